@@ -1,0 +1,59 @@
+# `make` alone prints the targets. Everything is installed into .venv and node_modules, once: a stamp there that is newer
+# than the files which name the packages says that nothing is left to do.
+
+MAKEFLAGS += --no-builtin-rules
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+python := .venv/bin/python
+python_packages := .venv/packages-installed
+command := .venv/command-installed
+node_packages := node_modules/.package-lock.json
+
+.PHONY: help demo test check bench format clean packages java
+
+help: ## print these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+demo: packages ## two sites on this machine, 2,000 real messages, a table of what arrived
+	.venv/bin/busway demo
+
+test: packages ## all tests
+	$(python) -m pytest --numprocesses 2 --dist loadfile
+
+check: $(command) ## formatter, linter, strict types, import contracts
+	$(python) -m ruff format --check
+	$(python) -m ruff check
+	$(python) -m mypy
+	.venv/bin/lint-imports --no-logo
+
+bench: packages ## benchmarks: a table, and build/bench.json
+	$(python) -m benchmarks
+
+format: $(command) ## rewrite the sources as the formatter and the linter want them
+	$(python) -m ruff format
+	$(python) -m ruff check --fix
+
+clean: ## remove everything that was installed or built
+	rm -rf .venv node_modules build busway.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+packages: $(command) $(node_packages)
+
+$(python_packages): .python-version requirements.txt requirements-dev.txt
+	@interpreter=$$(tools/find-python) && echo "Installing Python packages into .venv" && "$$interpreter" -m venv --clear .venv
+	@$(python) -m pip install --quiet --disable-pip-version-check --requirement requirements-dev.txt
+	@touch $@
+
+$(command): $(python_packages) pyproject.toml
+	@$(python) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(node_packages): package.json package-lock.json
+	@tools/check-node
+	@echo 'Installing npm packages into node_modules'
+	@npm ci --ignore-scripts --no-audit --no-fund
+	@touch $@
+
+java:
+	@tools/check-java

@@ -1,0 +1,60 @@
+"""The deployed app: what `func` uploads, and that requirements.txt installs what it imports."""
+
+import re
+from fnmatch import fnmatch
+
+import pytest
+
+from tests.architecture.imports import OURS, ROOT, is_standard, modules, within
+
+UPLOADED = {"function_app.py", "host.json", "requirements.txt", "config", "functions", "shared"}
+
+# Import name → distribution. azure.core comes with every SDK of Azure.
+DISTRIBUTIONS = {
+    "azure.core": "azure-servicebus",
+    "azure.eventhub": "azure-eventhub",
+    "azure.functions": "azure-functions",
+    "azure.identity": "azure-identity",
+    "azure.keyvault.secrets": "azure-keyvault-secrets",
+    "azure.servicebus": "azure-servicebus",
+    "azurefunctions.extensions.base": "azurefunctions-extensions-base",
+    "pydantic": "pydantic",
+    "yaml": "PyYAML",
+}
+
+
+def requirements(name: str) -> dict[str, str]:
+    lines = ROOT.joinpath(name).read_text(encoding="utf-8").splitlines()
+    return {
+        distribution: version
+        for distribution, _, version in (line.partition("==") for line in lines if re.match(r"\w", line))
+    }
+
+
+def test_only_the_app_is_uploaded() -> None:
+    lines = ROOT.joinpath(".funcignore").read_text(encoding="utf-8").splitlines()
+    ignored = [line.rstrip("/") for line in lines if line and not line.startswith("#")]
+    uploaded = {entry.name for entry in ROOT.iterdir() if not any(fnmatch(entry.name, pattern) for pattern in ignored)}
+    assert uploaded <= UPLOADED
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt"])
+def test_every_requirement_is_pinned(name: str) -> None:
+    assert requirements(name)
+    assert [distribution for distribution, version in requirements(name).items() if not version] == []
+
+
+def test_requirements_install_what_the_deployed_app_imports() -> None:
+    installed = requirements("requirements.txt")
+    imports = {
+        name
+        for names in modules("function_app", "functions", "shared").values()
+        for name in names
+        if not is_standard(name) and not within(name, OURS)
+    }
+    missing = {
+        name
+        for name in imports
+        if not any(within(name, (known,)) and needed in installed for known, needed in DISTRIBUTIONS.items())
+    }
+    assert missing == set()

@@ -1,0 +1,85 @@
+"""Who may import which foreign package, and which modules get by on little; the layers are import-linter's."""
+
+import pytest
+
+from tests.architecture.imports import OURS, imported_names, is_standard, modules, within
+
+APP = ("function_app", "functions", "shared", "cli", "local", "clients", "jobs")
+
+ONLY_THERE = {
+    "azure.functions": ("function_app", "functions"),
+    "azurefunctions": ("functions", "local.host"),
+    "azure_functions_runtime": ("local.host",),
+    "pydantic": ("shared.config", "shared.editors"),
+    # The SDKs. functions/ gets bytes from the worker and hands them on.
+    "azure": ("shared.resources", "shared.outputs", "shared.journal", "clients", "local", "cli"),
+}
+
+ONLY_THESE = {
+    "shared.message": ("shared.message", "shared.amqp", "shared.errors", "shared.clock"),
+    "shared.amqp": ("shared.amqp", "shared.errors", "shared.clock"),
+    "shared.errors": ("shared.errors",),
+    "shared.clock": ("shared.clock",),
+    "local.broker": ("local.broker", "shared.amqp", "shared.rules", "shared.clock", "shared.errors"),
+}
+
+
+@pytest.mark.parametrize("package", ONLY_THERE)
+def test_foreign_package_stays_where_it_belongs(package: str) -> None:
+    narrower = tuple(other for other in ONLY_THERE if other.startswith(f"{package}."))
+    strays = {
+        module: name
+        for module, names in modules(*APP).items()
+        for name in names
+        if within(name, (package,)) and not within(name, narrower) and not within(module, ONLY_THERE[package])
+    }
+    assert strays == {}
+
+
+@pytest.mark.parametrize("root", ONLY_THESE)
+def test_module_needs_only_the_standard_library_and_these(root: str) -> None:
+    found = modules(root)
+    assert found, f"{root} is not there any more: mend the table"
+    strays = {
+        module: name
+        for module, names in found.items()
+        for name in names
+        if not is_standard(name) and not within(name, ONLY_THESE[root])
+    }
+    assert strays == {}
+
+
+def test_composition_root_is_above_all_and_knows_nothing_of_the_laptop() -> None:
+    above = {
+        module: name
+        for module, names in modules(*APP).items()
+        for name in names
+        if within(name, ("function_app",)) and module != "function_app"
+    }
+    assert above == {}
+    imported = {name for names in modules("function_app").values() for name in names}
+    assert not {name for name in imported if within(name, ("cli", "local", "benchmarks", "tests"))}
+
+
+@pytest.mark.parametrize("root", ["clients", "jobs"])
+def test_what_runs_elsewhere_uses_nothing_of_ours(root: str) -> None:
+    others = tuple(name for name in OURS if name != root)
+    strays = {module: name for module, names in modules(root).items() for name in names if within(name, others)}
+    assert strays == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "package", "names"),
+    [
+        ("import azure.functions as func", "shared", {"azure.functions"}),
+        ("from azure import functions", "shared", {"azure.functions"}),
+        ("from azure.functions import Blueprint", "shared", {"azure.functions.Blueprint"}),
+        ("def late():\n    import pydantic", "shared", {"pydantic"}),
+        ("from . import values", "shared.amqp", {"shared.amqp.values"}),
+        ("from .values import Value", "shared.amqp", {"shared.amqp.values.Value"}),
+        ("from .. import errors", "shared.amqp", {"shared.errors"}),
+        ("from ..errors import ConfigError", "shared.amqp", {"shared.errors.ConfigError"}),
+    ],
+)
+def test_every_way_to_import_is_seen(source: str, package: str, names: set[str]) -> None:
+    assert imported_names(source, package) == names
