@@ -1,0 +1,56 @@
+"""Time as an argument."""
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """The two times that code may ask for: the date and a stopwatch."""
+
+    def now(self) -> datetime:
+        """Return the current time, aware, in UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Return seconds since an arbitrary start, never running backwards."""
+        ...
+
+
+class SystemClock:
+    """The clock of the machine."""
+
+    def now(self) -> datetime:
+        """Return the machine's time in UTC."""
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        """Return the machine's stopwatch in seconds."""
+        return time.monotonic()
+
+
+class ManualClock:
+    """A clock that moves only when told to, so that an hour of waiting costs a test nothing."""
+
+    def __init__(self, start: datetime) -> None:
+        """Stand still at *start*, which must be aware."""
+        if start.tzinfo is None:
+            msg = f"ManualClock: start must be an aware datetime, got {start!r}"
+            raise ValueError(msg)
+        self._start = start.astimezone(UTC)
+        self._elapsed = 0.0
+
+    def now(self) -> datetime:
+        """Return the start plus everything advanced so far."""
+        return self._start + timedelta(seconds=self._elapsed)
+
+    def monotonic(self) -> float:
+        """Return the seconds advanced so far."""
+        return self._elapsed
+
+    def advance(self, seconds: float) -> None:
+        """Move forward by *seconds*; a negative step is a ValueError."""
+        if seconds < 0:
+            msg = f"ManualClock: cannot go back by {-seconds} s"
+            raise ValueError(msg)
+        self._elapsed += seconds

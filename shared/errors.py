@@ -1,0 +1,68 @@
+"""
+The four errors of Busway, each named by its remedy.
+
+BuswayError
+├── ConfigError           fix the file
+├── MessageRejected       set the message aside
+├── TargetUnavailable     try again
+└── TargetRefused         call a person
+
+A message says where, what was seen and what was expected; it never holds a body, a key or a connection string.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+
+class BuswayError(Exception):
+    """The root of every error that Busway raises on purpose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing to mend in the configuration: the file and the path in it, what is wrong, and how to mend it."""
+
+    path: str
+    problem: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        """Return the problem in one line, the hint last."""
+        return f"{self.path}: {self.problem}" + (f" ({self.hint})" if self.hint else "")
+
+
+class ConfigError(BuswayError):
+    """The configuration cannot be used; raised once, with every problem that was found."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        """Hold all problems; the text of the error has a line for each."""
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = tuple(problems)
+
+
+class MessageRejected(BuswayError):
+    """
+    The message is at fault and a retry cannot help.
+
+    The reason is one word for machines, the description a sentence for people.
+    """
+
+    def __init__(self, reason: str, description: str) -> None:
+        """Keep both parts for the message that goes to `rejects`."""
+        super().__init__(f"{reason}: {description}")
+        self.reason = reason
+        self.description = description
+
+
+class TargetUnavailable(BuswayError):
+    """The world is at fault (network, throttling, a lost lock) and a retry can help."""
+
+    def __init__(self, description: str, *, retry_after: timedelta | None = None) -> None:
+        """Hold the wait that the target asked for, where it named one."""
+        super().__init__(description)
+        self.retry_after = retry_after
+
+
+class TargetRefused(BuswayError):
+    """The target will not take messages until a person acts: authorization, missing entity, quota, run of rejects."""

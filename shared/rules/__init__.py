@@ -1,0 +1,41 @@
+"""
+The rule language of Service Bus: filters that select messages, actions that change their properties.
+
+`parse_filter` and `parse_action` read it, `RuleSet` decides what the rules of a subscription make of one message.
+"""
+
+from shared.rules.correlation import CorrelationFilter
+from shared.rules.errors import RuleEvaluationError, RuleSyntaxError
+from shared.rules.properties import SYSTEM_PROPERTIES, MutableProperties, Properties, SystemProperty
+from shared.rules.rule import (
+    Action,
+    FalseFilter,
+    Filter,
+    SqlFilter,
+    TrueFilter,
+    parse_action,
+    parse_filter,
+    unknown_system_properties,
+)
+from shared.rules.ruleset import Rule, RuleSet, Selection
+
+__all__ = [
+    "SYSTEM_PROPERTIES",
+    "Action",
+    "CorrelationFilter",
+    "FalseFilter",
+    "Filter",
+    "MutableProperties",
+    "Properties",
+    "Rule",
+    "RuleEvaluationError",
+    "RuleSet",
+    "RuleSyntaxError",
+    "Selection",
+    "SqlFilter",
+    "SystemProperty",
+    "TrueFilter",
+    "parse_action",
+    "parse_filter",
+    "unknown_system_properties",
+]

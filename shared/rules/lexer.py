@@ -1,0 +1,157 @@
+"""The text of a rule as tokens."""
+
+import re
+from enum import Enum, auto
+from typing import NamedTuple
+
+from shared.rules.errors import RuleSyntaxError
+
+KEYWORDS = frozenset(
+    ["AND", "OR", "NOT", "IS", "NULL", "IN", "LIKE", "ESCAPE", "EXISTS", "TRUE", "FALSE", "SET", "REMOVE"]
+)
+
+# Longest first: `<=` before `<`.
+_SYMBOLS = ("<>", "!=", ">=", "<=", "=", ">", "<", "+", "-", "*", "/", "%", "(", ")", ",", ".", ";")
+_NUMBER = re.compile(r"[0-9]+(?P<fraction>\.[0-9]+)?(?P<exponent>[Ee][+-]?[0-9]+)?")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+# Left, then right delimiter of an identifier; the right one is doubled to stand for itself.
+_DELIMITERS = {"[": "]", '"': '"'}
+
+
+class Kind(Enum):
+    """What a token is."""
+
+    KEYWORD = auto()
+    NAME = auto()
+    PARAMETER = auto()
+    INTEGER = auto()
+    DOUBLE = auto()
+    STRING = auto()
+    SYMBOL = auto()
+    END = auto()
+
+
+class Token(NamedTuple):
+    """
+    One word of a rule.
+
+    Shape: text is the upper-case keyword, the name or string without its delimiters, the digits, or the symbol;
+    is_delimited tells [p] and "p" from p; end is the position after the token.
+    """
+
+    kind: Kind
+    text: str
+    position: int
+    end: int
+    is_delimited: bool = False
+
+
+def tokens_of(text: str) -> list[Token]:
+    """Return the tokens of *text*, an END token last; what starts no token is a RuleSyntaxError."""
+    surrogate = _SURROGATE.search(text)
+    if surrogate is not None:
+        raise RuleSyntaxError(text, surrogate.start(), expected="a Unicode character", seen="half a surrogate pair")
+    tokens = []
+    position = 0
+    while True:
+        while position < len(text) and text[position].isspace():
+            position += 1
+        token = _token_at(text, position)
+        tokens.append(token)
+        if token.kind is Kind.END:
+            return tokens
+        position = token.end
+
+
+def is_regular_identifier(name: str) -> bool:
+    """Return whether *name* can stand in a rule without brackets."""
+    return _identifier_end(name, 0) == len(name) > 0 and not _is_keyword(name)
+
+
+def _token_at(text: str, position: int) -> Token:
+    if position == len(text):
+        return Token(Kind.END, "", position, position)
+    first = text[position]
+    if first.isalpha():
+        return _word(text, position)
+    if first.isascii() and first.isdigit():
+        return _number(text, position)
+    if first == "'":
+        content, end = _delimited(text, position, "'", "the closing ' of the string")
+        return Token(Kind.STRING, content, position, end)
+    if first in _DELIMITERS:
+        closing = _DELIMITERS[first]
+        name, end = _delimited(text, position, closing, f"the closing {closing} of the name")
+        if not name:
+            raise RuleSyntaxError(text, position, expected="a name between the delimiters", seen="nothing")
+        return Token(Kind.NAME, name, position, end, is_delimited=True)
+    if first == "@":
+        return _parameter(text, position)
+    for symbol in _SYMBOLS:
+        if text.startswith(symbol, position):
+            return Token(Kind.SYMBOL, symbol, position, position + len(symbol))
+    raise RuleSyntaxError(text, position, expected="a name, a value or an operator", seen=ascii(first))
+
+
+def _word(text: str, position: int) -> Token:
+    end = _identifier_end(text, position)
+    word = text[position:end]
+    if _is_keyword(word):
+        return Token(Kind.KEYWORD, word.upper(), position, end)
+    return Token(Kind.NAME, word, position, end)
+
+
+def _is_keyword(word: str) -> bool:
+    # Beyond ASCII, other letters have these as their upper case: a dotless i is no I.
+    return word.isascii() and word.upper() in KEYWORDS
+
+
+def _identifier_end(text: str, position: int) -> int:
+    """Return the end of the identifier at *position*: a letter, then letters, decimal digits and underscores."""
+    end = position
+    while end < len(text) and (text[end].isalpha() or (end > position and (text[end] == "_" or text[end].isdecimal()))):
+        end += 1
+    return end
+
+
+def _number(text: str, position: int) -> Token:
+    match = _NUMBER.match(text, position)
+    assert match is not None  # noqa: S101 - the caller has seen the first digit
+    end = match.end()
+    if end < len(text) and (text[end].isalpha() or text[end] in "_."):
+        raise RuleSyntaxError(
+            text,
+            end,
+            expected="the end of the number",
+            seen=ascii(text[end]),
+            hint="a name that starts with a digit stands in brackets: [2nd]",
+        )
+    is_integer = match["fraction"] is None and match["exponent"] is None
+    return Token(Kind.INTEGER if is_integer else Kind.DOUBLE, match[0], position, end)
+
+
+def _parameter(text: str, position: int) -> Token:
+    end = position + 1
+    while end < len(text) and (text[end].isalpha() or text[end] == "_" or text[end].isdecimal()):
+        end += 1
+    if end == position + 1:
+        raise RuleSyntaxError(text, end, expected="the name of a parameter after @", seen=_character(text, end))
+    return Token(Kind.PARAMETER, text[position + 1 : end], position, end)
+
+
+def _delimited(text: str, position: int, closing: str, expected: str) -> tuple[str, int]:
+    """Return the content of what opens at *position* and the position after it; a doubled *closing* is one."""
+    parts = []
+    start = position + 1
+    while True:
+        end = text.find(closing, start)
+        if end < 0:
+            raise RuleSyntaxError(text, len(text), expected=expected, seen="the end of the rule")
+        parts.append(text[start:end])
+        if not text.startswith(closing, end + 1):
+            return closing.join(parts), end + 1
+        start = end + 2
+
+
+def _character(text: str, position: int) -> str:
+    return ascii(text[position]) if position < len(text) else "the end of the rule"

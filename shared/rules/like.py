@@ -1,0 +1,44 @@
+"""The patterns of LIKE."""
+
+import functools
+import re
+from collections.abc import Callable
+
+# Returns None for a text that does not fit.
+type Test = Callable[[str], object]
+
+
+@functools.lru_cache(maxsize=512)
+def matcher(pattern: str, escape: str | None) -> Test:
+    """
+    Return a test whether a whole text fits *pattern*: % is any run of characters, _ any one, case counts.
+
+    Its time is bounded by length of the text times length of the pattern, whatever the pattern.
+    Raises:  ValueError for an escape that is not one character, or that escapes nothing.
+    """
+    if escape is not None and len(escape) != 1:
+        raise ValueError("an ESCAPE of one character")
+    pieces = _pieces(pattern, escape)
+    # After the first run of anything, the leftmost place where a piece fits is as good as any: the atomic groups
+    # never look for another one.
+    first, *middle = pieces
+    last = [".*" + middle.pop()] if middle else []
+    expression = first + "".join(f"(?>.*?{piece})" for piece in middle) + "".join(last)
+    return re.compile(expression, re.DOTALL).fullmatch
+
+
+def _pieces(pattern: str, escape: str | None) -> list[str]:
+    """Return the regular expressions of what stands between the % signs."""
+    pieces = [""]
+    characters = iter(pattern)
+    for character in characters:
+        if character == escape:
+            escaped = next(characters, None)
+            if escaped is None:
+                raise ValueError("a character after the ESCAPE at the end of the pattern")
+            pieces[-1] += re.escape(escaped)
+        elif character == "%":
+            pieces.append("")
+        else:
+            pieces[-1] += "." if character == "_" else re.escape(character)
+    return pieces

@@ -1,0 +1,136 @@
+"""Filters and actions: what a rule selects, and what it does to what it has selected."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import override
+
+from shared.amqp.values import Value
+from shared.rules.conditions import Condition, compile_condition
+from shared.rules.parser import parse_condition, parse_statements
+from shared.rules.properties import SYSTEM_PROPERTIES, MutableProperties, Properties
+from shared.rules.statements import Change, compile_statement
+from shared.rules.syntax import Predicate, Scope, Statement, properties_in
+
+NO_PARAMETERS: Mapping[str, Value] = MappingProxyType({})
+
+
+class Filter(ABC):
+    """Decides whether a rule selects a message."""
+
+    @abstractmethod
+    def evaluate(self, properties: Properties, parameters: Mapping[str, Value] = NO_PARAMETERS) -> bool | None:
+        """
+        Return whether the message is selected, None for unknown.
+
+        Shape:   parameters by name, with or without the @, in any case.
+        Raises:  RuleEvaluationError.
+        """
+
+    def matches(self, properties: Properties, parameters: Mapping[str, Value] = NO_PARAMETERS) -> bool:
+        """Return whether the message is selected for certain: unknown is not."""
+        return self.evaluate(properties, parameters) is True
+
+
+@dataclass(frozen=True)
+class SqlFilter(Filter):
+    """A condition in the rule language."""
+
+    condition: Predicate
+    _evaluate: Condition = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_evaluate", compile_condition(self.condition))
+
+    def __str__(self) -> str:
+        return str(self.condition)
+
+    @override
+    def evaluate(self, properties: Properties, parameters: Mapping[str, Value] = NO_PARAMETERS) -> bool | None:
+        """Return what the condition yields for the message."""
+        return self._evaluate(properties, parameters)
+
+
+@dataclass(frozen=True)
+class TrueFilter(Filter):
+    """Selects every message, as the `$Default` rule of a new subscription does."""
+
+    def __str__(self) -> str:
+        return "1 = 1"
+
+    @override
+    def evaluate(self, properties: Properties, parameters: Mapping[str, Value] = NO_PARAMETERS) -> bool:
+        """Return True."""
+        return True
+
+
+@dataclass(frozen=True)
+class FalseFilter(Filter):
+    """Selects no message."""
+
+    def __str__(self) -> str:
+        return "1 = 0"
+
+    @override
+    def evaluate(self, properties: Properties, parameters: Mapping[str, Value] = NO_PARAMETERS) -> bool:
+        """Return False."""
+        return False
+
+
+@dataclass(frozen=True)
+class Action:
+    """Statements that change the properties of a selected message, each seeing what those before it did."""
+
+    statements: tuple[Statement, ...]
+    _changes: tuple[Change, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_changes", tuple(map(compile_statement, self.statements)))
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.statements))
+
+    def apply(self, properties: MutableProperties, parameters: Mapping[str, Value] = NO_PARAMETERS) -> None:
+        """
+        Carry out the statements on *properties*.
+
+        Raises:  RuleEvaluationError; the statements before the one that failed have had their effect.
+        """
+        for change in self._changes:
+            change(properties, parameters)
+
+
+def parse_filter(text: str) -> SqlFilter:
+    """
+    Return the filter that *text* states, compiled.
+
+    Raises:  RuleSyntaxError, and nothing else, whatever the text.
+
+    >>> str(parse_filter("not exists(replication) and priority>=5"))
+    'NOT EXISTS (replication) AND priority >= 5'
+    """
+    return SqlFilter(parse_condition(text))
+
+
+def parse_action(text: str) -> Action:
+    """
+    Return the action that *text* states, compiled.
+
+    Raises:  RuleSyntaxError, and nothing else, whatever the text.
+
+    >>> str(parse_action("set replication=1 remove [trace-id]"))
+    'SET replication = 1; REMOVE [trace-id]'
+    """
+    return Action(parse_statements(text))
+
+
+def unknown_system_properties(rule: SqlFilter | Action) -> tuple[str, ...]:
+    """
+    Return the names under sys. that Service Bus does not define.
+
+    To evaluate one is an error, message by message. Whoever loads a rule from a file asks here first.
+    """
+    node = rule.condition if isinstance(rule, SqlFilter) else rule.statements
+    names = (each.name for each in properties_in(node) if each.scope is Scope.SYSTEM)
+    return tuple(name for name in names if name.lower() not in SYSTEM_PROPERTIES)
