@@ -1,0 +1,174 @@
+"""
+The sections of an AMQP 1.0 message, each kept as the bytes that arrived.
+
+Source: OASIS AMQP 1.0, part 3, section 3.2.
+"""
+
+from dataclasses import dataclass
+
+from shared.amqp.codec import decode
+from shared.amqp.scan import BINARIES, LISTS, MAPS, skip
+from shared.amqp.values import Malformed, Value
+
+HEADER = 0x70
+DELIVERY_ANNOTATIONS = 0x71
+MESSAGE_ANNOTATIONS = 0x72
+PROPERTIES = 0x73
+APPLICATION_PROPERTIES = 0x74
+DATA = 0x75
+SEQUENCE = 0x76
+VALUE = 0x77
+FOOTER = 0x78
+
+NAMES = {
+    HEADER: "header",
+    DELIVERY_ANNOTATIONS: "delivery-annotations",
+    MESSAGE_ANNOTATIONS: "message-annotations",
+    PROPERTIES: "properties",
+    APPLICATION_PROPERTIES: "application-properties",
+    DATA: "data",
+    SEQUENCE: "amqp-sequence",
+    VALUE: "amqp-value",
+    FOOTER: "footer",
+}
+
+_SMALL_DESCRIPTOR = b"\x00\x53"
+
+_SYMBOLS = {
+    "amqp:header:list": HEADER,
+    "amqp:delivery-annotations:map": DELIVERY_ANNOTATIONS,
+    "amqp:message-annotations:map": MESSAGE_ANNOTATIONS,
+    "amqp:properties:list": PROPERTIES,
+    "amqp:application-properties:map": APPLICATION_PROPERTIES,
+    "amqp:data:binary": DATA,
+    "amqp:amqp-sequence:list": SEQUENCE,
+    "amqp:amqp-value:*": VALUE,
+    "amqp:footer:map": FOOTER,
+}
+
+_CONTENTS = {
+    HEADER: LISTS,
+    DELIVERY_ANNOTATIONS: MAPS,
+    MESSAGE_ANNOTATIONS: MAPS,
+    PROPERTIES: LISTS,
+    APPLICATION_PROPERTIES: MAPS,
+    DATA: BINARIES,
+    SEQUENCE: LISTS,
+    VALUE: frozenset(range(256)),
+    FOOTER: MAPS,
+}
+
+_BODIES = frozenset((DATA, SEQUENCE, VALUE))
+_REPEATABLE = frozenset((DATA, SEQUENCE))
+
+
+@dataclass(slots=True)
+class Sections:
+    """The encoded sections of one message, descriptors included; an absent section is empty, a body can be several."""
+
+    header: bytes = b""
+    delivery_annotations: bytes = b""
+    message_annotations: bytes = b""
+    properties: bytes = b""
+    application_properties: bytes = b""
+    body: bytes = b""
+    footer: bytes = b""
+
+    def encode(self) -> bytes:
+        """Return the message's bytes."""
+        return b"".join(
+            (
+                self.header,
+                self.delivery_annotations,
+                self.message_annotations,
+                self.properties,
+                self.application_properties,
+                self.body,
+                self.footer,
+            )
+        )
+
+
+def split(buffer: bytes, position: int = 0) -> Sections:
+    """
+    Return the sections of the message that fills *buffer* from *position*.
+
+    Order, descriptors and extents are checked, the contents are not decoded. A message without a body is let through
+    as the services let it through; anything else that the specification forbids is Malformed.
+    """
+    parts = [b""] * (FOOTER + 1)
+    end = len(buffer)
+    previous = 0
+    start = position
+    while position < end:
+        number, content = descriptor(buffer, position)
+        if number <= previous or previous in _BODIES:
+            _check_order(number, previous, position)
+        stop = skip(buffer, content, end)
+        if buffer[content] not in _CONTENTS[number]:
+            raise Malformed(
+                f"{NAMES[number]} at byte {position}: format code 0x{buffer[content]:02x} is not what it holds"
+            )
+        if number != previous:
+            # Several data or sequence sections are one body: it is cut out once, when it ends.
+            parts[previous] = buffer[start:position]
+            start = position
+        previous, position = number, stop
+    parts[previous] = buffer[start:end]
+    return Sections(
+        parts[HEADER],
+        parts[DELIVERY_ANNOTATIONS],
+        parts[MESSAGE_ANNOTATIONS],
+        parts[PROPERTIES],
+        parts[APPLICATION_PROPERTIES],
+        parts[DATA] or parts[SEQUENCE] or parts[VALUE],
+        parts[FOOTER],
+    )
+
+
+def _check_order(number: int, previous: int, position: int) -> None:
+    if number < previous or (number == previous and number not in _REPEATABLE):
+        raise Malformed(f"{NAMES[number]} at byte {position}: after {NAMES[previous]}, expected it before")
+    if number in _BODIES and number != previous:
+        raise Malformed(f"{NAMES[number]} at byte {position}: after {NAMES[previous]}, expected one kind of body")
+
+
+def descriptor(buffer: bytes, position: int) -> tuple[int, int]:
+    """Return the number of the section at *position* and where its content starts."""
+    if buffer[position : position + 2] == _SMALL_DESCRIPTOR and position + 2 < len(buffer):
+        number = buffer[position + 2]
+        content = position + 3
+    else:
+        if buffer[position : position + 1] != b"\x00":
+            raise Malformed(f"section at byte {position}: expected a descriptor")
+        value, content = decode(buffer, position + 1)
+        number = _number(value)
+    if number not in NAMES:
+        raise Malformed(f"section at byte {position}: no section has this descriptor")
+    return number, content
+
+
+def _number(value: Value) -> int:
+    if value.kind == "ulong" and isinstance(value.payload, int):
+        return value.payload
+    if value.kind == "symbol" and isinstance(value.payload, str):
+        return _SYMBOLS.get(value.payload, 0)
+    return 0
+
+
+def body_parts(body: bytes) -> list[tuple[int, Value]]:
+    """Return the body's sections as (number, content): a binary in DATA, a list in SEQUENCE, anything in VALUE."""
+    parts = []
+    position = 0
+    while position < len(body):
+        number, position = descriptor(body, position)
+        value, position = decode(body, position)
+        parts.append((number, value))
+    return parts
+
+
+def data(content: bytes) -> bytes:
+    """Return an encoded data section that holds *content*."""
+    if len(content) <= 0xFF:
+        return b"\x00\x53\x75\xa0%c%b" % (len(content), content)
+    return b"\x00\x53\x75\xb0%b%b" % (len(content).to_bytes(4), content)

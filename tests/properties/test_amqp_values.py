@@ -1,0 +1,133 @@
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from shared.amqp.codec import decode, decode_all, encode, pairs_of, plain
+from shared.amqp.scan import list_fields, map_entries, skip, text
+from shared.amqp.values import KINDS, Malformed, Value
+from tests import strategies
+from tests.fuzz import amqp
+
+# The strategies are deep, and a busy machine is slow at drawing from them.
+thorough = settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+
+around = st.binary(max_size=8)
+encoded = strategies.values.map(encode)
+
+
+@thorough
+@given(strategies.values)
+def test_what_is_encoded_is_decoded_to_the_same_value_and_the_same_bytes(value):
+    raw = encode(value)
+    decoded = decode_all(raw)
+    assert repr(decoded) == repr(value)  # unlike ==, the text tells 1 from True and finds a NaN equal to itself
+    assert encode(decoded) == raw
+
+
+@pytest.mark.parametrize("code", strategies.PAYLOADS)
+@settings(max_examples=8)
+@given(data=st.data())
+def test_every_format_code_comes_back_as_it_was(code, data):
+    value = data.draw(strategies.of_codes(code))
+    raw = encode(value)
+    assert raw[0] == code
+    decoded = decode_all(raw)
+    assert repr(decoded) == repr(value)
+    assert decoded.kind == KINDS.get(code, "unknown")
+    assert encode(decoded) == raw
+
+
+@thorough
+@given(encoded, around, around)
+def test_a_value_ends_where_it_ends_whatever_stands_around_it(raw, before, after):
+    buffer = before + raw + after
+    stop = len(before) + len(raw)
+    assert decode(buffer, len(before))[1] == stop
+    assert decode(buffer, len(before), stop)[1] == stop
+    assert skip(buffer, len(before), stop) == stop
+
+
+@thorough
+@given(encoded, st.data())
+def test_every_cut_of_a_value_is_malformed(raw, data):
+    cut = data.draw(st.integers(0, len(raw) - 1))
+    with pytest.raises(Malformed):
+        decode(raw[:cut])
+    with pytest.raises(Malformed):
+        decode(raw, 0, cut)
+    with pytest.raises(Malformed):
+        skip(raw[:cut], 0, cut)
+    with pytest.raises(Malformed):
+        skip(raw, 0, cut)
+
+
+@thorough
+@given(strategies.map_values, around)
+def test_scanned_entries_are_the_decoded_pairs(value, before):
+    buffer = before + encode(value)
+    entries = map_entries(buffer, len(before), len(buffer))
+    keys = [key.payload if key.kind in ("string", "symbol") else None for key, _ in pairs_of(value)]
+    assert [key for key, _, _, _ in entries] == keys
+    assert [(buffer[start:value_start], buffer[value_start:stop]) for _, start, value_start, stop in entries] == [
+        (encode(key), encode(item)) for key, item in pairs_of(value)
+    ]
+
+
+@thorough
+@given(strategies.list_values, around)
+def test_scanned_fields_are_the_decoded_items(value, before):
+    buffer = before + encode(value)
+    assert list_fields(buffer, len(before), len(buffer)) == [encode(item) for item in value.payload]
+
+
+@thorough
+@given(strategies.primitives)
+def test_text_is_read_from_strings_and_symbols_alone(value):
+    raw = encode(value)
+    if value.kind in ("string", "symbol", "null"):
+        assert text(raw) == value.payload
+    else:
+        with pytest.raises(Malformed):
+            text(raw)
+
+
+@thorough
+@given(strategies.values)
+def test_every_value_has_plain_data(value):
+    def kinds(data: object) -> None:
+        assert not isinstance(data, tuple) or isinstance(data, Value)
+        if isinstance(data, list):
+            for item in data:
+                kinds(item)
+        elif isinstance(data, dict):
+            for key, item in data.items():
+                assert isinstance(key, Value) or not isinstance(key, tuple)
+                kinds(item)
+
+    kinds(plain(value))
+
+
+@thorough
+@given(st.binary(max_size=100) | strategies.damaged(encoded) | encoded)
+def test_any_bytes_are_malformed_or_come_back_the_same(raw):
+    amqp.check_value(raw)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_damaged_values_and_messages_are_malformed_or_come_back_the_same(seed):
+    verdicts = amqp.run(seed, cases=20_000)
+    assert verdicts["malformed"] > 1000
+    assert verdicts["message"] > 500
+
+
+def test_the_fuzz_run_finds_a_codec_that_loses_bytes(monkeypatch):
+    def forgets_width(value: Value) -> bytes:
+        return encode(Value(0xA1, value.payload) if value.code == 0xB1 else value)
+
+    monkeypatch.setattr(amqp, "encode", forgets_width)
+    amqp.check(b"\xa1\x01a")
+    with pytest.raises(AssertionError):
+        amqp.check(b"\xb1\x00\x00\x00\x01a")
+    with pytest.raises(AssertionError) as raised:
+        amqp.run(1, cases=20_000)
+    assert "of seed 1: " in raised.value.__notes__[0]
