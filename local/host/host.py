@@ -1,0 +1,176 @@
+"""
+The local Azure Functions host: one function app in this process.
+
+1. `start` indexes the app, checks every binding (all problems in one ConfigError) and begins to listen.
+2. `ready` returns once every trigger listens. A source that is missing or refuses keeps the host from being ready,
+   not the other functions from running: it is logged and tried again.
+3. `stop` takes nothing more, waits for running invocations and their settlement, and closes.
+
+It is a host for tests and development: no scale, no function keys, no leases, no output bindings but HTTP responses.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from local.host.checkpoints import Checkpoints, FileCheckpoints, MemoryCheckpoints
+from local.host.listener import Listener
+from local.host.settings import HostOptions, Settings, load_host_options
+from local.host.triggers.event_hubs import EventHubsListener
+from local.host.triggers.http import HttpListener
+from local.host.triggers.service_bus_batch import ServiceBusBatchListener
+from local.host.triggers.service_bus_single import ServiceBusSingleListener
+from local.host.triggers.service_bus_source import ServiceBusSource
+from local.host.triggers.timer import TimerListener
+from local.host.worker import Function, Worker
+from shared.clock import Clock, SystemClock
+from shared.errors import ConfigError, Problem
+
+_log = logging.getLogger(__name__)
+
+HTTP_PORT = 7071
+
+
+class Host:
+    """A function app that runs; one per process, as the worker's state is the process's."""
+
+    def __init__(
+        self,
+        app_folder: Path,
+        settings: Settings | None = None,
+        *,
+        wire: bool = False,
+        clock: Clock | None = None,
+        http_port: int = HTTP_PORT,
+    ) -> None:
+        """
+        Prepare to run the app in *app_folder*, with its local.settings.json unless *settings* are given.
+
+        With *wire* a function with an SDK type gets the bytes of the wire, not what Azure's host makes of them.
+        """
+        self.app_folder = app_folder.resolve()
+        self.functions: Sequence[Function] = ()
+        self._settings = settings
+        self._wire = wire
+        self._clock: Clock = SystemClock() if clock is None else clock
+        self._http_port = http_port
+        self._worker = Worker()
+        self._http: HttpListener | None = None
+        self._listeners: list[Listener] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Index the app and begin to listen; a ConfigError, with every problem found, when it cannot run."""
+        settings = Settings.load(self.app_folder) if self._settings is None else self._settings
+        options = load_host_options(self.app_folder)
+        os.environ.update(settings.values)  # where the app looks for them
+        self.functions = await self._worker.start(self.app_folder)
+        self._listeners = self._make_listeners(settings, options)
+        self._tasks = [asyncio.create_task(listener.run()) for listener in self._listeners]
+        for task, listener in zip(self._tasks, self._listeners, strict=True):
+            task.add_done_callback(_report_crash(listener))
+
+    async def ready(self) -> None:
+        """Return once every trigger listens; raise what ended one that can never listen."""
+        listening = [asyncio.create_task(listener.is_listening.wait()) for listener in self._listeners]
+        try:
+            for waiting, task in zip(listening, self._tasks, strict=True):
+                await asyncio.wait((waiting, task), return_when=asyncio.FIRST_COMPLETED)
+                if not waiting.done():
+                    await task
+        finally:
+            for waiting in listening:
+                waiting.cancel()
+
+    @property
+    def http_port(self) -> int | None:
+        """Return the port on which HTTP functions are served, None without such functions."""
+        return None if self._http is None else self._http.port
+
+    async def stop(self) -> None:
+        """Take nothing more, finish and settle what runs, close."""
+        for listener in self._listeners:
+            listener.stop()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.to_thread(self._worker.stop)
+
+    def _make_listeners(self, settings: Settings, options: HostOptions) -> list[Listener]:
+        file = settings.get("BUSWAY_CHECKPOINTS")
+        checkpoints: Checkpoints = FileCheckpoints(Path(file)) if file else MemoryCheckpoints()
+        listeners: list[Listener] = []
+        problems: list[Problem] = []
+        for function in self.functions:
+            try:
+                if function.trigger["type"] != "httpTrigger":
+                    listeners.append(self._make_listener(function, settings, options, checkpoints))
+            except ConfigError as error:
+                problems.extend(error.problems)
+        if problems:
+            raise ConfigError(problems)
+        http = [function for function in self.functions if function.trigger["type"] == "httpTrigger"]
+        if http:
+            self._http = HttpListener(http, options.route_prefix, self._http_port, self._worker)
+            listeners.append(self._http)
+        return listeners
+
+    def _make_listener(
+        self, function: Function, settings: Settings, options: HostOptions, checkpoints: Checkpoints
+    ) -> Listener:
+        worker, clock = self._worker, self._clock
+        match function.trigger["type"]:
+            case "serviceBusTrigger":
+                kind = ServiceBusBatchListener if function.is_many else ServiceBusSingleListener
+                source = ServiceBusSource.of(function, settings, options)
+                return kind(function, source, options.service_bus, worker, clock, wire=self._wire)
+            case "eventHubTrigger":
+                return EventHubsListener(
+                    function, settings, options, worker, clock, checkpoints=checkpoints, wire=self._wire
+                )
+            case "timerTrigger":
+                return TimerListener(function, settings, worker, clock)
+            case other:
+                raise ConfigError([Problem(function.name, f"this host has no {other}")])
+
+
+def _report_crash(listener: Listener) -> Callable[[asyncio.Task[None]], None]:
+    def report(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.critical("%s ended: %r", type(listener).__name__, error, exc_info=error)
+
+    return report
+
+
+async def run(
+    app_folder: Path,
+    *,
+    wire: bool = False,
+    http_port: int = HTTP_PORT,
+    on_ready: Callable[[Host], None] | None = None,
+) -> None:
+    """
+    Run an app until SIGTERM or SIGINT; *on_ready* is called once all its functions listen.
+
+    Raises: ConfigError, when the app or its settings cannot be used.
+    """
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    host = Host(app_folder, wire=wire, http_port=http_port)
+    await host.start()
+    getting_ready = asyncio.create_task(host.ready())
+    stopping = asyncio.create_task(stopped.wait())
+    try:
+        await asyncio.wait((getting_ready, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if getting_ready.done():
+            getting_ready.result()
+            if on_ready is not None:
+                on_ready(host)
+            await stopping
+    finally:
+        getting_ready.cancel()
+        stopping.cancel()
+        await host.stop()

@@ -1,0 +1,72 @@
+"""
+What every trigger of the host does: listen until told to stop, and come back when the connection is lost.
+
+A source that is missing or refuses the host does not stop the others, and is tried again for as long as the host
+runs: on Azure, too, an entity may be created after the app has started.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from shared.errors import TargetRefused, TargetUnavailable
+
+_log = logging.getLogger(__name__)
+
+_FIRST_PAUSE = 0.5
+_LONGEST_PAUSE = 30.0
+
+
+class Listener(Protocol):
+    """A trigger: of one function, or of all that HTTP requests call."""
+
+    is_listening: asyncio.Event
+
+    async def run(self) -> None:
+        """Listen and invoke until `stop` was called and the running invocations are settled."""
+        ...
+
+    def stop(self) -> None:
+        """Ask `run` to take nothing more and to come to its end."""
+        ...
+
+
+class Stopping:
+    """A request to stop that wakes whoever waits for it."""
+
+    def __init__(self) -> None:
+        """Start without a request."""
+        self._requested = asyncio.Event()
+
+    def __bool__(self) -> bool:
+        """Return whether to stop."""
+        return self._requested.is_set()
+
+    def request(self) -> None:
+        """Ask for the end."""
+        self._requested.set()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for *seconds*, or until the end is asked for."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._requested.wait(), seconds)
+
+
+async def keep_listening(name: str, stopping: Stopping, listen: Callable[[], Awaitable[None]]) -> None:
+    """Call *listen* until the end is asked for, again after a growing pause whenever the source fails."""
+    pause = _FIRST_PAUSE
+    while not stopping:
+        started = asyncio.get_running_loop().time()
+        try:
+            await listen()
+        except (TargetUnavailable, TargetRefused) as error:
+            if stopping:
+                return
+            if asyncio.get_running_loop().time() - started > _LONGEST_PAUSE:
+                pause = _FIRST_PAUSE
+            level = logging.ERROR if isinstance(error, TargetRefused) else logging.WARNING
+            _log.log(level, "%s: %s; listening again in %.1f s", name, error, pause)
+            await stopping.wait(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)

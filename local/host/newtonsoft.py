@@ -1,0 +1,106 @@
+"""
+JSON as Newtonsoft.Json writes the values of a message in trigger metadata.
+
+Source: Newtonsoft.Json defaults as JsonConvert.SerializeObject uses them (GrpcMessageConversionExtensions.ToRpcDefault,
+Azure/azure-functions-host): bytes as base64, NaN and infinities as text, dates in ISO 8601, time spans as text.
+"""
+
+import base64
+import json
+import math
+import struct
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from shared.amqp.codec import items_of, pairs_of, plain
+from shared.amqp.values import Array, Described, Value
+
+MAX_DATE = "9999-12-31T23:59:59.9999999"
+_MAX_MILLISECONDS = 253_402_300_799_999
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TICKS_AT_EPOCH = 621_355_968_000_000_000
+
+
+def dumps(value: object) -> str:
+    """Return JSON without white space, non-ASCII text as it stands."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def value_as_json(value: Value) -> Any:
+    """Return a property value as the data that JSON can hold, with the losses of Newtonsoft.Json."""
+    payload = value.payload
+    kind = value.kind
+    result: Any = payload
+    if kind == "timestamp" and isinstance(payload, int):
+        result = date_text(payload) + "Z"
+    elif isinstance(payload, float):
+        result = _float(payload, single=kind == "float")
+    elif kind == "uuid":
+        result = str(payload)
+    elif kind == "list":
+        result = [value_as_json(item) for item in items_of(value)]
+    elif kind == "map":
+        result = {str(plain(key)): value_as_json(item) for key, item in pairs_of(value)}
+    elif isinstance(payload, Array):
+        result = [value_as_json(item) for item in payload.items]
+    elif isinstance(payload, Described):
+        result = _described(payload)
+    elif isinstance(payload, bytes):
+        result = _decimal(payload) if kind.startswith("decimal") else base64.b64encode(payload).decode()
+    return result
+
+
+def date_text(milliseconds: int) -> str:
+    """Return a DateTime of unspecified kind: no zone, fractions only where there are any."""
+    if milliseconds >= _MAX_MILLISECONDS:
+        return MAX_DATE
+    moment = _EPOCH + timedelta(milliseconds=max(milliseconds, 0))
+    text = moment.strftime("%Y-%m-%dT%H:%M:%S")
+    fraction = f"{moment.microsecond // 1000:03d}".rstrip("0")
+    return f"{moment.year:04d}{text[text.index('-') :]}" + (f".{fraction}" if fraction else "")
+
+
+def _float(number: float, *, single: bool) -> Any:
+    if math.isnan(number):
+        return "NaN"
+    if math.isinf(number):
+        return "Infinity" if number > 0 else "-Infinity"
+    if single:  # the shortest text that reads back to the same 32 bits
+        bits = struct.pack(">f", number)
+        return next(
+            short for digits in range(1, 18) if struct.pack(">f", short := float(f"{number:.{digits}g}")) == bits
+        )
+    return number
+
+
+def _described(described: Described) -> Any:
+    name = str(described.descriptor.payload)
+    ticks = described.value.payload
+    if name == "com.microsoft:timespan" and isinstance(ticks, int):
+        return _timespan(ticks)
+    if name == "com.microsoft:datetime-offset" and isinstance(ticks, int):
+        return date_text((ticks - _TICKS_AT_EPOCH) // 10_000) + "+00:00"
+    return value_as_json(described.value)
+
+
+def _timespan(ticks: int) -> str:
+    seconds, fraction = divmod(abs(ticks), 10_000_000)
+    days, seconds = divmod(seconds, 86_400)
+    text = f"{days}." if days else ""
+    text += f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    return ("-" if ticks < 0 else "") + text + (f".{fraction:07d}" if fraction else "")
+
+
+def _decimal(payload: bytes) -> float | int:
+    bits = int.from_bytes(payload)
+    layouts = {4: (101, 23), 8: (398, 53), 16: (6176, 113)}
+    bias, significand_bits = layouts[len(payload)]
+    exponent = (bits >> significand_bits & (2 ** (8 * len(payload) - 1 - significand_bits) - 1)) - bias
+    number = (bits & (2**significand_bits - 1)) * (-1 if bits >> (8 * len(payload) - 1) else 1)
+    return int(number * 10**exponent) if exponent >= 0 else float(number / 10**-exponent)
+
+
+def rows(values: Sequence[Any]) -> str:
+    """Return one JSON array for the values of a batch."""
+    return dumps(list(values))

@@ -1,0 +1,175 @@
+"""
+The protocol objects that azure-functions-runtime is given in place of generated protobuf classes.
+
+1. They hold what the library reads and writes, nothing is serialised: worker and host are one process.
+2. `TypedData` is a union: one field is set, and `WhichOneof("data")` names it.
+3. The library probes for `TypedData` on a TypedData and expects an AttributeError, so fields exist only when declared.
+
+Source: FunctionRpc.proto of Azure/azure-functions-language-worker-protobuf; which names are needed was read off
+azure_functions_runtime 1.3.0 (handle_event, loader, bindings/datumdef, bindings/nullable_converters).
+"""
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+
+class TypedData:
+    """One value on its way between host and worker; keyword and type agree (bytes, string, json, http, …)."""
+
+    __slots__ = ("data", "kind")
+
+    def __init__(self, **field: Any) -> None:
+        """Take the one field that is set, or none."""
+        self.kind: str | None = next(iter(field), None)
+        self.data: Any = None if self.kind is None else field[self.kind]
+
+    def WhichOneof(self, _group: str) -> str | None:  # noqa: N802 - protobuf's name
+        """Return the name of the field that is set."""
+        return self.kind
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the field that is set under its own name."""
+        if name == self.kind:
+            return self.data
+        raise AttributeError(name)
+
+
+class ModelBindingData(NamedTuple):
+    """A message for an SDK type: the extension says in `source` and `version` what `content` holds."""
+
+    version: str
+    source: str
+    content_type: str
+    content: bytes
+
+
+class CollectionModelBindingData(NamedTuple):
+    """The messages of a batch for an SDK type."""
+
+    model_binding_data: Sequence[ModelBindingData]
+
+
+class CollectionBytes(NamedTuple):
+    """A byte[][] of the host."""
+
+    bytes: Sequence[bytes]
+
+
+class CollectionString(NamedTuple):
+    """A string[] of the host."""
+
+    string: Sequence[str]
+
+
+class CollectionSInt64(NamedTuple):
+    """A long[] of the host."""
+
+    sint64: Sequence[int]
+
+
+class ParameterBinding:
+    """A value for the function's parameter *name*, or from its output binding of that name."""
+
+    __slots__ = ("data", "name")
+
+    def __init__(self, name: str, data: TypedData | None) -> None:
+        """Bind *data* to *name*."""
+        self.name = name
+        self.data = data
+
+    def WhichOneof(self, _group: str) -> str:  # noqa: N802 - protobuf's name
+        """Return the only way in which data travels here: not through shared memory."""
+        return "data"
+
+
+class _Record(SimpleNamespace):
+    """A message of the protocol without behaviour."""
+
+
+class StatusResult(_Record):
+    """Whether a request succeeded, with the exception if it did not."""
+
+    Failure = 0
+    Success = 1
+
+
+class BindingInfo(_Record):
+    """A binding as indexing found it."""
+
+    inout = 2
+    out = 1
+    undefined = 0
+
+
+class RpcHttpCookie(_Record):
+    """A cookie of an HTTP response."""
+
+    class SameSite:
+        """The SameSite attribute; `None` means that it is not sent."""
+
+        Lax = 1
+        Strict = 2
+        ExplicitNone = 3
+
+
+setattr(RpcHttpCookie.SameSite, "None", 0)  # not a name that an assignment may use
+
+
+class Timestamp(_Record):
+    """Seconds since 1970 UTC."""
+
+
+class NullableString(_Record):
+    """Text that is present."""
+
+
+class NullableBool(_Record):
+    """A boolean that is present."""
+
+
+class NullableDouble(_Record):
+    """A number that is present."""
+
+
+class NullableTimestamp(_Record):
+    """A moment that is present."""
+
+
+class RpcException(_Record):
+    """An exception of the worker: message and stack trace."""
+
+
+class RpcHttp(_Record):
+    """An HTTP request or response."""
+
+
+class RpcRetryOptions(_Record):
+    """A function's retry policy."""
+
+
+class RpcFunctionMetadata(_Record):
+    """A function that was indexed."""
+
+
+class WorkerMetadata(_Record):
+    """Who the worker is."""
+
+
+class WorkerInitResponse(_Record):
+    """The answer to the request that starts the worker and indexes the app."""
+
+
+class FunctionMetadataResponse(_Record):
+    """The functions of the app."""
+
+
+class FunctionLoadResponse(_Record):
+    """The answer to a request to load a function."""
+
+
+class InvocationResponse(_Record):
+    """What an invocation returned, or how it failed."""
+
+    return_value: TypedData | None = None
+    output_data: Sequence[ParameterBinding] = ()

@@ -1,0 +1,128 @@
+"""
+A message as ServiceBusReceivedMessage and EventData read it, for the trigger metadata of stock bindings.
+
+Sources: Azure/azure-sdk-for-net: ServiceBusReceivedMessage and AmqpMessageExtensions (sdk/servicebus/
+Azure.Messaging.ServiceBus/src), EventData (sdk/eventhub/Azure.Messaging.EventHubs/src).
+"""
+
+import uuid
+from collections.abc import Mapping
+from functools import cached_property
+
+from local.host.dotnet_values import MAX_TIMESTAMP, CannotBind, CannotReceive
+from shared.amqp import sections
+from shared.amqp.codec import decode, items_of, pairs_of
+from shared.amqp.sections import Sections
+from shared.amqp.values import NULL, Malformed, Value
+
+_MAX_TTL = 2**63
+
+
+class ReceivedMessage:
+    """The decoded message; *tag* is the lock token of Service Bus, empty for an event."""
+
+    def __init__(self, payload: bytes, tag: bytes) -> None:
+        """Split the message; CannotReceive for what is no AMQP."""
+        try:
+            self._sections: Sections = sections.split(payload)
+        except Malformed as error:
+            raise CannotReceive(f"malformed AMQP: {error}") from error
+        self.lock_token = str(uuid.UUID(bytes_le=tag)) if len(tag) == 16 else ""  # noqa: PLR2004 - a GUID
+
+    @cached_property
+    def annotations(self) -> Mapping[str, Value]:
+        """Return the message annotations."""
+        return _map(self._sections.message_annotations)
+
+    @cached_property
+    def application_properties(self) -> Mapping[str, Value]:
+        """Return the application properties."""
+        return _map(self._sections.application_properties)
+
+    @cached_property
+    def _header(self) -> list[Value]:
+        return _list(self._sections.header, 5)
+
+    @cached_property
+    def _properties(self) -> list[Value]:
+        return _list(self._sections.properties, 13)
+
+    def text(self, index: int) -> str | None:
+        """Return the text of a field of the properties section, None for an absent or empty one."""
+        value = self._properties[index]
+        if value.kind == "binary" and isinstance(value.payload, bytes):
+            return value.payload.hex().upper()
+        return None if value.payload is None else str(value.payload) or None
+
+    def annotation_text(self, name: str) -> str | None:
+        """Return the text of an annotation."""
+        value = self.annotations.get(name, NULL)
+        return None if value.payload is None else str(value.payload)
+
+    def annotation_number(self, name: str) -> int:
+        """Return the number of an annotation, 0 without one."""
+        payload = self.annotations.get(name, NULL).payload
+        return payload if isinstance(payload, int) else 0
+
+    @property
+    def delivery_count(self) -> int:
+        """Return which delivery this is, from 1."""
+        payload = self._header[4].payload
+        return payload + 1 if isinstance(payload, int) else 1
+
+    @property
+    def enqueued_time(self) -> int:
+        """Return the time of enqueueing in milliseconds since 1970 UTC."""
+        return self.annotation_number("x-opt-enqueued-time")
+
+    @property
+    def expires_at(self) -> int:
+        """Return enqueued time plus time to live, the end of DateTime without a time to live; milliseconds."""
+        expiry, creation, ttl = self._properties[8].payload, self._properties[9].payload, self._header[2].payload
+        if isinstance(expiry, int) and isinstance(creation, int):
+            ttl = expiry - creation
+        return min(self.enqueued_time + (ttl if isinstance(ttl, int) else _MAX_TTL), MAX_TIMESTAMP)
+
+    def body(self) -> bytes:
+        """Return the joined data sections, as `Body` and `EventBody` do; CannotBind for a body of another type."""
+        parts = self._body_parts
+        if any(number != sections.DATA for number, _ in parts) and not self._is_null(parts):
+            raise CannotBind(f"a body of type {sections.NAMES[parts[0][0]]} as byte[]: System.NotSupportedException")
+        return b"".join([value.payload for _, value in parts if isinstance(value.payload, bytes)])
+
+    def text_body(self) -> str:
+        """Return the body as text, U+FFFD for what is not UTF-8; a value body works where it is a string."""
+        parts = self._body_parts
+        if len(parts) == 1 and parts[0][0] == sections.VALUE and parts[0][1].kind == "string":
+            return str(parts[0][1].payload)
+        return self.body().decode("utf-8", "replace")
+
+    @cached_property
+    def _body_parts(self) -> list[tuple[int, Value]]:
+        try:
+            return sections.body_parts(self._sections.body)
+        except Malformed as error:
+            raise CannotReceive(f"malformed AMQP: {error}") from error
+
+    @staticmethod
+    def _is_null(parts: list[tuple[int, Value]]) -> bool:
+        return len(parts) == 1 and parts[0][0] == sections.VALUE and parts[0][1].payload is None
+
+
+def _map(section: bytes) -> Mapping[str, Value]:
+    if not section:
+        return {}
+    return {str(key.payload): value for key, value in pairs_of(_value(section))}
+
+
+def _list(section: bytes, count: int) -> list[Value]:
+    fields = list(items_of(_value(section)))[:count] if section else []
+    return fields + [NULL] * (count - len(fields))
+
+
+def _value(section: bytes) -> Value:
+    try:
+        _, start = sections.descriptor(section, 0)
+        return decode(section, start)[0]
+    except Malformed as error:
+        raise CannotReceive(f"malformed AMQP: {error}") from error

@@ -1,0 +1,143 @@
+"""
+Opening a connection to a Service Bus entity through azure-servicebus, for `raw_connection` to read.
+
+The SDK's own receiver opens a TCP connection for each session and polls every 50 ms while a link opens; so only its
+connection, its credential and its management requests are used here, and links are attached one by one on the one
+connection, as .NET does. Private names of the SDK are held by tests/contracts/test_receive_seam.py.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from azure.identity.aio import DefaultAzureCredential
+from azure.servicebus import NEXT_AVAILABLE_SESSION
+from azure.servicebus._common import mgmt_handlers
+from azure.servicebus._common.constants import (
+    CONSUMER_IDENTIFIER,
+    OPERATION_TIMEOUT,
+    REQUEST_RESPONSE_RENEW_SESSION_LOCK_OPERATION,
+)
+from azure.servicebus._pyamqp._decode import decode_frame
+from azure.servicebus._pyamqp.constants import ReceiverSettleMode, SenderSettleMode
+from azure.servicebus._pyamqp.utils import amqp_uint_value
+from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
+from azure.servicebus.aio._async_utils import create_authentication
+
+from local.host.raw_connection import RawConnection
+from local.host.raw_link import RawLink, refused_or_closed
+from local.host.settings import Connection
+from shared.errors import BuswayError
+
+_OPEN_SECONDS = 30.0
+
+
+class ServiceBusConnection:
+    """An open connection to one queue or subscription; `open` makes it."""
+
+    def __init__(self, client: ServiceBusClient, receiver: ServiceBusReceiver, credential: Any) -> None:
+        """Hold what `close` has to close."""
+        self.raw: RawConnection
+        self._client = client
+        self._receiver: Any = receiver
+        self._credential = credential
+
+    @classmethod
+    async def open(cls, connection: Connection, entity: Mapping[str, str], *, sessions: bool) -> "ServiceBusConnection":
+        """
+        Return an open connection to *entity*: queue_name, or topic_name and subscription_name.
+
+        Raises: TargetUnavailable and TargetRefused.
+        """
+        credential = None
+        if connection.connection_string is not None:
+            client = ServiceBusClient.from_connection_string(connection.connection_string)
+        else:
+            credential = DefaultAzureCredential()
+            client = ServiceBusClient(str(connection.fully_qualified_namespace), credential)
+        arguments: dict[str, Any] = {**entity, **({"session_id": NEXT_AVAILABLE_SESSION} if sessions else {})}
+        get = client.get_queue_receiver if "queue_name" in entity else client.get_subscription_receiver
+        self = cls(client, get(**arguments), credential)
+        try:
+            async with asyncio.timeout(_OPEN_SECONDS):
+                self.raw = await self._open("/".join(entity.values()))
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def _open(self, where: str) -> RawConnection:
+        receiver = self._receiver
+        try:
+            amqp = receiver._amqp_transport.create_mgmt_client_async(  # noqa: SLF001 - the seam, see above
+                receiver._config,  # noqa: SLF001
+                auth=await create_authentication(receiver),  # type: ignore[no-untyped-call] # the SDK does not type it
+                retry_policy=receiver._error_policy,  # noqa: SLF001
+                client_name=receiver._name,  # noqa: SLF001
+                properties=receiver._properties,  # noqa: SLF001
+            )
+            amqp._keep_alive_interval = 0  # noqa: SLF001 - RawConnection keeps the connection alive
+            receiver._handler = amqp  # noqa: SLF001 - from here on `receiver` can send management requests
+            await amqp.open_async()
+            while not await amqp.auth_complete_async():
+                pass  # it has read from the socket meanwhile
+        except BuswayError:
+            raise
+        except Exception as error:  # the SDK raises its own, azure-core's and the socket's kinds
+            raise refused_or_closed(where, error) from error
+        receiver._running = True  # noqa: SLF001
+        return await RawConnection.take_over(where, amqp, decode_frame)
+
+    async def attach(self, prefetch: int = 0, session_wait: float | None = None) -> RawLink:
+        """
+        Return a new link: to the entity, or to its next session when the connection was opened for sessions.
+
+        Units: *session_wait* is how many seconds the service waits for a session before it answers with
+        com.microsoft:timeout, which is a LinkClosed here.
+        """
+        properties: dict[Any, Any] = {CONSUMER_IDENTIFIER: self._receiver._name}  # noqa: SLF001
+        if session_wait is not None:
+            properties[OPERATION_TIMEOUT] = amqp_uint_value(int(session_wait * 1000))  # type: ignore[no-untyped-call] # likewise
+        return await self.raw.attach(
+            self._receiver._get_source(),  # noqa: SLF001
+            properties,
+            prefetch,
+            send_settle_mode=SenderSettleMode.Unsettled,
+            rcv_settle_mode=ReceiverSettleMode.Second,
+        )
+
+    async def renew_message_lock(self, tag: bytes) -> datetime:
+        """Return until when the message with that lock token is locked now."""
+        token = uuid.UUID(bytes_le=tag)
+        try:
+            expirations = await self._receiver._renew_locks(token, timeout=_OPEN_SECONDS)  # noqa: SLF001
+        except Exception as error:  # see above
+            raise refused_or_closed(self.raw.where, error) from error
+        return _moment(expirations[b"expirations"][0])
+
+    async def renew_session_lock(self, session_id: str) -> datetime:
+        """Return until when the session is locked now."""
+        try:
+            answer = await self._receiver._mgmt_request_response_with_retry(  # noqa: SLF001
+                REQUEST_RESPONSE_RENEW_SESSION_LOCK_OPERATION,
+                {"session-id": session_id},
+                mgmt_handlers.session_lock_renew_op,
+                timeout=_OPEN_SECONDS,
+            )
+        except Exception as error:  # see above
+            raise refused_or_closed(self.raw.where, error) from error
+        return _moment(answer[b"expiration"])
+
+    async def close(self) -> None:
+        """Close the connection and the credential."""
+        if hasattr(self, "raw"):
+            await self.raw.close()
+        await self._client.close()
+        if self._credential is not None:
+            await self._credential.close()
+
+
+def _moment(milliseconds: float) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)

@@ -1,0 +1,202 @@
+"""
+Messages as the host hands them to the worker: the data of the trigger parameter and the trigger metadata.
+
+1. A function with an SDK type gets ModelBindingData: the lock token and the message as .NET encodes it again
+   (`dotnet_message`), or with `wire` the message as it arrived. Of the trigger metadata it gets the PartitionContext
+   only: the rest repeats what stands in the message, and making it costs more than everything else here.
+2. A function with a stock binding gets the body in the binding's data type, and metadata per field; a batch has arrays.
+3. Arrays of text lose their empty and missing entries, so that the values of later messages move up to earlier ones.
+   That is a defect of the real host with Python (azure-functions-python-worker#1122), kept on purpose.
+
+Sources: Azure/azure-functions-host, src/WebJobs.Script.Grpc/MessageExtensions: GrpcMessageConversionExtensions.cs
+(ToRpc, ToRpcStringArray) and ScriptInvocationContextExtensions.cs (null values are skipped);
+ServiceBusTriggerBindingStrategy and EventHubTriggerBindingStrategy in Azure/azure-sdk-for-net;
+GeneralScriptBindingProvider.GetRequestedType.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from local.host import newtonsoft
+from local.host.dotnet_message import reencode
+from local.host.dotnet_values import CannotBind
+from local.host.protos import (
+    CollectionBytes,
+    CollectionModelBindingData,
+    CollectionSInt64,
+    CollectionString,
+    ModelBindingData,
+    TypedData,
+)
+from local.host.raw_link import Delivery
+from local.host.received_message import ReceivedMessage
+from local.host.worker import Function
+
+_VERSION = "1.0"
+_CONTENT_TYPE = "application/octet-stream"
+_SERVICE_BUS_SOURCE = "AzureServiceBusReceivedMessage"
+_EVENT_HUBS_SOURCE = "AzureEventHubsEventData"
+
+_TO, _SUBJECT, _REPLY_TO, _CORRELATION_ID, _CONTENT, _GROUP_ID, _REPLY_TO_GROUP_ID = 2, 3, 4, 5, 6, 10, 12
+
+type Field = Callable[[ReceivedMessage], Any]
+
+
+class Input(NamedTuple):
+    """What an invocation gets: the parameter's data and the trigger metadata."""
+
+    data: TypedData
+    metadata: Mapping[str, TypedData]
+
+
+def service_bus_input(function: Function, deliveries: Sequence[Delivery], now: int, *, wire: bool) -> Input:
+    """
+    Return the input of a function for messages of Service Bus, one of them unless the function takes many.
+
+    Units: *now* is milliseconds since 1970 UTC.
+    Raises: CannotReceive and CannotBind, where Azure's host fails.
+    """
+    if function.has_sdk_type:
+        if wire:
+            contents = [delivery.tag + delivery.payload for delivery in deliveries]
+        else:
+            contents = [one.tag + reencode(one.payload, now, delivery_count_offset=1) for one in deliveries]
+        return Input(_model_binding_data(function, _SERVICE_BUS_SOURCE, contents), {})
+    return _stock_input(function, deliveries, _SERVICE_BUS_FIELDS)
+
+
+def event_hubs_input(
+    function: Function, deliveries: Sequence[Delivery], now: int, partition: Mapping[str, str], *, wire: bool
+) -> Input:
+    """Return the input of a function for events; *partition* is what the PartitionContext names."""
+    context = {"PartitionContext": TypedData(json=newtonsoft.dumps(dict(partition)))}
+    if function.has_sdk_type:
+        contents = [one.payload if wire else reencode(one.payload, now) for one in deliveries]
+        return Input(_model_binding_data(function, _EVENT_HUBS_SOURCE, contents), context)
+    data, metadata = _stock_input(function, deliveries, _EVENT_HUBS_FIELDS)
+    return Input(data, {**metadata, **context})
+
+
+def _model_binding_data(function: Function, source: str, contents: Sequence[bytes]) -> TypedData:
+    items = [ModelBindingData(_VERSION, source, _CONTENT_TYPE, content) for content in contents]
+    if function.is_many:
+        return TypedData(collection_model_binding_data=CollectionModelBindingData(items))
+    return TypedData(model_binding_data=items[0])
+
+
+def _stock_input(function: Function, deliveries: Sequence[Delivery], fields: Mapping[str, Field]) -> Input:
+    messages = [ReceivedMessage(delivery.payload, delivery.tag) for delivery in deliveries]
+    if not function.is_many:
+        values = {name: field(messages[0]) for name, field in {**fields, **_SINGLE_FIELDS}.items() if name in fields}
+        metadata = {name: _single(value, name) for name, value in values.items() if value is not None}
+        return Input(_one_body(function.data_type, messages[0]), metadata)
+    metadata = {f"{name}Array": _many([field(one) for one in messages], name) for name, field in fields.items()}
+    return Input(_many_bodies(function.data_type, messages), metadata)
+
+
+def _one_body(data_type: str, message: ReceivedMessage) -> TypedData:
+    if data_type == "BINARY":
+        return TypedData(bytes=message.body())
+    return TypedData(string=message.text_body())
+
+
+def _many_bodies(data_type: str, messages: Sequence[ReceivedMessage]) -> TypedData:
+    if data_type == "BINARY":
+        return TypedData(collection_bytes=CollectionBytes([message.body() for message in messages]))
+    texts = [message.text_body() for message in messages]
+    if data_type == "STRING":
+        return TypedData(collection_string=CollectionString([text for text in texts if text]))
+    try:
+        return TypedData(json=newtonsoft.rows([json.loads(text) for text in texts]))
+    except ValueError as error:
+        raise CannotBind(
+            "a body that is not JSON, for a binding of many without data_type: JsonReaderException"
+        ) from error
+
+
+def _single(value: Any, name: str) -> TypedData:
+    if name in _TEXT_FIELDS:
+        return TypedData(string=value)
+    return TypedData(json=newtonsoft.dumps(value))
+
+
+def _many(values: list[Any], name: str) -> TypedData:
+    if name in _TEXT_FIELDS:
+        return TypedData(collection_string=CollectionString([value for value in values if value]))
+    if name == "SequenceNumber":
+        return TypedData(collection_sint64=CollectionSInt64(values))
+    return TypedData(json=newtonsoft.rows(values))
+
+
+def _properties(message: ReceivedMessage) -> dict[str, Any]:
+    return {name: newtonsoft.value_as_json(value) for name, value in message.application_properties.items()}
+
+
+def _system_properties(message: ReceivedMessage) -> dict[str, Any]:
+    annotations = {name: newtonsoft.value_as_json(value) for name, value in message.annotations.items()}
+    return annotations | {
+        "SequenceNumber": message.annotation_number("x-opt-sequence-number"),
+        "Offset": message.annotation_text("x-opt-offset"),
+        "PartitionKey": message.annotation_text("x-opt-partition-key"),
+        "EnqueuedTimeUtc": newtonsoft.date_text(message.enqueued_time),
+    }
+
+
+def _offset_text(milliseconds: int) -> str:
+    return newtonsoft.date_text(milliseconds) + "+00:00"
+
+
+_SERVICE_BUS_FIELDS: dict[str, Field] = {
+    "DeliveryCount": lambda message: message.delivery_count,
+    "DeadLetterSource": lambda message: message.annotation_text("x-opt-deadletter-source"),
+    "LockToken": lambda message: message.lock_token,
+    "ExpiresAtUtc": lambda message: newtonsoft.date_text(message.expires_at),
+    "ExpiresAt": lambda message: _offset_text(message.expires_at),
+    "EnqueuedTimeUtc": lambda message: newtonsoft.date_text(message.enqueued_time),
+    "EnqueuedTime": lambda message: _offset_text(message.enqueued_time),
+    "MessageId": lambda message: message.text(0),
+    "ContentType": lambda message: message.text(_CONTENT),
+    "ReplyTo": lambda message: message.text(_REPLY_TO),
+    "SequenceNumber": lambda message: message.annotation_number("x-opt-sequence-number"),
+    "To": lambda message: message.text(_TO),
+    "Subject": lambda message: message.text(_SUBJECT),
+    "Label": lambda message: message.text(_SUBJECT),
+    "CorrelationId": lambda message: message.text(_CORRELATION_ID),
+    "ApplicationProperties": _properties,
+    "UserProperties": _properties,
+    "SessionId": lambda message: message.text(_GROUP_ID),
+    "ReplyToSessionId": lambda message: message.text(_REPLY_TO_GROUP_ID),
+    "PartitionKey": lambda message: message.annotation_text("x-opt-partition-key"),
+    # The extension hands a batch the partition keys here as well; a single message gets its own value, see below.
+    "TransactionPartitionKey": lambda message: message.annotation_text("x-opt-partition-key"),
+}
+_SINGLE_FIELDS: dict[str, Field] = {
+    "TransactionPartitionKey": lambda message: message.annotation_text("x-opt-via-partition-key"),
+}
+_EVENT_HUBS_FIELDS: dict[str, Field] = {
+    "PartitionKey": lambda message: message.annotation_text("x-opt-partition-key"),
+    "Offset": lambda message: message.annotation_text("x-opt-offset"),
+    "SequenceNumber": lambda message: message.annotation_number("x-opt-sequence-number"),
+    "EnqueuedTimeUtc": lambda message: newtonsoft.date_text(message.enqueued_time),
+    "Properties": _properties,
+    "SystemProperties": _system_properties,
+}
+_TEXT_FIELDS = frozenset(
+    (
+        "DeadLetterSource",
+        "LockToken",
+        "MessageId",
+        "ContentType",
+        "ReplyTo",
+        "To",
+        "Subject",
+        "Label",
+        "CorrelationId",
+        "SessionId",
+        "ReplyToSessionId",
+        "PartitionKey",
+        "TransactionPartitionKey",
+        "Offset",
+    )
+)

@@ -1,0 +1,159 @@
+"""
+Event Hubs triggers.
+
+Each partition is a line of its own: receive, invoke, checkpoint. The checkpoint moves on whether the function
+succeeded or not, once the retry policy of the function is used up. A function that takes one event is invoked for
+each of a received batch in turn. An event that .NET cannot read stops its partition: the receive call fails again and
+again. One that it cannot bind fails its invocation, and the checkpoint moves on.
+
+Source: EventHubListener.PartitionProcessor.ProcessEventsAsync (Azure/azure-sdk-for-net, sdk/eventhub/
+Microsoft.Azure.WebJobs.Extensions.EventHubs/src/Listeners, commit ce5a31530b3d).
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from local.host.checkpoints import Checkpoints, Partition
+from local.host.dotnet_values import CannotReceive
+from local.host.event_hubs_connection import EventHub, Position
+from local.host.invocation import invoke_with_retries
+from local.host.listener import Stopping, keep_listening
+from local.host.raw_link import Delivery, RawLink
+from local.host.received_message import ReceivedMessage
+from local.host.settings import EventHubsOptions, HostOptions, Settings
+from local.host.shape import event_hubs_input
+from local.host.worker import Function, Worker
+from shared.clock import Clock
+from shared.errors import ConfigError, Problem, TargetUnavailable
+
+_log = logging.getLogger(__name__)
+
+_RECEIVE_SECONDS = 60.0
+_START = "-1"
+_END = "@latest"
+
+
+class EventHubsListener:
+    """Feeds one function with the events of all partitions of a hub."""
+
+    def __init__(
+        self,
+        function: Function,
+        settings: Settings,
+        options: HostOptions,
+        worker: Worker,
+        clock: Clock,
+        *,
+        checkpoints: Checkpoints,
+        wire: bool,
+    ) -> None:
+        """Prepare; nothing is opened before `run`."""
+        trigger = function.trigger
+        path = f"{function.name}.{function.parameter}"
+        if not trigger.get("eventHubName"):
+            raise ConfigError([Problem(path, "expected eventHubName")])
+        self.function = function
+        self.is_listening = asyncio.Event()
+        connection = settings.connection(settings.resolve(str(trigger.get("connection")), path), path)
+        self._connection_name = connection.name
+        self._hub = EventHub(
+            connection,
+            settings.resolve(str(trigger["eventHubName"]), f"{path}.eventHubName"),
+            settings.resolve(str(trigger.get("consumerGroup") or "$Default"), f"{path}.consumerGroup"),
+        )
+        self._options: EventHubsOptions = options.event_hubs
+        self._worker = worker
+        self._clock = clock
+        self._checkpoints = checkpoints
+        self._wire = wire
+        self._stopping = Stopping()
+        self._links: set[RawLink] = set()
+        self._waiting_partitions = 0
+
+    async def run(self) -> None:
+        """Listen until stopped; see `Listener`."""
+        try:
+            await keep_listening(self.function.name, self._stopping, self._listen)
+        finally:
+            await self._hub.close()
+
+    def stop(self) -> None:
+        """Take nothing more; see `Listener`."""
+        self._stopping.request()
+        for link in self._links:
+            link.interrupt()
+
+    async def _listen(self) -> None:
+        partition_ids = await self._hub.partition_ids()
+        self._waiting_partitions = len(partition_ids)
+        async with asyncio.TaskGroup() as partitions:
+            for partition_id in partition_ids:
+                partitions.create_task(self._partition(partition_id))
+
+    async def _partition(self, partition_id: str) -> None:
+        partition = Partition(self._connection_name, self._hub.name, self._hub.consumer_group, partition_id)
+        name = f"{self.function.name}/{partition_id}"
+        is_first = True
+
+        async def listen() -> None:
+            nonlocal is_first
+            opened = await self._hub.open(partition_id, self._position(partition), self._options.prefetch_count)
+            self._links.add(opened.link)
+            if is_first:
+                is_first = False
+                self._waiting_partitions -= 1
+                if self._waiting_partitions == 0:
+                    self.is_listening.set()
+            try:
+                await self._pump(partition, opened.link)
+            finally:
+                self._links.discard(opened.link)
+                await opened.close()
+
+        await keep_listening(name, self._stopping, listen)
+
+    async def _pump(self, partition: Partition, link: RawLink) -> None:
+        batches = 0
+        while not self._stopping:
+            events = await link.receive(self._options.max_event_batch_size, _RECEIVE_SECONDS, gather=0.01)
+            if not events or self._stopping:
+                continue
+            try:
+                if self.function.is_many:
+                    await self._invoke(partition, events)
+                else:
+                    for event in events:
+                        await self._invoke(partition, [event])
+            except CannotReceive as error:
+                raise TargetUnavailable(f"the partition stands still: {error}") from error
+            batches += 1
+            # Not while stopping: a retry that the stop cut short would be lost (as in the source above).
+            if not self._stopping and batches % self._options.batch_checkpoint_frequency == 0:
+                offset = ReceivedMessage(events[-1].payload, b"").annotation_text("x-opt-offset")
+                if offset is not None:
+                    self._checkpoints.set(partition, offset)
+
+    async def _invoke(self, partition: Partition, events: Sequence[Delivery]) -> None:
+        now = int(self._clock.now().timestamp() * 1000)
+        context = {
+            "EventHubName": partition.hub,
+            "ConsumerGroup": partition.consumer_group,
+            "PartitionId": partition.partition_id,
+        }
+        invocation = await invoke_with_retries(
+            self._worker,
+            self.function,
+            lambda: event_hubs_input(self.function, events, now, context, wire=self._wire),
+            self._stopping,
+        )
+        if not invocation.succeeded:
+            _log.error("%s: %d events are passed over", self.function.name, len(events))
+
+    def _position(self, partition: Partition) -> Position:
+        checkpoint = self._checkpoints.get(partition)
+        if checkpoint is not None:
+            return checkpoint
+        if self._options.initial_offset == "fromEnqueuedTime" and self._options.initial_enqueued_time is not None:
+            return self._options.initial_enqueued_time
+        return _END if self._options.initial_offset == "fromEnd" else _START

@@ -1,0 +1,155 @@
+"""
+Service Bus triggers that take many messages, with and without sessions.
+
+One batch is in flight per function: receive, invoke, complete all or abandon all. Locks are not renewed. With sessions
+the next session is accepted, its messages are received until sessionIdleTimeout passes without one, and it is closed.
+A message that .NET cannot read fails the receive call: nothing is invoked, and the locks of the batch run out.
+
+Source: ServiceBusListener.RunBatchReceiveLoopAsync and TriggerAndCompleteMessagesInternal (Azure/azure-sdk-for-net,
+sdk/servicebus/Microsoft.Azure.WebJobs.Extensions.ServiceBus/src/Listeners, commit 515190d38f71).
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from local.host import frames
+from local.host.dotnet_values import CannotReceive
+from local.host.invocation import invoke
+from local.host.listener import Stopping, keep_listening
+from local.host.raw_link import Delivery, LinkClosed, RawLink
+from local.host.service_bus_connection import ServiceBusConnection
+from local.host.settings import ServiceBusOptions
+from local.host.shape import service_bus_input
+from local.host.triggers.service_bus_source import ServiceBusSource
+from local.host.worker import Function, Worker
+from shared.clock import Clock
+from shared.errors import TargetUnavailable
+
+_log = logging.getLogger(__name__)
+
+_TRY_TIMEOUT = 60.0
+_TIMEOUT = "com.microsoft:timeout"
+
+
+class ServiceBusBatchListener:
+    """Feeds one function with batches from one queue or subscription."""
+
+    def __init__(
+        self,
+        function: Function,
+        source: ServiceBusSource,
+        options: ServiceBusOptions,
+        worker: Worker,
+        clock: Clock,
+        *,
+        wire: bool,
+    ) -> None:
+        """Prepare; nothing is opened before `run`."""
+        self.function = function
+        self.is_listening = asyncio.Event()
+        self._source = source
+        self._options = options
+        self._worker = worker
+        self._clock = clock
+        self._wire = wire
+        self._stopping = Stopping()
+        self._link: RawLink | None = None
+        self._accepting: asyncio.Task[RawLink] | None = None
+
+    async def run(self) -> None:
+        """Listen until stopped; see `Listener`."""
+        await keep_listening(self.function.name, self._stopping, self._listen)
+
+    def stop(self) -> None:
+        """Take nothing more; see `Listener`."""
+        self._stopping.request()
+        if self._link is not None:
+            self._link.interrupt()
+        if self._accepting is not None:
+            self._accepting.cancel()
+
+    async def _listen(self) -> None:
+        connection = await self._source.open()
+        try:
+            if self._source.has_sessions:
+                self.is_listening.set()
+                while not self._stopping:
+                    await self._next_session(connection)
+            else:
+                self._link = await connection.attach(self._options.prefetch_count)
+                self.is_listening.set()
+                await self._batches(connection, self._link, _TRY_TIMEOUT, until_idle=False)
+                await self._link.drain()
+        finally:
+            self._link = None
+            await connection.close()
+
+    async def _next_session(self, connection: ServiceBusConnection) -> None:
+        attach = connection.attach(self._options.prefetch_count, session_wait=_TRY_TIMEOUT)
+        self._accepting = asyncio.create_task(attach)
+        try:
+            self._link = await self._accepting
+        except asyncio.CancelledError:
+            if not self._stopping:
+                raise
+            return
+        except LinkClosed as error:
+            if error.condition != _TIMEOUT:
+                raise
+            return  # no session had messages
+        finally:
+            self._accepting = None
+        try:
+            idle = self._options.session_idle_timeout.total_seconds()
+            await self._batches(connection, self._link, idle, until_idle=True)
+        except LinkClosed as error:
+            _log.warning("%s: session ended: %s", self.function.name, error)
+            if connection.raw.is_broken:
+                raise
+        finally:
+            link, self._link = self._link, None
+            await connection.raw.detach(link)
+
+    async def _batches(self, connection: ServiceBusConnection, link: RawLink, wait: float, *, until_idle: bool) -> None:
+        while not self._stopping:
+            deliveries = await link.receive(self._options.max_message_batch_size, wait)
+            if self._stopping:
+                await connection.raw.release(deliveries)
+                return
+            if deliveries:
+                await self._process(connection, deliveries)
+            elif until_idle:
+                return
+
+    async def _process(self, connection: ServiceBusConnection, deliveries: Sequence[Delivery]) -> None:
+        now = int(self._clock.now().timestamp() * 1000)
+        try:
+            invocation = await invoke(
+                self._worker,
+                self.function,
+                lambda: service_bus_input(self.function, deliveries, now, wire=self._wire),
+            )
+        except CannotReceive as error:
+            _log.error("%s: %d messages stay locked: %s", self.function.name, len(deliveries), error)
+            if self._source.has_sessions:
+                raise LinkClosed(str(error), error.reason) from error
+            return
+        if invocation.succeeded and not self._source.auto_complete:
+            return
+        outcome = frames.ACCEPTED if invocation.succeeded else frames.MODIFIED
+        await settle(self.function, connection, deliveries, outcome)
+
+
+async def settle(
+    function: Function, connection: ServiceBusConnection, deliveries: Sequence[Delivery], outcome: int
+) -> None:
+    """Settle and log what the service did not confirm: a message whose lock was lost will come again."""
+    try:
+        failures = await connection.raw.settle(deliveries, outcome)
+    except TargetUnavailable as error:
+        _log.warning("%s: %d messages not settled, they will come again: %s", function.name, len(deliveries), error)
+        raise
+    if failures:
+        reasons = ", ".join(sorted(set(failures.values())))
+        _log.warning("%s: %d messages not settled, they will come again: %s", function.name, len(failures), reasons)

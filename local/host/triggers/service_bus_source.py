@@ -1,0 +1,51 @@
+"""The queue or subscription that a serviceBusTrigger binding names."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from local.host.service_bus_connection import ServiceBusConnection
+from local.host.settings import Connection, HostOptions, Settings
+from local.host.worker import Function
+from shared.errors import ConfigError, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceBusSource:
+    """Where a function's messages come from, and whether the host completes them."""
+
+    connection: Connection
+    entity: Mapping[str, str]
+    has_sessions: bool
+    auto_complete: bool
+
+    @classmethod
+    def of(cls, function: Function, settings: Settings, options: HostOptions) -> "ServiceBusSource":
+        """Return the source of a function's trigger; a ConfigError for a binding that names none."""
+        trigger = function.trigger
+        path = f"{function.name}.{function.parameter}"
+        names = {
+            key: settings.resolve(str(trigger[name]), f"{path}.{name}")
+            for key, name in _ENTITY_NAMES.items()
+            if trigger.get(name)
+        }
+        if set(names) not in ({"queue_name"}, {"topic_name", "subscription_name"}):
+            raise ConfigError([Problem(path, "expected queueName, or topicName and subscriptionName")])
+        auto_complete = trigger.get("autoCompleteMessages")
+        return cls(
+            settings.connection(settings.resolve(_connection_name(trigger), path), path),
+            names,
+            trigger.get("isSessionsEnabled") is True,
+            options.service_bus.auto_complete_messages if auto_complete is None else bool(auto_complete),
+        )
+
+    async def open(self) -> ServiceBusConnection:
+        """Return a connection to the entity."""
+        return await ServiceBusConnection.open(self.connection, self.entity, sessions=self.has_sessions)
+
+
+_ENTITY_NAMES = {"queue_name": "queueName", "topic_name": "topicName", "subscription_name": "subscriptionName"}
+
+
+def _connection_name(trigger: Mapping[str, Any]) -> str:
+    return str(trigger.get("connection") or "AzureWebJobsServiceBus")

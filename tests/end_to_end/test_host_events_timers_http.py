@@ -1,0 +1,124 @@
+"""The host's other triggers: event hubs, timers and HTTP requests."""
+
+import urllib.error
+import urllib.request
+
+import pytest
+from azure.eventhub import EventData, EventHubProducerClient
+
+from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from local.broker.thread import RunningBroker
+from shared.amqp import sections
+from shared.amqp.codec import decode_all, plain
+from tests.end_to_end.host_process import HostProcess
+
+NAMESPACE = NamespaceConfig(
+    name="ns",
+    queues=(
+        *(QueueConfig(name=name) for name in ("raw", "raw-single", "stock-batch", "stock-single")),
+        QueueConfig(name="session-single", requires_session=True),
+    ),
+    topics=(TopicConfig(name="sessions", subscriptions=(SubscriptionConfig(name="all", requires_session=True),)),),
+    hubs=(HubConfig(name="hub", partition_count=2, consumer_groups=("stock",)),),
+)
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with RunningBroker([NAMESPACE]) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def settings(broker, tmp_path_factory):
+    address = broker.connection_string("ns")
+    checkpoints = tmp_path_factory.mktemp("checkpoints") / "checkpoints.json"
+    return {"SB": address, "EH": address, "RAW_QUEUE": "raw", "BUSWAY_CHECKPOINTS": str(checkpoints)}
+
+
+@pytest.fixture(scope="module")
+def host(settings, tmp_path_factory):
+    with HostProcess("noting", tmp_path_factory.mktemp("host"), settings) as process:
+        process.wait_until_ready()
+        yield process
+        assert process.stop() == 0
+
+
+def send(broker, *bodies, **where):
+    address = broker.connection_string("ns")
+    with EventHubProducerClient.from_connection_string(address, eventhub_name="hub") as producer:
+        batch = producer.create_batch(**where)
+        for body in bodies:
+            event = EventData(body)
+            event.properties = {"number": 5}
+            batch.add(event)
+        producer.send_batch(batch)
+
+
+def test_events_come_in_batches_per_partition_in_order(host, broker):
+    for partition in ("0", "1"):
+        send(broker, *(f"in order {partition} {index}" for index in range(25)), partition_id=partition)
+    host.wait_for(lambda: len([body for body in host.bodies("raw_events") if "in order" in body]) == 50)
+    for partition in ("0", "1"):
+        bodies = [body for body in host.bodies("raw_events") if body.startswith(f"in order {partition}")]
+        assert bodies == [f"in order {partition} {index}" for index in range(25)]
+    assert max(len(messages) for messages in host.invocations("raw_events")) == 10
+
+
+def test_sdk_type_of_an_event_has_no_lock_token(host, broker):
+    send(broker, "annotated", partition_key="key")
+    host.wait_for(lambda: "annotated" in host.bodies("raw_events"))
+    (message,) = [message for message in host.messages("raw_events") if message["body"] == "annotated"]
+    split = sections.split(bytes.fromhex(message["amqp"]))
+    assert plain(decode_all(split.application_properties)) == {"number": 5}
+    assert "'x-opt-partition-key': 'key'" in str(plain(decode_all(split.message_annotations)))
+
+
+def test_stock_event_gets_body_and_system_properties(host, broker):
+    send(broker, "stock", partition_key="key")
+    host.wait_for(lambda: "stock" in host.bodies("stock_event"))
+    (message,) = [message for message in host.messages("stock_event") if message["body"] == "stock"]
+    assert message["partition_key"] == "key"
+    assert isinstance(message["sequence"], int)
+
+
+def test_failing_events_are_retried_by_the_policy_and_then_passed_over(host, broker):
+    send(broker, "fail for ever", partition_id="0")
+    send(broker, "after the failure", partition_id="0")
+    host.wait_for(lambda: "after the failure" in host.bodies("raw_events"))
+    assert host.bodies("raw_events").count("fail for ever") == 3
+
+
+def test_timer_fires_every_second(host):
+    host.wait_for(lambda: len(host.invocations("tick")) >= 2)
+    assert host.messages("tick")[0]["past_due"] is False
+
+
+def request(host, path, data=None, method=None):
+    url = f"http://127.0.0.1:{host.http_port}{path}"
+    with urllib.request.urlopen(urllib.request.Request(url, data, method=method)) as response:
+        return response.status, response.headers, response.read().decode()
+
+
+def test_http_function_gets_route_query_and_body_and_its_answer_comes_back(host):
+    status, headers, body = request(host, "/api/hello/bob?q=1", b"text")
+    assert (status, headers["X-Test"], body) == (201, "yes", "bob 1 text")
+    assert request(host, "/api/hello")[2] == "None None "
+
+
+@pytest.mark.parametrize(("path", "method", "status"), [("/api/hello/a", "PUT", 405), ("/api/none", "GET", 404)])
+def test_other_requests_are_refused(host, path, method, status):
+    with pytest.raises(urllib.error.HTTPError) as error:
+        request(host, path, method=method)
+    error.value.close()
+    assert error.value.code == status
+
+
+def test_restarted_host_goes_on_after_the_checkpoints(host, broker, settings, tmp_path):
+    host.wait_for(lambda: "after the failure" in host.bodies("stock_event"))
+    assert host.stop() == 0
+    send(broker, "after the restart", partition_id="1")
+    with HostProcess("noting", tmp_path, settings) as again:
+        again.wait_until_ready()
+        again.wait_for(lambda: bool(again.bodies("raw_events") and again.bodies("stock_event")))
+        assert again.bodies("raw_events") == again.bodies("stock_event") == ["after the restart"]

@@ -1,0 +1,161 @@
+"""The host when things go wrong around it, and when it is told to stop."""
+
+import socket
+import time
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from azure.eventhub import EventData, EventHubProducerClient
+from azure.eventhub._pyamqp.types import TYPE, VALUE, AMQPTypes
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+
+from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from local.broker.thread import RunningBroker
+from shared.amqp import sections
+from shared.amqp.codec import decode_all, plain
+from shared.clock import ManualClock
+from tests.end_to_end.host_process import HostProcess
+
+
+def namespace(port=None):
+    queues = (
+        *(QueueConfig(name=name) for name in ("raw", "raw-single", "stock-batch", "stock-single")),
+        QueueConfig(name="session-single", requires_session=True),
+    )
+    subscriptions = (SubscriptionConfig(name="all", requires_session=True),)
+    return NamespaceConfig(
+        name="ns",
+        queues=queues,
+        topics=(TopicConfig(name="sessions", subscriptions=subscriptions),),
+        hubs=(HubConfig(name="hub", consumer_groups=("stock",)),),
+        port=port,
+    )
+
+
+@pytest.fixture
+def broker():
+    with RunningBroker([namespace()]) as running:
+        yield running
+
+
+def start(broker, folder, *arguments, **settings):
+    address = broker.connection_string("ns")
+    return HostProcess("noting", folder, {"SB": address, "EH": address, "RAW_QUEUE": "raw", **settings}, *arguments)
+
+
+def send(broker, queue, *bodies):
+    with (
+        ServiceBusClient.from_connection_string(broker.connection_string("ns")) as client,
+        client.get_queue_sender(queue) as sender,
+    ):
+        sender.send_messages([ServiceBusMessage(body) for body in bodies])
+
+
+def left(broker, path):
+    return broker.inspect("ns", lambda namespace: len(list(namespace.store(path).peek(0))))
+
+
+def header(message):
+    return plain(decode_all(sections.split(bytes.fromhex(message["amqp"])).header))
+
+
+def test_sigterm_lets_the_batch_in_hand_finish_and_settles_it(broker, tmp_path):
+    with start(broker, tmp_path) as host:
+        host.wait_until_ready()
+        send(broker, "raw", "sleep 1.5", "second")
+        host.wait_for(lambda: host.bodies("raw_batch") == ["sleep 1.5", "second"])
+        assert host.stop() == 0
+        assert left(broker, "raw") == 0
+        send(broker, "raw", "too late")
+        time.sleep(0.3)
+        assert host.bodies("raw_batch") == ["sleep 1.5", "second"]
+
+
+def test_idle_host_stops_at_once(broker, tmp_path):
+    with start(broker, tmp_path) as host:
+        host.wait_until_ready()
+        started = time.monotonic()
+        assert host.stop() == 0
+        assert time.monotonic() - started < 2
+
+
+def test_killed_host_loses_nothing(broker, tmp_path):
+    with start(broker, tmp_path) as host:
+        host.wait_until_ready()
+        send(broker, "raw", "sleep 5")
+        host.wait_for(lambda: host.bodies("raw_batch"))
+        host.kill()
+    assert left(broker, "raw") == 1
+
+
+def test_missing_entity_does_not_stop_the_other_functions(broker, tmp_path):
+    with start(broker, tmp_path, RAW_QUEUE="absent") as host:
+        host.wait_for(lambda: "amqp:not-found" in host.log())
+        send(broker, "raw-single", "still served")
+        host.wait_for(lambda: host.bodies("raw_single") == ["still served"])
+        assert "raw_batch: absent: the service refused with amqp:not-found" in host.log()
+        assert host.stop() == 0
+
+
+def test_missing_setting_ends_the_host_with_every_problem(broker, tmp_path):
+    address = broker.connection_string("ns")
+    with HostProcess("noting", tmp_path, {"EH": address}) as host:
+        host.wait_for(lambda: "ConfigError" in host.log())
+    assert "app setting SB is not set" in host.log()
+    assert "app setting RAW_QUEUE is not set" in host.log()
+    assert "raw_batch.messages" in host.log()
+
+
+def test_host_comes_back_after_the_connection_is_lost(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with ExitStack() as stack:
+        with RunningBroker([namespace(port)]) as broker:
+            host = stack.enter_context(start(broker, tmp_path))
+            host.wait_until_ready()
+            send(broker, "raw", "before")
+            host.wait_for(lambda: host.bodies("raw_batch") == ["before"])
+        with RunningBroker([namespace(port)]) as broker:
+            send(broker, "raw", "after")
+            host.wait_for(lambda: host.bodies("raw_batch") == ["before", "after"])
+            assert host.stop() == 0
+
+
+def test_lock_lost_before_completion_is_logged_and_the_message_comes_again(tmp_path):
+    clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
+    with RunningBroker([namespace()], clock) as broker, start(broker, tmp_path) as host:
+        host.wait_until_ready()
+        send(broker, "raw", "sleep 1")
+        host.wait_for(lambda: len(host.bodies("raw_batch")) == 1)
+        broker.advance(timedelta(minutes=5).total_seconds())
+        host.wait_for(lambda: len(host.bodies("raw_batch")) == 2)
+        assert "raw_batch: 1 messages not settled, they will come again: com.microsoft:message-lock-lost" in host.log()
+        host.wait_for(lambda: left(broker, "raw") == 0)
+        assert [header(message)[4] for message in host.messages("raw_batch")] == [1, 2]
+        assert host.stop() == 0
+
+
+def test_wire_hands_over_the_bytes_as_they_arrived(broker, tmp_path):
+    with start(broker, tmp_path, "--wire") as host:
+        host.wait_until_ready()
+        send(broker, "raw", "wire")
+        host.wait_for(lambda: host.bodies("raw_batch"))
+        assert header(host.messages("raw_batch")[0])[4] == 0
+        assert host.stop() == 0
+
+
+def test_event_that_dotnet_cannot_bind_is_passed_over_but_reaches_a_stock_binding(broker, tmp_path):
+    with start(broker, tmp_path) as host:
+        host.wait_until_ready()
+        address = broker.connection_string("ns")
+        with EventHubProducerClient.from_connection_string(address, eventhub_name="hub") as producer:
+            event = EventData("binary property")
+            event.properties = {"binary": {TYPE: AMQPTypes.binary, VALUE: b"\x00"}}
+            producer.send_event(event)
+            host.wait_for(lambda: host.bodies("stock_event") == ["binary property"])
+            producer.send_event(EventData("next"))
+        host.wait_for(lambda: host.bodies("raw_events") == ["next"])
+        assert "SerializationException" in host.log()
+        assert host.stop() == 0

@@ -1,0 +1,156 @@
+"""The host on the local broker: what functions get, and what becomes of the messages."""
+
+import itertools
+import time
+from datetime import timedelta
+
+import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+
+from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from local.broker.thread import RunningBroker
+from shared.amqp import sections
+from shared.amqp.codec import decode_all, plain
+from tests.end_to_end.host_process import HostProcess
+
+NAMESPACE = NamespaceConfig(
+    name="sb",
+    queues=(
+        QueueConfig(name="raw", max_delivery_count=3, lock_duration=timedelta(seconds=5)),
+        QueueConfig(name="raw-single", lock_duration=timedelta(seconds=5), max_delivery_count=3),
+        QueueConfig(name="stock-batch"),
+        QueueConfig(name="stock-single"),
+        QueueConfig(name="session-single", requires_session=True, lock_duration=timedelta(seconds=5)),
+    ),
+    topics=(TopicConfig(name="sessions", subscriptions=(SubscriptionConfig(name="all", requires_session=True),)),),
+    hubs=(HubConfig(name="hub", consumer_groups=("stock",)),),
+)
+"""One broker and one host for all tests here; each test tells its messages by a word of its own in the body."""
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with RunningBroker([NAMESPACE]) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def host(broker, tmp_path_factory):
+    address = broker.connection_string("sb")
+    settings = {"SB": address, "EH": address, "RAW_QUEUE": "raw"}
+    with HostProcess("noting", tmp_path_factory.mktemp("host"), settings) as process:
+        process.wait_until_ready()
+        yield process
+        assert process.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def client(broker):
+    with ServiceBusClient.from_connection_string(broker.connection_string("sb")) as opened:
+        yield opened
+
+
+def send(client, queue, *messages):
+    sender = client.get_topic_sender(queue) if queue == "sessions" else client.get_queue_sender(queue)
+    with sender:
+        for chunk in itertools.batched(messages, 50, strict=False):
+            sender.send_messages(list(chunk))
+
+
+def received(host, function, word):
+    return [message for message in host.messages(function) if word in message["body"]]
+
+
+def section(message, name):
+    return plain(decode_all(getattr(sections.split(bytes.fromhex(message["amqp"])), name)))
+
+
+def test_batches_of_an_sdk_type_hold_at_most_the_configured_number(host, client):
+    send(client, "raw", *(ServiceBusMessage(f"batched {index}") for index in range(50)))
+    host.wait_for(lambda: len(received(host, "raw_batch", "batched")) == 50)
+    assert [message["body"] for message in received(host, "raw_batch", "batched")] == [
+        f"batched {i}" for i in range(50)
+    ]
+    assert max(len(messages) for messages in host.invocations("raw_batch")) == 20
+
+
+def test_sdk_type_gets_the_message_as_azures_host_encodes_it(host, client):
+    send(client, "raw", ServiceBusMessage("encoded", time_to_live=timedelta(minutes=2), subject="s", message_id="m"))
+    host.wait_for(lambda: bool(received(host, "raw_batch", "encoded")))
+    (message,) = received(host, "raw_batch", "encoded")
+    header, properties = section(message, "header"), section(message, "properties")
+    assert header[2] == 120_000
+    assert header[4] == 1  # the first delivery, as .NET counts
+    assert len(properties) == 13
+    assert properties[8] - properties[9] == 120_000
+    assert (properties[0], properties[3]) == ("m", "s")
+    assert section(message, "message_annotations")["x-opt-sequence-number"] > 0
+
+
+def test_failed_batch_is_abandoned_whole_and_ends_in_the_dead_letter_queue(host, client):
+    send(client, "raw", ServiceBusMessage("fail dead"), ServiceBusMessage("neighbour dead"))
+    host.wait_for(lambda: len(received(host, "dead_letters", "dead")) == 2)
+    counts = [section(message, "header")[4] for message in received(host, "raw_batch", "fail dead")]
+    assert counts == [1, 2, 3]
+
+
+def test_large_message_arrives_whole(host, client):
+    send(client, "raw", ServiceBusMessage("large " + "x" * 200_000))
+    host.wait_for(lambda: bool(received(host, "raw_batch", "large")))
+    assert received(host, "raw_batch", "large")[0]["size"] == 200_006
+
+
+def test_single_messages_run_side_by_side_and_keep_their_locks(host, client):
+    send(client, "raw-single", *(ServiceBusMessage(f"sleep 7 {index}") for index in range(4)))
+    started = time.monotonic()
+    host.wait_for(lambda: len(host.bodies("raw_single")) >= 4)
+    assert time.monotonic() - started < 6
+    send(client, "raw-single", ServiceBusMessage("after"))
+    host.wait_for(lambda: "after" in host.bodies("raw_single"), 30)
+    time.sleep(0.5)
+    assert len([body for body in host.bodies("raw_single") if body.startswith("sleep 7")]) == 4
+
+
+def test_sessions_come_one_after_the_other_in_order(host, client):
+    messages = [ServiceBusMessage(f"{index % 5} {index}", session_id=f"s{index % 5}") for index in range(100)]
+    send(client, "sessions", *messages)
+    host.wait_for(lambda: len(host.messages("session_batch")) == 100)
+    for invocation in host.invocations("session_batch"):
+        assert len({message["body"].split()[0] for message in invocation}) == 1
+    for session in range(5):
+        numbers = [int(body.split()[1]) for body in host.bodies("session_batch") if body.split()[0] == str(session)]
+        assert numbers == sorted(numbers)
+        assert len(numbers) == 20
+
+
+def test_session_of_a_single_function_keeps_order_through_a_failure(host, client):
+    bodies = ["a 0", "sleep 0.01 1", "a 2"]
+    send(client, "session-single", *(ServiceBusMessage(body, session_id="only") for body in bodies))
+    host.wait_for(lambda: len(host.bodies("session_single")) == 3)
+    assert host.bodies("session_single") == bodies
+
+
+def test_stock_batch_shifts_correlation_ids_as_the_real_host_does(host, client):
+    identifiers = [None, "first", None, "second"]
+    send(client, "stock-batch", *(ServiceBusMessage("shift", correlation_id=one) for one in identifiers))
+    host.wait_for(lambda: len(host.messages("stock_batch")) == 4)
+    assert [message["correlation_id"] for message in host.messages("stock_batch")] == ["first", "second", None, None]
+
+
+def test_stock_single_gets_body_and_properties(host, client):
+    message = ServiceBusMessage(b"body", message_id="m", application_properties={"n": 1, "text": "t"})
+    send(client, "stock-single", message)
+    host.wait_for(lambda: host.messages("stock_single"))
+    (got,) = host.messages("stock_single")
+    assert (got["body"], got["message_id"], got["properties"]) == ("body", "m", {"n": 1, "text": "t"})
+    assert got["delivery_count"] == 1
+
+
+def test_everything_is_settled_in_the_end(host, broker):
+    paths = ("raw", "raw/$DeadLetterQueue", "raw-single", "sessions/Subscriptions/all", "session-single", "stock-batch")
+
+    def left(namespace):
+        return [path for path in paths if list(namespace.store(path).peek(0))]
+
+    host.wait_for(lambda: broker.inspect("sb", left) == [])
+    assert "not settled" not in host.log()
