@@ -59,6 +59,8 @@ _CONTENTS = {
 }
 
 _BODIES = frozenset((DATA, SEQUENCE, VALUE))
+# The descriptors as everybody writes them, by their bytes.
+_USUAL = {bytes((0x00, 0x53, number)): number for number in NAMES}
 _REPEATABLE = frozenset((DATA, SEQUENCE))
 
 
@@ -101,7 +103,9 @@ def split(buffer: bytes, position: int = 0) -> Sections:
     previous = 0
     start = position
     while position < end:
-        number, content = descriptor(buffer, position)
+        number, content = _USUAL.get(buffer[position : position + 3], 0), position + 3
+        if number == 0:
+            number, content = descriptor(buffer, position)
         if number <= previous or previous in _BODIES:
             _check_order(number, previous, position)
         stop = skip(buffer, content, end)

@@ -1,0 +1,1 @@
+"""The edge in: the only code that knows Azure Functions."""

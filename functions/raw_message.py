@@ -1,0 +1,81 @@
+"""
+The trigger binding that hands over the raw bytes of a message.
+
+The worker's extension point for SDK types makes the host send ModelBindingData, whose content is the whole encoded
+message (for Service Bus after the 16 bytes of its lock token). One converter may be registered per binding and process,
+so this module cannot live beside the packages azurefunctions-extensions-bindings-servicebus and -eventhub.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from azurefunctions.extensions.base import Datum, InConverter, SdkType
+
+SERVICE_BUS_SOURCE = "AzureServiceBusReceivedMessage"
+EVENT_HUBS_SOURCE = "AzureEventHubsEventData"
+LOCK_TOKEN_BYTES = 16
+
+
+class RawMessage(SdkType):  # type: ignore[misc] # the package is not typed
+    """An encoded AMQP message as the host handed it over, and the partition it came from where it has one."""
+
+    def __init__(self, content: bytes, partition: str | None = None) -> None:
+        """Hold the encoded message."""
+        self.content = content
+        self.partition = partition
+
+    def get_sdk_type(self) -> "RawMessage":
+        """Return itself; there is no richer type behind it."""
+        return self
+
+
+class _Converter(InConverter, binding=None):  # type: ignore[misc,call-arg] # the package is not typed
+    @classmethod
+    def check_input_type_annotation(cls, pytype: type) -> bool:
+        return bool(cls.check_supported_type(pytype))
+
+    @classmethod
+    def decode(
+        cls,
+        data: Datum,
+        *,
+        trigger_metadata: Mapping[str, Datum],
+        pytype: object = None,  # noqa: ARG003 - the worker's signature
+    ) -> list[RawMessage] | RawMessage | None:
+        if data is None or data.type is None:
+            return None
+        partition = _partition(trigger_metadata)
+        if data.type == "model_binding_data":
+            return _raw_message(data.value, partition)
+        if data.type == "collection_model_binding_data":
+            return [_raw_message(each, partition) for each in data.value.model_binding_data]
+        msg = f"trigger data: got {data.type!r}, expected ModelBindingData; set BUSWAY_TRIGGER=stock for this host"
+        raise ValueError(msg)
+
+
+class ServiceBusConverter(_Converter, binding="serviceBusTrigger", trigger="serviceBusTrigger"):  # type: ignore[call-arg] # the package is not typed
+    """Registers `RawMessage` for Service Bus triggers."""
+
+
+class EventHubsConverter(_Converter, binding="eventHubTrigger", trigger="eventHubTrigger"):  # type: ignore[call-arg] # the package is not typed
+    """Registers `RawMessage` for Event Hubs triggers."""
+
+
+def _raw_message(data: Any, partition: str | None) -> RawMessage:
+    content: bytes = data.content
+    if data.source == SERVICE_BUS_SOURCE:
+        return RawMessage(content[LOCK_TOKEN_BYTES:])
+    if data.source == EVENT_HUBS_SOURCE:
+        return RawMessage(content, partition)
+    msg = f"trigger data: from {data.source!r}, expected {SERVICE_BUS_SOURCE!r} or {EVENT_HUBS_SOURCE!r}"
+    raise ValueError(msg)
+
+
+def _partition(trigger_metadata: Mapping[str, Datum] | None) -> str | None:
+    """Return the partition of the batch, which its events do not name."""
+    context = (trigger_metadata or {}).get("PartitionContext")
+    if context is None:
+        return None
+    partition = json.loads(context.value).get("PartitionId")
+    return None if partition is None else str(partition)

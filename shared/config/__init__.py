@@ -1,0 +1,1 @@
+"""Task files: read, checked as a whole, and turned into pipelines."""

@@ -1,0 +1,79 @@
+"""From a configuration to its pipelines: the one place where outputs, editors, journal and tasks meet."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from shared.config.files import Configuration
+from shared.config.models import StampedLife, Target, TaskFile
+from shared.editors.filter import Filter
+from shared.errors import ConfigError, Problem
+from shared.journal.log import LogJournal
+from shared.loop_prevention import LoopGuard
+from shared.message import Origin
+from shared.outputs.service_bus import ServiceBusOutput
+from shared.pipeline import Pipeline, Task
+from shared.protocols import Output
+from shared.resources import service_bus_client, setting_problem
+from shared.routing import Route, Router
+from shared.routing import Target as RoutedTarget
+from shared.rules.rule import parse_action, parse_filter
+from shared.ttl import Keep, Remaining, Stamp, TimeToLive
+
+
+def pipelines(configuration: Configuration, settings: Mapping[str, str]) -> list[tuple[TaskFile, Pipeline]]:
+    """Return a pipeline for each task; raises ConfigError when the app setting of a connection cannot be used."""
+    journal = LogJournal()
+    tasks = assembled(configuration, opened_outputs(configuration, settings))
+    return [(file, Pipeline(task, journal)) for file, task in zip(configuration.tasks, tasks, strict=True)]
+
+
+def opened_outputs(configuration: Configuration, settings: Mapping[str, str]) -> dict[str, Output]:
+    """Return the output of every connection that messages can be sent to, by alias; raises ConfigError."""
+    problems = []
+    for alias, connection in configuration.connections.items():
+        problem = setting_problem(connection.setting, settings)
+        if problem is not None:
+            where = f"connections.yaml: {alias}: app setting {problem.path}"
+            problems.append(Problem(where, problem.problem, problem.hint))
+    if problems:
+        raise ConfigError(problems)
+    return {
+        alias: ServiceBusOutput(configuration.site(alias), partial(service_bus_client, connection.setting, settings))
+        for alias, connection in configuration.connections.items()
+        if connection.kind == "service-bus"
+    }
+
+
+def assembled(configuration: Configuration, outputs: Mapping[str, Output]) -> list[Task]:
+    """Return the tasks of *configuration*, in its order, sending to the *outputs* by their connections' aliases."""
+
+    def target(model: Target) -> RoutedTarget:
+        return RoutedTarget(outputs[model.connection], configuration.site(model.connection), model.entity)
+
+    return [_task(file, configuration, target) for file in configuration.tasks]
+
+
+def _task(file: TaskFile, configuration: Configuration, target: Callable[[Target], RoutedTarget]) -> Task:
+    routes = [
+        Route(
+            target(route.target),
+            parse_filter(route.when) if route.when is not None else None,
+            parse_action(route.action) if route.action is not None else None,
+        )
+        for route in file.routes
+    ]
+    return Task(
+        name=file.task,
+        origin=Origin(configuration.site(file.source.connection), file.source.entity),
+        editors=[Filter(parse_filter(step.filter)) for step in file.editors],
+        router=Router(routes),
+        rejects=target(file.rejects) if file.rejects is not None else None,
+        time_to_live=_time_to_live(file),
+        loop_guard=LoopGuard(file.loop_prevention.max_hops) if file.loop_prevention else None,
+    )
+
+
+def _time_to_live(file: TaskFile) -> TimeToLive:
+    if isinstance(file.ttl, StampedLife):
+        return Stamp(file.ttl.stamp)
+    return Keep() if file.ttl == "keep" else Remaining()

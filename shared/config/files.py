@@ -1,0 +1,194 @@
+"""The folder of connections and tasks, read as a whole with every problem told at once."""
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from shared.config.models import SITE, Connection, TaskFile
+from shared.errors import ConfigError, Problem
+
+CONNECTIONS = "connections.yaml"
+TASKS = "tasks"
+
+# What pydantic says in words of Python, by the type of the error.
+_PLAIN_WORDS = {
+    "missing": "is missing",
+    "model_type": "expected a mapping",
+    "tuple_type": "expected a list",
+    "too_short": "expected at least one item",
+    "string_type": "expected a text",
+}
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """Everything that stands in one configuration folder."""
+
+    connections: Mapping[str, Connection]
+    tasks: Sequence[TaskFile]
+
+    def site(self, alias: str) -> str:
+        """Return the short name of the site behind a connection."""
+        return self.connections[alias].site or alias
+
+
+def load(folder: Path) -> Configuration:
+    """Return the configuration in *folder*; raises ConfigError with every problem of every file."""
+    problems: list[Problem] = []
+    connections = _connections(folder / CONNECTIONS, problems)
+    tasks: list[TaskFile] = []
+    places: dict[str, str] = {}
+    files = sorted(path for path in (folder / TASKS).glob("*") if path.suffix in {".yaml", ".yml"})
+    if not files:
+        problems.append(
+            Problem(str(folder / TASKS), "no task file is there", "a task is a file such as tasks/copy.yaml")
+        )
+    for path in files:
+        for place, document in _documents(path, problems):
+            # Of the document as it stands, so that a fault elsewhere in it hides none of its connections'.
+            problems += _connection_problems(document, place, connections)
+            task = _validated(TaskFile, document, place, problems)
+            if task is None:
+                continue
+            if task.task.lower() in places:
+                problems.append(
+                    Problem(f"{place}: task", f"{task.task!r} is a task in {places[task.task.lower()]} already")
+                )
+            places[task.task.lower()] = place
+            tasks.append(task)
+    if problems:
+        raise ConfigError(problems)
+    return Configuration({alias: each for alias, each in connections.items() if each is not None}, tasks)
+
+
+def _connections(path: Path, problems: list[Problem]) -> dict[str, Connection | None]:
+    """Return the connections by alias; None for one at fault, so that it is told of once and not at every use."""
+    connections: dict[str, Connection | None] = {}
+    for place, document in _documents(path, problems):
+        if not isinstance(document, dict):
+            problems.append(Problem(place, "expected a mapping of aliases to connections"))
+            continue
+        for alias, options in document.items():
+            if not isinstance(alias, str) or not re.fullmatch(SITE, alias):
+                hint = "text in quotes, such as 'no'" if not isinstance(alias, str) else ""
+                problems.append(Problem(f"{place}: {alias}", "is no alias, expected a text that matches " + SITE, hint))
+                continue
+            connections[alias] = _validated(Connection, options, f"{place}: {alias}", problems)
+    return connections
+
+
+def _connection_problems(
+    document: object, place: str, connections: Mapping[str, Connection | None]
+) -> Iterator[Problem]:
+    for path, alias, kind in _connection_uses(document):
+        connection = connections.get(alias)
+        where = f"{place}: {path}.connection"
+        if alias not in connections:
+            near = difflib.get_close_matches(alias, connections, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"{CONNECTIONS} has {', '.join(connections) or 'none'}"
+            yield Problem(where, f"no connection is called {alias!r}", hint)
+        elif connection is not None and connection.kind != kind:
+            yield Problem(where, f"{alias!r} is of kind {connection.kind}, expected {kind}")
+
+
+def _connection_uses(document: object) -> Iterator[tuple[str, str, str]]:
+    """Yield each use of a connection in a task: its path there, the alias, and the kind that it must be of."""
+    if not isinstance(document, dict):
+        return
+    routes = document.get("routes")
+    uses = [("source", document.get("source")), ("rejects", document.get("rejects"))]
+    for index, route in enumerate(routes if isinstance(routes, list) else ()):
+        uses.append((f"routes[{index}].target", route.get("target") if isinstance(route, dict) else None))
+    for path, entity in uses:
+        if isinstance(entity, dict) and isinstance(entity.get("connection"), str):
+            is_hub = path == "source" and entity.get("hub") is not None
+            yield path, entity["connection"], "event-hubs" if is_hub else "service-bus"
+
+
+def _documents(path: Path, problems: list[Problem]) -> Iterator[tuple[str, object]]:
+    try:
+        with path.open(encoding="utf-8") as file:
+            documents = [document for document in yaml.load_all(file, _Loader) if document is not None]
+    except FileNotFoundError:
+        problems.append(Problem(str(path), "the file is missing"))
+    except (OSError, UnicodeDecodeError) as error:
+        problems.append(Problem(str(path), f"cannot be read as UTF-8 text: {error}"))
+    except yaml.YAMLError as error:
+        problems.append(Problem(str(path), f"is not YAML: {' '.join(str(error).split())}"))
+    else:
+        if not documents:
+            problems.append(Problem(str(path), "the file is empty"))
+        for number, document in enumerate(documents, 1):
+            yield (f"{path}: document {number}" if len(documents) > 1 else str(path)), document
+
+
+def _validated[Model: BaseModel](
+    model: type[Model], document: object, place: str, problems: list[Problem]
+) -> Model | None:
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        faults = error.errors()
+        inner = {fault["loc"][:-1] for fault in faults} | {
+            fault["loc"][:1] for fault in faults if len(fault["loc"]) > 1
+        }
+        problems += [
+            _problem(model, place, _path_in(document, fault["loc"]), fault["msg"], fault["type"])
+            for fault in faults
+            # A list whose only item is at fault is not also too short.
+            if not (fault["type"] == "too_short" and fault["loc"] in inner)
+        ]
+        return None
+
+
+def _path_in(document: object, location: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """Return *location* without the steps that are pydantic's names for the members of a union."""
+    steps: list[int | str] = []
+    for position, step in enumerate(location):
+        is_last = position == len(location) - 1
+        if isinstance(document, dict) and (step in document or is_last):
+            document = document.get(step)
+        elif isinstance(document, list) and isinstance(step, int) and step < len(document):
+            document = document[step]
+        else:
+            continue
+        steps.append(step)
+    return tuple(steps)
+
+
+def _problem(model: type[BaseModel], place: str, location: tuple[int | str, ...], text: str, kind: str) -> Problem:
+    path = ""
+    for step in location:
+        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else str(step)
+    where = f"{place}: {path}" if path else place
+    if kind == "extra_forbidden":
+        near = difflib.get_close_matches(str(location[-1]), _known_keys(model, location), 1)
+        return Problem(where, "unknown key", f"did you mean {near[0]!r}?" if near else "")
+    return Problem(where, _PLAIN_WORDS.get(kind, text.removeprefix("Value error, ")))
+
+
+def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    """Return every key that the schema knows anywhere below the first step, as candidates for a misspelt one."""
+    schema = model.model_json_schema()
+    definitions = [schema, *schema.get("$defs", {}).values()]
+    return sorted({key for definition in definitions for key in definition.get("properties", {})}) if location else []
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which a key that stands twice in one mapping is an error, not the last one's win."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:
+        seen: set[object] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, str) and key in seen:
+                problem = f"the key {key!r} stands twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
+            if isinstance(key, str):
+                seen.add(key)
+        return super().construct_mapping(node, deep)

@@ -1,0 +1,196 @@
+"""
+What may stand in `config/connections.yaml` and `config/tasks/*.yaml`.
+
+The JSON schema in `config/task.schema.json` is generated from `TaskFile`.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from shared.errors import ConfigError
+from shared.loop_prevention import DEFAULT_MAX_HOPS
+from shared.rules import SYSTEM_PROPERTIES, Action, SqlFilter, parse_action, parse_filter, unknown_system_properties
+
+NAME = r"^[A-Za-z][A-Za-z0-9_-]{0,126}$"
+SITE = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
+
+
+def _parsed_by(parse: Callable[[str], SqlFilter | Action]) -> Callable[[str], str]:
+    """Return a validator that lets through the text of a rule that can be parsed and names properties that exist."""
+
+    def checked(text: str) -> str:
+        try:
+            unknown = unknown_system_properties(parse(text))
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        if unknown:
+            raise ValueError(f"names sys.{unknown[0]}, expected one of {', '.join(_SYSTEM_NAMES)}")
+        return text
+
+    return checked
+
+
+_SYSTEM_NAMES = sorted({each.name for each in SYSTEM_PROPERTIES.values()})
+
+type FilterText = Annotated[str, AfterValidator(_parsed_by(parse_filter))]
+type ActionText = Annotated[str, AfterValidator(_parsed_by(parse_action))]
+
+
+class Strict(BaseModel):
+    """A mapping in which an unknown key or a value of another type is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+
+
+class Connection(Strict):
+    """A namespace: its kind, and the app setting that says where it is and how to be let in."""
+
+    kind: Literal["service-bus", "event-hubs"]
+    setting: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
+    """Name of the app setting: NAME holds a connection string, or NAME__fullyQualifiedNamespace a host name."""
+    site: Annotated[str, Field(pattern=SITE)] | None = None
+    """The site's short name on repl-path; the connection's alias unless given."""
+
+
+class Rule(Strict):
+    """A rule that the broker runs on the source subscription; declared here so that it can be checked and deployed."""
+
+    filter: FilterText
+    action: ActionText | None = None
+
+
+class Source(Strict):
+    """Where messages come from: a queue, a topic's subscription, or an event hub."""
+
+    connection: str
+    queue: str | None = None
+    topic: str | None = None
+    subscription: str | None = None
+    hub: str | None = None
+    consumer_group: str | None = None
+    """Consumer group of the hub; $Default unless given."""
+    dead_letter: bool = False
+    """Take the messages of the dead-letter sub-queue of the queue or subscription."""
+    sessions: bool = False
+    """The queue or subscription requires sessions; their order is kept."""
+    rule: Rule | None = None
+
+    @model_validator(mode="after")
+    def _is_one_entity(self) -> Self:
+        kinds = [kind for kind in ("queue", "topic", "hub") if getattr(self, kind) is not None]
+        if len(kinds) != 1:
+            msg = f"names {' and '.join(kinds) or 'no entity'}, expected one of queue, topic with subscription, hub"
+            raise ValueError(msg)
+        if (self.topic is None) != (self.subscription is None):
+            msg = "names a topic or a subscription without the other, expected both"
+            raise ValueError(msg)
+        if self.hub is None and self.consumer_group is not None:
+            msg = "names a consumer_group, expected that of a hub only"
+            raise ValueError(msg)
+        if self.hub is not None and (self.dead_letter or self.sessions):
+            msg = "asks a hub for dead_letter or sessions, expected those of a queue or subscription only"
+            raise ValueError(msg)
+        if self.dead_letter and self.sessions:
+            msg = "asks for sessions of a dead-letter sub-queue, which has none"
+            raise ValueError(msg)
+        if self.rule is not None and self.subscription is None:
+            msg = "has a rule, expected that of a subscription only"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def entity(self) -> str:
+        """The entity's path in its namespace."""
+        path = self.queue or self.hub or f"{self.topic}/Subscriptions/{self.subscription}"
+        return f"{path}/$DeadLetterQueue" if self.dead_letter else path
+
+
+class Target(Strict):
+    """Where messages are sent: a queue or a topic."""
+
+    connection: str
+    queue: str | None = None
+    topic: str | None = None
+
+    @model_validator(mode="after")
+    def _is_one_entity(self) -> Self:
+        if (self.queue is None) == (self.topic is None):
+            msg = "expected one of queue and topic"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def entity(self) -> str:
+        """The entity's name in its namespace."""
+        return self.queue or self.topic or ""
+
+
+class Route(Strict):
+    """A way out: the first route whose `when` is true takes the message, changed by its `action`."""
+
+    target: Target
+    when: FilterText | None = None
+    action: ActionText | None = None
+
+
+class EditorStep(Strict):
+    """One editor with its options; exactly one key."""
+
+    filter: FilterText
+    """Rule that the messages which go on are true of; the others are withheld and journalled."""
+
+
+class StampedLife(Strict):
+    """A time to live that every copy gets."""
+
+    stamp: Annotated[timedelta, Field(strict=False, gt=timedelta(0), le=timedelta(milliseconds=2**32 - 1))]
+    """ISO 8601 duration, such as PT2M."""
+
+
+class LoopPrevention(Strict):
+    """The guard against messages that come round again."""
+
+    max_hops: Annotated[int, Field(ge=1)] = DEFAULT_MAX_HOPS
+
+
+def _kind_of(value: object) -> str:
+    """Tell which half of a union is meant, so that a fault in one is not reported as a fault in both."""
+    return "mapping" if isinstance(value, (dict, BaseModel)) else "word"
+
+
+class TaskFile(Strict):
+    """One replication task."""
+
+    task: Annotated[str, Field(pattern=NAME)]
+    """Name of the task, which is also the function's name."""
+    source: Source
+    editors: Annotated[tuple[EditorStep, ...], Field(strict=False)] = ()
+    routes: Annotated[tuple[Route, ...], Field(strict=False, min_length=1)]
+    rejects: Target | None = None
+    """Where messages at fault go; required for hubs and dead-letter sub-queues, which have no dead-letter queue."""
+    ttl: Annotated[
+        Annotated[Literal["keep", "remaining"], Tag("word")] | Annotated[StampedLife, Tag("mapping")],
+        Discriminator(_kind_of),
+    ] = "keep"
+    loop_prevention: Annotated[
+        Annotated[Literal[False], Tag("word")] | Annotated[LoopPrevention, Tag("mapping")], Discriminator(_kind_of)
+    ] = LoopPrevention()
+    """`off` sends messages to sites they have been to."""
+
+    @model_validator(mode="after")
+    def _has_rejects(self) -> Self:
+        if self.rejects is None and (self.source.hub is not None or self.source.dead_letter):
+            msg = "has no rejects, expected a queue or topic for the messages that its source could not keep"
+            raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
+    def _sends_elsewhere(self) -> Self:
+        source = (self.source.connection, self.source.queue, self.source.topic)
+        targets = [route.target for route in self.routes] + ([self.rejects] if self.rejects is not None else [])
+        if not self.source.dead_letter and source in [(each.connection, each.queue, each.topic) for each in targets]:
+            raise ValueError("sends to the entity that it takes from, expected another one")
+        return self

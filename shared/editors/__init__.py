@@ -1,0 +1,1 @@
+"""Steps that change, drop or multiply messages, one verb per file."""

@@ -1,0 +1,1 @@
+"""Where the decisions about messages are written."""

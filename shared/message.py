@@ -1,0 +1,426 @@
+"""
+A message as its raw AMQP sections.
+
+1. What is not edited leaves as the bytes that arrived.
+2. An edit re-encodes its own section; in a map or list it moves the bytes of the neighbours without decoding them.
+3. What the service assigned on arrival is read once into `Arrival` and does not leave again.
+"""
+
+import copy
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from shared.amqp import sections
+from shared.amqp.codec import decode, encode
+from shared.amqp.scan import Entry, compound_content, join_list, join_map, list_fields, map_entries, text
+from shared.amqp.sections import Sections
+from shared.amqp.values import Malformed, Value, string, symbol, uint
+
+_NULL = b"\x40"
+_HEADER = b"\x00\x53\x70"
+_EMPTY_HEADER = b"\x00\x53\x70\x45"
+_MESSAGE_ANNOTATIONS = b"\x00\x53\x72"
+_PROPERTIES = b"\x00\x53\x73"
+_APPLICATION_PROPERTIES = b"\x00\x53\x74"
+
+# Set by the service on delivery or for its own routing; a sender may not set them, or they must not act twice.
+SERVICE_ASSIGNED = frozenset(
+    (
+        "x-opt-enqueued-time",
+        "x-opt-sequence-number",
+        "x-opt-offset",
+        "x-opt-locked-until",
+        "x-opt-lock-token",
+        "x-opt-enqueue-sequence-number",
+        "x-opt-message-state",
+        "x-opt-partition-id",
+        "x-opt-deadletter-source",
+        "x-opt-scheduled-enqueue-time",
+        "x-opt-via-partition-key",
+    )
+)
+
+_MESSAGE_ID = 0
+_TO = 2
+_SUBJECT = 3
+_REPLY_TO = 4
+_CORRELATION_ID = 5
+_CONTENT_TYPE = 6
+_ABSOLUTE_EXPIRY_TIME = 8
+_GROUP_ID = 10
+_REPLY_TO_GROUP_ID = 12
+
+_DURABLE = 0
+_TTL = 2
+_SENDER_HEADER_FIELDS = 3
+_EIGHT_BYTE_INTEGERS = frozenset((0x81, 0x83))  # long and timestamp
+_INTEGERS = frozenset(("long", "int", "uint", "timestamp"))  # what a long holds
+_TEXT_CODES = frozenset((0xA1, 0xA3, 0xB1, 0xB3))
+
+
+class Origin(NamedTuple):
+    """Where a task takes its messages from: the site's name and the entity's path in it."""
+
+    site: str
+    entity: str
+    partition: str | None = None
+
+
+class Arrival(NamedTuple):
+    """
+    What the service said of a message when it handed it over.
+
+    Units: times are milliseconds since 1970 UTC. Source: message annotations of the Service Bus and Event Hubs AMQP
+    protocol guides.
+    """
+
+    origin: Origin
+    sequence_number: int | None = None
+    offset: str | None = None
+    enqueued_time: int | None = None
+    locked_until: int | None = None
+    dead_letter_source: str | None = None
+
+
+class Message:
+    """One message on its way; raises Malformed where a section is read that is not what it claims to be."""
+
+    __slots__ = ("_fields", "arrival", "sections")
+
+    def __init__(self, raw: Sections, arrival: Arrival) -> None:
+        """Take over *raw*, whose annotations hold nothing service-assigned any more."""
+        self.sections = raw
+        self.arrival = arrival
+        self._fields: list[bytes] | None = None
+
+    @classmethod
+    def received(cls, content: bytes, origin: Origin) -> "Message":
+        """Return the message of the encoded *content* as the service delivered it."""
+        raw = sections.split(content)
+        raw.delivery_annotations = b""
+        annotations = raw.message_annotations
+        assigned: dict[str | None, bytes] = {}
+        if annotations:
+            kept = []
+            for key, start, value_start, stop in entries_of(annotations):
+                if key in SERVICE_ASSIGNED:
+                    assigned[key] = annotations[value_start:stop]
+                else:
+                    kept.append(annotations[start:stop])
+            if assigned:
+                raw.message_annotations = join_map(_MESSAGE_ANNOTATIONS, kept, len(kept)) if kept else b""
+        arrival = Arrival(
+            origin,
+            _integer(assigned, "x-opt-sequence-number"),
+            _text(assigned, "x-opt-offset"),
+            _integer(assigned, "x-opt-enqueued-time"),
+            _integer(assigned, "x-opt-locked-until"),
+            _text(assigned, "x-opt-deadletter-source"),
+        )
+        return cls(raw, arrival)
+
+    def encode(self) -> bytes:
+        """Return the bytes to send: every section but what only the delivery of this hop was about."""
+        raw = self.sections
+        header = _sender_header(raw.header) if raw.header else b""
+        properties = raw.properties
+        if properties:
+            fields = self._property_fields()
+            # The target computes it from the time to live; a stale one would overrule that at .NET receivers.
+            if len(fields) > _ABSOLUTE_EXPIRY_TIME and fields[_ABSOLUTE_EXPIRY_TIME] != _NULL:
+                properties = join_list(
+                    _PROPERTIES, [*fields[:_ABSOLUTE_EXPIRY_TIME], _NULL, *fields[_ABSOLUTE_EXPIRY_TIME + 1 :]]
+                )
+        return b"".join((header, raw.message_annotations, properties, raw.application_properties, raw.body, raw.footer))
+
+    @property
+    def size(self) -> int:
+        """The bytes that the message takes as it stands."""
+        return len(self.encode())
+
+    def copy(self) -> "Message":
+        """Return a message that can be edited without changing this one."""
+        return Message(copy.copy(self.sections), self.arrival)
+
+    def envelope(self) -> tuple[str | None, str | None, str | None]:
+        """Return what the envelope of a batch repeats: message id (where it is text), session id, partition key."""
+        fields = self._property_fields()
+        identity = fields[_MESSAGE_ID] if fields else _NULL
+        return (
+            text(identity) if identity[0] in _TEXT_CODES else None,
+            text(fields[_GROUP_ID]) if len(fields) > _GROUP_ID else None,
+            self.partition_key if self.sections.message_annotations else None,
+        )
+
+    # Broker properties
+
+    @property
+    def message_id(self) -> Value | None:
+        """The id: a string from the Azure SDKs, an ulong, a uuid or a binary from others."""
+        return self._property_field(_MESSAGE_ID)
+
+    @message_id.setter
+    def message_id(self, value: Value | None) -> None:
+        self._set_property_field(_MESSAGE_ID, value)
+
+    @property
+    def has_message_id(self) -> bool:
+        """Whether there is an id, of whatever type."""
+        fields = self._property_fields()
+        return bool(fields) and fields[_MESSAGE_ID] != _NULL
+
+    @property
+    def correlation_id(self) -> Value | None:
+        """The correlation id, of the types a message id may have."""
+        return self._property_field(_CORRELATION_ID)
+
+    @correlation_id.setter
+    def correlation_id(self, value: Value | None) -> None:
+        self._set_property_field(_CORRELATION_ID, value)
+
+    @property
+    def to(self) -> str | None:
+        """The address that the sender means it for."""
+        return self._property_text(_TO)
+
+    @to.setter
+    def to(self, value: str | None) -> None:
+        self._set_property_text(_TO, value)
+
+    @property
+    def subject(self) -> str | None:
+        """The subject, which older SDKs call label."""
+        return self._property_text(_SUBJECT)
+
+    @subject.setter
+    def subject(self, value: str | None) -> None:
+        self._set_property_text(_SUBJECT, value)
+
+    @property
+    def reply_to(self) -> str | None:
+        """The address for replies."""
+        return self._property_text(_REPLY_TO)
+
+    @reply_to.setter
+    def reply_to(self, value: str | None) -> None:
+        self._set_property_text(_REPLY_TO, value)
+
+    @property
+    def content_type(self) -> str | None:
+        """The media type of the body."""
+        return self._property_text(_CONTENT_TYPE)
+
+    @content_type.setter
+    def content_type(self, value: str | None) -> None:
+        if value is not None and not value.isascii():
+            raise Malformed("content type: got characters beyond ASCII, expected a symbol")
+        self._set_property_field(_CONTENT_TYPE, None if value is None else symbol(value))
+
+    @property
+    def session_id(self) -> str | None:
+        """The session, AMQP's group id."""
+        return self._property_text(_GROUP_ID)
+
+    @session_id.setter
+    def session_id(self, value: str | None) -> None:
+        self._set_property_text(_GROUP_ID, value)
+
+    @property
+    def reply_to_session_id(self) -> str | None:
+        """The session for replies, AMQP's reply-to group id."""
+        return self._property_text(_REPLY_TO_GROUP_ID)
+
+    @reply_to_session_id.setter
+    def reply_to_session_id(self, value: str | None) -> None:
+        self._set_property_text(_REPLY_TO_GROUP_ID, value)
+
+    @property
+    def partition_key(self) -> str | None:
+        """The partition key, an annotation that the sender may set."""
+        value = self.annotation("x-opt-partition-key")
+        return None if value is None else text(encode(value))
+
+    @property
+    def time_to_live(self) -> int | None:
+        """The time to live in milliseconds, None for the entity's default."""
+        fields = self._header_fields()
+        if len(fields) <= _TTL or fields[_TTL] == _NULL:
+            return None
+        value, _ = decode(fields[_TTL])
+        if value.kind != "uint" or not isinstance(value.payload, int):
+            raise Malformed(f"header ttl: got a {value.kind}, expected milliseconds as a uint")
+        return value.payload
+
+    @time_to_live.setter
+    def time_to_live(self, milliseconds: int | None) -> None:
+        self._set_header_field(_TTL, None if milliseconds is None else uint(milliseconds))
+
+    @property
+    def durable(self) -> Value | None:
+        """Whether the sender asks for the message to be stored, which the older SDKs call ForcePersistence."""
+        fields = self._header_fields()
+        return decode(fields[_DURABLE])[0] if fields and fields[_DURABLE] != _NULL else None
+
+    @durable.setter
+    def durable(self, value: Value | None) -> None:
+        self._set_header_field(_DURABLE, value)
+
+    # Annotations and application properties
+
+    def annotation(self, name: str) -> Value | None:
+        """Return an annotation that a sender may set, None when absent or null."""
+        return _entry(self.sections.message_annotations, name)
+
+    def set_annotations(self, changes: Mapping[str, Value | None]) -> None:
+        """Set annotations by name; None removes one."""
+        self.sections.message_annotations = _edit_map(
+            self.sections.message_annotations, _MESSAGE_ANNOTATIONS, changes, _encoded_symbol
+        )
+
+    def application_property(self, name: str) -> Value | None:
+        """Return an application property, None when absent; a property that is null is the null value."""
+        return _entry(self.sections.application_properties, name)
+
+    def application_properties(self) -> Iterable[tuple[str, Value]]:
+        """Yield every application property with a textual name, in the order of the wire."""
+        section = self.sections.application_properties
+        for key, _, value_start, stop in entries_of(section):
+            if key is not None:
+                yield key, decode(section, value_start, stop)[0]
+
+    def set_properties(self, changes: Mapping[str, Value | None]) -> None:
+        """Set application properties by name, in one re-encoding of their section; None removes one."""
+        self.sections.application_properties = _edit_map(
+            self.sections.application_properties, _APPLICATION_PROPERTIES, changes, _encoded_string
+        )
+
+    def append_properties(self, pairs: bytes, count: int) -> None:
+        """Append *count* encoded pairs of new application properties; the caller knows that none is there yet."""
+        section = self.sections.application_properties
+        if not section:
+            self.sections.application_properties = join_map(_APPLICATION_PROPERTIES, (pairs,), count)
+            return
+        _, position = sections.descriptor(section, 0)
+        values, start, stop = compound_content(section, position, len(section))
+        if values % 2:
+            raise Malformed(f"application-properties: {values} values, expected pairs")
+        self.sections.application_properties = join_map(
+            _APPLICATION_PROPERTIES, (section[start:stop], pairs), values // 2 + count
+        )
+
+    # Body
+
+    @property
+    def body(self) -> bytes | None:
+        """The bytes of the data sections, joined; None for a value or sequence body."""
+        parts = sections.body_parts(self.sections.body)
+        if any(number != sections.DATA for number, _ in parts):
+            return None
+        return b"".join([value.payload for _, value in parts if isinstance(value.payload, bytes)])
+
+    @body.setter
+    def body(self, content: bytes) -> None:
+        self.sections.body = sections.data(content)
+
+    # Fields of the header and properties sections
+
+    def _header_fields(self) -> list[bytes]:
+        header = self.sections.header
+        return _fields_of(header) if header else []
+
+    def _set_header_field(self, index: int, value: Value | None) -> None:
+        fields = self._header_fields()
+        fields += [_NULL] * (index + 1 - len(fields))
+        fields[index] = _NULL if value is None else encode(value)
+        self.sections.header = join_list(_HEADER, fields)
+
+    def _property_fields(self) -> list[bytes]:
+        if self._fields is None:
+            self._fields = _fields_of(self.sections.properties) if self.sections.properties else []
+        return self._fields
+
+    def _property_field(self, index: int) -> Value | None:
+        fields = self._property_fields()
+        if len(fields) <= index or fields[index] == _NULL:
+            return None
+        return decode(fields[index])[0]
+
+    def _property_text(self, index: int) -> str | None:
+        fields = self._property_fields()
+        return text(fields[index]) if len(fields) > index else None
+
+    def _set_property_field(self, index: int, value: Value | None) -> None:
+        fields = list(self._property_fields())
+        fields += [_NULL] * (index + 1 - len(fields))
+        fields[index] = _NULL if value is None else encode(value)
+        self.sections.properties = join_list(_PROPERTIES, fields)
+        self._fields = None
+
+    def _set_property_text(self, index: int, value: str | None) -> None:
+        self._set_property_field(index, None if value is None else string(value))
+
+
+def entries_of(section: bytes) -> list[Entry]:
+    """Return the entries of an encoded section that is a map, none of an absent one."""
+    return map_entries(section, sections.descriptor(section, 0)[1], len(section)) if section else []
+
+
+def _entry(section: bytes, name: str) -> Value | None:
+    if name.encode() not in section:
+        return None
+    for key, _, value_start, stop in entries_of(section):
+        if key == name:
+            return decode(section, value_start, stop)[0]
+    return None
+
+
+def _edit_map(
+    section: bytes, prefix: bytes, changes: Mapping[str, Value | None], key_of: Callable[[str], bytes]
+) -> bytes:
+    pairs = []
+    left = dict(changes)
+    for key, start, value_start, stop in entries_of(section):
+        if key is None or key not in changes:
+            pairs.append(section[start:stop])
+        elif key in left and (value := left.pop(key)) is not None:
+            pairs.append(section[start:value_start] + encode(value))
+    pairs += [key_of(name) + encode(value) for name, value in left.items() if value is not None]
+    return join_map(prefix, pairs, len(pairs)) if pairs else b""
+
+
+def _encoded_string(name: str) -> bytes:
+    return encode(string(name))
+
+
+def _encoded_symbol(name: str) -> bytes:
+    return encode(symbol(name))
+
+
+def _integer(assigned: Mapping[str | None, bytes], name: str) -> int | None:
+    raw = assigned.get(name)
+    if raw is None or raw == _NULL:
+        return None
+    if raw[0] in _EIGHT_BYTE_INTEGERS:
+        return int.from_bytes(raw[1:], signed=True)
+    value, _ = decode(raw)
+    if value.kind not in _INTEGERS or not isinstance(value.payload, int):
+        raise Malformed(f"annotation {name}: got a {value.kind}, expected an integer or a timestamp")
+    return value.payload
+
+
+def _text(assigned: Mapping[str | None, bytes], name: str) -> str | None:
+    raw = assigned.get(name)
+    # Service Bus may write a number under the name that holds the text of an offset in Event Hubs.
+    return None if raw is None or raw[0] not in _TEXT_CODES else text(raw)
+
+
+def _fields_of(section: bytes) -> list[bytes]:
+    return list_fields(section, sections.descriptor(section, 0)[1], len(section))
+
+
+@lru_cache(maxsize=256)
+def _sender_header(header: bytes) -> bytes:
+    """Return the header without what the service writes into it; a handful of headers serve most messages."""
+    stripped = join_list(_HEADER, _fields_of(header)[:_SENDER_HEADER_FIELDS])
+    return b"" if stripped == _EMPTY_HEADER else stripped

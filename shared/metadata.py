@@ -1,0 +1,143 @@
+"""
+What a message carries of its way: the repl-* application properties.
+
+One value per hop, joined by ";", so that the third of `repl-sequence` belongs to the third site of `repl-path`.
+Source: Azure Service Bus, "Message replication tasks patterns", service-assigned metadata.
+"""
+
+from datetime import UTC, datetime
+from functools import lru_cache
+from hashlib import blake2b
+
+from shared.amqp.codec import encode
+from shared.amqp.values import Malformed, Value, string
+from shared.message import Arrival, Message
+
+ENQUEUE_TIME = "repl-enqueue-time"
+SEQUENCE = "repl-sequence"
+OFFSET = "repl-offset"
+PATH = "repl-path"
+DEAD_LETTER_REASON = "repl-dlq-reason"
+DEAD_LETTER_DESCRIPTION = "repl-dlq-description"
+DEAD_LETTER_SOURCE = "repl-dlq-source"
+
+# Written by the .NET sample instead of the documented name; read so that a history it began is continued.
+SAMPLE_ENQUEUE_TIME = "repl-enqueued-time"
+
+SEPARATOR = ";"
+_SHORT = 256  # a string of fewer bytes has a length of one byte
+
+_SERVICE_DEAD_LETTER = {
+    "DeadLetterReason": DEAD_LETTER_REASON,
+    "DeadLetterErrorDescription": DEAD_LETTER_DESCRIPTION,
+}
+
+
+def stamp(message: Message) -> None:
+    """
+    Append the arrival of *message* to its repl-* properties, and its site to the path.
+
+    Shape:   application properties in, the same plus the stamps; DeadLetterReason and DeadLetterErrorDescription move.
+    Units:   repl-enqueue-time is ISO 8601 in UTC to the millisecond.
+    Raises:  Malformed where a repl-* property is there already and is no text.
+    """
+    arrival = message.arrival
+    present = message.sections.application_properties
+    if b"repl-" not in present and b"DeadLetter" not in present and arrival.dead_letter_source is None:
+        pairs = [_encoded(PATH), _encoded(arrival.origin.site)]
+        if arrival.enqueued_time is not None:
+            pairs.append(_pair(ENQUEUE_TIME, iso_time(arrival.enqueued_time)))
+        if arrival.sequence_number is not None:
+            pairs.append(_pair(SEQUENCE, str(arrival.sequence_number)))
+        if arrival.offset is not None:
+            pairs.append(_pair(OFFSET, arrival.offset))
+        message.append_properties(b"".join(pairs), len(pairs) - 1)
+        return
+    changes: dict[str, Value | None] = {PATH: _appended(message, PATH, arrival.origin.site)}
+    if arrival.enqueued_time is not None:
+        earlier = SAMPLE_ENQUEUE_TIME if message.application_property(ENQUEUE_TIME) is None else ENQUEUE_TIME
+        changes[SAMPLE_ENQUEUE_TIME] = None
+        changes[ENQUEUE_TIME] = _appended(message, earlier, iso_time(arrival.enqueued_time))
+    if arrival.sequence_number is not None:
+        changes[SEQUENCE] = _appended(message, SEQUENCE, str(arrival.sequence_number))
+    if arrival.offset is not None:
+        changes[OFFSET] = _appended(message, OFFSET, arrival.offset)
+    for theirs, ours in _SERVICE_DEAD_LETTER.items():
+        value = message.application_property(theirs)
+        # One of another type is the application's own; null is what an SDK sends for a reason that was not given.
+        if value is not None and isinstance(value.payload, str):
+            changes[ours] = _appended(message, ours, value.payload)
+            changes[theirs] = None
+        elif value is not None and value.payload is None:
+            changes[theirs] = None
+    if _is_dead_lettered(message):
+        source = arrival.dead_letter_source or arrival.origin.entity
+        changes[DEAD_LETTER_SOURCE] = _appended(message, DEAD_LETTER_SOURCE, source)
+    message.set_properties(changes)
+
+
+def visited_sites(message: Message) -> list[str]:
+    """Return the sites that *message* has left, oldest first, from its repl-path."""
+    path = _history(message, PATH)
+    return path.split(SEPARATOR) if path else []
+
+
+def deterministic_id(arrival: Arrival) -> str | None:
+    """
+    Return an id for a message that has none: the same at every redelivery, different for every other message.
+
+    Raises nothing; None where the service gave no sequence number (a message that was never enqueued).
+    """
+    if arrival.sequence_number is None:
+        return None
+    origin = arrival.origin
+    identity = (
+        f"{origin.site}/{origin.entity}/{origin.partition or ''}/{arrival.sequence_number}/{arrival.enqueued_time}"
+    )
+    return blake2b(identity.encode(), digest_size=16).hexdigest()
+
+
+def _pair(name: str, text: str) -> bytes:
+    if len(text) < _SHORT and text.isascii():
+        return b"%b\xa1%c%b" % (_encoded(name), len(text), text.encode())
+    return _encoded(name) + encode(string(text))
+
+
+def iso_time(milliseconds: int) -> str:
+    """Return a time in ISO 8601, UTC, to the millisecond; Malformed outside the years 1 to 9999."""
+    seconds, rest = divmod(milliseconds, 1000)
+    return f"{_iso_second(seconds)}.{rest:03d}Z"
+
+
+@lru_cache(maxsize=256)
+def _iso_second(seconds: int) -> str:
+    try:
+        return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()
+    except (ValueError, OverflowError, OSError) as error:
+        raise Malformed(f"enqueued time: {seconds} s since 1970, expected one in the years 1 to 9999") from error
+
+
+@lru_cache(maxsize=256)
+def _encoded(name: str) -> bytes:
+    """Return a string that many messages share as it is encoded."""
+    return encode(string(name))
+
+
+def _appended(message: Message, name: str, text: str) -> Value:
+    history = _history(message, name)
+    return string(f"{history}{SEPARATOR}{text}" if history else text)
+
+
+def _history(message: Message, name: str) -> str | None:
+    value = message.application_property(name)
+    if value is None or value.payload is None:
+        return None
+    if isinstance(value.payload, str):
+        return value.payload
+    raise Malformed(f"property {name}: got a {value.kind}, expected a string")
+
+
+def _is_dead_lettered(message: Message) -> bool:
+    return message.arrival.dead_letter_source is not None or message.arrival.origin.entity.lower().endswith(
+        "$deadletterqueue"
+    )

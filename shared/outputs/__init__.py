@@ -1,0 +1,1 @@
+"""Where messages are sent, one file per kind of target."""

@@ -1,0 +1,238 @@
+"""
+Encoded messages to Service Bus, in batches, through the azure-servicebus SDK.
+
+The SDK's own way in (`ServiceBusMessage`, `add_message`) rebuilds a message from decoded parts and loses the types of
+its properties. So this module puts the bytes where the SDK keeps them once it has encoded a message: in the list of
+data sections of a batch. That is private to the SDK, and so is how a failed send names its cause; both are touched in
+this module alone, the SDK's version is pinned, and tests/contracts/test_service_bus_seam.py fails when either changes.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from azure.core.exceptions import AzureError, ClientAuthenticationError
+from azure.servicebus import ServiceBusMessageBatch
+from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
+from azure.servicebus.aio._transport._pyamqp_transport_async import PyamqpTransportAsync
+from azure.servicebus.exceptions import (
+    MessageSizeExceededError,
+    MessagingEntityDisabledError,
+    MessagingEntityNotFoundError,
+    ServiceBusAuthenticationError,
+    ServiceBusAuthorizationError,
+    ServiceBusError,
+    ServiceBusQuotaExceededError,
+    ServiceBusServerBusyError,
+)
+
+from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
+from shared.protocols import Outgoing
+
+# A data section in a batch: descriptor, format code and length, the latter of one or four bytes.
+_SHORT_OVERHEAD = 5
+_LONG_OVERHEAD = 8
+_SHORT_LENGTH = 255
+# The batch's own properties repeat id, session and partition key of its first message, each at most 128 characters.
+_ENVELOPE = 1024
+
+# What the service answers when it is the message that it does not want.
+_MESSAGE_CONDITIONS = frozenset(
+    (
+        "amqp:not-allowed",
+        "amqp:decode-error",
+        "amqp:invalid-field",
+        "amqp:not-implemented",
+        "amqp:link:message-size-exceeded",
+        "com.microsoft:argument-error",
+        "com.microsoft:argument-out-of-range",
+        "com.microsoft:precondition-failed",
+        "com.microsoft:message-size-exceeded",
+    )
+)
+
+_SERVER_BUSY_WAIT = timedelta(seconds=4)
+_CLOSE_SECONDS = 2.0
+
+_REFUSALS = (
+    ClientAuthenticationError,
+    MessagingEntityDisabledError,
+    MessagingEntityNotFoundError,
+    ServiceBusAuthenticationError,
+    ServiceBusAuthorizationError,
+    ServiceBusQuotaExceededError,
+)
+
+
+class ServiceBusOutput:
+    """Sends to the queues and topics of one namespace over one client, opened at the first message and kept."""
+
+    def __init__(self, site: str, open_client: Callable[[], ServiceBusClient]) -> None:
+        """Name the namespace in errors by its *site*."""
+        self._site = site
+        self._open_client = open_client
+        self._client: ServiceBusClient | None = None
+        self._senders: dict[str, ServiceBusSender] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    async def send(
+        self, entity: str, messages: Sequence[Outgoing], *, timeout_seconds: float
+    ) -> list[BuswayError | None]:
+        """Send *messages* to a queue or topic in their order; see `shared.protocols.Output`."""
+        deadline = asyncio.get_running_loop().time() + timeout_seconds
+        # One call at a time per entity: the order holds, and the SDK's connection has a single reader.
+        turn = self._locks.setdefault(entity, asyncio.Lock())
+        try:
+            async with asyncio.timeout_at(deadline):
+                await turn.acquire()
+        except TimeoutError as error:
+            return [self._translated(entity, error)] * len(messages)
+        answers: list[BuswayError | None] = []
+        try:
+            async with asyncio.timeout_at(deadline):
+                limit = (await self._sender(entity).create_message_batch()).max_size_in_bytes
+                for chunk in split_by_size(messages, limit):
+                    await self._send_chunk(entity, chunk, limit, timeout_seconds, answers)
+                    if _is_of_the_world(answers[-1]):
+                        break
+        except (AzureError, OSError) as error:
+            answers.append(self._translated(entity, error))
+            await self._forget(entity)
+        finally:
+            turn.release()
+        return answers + [answers[-1]] * (len(messages) - len(answers))
+
+    async def close(self) -> None:
+        """Close all senders and the client."""
+        senders, self._senders = self._senders, {}
+        for sender in senders.values():
+            await sender.close()
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    async def _send_chunk(
+        self,
+        entity: str,
+        chunk: Sequence[Outgoing],
+        limit: int,
+        timeout_seconds: float,
+        answers: list[BuswayError | None],
+    ) -> None:
+        """
+        Send one batch; one that is refused for a message in it is sent message by message.
+
+        What is known of its messages is appended to *answers* at once, so that a timeout loses none of it.
+        """
+        if len(chunk) == 1 and _batch_size(chunk[0]) > limit:
+            description = (
+                f"{self._site}/{entity}: the message has {len(chunk[0].content)} bytes, expected at most {limit} in all"
+            )
+            answers.append(MessageRejected("MessageSizeExceeded", description))
+            return
+        try:
+            await self._sender(entity).send_messages(raw_batch(chunk, limit), timeout=timeout_seconds)
+        except (AzureError, OSError) as error:
+            answer = self._translated(entity, error)
+            if not isinstance(answer, MessageRejected) or len(chunk) == 1:
+                answers.append(answer)
+                return
+        else:
+            answers += [None] * len(chunk)
+            return
+        # One by one, and not in halves: the SDK opens the link anew after every refusal, which costs most here.
+        for message in chunk:
+            await self._send_chunk(entity, (message,), limit, timeout_seconds, answers)
+            if _is_of_the_world(answers[-1]):
+                return
+
+    def _sender(self, entity: str) -> ServiceBusSender:
+        sender = self._senders.get(entity)
+        if sender is None:
+            if self._client is None:
+                self._client = self._open_client()
+            # The SDK's two kinds of sender differ in the name of this argument only.
+            sender = self._senders[entity] = self._client.get_queue_sender(entity)
+        return sender
+
+    async def _forget(self, entity: str) -> None:
+        sender = self._senders.pop(entity, None)
+        if sender is not None:
+            # Its connection has just failed, and the answer says so; that it cannot be closed in order adds nothing.
+            with contextlib.suppress(AzureError, OSError):
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await sender.close()
+
+    def _translated(self, entity: str, error: Exception) -> BuswayError:
+        where = f"{self._site}/{entity}"
+        condition = condition_of(error)
+        told = f"{type(error).__name__}" + (f" ({condition})" if condition else "")
+        answer: BuswayError
+        if isinstance(error, MessageSizeExceededError) or condition in _MESSAGE_CONDITIONS:
+            answer = MessageRejected(_reason(condition), f"{where}: the target refused the message, {told}")
+        elif isinstance(error, _REFUSALS) or isinstance(_inner(error), ClientAuthenticationError):
+            answer = TargetRefused(f"{where}: the target refuses to take messages, {told}")
+        else:
+            wait = _SERVER_BUSY_WAIT if isinstance(error, ServiceBusServerBusyError) else None
+            answer = TargetUnavailable(f"{where}: the target cannot be reached or is busy, {told}", retry_after=wait)
+        answer.__cause__ = error
+        return answer
+
+
+def split_by_size(messages: Sequence[Outgoing], limit: int) -> list[Sequence[Outgoing]]:
+    """Return *messages* in runs that each fit a batch of *limit* bytes; one that fits none stands alone."""
+    chunks: list[Sequence[Outgoing]] = []
+    start, size = 0, _ENVELOPE
+    for index, message in enumerate(messages):
+        cost = len(message.content) + _LONG_OVERHEAD
+        if size + cost > limit and index > start:
+            chunks.append(messages[start:index])
+            start, size = index, _ENVELOPE
+        size += cost
+    chunks.append(messages[start:])
+    return chunks
+
+
+def raw_batch(chunk: Sequence[Outgoing], limit: int) -> ServiceBusMessageBatch:
+    """Return the SDK's batch with the encoded messages of *chunk* as its data sections."""
+    # A batch of another transport than its sender's would be made anew, without the sections put in here: sent empty.
+    batch = ServiceBusMessageBatch(limit, amqp_transport=PyamqpTransportAsync)
+    batch._message[5] = [message.content for message in chunk]
+    batch._count = len(chunk)
+    first = chunk[0]
+    batch._amqp_transport.set_batch_envelope_properties(
+        batch._message,
+        first.message_id,
+        first.session_id,
+        first.partition_key,
+    )
+    return batch
+
+
+def condition_of(error: Exception) -> str | None:
+    """Return the AMQP condition that the service named, None where it named none."""
+    condition = error._condition if isinstance(error, ServiceBusError) else None
+    return condition.decode() if isinstance(condition, bytes) else condition
+
+
+def _is_of_the_world(answer: BuswayError | None) -> bool:
+    return isinstance(answer, TargetUnavailable | TargetRefused)
+
+
+def _inner(error: Exception) -> BaseException | None:
+    """Return what the SDK has wrapped: an identity without a token comes as an error of no special kind."""
+    return error.inner_exception if isinstance(error, AzureError) else None
+
+
+def _batch_size(message: Outgoing) -> int:
+    length = len(message.content)
+    overhead = _SHORT_OVERHEAD if length <= _SHORT_LENGTH else _LONG_OVERHEAD
+    envelope = sum(len(text or "") + _SHORT_OVERHEAD for text in message[1:])
+    return length + overhead + envelope
+
+
+def _reason(condition: str | None) -> str:
+    if condition is None or "size" in condition:
+        return "MessageSizeExceeded"
+    return "TargetRefusedMessage"

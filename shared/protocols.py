@@ -1,0 +1,76 @@
+"""What the pipeline asks of its siblings, so that it meets none of them."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from shared.errors import BuswayError
+from shared.message import Arrival, Message
+
+
+class Outcome(StrEnum):
+    """What became of a message; every message of a batch has exactly one."""
+
+    SENT = "sent"
+    FILTERED = "filtered"
+    LOOPED = "looped"
+    EXPIRED = "expired"
+    REJECTED = "rejected"
+    RETRY = "retry"
+
+
+class Outgoing(NamedTuple):
+    """An encoded message and what the envelope of a batch repeats of it."""
+
+    content: bytes
+    message_id: str | None
+    session_id: str | None
+    partition_key: str | None
+
+
+class Output(Protocol):
+    """One connection that messages are sent to."""
+
+    async def send(
+        self, entity: str, messages: Sequence[Outgoing], *, timeout_seconds: float
+    ) -> list[BuswayError | None]:
+        """
+        Send *messages* to *entity* in their order and return for each what spoke against it, or None once accepted.
+
+        After an error of the world (TargetUnavailable, TargetRefused) no later message of the call is sent and all of
+        them get that error; a MessageRejected concerns its message alone. Raises nothing of its own.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close what is open."""
+        ...
+
+
+class Editor(Protocol):
+    """A step that changes, drops or multiplies a message; docs/specs/editor.md states what it may do."""
+
+    name: str
+
+    def edit(self, message: Message) -> Sequence[Message]:
+        """Return what takes the place of *message*; nothing drops it. Raises MessageRejected and nothing else."""
+        ...
+
+
+class Record(NamedTuple):
+    """One decision for the journal; the reason is the description of what spoke against the message."""
+
+    task: str
+    arrival: Arrival
+    message_id: str | None
+    outcome: Outcome
+    target: str | None
+    reason: str | None
+
+
+class Journal(Protocol):
+    """Where decisions are written before the source is settled."""
+
+    async def write(self, records: Sequence[Record]) -> None:
+        """Keep *records*."""
+        ...

@@ -1,0 +1,49 @@
+"""Clients of the services, from the app's settings; one per connection, opened at its first use."""
+
+from collections.abc import Mapping
+
+from azure.identity.aio import DefaultAzureCredential
+from azure.servicebus import parse_connection_string
+from azure.servicebus.aio import ServiceBusClient
+
+from shared.errors import ConfigError, Problem
+
+NAMESPACE_SUFFIX = "__fullyQualifiedNamespace"
+
+
+def setting_problem(setting: str, settings: Mapping[str, str]) -> Problem | None:
+    """Return what is wrong with the app setting that a connection names, None where it can be used."""
+    text = settings.get(setting)
+    if text:
+        try:
+            entity = parse_connection_string(text).entity_path
+        except ValueError:
+            # What the SDK says of it may quote it.
+            hint = "it looks like Endpoint=sb://HOST/;SharedAccessKeyName=NAME;SharedAccessKey=KEY"
+            return Problem(setting, "the app setting is no connection string", hint)
+        if entity:
+            return Problem(setting, "the app setting names one entity, expected a namespace", "remove EntityPath")
+        return None
+    if settings.get(setting + NAMESPACE_SUFFIX):
+        return None
+    return Problem(
+        setting,
+        "the app setting is missing",
+        f"set {setting} to a connection string or {setting}{NAMESPACE_SUFFIX} to the namespace's host name",
+    )
+
+
+def service_bus_client(setting: str, settings: Mapping[str, str]) -> ServiceBusClient:
+    """
+    Return a client of the namespace that an app setting names.
+
+    A connection string as it is; a namespace with the identity of the app (DefaultAzureCredential). The client does not
+    retry: the pipeline knows how long the locks of the batch still hold, the client does not. Raises ConfigError.
+    """
+    problem = setting_problem(setting, settings)
+    if problem is not None:
+        raise ConfigError([problem])
+    text = settings.get(setting)
+    if text:
+        return ServiceBusClient.from_connection_string(text, retry_total=0)
+    return ServiceBusClient(settings[setting + NAMESPACE_SUFFIX], DefaultAzureCredential(), retry_total=0)

@@ -1,0 +1,161 @@
+"""
+Which target takes a message.
+
+A route is a Service Bus rule plus a target: the first whose `when` is true of the message takes it, after its `action`
+has been applied. A route without `when` takes everything that comes to it.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from shared.amqp.codec import decode
+from shared.amqp.values import Value, long, string, timestamp, uint
+from shared.message import Message, entries_of
+from shared.protocols import Output
+from shared.rules.rule import Action, Filter
+
+
+class Target(NamedTuple):
+    """Where messages are sent: an output, its site's name, and the entity in it."""
+
+    output: Output
+    site: str
+    entity: str
+
+    def __str__(self) -> str:
+        """Return site and entity, as journals and log lines name a target."""
+        return f"{self.site}/{self.entity}"
+
+
+class Route(NamedTuple):
+    """One way out of a task."""
+
+    target: Target
+    when: Filter | None = None
+    action: Action | None = None
+
+
+class Router:
+    """The routes of one task, in the order of its file."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        """Try *routes* in their order."""
+        self._routes = tuple(routes)
+
+    def route(self, message: Message) -> Target | None:
+        """Return the target of *message* with the route's action applied to it, None when no route takes it."""
+        for target, when, action in self._routes:
+            if when is None or when.matches(RuleProperties(message)):
+                if action is not None:
+                    action.apply(RuleProperties(message))
+                return target
+        return None
+
+
+class RuleProperties:
+    """A message as rules see and change it (`shared.rules.properties.MutableProperties`)."""
+
+    def __init__(self, message: Message) -> None:
+        """Look at *message*; its properties are indexed at the first question for one."""
+        self._message = message
+        self._index: dict[str, tuple[str, int, int]] | None = None
+
+    def system(self, name: str) -> Value | None:
+        """Return a system property by its canonical name, None when it is not set."""
+        read = _READ.get(name)
+        return None if read is None else read(self._message)
+
+    def user(self, name: str) -> Value | None:
+        """Return the application property whose lower-case name is *name*, None when there is none."""
+        found = self._indexed().get(name)
+        if found is None:
+            return None
+        return decode(self._message.sections.application_properties, found[1], found[2])[0]
+
+    def set_system(self, name: str, value: Value) -> None:
+        """Set a system property of a type that the rule language has checked."""
+        _WRITE[name](self._message, value)
+
+    def remove_system(self, name: str) -> None:
+        """Unset a system property."""
+        _WRITE[name](self._message, None)
+
+    def set_user(self, name: str, value: Value) -> None:
+        """Set an application property, keeping the spelling of one that is there."""
+        found = self._indexed().get(name.lower())
+        self._message.set_properties({found[0] if found else name: value})
+        self._index = None
+
+    def remove_user(self, name: str) -> None:
+        """Remove the application property of this name in any case."""
+        found = self._indexed().get(name.lower())
+        if found is not None:
+            self._message.set_properties({found[0]: None})
+            self._index = None
+
+    def _indexed(self) -> dict[str, tuple[str, int, int]]:
+        if self._index is None:
+            self._index = {
+                key.lower(): (key, value_start, stop)
+                for key, _, value_start, stop in entries_of(self._message.sections.application_properties)
+                if key is not None
+            }
+        return self._index
+
+
+def _as_string(text: str | None) -> Value | None:
+    return None if text is None else string(text)
+
+
+def _as[T](constructor: Callable[[T], Value], payload: T | None) -> Value | None:
+    return None if payload is None else constructor(payload)
+
+
+def _set_annotation(name: str) -> Callable[[Message, Value | None], None]:
+    return lambda message, value: message.set_annotations({name: value})
+
+
+def _set_text(attribute: str) -> Callable[[Message, Value | None], None]:
+    return lambda message, value: setattr(message, attribute, None if value is None else value.payload)
+
+
+def _set_value(attribute: str) -> Callable[[Message, Value | None], None]:
+    return lambda message, value: setattr(message, attribute, value)
+
+
+_READ: dict[str, Callable[[Message], Value | None]] = {
+    "MessageId": lambda message: message.message_id,
+    "CorrelationId": lambda message: message.correlation_id,
+    "To": lambda message: _as_string(message.to),
+    "Subject": lambda message: _as_string(message.subject),
+    "ReplyTo": lambda message: _as_string(message.reply_to),
+    "ContentType": lambda message: _as_string(message.content_type),
+    "SessionId": lambda message: _as_string(message.session_id),
+    "ReplyToSessionId": lambda message: _as_string(message.reply_to_session_id),
+    "PartitionKey": lambda message: _as_string(message.partition_key),
+    "TimeToLive": lambda message: _as(uint, message.time_to_live),
+    "EnqueuedTimeUtc": lambda message: _as(timestamp, message.arrival.enqueued_time),
+    "LockedUntilUtc": lambda message: _as(timestamp, message.arrival.locked_until),
+    "SequenceNumber": lambda message: _as(long, message.arrival.sequence_number),
+    "DeadLetterSource": lambda message: _as_string(message.arrival.dead_letter_source),
+    "ForcePersistence": lambda message: message.durable,
+    "ScheduledEnqueueTimeUtc": lambda message: message.annotation("x-opt-scheduled-enqueue-time"),
+    "ViaPartitionKey": lambda message: message.annotation("x-opt-via-partition-key"),
+    "Size": lambda message: long(message.size),
+}
+
+_WRITE: dict[str, Callable[[Message, Value | None], None]] = {
+    "MessageId": _set_value("message_id"),
+    "CorrelationId": _set_value("correlation_id"),
+    "To": _set_text("to"),
+    "Subject": _set_text("subject"),
+    "ReplyTo": _set_text("reply_to"),
+    "ContentType": _set_text("content_type"),
+    "SessionId": _set_text("session_id"),
+    "ReplyToSessionId": _set_text("reply_to_session_id"),
+    "TimeToLive": _set_text("time_to_live"),
+    "ForcePersistence": _set_value("durable"),
+    "PartitionKey": _set_annotation("x-opt-partition-key"),
+    "ViaPartitionKey": _set_annotation("x-opt-via-partition-key"),
+    "ScheduledEnqueueTimeUtc": _set_annotation("x-opt-scheduled-enqueue-time"),
+}
