@@ -1,0 +1,56 @@
+"""
+Runs every benchmark in a process of its own, prints one table and writes build/bench.json.
+
+A bar that does not hold is told and is no failure: the machine may be busy. A benchmark that cannot run is one.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.measurement import Measurement
+
+BENCHMARKS = ("benchmarks.worker_cost", "benchmarks.end_to_end", "benchmarks.memory")
+
+
+def main() -> int:
+    """Run the benchmarks named on the command line, or all."""
+    folder = Path("build")
+    folder.mkdir(exist_ok=True)
+    measurements: list[Measurement] = []
+    failed = []
+    console = Console()
+    for name in sys.argv[1:] or BENCHMARKS:
+        console.print(f"{name} …", style="dim")
+        done = subprocess.run([sys.executable, "-m", name], stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603 - our own modules
+        if done.returncode:
+            failed.append(name)
+        measurements += [Measurement(**json.loads(line)) for line in done.stdout.splitlines()]
+    rows = [
+        {"name": each.name, "value": each.value, "unit": each.unit, "bar": each.bar, "holds": each.holds}
+        for each in measurements
+    ]
+    (folder / "bench.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+    console.print(_table(measurements))
+    for name in failed:
+        console.print(f"{name} could not run; see above", style="red")
+    return 1 if failed else 0
+
+
+def _table(measurements: list[Measurement]) -> Table:
+    table = Table(title="Benchmarks")
+    for heading in ("figure", "value", "unit", "bar", "holds"):
+        table.add_column(heading, justify="left" if heading in ("figure", "unit") else "right")
+    for each in measurements:
+        bar = "" if each.bar is None else f"{each.direction} {each.bar:g}"
+        holds = {None: "", True: "yes", False: "[red]no[/red]"}[each.holds]
+        table.add_row(each.name, f"{each.value:,.2f}", each.unit, bar, holds)
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())

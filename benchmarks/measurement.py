@@ -1,0 +1,28 @@
+"""One figure of a benchmark and the bar it is held against."""
+
+import json
+import sys
+from typing import Literal, NamedTuple
+
+
+class Measurement(NamedTuple):
+    """A figure; *bar* is None where it only explains another one."""
+
+    name: str
+    value: float
+    unit: str
+    bar: float | None = None
+    direction: Literal["at most", "at least"] = "at most"
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the figure is on the right side of its bar, None without one."""
+        if self.bar is None:
+            return None
+        return self.value <= self.bar if self.direction == "at most" else self.value >= self.bar
+
+
+def report(measurements: list[Measurement]) -> None:
+    """Hand *measurements* to the parent process, one JSON object a line on standard output."""
+    for measurement in measurements:
+        sys.stdout.write(json.dumps(measurement._asdict()) + "\n")

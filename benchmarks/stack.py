@@ -1,0 +1,127 @@
+"""The broker and the host as processes of their own, and the plain SDK to fill and to empty queues."""
+
+import asyncio
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from azure.servicebus import ServiceBusMessage, ServiceBusReceiveMode
+from azure.servicebus.aio import ServiceBusClient
+
+from cli.children import Child
+
+FOLDER = Path(__file__).parent.parent.resolve()
+SOURCE = "source"
+TARGET = "target"
+READY_SECONDS = 30.0
+BODY_BYTES = 1024
+
+
+class Stack(NamedTuple):
+    """A running broker with a namespace on either side, by their connection strings."""
+
+    broker: Child
+    west: str
+    east: str
+
+
+@asynccontextmanager
+async def running_broker() -> AsyncIterator[Stack]:
+    """Run a broker with the queues of benchmarks/broker.json."""
+    (FOLDER / "build").mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "cli", "broker", "--config", "benchmarks/broker.json", "--port", str(free_port())]
+    broker = await Child.start("broker", command, FOLDER / "build" / "bench-broker.log", FOLDER, {})
+    try:
+        west, east = [match[1] for match in await broker.matches(r"^ready \S+ (\S+)", 2, READY_SECONDS)]
+        yield Stack(broker, west, east)
+    finally:
+        await broker.stop()
+
+
+@asynccontextmanager
+async def running_host(stack: Stack) -> AsyncIterator[Child]:
+    """Run the function app with the one task of benchmarks/config, which copies from west to east."""
+    settings = {"WEST": stack.west, "EAST": stack.east, "BUSWAY_CONFIG": "benchmarks/config"}
+    command = [sys.executable, "-m", "cli", "host"]
+    host = await Child.start("host", command, FOLDER / "build" / "bench-host.log", FOLDER, settings)
+    try:
+        await host.matches(r"^ready", 1, READY_SECONDS)
+        yield host
+    finally:
+        await host.stop()
+
+
+async def fill(connection_string: str, count: int) -> None:
+    """Send *count* messages of 1 KB with five properties to the source queue."""
+    properties: dict[Any, Any] = {f"property-{number}": f"value {number}" for number in range(5)}
+    async with (
+        ServiceBusClient.from_connection_string(connection_string) as client,
+        client.get_queue_sender(SOURCE) as to,
+    ):
+        for start in range(0, count, 200):
+            batch = await to.create_message_batch()
+            for number in range(start, min(start + 200, count)):
+                batch.add_message(
+                    ServiceBusMessage(b"x" * BODY_BYTES, message_id=str(number), application_properties=properties)
+                )
+            await to.send_messages(batch)
+
+
+async def empty(connection_string: str, count: int) -> None:
+    """Take *count* messages from the target queue; more than a minute without any is a TimeoutError."""
+    async with (
+        ServiceBusClient.from_connection_string(connection_string) as client,
+        client.get_queue_receiver(TARGET, receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE) as receiver,
+    ):
+        while count > 0:
+            taken = await receiver.receive_messages(min(count, 500), max_wait_time=60)
+            if not taken:
+                msg = f"{count} messages are still missing in the target after a minute"
+                raise TimeoutError(msg)
+            count -= len(taken)
+
+
+async def span_seconds(connection_string: str, count: int) -> float:
+    """Return the time between the arrivals of the first and of the last of *count* messages in the target queue."""
+    async with (
+        ServiceBusClient.from_connection_string(connection_string) as client,
+        client.get_queue_receiver(TARGET) as receiver,
+    ):
+        deadline = asyncio.get_running_loop().time() + 300
+        first = await receiver.peek_messages(1, sequence_number=1)
+        while not first:
+            await asyncio.sleep(0.05)
+            first = await receiver.peek_messages(1, sequence_number=1)
+        number = first[0].sequence_number or 0
+        while asyncio.get_running_loop().time() < deadline:
+            last = await receiver.peek_messages(1, sequence_number=number + count - 1)
+            if last and last[0].enqueued_time_utc and first[0].enqueued_time_utc:
+                return (last[0].enqueued_time_utc - first[0].enqueued_time_utc).total_seconds()
+            await asyncio.sleep(0.2)
+    msg = f"not all of {count} messages have arrived after five minutes"
+    raise TimeoutError(msg)
+
+
+def resident_megabytes(child: Child) -> float:
+    """Return the memory that a child process holds at this moment."""
+    for line in Path(f"/proc/{child.pid}/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    msg = f"/proc tells no VmRSS of process {child.pid}"
+    raise OSError(msg)
+
+
+def free_port() -> int:
+    """Return a port that nothing listens on, nor on the next."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port = int(first.getsockname()[1])
+            try:
+                second.bind(("127.0.0.1", port + 1))
+            except OSError:
+                continue
+            return port

@@ -1,0 +1,108 @@
+"""The same copy twice in one worker: as Busway does it, and as the stock binding and the SDK invite one to write it."""
+
+from collections.abc import Sequence
+from typing import Any, List  # noqa: UP035 - see its use
+
+import azure.functions as func
+from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
+from azure.servicebus._pyamqp._encode import encode_payload
+from azure.servicebus._pyamqp.message import BatchMessage
+
+from functions.tasks import RAW, register
+from shared.config.models import TaskFile
+from shared.errors import BuswayError
+from shared.journal.log import LogJournal
+from shared.loop_prevention import LoopGuard
+from shared.message import Origin
+from shared.outputs.service_bus import raw_batch, split_by_size
+from shared.pipeline import Pipeline, Task
+from shared.protocols import Outgoing
+from shared.routing import Route, Router, Target
+from shared.ttl import Keep
+
+LIMIT = 1 << 20
+
+app = func.FunctionApp()
+
+
+def encoded(batch: ServiceBusMessageBatch) -> bytearray:
+    """Return the bytes that the SDK would put on the wire for *batch*."""
+    content = bytearray()
+    encode_payload(content, BatchMessage(*batch._message))  # noqa: SLF001 - what send_messages does with it
+    return content
+
+
+class EncodingOutput:
+    """Does all that the Service Bus output does on this side of the wire."""
+
+    async def send(
+        self,
+        entity: str,  # noqa: ARG002 - as the protocol says
+        messages: Sequence[Outgoing],
+        *,
+        timeout_seconds: float,  # noqa: ARG002 - as the protocol says
+    ) -> list[BuswayError | None]:
+        """Encode the batches and drop them."""
+        for chunk in split_by_size(messages, LIMIT):
+            encoded(raw_batch(chunk, LIMIT))
+        return [None] * len(messages)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+_TASK = TaskFile.model_validate(
+    {
+        "task": "busway",
+        "source": {"connection": "west", "queue": "source"},
+        "routes": [{"target": {"connection": "east", "queue": "target"}}],
+    }
+)
+_PIPELINE = Pipeline(
+    Task(
+        name=_TASK.task,
+        origin=Origin("west", "source"),
+        editors=(),
+        router=Router([Route(Target(EncodingOutput(), "east", "target"))]),
+        rejects=None,
+        time_to_live=Keep(),
+        loop_guard=LoopGuard(),
+    ),
+    LogJournal(),
+)
+register(app, _TASK, _PIPELINE, "WEST", RAW)
+
+
+@app.function_name("naive")
+@app.service_bus_queue_trigger(
+    arg_name="messages",
+    connection="WEST",
+    queue_name="source",
+    cardinality=func.Cardinality.MANY,
+    data_type=func.DataType.BINARY,
+)
+async def naive(messages: List[func.ServiceBusMessage]) -> None:  # noqa: UP006 - the worker refuses list[…]
+    """Rebuild each message with its properties and three stamps, and skip what has been carried already."""
+    batch = ServiceBusMessageBatch(LIMIT)
+    for message in messages:
+        properties: dict[Any, Any] = dict(message.application_properties or {})
+        if properties.get("repl-path") == "east":
+            continue
+        properties["repl-path"] = "west"
+        properties["repl-enqueue-time"] = str(message.enqueued_time_utc)
+        properties["repl-sequence"] = str(message.sequence_number)
+        batch.add_message(
+            ServiceBusMessage(
+                message.get_body(),
+                application_properties=properties,
+                session_id=message.session_id,
+                message_id=message.message_id,
+                content_type=message.content_type,
+                correlation_id=message.correlation_id,
+                subject=message.subject,
+                to=message.to,
+                reply_to=message.reply_to,
+                reply_to_session_id=message.reply_to_session_id,
+            )
+        )
+    encoded(batch)
