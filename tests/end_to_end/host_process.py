@@ -20,7 +20,7 @@ from pathlib import Path
 from local.host import run
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
 logging.getLogger("azure").setLevel(logging.WARNING)
-tell = lambda host: print("ready", host.http_port, *[function.name for function in host.functions], flush=True)
+tell = lambda host: print("ready", host.http_port or 0, *[function.name for function in host.functions], flush=True)
 asyncio.run(run(Path(sys.argv[1]), wire="--wire" in sys.argv, http_port=0, on_ready=tell))
 """
 

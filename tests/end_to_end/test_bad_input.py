@@ -1,0 +1,177 @@
+"""The function app of this repository on the local host and broker: messages and targets that are at fault."""
+
+import textwrap
+from datetime import timedelta
+
+import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
+
+from local.broker.config import NamespaceConfig, QueueConfig
+from local.broker.thread import RunningBroker
+from shared import rejection
+from shared.amqp import sections
+from tests.end_to_end.host_process import ROOT, HostProcess
+
+MEGABYTE = 1 << 20
+SHORT_LOCK = timedelta(seconds=6)
+
+WEST = NamespaceConfig(
+    name="west",
+    queues=tuple(
+        QueueConfig(name=name, max_message_size=MEGABYTE, lock_duration=SHORT_LOCK)
+        for name in ("orders", "visits", "lost", "unlistened", "rejected")
+    ),
+)
+EAST = NamespaceConfig(
+    name="east", queues=(QueueConfig(name="orders"), QueueConfig(name="visits", requires_session=True))
+)
+
+CONNECTIONS = """
+west: {kind: service-bus, setting: WEST}
+east: {kind: service-bus, setting: EAST}
+away: {kind: service-bus, setting: AWAY}
+"""
+TASKS = """
+task: orders
+source: {connection: west, queue: orders}
+routes: [{target: {connection: east, queue: orders}}]
+rejects: {connection: west, queue: rejected}
+---
+task: visits
+source: {connection: west, queue: visits}
+routes: [{target: {connection: east, queue: visits}}]
+rejects: {connection: west, queue: rejected}
+---
+task: lost
+source: {connection: west, queue: lost}
+routes: [{target: {connection: east, queue: nowhere}}]
+rejects: {connection: west, queue: rejected}
+---
+task: unlistened
+source: {connection: west, queue: unlistened}
+routes: [{target: {connection: away, queue: orders}}]
+rejects: {connection: west, queue: rejected}
+"""
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with RunningBroker([WEST, EAST]) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def host(broker, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("replication")
+    (folder / "tasks").mkdir()
+    (folder / "connections.yaml").write_text(CONNECTIONS)
+    (folder / "tasks" / "all.yaml").write_text(textwrap.dedent(TASKS))
+    key = "SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true"
+    settings = {
+        "BUSWAY_CONFIG": str(folder),
+        "WEST": broker.connection_string("west"),
+        "EAST": broker.connection_string("east"),
+        "AWAY": f"Endpoint=sb://localhost:9;{key}",  # the discard port, where nothing listens
+    }
+    with HostProcess(str(ROOT), folder, settings) as process:
+        process.wait_until_ready()
+        yield process
+
+
+@pytest.fixture(scope="module")
+def clients(broker):
+    with (
+        ServiceBusClient.from_connection_string(broker.connection_string("west")) as west,
+        ServiceBusClient.from_connection_string(broker.connection_string("east")) as east,
+    ):
+        yield {"west": west, "east": east}
+
+
+def send(client, queue, *messages):
+    with client.get_queue_sender(queue) as sender:
+        for message in messages:
+            sender.send_messages(message)
+
+
+def take(client, queue, count, **options):
+    """Return *count* messages by their ids; fewer are an error."""
+    taken = {}
+    mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
+    with client.get_queue_receiver(queue, receive_mode=mode, **options) as receiver:
+        while len(taken) < count:
+            messages = receiver.receive_messages(count - len(taken), max_wait_time=20)
+            assert messages, f"{queue}: {sorted(taken)} arrived, expected {count}"
+            taken |= {message.message_id: message for message in messages}
+    return taken
+
+
+def text(message, name):
+    return message.application_properties[name.encode()].decode()
+
+
+@pytest.mark.usefixtures("host")
+def test_a_body_over_the_targets_limit_is_set_aside_and_its_neighbours_go_on(clients):
+    big = ServiceBusMessage(b"x" * 400_000, message_id="big", session_id="s")
+    send(
+        clients["west"],
+        "orders",
+        ServiceBusMessage(b"1", message_id="n1"),
+        big,
+        ServiceBusMessage(b"2", message_id="n2"),
+    )
+    assert set(take(clients["east"], "orders", 2)) == {"n1", "n2"}
+    rejected = take(clients["west"], "rejected", 1)["big"]
+    assert text(rejected, rejection.REASON) == "MessageSizeExceeded"
+    assert "east/orders" in text(rejected, rejection.DESCRIPTION)
+    assert text(rejected, rejection.TASK) == "orders"
+    assert b"".join(rejected.body) == b"x" * 400_000
+    assert rejected.session_id == "s"
+    assert b"repl-path" not in rejected.application_properties
+
+
+@pytest.mark.usefixtures("host")
+def test_properties_that_leave_no_room_for_the_stamps_are_set_aside_whole_in_a_wrapping(clients):
+    properties = {f"p{number}": "v" * 16_000 for number in range(4)} | {"rest": "v" * 1_420}
+    full = ServiceBusMessage(b"full", message_id="full", application_properties=properties)
+    send(clients["west"], "orders", full, ServiceBusMessage(b"3", message_id="n3"))
+    assert set(take(clients["east"], "orders", 1)) == {"n3"}
+    ((_, rejected),) = take(clients["west"], "rejected", 1).items()
+    assert rejected.content_type == rejection.WRAPPED_CONTENT_TYPE
+    inner = sections.split(b"".join(rejected.body))
+    assert b"".join(value.payload for _, value in sections.body_parts(inner.body)) == b"full"
+    assert len(inner.application_properties) > 65_000
+
+
+@pytest.mark.usefixtures("host")
+def test_a_stamp_that_is_no_text_is_set_aside(clients):
+    odd = ServiceBusMessage(b"odd", message_id="odd", application_properties={"repl-path": 7})
+    send(clients["west"], "orders", odd, ServiceBusMessage(b"4", message_id="n4"))
+    assert set(take(clients["east"], "orders", 1)) == {"n4"}
+    rejected = take(clients["west"], "rejected", 1)["odd"]
+    assert text(rejected, rejection.DESCRIPTION) == "property repl-path: got a int, expected a string"
+
+
+@pytest.mark.usefixtures("host")
+def test_a_message_without_session_for_a_session_queue_is_set_aside(clients):
+    send(
+        clients["west"],
+        "visits",
+        ServiceBusMessage(b"1", message_id="v1", session_id="s"),
+        ServiceBusMessage(b"2", message_id="v2"),
+        ServiceBusMessage(b"3", message_id="v3", session_id="s"),
+    )
+    assert list(take(clients["east"], "visits", 2, session_id="s")) == ["v1", "v3"]
+    rejected = take(clients["west"], "rejected", 1)["v2"]
+    assert text(rejected, rejection.REASON) == "TargetRefusedMessage"
+    assert "amqp:not-allowed" in text(rejected, rejection.DESCRIPTION)
+
+
+@pytest.mark.parametrize(
+    ("queue", "told"),
+    [("lost", "east/nowhere: the target refuses"), ("unlistened", "away/orders: the target cannot be")],
+)
+def test_messages_of_a_target_that_is_not_there_stay_at_the_source(host, clients, broker, queue, told):
+    send(clients["west"], queue, ServiceBusMessage(b"kept", message_id="kept"))
+    host.wait_for(lambda: f"{queue}: the batch stays at the source: {told}" in host.log(), 30)
+    assert broker.inspect("west", lambda west: len(list(west.target(queue).backlog.store.peek(0)))) == 1
+    assert "SAS_KEY_VALUE" not in host.log()
