@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.measurement import Measurement, report
-from local.host.raw_connection import Delivery
+from local.host.raw_link import Delivery
 from local.host.shape import Input, service_bus_input
 from local.host.worker import Function, Worker
 from shared.amqp.codec import encode

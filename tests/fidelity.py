@@ -8,16 +8,18 @@ The first step is `local.host.dotnet_message`, our copy of what Azure's host doe
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from local.host.dotnet_message import reencode
 from local.host.dotnet_values import CannotBind, CannotReceive
 from shared.amqp import sections
-from shared.amqp.codec import decode, decode_all, encode
+from shared.amqp.codec import decode_all, encode, items_of, pairs_of
 from shared.amqp.scan import join_list, join_map, list_fields, map_entries
 from shared.amqp.sections import Sections
 from shared.amqp.values import (
     NULL,
     TRUE,
+    Array,
     Value,
     array,
     binary,
@@ -159,15 +161,15 @@ def rows() -> list[Row]:
         key = name if name.startswith("x-opt") else "mine"
         pair = encode(symbol(key)) + encode(value)
         original = Sections(message_annotations=join_map(b"\x00\x53\x72", [pair], 1), body=sections.data(b"x"))
-        found.append(_row("annotation", name, original, lambda each, key=key: entry(each.message_annotations, key)))
+        found.append(_row("annotation", name, original, partial(annotation, key)))
     for name, (index, value) in FIELDS.items():
         fields = [b"\x40"] * index + [encode(value)]
         original = Sections(properties=join_list(b"\x00\x53\x73", fields), body=sections.data(b"x"))
-        found.append(_row("broker property", name, original, lambda each, index=index: field(each.properties, index)))
+        found.append(_row("broker property", name, original, partial(property_field, index)))
     for name, (index, value) in HEADER_FIELDS.items():
         fields = [b"\x40"] * index + [encode(value)]
         original = Sections(header=join_list(b"\x00\x53\x70", fields), body=sections.data(b"x"))
-        found.append(_row("header", name, original, lambda each, index=index: field(each.header, index)))
+        found.append(_row("header", name, original, partial(header_field, index)))
     found += [_row("body", name, Sections(body=body), lambda each: each.body) for name, body in BODIES.items()]
     footer = Sections(
         body=sections.data(b"x"), footer=join_map(b"\x00\x53\x78", [encode(symbol("f")) + encode(int_(1))], 1)
@@ -179,6 +181,21 @@ def rows() -> list[Row]:
     )
     found.append(_row("delivery annotation", "an entry", delivery, lambda each: entry(each.delivery_annotations, "d")))
     return found
+
+
+def annotation(name: str, message: Sections) -> bytes:
+    """Return the encoded value of a message annotation."""
+    return entry(message.message_annotations, name)
+
+
+def property_field(index: int, message: Sections) -> bytes:
+    """Return an encoded field of the properties."""
+    return field(message.properties, index)
+
+
+def header_field(index: int, message: Sections) -> bytes:
+    """Return an encoded field of the header."""
+    return field(message.header, index)
 
 
 def entry(section: bytes, name: str) -> bytes:
@@ -240,18 +257,12 @@ def _told(before: bytes, after: bytes) -> str:
 def _unencoded(value: Value) -> object:
     """Return kind and content of a value, whatever the width it is encoded with."""
     payload = value.payload
-    if value.kind in ("list", "map", "array"):
-        items = decode(encode(value))[0]
-        return (value.kind, repr(_plain(items)))
-    return (value.kind, payload)
-
-
-def _plain(value: Value) -> object:
-    payload = value.payload
-    if isinstance(payload, tuple) and value.kind in ("list", "map"):
-        return [_plain(each) if isinstance(each, Value) else [_plain(part) for part in each] for each in payload]
-    if value.kind == "array":
-        return [_unencoded(each) for each in payload.items]
+    if isinstance(payload, Array):
+        return (value.kind, [_unencoded(item) for item in payload.items])
+    if value.kind == "list":
+        return (value.kind, [_unencoded(item) for item in items_of(value)])
+    if value.kind == "map":
+        return (value.kind, [(_unencoded(key), _unencoded(item)) for key, item in pairs_of(value)])
     return (value.kind, payload)
 
 

@@ -1,0 +1,20 @@
+"""local.settings.json.example: every app setting that the code reads, so that nobody has to search for one."""
+
+import json
+import re
+
+import yaml
+
+from tests.architecture.imports import ROOT
+
+CODE = ("function_app.py", "functions/**/*.py", "shared/**/*.py", "local/**/*.py")
+NAMED = re.compile(r"""["'](BUSWAY_[A-Z_]+)["']""")
+
+
+def test_the_example_holds_every_setting_that_the_code_reads():
+    sources = [path.read_text(encoding="utf-8") for pattern in CODE for path in ROOT.glob(pattern)]
+    read = {name for source in sources for name in NAMED.findall(source)}
+    connections = yaml.safe_load(ROOT.joinpath("config", "connections.yaml").read_text(encoding="utf-8"))
+    example = json.loads(ROOT.joinpath("local.settings.json.example").read_text(encoding="utf-8"))
+    host = {"FUNCTIONS_WORKER_RUNTIME", "AzureWebJobsStorage"}
+    assert set(example["Values"]) == read | {each["setting"] for each in connections.values()} | host
