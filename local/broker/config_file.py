@@ -1,0 +1,227 @@
+"""
+The official emulators' Config.json, for Service Bus and for Event Hubs.
+
+Any number of namespaces in any number of files. Besides what the emulators know, a namespace may have `Port` and
+`MaxMessageSizeInKilobytes`, a queue or topic `MaxMessageSizeInKilobytes`, a subscription
+`DeadLetteringOnFilterEvaluationExceptions`, a hub `MessageRetention`. What is not known is an error.
+"""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from local.broker.config import (
+    DEFAULT_RULE,
+    HubConfig,
+    NamespaceConfig,
+    QueueConfig,
+    SubscriptionConfig,
+    TopicConfig,
+)
+from local.broker.config_reader import Reader
+from shared.amqp.values import FALSE, NULL, TRUE, Value, double, long, string
+from shared.errors import ConfigError, Problem
+from shared.rules import CorrelationFilter, Filter, Rule, RuleSyntaxError, parse_action, parse_filter
+
+
+def load_config(paths: Iterable[str | Path]) -> list[NamespaceConfig]:
+    """Return the namespaces of Config.json files in their order; ConfigError names every problem of all files."""
+    problems: list[Problem] = []
+    namespaces: list[NamespaceConfig] = []
+    for path in map(Path, paths):
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            problems.append(Problem(str(path), f"cannot be read: {error.strerror}"))
+        except ValueError as error:
+            problems.append(Problem(str(path), f"is not JSON: {error}"))
+        else:
+            namespaces += _read_document(Reader(document, str(path), problems))
+    if problems:
+        raise ConfigError(problems)
+    return namespaces
+
+
+def _read_document(document: Reader) -> list[NamespaceConfig]:
+    user = document.child("UserConfig")
+    namespaces = [_read_namespace(each) for each in user.children("Namespaces")]
+    namespaces += [_read_hub_namespace(each) for each in user.children("NamespaceConfig")]
+    for logging in ("Logging", "LoggingConfig"):
+        if user.has(logging):
+            user.child(logging).text("Type", "File")
+    if not namespaces:
+        user.problem("names no namespace", "expected Namespaces (Service Bus) or NamespaceConfig (Event Hubs)")
+    user.finish()
+    document.finish()
+    return namespaces
+
+
+def _read_namespace(reader: Reader) -> NamespaceConfig:
+    config = NamespaceConfig(
+        name=reader.name(),
+        queues=tuple(_read_queue(each) for each in reader.children("Queues")),
+        topics=tuple(_read_topic(each) for each in reader.children("Topics")),
+        port=reader.optional_number("Port", 1, 65535),
+        max_message_size=1024 * reader.number("MaxMessageSizeInKilobytes", 256, 1, 102_400),
+    )
+    reader.unique([*(each.name for each in config.queues), *(each.name for each in config.topics)])
+    reader.finish()
+    return config
+
+
+def _read_queue(reader: Reader) -> QueueConfig:
+    name = reader.name()
+    properties = reader.child("Properties")
+    config = QueueConfig(
+        name=name,
+        requires_session=properties.flag("RequiresSession"),
+        lock_duration=properties.duration("LockDuration", "PT1M"),
+        max_delivery_count=properties.number("MaxDeliveryCount", 10, 1, 2_000),
+        default_message_time_to_live=properties.optional_duration("DefaultMessageTimeToLive"),
+        dead_lettering_on_message_expiration=properties.flag("DeadLetteringOnMessageExpiration"),
+        requires_duplicate_detection=properties.flag("RequiresDuplicateDetection"),
+        duplicate_detection_history_time_window=properties.duration("DuplicateDetectionHistoryTimeWindow", "PT10M"),
+        forward_to=properties.optional_text("ForwardTo"),
+        forward_dead_lettered_messages_to=properties.optional_text("ForwardDeadLetteredMessagesTo"),
+        max_message_size=_kilobytes(properties),
+    )
+    properties.finish()
+    reader.finish()
+    return config
+
+
+def _read_topic(reader: Reader) -> TopicConfig:
+    name = reader.name()
+    properties = reader.child("Properties")
+    config = TopicConfig(
+        name=name,
+        subscriptions=tuple(_read_subscription(each) for each in reader.children("Subscriptions")),
+        default_message_time_to_live=properties.optional_duration("DefaultMessageTimeToLive"),
+        requires_duplicate_detection=properties.flag("RequiresDuplicateDetection"),
+        duplicate_detection_history_time_window=properties.duration("DuplicateDetectionHistoryTimeWindow", "PT10M"),
+        max_message_size=_kilobytes(properties),
+    )
+    reader.unique([each.name for each in config.subscriptions])
+    properties.finish()
+    reader.finish()
+    return config
+
+
+def _read_subscription(reader: Reader) -> SubscriptionConfig:
+    name = reader.name()
+    properties = reader.child("Properties")
+    config = SubscriptionConfig(
+        name=name,
+        # A subscription that names no rule has the one that selects everything.
+        rules=tuple(_read_rule(each) for each in reader.children("Rules")) or (DEFAULT_RULE,),
+        requires_session=properties.flag("RequiresSession"),
+        lock_duration=properties.duration("LockDuration", "PT1M"),
+        max_delivery_count=properties.number("MaxDeliveryCount", 10, 1, 2_000),
+        default_message_time_to_live=properties.optional_duration("DefaultMessageTimeToLive"),
+        dead_lettering_on_message_expiration=properties.flag("DeadLetteringOnMessageExpiration"),
+        dead_lettering_on_filter_evaluation_exceptions=properties.flag(
+            "DeadLetteringOnFilterEvaluationExceptions", default=True
+        ),
+        forward_to=properties.optional_text("ForwardTo"),
+        forward_dead_lettered_messages_to=properties.optional_text("ForwardDeadLetteredMessagesTo"),
+    )
+    reader.unique([each.name for each in config.rules])
+    properties.finish()
+    reader.finish()
+    return config
+
+
+def _read_rule(reader: Reader) -> Rule:
+    name = reader.name()
+    properties = reader.child("Properties")
+    kind = properties.text("FilterType", "Sql")
+    selects: Filter = DEFAULT_RULE.filter
+    if kind == "Correlation":
+        selects = _read_correlation_filter(properties.child("CorrelationFilter"))
+    elif kind == "Sql":
+        sql = properties.child("SqlFilter")
+        try:
+            selects = parse_filter(sql.text("SqlExpression", "1=1"))
+        except RuleSyntaxError as error:
+            sql.problem(str(error))
+        sql.finish()
+    else:
+        properties.problem(f"FilterType is {kind}", "expected Correlation or Sql")
+    action = None
+    if properties.has("Action"):
+        statement = properties.child("Action")
+        text = statement.optional_text("SqlExpression")
+        try:
+            action = parse_action(text) if text else None
+        except RuleSyntaxError as error:
+            statement.problem(str(error))
+        statement.finish()
+    properties.finish()
+    reader.finish()
+    return Rule(name, selects, action)
+
+
+def _read_correlation_filter(reader: Reader) -> CorrelationFilter:
+    pairs = reader.mapping("Properties")
+    config = CorrelationFilter(
+        content_type=reader.optional_text("ContentType"),
+        correlation_id=reader.optional_text("CorrelationId"),
+        message_id=reader.optional_text("MessageId"),
+        reply_to=reader.optional_text("ReplyTo"),
+        reply_to_session_id=reader.optional_text("ReplyToSessionId"),
+        session_id=reader.optional_text("SessionId"),
+        subject=reader.optional_text("Label"),
+        to=reader.optional_text("To"),
+        properties={name: _value(value) for name, value in pairs.items()},
+    )
+    reader.finish()
+    return config
+
+
+def _value(value: object) -> Value:
+    match value:
+        case bool():
+            return TRUE if value else FALSE
+        case int():
+            return long(value)
+        case float():
+            return double(value)
+        case None:
+            return NULL
+        case _:
+            return string(str(value))
+
+
+def _read_hub_namespace(reader: Reader) -> NamespaceConfig:
+    kind = reader.text("Type", "EventHub")
+    if kind.lower() != "eventhub":
+        reader.problem(f"Type is {kind}", "expected EventHub")
+    config = NamespaceConfig(
+        name=reader.name(),
+        hubs=tuple(_read_hub(each) for each in reader.children("Entities")),
+        port=reader.optional_number("Port", 1, 65535),
+    )
+    reader.unique([each.name for each in config.hubs])
+    reader.finish()
+    return config
+
+
+def _read_hub(reader: Reader) -> HubConfig:
+    groups = []
+    name = reader.name()
+    for group in reader.children("ConsumerGroups"):
+        groups.append(group.name())
+        group.finish()
+    config = HubConfig(
+        name=name,
+        partition_count=reader.number("PartitionCount", 1, 1, 1024),
+        consumer_groups=tuple(groups),
+        message_retention=reader.duration("MessageRetention", "P1D"),
+    )
+    reader.finish()
+    return config
+
+
+def _kilobytes(reader: Reader) -> int | None:
+    kilobytes = reader.optional_number("MaxMessageSizeInKilobytes", 1, 102_400)
+    return None if kilobytes is None else 1024 * kilobytes

@@ -1,0 +1,145 @@
+"""Reading a JSON object key by key, noting what is wrong with its path instead of stopping at it."""
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+
+from local.broker.durations import parse_duration
+from shared.errors import Problem
+
+
+class Reader:
+    """One object of a JSON document; every key must be asked for before `finish`, or it is a problem."""
+
+    def __init__(self, value: object, path: str, problems: list[Problem]) -> None:
+        """Note problems in *problems* under *path*."""
+        self._path = path
+        self._problems = problems
+        self._rest: dict[str, object] = {}
+        if isinstance(value, Mapping):
+            self._rest = {str(key): item for key, item in value.items()}
+        else:
+            self.problem(f"is {_kind(value)}", "expected an object")
+
+    def problem(self, problem: str, hint: str = "", key: str = "") -> None:
+        """Note what is wrong with this object, or with one of its keys."""
+        self._problems.append(Problem(f"{self._path}.{key}" if key else self._path, problem, hint))
+
+    def has(self, key: str) -> bool:
+        """Return whether the key is there and not null."""
+        return self._rest.get(key) is not None
+
+    def finish(self) -> None:
+        """Note the keys that nobody has asked for."""
+        for key in self._rest:
+            self.problem("is not known here", "remove it, or mend its spelling", key)
+
+    def child(self, key: str) -> "Reader":
+        """Return the object at *key*; an absent one is empty."""
+        value = self._rest.pop(key, None)
+        return Reader({} if value is None else value, f"{self._path}.{key}", self._problems)
+
+    def children(self, key: str) -> "list[Reader]":
+        """Return the objects of the list at *key*; an absent one is empty."""
+        value = self._rest.pop(key, None)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            self.problem(f"is {_kind(value)}", "expected a list", key)
+            return []
+        return [Reader(item, f"{self._path}.{key}[{index}]", self._problems) for index, item in enumerate(value)]
+
+    def mapping(self, key: str) -> Mapping[str, object]:
+        """Return the object at *key* as it is."""
+        value = self._rest.pop(key, None)
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping):
+            self.problem(f"is {_kind(value)}", "expected an object", key)
+            return {}
+        return value
+
+    def name(self) -> str:
+        """Return the text at Name, which must be there; an entity's own name is from then on part of the path."""
+        name = self.optional_text("Name")
+        if not name:
+            self.problem("is missing", "every entity has a name", "Name")
+            return "?"
+        self._path = f"{self._path}({name})"
+        return name
+
+    def unique(self, names: Iterable[str]) -> None:
+        """Note names that occur twice; case does not count."""
+        seen = set()
+        for name in names:
+            if name.lower() in seen:
+                self.problem(f"has two entities named {name}", "names must differ, and not by case alone")
+            seen.add(name.lower())
+
+    def optional_text(self, key: str) -> str | None:
+        """Return the text at *key*; an empty one, as the emulators' own files have, is none."""
+        value = self._rest.pop(key, None)
+        if value is None or isinstance(value, str):
+            return value or None
+        self.problem(f"is {_kind(value)}", "expected text", key)
+        return None
+
+    def text(self, key: str, default: str) -> str:
+        """Return the text at *key*."""
+        return self.optional_text(key) or default
+
+    def flag(self, key: str, *, default: bool = False) -> bool:
+        """Return the boolean at *key*."""
+        value = self._rest.pop(key, None)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            self.problem(f"is {_kind(value)}", "expected true or false", key)
+            return default
+        return value
+
+    def optional_number(self, key: str, minimum: int, maximum: int) -> int | None:
+        """Return the whole number at *key*; the Event Hubs emulator writes it as text."""
+        value = self._rest.pop(key, None)
+        if value is None:
+            return None
+        if isinstance(value, str) and value.isascii() and value.isdigit():
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool):
+            self.problem(f"is {_kind(value)}", "expected a whole number", key)
+            return None
+        if not minimum <= value <= maximum:
+            self.problem(f"is {value}", f"expected {minimum} to {maximum}", key)
+            return None
+        return value
+
+    def number(self, key: str, default: int, minimum: int, maximum: int) -> int:
+        """Return the whole number at *key*."""
+        value = self.optional_number(key, minimum, maximum)
+        return default if value is None else value
+
+    def optional_duration(self, key: str) -> timedelta | None:
+        """Return the duration at *key*, None for never."""
+        text = self.optional_text(key)
+        if text is None:
+            return None
+        try:
+            return parse_duration(text)
+        except ValueError as error:
+            self.problem(f"is {text!r}", str(error), key)
+            return None
+
+    def duration(self, key: str, default: str) -> timedelta:
+        """Return the duration at *key*, which must end."""
+        is_given = self.has(key)
+        duration = self.optional_duration(key)
+        if duration is None or not duration:
+            duration = parse_duration(default)
+            assert duration is not None  # noqa: S101 - the defaults in this package end
+            if is_given:
+                self.problem("has no end or no length", f"expected a duration such as {default}", key)
+        return duration
+
+
+def _kind(value: object) -> str:
+    names = {dict: "an object", list: "a list", str: "text", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")

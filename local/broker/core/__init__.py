@@ -1,0 +1,1 @@
+"""Namespaces, entities and messages, without I/O."""

@@ -1,0 +1,92 @@
+"""Who must be woken when."""
+
+import heapq
+import itertools
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Sleeper(Protocol):
+    """What has deadlines of its own."""
+
+    def advance(self, now: int) -> None:
+        """Do everything that is due at *now*."""
+        ...
+
+    def next_deadline(self) -> int | None:
+        """Return when it wants to be woken next, None for never."""
+        ...
+
+
+class Alarms:
+    """
+    The earliest deadline of each sleeper.
+
+    Units: milliseconds since 1970 UTC throughout. An alarm may go off early (the sleeper's earliest deadline has been
+    dropped since); it is then set anew.
+    """
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Sleeper]] = []
+        self._earliest: dict[Sleeper, int] = {}
+        self._order = itertools.count()
+
+    def set(self, sleeper: Sleeper, at: int) -> None:
+        """Wake *sleeper* at *at* or before."""
+        earliest = self._earliest.get(sleeper)
+        if earliest is None or at < earliest:
+            self._earliest[sleeper] = at
+            heapq.heappush(self._heap, (at, next(self._order), sleeper))
+
+    def next_deadline(self) -> int | None:
+        """Return when the next alarm goes off."""
+        return self._heap[0][0] if self._heap else None
+
+    def advance(self, now: int) -> None:
+        """Wake everyone who is due at *now*."""
+        while self._heap and self._heap[0][0] <= now:
+            at, _, sleeper = heapq.heappop(self._heap)
+            if self._earliest.get(sleeper) != at:
+                continue
+            del self._earliest[sleeper]
+            sleeper.advance(now)
+            following = sleeper.next_deadline()
+            if following is not None:
+                self.set(sleeper, max(following, now + 1))
+
+
+class Deadlines:
+    """
+    Deadlines of messages by sequence number, most of which are never met.
+
+    Dropped ones stay until they are due or outnumber the others, so that dropping costs nothing.
+    """
+
+    def __init__(self, is_current: Callable[[int, int], bool]) -> None:
+        """Ask *is_current* (deadline, sequence number) whether a deadline still stands."""
+        self._is_current = is_current
+        self._heap: list[tuple[int, int]] = []
+        self._limit = 1024
+
+    def add(self, at: int, sequence_number: int) -> None:
+        """Add a deadline."""
+        heapq.heappush(self._heap, (at, sequence_number))
+        if len(self._heap) > self._limit:
+            self._heap = [entry for entry in self._heap if self._is_current(*entry)]
+            heapq.heapify(self._heap)
+            self._limit = max(1024, 2 * len(self._heap))
+
+    def next(self) -> int | None:
+        """Return the next deadline that may still stand."""
+        while self._heap and not self._is_current(*self._heap[0]):
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def pop_due(self, now: int) -> list[int]:
+        """Return the sequence numbers whose deadline stands and is due at *now*, in sequence order; forget them."""
+        due = []
+        while self._heap and self._heap[0][0] <= now:
+            entry = heapq.heappop(self._heap)
+            if self._is_current(*entry):
+                due.append(entry[1])
+        return sorted(due)

@@ -1,0 +1,217 @@
+"""
+A message as its sender gave it: checked, its routing data read, its bytes kept.
+
+1. Application properties, body and footer are kept to the bit; properties too, but for a message id that is not there.
+2. Annotations that only the service assigns are dropped, the sender's are kept.
+3. What Service Bus refuses is a `Refusal` with the condition the SDKs map to their exception.
+"""
+
+import os
+import struct
+from dataclasses import dataclass
+
+from local.broker import errors
+from local.broker.errors import Refusal
+from shared.amqp.codec import decode
+from shared.amqp.scan import BINARIES, compound_content, join_list, list_fields, map_entries, skip
+from shared.amqp.sections import DATA, descriptor, split
+from shared.amqp.values import Malformed, Value
+
+MAX_HEADERS_BYTES = 64 * 1024
+MAX_IDENTIFIER_CHARACTERS = 128
+
+SERVICE_ASSIGNED = frozenset(
+    (
+        "x-opt-deadletter-source",
+        "x-opt-enqueue-sequence-number",
+        "x-opt-enqueued-time",
+        "x-opt-lock-token",
+        "x-opt-locked-until",
+        "x-opt-message-state",
+        "x-opt-partition-id",
+        "x-opt-sequence-number",
+    )
+)
+_NOT_NULL = frozenset(("x-opt-enqueue-sequence-number", "x-opt-message-state", "x-opt-scheduled-enqueue-time"))
+
+_PROPERTIES_PREFIX = b"\x00\x53\x73"
+_NULL = b"\x40"
+_MESSAGE_ID = 0
+_GROUP_ID = 10
+_NO_HEADER = b"\x40\x40"
+_SIZE_AND_COUNT = struct.Struct(">II")
+
+
+@dataclass(slots=True, eq=False)
+class Content:
+    """
+    What a sender gave; never changed, as copies of a message in several subscriptions share it.
+
+    Shape: header is the encoded durable and priority; annotations are encoded key-value pairs; bare is the encoded
+    properties, application properties, body and footer.
+    Units: time_to_live and scheduled_enqueue_time in milliseconds.
+    """
+
+    header: bytes
+    annotations: bytes
+    annotation_count: int
+    bare: bytes
+    message_id: bytes
+    session_id: str | None
+    partition_key: str | None
+    time_to_live: int | None
+    scheduled_enqueue_time: int | None
+
+    @property
+    def size(self) -> int:
+        """Return the bytes that count against an entity's size."""
+        return len(self.bare) + len(self.annotations)
+
+
+def read_content(message: bytes) -> Content:
+    """Return the content of an encoded *message*; a Refusal says why Service Bus would not take it."""
+    try:
+        sections = split(message)
+        header, time_to_live = _read_header(sections.header) if sections.header else (_NO_HEADER, None)
+        annotations, count, partition_key, scheduled = (
+            _read_annotations(sections.message_annotations) if sections.message_annotations else (b"", 0, None, None)
+        )
+        properties, message_id, session_id = _read_properties(sections.properties)
+        _check_application_properties(sections.application_properties)
+    except Malformed as error:
+        raise Refusal(errors.DECODE_ERROR, error.description) from error
+    if len(sections.application_properties) + len(sections.message_annotations) > MAX_HEADERS_BYTES:
+        raise Refusal(
+            errors.MESSAGE_SIZE_EXCEEDED,
+            f"application properties and annotations have {len(sections.application_properties)} and "
+            f"{len(sections.message_annotations)} bytes, expected at most {MAX_HEADERS_BYTES} together",
+        )
+    if partition_key is not None and session_id is not None and partition_key != session_id:
+        raise Refusal(errors.ARGUMENT_ERROR, "the partition key differs from the session id, expected them to be equal")
+    return Content(
+        header,
+        annotations,
+        count,
+        properties + sections.application_properties + sections.body + sections.footer,
+        message_id,
+        session_id,
+        partition_key,
+        time_to_live,
+        scheduled,
+    )
+
+
+def _read_header(section: bytes) -> tuple[bytes, int | None]:
+    fields = list_fields(section, descriptor(section, 0)[1], len(section))
+    time_to_live = decode(fields[2])[0] if len(fields) > 2 else None
+    kept = b"".join([*fields, _NULL, _NULL][:2])
+    return kept, _integer(time_to_live, "ttl")
+
+
+def _read_annotations(section: bytes) -> tuple[bytes, int, str | None, int | None]:
+    """Return the sender's pairs encoded, how many they are, the partition key and the scheduled enqueue time."""
+    kept = []
+    partition_key = scheduled = None
+    for key, start, value_start, stop in map_entries(section, descriptor(section, 0)[1], len(section)):
+        if key in _NOT_NULL and section[value_start:stop] == _NULL:
+            raise Refusal(errors.NOT_ALLOWED, f"annotation {key} is null, expected a value or no annotation")
+        if key in SERVICE_ASSIGNED:
+            continue
+        if key == "x-opt-partition-key":
+            partition_key = _identifier(section[value_start:stop], "partition key")
+        elif key == "x-opt-scheduled-enqueue-time":
+            scheduled = _integer(decode(section, value_start)[0], key)
+        kept.append(section[start:stop])
+    return b"".join(kept), len(kept), partition_key, scheduled
+
+
+def _read_properties(section: bytes) -> tuple[bytes, bytes, str | None]:
+    """Return the section (with a message id assigned where there was none), the encoded message id, the session id."""
+    if not section:
+        message_id = _new_message_id()
+        return join_list(_PROPERTIES_PREFIX, [message_id]), message_id, None
+    start = descriptor(section, 0)[1]
+    count, first, stop = compound_content(section, start, len(section))
+    message_id, group_id = _NULL, _NULL
+    rest = position = first
+    for number in range(count):
+        nulls = count - number
+        if nulls == stop - position == section.count(_NULL, position, stop):
+            position = stop  # as with most messages, the rest is null
+            break
+        field_start = position
+        position = skip(section, position, stop)
+        if number == _MESSAGE_ID:
+            message_id, rest = section[field_start:position], position
+        elif number == _GROUP_ID:
+            group_id = section[field_start:position]
+    if position != stop:
+        raise Malformed(f"properties: their values end at byte {position}, their size at byte {stop}")
+    session_id = None if group_id == _NULL else _identifier(group_id, "session id")
+    if message_id == _NULL:
+        message_id = _new_message_id()
+        content = message_id + section[rest:]
+        section = b"%b\xd0%b%b" % (section[:start], _SIZE_AND_COUNT.pack(len(content) + 4, max(count, 1)), content)
+    elif len(message_id) > MAX_IDENTIFIER_CHARACTERS:
+        _identifier(message_id, "message id")
+    return section, message_id, session_id
+
+
+def _new_message_id() -> bytes:
+    # Azure's own SDKs cannot settle a message without one.
+    return b"\xa1\x20" + os.urandom(16).hex().encode()
+
+
+def _identifier(field: bytes, what: str) -> str | None:
+    """Return the text of an identifier; the types other than text that AMQP allows for some have no length to check."""
+    payload = decode(field)[0].payload
+    if not isinstance(payload, str):
+        return None
+    if len(payload) > MAX_IDENTIFIER_CHARACTERS:
+        raise Refusal(
+            errors.ARGUMENT_OUT_OF_RANGE,
+            f"the {what} has {len(payload)} characters, expected at most {MAX_IDENTIFIER_CHARACTERS}",
+        )
+    return payload
+
+
+def _integer(value: Value | None, what: str) -> int | None:
+    if value is None or value.payload is None:
+        return None
+    if isinstance(value.payload, int) and value.kind in ("uint", "timestamp"):
+        return value.payload
+    raise Malformed(f"{what}: got a {value.kind}")
+
+
+def _check_application_properties(section: bytes) -> None:
+    """Refuse binary values, as Service Bus does; the two codes in the bytes are no proof, their absence is."""
+    if b"\xa0" not in section and b"\xb0" not in section:
+        return
+    for key, _, value_start, _ in map_entries(section, descriptor(section, 0)[1], len(section)):
+        if section[value_start] in (0xA0, 0xB0):
+            raise Refusal(
+                errors.MESSAGE_SIZE_EXCEEDED,
+                f"application property {key!r} is binary, expected a type Service Bus takes (Base64 text for bytes)",
+            )
+
+
+def read_batch(message: bytes) -> list[bytes]:
+    """Return the encoded messages in a batch, whose body has one data section for each."""
+    try:
+        return _data_of(split(message).body)
+    except Malformed as error:
+        raise Refusal(errors.DECODE_ERROR, error.description) from error
+
+
+def _data_of(body: bytes) -> list[bytes]:
+    parts = []
+    position = 0
+    end = len(body)
+    while position < end:
+        number, start = descriptor(body, position)
+        code = body[start]
+        if number != DATA or code not in BINARIES:
+            raise Malformed(f"batch: section 0x{number:02x} in its body, expected data sections only")
+        position = skip(body, start, end)
+        parts.append(body[start + (2 if code == 0xA0 else 5) : position])
+    return parts

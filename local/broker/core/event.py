@@ -1,0 +1,106 @@
+"""An event in a partition, and the bytes it is delivered as."""
+
+import struct
+from dataclasses import dataclass
+
+from local.broker import errors
+from local.broker.errors import Refusal
+from shared.amqp.codec import decode, encode
+from shared.amqp.scan import map_entries
+from shared.amqp.sections import descriptor, split
+from shared.amqp.values import Malformed, string
+
+PARTITION_KEY = "x-opt-partition-key"
+_SERVICE_ASSIGNED = frozenset(("x-opt-enqueued-time", "x-opt-offset", PARTITION_KEY, "x-opt-sequence-number"))
+
+
+@dataclass(slots=True, eq=False)
+class EventContent:
+    """
+    What a sender gave; never changed.
+
+    Shape: annotations are encoded pairs; bare is the properties, application properties, body and footer.
+    """
+
+    annotations: bytes
+    annotation_count: int
+    bare: bytes
+    partition_key: str | None
+
+    @property
+    def size(self) -> int:
+        """Return by how much the event moves the offset of the next one on."""
+        return max(1, len(self.bare) + len(self.annotations))
+
+
+@dataclass(slots=True, eq=False)
+class Event:
+    """A content with what the partition assigned to it; the enqueued time is in milliseconds since 1970 UTC."""
+
+    content: EventContent
+    sequence_number: int
+    offset: int
+    enqueued_time: int
+
+    def encode(self, delivery_annotations: bytes = b"") -> bytes:
+        """Return the event as it is delivered, after *delivery_annotations* if any."""
+        content = self.content
+        offset = str(self.offset).encode()
+        pairs = b"".join(
+            (
+                _ASSIGNED.pack(_SEQUENCE_NUMBER, self.sequence_number, _ENQUEUED_TIME, self.enqueued_time),
+                _OFFSET,
+                b"\xa1%c%b" % (len(offset), offset),
+                content.annotations,
+            )
+        )
+        size_and_count = _SIZE_AND_COUNT.pack(len(pairs) + 4, 2 * (3 + content.annotation_count))
+        return b"".join((delivery_annotations, b"\x00\x53\x72\xd1", size_and_count, pairs, content.bare))
+
+
+def read_event(message: bytes, partition_key: str | None = None) -> EventContent:
+    """Return the content of an encoded event; the partition key of its batch, if any, holds for it too."""
+    try:
+        sections = split(message)
+        annotations, own_key = _read_annotations(sections.message_annotations)
+    except Malformed as error:
+        raise Refusal(errors.DECODE_ERROR, error.description) from error
+    key = own_key if partition_key is None else partition_key
+    if key is not None:
+        annotations.append(_PARTITION_KEY + encode(string(key)))
+    bare = sections.properties + sections.application_properties + sections.body + sections.footer
+    return EventContent(b"".join(annotations), len(annotations), bare, key)
+
+
+def read_partition_key(message: bytes) -> str | None:
+    """Return the partition key in the annotations of an encoded message."""
+    try:
+        return _read_annotations(split(message).message_annotations)[1]
+    except Malformed as error:
+        raise Refusal(errors.DECODE_ERROR, error.description) from error
+
+
+def _read_annotations(section: bytes) -> tuple[list[bytes], str | None]:
+    """Return the sender's pairs, encoded, and the partition key."""
+    kept = []
+    partition_key = None
+    if section:
+        for key, start, value_start, stop in map_entries(section, descriptor(section, 0)[1], len(section)):
+            if key == PARTITION_KEY:
+                payload = decode(section, value_start)[0].payload
+                partition_key = payload if isinstance(payload, str) else None
+            if key not in _SERVICE_ASSIGNED:
+                kept.append(section[start:stop])
+    return kept, partition_key
+
+
+def _key(name: str, code: bytes = b"") -> bytes:
+    return b"\xa3%c%b%b" % (len(name), name.encode(), code)
+
+
+_SEQUENCE_NUMBER = _key("x-opt-sequence-number", b"\x81")
+_ENQUEUED_TIME = _key("x-opt-enqueued-time", b"\x83")
+_OFFSET = _key("x-opt-offset")
+_PARTITION_KEY = _key(PARTITION_KEY)
+_ASSIGNED = struct.Struct(f">{len(_SEQUENCE_NUMBER)}sq{len(_ENQUEUED_TIME)}sq")
+_SIZE_AND_COUNT = struct.Struct(">II")

@@ -1,0 +1,193 @@
+"""
+Event hubs: partitions as logs that readers walk at their own pace.
+
+Sources: Microsoft Learn, "Event Hubs features" (partitions, retention, epochs); azure-eventhub for the positions.
+"""
+
+import bisect
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from local.broker import errors
+from local.broker.config import HubConfig
+from local.broker.core.event import Event, EventContent
+from local.broker.core.partition_hash import partition_hash
+from local.broker.core.store import milliseconds
+from local.broker.errors import Refusal
+from shared.clock import Clock
+
+DEFAULT_CONSUMER_GROUP = "$default"
+MAX_READERS = 5
+
+
+class Reader(Protocol):
+    """Who reads a partition for a consumer group; with an epoch (owner level) it is the only one."""
+
+    @property
+    def epoch(self) -> int | None:
+        """Return the epoch, None for a reader that shares."""
+        ...
+
+    def wake(self) -> None:
+        """Learn that there are new events."""
+        ...
+
+    def stolen(self, refusal: Refusal) -> None:
+        """Learn that another reader has taken the partition."""
+        ...
+
+
+class Coordinate(Enum):
+    """By what a starting position is given."""
+
+    OFFSET = "x-opt-offset"
+    SEQUENCE_NUMBER = "x-opt-sequence-number"
+    ENQUEUED_TIME = "x-opt-enqueued-time"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where to start reading: after a value, or at it if inclusive; None as value is the end."""
+
+    coordinate: Coordinate
+    value: int | None
+    is_inclusive: bool
+
+
+class Partition:
+    """One log of events."""
+
+    def __init__(self, hub: str, number: int, clock: Clock, retention: int) -> None:
+        """Keep events for *retention* milliseconds."""
+        self.hub = hub
+        self.partition_id = str(number)
+        self._clock = clock
+        self._retention = retention
+        self._events: list[Event] = []
+        self._first = 0
+        self._end_offset = 0
+        self.last: Event | None = None
+        self._readers: dict[str, list[Reader]] = {}
+
+    @property
+    def begin_sequence_number(self) -> int:
+        """Return the number of the oldest event there is, or of the next one if there is none."""
+        return self._first
+
+    @property
+    def next_sequence_number(self) -> int:
+        """Return the number that the next event will get."""
+        return self._first + len(self._events)
+
+    def append(self, contents: Iterable[EventContent]) -> None:
+        """Add events and wake the readers."""
+        now = milliseconds(self._clock)
+        self._forget(now)
+        for content in contents:
+            self.last = Event(content, self.next_sequence_number, self._end_offset, now)
+            self._events.append(self.last)
+            self._end_offset += content.size
+        for reader in list(itertools.chain.from_iterable(self._readers.values())):
+            reader.wake()
+
+    def event(self, sequence_number: int) -> Event | None:
+        """Return the event with this number, or the oldest one there is if it is gone; None past the end."""
+        index = max(sequence_number - self._first, 0)
+        return self._events[index] if index < len(self._events) else None
+
+    def start(self, position: Position) -> int:
+        """Return the sequence number to read from."""
+        self._forget(milliseconds(self._clock))
+        if position.value is None:
+            return self.next_sequence_number
+        if position.coordinate is Coordinate.SEQUENCE_NUMBER:
+            return position.value + (not position.is_inclusive)
+        values = {Coordinate.OFFSET: _offset, Coordinate.ENQUEUED_TIME: _enqueued_time}
+        find = bisect.bisect_left if position.is_inclusive else bisect.bisect_right
+        return self._first + find(self._events, position.value, key=values[position.coordinate])
+
+    def join(self, consumer_group: str, reader: Reader) -> None:
+        """
+        Let *reader* read for a consumer group.
+
+        Raises:  Refusal(LINK_STOLEN) while a reader with a higher epoch reads, or one with an epoch and this has none;
+                 Refusal(RESOURCE_LIMIT_EXCEEDED) for one too many without. Readers of lower or no epoch are cut off.
+        """
+        readers = self._readers.setdefault(consumer_group, [])
+        highest = max((each.epoch for each in readers if each.epoch is not None), default=None)
+        where = f"{self.hub}, consumer group {consumer_group}, partition {self.partition_id}"
+        if highest is not None and (reader.epoch is None or reader.epoch < highest):
+            raise Refusal(
+                errors.LINK_STOLEN, f"{where}: a receiver with epoch {highest} exists, expected at least that"
+            )
+        if reader.epoch is None:
+            if len(readers) >= MAX_READERS:
+                raise Refusal(
+                    errors.RESOURCE_LIMIT_EXCEEDED, f"{where}: it has {MAX_READERS} receivers, expected no more"
+                )
+        else:
+            losers, readers[:] = list(readers), []
+            for loser in losers:
+                loser.stolen(
+                    Refusal(errors.LINK_STOLEN, f"{where}: a new receiver with epoch {reader.epoch} was created")
+                )
+        readers.append(reader)
+
+    def leave(self, consumer_group: str, reader: Reader) -> None:
+        """Wake *reader* no more."""
+        readers = self._readers.get(consumer_group, [])
+        if reader in readers:
+            readers.remove(reader)
+
+    def _forget(self, now: int) -> None:
+        """Drop the events whose retention has ended."""
+        count = bisect.bisect_right(self._events, now - self._retention, key=_enqueued_time)
+        if count:
+            del self._events[:count]
+            self._first += count
+
+
+class Hub:
+    """An event hub."""
+
+    def __init__(self, config: HubConfig, clock: Clock) -> None:
+        self.path = config.name
+        self.config = config
+        self.created_at = milliseconds(clock)
+        retention = int(config.message_retention.total_seconds() * 1000)
+        self.partitions = [Partition(config.name, number, clock, retention) for number in range(config.partition_count)]
+        self.consumer_groups = {DEFAULT_CONSUMER_GROUP, *(group.lower() for group in config.consumer_groups)}
+        self._turns = itertools.cycle(self.partitions)
+
+    def partition(self, partition_id: str) -> Partition:
+        """Return a partition; Refusal(ARGUMENT_OUT_OF_RANGE) if there is none."""
+        for partition in self.partitions:
+            if partition.partition_id == partition_id:
+                return partition
+        raise Refusal(
+            errors.ARGUMENT_OUT_OF_RANGE,
+            f"{self.path}: the partition is invalid, expected 0 to {len(self.partitions) - 1}",
+        )
+
+    def consumer_group(self, name: str) -> str:
+        """Return a consumer group's name in lower case; Refusal(NOT_FOUND) if there is none."""
+        if name.lower() not in self.consumer_groups:
+            raise Refusal(errors.NOT_FOUND, f"{self.path}: the consumer group {name} could not be found")
+        return name.lower()
+
+    def partition_for(self, partition_key: str | None) -> Partition:
+        """Return the partition of a key, which is always the same, or the next in turn without one."""
+        if partition_key is None:
+            return next(self._turns)
+        return self.partitions[abs(partition_hash(partition_key) % len(self.partitions))]
+
+
+def _offset(event: Event) -> int:
+    return event.offset
+
+
+def _enqueued_time(event: Event) -> int:
+    return event.enqueued_time

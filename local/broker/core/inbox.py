@@ -1,0 +1,108 @@
+"""What happens to a message before its entity stores or distributes it: duplicates dropped, schedules kept."""
+
+import itertools
+from collections.abc import Callable, Iterator
+
+from local.broker import errors
+from local.broker.core.alarms import Alarms
+from local.broker.core.content import Content
+from local.broker.core.message import State, StoredMessage
+from local.broker.core.store import milliseconds
+from local.broker.errors import Refusal
+from shared.clock import Clock
+
+
+class Inbox:
+    """
+    The way into a queue or topic.
+
+    Duplicates (same message id within the window) are accepted and dropped. A scheduled message gets a sequence number
+    at once and another one when its time has come.
+    Source: Microsoft Learn, "Duplicate message detection", "Message sequencing and time-stamps".
+    """
+
+    def __init__(
+        self,
+        path: str,
+        clock: Clock,
+        alarms: Alarms,
+        *,
+        next_sequence_number: Callable[[], int],
+        enqueue: Callable[[Content, int], None],
+        duplicate_window: int | None,
+    ) -> None:
+        """Pass what is due to *enqueue* (content, hops); the window is in milliseconds, None to keep duplicates."""
+        self._path = path
+        self._clock = clock
+        self._alarms = alarms
+        self._next_sequence_number = next_sequence_number
+        self._enqueue = enqueue
+        self._duplicate_window = duplicate_window
+        self._seen: dict[bytes, int] = {}
+        self.scheduled: dict[int, StoredMessage] = {}
+
+    def accept(self, content: Content, hops: int = 0) -> int | None:
+        """Take a message that *hops* entities have forwarded; return its sequence number if it is scheduled."""
+        now = milliseconds(self._clock)
+        if self._duplicate_window is not None and self._is_duplicate(content, now, self._duplicate_window):
+            return None
+        if content.scheduled_enqueue_time is None or content.scheduled_enqueue_time <= now:
+            self._enqueue(content, hops)
+            return None
+        return self._schedule(content, now)
+
+    def schedule(self, content: Content) -> int:
+        """Keep a message until its time, be it now, and return its sequence number until then."""
+        now = milliseconds(self._clock)
+        number = self._schedule(content, now)
+        if self._duplicate_window is not None and self._is_duplicate(content, now, self._duplicate_window):
+            del self.scheduled[number]
+        elif _due(self.scheduled[number]) <= now:
+            self.advance(now)
+        return number
+
+    def _schedule(self, content: Content, now: int) -> int:
+        number = self._next_sequence_number()
+        message = StoredMessage(content, number, number, now, content.time_to_live, state=State.SCHEDULED)
+        self.scheduled[number] = message
+        self._alarms.set(self, _due(message))
+        return number
+
+    def cancel(self, sequence_numbers: list[int]) -> None:
+        """Forget scheduled messages; Refusal(MESSAGE_NOT_FOUND), and nothing forgotten, if one is not there."""
+        for number in sequence_numbers:
+            if number not in self.scheduled:
+                raise Refusal(
+                    errors.MESSAGE_NOT_FOUND, f"{self._path}: no scheduled message has sequence number {number}"
+                )
+        for number in sequence_numbers:
+            del self.scheduled[number]
+
+    def peek(self, from_sequence_number: int) -> Iterator[StoredMessage]:
+        """Return the scheduled messages from a sequence number on, in order."""
+        return (message for number, message in self.scheduled.items() if number >= from_sequence_number)
+
+    def _is_duplicate(self, content: Content, now: int, window: int) -> bool:
+        """Note the message id; those that have left the window are forgotten, oldest first."""
+        stale = itertools.takewhile(lambda item: item[1] <= now - window, self._seen.items())
+        for message_id, _ in list(stale):
+            del self._seen[message_id]
+        if content.message_id in self._seen:
+            return True
+        self._seen[content.message_id] = now
+        return False
+
+    def advance(self, now: int) -> None:
+        """Enqueue the messages whose time has come, in the order of their times."""
+        due = [message for message in self.scheduled.values() if _due(message) <= now]
+        for message in sorted(due, key=_due):
+            del self.scheduled[message.sequence_number]
+            self._enqueue(message.content, 0)
+
+    def next_deadline(self) -> int | None:
+        """Return when the next scheduled message is due."""
+        return min(map(_due, self.scheduled.values()), default=None)
+
+
+def _due(message: StoredMessage) -> int:
+    return message.content.scheduled_enqueue_time or 0

@@ -1,0 +1,143 @@
+"""A namespace: its entities by address, and the forwarding between them."""
+
+import re
+from dataclasses import replace
+
+from local.broker import errors
+from local.broker.config import NamespaceConfig
+from local.broker.core.alarms import Alarms
+from local.broker.core.content import Content
+from local.broker.core.entities import DESCRIPTION, REASON, Counts, Queue, Subscription, Topic
+from local.broker.core.hub import Hub
+from local.broker.core.properties import Changes, changed
+from local.broker.core.store import MessageStore, milliseconds
+from local.broker.errors import Refusal
+from shared.amqp.values import string
+from shared.clock import Clock
+
+MAX_HOPS = 4
+
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://[^/]*/?", re.IGNORECASE)
+_DEAD_LETTER = "/$deadletterqueue"
+_TRANSFER_DEAD_LETTER = "/$transfer/$deadletterqueue"
+
+type Entity = Queue | Topic | Subscription
+
+
+def path_of(address: str) -> str:
+    """
+    Return an address without scheme and host, in lower case: names do not differ by case.
+
+    >>> path_of("amqps://localhost:5672/Orders/$DeadLetterQueue")
+    'orders/$deadletterqueue'
+    """
+    return _SCHEME.sub("", address, count=1).strip("/").lower()
+
+
+class Namespace:
+    """The entities of one namespace, and the time that passes for them."""
+
+    def __init__(self, config: NamespaceConfig, clock: Clock) -> None:
+        self.name = config.name
+        self.config = config
+        self.clock = clock
+        self.alarms = Alarms()
+        self.queues = {each.name.lower(): Queue(each, clock, self.alarms, self) for each in config.queues}
+        self.topics = {each.name.lower(): Topic(each, clock, self.alarms, self) for each in config.topics}
+        self.hubs = {each.name.lower(): Hub(each, clock) for each in config.hubs}
+
+    # Addresses
+
+    def queue(self, name: str) -> Queue:
+        """Return a queue by name; Refusal(NOT_FOUND), here as below, if there is none."""
+        return self._found(self.queues.get(name.lower()), name)
+
+    def topic(self, name: str) -> Topic:
+        """Return a topic by name."""
+        return self._found(self.topics.get(name.lower()), name)
+
+    def subscription(self, topic: str, name: str) -> Subscription:
+        """Return a subscription by the names of its topic and its own."""
+        return self._found(self.topic(topic).subscriptions.get(name.lower()), f"{topic}/Subscriptions/{name}")
+
+    def hub(self, name: str) -> Hub:
+        """Return an event hub by name."""
+        return self._found(self.hubs.get(name.lower()), name)
+
+    def entity(self, path: str) -> Entity:
+        """Return the queue, topic or subscription at a path."""
+        topic, separator, subscription = path.lower().partition("/subscriptions/")
+        if separator:
+            return self.subscription(topic, subscription)
+        entity = self.queues.get(path.lower())
+        return self.topic(path) if entity is None else entity
+
+    def store(self, path: str) -> MessageStore:
+        """Return what a receiver at a path receives from."""
+        lower = path.lower()
+        for suffix in (_TRANSFER_DEAD_LETTER, _DEAD_LETTER):
+            if lower.endswith(suffix):
+                entity = self.entity(path[: -len(suffix)])
+                if isinstance(entity, Topic):
+                    break
+                backlog = entity.backlog
+                return backlog.transfer_dead_letters if suffix == _TRANSFER_DEAD_LETTER else backlog.dead_letters
+        entity = self.entity(path)
+        if isinstance(entity, Topic):
+            raise Refusal(
+                errors.NOT_ALLOWED, f"{path}: it is a topic, expected a queue or subscription to receive from"
+            )
+        return entity.backlog.store
+
+    def target(self, path: str) -> Queue | Topic:
+        """Return what a sender at a path sends to."""
+        entity = self.entity(path)
+        if isinstance(entity, Subscription):
+            raise Refusal(errors.NOT_ALLOWED, f"{path}: it is a subscription, expected a queue or topic to send to")
+        return entity
+
+    def max_message_size(self, entity: Queue | Topic) -> int:
+        """Return the largest message an entity takes, in bytes."""
+        return entity.config.max_message_size or self.config.max_message_size
+
+    def _found[Found](self, found: Found | None, path: str) -> Found:
+        if found is None:
+            raise Refusal(errors.NOT_FOUND, f"The messaging entity '{self.name}:{path}' could not be found.")
+        return found
+
+    def counts(self) -> dict[str, Counts]:
+        """Return the counts of all queues and subscriptions by path."""
+        queues = {queue.path: queue.backlog.counts(len(queue.inbox.scheduled)) for queue in self.queues.values()}
+        subscriptions = {
+            subscription.path: subscription.backlog.counts()
+            for topic in self.topics.values()
+            for subscription in topic.subscriptions.values()
+        }
+        return queues | subscriptions
+
+    # Forwarding
+
+    def forward(self, content: Content, *, to: str, hops: int, failed: MessageStore) -> None:
+        """Send *content* on its next hop; what cannot be forwarded goes to *failed*, with the reason."""
+        if hops > MAX_HOPS:
+            reason = "MaxTransferHopCountExceeded"
+            failed.add(changed(content, _reason(reason, f"more than {MAX_HOPS} entities have forwarded it")))
+            return
+        try:
+            self.target(to).publish(replace(content, scheduled_enqueue_time=None), hops)
+        except Refusal as refusal:
+            failed.add(changed(content, _reason(refusal.condition, refusal.description)))
+
+    # Time
+
+    def advance(self) -> None:
+        """Do everything that is due by the clock."""
+        self.alarms.advance(milliseconds(self.clock))
+
+    def next_deadline(self) -> int | None:
+        """Return when something is due next, in milliseconds since 1970 UTC."""
+        return self.alarms.next_deadline()
+
+
+def _reason(reason: str, description: str) -> Changes:
+    return {REASON: string(reason), DESCRIPTION: string(description)}

@@ -1,0 +1,217 @@
+"""
+A store whose messages go out session by session, each session to one consumer at a time.
+
+1. The lock on a session covers the messages delivered from it; messages have no lock of their own to renew.
+2. When the lock expires, what was in flight counts as a failed attempt; when the receiver closes, it does not.
+3. Whoever asks for the next available session waits until one has messages and no owner, first come, first served.
+
+Source: Microsoft Learn, "Message sessions".
+"""
+
+from collections.abc import Iterator
+
+from local.broker import errors
+from local.broker.core.alarms import Alarms
+from local.broker.core.lanes import Consumer, Lane, Session, SessionConsumer
+from local.broker.core.message import State, StoredMessage
+from local.broker.core.store import DeadLetter, MessageStore, StoreOptions, milliseconds
+from local.broker.errors import Refusal
+from shared.clock import Clock
+
+
+class SessionStore(MessageStore):
+    """A store of an entity that requires sessions."""
+
+    def __init__(
+        self, path: str, options: StoreOptions, clock: Clock, alarms: Alarms, dead_letter: DeadLetter | None
+    ) -> None:
+        super().__init__(path, options, clock, alarms, dead_letter)
+        self._sessions: dict[str, Session] = {}
+        self._available: dict[str, Session] = {}
+        # In the order in which the locks expire.
+        self._held: dict[str, Session] = {}
+        self._waiting: dict[SessionConsumer, int] = {}
+
+    # Sessions
+
+    def accept(self, session_id: str, consumer: SessionConsumer) -> Session:
+        """Lock a session by name, be it empty; Refusal(SESSION_CANNOT_BE_LOCKED) while another consumer holds it."""
+        session = self._session(session_id)
+        if session.owner is not None:
+            raise Refusal(
+                errors.SESSION_CANNOT_BE_LOCKED, f"{self.path}: the requested session is held by another receiver"
+            )
+        self._grant(session, consumer)
+        return session
+
+    def accept_next(self, consumer: SessionConsumer, deadline: int) -> None:
+        """Lock a session that has messages as soon as there is one; the consumer learns which, or that time is up."""
+        self._waiting[consumer] = deadline
+        self._alarms.set(self, deadline)
+        for session in list(self._available.values()):
+            self._offer(session)
+            if consumer not in self._waiting:
+                return
+
+    def stop_waiting(self, consumer: SessionConsumer) -> None:
+        """Forget a consumer that waits for a session."""
+        self._waiting.pop(consumer, None)
+
+    def release_session(self, session: Session, consumer: SessionConsumer) -> None:
+        """End a consumer's lock on its session, as its receiver closes."""
+        if session.owner is consumer:
+            self._end(session, failed=False)
+
+    def renew_session_lock(self, session_id: str) -> int:
+        """Return the new end of a session's lock; Refusal(SESSION_LOCK_LOST), here as below, if nobody holds it."""
+        session = self._held_session(session_id)
+        del self._held[session_id]
+        self._hold(session)
+        return session.locked_until
+
+    def session_state(self, session_id: str) -> bytes | None:
+        """Return the state of a locked session."""
+        return self._held_session(session_id).state
+
+    def set_session_state(self, session_id: str, state: bytes | None) -> None:
+        """Set the state of a locked session; None clears it."""
+        session = self._held_session(session_id)
+        session.state = state
+        session.state_updated_time = milliseconds(self._clock)
+
+    def session_ids(self, updated_after: int | None) -> Iterator[str]:
+        """Return the sessions whose state was set after a time; without one, those that have messages or a state."""
+        if updated_after is not None:
+            return (
+                session.session_id
+                for session in self._sessions.values()
+                if session.state is not None and session.state_updated_time > updated_after
+            )
+        with_messages = {
+            message.content.session_id: None for message in self.messages.values() if message.state is State.ACTIVE
+        }
+        with_state = {session.session_id: None for session in self._sessions.values() if session.state is not None}
+        return (session_id for session_id in with_messages | with_state if session_id is not None)
+
+    def dispatch_session(self, session: Session) -> None:
+        """Deliver what is ready in a session; to be called when its consumer can take messages again."""
+        self._dispatch(session, milliseconds(self._clock))
+
+    def _session(self, session_id: str) -> Session:
+        session = self._sessions.get(session_id)
+        if session is None:
+            session = self._sessions[session_id] = Session(session_id)
+        return session
+
+    def _held_session(self, session_id: str) -> Session:
+        session = self._held.get(session_id)
+        if session is None:
+            raise Refusal(
+                errors.SESSION_LOCK_LOST,
+                f"{self.path}: the session lock was lost; it expired, or the receiver that held it has closed",
+            )
+        return session
+
+    def _grant(self, session: Session, consumer: SessionConsumer) -> None:
+        self._available.pop(session.session_id, None)
+        session.owner = consumer
+        session.join(consumer)
+        self._hold(session)
+
+    def _hold(self, session: Session) -> None:
+        session.locked_until = milliseconds(self._clock) + self.options.lock_duration
+        for message in session.in_flight.values():
+            message.locked_until = session.locked_until
+        self._held[session.session_id] = session
+        self._alarms.set(self, session.locked_until)
+
+    def _offer(self, session: Session) -> None:
+        """Give a session that has messages and no owner to whoever has waited longest."""
+        if session.owner is not None:
+            return
+        if session.next_ready(self.messages) is None:
+            self._available.pop(session.session_id, None)
+            if session.state is None:
+                self._sessions.pop(session.session_id, None)
+            return
+        consumer = next(iter(self._waiting), None)
+        if consumer is None:
+            self._available[session.session_id] = session
+            return
+        del self._waiting[consumer]
+        self._grant(session, consumer)
+        consumer.session_granted(session)
+
+    def _lose(self, session: Session) -> None:
+        owner = session.owner
+        self._end(session, failed=True)
+        if owner is not None:
+            owner.session_lost(Refusal(errors.SESSION_LOCK_LOST, f"{self.path}: the lock on the session has expired"))
+
+    def _end(self, session: Session, *, failed: bool) -> None:
+        if session.owner is not None:
+            session.leave(session.owner)
+        session.owner = None
+        del self._held[session.session_id]
+        in_flight = list(session.in_flight.values())
+        for token in list(session.in_flight):
+            self._unlock(token)
+        self._return(in_flight, failed=failed)
+        self._offer(session)
+
+    # What a store of sessions does differently
+
+    def join(self, consumer: Consumer) -> None:  # noqa: ARG002 - the signature is that of every store
+        """Refuse a consumer that does not name a session or ask for the next."""
+        raise Refusal(
+            errors.NOT_ALLOWED, f"{self.path}: it requires sessions, expected a receiver with a session filter"
+        )
+
+    def _lane_for(self, message: StoredMessage) -> Lane:
+        session_id = message.content.session_id
+        if session_id is None:
+            raise Refusal(
+                errors.NOT_ALLOWED,
+                f"{self.path}: the session id was not set on a message, expected one: the entity requires sessions",
+            )
+        return self._session(session_id)
+
+    def _dispatch(self, lane: Lane, now: int) -> None:
+        if isinstance(lane, Session) and lane.owner is None:
+            self._offer(lane)
+        super()._dispatch(lane, now)
+
+    def _lock(self, message: StoredMessage, now: int) -> bytes:
+        session = self._held_session(message.content.session_id or "")
+        token = super()._lock(message, now)
+        message.locked_until = session.locked_until
+        session.in_flight[token] = message
+        return token
+
+    def _unlock(self, token: bytes) -> StoredMessage:
+        message = super()._unlock(token)
+        session = self._sessions.get(message.content.session_id or "")
+        if session is not None:
+            session.in_flight.pop(token, None)
+        return message
+
+    def renew_lock(self, token: bytes) -> int:  # noqa: ARG002 - the signature is that of every store
+        """Refuse: the session's lock is the one to renew."""
+        raise Refusal(errors.NOT_ALLOWED, f"{self.path}: a message of a session has no lock of its own to renew")
+
+    def _end_locks(self, now: int) -> None:
+        due = [session for session in self._held.values() if session.locked_until <= now]
+        for session in due:
+            self._lose(session)
+        for consumer in [consumer for consumer, deadline in self._waiting.items() if deadline <= now]:
+            del self._waiting[consumer]
+            consumer.session_refused(
+                Refusal(errors.TIMEOUT, f"{self.path}: no session became available within the time asked for")
+            )
+
+    def _next_lock_end(self) -> int | None:
+        first = next(iter(self._held.values()), None)
+        ends = list(self._waiting.values())
+        if first is not None:
+            ends.append(first.locked_until)
+        return min(ends, default=None)

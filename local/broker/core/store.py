@@ -1,0 +1,317 @@
+"""
+The messages of one queue, subscription or dead-letter sub-queue, and their locks.
+
+1. A message is active, deferred or locked; it leaves when completed, received destructively, expired or dead-lettered.
+2. What becomes ready again (abandoned, released, lock expired) goes back to its place in sequence order.
+3. A lock that ends costs a delivery attempt, so does abandoning; releasing and closing a session's receiver do not.
+4. A locked message outlives its time to live until the lock ends; a deferred one does not expire.
+
+Sources: Microsoft Learn, "Message transfers, locks, and settlement", "Message expiration", "Message deferral".
+"""
+
+import itertools
+import os
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from local.broker import errors
+from local.broker.core.alarms import Alarms, Deadlines
+from local.broker.core.content import Content
+from local.broker.core.lanes import Consumer, Lane
+from local.broker.core.message import State, StoredMessage
+from local.broker.core.properties import Changes, changed
+from local.broker.errors import Refusal
+from shared.clock import Clock
+
+_TOKEN = struct.Struct(">8sQ")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """
+    How a store treats its messages; None means never or no limit.
+
+    Units: milliseconds.
+    """
+
+    lock_duration: int = 60_000
+    max_delivery_count: int | None = None
+    time_to_live: int | None = None
+    dead_letters_on_expiration: bool = False
+
+
+type DeadLetter = Callable[[StoredMessage, str, str], None]
+
+
+def milliseconds(clock: Clock) -> int:
+    """Return the clock's time in milliseconds since 1970 UTC."""
+    return int(clock.now().timestamp() * 1000)
+
+
+class MessageStore:
+    """A store whose messages all consumers share."""
+
+    def __init__(
+        self, path: str, options: StoreOptions, clock: Clock, alarms: Alarms, dead_letter: DeadLetter | None
+    ) -> None:
+        """Pass what cannot be delivered to *dead_letter*, which is None in a dead-letter queue."""
+        self.path = path
+        self.options = options
+        self.messages: dict[int, StoredMessage] = {}
+        self._clock = clock
+        self._alarms = alarms
+        self._dead_letter = dead_letter
+        self._lane = Lane()
+        # In the order in which they expire: every lock lasts equally long, and renewing one moves it to the end.
+        self._locks: dict[bytes, StoredMessage] = {}
+        self._expiries = Deadlines(self._expires_at)
+        self._numbers = itertools.count(1)
+        self._token_prefix = os.urandom(8)
+        self._token_numbers = itertools.count(1)
+
+    def next_sequence_number(self) -> int:
+        """Return the next number of the entity's gap-free sequence."""
+        return next(self._numbers)
+
+    # Messages in
+
+    def add(
+        self,
+        content: Content,
+        *,
+        sequence_number: int | None = None,
+        enqueue_sequence_number: int | None = None,
+        enqueued_time: int | None = None,
+        delivery_count: int = 0,
+    ) -> int:
+        """Store a message, deliver it if someone waits for it, and return its sequence number."""
+        now = milliseconds(self._clock)
+        number = self.next_sequence_number() if sequence_number is None else sequence_number
+        time_to_live, limit = content.time_to_live, self.options.time_to_live
+        if limit is not None and (time_to_live is None or time_to_live > limit):
+            time_to_live = limit
+        message = StoredMessage(
+            content,
+            number,
+            number if enqueue_sequence_number is None else enqueue_sequence_number,
+            now if enqueued_time is None else enqueued_time,
+            time_to_live,
+            delivery_count=delivery_count,
+        )
+        lane = self._lane_for(message)
+        self.messages[number] = message
+        # Nothing expires in a dead-letter queue.
+        if time_to_live is not None and self._dead_letter is not None:
+            message.expires_at = message.enqueued_time + time_to_live
+            self._expiries.add(message.expires_at, number)
+            self._alarms.set(self, message.expires_at)
+        lane.add(number)
+        self._dispatch(lane, now)
+        return number
+
+    def _lane_for(self, message: StoredMessage) -> Lane:  # noqa: ARG002 - a session store asks the message
+        return self._lane
+
+    # Messages out
+
+    def join(self, consumer: Consumer) -> None:
+        """Deliver to *consumer* from now on."""
+        self._lane.join(consumer)
+
+    def leave(self, consumer: Consumer) -> None:
+        """Deliver nothing more to *consumer*; what it has not settled stays locked until the locks expire."""
+        self._lane.leave(consumer)
+
+    def dispatch(self) -> None:
+        """Deliver what is ready; to be called when a consumer can take messages again."""
+        self._dispatch(self._lane, milliseconds(self._clock))
+
+    def _dispatch(self, lane: Lane, now: int) -> None:
+        while True:
+            message = lane.next_ready(self.messages)
+            if message is None:
+                return
+            if message.is_expired(now):
+                self._expire(message)
+                continue
+            consumer = lane.next_consumer()
+            if consumer is None:
+                return
+            lane.pop()
+            if consumer.is_destructive:
+                self._forget(message)
+                consumer.take(self._new_token(), message.encode())
+            else:
+                token = self._lock(message, now)
+                consumer.take(token, message.encode())
+
+    def _new_token(self) -> bytes:
+        return _TOKEN.pack(self._token_prefix, next(self._token_numbers))
+
+    def _lock(self, message: StoredMessage, now: int) -> bytes:
+        token = self._new_token()
+        message.lock_token = token
+        message.locked_until = now + self.options.lock_duration
+        self._locks[token] = message
+        self._alarms.set(self, message.locked_until)
+        return token
+
+    def _forget(self, message: StoredMessage) -> None:
+        del self.messages[message.sequence_number]
+
+    # Settlement
+
+    def complete(self, token: bytes) -> None:
+        """Remove a locked message; Refusal(MESSAGE_LOCK_LOST), here as below, without a valid lock."""
+        self._forget(self._unlock(token))
+
+    def abandon(self, token: bytes, changes: Changes | None = None) -> None:
+        """End a lock as a failed attempt, changing application properties."""
+        message = self._unlock(token)
+        self._change(message, changes)
+        self._return([message], failed=True)
+
+    def release(self, token: bytes) -> None:
+        """End a lock as if the message had not been delivered."""
+        self._return([self._unlock(token)], failed=False)
+
+    def defer(self, token: bytes, changes: Changes | None = None) -> None:
+        """Set a message aside until someone asks for it by its sequence number."""
+        message = self._unlock(token)
+        self._change(message, changes)
+        message.state = State.DEFERRED
+
+    def dead_letter(self, token: bytes, reason: str, description: str, changes: Changes | None = None) -> None:
+        """Move a locked message to the dead-letter queue; Refusal(NOT_ALLOWED) where it already is in one."""
+        if self._dead_letter is None:
+            raise Refusal(errors.NOT_ALLOWED, f"{self.path}: a message in a dead-letter queue cannot be dead-lettered")
+        message = self._unlock(token)
+        self._change(message, changes)
+        self._bury(message, reason, description)
+
+    def renew_lock(self, token: bytes) -> int:
+        """Return the new end of a lock."""
+        message = self._locked(token)
+        del self._locks[token]
+        message.locked_until = milliseconds(self._clock) + self.options.lock_duration
+        self._locks[token] = message
+        return message.locked_until
+
+    def _locked(self, token: bytes) -> StoredMessage:
+        message = self._locks.get(token)
+        if message is None:
+            raise Refusal(
+                errors.MESSAGE_LOCK_LOST,
+                f"{self.path}: the lock supplied is invalid; it expired, or the message was already settled",
+            )
+        return message
+
+    def _unlock(self, token: bytes) -> StoredMessage:
+        message = self._locked(token)
+        del self._locks[token]
+        message.lock_token = None
+        return message
+
+    @staticmethod
+    def _change(message: StoredMessage, changes: Changes | None) -> None:
+        if changes:
+            message.content = changed(message.content, changes)
+
+    def _return(self, messages: list[StoredMessage], *, failed: bool) -> None:
+        """Put messages whose lock has ended back to their places, or where they go now."""
+        now = milliseconds(self._clock)
+        limit = self.options.max_delivery_count
+        lanes: dict[Lane, None] = {}
+        for message in sorted(messages, key=lambda message: message.sequence_number):
+            message.delivery_count += failed
+            if limit is not None and failed and message.delivery_count >= limit:
+                self._bury(
+                    message,
+                    "MaxDeliveryCountExceeded",
+                    f"Message could not be consumed after {limit} delivery attempts.",
+                )
+            elif message.is_expired(now):
+                self._expire(message)
+            elif message.state is State.ACTIVE:
+                lane = self._lane_for(message)
+                lane.add(message.sequence_number)
+                lanes[lane] = None
+        for lane in lanes:
+            self._dispatch(lane, now)
+
+    def _bury(self, message: StoredMessage, reason: str, description: str) -> None:
+        self._forget(message)
+        if self._dead_letter is not None:
+            self._dead_letter(message, reason, description)
+
+    def _expire(self, message: StoredMessage) -> None:
+        if self.options.dead_letters_on_expiration:
+            self._bury(message, "TTLExpiredException", "The message expired and was dead lettered.")
+        else:
+            self._forget(message)
+
+    # By sequence number
+
+    def peek(self, from_sequence_number: int) -> Iterator[StoredMessage]:
+        """Return the messages from a sequence number on, in order, whatever their state."""
+        return (message for number, message in self.messages.items() if number >= from_sequence_number)
+
+    def receive_deferred(
+        self, sequence_numbers: list[int], *, session_id: str | None, destructive: bool
+    ) -> list[StoredMessage]:
+        """Return deferred messages, locked unless *destructive*; Refusal(MESSAGE_NOT_FOUND) if one is not there."""
+        found = []
+        for number in sequence_numbers:
+            message = self.messages.get(number)
+            if (
+                message is None
+                or message.state is not State.DEFERRED
+                or message.lock_token is not None
+                or (session_id is not None and message.content.session_id != session_id)
+            ):
+                raise Refusal(
+                    errors.MESSAGE_NOT_FOUND, f"{self.path}: sequence number {number} is not that of a deferred message"
+                )
+            found.append(message)
+        now = milliseconds(self._clock)
+        for message in found:
+            if destructive:
+                self._forget(message)
+            else:
+                self._lock(message, now)
+        return found
+
+    # Time
+
+    def _expires_at(self, at: int, number: int) -> bool:
+        message = self.messages.get(number)
+        return message is not None and message.expires_at == at
+
+    def advance(self, now: int) -> None:
+        """Expire messages and locks that are due."""
+        for number in self._expiries.pop_due(now):
+            message = self.messages[number]
+            if message.lock_token is None and message.is_expired(now):
+                self._expire(message)
+        self._end_locks(now)
+
+    def _end_locks(self, now: int) -> None:
+        lost = []
+        for message in self._locks.values():
+            if message.locked_until > now:
+                break
+            lost.append(message)
+        for message in lost:
+            if message.lock_token is not None:
+                self._unlock(message.lock_token)
+        self._return(lost, failed=True)
+
+    def next_deadline(self) -> int | None:
+        """Return when the next message or lock expires."""
+        deadlines = (self._expiries.next(), self._next_lock_end())
+        return min((at for at in deadlines if at is not None), default=None)
+
+    def _next_lock_end(self) -> int | None:
+        first = next(iter(self._locks.values()), None)
+        return None if first is None else first.locked_until

@@ -1,0 +1,55 @@
+"""
+What the broker refuses, with the condition its peer is told.
+
+The level says how far the refusal reaches: a `Refusal` concerns one request, message or link; a `SessionViolation` ends
+the AMQP session; a `ConnectionViolation` closes the connection.
+
+Sources: OASIS AMQP 1.0, part 2, section 2.8; the tables from condition to exception in the Service Bus SDKs.
+"""
+
+from typing import Final
+
+from shared.errors import BuswayError
+
+DECODE_ERROR: Final = "amqp:decode-error"
+FRAMING_ERROR: Final = "amqp:connection:framing-error"
+CONNECTION_FORCED: Final = "amqp:connection:forced"
+INTERNAL_ERROR: Final = "amqp:internal-error"
+INVALID_FIELD: Final = "amqp:invalid-field"
+NOT_ALLOWED: Final = "amqp:not-allowed"
+NOT_FOUND: Final = "amqp:not-found"
+NOT_IMPLEMENTED: Final = "amqp:not-implemented"
+RESOURCE_LIMIT_EXCEEDED: Final = "amqp:resource-limit-exceeded"
+HANDLE_IN_USE: Final = "amqp:session:handle-in-use"
+UNATTACHED_HANDLE: Final = "amqp:session:unattached-handle"
+WINDOW_VIOLATION: Final = "amqp:session:window-violation"
+LINK_STOLEN: Final = "amqp:link:stolen"
+MESSAGE_SIZE_EXCEEDED: Final = "amqp:link:message-size-exceeded"
+
+ARGUMENT_ERROR: Final = "com.microsoft:argument-error"
+ARGUMENT_OUT_OF_RANGE: Final = "com.microsoft:argument-out-of-range"
+DEAD_LETTER: Final = "com.microsoft:dead-letter"
+ENTITY_ALREADY_EXISTS: Final = "com.microsoft:entity-already-exists"
+MESSAGE_LOCK_LOST: Final = "com.microsoft:message-lock-lost"
+MESSAGE_NOT_FOUND: Final = "com.microsoft:message-not-found"
+SESSION_CANNOT_BE_LOCKED: Final = "com.microsoft:session-cannot-be-locked"
+SESSION_LOCK_LOST: Final = "com.microsoft:session-lock-lost"
+TIMEOUT: Final = "com.microsoft:timeout"
+
+
+class Refusal(BuswayError):
+    """One request, message or link is refused; the condition is for the SDK, the description for people."""
+
+    def __init__(self, condition: str, description: str) -> None:
+        """Keep both parts for the peer."""
+        super().__init__(f"{condition}: {description}")
+        self.condition = condition
+        self.description = description
+
+
+class SessionViolation(Refusal):
+    """The peer broke the rules of an AMQP session, which ends."""
+
+
+class ConnectionViolation(Refusal):
+    """The peer broke the rules of the connection, which is closed."""

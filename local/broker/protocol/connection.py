@@ -1,0 +1,242 @@
+"""
+One connection: headers, SASL, open and close, and frames passed to their sessions.
+
+1. Bytes go in by `receive` and come out in `output`; `wake` is called when there is output nobody waits for.
+2. A peer that breaks the rules is told so with the condition of the specification and the connection is closed.
+3. Frames for a session that has ended are ignored, as the SDKs answer detaches on channels they have ended.
+
+Source: OASIS AMQP 1.0, part 2, section 2.4, and part 5, section 5.3.
+"""
+
+import uuid
+from collections.abc import Callable
+from enum import Enum, auto
+
+from local.broker import errors
+from local.broker.core.namespace import Namespace
+from local.broker.errors import ConnectionViolation, Refusal, SessionViolation
+from local.broker.protocol import performatives
+from local.broker.protocol.fields import Fields, compose_list, read_list
+from local.broker.protocol.frames import (
+    AMQP_HEADER,
+    EMPTY_FRAME,
+    MIN_MAX_FRAME_SIZE,
+    SASL,
+    SASL_HEADER,
+    Frame,
+    FrameReader,
+    compose,
+)
+from local.broker.protocol.session import Session
+from shared.amqp.codec import encode
+from shared.amqp.values import Malformed, array, symbol
+
+MAX_FRAME_SIZE = 65536
+CHANNEL_MAX = 4999
+IDLE_TIME_OUT = 120.0  # seconds that the peer may be silent by what it is told; it is given twice as long
+HEARTBEAT_INTERVAL = 25.0
+MECHANISMS = ("ANONYMOUS", "PLAIN", "EXTERNAL", "MSSBCBS")
+
+
+class _Phase(Enum):
+    HEADER = auto()
+    SASL = auto()
+    OPENING = auto()
+    OPEN = auto()
+    CLOSED = auto()
+
+
+class Connection:
+    """The broker's end of a connection."""
+
+    def __init__(self, namespace: Namespace, wake: Callable[[], None]) -> None:
+        """Serve *namespace*; call *wake* when `output` has something outside of `receive`."""
+        self.namespace = namespace
+        self.output: list[bytes] = []
+        self.is_writable = True
+        self.remote_max_frame_size = MIN_MAX_FRAME_SIZE
+        self.sessions: dict[int, Session] = {}
+        self._wake = wake
+        self._is_receiving = False
+        self._reader = FrameReader(MAX_FRAME_SIZE)
+        self._phase = _Phase.HEADER
+        self._remote_idle_time_out: float | None = None
+        self._is_heard = True
+        self._silence = 0.0
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether the socket is to be closed once the output has been written."""
+        return self._phase is _Phase.CLOSED
+
+    def emit(self, frame: bytes) -> None:
+        """Add a frame to the output."""
+        self.output.append(frame)
+        if not self._is_receiving:
+            self._wake()
+
+    # In
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes that have arrived."""
+        self._is_heard = True
+        self._is_receiving = True
+        try:
+            self._reader.feed(data)
+            while self._step():
+                pass
+        except ConnectionViolation as violation:
+            self.close(violation)
+        except Malformed as malformed:
+            self.close(Refusal(errors.DECODE_ERROR, malformed.description))
+        finally:
+            self._is_receiving = False
+
+    def _step(self) -> bool:
+        """Deal with the next header or frame; return whether there was one."""
+        if self._phase is _Phase.CLOSED:
+            return False
+        if self._phase is _Phase.HEADER:
+            header = self._reader.next_header()
+            if header is None:
+                return False
+            self._on_header(header.protocol_id, header.version)
+            return True
+        frame = self._reader.next_frame()
+        if frame is None:
+            return False
+        if self._phase is _Phase.SASL:
+            self._on_sasl(frame)
+        elif frame.type == SASL:
+            raise ConnectionViolation(errors.FRAMING_ERROR, "a SASL frame after SASL has ended")
+        elif frame.body:
+            self._on_frame(frame)
+        return True
+
+    def _on_header(self, protocol_id: int, version: bytes) -> None:
+        header = SASL_HEADER if protocol_id == SASL_HEADER.protocol_id else AMQP_HEADER
+        self.emit(header.encode())
+        if (protocol_id, version) != header:
+            # The specification's answer to a protocol that is not spoken here: say what is, and hang up.
+            self._end()
+        elif header is SASL_HEADER:
+            mechanisms = array(0xB3, [symbol(name)._replace(code=0xB3) for name in MECHANISMS])
+            offer = compose_list(performatives.SASL_MECHANISMS, [encode(mechanisms)])
+            self.emit(compose(0, offer, kind=SASL))
+            self._phase = _Phase.SASL
+        else:
+            self._phase = _Phase.OPENING
+
+    def _on_sasl(self, frame: Frame) -> None:
+        code, raw, _ = read_list(frame.body)
+        if frame.type != SASL or code != performatives.SASL_INIT:
+            raise ConnectionViolation(errors.NOT_ALLOWED, "expected sasl-init")
+        is_known = Fields("sasl-init", raw).required_text(0) in MECHANISMS
+        outcome = compose_list(0x44, [b"\x50\x00" if is_known else b"\x50\x01", b"\x40"])
+        self.emit(compose(0, outcome, kind=SASL))
+        if is_known:
+            self._phase = _Phase.HEADER
+        else:
+            self._end()
+
+    def _on_frame(self, frame: Frame) -> None:
+        code, raw, position = read_list(frame.body)
+        channel = frame.channel
+        session = self.sessions.get(channel)
+        if self._phase is _Phase.OPENING:
+            if code != performatives.OPEN:
+                raise ConnectionViolation(errors.NOT_ALLOWED, f"performative 0x{code:02x}, expected an open first")
+            self._on_open(performatives.read_open(raw))
+        elif code == performatives.BEGIN:
+            self._on_begin(channel, Fields("begin", raw))
+        elif code == performatives.CLOSE:
+            self.close()
+        elif code not in range(performatives.ATTACH, performatives.END + 1):
+            raise ConnectionViolation(errors.NOT_ALLOWED, f"performative 0x{code:02x} is not expected here")
+        elif session is None:
+            if code in (performatives.ATTACH, performatives.TRANSFER):
+                raise ConnectionViolation(errors.NOT_ALLOWED, f"channel {channel}: no session has begun on it")
+        elif code == performatives.END:
+            del self.sessions[channel]
+            session.ended()
+        else:
+            try:
+                session.receive(code, raw, frame.body, position)
+            except SessionViolation as violation:
+                session.fail(violation)
+
+    def _on_open(self, peer: performatives.Open) -> None:
+        self._phase = _Phase.OPEN
+        self.emit(self._open())
+        if peer.max_frame_size < MIN_MAX_FRAME_SIZE:
+            raise ConnectionViolation(
+                errors.INVALID_FIELD, f"max-frame-size {peer.max_frame_size}, expected at least {MIN_MAX_FRAME_SIZE}"
+            )
+        self.remote_max_frame_size = peer.max_frame_size
+        if peer.idle_time_out:
+            self._remote_idle_time_out = peer.idle_time_out / 1000
+
+    def _open(self) -> bytes:
+        opening = performatives.open_(
+            f"busway-{uuid.uuid4().hex}",
+            max_frame_size=MAX_FRAME_SIZE,
+            channel_max=CHANNEL_MAX,
+            idle_time_out=int(IDLE_TIME_OUT * 1000),
+        )
+        return compose(0, opening)
+
+    def _on_begin(self, channel: int, fields: Fields) -> None:
+        if channel in self.sessions or channel > CHANNEL_MAX:
+            raise ConnectionViolation(errors.NOT_ALLOWED, f"channel {channel}: in use, or above {CHANNEL_MAX}")
+        session = Session(
+            self,
+            channel,
+            next_incoming_id=fields.required_number(1),
+            remote_incoming_window=fields.required_number(2),
+        )
+        self.sessions[channel] = session
+        session.begin()
+
+    # Out
+
+    def close(self, refusal: Refusal | None = None) -> None:
+        """Close the connection, with a reason if it is not the peer's wish."""
+        if self._phase is _Phase.OPENING:
+            self.emit(self._open())
+            self._phase = _Phase.OPEN
+        if self._phase is _Phase.OPEN:
+            self.emit(compose(0, performatives.close(refusal)))
+        elif self._phase is _Phase.HEADER and refusal is not None:
+            self.emit(AMQP_HEADER.encode())
+        self._end()
+
+    def lost(self) -> None:
+        """Let go of everything: the socket is gone."""
+        self._end()
+
+    def _end(self) -> None:
+        self._phase = _Phase.CLOSED
+        for session in list(self.sessions.values()):
+            session.ended(is_connected=False)
+        self.sessions.clear()
+
+    def resume(self) -> None:
+        """Deliver what had to wait because the peer did not read."""
+        self.is_writable = True
+        for session in list(self.sessions.values()):
+            session.pump()
+
+    # Time
+
+    def tick(self) -> float:
+        """Send a heartbeat, or close if the peer has been silent too long; return the seconds until the next call."""
+        interval = HEARTBEAT_INTERVAL
+        if self._remote_idle_time_out is not None:
+            interval = min(interval, self._remote_idle_time_out / 2)
+            if self._phase is _Phase.OPEN:
+                self.emit(EMPTY_FRAME)
+        self._silence = 0.0 if self._is_heard else self._silence + interval
+        self._is_heard = False
+        if self._silence > 2 * IDLE_TIME_OUT:
+            self.close(Refusal(errors.CONNECTION_FORCED, "the connection was idle for too long"))
+        return interval

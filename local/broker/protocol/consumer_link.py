@@ -1,0 +1,181 @@
+"""Links on which a client receives from a queue, a subscription or a dead-letter queue."""
+
+from typing import TYPE_CHECKING
+
+from local.broker import errors
+from local.broker.core.lanes import Session as MessageSession
+from local.broker.core.session_store import SessionStore
+from local.broker.core.store import MessageStore, milliseconds
+from local.broker.errors import Refusal
+from local.broker.protocol import performatives
+from local.broker.protocol.fields import fields_of
+from local.broker.protocol.outgoing_link import OutgoingLink
+from local.broker.protocol.performatives import Attach, Disposition
+from local.broker.protocol.terminus import with_session_id
+from shared.amqp.codec import encode
+from shared.amqp.values import Described, Value, long, map_, string, symbol
+
+if TYPE_CHECKING:
+    from local.broker.protocol.session import Session
+
+_TICKS_AT_1970 = 621_355_968_000_000_000
+_TICKS_PER_MILLISECOND = 10_000
+_DEFAULT_SESSION_TIMEOUT = 60_000
+_REASON, _DESCRIPTION = "DeadLetterReason", "DeadLetterErrorDescription"
+
+
+class ConsumerLink(OutgoingLink):
+    """A receiver without sessions."""
+
+    def __init__(self, session: "Session", attach: Attach, store: MessageStore) -> None:
+        super().__init__(session, attach)
+        self._store = store
+        self._has_joined = False
+        self.is_destructive = self._sends_settled
+
+    def open(self) -> None:
+        """Start to receive."""
+        self._store.join(self)
+        self._has_joined = True
+        self.attached()
+
+    def on_released(self) -> None:
+        """Stop to receive; messages stay locked until their locks expire, as in the service."""
+        super().on_released()
+        if self._has_joined:
+            self._store.leave(self)
+
+    def pump(self) -> None:
+        """Receive what is ready."""
+        if self._credit > 0:
+            self._store.dispatch()
+
+    def take(self, tag: bytes, message: bytes) -> None:
+        """Deliver a message that the store hands over."""
+        self.send(tag, message, settled=self.is_destructive)
+
+    def settle(self, delivery_id: int, tag: bytes, disposition: Disposition) -> bool:
+        """Settle a message as the peer asks, and tell it what was done if it wants to know."""
+        if disposition.state is None:
+            return disposition.settled
+        try:
+            outcome = self._settle(tag, disposition.state)
+        except Refusal as refusal:
+            outcome = performatives.rejected(refusal)
+        if outcome is None:
+            return disposition.settled
+        if not disposition.settled:
+            self.session.emit(performatives.disposition(role=False, delivery_id=delivery_id, state=outcome))
+        return True
+
+    def _settle(self, tag: bytes, state: Value) -> bytes | None:
+        """Carry out an outcome and return the one to echo; None for a state that is no outcome."""
+        if state == _ACCEPTED:
+            self._store.complete(tag)
+            return performatives.ACCEPTED_STATE
+        code, fields = fields_of(state, "delivery state")
+        match code:
+            case performatives.ACCEPTED:
+                self._store.complete(tag)
+                return performatives.ACCEPTED_STATE
+            case performatives.RELEASED:
+                self._store.release(tag)
+                return performatives.RELEASED_STATE
+            case performatives.MODIFIED:
+                changes = _texts_and_values(fields.value(2))
+                if fields.flag(1):
+                    self._store.defer(tag, changes)
+                else:
+                    # An attempt that failed, even without the flag that says so: @azure/service-bus leaves it out.
+                    self._store.abandon(tag, changes)
+                return encode(state)
+            case performatives.REJECTED:
+                self._dead_letter(tag, fields.value(0))
+                return performatives.REJECTED_STATE
+            case _:
+                return None
+
+    def _dead_letter(self, tag: bytes, error: Value | None) -> None:
+        changes: dict[str, Value] = {}
+        reason, description = "", ""
+        if error is not None:
+            _, fields = fields_of(error, "error")
+            changes = _texts_and_values(fields.value(2))
+            reason = _text(changes.pop(_REASON, None))
+            description = _text(changes.pop(_DESCRIPTION, None)) or fields.text(1) or ""
+            if fields.text(0) != errors.DEAD_LETTER:
+                reason = reason or fields.text(0) or ""
+        self._store.dead_letter(tag, reason, description, changes)
+
+
+class SessionConsumerLink(ConsumerLink):
+    """A receiver of one session, by name or the next available."""
+
+    def __init__(
+        self, session: "Session", attach: Attach, store: SessionStore, session_id: str | None, timeout: int | None
+    ) -> None:
+        """Accept a session by its id, or the next one within *timeout* milliseconds."""
+        super().__init__(session, attach, store)
+        self._sessions = store
+        self._session_id = session_id
+        self._timeout = _DEFAULT_SESSION_TIMEOUT if timeout is None else timeout
+        self._granted: MessageSession | None = None
+
+    def open(self) -> None:
+        """Accept the session; the answer waits until one is there."""
+        if self._session_id is not None:
+            self.session_granted(self._sessions.accept(self._session_id, self))
+        else:
+            deadline = milliseconds(self.session.connection.namespace.clock) + self._timeout
+            self._sessions.accept_next(self, deadline)
+
+    def session_granted(self, session: MessageSession) -> None:
+        """Open the link with the session."""
+        self._granted = session
+        self._session_id = session.session_id
+        locked_until = session.locked_until * _TICKS_PER_MILLISECOND + _TICKS_AT_1970
+        self.attached(properties=map_([(symbol("com.microsoft:locked-until-utc"), long(locked_until))]))
+
+    def session_refused(self, refusal: Refusal) -> None:
+        """Refuse the link: there was no session in time."""
+        self.refuse(refusal)
+
+    def session_lost(self, refusal: Refusal) -> None:
+        """End the link: the lock on its session is gone."""
+        self._granted = None
+        self.detach(refusal)
+
+    def source(self) -> Value | None:
+        """Return the peer's source with the session it got."""
+        return with_session_id(self.peer.source, self._session_id or "")
+
+    def on_released(self) -> None:
+        """Give the session back."""
+        self.session.forget(self)
+        self._sessions.stop_waiting(self)
+        if self._granted is not None:
+            self._sessions.release_session(self._granted, self)
+
+    def pump(self) -> None:
+        """Receive what is ready in the session."""
+        if self._credit > 0 and self._granted is not None:
+            self._sessions.dispatch_session(self._granted)
+
+
+_ACCEPTED = Value(0, Described(Value(0x53, performatives.ACCEPTED), Value(0x45, ())))
+
+
+def _texts_and_values(value: Value | None) -> dict[str, Value]:
+    """Return the pairs of a map that have text as key."""
+    if value is None or value.kind != "map":
+        return {}
+    pairs: tuple[tuple[Value, Value], ...] = value.payload  # type: ignore[assignment] # its kind says so
+    return {
+        key.payload: string(item.payload) if item.kind == "symbol" and isinstance(item.payload, str) else item
+        for key, item in pairs
+        if isinstance(key.payload, str)
+    }
+
+
+def _text(value: Value | None) -> str:
+    return value.payload if value is not None and isinstance(value.payload, str) else ""

@@ -1,0 +1,93 @@
+"""
+Protocol headers and frames, cut from a stream of bytes and composed.
+
+Source: OASIS AMQP 1.0, part 2, sections 2.2 and 2.3.
+"""
+
+import struct
+from typing import NamedTuple
+
+from local.broker import errors
+from local.broker.errors import ConnectionViolation
+
+AMQP = 0
+SASL = 1
+MIN_MAX_FRAME_SIZE = 512
+
+HEADER = struct.Struct(">IBBH")
+EMPTY_FRAME = HEADER.pack(HEADER.size, 2, AMQP, 0)
+PROTOCOL_HEADER_SIZE = 8
+
+
+class ProtocolHeader(NamedTuple):
+    """What each side says before its first frame."""
+
+    protocol_id: int
+    version: bytes
+
+    def encode(self) -> bytes:
+        """Return the eight bytes."""
+        return b"AMQP%c%b" % (self.protocol_id, self.version)
+
+
+AMQP_HEADER = ProtocolHeader(0, b"\x01\x00\x00")
+SASL_HEADER = ProtocolHeader(3, b"\x01\x00\x00")
+
+
+class Frame(NamedTuple):
+    """One frame; body is the performative and its payload, empty for a heartbeat."""
+
+    type: int
+    channel: int
+    body: bytes
+
+
+class FrameReader:
+    """Cuts what has arrived into protocol headers and frames."""
+
+    def __init__(self, max_frame_size: int) -> None:
+        """Refuse frames of more than *max_frame_size* bytes."""
+        self._max_frame_size = max_frame_size
+        self._buffer = b""
+        self._position = 0
+
+    def feed(self, data: bytes) -> None:
+        """Add bytes that have arrived."""
+        self._buffer = self._buffer[self._position :] + data
+        self._position = 0
+
+    def next_header(self) -> ProtocolHeader | None:
+        """Return the protocol header that comes next, None if it has not arrived yet; anything else is a violation."""
+        start = self._position
+        arrived = self._buffer[start : start + 4]
+        if arrived != b"AMQP"[: len(arrived)]:
+            raise ConnectionViolation(errors.FRAMING_ERROR, "the stream does not start with a protocol header")
+        if len(self._buffer) - start < PROTOCOL_HEADER_SIZE:
+            return None
+        self._position += PROTOCOL_HEADER_SIZE
+        return ProtocolHeader(self._buffer[start + 4], self._buffer[start + 5 : start + 8])
+
+    def next_frame(self) -> Frame | None:
+        """Return the frame that comes next, None if it has not arrived yet."""
+        buffer, start = self._buffer, self._position
+        if len(buffer) - start < HEADER.size:
+            return None
+        size, offset, kind, channel = HEADER.unpack_from(buffer, start)
+        if size < HEADER.size or not 2 <= offset <= size // 4 or kind > SASL:
+            raise ConnectionViolation(
+                errors.FRAMING_ERROR, f"frame of {size} bytes, data offset {offset}, type {kind}: not a frame"
+            )
+        if size > self._max_frame_size:
+            raise ConnectionViolation(
+                errors.FRAMING_ERROR, f"frame of {size} bytes, expected at most {self._max_frame_size}"
+            )
+        stop = start + size
+        if len(buffer) < stop:
+            return None
+        self._position = stop
+        return Frame(kind, channel, buffer[start + 4 * offset : stop])
+
+
+def compose(channel: int, performative: bytes, payload: bytes = b"", kind: int = AMQP) -> bytes:
+    """Return the bytes of a frame."""
+    return HEADER.pack(HEADER.size + len(performative) + len(payload), 2, kind, channel) + performative + payload

@@ -1,0 +1,125 @@
+"""Links to event hubs: sending to a hub or one of its partitions, reading a partition for a consumer group."""
+
+import itertools
+import re
+from typing import TYPE_CHECKING
+
+from local.broker import errors
+from local.broker.core.content import read_batch
+from local.broker.core.event import EventContent, read_event, read_partition_key
+from local.broker.core.hub import Coordinate, Hub, Partition, Position
+from local.broker.core.store import milliseconds
+from local.broker.errors import Refusal
+from local.broker.protocol.incoming_link import BATCH_FORMAT, IncomingLink
+from local.broker.protocol.outgoing_link import OutgoingLink
+from local.broker.protocol.performatives import TAG_SIZE, Attach
+from local.broker.protocol.request_node import by_text
+from local.broker.protocol.terminus import SELECTOR_FILTER, filters_of
+from shared.amqp.codec import encode, plain
+from shared.amqp.values import Value, long, map_, string, symbol, timestamp
+
+if TYPE_CHECKING:
+    from local.broker.protocol.session import Session
+
+MAX_EVENT_SIZE = 1024 * 1024
+
+_METRICS = "com.microsoft:enable-receiver-runtime-metric"
+_SELECTOR = re.compile(r"amqp\.annotation\.(?P<name>x-opt-[a-z-]+)\s*(?P<comparator>>=?)\s*'?(?P<value>[^']*)'?")
+_BEGINNING = Position(Coordinate.OFFSET, -1, is_inclusive=False)
+
+
+class HubPublisherLink(IncomingLink):
+    """A sender to a hub, or to one partition of it."""
+
+    def __init__(self, session: "Session", attach: Attach, hub: Hub, partition_id: str | None) -> None:
+        super().__init__(session, attach, MAX_EVENT_SIZE)
+        self._hub = hub
+        self._partition = None if partition_id is None else hub.partition(partition_id)
+
+    def accept(self, message: bytes, message_format: int) -> None:
+        """Append an event, or all events of a batch to one partition."""
+        events: list[EventContent]
+        if message_format == BATCH_FORMAT:
+            key = read_partition_key(message)
+            events = [read_event(each, key) for each in read_batch(message)]
+        else:
+            events = [read_event(message)]
+            key = events[0].partition_key
+        (self._partition or self._hub.partition_for(key)).append(events)
+
+
+class HubReaderLink(OutgoingLink):
+    """A reader of one partition; what it has read stays for others."""
+
+    def __init__(self, session: "Session", attach: Attach, hub: Hub, consumer_group: str, partition_id: str) -> None:
+        super().__init__(session, attach)
+        self._partition: Partition = hub.partition(partition_id)
+        self._consumer_group = hub.consumer_group(consumer_group)
+        properties = {} if attach.properties is None else by_text(attach.properties)
+        epoch = properties.get("com.microsoft:epoch")
+        self.epoch = epoch.payload if epoch is not None and isinstance(epoch.payload, int) else None
+        self._sends_metrics = _METRICS in _names(attach.desired_capabilities)
+        self._next = self._partition.start(_position(filters_of(attach.source).get(SELECTOR_FILTER)))
+        self._numbers = itertools.count(1)
+
+    def open(self) -> None:
+        """Take part in reading the partition."""
+        self._partition.join(self._consumer_group, self)
+        self.attached()
+
+    def on_released(self) -> None:
+        """Stop reading."""
+        super().on_released()
+        self._partition.leave(self._consumer_group, self)
+
+    def wake(self) -> None:
+        """Send what is new."""
+        self.pump()
+
+    def stolen(self, refusal: Refusal) -> None:
+        """End the link: another reader has the partition."""
+        self.detach(refusal)
+
+    def pump(self) -> None:
+        """Send the events that the peer takes."""
+        while self.can_take():
+            event = self._partition.event(self._next)
+            if event is None:
+                return
+            self._next = event.sequence_number + 1
+            metrics = self._metrics() if self._sends_metrics else b""
+            self.send(next(self._numbers).to_bytes(TAG_SIZE), event.encode(metrics), settled=True)
+
+    def _metrics(self) -> bytes:
+        last = self._partition.last
+        if last is None:
+            return b""
+        now = milliseconds(self.session.connection.namespace.clock)
+        pairs = {
+            "last_enqueued_sequence_number": long(last.sequence_number),
+            "last_enqueued_offset": string(str(last.offset)),
+            "last_enqueued_time_utc": timestamp(last.enqueued_time),
+            "runtime_info_retrieval_time_utc": timestamp(now),
+        }
+        return b"\x00\x53\x71" + encode(map_((symbol(name), value) for name, value in pairs.items()))
+
+
+def _names(capabilities: Value | None) -> list[object]:
+    names = None if capabilities is None else plain(capabilities)
+    return names if isinstance(names, list) else [names]
+
+
+def _position(selector: Value | None) -> Position:
+    """Return the starting position that a selector states; without one it is the beginning."""
+    if selector is None:
+        return _BEGINNING
+    match = _SELECTOR.fullmatch(str(selector.payload).strip())
+    if match is None or match["name"] not in Coordinate:
+        raise Refusal(errors.ARGUMENT_ERROR, "the selector states no position by offset, sequence number or time")
+    value = match["value"]
+    if value == "@latest":
+        return Position(Coordinate.OFFSET, None, is_inclusive=False)
+    try:
+        return Position(Coordinate(match["name"]), int(value), is_inclusive=match["comparator"] == ">=")
+    except ValueError as error:
+        raise Refusal(errors.ARGUMENT_ERROR, "the position in the selector is not a number") from error

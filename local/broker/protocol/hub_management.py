@@ -1,0 +1,67 @@
+"""What `$management` of an Event Hubs namespace tells about hubs and partitions."""
+
+from local.broker import errors
+from local.broker.core.hub import Hub, Partition
+from local.broker.core.namespace import Namespace
+from local.broker.errors import Refusal
+from local.broker.protocol.request_node import Node, Request, Response, ok
+from shared.amqp.values import Value, array, boolean, int_, long, map_, string, symbol, timestamp
+
+_HUB = "com.microsoft:eventhub"
+_PARTITION = "com.microsoft:partition"
+_STATUS = {errors.NOT_FOUND: 404}
+
+
+def hub_node(namespace: Namespace) -> Node:
+    """Return the node of a namespace."""
+
+    def answer(request: Request) -> Response:
+        try:
+            return ok(_read(namespace, request))
+        except Refusal as refusal:
+            status = _STATUS.get(refusal.condition, 400)
+            return Response(status, refusal.description, properties={"error-condition": symbol(refusal.condition)})
+
+    return Node("$management", answer, "status-code", "status-description")
+
+
+def _read(namespace: Namespace, request: Request) -> Value:
+    kind = _text(request, "type")
+    if request.operation != "READ" or kind not in (_HUB, _PARTITION):
+        raise Refusal(errors.NOT_IMPLEMENTED, f"operation {request.operation!r} of {kind!r}, expected READ")
+    hub = namespace.hub(_text(request, "name"))
+    pairs = (
+        _hub_properties(hub) if kind == _HUB else _partition_properties(hub, hub.partition(_text(request, "partition")))
+    )
+    return map_((string(name), value) for name, value in pairs.items())
+
+
+def _hub_properties(hub: Hub) -> dict[str, Value]:
+    ids = [Value(0xB1, partition.partition_id) for partition in hub.partitions]
+    return {
+        "name": string(hub.path),
+        "type": string(_HUB),
+        "created_at": timestamp(hub.created_at),
+        "partition_count": int_(len(ids)),
+        "partition_ids": array(0xB1, ids),
+    }
+
+
+def _partition_properties(hub: Hub, partition: Partition) -> dict[str, Value]:
+    last = partition.last
+    is_empty = partition.begin_sequence_number == partition.next_sequence_number
+    return {
+        "name": string(hub.path),
+        "type": string(_PARTITION),
+        "partition": string(partition.partition_id),
+        "begin_sequence_number": long(partition.begin_sequence_number),
+        "last_enqueued_sequence_number": long(-1 if last is None else last.sequence_number),
+        "last_enqueued_offset": string("-1" if last is None else str(last.offset)),
+        "last_enqueued_time_utc": timestamp(0 if last is None else last.enqueued_time),
+        "is_partition_empty": boolean(is_empty),
+    }
+
+
+def _text(request: Request, key: str) -> str:
+    value = request.properties.get(key)
+    return value.payload if value is not None and isinstance(value.payload, str) else ""

@@ -1,0 +1,90 @@
+"""Links on which the broker receives: deliveries put together from frames, checked for size, and answered."""
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+from local.broker import errors
+from local.broker.errors import Refusal
+from local.broker.protocol import performatives
+from local.broker.protocol.link import Link
+from local.broker.protocol.performatives import Attach, Transfer
+from shared.amqp.values import Malformed
+
+if TYPE_CHECKING:
+    from local.broker.protocol.session import Session
+
+CREDIT = 1000
+BATCH_FORMAT = 0x80013700
+_SERIAL = 0xFFFFFFFF
+
+
+class IncomingLink(Link):
+    """
+    A link on which the peer delivers.
+
+    A delivery that is too large is dropped as it arrives and rejected at its end, so that its neighbours go on.
+    Credit is granted anew before it runs out; it is not enforced, since azure-servicebus does not observe it and a
+    delivery is dealt with before the next one is read.
+    """
+
+    def __init__(self, session: "Session", attach: Attach, max_message_size: int) -> None:
+        super().__init__(session, attach)
+        self._max_message_size = max_message_size
+        self._delivery_count = attach.initial_delivery_count or 0
+        self._credit = CREDIT
+        self._first: Transfer | None = None
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def open(self) -> None:
+        """Open the link and grant credit."""
+        self.attached(max_message_size=self._max_message_size)
+        self.session.emit_link_flow(self.handle, self._delivery_count, self._credit)
+
+    @abstractmethod
+    def accept(self, message: bytes, message_format: int) -> None:
+        """Take a message; a Refusal rejects it."""
+
+    def on_transfer(self, transfer: Transfer, payload: bytes) -> None:
+        """Take one frame of a delivery, and the delivery with the last one."""
+        if self.is_over:
+            return
+        first = self._first
+        if first is None:
+            if transfer.delivery_id is None:
+                self.detach(Refusal(errors.INVALID_FIELD, "the first transfer of a delivery has no delivery-id"))
+                return
+            first = self._first = transfer
+        self._size += len(payload)
+        if self._size <= self._max_message_size:
+            self._parts.append(payload)
+        if transfer.more and not transfer.aborted:
+            return
+        message, size = b"".join(self._parts), self._size
+        self._first, self._parts, self._size = None, [], 0
+        self._count()
+        if transfer.aborted:
+            return
+        state = self._outcome(message, size, first.message_format or 0)
+        if not (first.settled or transfer.settled) and not self.is_over and first.delivery_id is not None:
+            self.session.emit(performatives.disposition(role=True, delivery_id=first.delivery_id, state=state))
+
+    def _outcome(self, message: bytes, size: int, message_format: int) -> bytes:
+        limit = self._max_message_size
+        if size > limit:
+            description = f"the message has {size} bytes, expected at most {limit}"
+            return performatives.rejected(Refusal(errors.MESSAGE_SIZE_EXCEEDED, description))
+        try:
+            self.accept(message, message_format)
+        except Refusal as refusal:
+            return performatives.rejected(refusal)
+        except Malformed as malformed:
+            return performatives.rejected(Refusal(errors.DECODE_ERROR, malformed.description))
+        return performatives.ACCEPTED_STATE
+
+    def _count(self) -> None:
+        self._delivery_count = (self._delivery_count + 1) & _SERIAL
+        self._credit -= 1
+        if self._credit <= CREDIT // 2:
+            self._credit = CREDIT
+            self.session.emit_link_flow(self.handle, self._delivery_count, self._credit)

@@ -1,0 +1,240 @@
+"""
+The operations that an entity's `$management` node answers.
+
+Sources: Microsoft Learn, "AMQP request/response operations"; the SDKs for what they send beyond it.
+"""
+
+import itertools
+import uuid
+from collections.abc import Callable
+
+from local.broker import errors
+from local.broker.core.content import read_content
+from local.broker.core.entities import Queue, Subscription, Topic
+from local.broker.core.message import StoredMessage
+from local.broker.core.namespace import Entity, Namespace
+from local.broker.core.session_store import SessionStore
+from local.broker.core.store import MessageStore
+from local.broker.errors import Refusal
+from local.broker.protocol import rule_descriptions
+from local.broker.protocol.arguments import Arguments
+from local.broker.protocol.request_node import Node, Request, Response, ok
+from shared.amqp.codec import items_of
+from shared.amqp.values import NULL, Value, array, binary, int_, list_, map_, string, symbol, timestamp
+from shared.amqp.values import uuid as uuid_value
+
+MAX_PEEKED_BYTES = 1024 * 1024
+# azure-servicebus and @azure/service-bus ask with a date past the year 9999 for all sessions, changed or not.
+_ALL_SESSIONS = 253_402_300_799_999
+
+_STATUS = {
+    errors.MESSAGE_LOCK_LOST: 410,
+    errors.SESSION_LOCK_LOST: 410,
+    errors.MESSAGE_NOT_FOUND: 404,
+    errors.NOT_FOUND: 404,
+    errors.ENTITY_ALREADY_EXISTS: 409,
+    errors.NOT_IMPLEMENTED: 501,
+}
+_PREFIX = "com.microsoft:"
+
+
+def entity_node(namespace: Namespace, path: str) -> Node:
+    """Return the node of the entity or sub-queue at *path*; a Refusal if there is none."""
+    entity: Entity | None
+    store: MessageStore | None
+    try:
+        entity = namespace.entity(path)
+    except Refusal:
+        entity, store = None, namespace.store(path)
+    else:
+        store = None if isinstance(entity, Topic) else entity.backlog.store
+    return Node(f"{path}/$management", Management(path, entity, store).answer, "statusCode", "statusDescription")
+
+
+class Management:
+    """The operations on one entity; a dead-letter queue has a store only, a topic has none."""
+
+    def __init__(self, path: str, entity: Entity | None, store: MessageStore | None) -> None:
+        self._path = path
+        self._entity = entity
+        self._store = store
+        self._operations: dict[str, Callable[[Arguments], Response]] = {
+            "peek-message": self._peek,
+            "renew-lock": self._renew_lock,
+            "update-disposition": self._update_disposition,
+            "receive-by-sequence-number": self._receive_by_sequence_number,
+            "schedule-message": self._schedule,
+            "cancel-scheduled-message": self._cancel,
+            "renew-session-lock": self._renew_session_lock,
+            "get-session-state": self._get_session_state,
+            "set-session-state": self._set_session_state,
+            "get-message-sessions": self._get_message_sessions,
+            "add-rule": self._add_rule,
+            "remove-rule": self._remove_rule,
+            "enumerate-rules": self._enumerate_rules,
+        }
+
+    def answer(self, request: Request) -> Response:
+        """Carry out a request; what is refused is answered with its status and condition."""
+        operation = self._operations.get(request.operation.removeprefix(_PREFIX), self._unknown)
+        try:
+            return operation(Arguments(request.body))
+        except Refusal as refusal:
+            return Response(
+                _STATUS.get(refusal.condition, 400),
+                refusal.description,
+                properties={"errorCondition": symbol(refusal.condition)},
+            )
+
+    def _unknown(self, _: Arguments) -> Response:
+        raise Refusal(
+            errors.NOT_IMPLEMENTED, f"{self._path}: the operation is not one of {', '.join(self._operations)}"
+        )
+
+    # Messages
+
+    def _peek(self, arguments: Arguments) -> Response:
+        start = arguments.number("from-sequence-number")
+        session_id = arguments.optional_text("session-id")
+        messages = (
+            message
+            for message in (
+                self._entity.peek(start) if isinstance(self._entity, Queue | Topic) else self._messages.peek(start)
+            )
+            if session_id is None or message.content.session_id == session_id
+        )
+        peeked: list[Value] = []
+        size = 0
+        for message in itertools.islice(messages, arguments.number("message-count")):
+            encoded = message.encode(with_lock=False)
+            size += len(encoded)
+            if peeked and size > MAX_PEEKED_BYTES:
+                break
+            peeked.append(_map({"message": binary(encoded)}))
+        if not peeked:
+            return Response(204, "No messages", properties={"errorCondition": symbol(errors.MESSAGE_NOT_FOUND)})
+        return ok(_map({"messages": list_(peeked)}))
+
+    def _renew_lock(self, arguments: Arguments) -> Response:
+        ends = [self._messages.renew_lock(token) for token in arguments.lock_tokens("lock-tokens")]
+        return ok(_map({"expirations": array(0x83, [timestamp(end) for end in ends])}))
+
+    def _update_disposition(self, arguments: Arguments) -> Response:
+        status = arguments.text("disposition-status")
+        changes = arguments.mapping("properties-to-modify")
+        reason = arguments.optional_text("deadletter-reason") or ""
+        description = arguments.optional_text("deadletter-description") or ""
+        for token in arguments.lock_tokens("lock-tokens"):
+            match status:
+                case "completed":
+                    self._messages.complete(token)
+                case "abandoned":
+                    self._messages.abandon(token, changes)
+                case "defered":
+                    self._messages.defer(token, changes)
+                case "suspended":
+                    self._messages.dead_letter(token, reason, description, changes)
+                case _:
+                    raise Refusal(errors.ARGUMENT_ERROR, f"{self._path}: disposition-status {status!r} is not known")
+        return ok()
+
+    def _receive_by_sequence_number(self, arguments: Arguments) -> Response:
+        messages = self._messages.receive_deferred(
+            arguments.numbers("sequence-numbers"),
+            session_id=arguments.optional_text("session-id"),
+            destructive=arguments.number("receiver-settle-mode") == 0,
+        )
+        return ok(_map({"messages": list_([_received(message) for message in messages])}))
+
+    def _schedule(self, arguments: Arguments) -> Response:
+        entity = self._publishable
+        contents = []
+        for value in items_of(arguments.value("messages")):
+            content = read_content(Arguments.of(value).binary("message"))
+            entity.check(content)
+            contents.append(content)
+        return ok(_map({"sequence-numbers": _longs([entity.inbox.schedule(content) for content in contents])}))
+
+    def _cancel(self, arguments: Arguments) -> Response:
+        self._publishable.inbox.cancel(arguments.numbers("sequence-numbers"))
+        return ok()
+
+    @property
+    def _messages(self) -> MessageStore:
+        if self._store is None:
+            raise Refusal(errors.NOT_ALLOWED, f"{self._path}: it is a topic, which keeps no messages to receive")
+        return self._store
+
+    @property
+    def _publishable(self) -> Queue | Topic:
+        if not isinstance(self._entity, Queue | Topic):
+            raise Refusal(errors.NOT_ALLOWED, f"{self._path}: messages are not sent to it, expected a queue or topic")
+        return self._entity
+
+    # Sessions
+
+    def _renew_session_lock(self, arguments: Arguments) -> Response:
+        return ok(_map({"expiration": timestamp(self._sessions.renew_session_lock(arguments.text("session-id")))}))
+
+    def _get_session_state(self, arguments: Arguments) -> Response:
+        state = self._sessions.session_state(arguments.text("session-id"))
+        return ok(_map({"session-state": NULL if state is None else binary(state)}))
+
+    def _set_session_state(self, arguments: Arguments) -> Response:
+        self._sessions.set_session_state(arguments.text("session-id"), arguments.optional_binary("session-state"))
+        return ok()
+
+    def _get_message_sessions(self, arguments: Arguments) -> Response:
+        since = arguments.number("last-updated-time")
+        skip, top = arguments.number("skip"), arguments.number("top")
+        found = self._sessions.session_ids(None if since >= _ALL_SESSIONS else since)
+        names = [string(name) for name in itertools.islice(found, skip, skip + top)]
+        if not names:
+            return Response(204, "No sessions")
+        return ok(_map({"skip": int_(skip + len(names)), "sessions-ids": list_(names)}))
+
+    @property
+    def _sessions(self) -> SessionStore:
+        if not isinstance(self._messages, SessionStore):
+            raise Refusal(errors.NOT_ALLOWED, f"{self._path}: it does not require sessions")
+        return self._messages
+
+    # Rules
+
+    def _add_rule(self, arguments: Arguments) -> Response:
+        description = Arguments.of(arguments.value("rule-description"))
+        self._subscription.add_rule(rule_descriptions.read(arguments.text("rule-name"), description))
+        return ok()
+
+    def _remove_rule(self, arguments: Arguments) -> Response:
+        self._subscription.remove_rule(arguments.text("rule-name"))
+        return ok()
+
+    def _enumerate_rules(self, arguments: Arguments) -> Response:
+        skip, top = arguments.number("skip"), arguments.number("top")
+        rules = self._subscription.rules.rules[skip : skip + top]
+        if not rules:
+            return Response(204, "No rules")
+        described = [_map({"rule-description": rule_descriptions.describe(rule)}) for rule in rules]
+        return ok(_map({"rules": list_(described)}))
+
+    @property
+    def _subscription(self) -> Subscription:
+        if not isinstance(self._entity, Subscription):
+            raise Refusal(errors.NOT_ALLOWED, f"{self._path}: it has no rules, expected a subscription")
+        return self._entity
+
+
+def _received(message: StoredMessage) -> Value:
+    pairs = {"message": binary(message.encode())}
+    if message.lock_token is not None:
+        pairs["lock-token"] = uuid_value(uuid.UUID(bytes_le=message.lock_token))
+    return _map(pairs)
+
+
+def _map(pairs: dict[str, Value]) -> Value:
+    return map_((string(name), value) for name, value in pairs.items())
+
+
+def _longs(numbers: list[int]) -> Value:
+    return array(0x81, [Value(0x81, number) for number in numbers])

@@ -1,0 +1,318 @@
+"""
+The performatives the broker sends, at full width, and what it needs of those it receives.
+
+Source: OASIS AMQP 1.0, part 2, section 2.7, and part 3, section 3.4.
+"""
+
+import struct
+from typing import NamedTuple
+
+from local.broker.errors import Refusal
+from local.broker.protocol.fields import (
+    NULL,
+    Field,
+    Fields,
+    compose_list,
+    flag_field,
+    long_number_field,
+    number_field,
+    symbol_field,
+    text_field,
+    value_field,
+)
+from shared.amqp.values import Value
+
+OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
+SASL_MECHANISMS, SASL_INIT = 0x40, 0x41
+RECEIVED, ACCEPTED, REJECTED, RELEASED, MODIFIED = range(0x23, 0x28)
+ERROR = 0x1D
+
+ACCEPTED_STATE = b"\x00\x53\x24\x45"
+REJECTED_STATE = b"\x00\x53\x25\x45"
+RELEASED_STATE = b"\x00\x53\x26\x45"
+
+_EMPTY_MAP = b"\xc1\x01\x00"
+_TRUE, _FALSE = b"\x41", b"\x42"
+
+
+class Open(NamedTuple):
+    """What a peer's open says that matters here; the idle time-out is in milliseconds."""
+
+    container_id: str
+    max_frame_size: int
+    channel_max: int
+    idle_time_out: int | None
+
+
+def read_open(raw: list[Field]) -> Open:
+    """Return an open."""
+    fields = Fields("open", raw)
+    size, channels = fields.number(2), fields.number(3)
+    return Open(
+        fields.required_text(0),
+        0xFFFFFFFF if size is None else size,
+        0xFFFF if channels is None else channels,
+        fields.number(4),
+    )
+
+
+def open_(container_id: str, *, max_frame_size: int, channel_max: int, idle_time_out: int) -> bytes:
+    """Return an open."""
+    return compose_list(
+        OPEN,
+        [
+            text_field(container_id),
+            NULL,
+            number_field(max_frame_size),
+            b"\x60%b" % channel_max.to_bytes(2),
+            number_field(idle_time_out),
+            *[NULL] * 5,
+        ],
+    )
+
+
+def begin(
+    remote_channel: int, *, next_outgoing_id: int, incoming_window: int, outgoing_window: int, handle_max: int
+) -> bytes:
+    """Return the begin that answers a peer's on *remote_channel*."""
+    return compose_list(
+        BEGIN,
+        [
+            b"\x60%b" % remote_channel.to_bytes(2),
+            number_field(next_outgoing_id),
+            number_field(incoming_window),
+            number_field(outgoing_window),
+            number_field(handle_max),
+            *[NULL] * 3,
+        ],
+    )
+
+
+class Attach(NamedTuple):
+    """A link as it is attached; role is True for the end that receives."""
+
+    name: str
+    handle: int
+    role: bool
+    send_settle_mode: int
+    receive_settle_mode: int
+    source: Value | None
+    target: Value | None
+    initial_delivery_count: int | None
+    max_message_size: int | None
+    desired_capabilities: Value | None
+    properties: Value | None
+
+
+_MIXED = 2
+
+
+def read_attach(raw: list[Field]) -> Attach:
+    """Return an attach."""
+    fields = Fields("attach", raw)
+    send_settle_mode = fields.number(3)
+    desired = fields.value(12) if len(raw) > 12 and isinstance(raw[12], Value) else None
+    return Attach(
+        fields.required_text(0),
+        fields.required_number(1),
+        fields.flag(2),
+        _MIXED if send_settle_mode is None else send_settle_mode,
+        fields.number(4) or 0,
+        fields.value(5),
+        fields.value(6),
+        fields.number(9),
+        fields.number(10),
+        desired,
+        fields.value(13),
+    )
+
+
+def attach(link: Attach) -> bytes:
+    """Return an attach."""
+    return compose_list(
+        ATTACH,
+        [
+            text_field(link.name),
+            number_field(link.handle),
+            flag_field(link.role),
+            b"\x50%c" % link.send_settle_mode,
+            b"\x50%c" % link.receive_settle_mode,
+            value_field(link.source),
+            value_field(link.target),
+            NULL,
+            _FALSE,
+            number_field(link.initial_delivery_count),
+            long_number_field(link.max_message_size),
+            NULL,
+            NULL,
+            value_field(link.properties),
+        ],
+    )
+
+
+class Flow(NamedTuple):
+    """The state of a session's windows and, with a handle, of a link's credit."""
+
+    next_incoming_id: int | None
+    incoming_window: int
+    next_outgoing_id: int
+    outgoing_window: int
+    handle: int | None
+    delivery_count: int | None
+    link_credit: int | None
+    drain: bool
+    echo: bool
+
+
+def read_flow(raw: list[Field]) -> Flow:
+    """Return a flow."""
+    fields = Fields("flow", raw)
+    return Flow(
+        fields.number(0),
+        fields.required_number(1),
+        fields.required_number(2),
+        fields.required_number(3),
+        fields.number(4),
+        fields.number(5),
+        fields.number(6),
+        fields.flag(8),
+        fields.flag(9),
+    )
+
+
+def flow(state: Flow) -> bytes:
+    """Return a flow."""
+    return compose_list(
+        FLOW,
+        [
+            number_field(state.next_incoming_id),
+            number_field(state.incoming_window),
+            number_field(state.next_outgoing_id),
+            number_field(state.outgoing_window),
+            number_field(state.handle),
+            number_field(state.delivery_count),
+            number_field(state.link_credit),
+            NULL,
+            flag_field(state.drain),
+            flag_field(state.echo),
+            NULL,
+        ],
+    )
+
+
+class Transfer(NamedTuple):
+    """One frame of a delivery."""
+
+    handle: int
+    delivery_id: int | None
+    delivery_tag: bytes | None
+    message_format: int | None
+    settled: bool
+    more: bool
+    aborted: bool
+
+
+def read_transfer(raw: list[Field]) -> Transfer:
+    """Return a transfer."""
+    fields = Fields("transfer", raw)
+    return Transfer(
+        fields.required_number(0),
+        fields.number(1),
+        fields.binary(2),
+        fields.number(3),
+        fields.flag(4),
+        fields.flag(5),
+        fields.flag(9),
+    )
+
+
+TAG_SIZE = 16
+_TRANSFER = struct.Struct(f">4sBBBIBIBB{TAG_SIZE}sBBB5s")
+_TRANSFER_PREFIX = b"\x00\x53\x14\xc0"
+_TRANSFER_REST = NULL * 2 + _FALSE * 3
+TRANSFER_SIZE = _TRANSFER.size
+
+
+def transfer(handle: int, delivery_id: int, tag: bytes, *, settled: bool, more: bool) -> bytes:
+    """Return a transfer; the tag has 16 bytes."""
+    return _TRANSFER.pack(
+        _TRANSFER_PREFIX,
+        TRANSFER_SIZE - 5,
+        11,
+        0x70,
+        handle,
+        0x70,
+        delivery_id,
+        0xA0,
+        TAG_SIZE,
+        tag,
+        0x43,
+        0x41 if settled else 0x42,
+        0x41 if more else 0x42,
+        _TRANSFER_REST,
+    )
+
+
+class Disposition(NamedTuple):
+    """The state of the deliveries from first to last; role is True from the end that received them."""
+
+    role: bool
+    first: int
+    last: int
+    settled: bool
+    state: Value | None
+
+
+def read_disposition(raw: list[Field]) -> Disposition:
+    """Return a disposition."""
+    fields = Fields("disposition", raw)
+    first, last = fields.required_number(1), fields.number(2)
+    return Disposition(fields.flag(0), first, first if last is None else last, fields.flag(3), fields.value(4))
+
+
+_DISPOSITION = struct.Struct(">4sBBBBIBIB")
+
+
+def disposition(*, role: bool, delivery_id: int, state: bytes) -> bytes:
+    """Return the disposition that settles one delivery with an encoded state."""
+    if len(state) > 200:
+        fields = [flag_field(role), number_field(delivery_id), number_field(delivery_id), _TRUE, state, _FALSE]
+        return compose_list(DISPOSITION, fields)
+    head = _DISPOSITION.pack(
+        b"\x00\x53\x15\xc0",
+        _DISPOSITION.size - 5 + len(state) + 1,
+        6,
+        0x41 if role else 0x42,
+        0x70,
+        delivery_id,
+        0x70,
+        delivery_id,
+        0x41,
+    )
+    return head + state + _FALSE
+
+
+def error(refusal: Refusal) -> bytes:
+    """Return an error of three elements: azure-servicebus reads the third one whether it is there or not."""
+    return compose_list(ERROR, [symbol_field(refusal.condition), text_field(refusal.description), _EMPTY_MAP])
+
+
+def rejected(refusal: Refusal) -> bytes:
+    """Return the state of a delivery that is refused."""
+    return compose_list(REJECTED, [error(refusal)])
+
+
+def detach(handle: int, *, closed: bool, refusal: Refusal | None = None) -> bytes:
+    """Return a detach."""
+    fields = [number_field(handle), flag_field(closed), NULL if refusal is None else error(refusal)]
+    return compose_list(DETACH, fields)
+
+
+def end(refusal: Refusal | None = None) -> bytes:
+    """Return an end."""
+    return compose_list(END, [NULL if refusal is None else error(refusal)])
+
+
+def close(refusal: Refusal | None = None) -> bytes:
+    """Return a close."""
+    return compose_list(CLOSE, [NULL if refusal is None else error(refusal)])

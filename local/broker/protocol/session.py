@@ -1,0 +1,229 @@
+"""
+One AMQP session: links by handle, windows in both directions, deliveries by number.
+
+Source: OASIS AMQP 1.0, part 2, section 2.5 and 2.6.
+"""
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from local.broker import errors
+from local.broker.errors import Refusal, SessionViolation
+from local.broker.protocol import performatives
+from local.broker.protocol.attaching import create_link
+from local.broker.protocol.fields import Field, Fields
+from local.broker.protocol.frames import HEADER, compose
+from local.broker.protocol.link import Link
+from local.broker.protocol.outgoing_link import OutgoingLink
+from local.broker.protocol.performatives import Attach, Disposition, Flow, Transfer
+
+if TYPE_CHECKING:
+    from local.broker.protocol.connection import Connection
+
+INCOMING_WINDOW = 5000
+HANDLE_MAX = 4999
+_SERIAL = 0xFFFFFFFF
+
+
+class Session:
+    """The broker's end of a session; it uses the peer's channel and handle numbers as its own."""
+
+    def __init__(
+        self, connection: "Connection", channel: int, *, next_incoming_id: int, remote_incoming_window: int
+    ) -> None:
+        self.connection = connection
+        self.channel = channel
+        self.links: dict[int, Link] = {}
+        self._next_incoming_id = next_incoming_id
+        self._incoming_window = INCOMING_WINDOW
+        self._next_outgoing_id = 1
+        self._remote_incoming_window = remote_incoming_window
+        self._next_delivery_id = 0
+        self._unsettled: dict[int, tuple[OutgoingLink, bytes]] = {}
+        self._waiting: deque[bytes] = deque()
+        self._is_over = False
+
+    def begin(self) -> None:
+        """Answer the peer's begin."""
+        self.emit(
+            performatives.begin(
+                self.channel,
+                next_outgoing_id=self._next_outgoing_id,
+                incoming_window=self._incoming_window,
+                outgoing_window=INCOMING_WINDOW,
+                handle_max=HANDLE_MAX,
+            )
+        )
+
+    def emit(self, performative: bytes) -> None:
+        """Send a performative."""
+        self.connection.emit(compose(self.channel, performative))
+
+    # In
+
+    def receive(self, code: int, raw: list[Field], body: bytes, position: int) -> None:
+        """Take a performative whose payload starts at *position* of *body*."""
+        if self._is_over:
+            return
+        if code == performatives.TRANSFER:
+            self._on_transfer(performatives.read_transfer(raw), body[position:])
+        elif code == performatives.DISPOSITION:
+            self._on_disposition(performatives.read_disposition(raw))
+        elif code == performatives.FLOW:
+            self._on_flow(performatives.read_flow(raw))
+        elif code == performatives.ATTACH:
+            self._on_attach(performatives.read_attach(raw))
+        elif code == performatives.DETACH:
+            self._on_detach(Fields("detach", raw))
+
+    def _on_attach(self, attach: Attach) -> None:
+        if attach.handle in self.links or attach.handle > HANDLE_MAX:
+            raise SessionViolation(errors.HANDLE_IN_USE, f"handle {attach.handle}: in use, or above {HANDLE_MAX}")
+        try:
+            link = create_link(self, attach)
+        except Refusal as refusal:
+            link = Link(self, attach)
+            self.links[attach.handle] = link
+            link.refuse(refusal)
+            return
+        self.links[attach.handle] = link
+        try:
+            link.open()
+        except Refusal as refusal:
+            link.refuse(refusal)
+
+    def _on_detach(self, fields: Fields) -> None:
+        handle, closed = fields.required_number(0), fields.flag(1)
+        link = self.links.pop(handle, None)
+        if link is not None:
+            link.detached(closed=closed)
+
+    def _on_flow(self, flow: Flow) -> None:
+        acknowledged = 1 if flow.next_incoming_id is None else flow.next_incoming_id
+        was_blocked = not self.can_send()
+        self._remote_incoming_window = _difference(acknowledged + flow.incoming_window, self._next_outgoing_id)
+        while self._waiting and self._remote_incoming_window > 0:
+            self._emit_transfer(self._waiting.popleft())
+        if flow.handle is not None:
+            self._link(flow.handle).on_flow(flow)
+        elif flow.echo:
+            self.emit(performatives.flow(self._flow()))
+        if was_blocked:
+            self.pump()
+
+    def _on_transfer(self, transfer: Transfer, payload: bytes) -> None:
+        if self._incoming_window == 0:
+            raise SessionViolation(errors.WINDOW_VIOLATION, "more transfers than the session's window allows")
+        self._next_incoming_id = (self._next_incoming_id + 1) & _SERIAL
+        self._incoming_window -= 1
+        self._link(transfer.handle).on_transfer(transfer, payload)
+        if self._incoming_window < INCOMING_WINDOW // 2:
+            self._incoming_window = INCOMING_WINDOW
+            self.emit(performatives.flow(self._flow()))
+
+    def _on_disposition(self, disposition: Disposition) -> None:
+        if not disposition.role:
+            return  # the peer's acknowledgement of what the broker, as the receiver, has settled already
+        first, last = disposition.first, disposition.last
+        unsettled = self._unsettled
+        if first == last:
+            settled = [first] if first in unsettled else []
+        else:
+            settled = [number for number in unsettled if _difference(number, first) >= 0 <= _difference(last, number)]
+        for number in settled:
+            link, tag = unsettled[number]
+            if link.settle(number, tag, disposition):
+                unsettled.pop(number, None)
+
+    def _link(self, handle: int) -> Link:
+        link = self.links.get(handle)
+        if link is None:
+            raise SessionViolation(errors.UNATTACHED_HANDLE, f"handle {handle}: no link is attached to it")
+        return link
+
+    # Out
+
+    def can_send(self) -> bool:
+        """Return whether the peer takes one more transfer now."""
+        return self._remote_incoming_window > 0 and self.connection.is_writable and not self._waiting
+
+    def send(self, link: OutgoingLink, tag: bytes, message: bytes, *, settled: bool) -> None:
+        """Send a message in as many frames as the peer's limit asks for; its window may make the last ones wait."""
+        delivery_id = self._next_delivery_id
+        self._next_delivery_id = (delivery_id + 1) & _SERIAL
+        if not settled:
+            self._unsettled[delivery_id] = link, tag
+        room = self.connection.remote_max_frame_size - performatives.TRANSFER_SIZE - HEADER.size
+        position = 0
+        while True:
+            more = len(message) - position > room
+            head = performatives.transfer(link.handle, delivery_id, tag, settled=settled, more=more)
+            part = message[position : position + room] if position or more else message
+            frame = compose(self.channel, head, part)
+            if self._waiting or self._remote_incoming_window <= 0:
+                self._waiting.append(frame)
+            else:
+                self._emit_transfer(frame)
+            if not more:
+                return
+            position += room
+
+    def _emit_transfer(self, frame: bytes) -> None:
+        self._next_outgoing_id = (self._next_outgoing_id + 1) & _SERIAL
+        self._remote_incoming_window -= 1
+        self.connection.emit(frame)
+
+    def _flow(self) -> Flow:
+        return Flow(
+            self._next_incoming_id,
+            self._incoming_window,
+            self._next_outgoing_id,
+            INCOMING_WINDOW,
+            None,
+            None,
+            None,
+            drain=False,
+            echo=False,
+        )
+
+    def emit_link_flow(self, handle: int, delivery_count: int, link_credit: int, *, drain: bool = False) -> None:
+        """Send the state of a link's credit."""
+        state = self._flow()._replace(
+            handle=handle, delivery_count=delivery_count, link_credit=link_credit, drain=drain
+        )
+        self.emit(performatives.flow(state))
+
+    def pump(self) -> None:
+        """Let every link deliver what it can."""
+        for link in list(self.links.values()):
+            link.pump()
+
+    # The end
+
+    def forget(self, link: OutgoingLink) -> None:
+        """Forget the deliveries of a link that is gone."""
+        self._unsettled = {number: entry for number, entry in self._unsettled.items() if entry[0] is not link}
+
+    def fail(self, violation: SessionViolation) -> None:
+        """End the session because the peer broke its rules; what it still sends on the channel is ignored."""
+        self.emit(performatives.end(violation))
+        self._let_go()
+
+    def ended(self, *, is_connected: bool = True) -> None:
+        """Let go of the links: the peer has ended the session, or the connection is gone."""
+        was_over = self._is_over
+        self._let_go()
+        if is_connected and not was_over:
+            self.emit(performatives.end())
+
+    def _let_go(self) -> None:
+        self._is_over = True
+        links, self.links = self.links, {}
+        for link in links.values():
+            link.released()
+
+
+def _difference(left: int, right: int) -> int:
+    """Return left minus right as serial numbers of 32 bits (RFC 1982)."""
+    difference = (left - right) & _SERIAL
+    return difference - 0x1_0000_0000 if difference & 0x8000_0000 else difference

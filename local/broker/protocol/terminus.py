@@ -1,0 +1,51 @@
+"""Sources and targets: the address, and the filters of a source."""
+
+from local.broker import errors
+from local.broker.errors import Refusal
+from local.broker.protocol.fields import fields_of
+from shared.amqp.codec import items_of, pairs_of
+from shared.amqp.values import Described, Value, described, list_, map_, string
+
+SESSION_FILTER = "com.microsoft:session-filter"
+SELECTOR_FILTER = "apache.org:selector-filter:string"
+_COORDINATOR = 0x30
+_FILTER = 7
+
+
+def address_of(terminus: Value | None) -> str | None:
+    """Return the address of a source or target, None without one."""
+    if terminus is None:
+        return None
+    code, fields = fields_of(terminus, "terminus")
+    if code == _COORDINATOR:
+        raise Refusal(errors.NOT_IMPLEMENTED, "transactions are not supported by this broker")
+    return fields.text(0)
+
+
+def filters_of(source: Value | None) -> dict[str, Value]:
+    """Return the filters of a source by name, without their descriptors."""
+    if source is None:
+        return {}
+    _, fields = fields_of(source, "source")
+    filters = fields.value(_FILTER)
+    if filters is None or filters.kind != "map":
+        return {}
+    return {key.payload: _bare(value) for key, value in pairs_of(filters) if isinstance(key.payload, str)}
+
+
+def with_session_id(source: Value | None, session_id: str) -> Value:
+    """Return a source whose session filter names the session that was accepted."""
+    assert source is not None  # noqa: S101 - the filter that asked for a session is in it
+    assert isinstance(source.payload, Described)  # noqa: S101 - it was read as a described list
+    items = list(items_of(source.payload.value))
+    pairs = [
+        (key, string(session_id) if key.payload == SESSION_FILTER else value) for key, value in pairs_of(items[_FILTER])
+    ]
+    items[_FILTER] = map_(pairs)
+    return described(source.payload.descriptor, list_(items))
+
+
+def _bare(value: Value) -> Value:
+    while isinstance(value.payload, Described):
+        value = value.payload.value
+    return value

@@ -1,0 +1,178 @@
+"""A broker for the tests that drive it with the SDKs; it starts once, each test uses entities of its own."""
+
+import contextlib
+import itertools
+import time
+import types
+from datetime import timedelta
+
+import pytest
+from azure.eventhub import _client_base
+from azure.eventhub._pyamqp import client as event_hubs
+from azure.eventhub._pyamqp.aio import _client_async as event_hubs_aio
+from azure.servicebus import ServiceBusClient, ServiceBusReceiveMode, _servicebus_receiver, _servicebus_sender
+from azure.servicebus._pyamqp import client as service_bus
+from azure.servicebus._pyamqp._encode import encode_payload
+from azure.servicebus._pyamqp.aio import _client_async as service_bus_aio
+from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
+
+from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from local.broker.core.content import read_content
+from local.broker.thread import RunningBroker
+from shared.rules import CorrelationFilter, Rule, parse_action, parse_filter
+
+_SECOND = timedelta(seconds=1)
+QUEUES_OF_A_KIND = 40
+
+
+def _queues(kind, **options):
+    return [QueueConfig(name=f"{kind}-{number}", **options) for number in range(QUEUES_OF_A_KIND)]
+
+
+def _topics():
+    replication = Rule("replication", parse_filter("replication IS NULL"), parse_action("SET replication = 1"))
+    subscriptions = (
+        SubscriptionConfig(name="all"),
+        SubscriptionConfig(name="replicated", rules=(replication,)),
+        SubscriptionConfig(name="express", rules=(Rule("express", parse_filter("priority > 5")),)),
+        SubscriptionConfig(name="orders", rules=(Rule("orders", CorrelationFilter(subject="order")),)),
+        SubscriptionConfig(
+            name="many",
+            rules=(
+                Rule("plain", parse_filter("1 = 1")),
+                Rule("other", parse_filter("2 = 2")),
+                Rule("marked", parse_filter("1 = 1"), parse_action("SET marked = 'yes'; SET sys.Label = 'new'")),
+            ),
+        ),
+        SubscriptionConfig(name="sessions", requires_session=True),
+    )
+    return [TopicConfig(name=f"topic-{number}", subscriptions=subscriptions) for number in range(10)]
+
+
+def namespaces():
+    west = NamespaceConfig(
+        name="west",
+        queues=(
+            *_queues("plain"),
+            *_queues("sessions", requires_session=True),
+            *_queues("short-lock", lock_duration=_SECOND, max_delivery_count=2),
+            *_queues("short-session", lock_duration=_SECOND, requires_session=True),
+            *_queues("expiring", dead_lettering_on_message_expiration=True),
+            *_queues("dropping", default_message_time_to_live=_SECOND),
+            *_queues("unique", requires_duplicate_detection=True),
+            QueueConfig(name="first", forward_to="second"),
+            QueueConfig(name="second", forward_to="third"),
+            QueueConfig(name="third", forward_dead_lettered_messages_to="morgue"),
+            QueueConfig(name="morgue"),
+            QueueConfig(name="circle", forward_to="circle"),
+            QueueConfig(name="premium", max_message_size=2 * 1024 * 1024),
+        ),
+        topics=tuple(_topics()),
+    )
+    east = NamespaceConfig(name="east", queues=(*_queues("plain"),))
+    hubs = NamespaceConfig(
+        name="hubs",
+        hubs=tuple(
+            HubConfig(name=f"hub-{number}", partition_count=4, consumer_groups=("second",)) for number in range(20)
+        ),
+    )
+    return [west, east, hubs]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _impatient_clients():
+    """
+    Let the SDKs look more often whether a link is open, and close at once.
+
+    They sleep for 50 ms between two looks, and close when their keep-alive thread has slept out its second; with some
+    two hundred links in these tests that would be minutes. Nothing on the wire differs.
+    """
+    impatient = types.SimpleNamespace(**vars(time))
+    impatient.sleep = lambda seconds: time.sleep(min(seconds, 0.002))
+
+    async def nothing(_):
+        pass
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (service_bus, _servicebus_sender, _servicebus_receiver, event_hubs, _client_base):
+            patch.setattr(module, "time", impatient)
+        for client in (service_bus.AMQPClient, event_hubs.AMQPClient):
+            patch.setattr(client, "_keep_alive", lambda _: None)
+        for client in (service_bus_aio.AMQPClientAsync, event_hubs_aio.AMQPClientAsync):
+            patch.setattr(client, "_keep_alive_async", nothing)
+        yield
+
+
+@pytest.fixture(scope="session")
+def broker():
+    with RunningBroker(namespaces()) as running:
+        yield running
+
+
+_numbers: dict[str, itertools.count] = {}
+
+
+@pytest.fixture
+def entity():
+    """Return the name of an entity of a kind that no other test uses."""
+
+    def take(kind):
+        return f"{kind}-{next(_numbers.setdefault(kind, itertools.count()))}"
+
+    return take
+
+
+@pytest.fixture
+def client(broker):
+    with ServiceBusClient.from_connection_string(broker.connection_string("west"), retry_total=0) as client:
+        yield client
+
+
+@pytest.fixture
+def send(client):
+    """Send messages to a queue or topic."""
+
+    def send_messages(name, messages):
+        with contextlib.closing(client.get_queue_sender(name)) as sender:
+            sender.send_messages(messages)
+
+    return send_messages
+
+
+@pytest.fixture
+def publish(broker):
+    """Hand messages to a queue or topic without opening a sender, for tests that are about what comes then."""
+
+    def encoded(message):
+        outgoing = PyamqpTransport.to_outgoing_amqp_message(message.raw_amqp_message)
+        return bytes(encode_payload(bytearray(), outgoing))
+
+    def publish_messages(name, messages):
+        contents = [read_content(encoded(each)) for each in (messages if isinstance(messages, list) else [messages])]
+        broker.inspect("west", lambda west: [west.target(name).publish(content) for content in contents])
+
+    return publish_messages
+
+
+@pytest.fixture
+def receive(client):
+    """Receive messages of a queue, as many as are asked for or come within two seconds."""
+
+    def receive_messages(name, count, **options):
+        with client.get_queue_receiver(name, **options) as receiver:
+            messages: list = []
+            while len(messages) < count and (more := receiver.receive_messages(count - len(messages), max_wait_time=2)):
+                messages += more
+            return messages
+
+    return receive_messages
+
+
+@pytest.fixture
+def take(receive):
+    """Receive and delete."""
+
+    def take_messages(name, count, **options):
+        return receive(name, count, receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE, **options)
+
+    return take_messages

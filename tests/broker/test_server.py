@@ -1,0 +1,110 @@
+"""Sockets, threads and peers that misbehave."""
+
+import datetime as dt
+import socket
+import struct
+import time
+
+import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+
+from local.broker.config import NamespaceConfig, QueueConfig
+from local.broker.thread import RunningBroker
+from shared.clock import ManualClock
+
+HEADER = b"AMQP\x00\x01\x00\x00"
+CONFIG = NamespaceConfig(
+    name="n", queues=(QueueConfig(name="q"), QueueConfig(name="old", dead_lettering_on_message_expiration=True))
+)
+
+
+def connect(broker, name="west"):
+    return socket.create_connection(("127.0.0.1", broker.port(name)), timeout=5)
+
+
+def everything(peer):
+    received = b""
+    while part := peer.recv(65536):
+        received += part
+    return received
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        HEADER + bytes(100),
+        HEADER + struct.pack(">IBBH", 2**31, 2, 0, 0),
+        HEADER + b"\xff" * 99,
+    ],
+    ids=["another protocol", "zeros", "a frame too large", "noise"],
+)
+def test_garbage_is_answered_and_hung_up_on_while_others_go_on(broker, publish, take, entity, sent):
+    queue = entity("plain")
+    with connect(broker) as peer:
+        peer.sendall(sent)
+        assert everything(peer).startswith(HEADER)
+    publish(queue, ServiceBusMessage("body"))
+    assert [str(message) for message in take(queue, 1)] == ["body"]
+
+
+def test_connections_that_say_nothing_or_vanish_do_no_harm(broker, publish, take, entity):
+    queue = entity("plain")
+    peers = [connect(broker) for _ in range(200)]
+    for peer in peers[:100]:
+        peer.sendall(HEADER[:5])
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        peer.close()
+    publish(queue, ServiceBusMessage("body"))
+    assert [str(message) for message in take(queue, 1)] == ["body"]
+    for peer in peers[100:]:
+        peer.close()
+
+
+def test_a_broker_can_be_counted_and_reset():
+    with RunningBroker([CONFIG]) as broker:
+        with (
+            ServiceBusClient.from_connection_string(broker.connection_string("n")) as client,
+            client.get_queue_sender("q") as sender,
+        ):
+            sender.send_messages([ServiceBusMessage("1"), ServiceBusMessage("2")])
+        assert broker.counts("n")["q"].active == 2
+        with connect(broker, "n") as peer:
+            peer.sendall(HEADER)
+            assert peer.recv(8) == HEADER
+            broker.reset()
+            assert b"shutting down" in everything(peer)
+        assert broker.counts("n")["q"].active == 0
+
+
+def test_a_broker_that_has_stopped_does_not_listen():
+    with RunningBroker([CONFIG]) as broker:
+        port = broker.port("n")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=1)
+
+
+def test_time_can_be_the_tests_own():
+    clock = ManualClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
+    with RunningBroker([CONFIG], clock) as broker:
+        with (
+            ServiceBusClient.from_connection_string(broker.connection_string("n")) as client,
+            client.get_queue_sender("old") as sender,
+        ):
+            sender.send_messages(ServiceBusMessage("body", time_to_live=dt.timedelta(hours=1)))
+        broker.advance(3599)
+        assert broker.counts("n")["old"].active == 1
+        broker.advance(1)
+        assert (broker.counts("n")["old"].active, broker.counts("n")["old"].dead_lettered) == (0, 1)
+
+
+def test_the_broker_stops_at_once_with_clients_connected():
+    with RunningBroker([CONFIG]) as broker:
+        peers = [connect(broker, "n") for _ in range(20)]
+        for peer in peers:
+            peer.sendall(HEADER)
+            assert peer.recv(8) == HEADER
+        start = time.monotonic()
+    assert time.monotonic() - start < 1.5
+    for peer in peers:
+        peer.close()

@@ -1,0 +1,138 @@
+"""The output for Service Bus against a broker that its SDK talks to."""
+
+import asyncio
+import socket
+
+import pytest
+
+from local.broker.config import NamespaceConfig, QueueConfig
+from local.broker.thread import RunningBroker
+from shared.errors import ConfigError, MessageRejected, TargetRefused, TargetUnavailable
+from shared.outputs.service_bus import ServiceBusOutput
+from shared.protocols import Outgoing
+from shared.resources import service_bus_client
+from tests.messages import delivered
+
+SECONDS = 10.0
+
+
+def outgoing(number, *, session_id=None, body=b"body", **options):
+    # A sequence number of None: as a message leaves, with nothing service-assigned.
+    content = delivered(None, message_id=f"m-{number}", session_id=session_id, body=body, **options)
+    return Outgoing(content, f"m-{number}", session_id, None)
+
+
+def opened(connection_string):
+    return ServiceBusOutput("west", lambda: service_bus_client("WEST", {"WEST": connection_string}))
+
+
+def answers_of(connection_string, entity, *batches, timeout_seconds=SECONDS):
+    async def send():
+        output = opened(connection_string)
+        try:
+            return [await output.send(entity, batch, timeout_seconds=timeout_seconds) for batch in batches]
+        finally:
+            await output.close()
+
+    return asyncio.run(send())
+
+
+def nobody_at(port):
+    return f"Endpoint=sb://localhost:{port};SharedAccessKeyName=a;SharedAccessKey=b;UseDevelopmentEmulator=true"
+
+
+@pytest.fixture
+def west(broker):
+    return broker.connection_string("west")
+
+
+def ids(messages):
+    return [message.message_id for message in messages]
+
+
+def test_batches_arrive_in_order_as_they_are(west, entity, take):
+    queue = entity("plain")
+    batches = [[outgoing(number) for number in range(start, start + 40)] for start in (0, 40)]
+    assert answers_of(west, queue, *batches) == [[None] * 40] * 2
+    messages = take(queue, 80)
+    assert ids(messages) == [f"m-{number}" for number in range(80)]
+    assert {b"".join(message.body) for message in messages} == {b"body"}
+
+
+def test_a_call_of_more_than_the_link_takes_goes_in_several_batches(west, entity, take):
+    queue = entity("plain")
+    batch = [outgoing(number, body=b"x" * 50_000) for number in range(12)]
+    assert answers_of(west, queue, batch) == [[None] * 12]
+    assert ids(take(queue, 12)) == [f"m-{number}" for number in range(12)]
+
+
+def test_a_message_over_the_limit_is_rejected_alone(west, entity, take):
+    queue = entity("plain")
+    (answers,) = answers_of(west, queue, [outgoing(0), outgoing(1, body=b"x" * 300_000), outgoing(2)])
+    assert [type(answer) for answer in answers] == [type(None), MessageRejected, type(None)]
+    assert answers[1].reason == "MessageSizeExceeded"
+    assert ids(take(queue, 2)) == ["m-0", "m-2"]
+
+
+def test_messages_without_a_session_id_are_rejected_alone_and_the_others_keep_their_order(west, entity, take):
+    queue = entity("sessions")
+    batch = [outgoing(number, session_id=None if number in (0, 7, 8, 19) else "s") for number in range(20)]
+    (answers,) = answers_of(west, queue, batch)
+    refused = [number for number, answer in enumerate(answers) if isinstance(answer, MessageRejected)]
+    assert refused == [0, 7, 8, 19]
+    assert [answer for answer in answers if not isinstance(answer, MessageRejected)] == [None] * 16
+    assert ids(take(queue, 16, session_id="s")) == [f"m-{number}" for number in range(20) if number not in refused]
+
+
+def test_an_entity_that_does_not_exist_is_for_a_person(west):
+    (answers,) = answers_of(west, "nowhere", [outgoing(0), outgoing(1)])
+    assert [type(answer) for answer in answers] == [TargetRefused] * 2
+    assert "west/nowhere" in str(answers[0])
+
+
+def test_a_target_that_is_not_there_is_unavailable_within_the_time():
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    (answers,) = answers_of(nobody_at(port), "q", [outgoing(0), outgoing(1)], timeout_seconds=3)
+    assert [type(answer) for answer in answers] == [TargetUnavailable] * 2
+
+
+def test_an_output_goes_on_after_the_broker_was_away():
+    with socket.socket() as chosen:
+        chosen.bind(("127.0.0.1", 0))
+        port = chosen.getsockname()[1]
+    config = NamespaceConfig(name="alone", queues=(QueueConfig(name="q"),), port=port)
+
+    async def send(output, number):
+        return await output.send("q", [outgoing(number)], timeout_seconds=5)
+
+    loop = asyncio.new_event_loop()
+    try:
+        with RunningBroker([config]) as broker:
+            output = opened(broker.connection_string("alone"))
+            assert loop.run_until_complete(send(output, 0)) == [None]
+        (answer,) = loop.run_until_complete(send(output, 1))
+        assert isinstance(answer, TargetUnavailable)
+        with RunningBroker([config]) as broker:
+            attempts = [loop.run_until_complete(send(output, 2))[0] for _ in range(2)]
+            assert attempts[-1] is None
+            loop.run_until_complete(output.close())
+    finally:
+        loop.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (None, "is missing"),
+        ("", "is missing"),
+        ("secret", "no connection string"),
+        ("Endpoint=sb://secret/", "no connection string"),
+        ("Endpoint=sb://a/;SharedAccessKeyName=n;SharedAccessKey=secret;EntityPath=q", "names one entity"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_told_without_quoting_it(text, told):
+    with pytest.raises(ConfigError, match=told) as caught:
+        service_bus_client("WEST", {} if text is None else {"WEST": text})
+    assert "secret" not in str(caught.value)

@@ -1,0 +1,212 @@
+"""Sessions, as azure-servicebus sees them."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusReceiveMode
+from azure.servicebus.aio import ServiceBusClient as AsyncClient
+from azure.servicebus.exceptions import (
+    OperationTimeoutError,
+    ServiceBusError,
+    SessionCannotBeLockedError,
+    SessionLockLostError,
+)
+
+
+def messages_of(*sessions, each=2):
+    return [
+        ServiceBusMessage(f"{session}{number}", session_id=session) for number in range(each) for session in sessions
+    ]
+
+
+def receive_for_ever(receiver):
+    while True:
+        receiver.receive_messages(5, max_wait_time=0.5)
+
+
+def bodies(messages):
+    return [str(message) for message in messages]
+
+
+def test_a_named_session_yields_its_messages_in_order(client, publish, entity):
+    queue = entity("sessions")
+    publish(queue, messages_of("a", "b", each=3))
+    with client.get_queue_receiver(queue, session_id="b") as receiver:
+        assert receiver.session.session_id == "b"
+        messages = receiver.receive_messages(3, max_wait_time=1)
+        assert bodies(messages) == ["b0", "b1", "b2"]
+        assert {message.session_id for message in messages} == {"b"}
+        for message in messages:
+            receiver.complete_message(message)
+
+
+def test_the_next_available_sessions_come_one_after_the_other(client, publish, entity):
+    queue = entity("sessions")
+    publish(queue, messages_of("a", "b"))
+    with (
+        client.get_queue_receiver(queue, session_id=NEXT_AVAILABLE_SESSION) as one,
+        client.get_queue_receiver(queue, session_id=NEXT_AVAILABLE_SESSION) as two,
+    ):
+        assert {one.session.session_id, two.session.session_id} == {"a", "b"}
+        assert bodies(one.receive_messages(2, max_wait_time=1)) == ["a0", "a1"]
+        assert bodies(two.receive_messages(2, max_wait_time=1)) == ["b0", "b1"]
+
+
+def test_waiting_for_a_session_that_does_not_come_times_out(client, entity):
+    with (
+        pytest.raises(OperationTimeoutError),
+        client.get_queue_receiver(entity("sessions"), session_id=NEXT_AVAILABLE_SESSION, max_wait_time=1),
+    ):
+        pass
+
+
+def test_a_session_that_comes_late_is_granted_to_who_waits(client, publish, entity):
+    queue = entity("sessions")
+    late = threading.Timer(0.5, publish, [queue, messages_of("late")])
+    late.start()
+    with client.get_queue_receiver(queue, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=5) as receiver:
+        assert receiver.session.session_id == "late"
+        assert bodies(receiver.receive_messages(2, max_wait_time=1)) == ["late0", "late1"]
+    late.join()
+
+
+def test_a_session_has_one_receiver_at_a_time(client, publish, entity):
+    queue = entity("sessions")
+    publish(queue, messages_of("a"))
+    with (
+        client.get_queue_receiver(queue, session_id="a"),
+        pytest.raises(SessionCannotBeLockedError),
+        client.get_queue_receiver(queue, session_id="a"),
+    ):
+        pass
+    with client.get_queue_receiver(queue, session_id="a") as receiver:
+        assert bodies(receiver.receive_messages(2, max_wait_time=1)) == ["a0", "a1"]
+
+
+def test_messages_in_flight_come_back_uncounted_when_the_receiver_closes(client, publish, entity):
+    queue = entity("sessions")
+    publish(queue, messages_of("a", each=3))
+    with client.get_queue_receiver(queue, session_id="a") as receiver:
+        first, *_ = receiver.receive_messages(3, max_wait_time=1)
+        receiver.complete_message(first)
+    with client.get_queue_receiver(queue, session_id=NEXT_AVAILABLE_SESSION) as receiver:
+        messages = receiver.receive_messages(2, max_wait_time=1)
+        assert [(str(message), message.delivery_count) for message in messages] == [("a1", 0), ("a2", 0)]
+
+
+def test_an_expired_session_lock_ends_the_link_and_counts(client, publish, entity):
+    queue = entity("short-session")
+    publish(queue, messages_of("a"))
+    with client.get_queue_receiver(queue, session_id="a") as receiver:
+        first, _ = receiver.receive_messages(2, max_wait_time=1)
+        time.sleep(1.2)
+        with pytest.raises(SessionLockLostError):
+            receiver.complete_message(first)
+    with client.get_queue_receiver(queue, session_id="a") as receiver:
+        messages = receiver.receive_messages(2, max_wait_time=1)
+        assert [(str(message), message.delivery_count) for message in messages] == [("a0", 1), ("a1", 1)]
+
+
+def test_the_broker_detaches_a_receiver_whose_session_lock_expired(client, entity, publish):
+    queue = entity("short-session")
+    publish(queue, messages_of("a"))
+    with client.get_queue_receiver(queue, session_id="a") as receiver, pytest.raises(SessionLockLostError):
+        receive_for_ever(receiver)
+
+
+def test_a_renewed_session_lock_holds(client, publish, entity):
+    queue = entity("short-session")
+    publish(queue, messages_of("a"))
+    with client.get_queue_receiver(queue, session_id="a") as receiver:
+        messages = receiver.receive_messages(2, max_wait_time=1)
+        time.sleep(0.6)
+        until = receiver.session.renew_lock()
+        assert until == receiver.session.locked_until_utc
+        time.sleep(0.6)
+        for message in messages:
+            receiver.complete_message(message)
+
+
+def test_session_state_outlives_the_receiver(client, entity):
+    queue = entity("sessions")
+    with client.get_queue_receiver(queue, session_id="a") as receiver:
+        assert receiver.session.get_state() is None
+        receiver.session.set_state(b"halfway")
+    with client.get_queue_receiver(queue, session_id="a") as receiver:
+        assert receiver.session.get_state() == b"halfway"
+        receiver.session.set_state(None)
+        assert receiver.session.get_state() is None
+
+
+def test_sessions_are_listed(client, publish, entity):
+    queue = entity("sessions")
+    publish(queue, messages_of("a", "b"))
+    with client.get_queue_receiver(queue, session_id="c") as receiver:
+        receiver.session.set_state(b"state")
+    assert sorted(client.list_queue_sessions(queue)) == ["a", "b", "c"]
+
+
+def test_a_message_without_a_session_id_is_refused(send, entity):
+    with pytest.raises(ServiceBusError, match="session id"):
+        send(entity("sessions"), ServiceBusMessage("body"))
+
+
+def test_receivers_must_suit_the_entity(client, entity):
+    with pytest.raises(ServiceBusError, match="requires sessions"), client.get_queue_receiver(entity("sessions")):
+        pass
+    with (
+        pytest.raises(ServiceBusError, match="does not require sessions"),
+        client.get_queue_receiver(entity("plain"), session_id="a"),
+    ):
+        pass
+
+
+def test_messages_of_a_session_are_deferred_dead_lettered_and_abandoned(client, publish, entity):
+    queue = entity("sessions")
+    publish(queue, messages_of("a", each=4))
+    with client.get_queue_receiver(queue, session_id="a") as receiver:
+        one, two, three, four = receiver.receive_messages(4, max_wait_time=1)
+        receiver.defer_message(one)
+        receiver.dead_letter_message(two, reason="why")
+        receiver.abandon_message(three)
+        receiver.complete_message(four)
+        (again,) = receiver.receive_messages(1, max_wait_time=1)
+        assert (str(again), again.delivery_count) == ("a2", 1)
+        (deferred,) = receiver.receive_deferred_messages(one.sequence_number)
+        receiver.complete_message(deferred)
+    with client.get_queue_receiver(
+        queue, sub_queue="deadletter", receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE
+    ) as receiver:
+        (dead,) = receiver.receive_messages(1, max_wait_time=1)
+        assert (str(dead), dead.dead_letter_reason, dead.session_id) == ("a1", "why", "a")
+
+
+def test_many_sessions_at_once_keep_their_order(broker, entity):
+    queue = entity("sessions")
+
+    async def drain(client, seen):
+        async with client.get_queue_receiver(queue, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=2) as receiver:
+            async for message in receiver:
+                seen.setdefault(message.session_id, []).append(int(str(message)))
+                await receiver.complete_message(message)
+                if str(message) == "9":
+                    return
+
+    async def run():
+        seen: dict[str, list[int]] = {}
+        async with AsyncClient.from_connection_string(broker.connection_string("west")) as client:
+            async with client.get_queue_sender(queue) as sender:
+                await sender.send_messages(
+                    [
+                        ServiceBusMessage(str(number), session_id=f"s{session}")
+                        for number in range(10)
+                        for session in range(8)
+                    ]
+                )
+            await asyncio.gather(*(drain(client, seen) for _ in range(8)))
+        return seen
+
+    seen = asyncio.run(run())
+    assert seen == {f"s{session}": list(range(10)) for session in range(8)}

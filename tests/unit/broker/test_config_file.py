@@ -1,0 +1,157 @@
+"""Config.json files, as the official emulators document them and with mistakes."""
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from local.broker.config_file import load_config
+from local.broker.durations import parse_duration
+from shared.errors import ConfigError
+from shared.rules import CorrelationFilter, TrueFilter
+
+SERVICE_BUS = {
+    "UserConfig": {
+        "Namespaces": [
+            {
+                "Name": "sbemulatorns",
+                "Queues": [
+                    {
+                        "Name": "queue.1",
+                        "Properties": {
+                            "DeadLetteringOnMessageExpiration": False,
+                            "DefaultMessageTimeToLive": "PT1H",
+                            "DuplicateDetectionHistoryTimeWindow": "PT20S",
+                            "ForwardDeadLetteredMessagesTo": "",
+                            "ForwardTo": "",
+                            "LockDuration": "PT1M",
+                            "MaxDeliveryCount": 3,
+                            "RequiresDuplicateDetection": False,
+                            "RequiresSession": True,
+                        },
+                    }
+                ],
+                "Topics": [
+                    {
+                        "Name": "topic.1",
+                        "Properties": {"DefaultMessageTimeToLive": "PT1H", "RequiresDuplicateDetection": True},
+                        "Subscriptions": [
+                            {"Name": "all"},
+                            {
+                                "Name": "some",
+                                "Properties": {"LockDuration": "PT30S"},
+                                "Rules": [
+                                    {
+                                        "Name": "app-prop-filter-1",
+                                        "Properties": {
+                                            "FilterType": "Correlation",
+                                            "CorrelationFilter": {"ContentType": "json", "Properties": {"p": 1}},
+                                        },
+                                    },
+                                    {
+                                        "Name": "sql",
+                                        "Properties": {
+                                            "FilterType": "Sql",
+                                            "SqlFilter": {"SqlExpression": "a > 1"},
+                                            "Action": {"SqlExpression": "SET b = 2"},
+                                        },
+                                    },
+                                ],
+                            },
+                        ],
+                    }
+                ],
+            }
+        ],
+        "Logging": {"Type": "File,Console"},
+    }
+}
+EVENT_HUBS = {
+    "UserConfig": {
+        "NamespaceConfig": [
+            {
+                "Type": "EventHub",
+                "Name": "emulatorNs1",
+                "Port": 5700,
+                "Entities": [{"Name": "eh1", "PartitionCount": "2", "ConsumerGroups": [{"Name": "cg1"}]}],
+            }
+        ],
+        "LoggingConfig": {"Type": "File"},
+    }
+}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_file(document, name="Config.json"):
+        path = tmp_path / name
+        path.write_text(document if isinstance(document, str) else json.dumps(document))
+        return path
+
+    return write_file
+
+
+def test_the_official_files_are_read(write):
+    west, hubs = load_config([write(SERVICE_BUS, "a.json"), write(EVENT_HUBS, "b.json")])
+    (queue,) = west.queues
+    assert (queue.name, queue.max_delivery_count, queue.requires_session) == ("queue.1", 3, True)
+    assert queue.default_message_time_to_live == timedelta(hours=1)
+    assert queue.forward_to is None
+    (topic,) = west.topics
+    everything, some = topic.subscriptions
+    assert isinstance(everything.rules[0].filter, TrueFilter)
+    correlation, sql = some.rules
+    assert isinstance(correlation.filter, CorrelationFilter)
+    assert (str(sql.filter), str(sql.action)) == ("a > 1", "SET b = 2")
+    assert some.lock_duration == timedelta(seconds=30)
+    (hub,) = hubs.hubs
+    assert (hub.partition_count, hub.consumer_groups, hubs.port) == (2, ("cg1",), 5700)
+
+
+def test_every_problem_of_every_file_is_reported_with_its_path(write, tmp_path):
+    wrong = json.loads(json.dumps(SERVICE_BUS))
+    (namespace,) = wrong["UserConfig"]["Namespaces"]
+    namespace["Queues"][0]["Properties"] |= {"LockDuration": "1 minute", "MaxDeliveryCount": "three", "Locks": 1}
+    namespace["Queues"].append({"Name": "TOPIC.1"})
+    namespace["Queues"].append({})
+    rules = namespace["Topics"][0]["Subscriptions"][1]["Rules"]
+    rules[1]["Properties"]["SqlFilter"]["SqlExpression"] = "a >"
+    with pytest.raises(ConfigError) as error:
+        load_config([write(wrong, "a.json"), write("{", "b.json"), tmp_path / "missing.json"])
+    text = str(error.value)
+    queue = "UserConfig.Namespaces[0](sbemulatorns).Queues[0](queue.1).Properties"
+    for expected in (
+        f"{queue}.LockDuration: is '1 minute'",
+        f"{queue}.MaxDeliveryCount: is text (expected a whole number)",
+        f"{queue}.Locks: is not known here",
+        "Queues[2].Name: is missing",
+        "two entities named topic.1",
+        "Rules[1](sql).Properties.SqlFilter: rule, line 1, column 4",
+        "b.json: is not JSON",
+        "missing.json: cannot be read",
+    ):
+        assert expected in text
+
+
+def test_a_file_without_namespaces_is_a_mistake(write):
+    with pytest.raises(ConfigError, match="names no namespace"):
+        load_config([write({"UserConfig": {}})])
+
+
+@pytest.mark.parametrize(
+    ("text", "duration"),
+    [
+        ("PT1M", timedelta(minutes=1)),
+        ("P1DT2H3M4.5S", timedelta(days=1, hours=2, minutes=3, seconds=4.5)),
+        ("P14D", timedelta(days=14)),
+        ("P10675199DT2H48M5.4775807S", None),
+    ],
+)
+def test_durations_are_read(text, duration):
+    assert parse_duration(text) == duration
+
+
+@pytest.mark.parametrize("text", ["", "P", "PT", "1M", "PT1", "P1M", "PT-1S", "P1DT"])
+def test_what_is_no_duration_is_refused(text):
+    with pytest.raises(ValueError, match="expected an ISO 8601 duration"):
+        parse_duration(text)

@@ -1,0 +1,357 @@
+"""The protocol without sockets: what a peer is told that breaks its rules, windows, credit, and any bytes at all."""
+
+import datetime as dt
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from local.broker.config import HubConfig, NamespaceConfig, QueueConfig
+from local.broker.core.namespace import Namespace
+from local.broker.core.session_store import SessionStore
+from local.broker.protocol import performatives
+from local.broker.protocol.connection import Connection
+from local.broker.protocol.fields import compose_list, number_field, read_list, symbol_field, text_field
+from local.broker.protocol.frames import AMQP_HEADER, HEADER, SASL, SASL_HEADER, compose
+from local.broker.protocol.performatives import Attach, Flow
+from shared.amqp.codec import plain
+from shared.amqp.sections import data
+from shared.amqp.values import NULL, described, list_, map_, string, symbol, ulong
+from shared.clock import ManualClock
+
+CLOSED, ENDED, DETACHED = performatives.CLOSE, performatives.END, performatives.DETACH
+
+
+def terminus(code, address, *rest):
+    return described(ulong(code), list_([string(address), *rest]))
+
+
+class Peer:
+    """A client that says exactly what it is told to."""
+
+    def __init__(self, *, window=100, max_frame_size=65536):
+        clock = ManualClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
+        config = NamespaceConfig(
+            name="n",
+            queues=(QueueConfig(name="q"), QueueConfig(name="s", requires_session=True)),
+            hubs=(HubConfig(name="h"),),
+        )
+        self.namespace = Namespace(config, clock)
+        self.connection = Connection(self.namespace, lambda: None)
+        self.window = window
+        self.max_frame_size = max_frame_size
+
+    def say(self, *parts):
+        self.connection.receive(b"".join(parts))
+        return self.heard()
+
+    def heard(self):
+        """Return what has been sent: (channel, code, fields, payload), protocol headers as bytes."""
+        stream = b"".join(self.connection.output)
+        self.connection.output.clear()
+        heard: list = []
+        while stream:
+            if stream.startswith(b"AMQP"):
+                heard.append(stream[:8])
+                stream = stream[8:]
+                continue
+            size, _, _, channel = HEADER.unpack_from(stream)
+            body = stream[8:size]
+            if body:
+                code, fields, stop = read_list(body)
+                heard.append((channel, code, fields, body[stop:]))
+            stream = stream[size:]
+        return heard
+
+    def open(self):
+        opening = performatives.open_("me", max_frame_size=self.max_frame_size, channel_max=10, idle_time_out=60_000)
+        return self.say(AMQP_HEADER.encode(), compose(0, opening), self.begin())
+
+    def begin(self, channel=0):
+        fields = [b"\x40", number_field(0), number_field(self.window), number_field(5000)]
+        return compose(channel, compose_list(performatives.BEGIN, fields))
+
+    def attach(self, handle, *, receives, address, channel=0, filters=NULL):
+        source = terminus(0x28, address, *[NULL] * 6, filters) if receives else terminus(0x28, "me")
+        target = terminus(0x29, "me" if receives else address)
+        link = Attach(f"link-{handle}", handle, receives, 0, 1, source, target, 0, None, None, None)
+        return compose(channel, performatives.attach(link))
+
+    def flow(self, handle, credit, *, delivery_count=0, drain=False, received=0):
+        state = Flow(1 + received, self.window, 0, 5000, handle, delivery_count, credit, drain=drain, echo=False)
+        return compose(0, performatives.flow(state))
+
+    def transfer(self, handle, delivery_id, payload, *, more=False, channel=0):
+        head = performatives.transfer(handle, delivery_id, delivery_id.to_bytes(16), settled=False, more=more)
+        return compose(channel, head, payload)
+
+    def send(self, *texts):
+        """Attach a sender and send."""
+        self.say(self.attach(9, receives=False, address="q"))
+        return self.say(*(self.transfer(9, number, data(text)) for number, text in enumerate(texts)))
+
+
+def error_of(heard, code):
+    """Return the condition in the one close, end or detach that was heard."""
+    (fields,) = [fields for _, seen, fields, _ in (each for each in heard if isinstance(each, tuple)) if seen == code]
+    error = plain(fields[-1])
+    assert isinstance(error, list)
+    return error[0]
+
+
+def codes(heard):
+    return [each[1] for each in heard if isinstance(each, tuple)]
+
+
+def test_a_session_opens_and_closes():
+    peer = Peer()
+    heard = peer.open()
+    assert heard[0] == AMQP_HEADER.encode()
+    assert codes(heard) == [performatives.OPEN, performatives.BEGIN]
+    assert [len(each[2]) for each in heard[1:]] == [10, 8]
+    assert codes(peer.say(compose(0, performatives.end()), compose(0, performatives.close()))) == [ENDED, CLOSED]
+    assert peer.connection.is_closed
+
+
+def test_sasl_comes_before_amqp():
+    peer = Peer()
+    (header, (_, code, _, _)) = peer.say(SASL_HEADER.encode())
+    assert (header, code) == (SASL_HEADER.encode(), performatives.SASL_MECHANISMS)
+    init = compose_list(performatives.SASL_INIT, [symbol_field("ANONYMOUS")])
+    ((_, outcome, fields, _),) = peer.say(compose(0, init, kind=SASL))
+    assert (outcome, fields[0]) == (0x44, 0)
+    assert codes(peer.open()) == [performatives.OPEN, performatives.BEGIN]
+
+
+def test_an_unknown_mechanism_is_refused():
+    peer = Peer()
+    peer.say(SASL_HEADER.encode())
+    init = compose_list(performatives.SASL_INIT, [symbol_field("KERBEROS")])
+    ((_, _, fields, _),) = peer.say(compose(0, init, kind=SASL))
+    assert fields[0] == 1
+    assert peer.connection.is_closed
+
+
+@pytest.mark.parametrize("start", [b"GET / HTTP/1.1\r\n\r\n", b"AMQP\x00\x00\x09\x01", b"\x16\x03\x01\x02\x00\x01"])
+def test_another_protocol_is_told_which_one_is_spoken(start):
+    peer = Peer()
+    assert peer.say(start) == [AMQP_HEADER.encode()]
+    assert peer.connection.is_closed
+
+
+@pytest.mark.parametrize(
+    ("frame", "condition"),
+    [
+        (struct.pack(">IBBH", 4, 2, 0, 0), "amqp:connection:framing-error"),
+        (struct.pack(">IBBH", 8, 1, 0, 0), "amqp:connection:framing-error"),
+        (struct.pack(">IBBH", 10**6, 2, 0, 0), "amqp:connection:framing-error"),
+        (struct.pack(">IBBH", 8, 2, 7, 0), "amqp:connection:framing-error"),
+        (compose(0, b"\x00\x53\x14\x45"), "amqp:decode-error"),
+        (compose(0, b"garbage"), "amqp:decode-error"),
+        (compose(0, compose_list(0x77, [])), "amqp:not-allowed"),
+        (compose(0, compose_list(performatives.ATTACH, [number_field(1)])), "amqp:decode-error"),
+        (compose(5, performatives.transfer(0, 0, bytes(16), settled=True, more=False)), "amqp:not-allowed"),
+        (compose(0, performatives.begin(0, next_outgoing_id=0, incoming_window=1, outgoing_window=1, handle_max=1)),
+         "amqp:not-allowed"),
+    ],
+)  # fmt: skip
+def test_a_peer_that_breaks_the_rules_of_the_connection_is_told_which(frame, condition):
+    peer = Peer()
+    peer.open()
+    assert error_of(peer.say(frame), CLOSED) == condition
+    assert peer.connection.is_closed
+
+
+def test_frames_may_arrive_in_any_pieces():
+    peer = Peer()
+    opening = performatives.open_("me", max_frame_size=65536, channel_max=10, idle_time_out=0)
+    stream = AMQP_HEADER.encode() + compose(0, opening) + peer.begin() + peer.attach(3, receives=False, address="q")
+    heard = [each for byte in stream for each in peer.say(bytes([byte]))]
+    assert codes(heard) == [performatives.OPEN, performatives.BEGIN, performatives.ATTACH, performatives.FLOW]
+
+
+def test_a_handle_without_a_link_ends_the_session_and_only_that():
+    peer = Peer()
+    peer.open()
+    peer.say(peer.begin(1))
+    assert error_of(peer.say(peer.transfer(4, 0, b"")), ENDED) == "amqp:session:unattached-handle"
+    assert peer.say(peer.transfer(4, 1, b"")) == []
+    assert codes(peer.say(peer.attach(0, receives=False, address="q", channel=1))) == [
+        performatives.ATTACH,
+        performatives.FLOW,
+    ]
+
+
+def test_a_handle_in_use_ends_the_session():
+    peer = Peer()
+    peer.open()
+    attach = peer.attach(0, receives=False, address="q")
+    assert error_of(peer.say(attach, attach), ENDED) == "amqp:session:handle-in-use"
+
+
+def test_frames_for_a_channel_that_has_ended_are_ignored():
+    peer = Peer()
+    peer.open()
+    peer.say(compose(0, performatives.end()))
+    assert peer.say(compose(0, performatives.detach(0, closed=True)), compose(0, performatives.end())) == []
+
+
+@pytest.mark.parametrize(
+    ("attach", "condition"),
+    [
+        ({"receives": True, "address": "missing"}, "amqp:not-found"),
+        ({"receives": False, "address": "missing"}, "amqp:not-found"),
+        ({"receives": True, "address": "s"}, "amqp:not-allowed"),
+        ({"receives": True, "address": "h/consumergroups/none/partitions/0"}, "amqp:not-found"),
+        (
+            {"receives": True, "address": "h/consumergroups/$default/partitions/9"},
+            "com.microsoft:argument-out-of-range",
+        ),
+    ],
+)
+def test_a_refused_link_is_attached_without_a_terminus_and_detached(attach, condition):
+    peer = Peer()
+    peer.open()
+    heard = peer.say(peer.attach(0, **attach))
+    assert codes(heard) == [performatives.ATTACH, DETACHED]
+    assert heard[0][2][5 if attach["receives"] else 6] is None
+    assert error_of(heard, DETACHED) == condition
+    assert peer.say(peer.flow(0, 5), compose(0, performatives.detach(0, closed=True))) == []
+    assert codes(peer.say(peer.attach(0, receives=False, address="q")))[0] == performatives.ATTACH
+
+
+def test_no_more_is_delivered_than_there_is_credit():
+    peer = Peer()
+    peer.open()
+    peer.send(*[b"x"] * 5)
+    assert (
+        codes(peer.say(peer.attach(0, receives=True, address="q"), peer.flow(0, 2))).count(performatives.TRANSFER) == 2
+    )
+    assert codes(peer.say(peer.flow(0, 2, delivery_count=0, received=2))) == []
+    assert codes(peer.say(peer.flow(0, 2, delivery_count=2, received=2))) == [performatives.TRANSFER] * 2
+
+
+def test_no_more_is_delivered_than_the_session_window_takes():
+    peer = Peer(window=2)
+    peer.open()
+    peer.send(*[b"x"] * 5)
+    heard = peer.say(peer.attach(0, receives=True, address="q"), peer.flow(0, 100))
+    assert codes(heard).count(performatives.TRANSFER) == 2
+    assert codes(peer.say(peer.flow(0, 98, delivery_count=2, received=2))).count(performatives.TRANSFER) == 2
+
+
+def test_a_large_message_waits_for_the_window_frame_by_frame():
+    peer = Peer(window=2, max_frame_size=512)
+    peer.open()
+    body = bytes(range(256)) * 5
+    peer.send(body)
+    heard = peer.say(peer.attach(0, receives=True, address="q"), peer.flow(0, 1))
+    frames = [each for each in heard if each[1] == performatives.TRANSFER]
+    assert len(frames) == 2
+    while frames[-1][2][5]:
+        frames += peer.say(peer.flow(0, 0, delivery_count=1, received=len(frames)))
+    assert data(body) in b"".join(payload for *_, payload in frames)
+
+
+def test_draining_uses_up_the_credit():
+    peer = Peer()
+    peer.open()
+    peer.send(b"x")
+    peer.say(peer.attach(0, receives=True, address="q"))
+    heard = peer.say(peer.flow(0, 10, drain=True))
+    assert codes(heard) == [performatives.TRANSFER, performatives.FLOW]
+    fields = heard[1][2]
+    assert (fields[4], fields[5], fields[6], fields[8]) == (0, 10, 0, True)
+
+
+def test_a_peer_that_does_not_read_gets_nothing_more_until_it_does():
+    peer = Peer()
+    peer.open()
+    peer.send(*[b"x"] * 3)
+    peer.say(peer.attach(0, receives=True, address="q"))
+    peer.connection.is_writable = False
+    assert peer.say(peer.flow(0, 10)) == []
+    peer.connection.resume()
+    assert codes(peer.heard()) == [performatives.TRANSFER] * 3
+
+
+def test_a_window_that_is_overrun_ends_the_session(monkeypatch):
+    monkeypatch.setattr("local.broker.protocol.session.INCOMING_WINDOW", 0)
+    peer = Peer()
+    peer.open()
+    peer.say(peer.attach(9, receives=False, address="q"))
+    assert error_of(peer.say(peer.transfer(9, 0, data(b"x"))), ENDED) == "amqp:session:window-violation"
+
+
+def test_a_silent_peer_is_hung_up_on_and_others_get_heartbeats():
+    peer = Peer()
+    peer.open()
+    assert peer.connection.tick() == pytest.approx(25)
+    assert b"".join(peer.connection.output) == b"\x00\x00\x00\x08\x02\x00\x00\x00"
+    for _ in range(12):
+        peer.connection.tick()
+    assert peer.connection.is_closed
+
+
+def test_what_a_connection_held_is_given_back_when_it_is_lost():
+    peer = Peer()
+    peer.open()
+    peer.say(
+        peer.attach(
+            0, receives=True, address="s", filters=map_([(symbol("com.microsoft:session-filter"), string("a"))])
+        )
+    )
+    store = peer.namespace.store("s")
+    assert isinstance(store, SessionStore)
+    assert list(store._held) == ["a"]
+    peer.connection.lost()
+    assert not store._held
+
+
+def _conversation():
+    peer = Peer()
+    session_filter = map_([(symbol("com.microsoft:session-filter"), NULL)])
+    opening = performatives.open_("me", max_frame_size=65536, channel_max=10, idle_time_out=60_000)
+    return [
+        AMQP_HEADER.encode(),
+        compose(0, opening),
+        peer.begin(),
+        peer.attach(0, receives=False, address="q"),
+        peer.transfer(0, 0, data(b"x"), more=True),
+        peer.transfer(0, 0, data(b"y")),
+        peer.attach(1, receives=True, address="q"),
+        peer.flow(1, 5),
+        compose(0, performatives.disposition(role=True, delivery_id=0, state=performatives.ACCEPTED_STATE)),
+        peer.attach(2, receives=True, address="s", filters=session_filter),
+        peer.attach(3, receives=True, address="h/consumergroups/$default/partitions/0"),
+        peer.attach(4, receives=False, address="q/$management"),
+        peer.attach(5, receives=True, address="q/$management"),
+        peer.transfer(4, 1, compose_list(0x73, [text_field("id")]) + b"\x00\x53\x77\xc1\x01\x00"),
+        compose(0, performatives.detach(1, closed=True)),
+    ]
+
+
+@given(st.data())
+def test_any_bytes_get_an_answer_and_never_a_crash(source):
+    parts = list(_conversation())
+    for _ in range(source.draw(st.integers(1, 3))):
+        index = source.draw(st.integers(0, len(parts) - 1))
+        part = bytearray(parts[index])
+        match source.draw(st.sampled_from(["flip", "cut", "drop", "repeat", "junk"])):
+            case "flip" if part:
+                part[source.draw(st.integers(0, len(part) - 1))] = source.draw(st.integers(0, 255))
+            case "cut":
+                del part[source.draw(st.integers(0, len(part))) :]
+            case "drop":
+                part.clear()
+            case "repeat":
+                part *= 2
+            case _:
+                part += source.draw(st.binary(max_size=30))
+        parts[index] = bytes(part)
+    peer = Peer()
+    for part in parts:
+        peer.say(part)
+    peer.connection.lost()
+    assert not peer.namespace.store("q")._lane.consumers

@@ -1,0 +1,320 @@
+"""Locks, order, expiry and sessions, by a clock that only the tests move."""
+
+import datetime as dt
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from local.broker import errors
+from local.broker.config import NamespaceConfig, QueueConfig
+from local.broker.core.content import read_content
+from local.broker.core.lanes import Session
+from local.broker.core.namespace import Namespace
+from local.broker.errors import Refusal
+from shared.amqp.codec import encode
+from shared.amqp.values import NULL, described, list_, string, uint, ulong
+from shared.clock import ManualClock
+
+LOCK_SECONDS = 30
+MAX_DELIVERY_COUNT = 3
+
+
+def message(text, *, session_id=None, time_to_live=None):
+    sections = []
+    if time_to_live is not None:
+        sections.append(described(ulong(0x70), list_([NULL, NULL, uint(time_to_live)])))
+    properties = [string(text), *[NULL] * 9, NULL if session_id is None else string(session_id)]
+    sections += [described(ulong(0x73), list_(properties)), described(ulong(0x77), string(text))]
+    return b"".join(map(encode, sections))
+
+
+def identity(stored):
+    return stored.content.message_id[2:].decode()
+
+
+class Taker:
+    """A consumer that keeps what it gets."""
+
+    def __init__(self, store, *, credit=0, is_destructive=False):
+        self.store = store
+        self.credit = credit
+        self.is_destructive = is_destructive
+        self.taken = []
+        self.session: Session | None = None
+        self.refusal: Refusal | None = None
+
+    def can_take(self):
+        return self.credit > 0
+
+    def take(self, tag, encoded):
+        self.credit -= 1
+        content = read_content(encoded)
+        self.taken.append((tag, content.message_id[2:].decode()))
+
+    def session_granted(self, session):
+        self.session = session
+
+    def session_refused(self, refusal):
+        self.refusal = refusal
+
+    def session_lost(self, refusal):
+        self.refusal = refusal
+
+
+@pytest.fixture
+def clock():
+    return ManualClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
+
+
+@pytest.fixture
+def namespace(clock):
+    lock = dt.timedelta(seconds=LOCK_SECONDS)
+    return Namespace(
+        NamespaceConfig(
+            name="n",
+            queues=(
+                QueueConfig(name="q", lock_duration=lock, max_delivery_count=MAX_DELIVERY_COUNT),
+                QueueConfig(name="expiring", lock_duration=lock, dead_lettering_on_message_expiration=True),
+                QueueConfig(name="s", lock_duration=lock, requires_session=True),
+            ),
+        ),
+        clock,
+    )
+
+
+def send(namespace, queue, *texts, **options):
+    for text in texts:
+        namespace.queue(queue).publish(read_content(message(text, **options)))
+
+
+def join(namespace, queue, credit):
+    store = namespace.store(queue)
+    taker = Taker(store, credit=credit)
+    store.join(taker)
+    store.dispatch()
+    return taker
+
+
+def pass_time(namespace, clock, seconds):
+    clock.advance(seconds)
+    namespace.advance()
+
+
+def test_expired_locks_return_in_sequence_order_and_count(namespace, clock):
+    send(namespace, "q", "a", "b", "c")
+    taker = join(namespace, "q", 3)
+    taker.store.complete(taker.taken[1][0])
+    pass_time(namespace, clock, LOCK_SECONDS - 1)
+    assert taker.credit == 0
+    pass_time(namespace, clock, 1)
+    taker.credit = 3
+    taker.store.dispatch()
+    assert [text for _, text in taker.taken[3:]] == ["a", "c"]
+    assert {stored.delivery_count for stored in taker.store.messages.values()} == {1}
+
+
+def test_a_settled_or_expired_lock_cannot_be_used_again(namespace, clock):
+    send(namespace, "q", "a", "b")
+    taker = join(namespace, "q", 2)
+    (first, _), (second, _) = taker.taken
+    taker.store.complete(first)
+    pass_time(namespace, clock, LOCK_SECONDS)
+    for token in (first, second):
+        for settle in (taker.store.complete, taker.store.abandon, taker.store.release, taker.store.renew_lock):
+            with pytest.raises(Refusal) as refused:
+                settle(token)
+            assert refused.value.condition == errors.MESSAGE_LOCK_LOST
+
+
+def test_a_renewed_lock_lasts_from_then(namespace, clock):
+    send(namespace, "q", "a", "b")
+    taker = join(namespace, "q", 2)
+    pass_time(namespace, clock, LOCK_SECONDS - 1)
+    taker.store.renew_lock(taker.taken[0][0])
+    pass_time(namespace, clock, LOCK_SECONDS - 1)
+    taker.store.complete(taker.taken[0][0])
+    assert [identity(stored) for stored in taker.store.messages.values()] == ["b"]
+
+
+def test_a_locked_message_outlives_its_time_to_live_until_the_lock_ends(namespace, clock):
+    send(namespace, "expiring", "a", "b", time_to_live=10_000)
+    taker = join(namespace, "expiring", 1)
+    pass_time(namespace, clock, 11)
+    dead = namespace.store("expiring/$deadletterqueue").messages
+    assert [identity(stored) for stored in dead.values()] == ["b"]
+    taker.store.release(taker.taken[0][0])
+    assert [identity(stored) for stored in dead.values()] == ["b", "a"]
+
+
+def test_nothing_expires_in_the_dead_letter_queue_nor_when_deferred(namespace, clock):
+    send(namespace, "expiring", "dead", "deferred", time_to_live=40_000)
+    taker = join(namespace, "expiring", 2)
+    taker.store.dead_letter(taker.taken[0][0], "why", "because")
+    taker.store.defer(taker.taken[1][0])
+    pass_time(namespace, clock, 3600)
+    counts = namespace.counts()["expiring"]
+    assert (counts.active, counts.deferred, counts.dead_lettered) == (0, 1, 1)
+
+
+def test_a_message_in_a_dead_letter_queue_is_not_dead_lettered_again(namespace):
+    send(namespace, "q", "a")
+    taker = join(namespace, "q", 1)
+    taker.store.dead_letter(taker.taken[0][0], "why", "")
+    dead = join(namespace, "q/$DeadLetterQueue", 1)
+    with pytest.raises(Refusal, match="cannot be dead-lettered"):
+        dead.store.dead_letter(dead.taken[0][0], "again", "")
+    for _ in range(2 * MAX_DELIVERY_COUNT):
+        dead.credit = 1
+        dead.store.abandon(dead.taken[-1][0])
+    assert len(dead.taken) == 1 + 2 * MAX_DELIVERY_COUNT
+
+
+def test_consumers_take_turns(namespace):
+    one, two = join(namespace, "q", 10), join(namespace, "q", 10)
+    send(namespace, "q", "a", "b", "c", "d")
+    assert [text for _, text in one.taken] == ["a", "c"]
+    assert [text for _, text in two.taken] == ["b", "d"]
+
+
+def test_an_expired_session_lock_is_taken_from_its_owner(namespace, clock):
+    send(namespace, "s", "a", "b", session_id="x")
+    store = namespace.store("s")
+    owner, next_owner = Taker(store, credit=2), Taker(store, credit=2)
+    session = store.accept("x", owner)
+    store.dispatch_session(session)
+    store.accept_next(next_owner, 10**15)
+    store.complete(owner.taken[0][0])
+    pass_time(namespace, clock, LOCK_SECONDS)
+    assert owner.refusal is not None
+    assert owner.refusal.condition == errors.SESSION_LOCK_LOST
+    assert next_owner.session is not None
+    store.dispatch_session(next_owner.session)
+    assert [text for _, text in next_owner.taken] == ["b"]
+    assert [stored.delivery_count for stored in store.messages.values()] == [1]
+    with pytest.raises(Refusal):
+        store.complete(owner.taken[1][0])
+
+
+def test_waiting_for_a_session_ends_at_its_deadline(namespace, clock):
+    store = namespace.store("s")
+    taker = Taker(store)
+    store.accept_next(taker, int(clock.now().timestamp() * 1000) + 5000)
+    pass_time(namespace, clock, 4)
+    assert not taker.refusal
+    pass_time(namespace, clock, 1)
+    assert isinstance(taker.refusal, Refusal)
+    assert taker.refusal.condition == errors.TIMEOUT
+    send(namespace, "s", "a", session_id="x")
+    assert taker.session is None
+
+
+def test_a_session_without_messages_owner_or_state_is_forgotten(namespace):
+    store = namespace.store("s")
+    for number in range(100):
+        taker = Taker(store, credit=1)
+        send(namespace, "s", "a", session_id=f"x{number}")
+        session = store.accept(f"x{number}", taker)
+        store.dispatch_session(session)
+        store.complete(taker.taken[0][0])
+        store.release_session(session, taker)
+    assert store._sessions == {}
+    assert store._held == {}
+
+
+def test_deadlines_that_are_no_longer_needed_do_not_pile_up(namespace):
+    store = namespace.store("expiring")
+    taker = Taker(store, credit=10**6, is_destructive=True)
+    store.join(taker)
+    for _ in range(20):
+        send(namespace, "expiring", *["a"] * 200, time_to_live=3_600_000)
+    assert len(store._expiries._heap) < 2000
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """A queue beside a model of it that is slow and plain."""
+
+    def __init__(self):
+        super().__init__()
+        self.clock = ManualClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
+        lock = dt.timedelta(seconds=LOCK_SECONDS)
+        config = QueueConfig(name="q", lock_duration=lock, max_delivery_count=MAX_DELIVERY_COUNT)
+        self.namespace = Namespace(NamespaceConfig(name="n", queues=(config,)), self.clock)
+        self.taker = join(self.namespace, "q", 0)
+        self.store = self.taker.store
+        self.sent = 0
+        self.counts = {}
+        self.ready, self.deferred, self.dead = [], [], []
+        self.locked = {}
+
+    def returned(self, text):
+        self.counts[text] += 1
+        (self.dead if self.counts[text] >= MAX_DELIVERY_COUNT else self.ready).append(text)
+
+    @rule(count=st.integers(1, 3))
+    def send(self, count):
+        for _ in range(count):
+            text = f"{self.sent:06}"
+            self.sent += 1
+            self.counts[text] = 0
+            self.ready.append(text)
+            send(self.namespace, "q", text)
+
+    @rule(credit=st.integers(1, 3))
+    def receive(self, credit):
+        self.taker.taken.clear()
+        self.taker.credit = credit
+        self.store.dispatch()
+        self.taker.credit = 0
+        expected = sorted(self.ready)[:credit]
+        assert [text for _, text in self.taker.taken] == expected
+        for token, text in self.taker.taken:
+            self.ready.remove(text)
+            self.locked[text] = (token, self.clock.monotonic() + LOCK_SECONDS)
+
+    @precondition(lambda self: self.locked)
+    @rule(data=st.data(), outcome=st.sampled_from(["complete", "abandon", "release", "defer", "dead_letter", "renew"]))
+    def settle(self, data, outcome):
+        text = data.draw(st.sampled_from(sorted(self.locked)))
+        token, _ = self.locked.pop(text)
+        match outcome:
+            case "complete":
+                self.store.complete(token)
+                del self.counts[text]
+            case "abandon":
+                self.store.abandon(token)
+                self.returned(text)
+            case "release":
+                self.store.release(token)
+                self.ready.append(text)
+            case "defer":
+                self.store.defer(token)
+                self.deferred.append(text)
+            case "dead_letter":
+                self.store.dead_letter(token, "why", "")
+                self.dead.append(text)
+            case "renew":
+                self.store.renew_lock(token)
+                self.locked[text] = (token, self.clock.monotonic() + LOCK_SECONDS)
+
+    @rule(seconds=st.sampled_from([1, 10, LOCK_SECONDS]))
+    def wait(self, seconds):
+        pass_time(self.namespace, self.clock, seconds)
+        lost = [text for text, (_, until) in self.locked.items() if until <= self.clock.monotonic()]
+        for text in lost:
+            del self.locked[text]
+            self.returned(text)
+
+    @invariant()
+    def every_message_is_in_one_place(self):
+        held = sorted(identity(stored) for stored in self.store.messages.values())
+        assert held == sorted([*self.ready, *self.locked, *self.deferred])
+        dead = self.namespace.store("q/$deadletterqueue").messages.values()
+        assert sorted(map(identity, dead)) == sorted(self.dead)
+        for stored in [*self.store.messages.values(), *dead]:
+            assert stored.delivery_count == self.counts[identity(stored)]
+
+
+TestQueueMachine = QueueMachine.TestCase
+TestQueueMachine.settings = settings(max_examples=60, stateful_step_count=40)
