@@ -73,7 +73,8 @@ resource queue 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' = [
     name: queueName
     properties: {
       lockDuration: lockDuration
-      maxDeliveryCount: 10
+      // A job that fails spills over soon; what has been set aside is for people to look at.
+      maxDeliveryCount: queueName == 'jobs' ? 3 : 10
       requiresDuplicateDetection: true
       duplicateDetectionHistoryTimeWindow: duplicateWindow
     }

@@ -1,0 +1,1 @@
+"""The `busway` command: one file per subcommand, joined in `main`."""

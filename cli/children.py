@@ -1,0 +1,128 @@
+"""Processes that this one starts, waits for and always ends."""
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from shared.errors import BuswayError
+
+_STOP_SECONDS = 15.0
+_TAIL_LINES = 15
+_REMEMBERED_LINES = 1000
+_LONGEST_LINE_BYTES = 1 << 20
+
+
+class ChildFailed(BuswayError):
+    """A process of the stack has ended or did not become ready; the text ends with the last lines of its log."""
+
+
+class Child:
+    """
+    A process whose output goes to a log file; made by `start`.
+
+    It gets a process group of its own, so that Ctrl-C in the terminal reaches only the parent, which ends its children
+    in their order.
+    """
+
+    def __init__(self, name: str, log: Path, process: asyncio.subprocess.Process) -> None:
+        """Follow *process*; its output is read from now on."""
+        self.name = name
+        self.log = log
+        self._process = process
+        self._lines: deque[str] = deque(maxlen=_REMEMBERED_LINES)
+        self._has_ended = False
+        self._changed = asyncio.Condition()
+        self._reading = asyncio.create_task(self._read())
+
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        return self._process.pid
+
+    @classmethod
+    async def start(
+        cls, name: str, command: Sequence[str], log: Path, folder: Path, environment: Mapping[str, str]
+    ) -> "Child":
+        """Start *command* in *folder*, with *environment* on top of this process's own."""
+        await asyncio.to_thread(log.parent.mkdir, parents=True, exist_ok=True)
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            cwd=folder,
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            limit=_LONGEST_LINE_BYTES,
+        )
+        return cls(name, log, process)
+
+    async def matches(self, pattern: str, count: int, timeout_seconds: float) -> list[re.Match[str]]:
+        """
+        Return the first *count* matches of *pattern* in its lines, as soon as they are there.
+
+        Raises ChildFailed when the process ends before, or takes longer than *timeout_seconds*.
+        """
+        expected = re.compile(pattern)
+        try:
+            async with asyncio.timeout(timeout_seconds), self._changed:
+                while True:
+                    found = [match for line in self._lines if (match := expected.search(line))]
+                    if len(found) >= count:
+                        return found[:count]
+                    if self._has_ended:
+                        raise self._failed("ended before it was ready")
+                    await self._changed.wait()
+        except TimeoutError:
+            raise self._failed(f"was not ready after {timeout_seconds:.0f} s") from None
+
+    async def ended(self) -> NoReturn:
+        """Wait for the process to end, and raise ChildFailed, which its end is for those who need it."""
+        # The one who waits may be cancelled, and the reading must go on.
+        await asyncio.shield(self._reading)
+        raise self._failed(f"ended with exit code {await self._process.wait()}")
+
+    async def stop(self) -> int:
+        """Ask it to end, end it when it does not, and return its exit code."""
+        if self._process.returncode is None:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(_STOP_SECONDS):
+                await self._process.wait()
+        except TimeoutError:
+            self._process.kill()
+        code = await self._process.wait()
+        await self._reading
+        return code
+
+    def tail(self) -> str:
+        """Return the last lines of its log."""
+        return "\n".join(f"  {line}" for line in list(self._lines)[-_TAIL_LINES:])
+
+    async def _read(self) -> None:
+        stream = self._process.stdout
+        if stream is None:
+            raise self._failed("was started without a pipe for its output")
+        with self.log.open("w", encoding="utf-8") as log:
+            while line := await stream.readline():
+                text = line.decode(errors="replace").rstrip()
+                log.write(text + "\n")
+                log.flush()
+                self._lines.append(text)
+                await self._tell()
+        await self._process.wait()
+        self._has_ended = True
+        await self._tell()
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    def _failed(self, what: str) -> ChildFailed:
+        return ChildFailed(f"{self.name} {what}; the end of {self.log}:\n{self.tail()}")

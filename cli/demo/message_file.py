@@ -1,0 +1,128 @@
+"""Other people's messages: a file with one JSON object a line."""
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from cli.demo.messages import MAX_IDENTIFIER_CHARACTERS, TYPED, Template
+from cli.demo.property_types import property_value
+from shared.amqp.codec import encode
+from shared.amqp.values import Value
+from shared.errors import ConfigError, Problem
+
+FORMAT = """\
+A line of MESSAGES.jsonl is a JSON object:
+
+- `body`: text, or any JSON, which is then sent as JSON; or `body_base64` for bytes. One of the two must be there.
+- `session`: what keeps messages in order; `default` unless given.
+- `properties`: application properties by name. A JSON scalar (null, true, 7, 1.5, "text") stands for itself, another
+  type is named: `{"type": "datetime", "value": "2026-01-31T12:00:00Z"}`. Types: bool, byte, sbyte, char, short, ushort,
+  int, uint, long, ulong, float, double, decimal ("12.50"), guid, string, uri, datetime and datetimeoffset (ISO 8601),
+  timespan (seconds).
+- `subject`, `content_type`, `correlation_id`, `to`, `reply_to`: text.
+"""
+
+# A message of the Standard tier has at most 256 KB, 64 KB of them headers and properties; the stamps need room as well.
+_MAX_BODY_BYTES = 180 * 1024
+_MAX_PROPERTY_BYTES = 32 * 1024
+
+_TEXTS = ("subject", "content_type", "correlation_id", "to", "reply_to")
+_KEYS = frozenset((*_TEXTS, "body", "body_base64", "session", "properties"))
+# What the demo adds to every message, and what Busway, a rule or the service would change.
+_TAKEN = frozenset(("replication", "rulename", "deadletterreason", "deadlettererrordescription"))
+
+
+def read_templates(file: Path) -> list[Template]:
+    """Return the messages in *file*; raises ConfigError with the line of each that is not one."""
+    templates: list[Template] = []
+    problems: list[Problem] = []
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError([Problem(str(file), f"cannot be read: {error.strerror}")]) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError([Problem(str(file), f"is not UTF-8 text: {error}")]) from error
+    # Not splitlines: JSON strings may hold what Unicode calls the end of a line.
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            templates.append(_template(json.loads(line)))
+        except ValueError as error:
+            problems.append(Problem(f"{file}: line {number}", _told(error)))
+    if not templates and not problems:
+        problems.append(Problem(str(file), "holds no message", "one JSON object a line"))
+    if problems:
+        raise ConfigError(problems)
+    return templates
+
+
+def _told(error: ValueError) -> str:
+    return f"is not JSON: {error}" if isinstance(error, json.JSONDecodeError) else str(error)
+
+
+def _template(line: object) -> Template:
+    if not isinstance(line, dict):
+        raise ValueError(f"is {type(line).__name__}, expected a JSON object")  # noqa: TRY004 - the line is at fault
+    unknown = sorted(line.keys() - _KEYS)
+    if unknown:
+        raise ValueError(f"unknown key {unknown[0]!r}, expected {', '.join(sorted(_KEYS))}")
+    texts = {key: _text(line, key) for key in _TEXTS}
+    session_id = _text(line, "session")
+    return Template(
+        body=_body(line),
+        session_id="default" if session_id is None else session_id,
+        properties=_properties(line.get("properties", {})),
+        **texts,
+    )
+
+
+def _text(line: Mapping[str, object], key: str) -> str | None:
+    value = line.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_IDENTIFIER_CHARACTERS:
+        raise ValueError(f"{key}: expected text of 1 to {MAX_IDENTIFIER_CHARACTERS} characters")
+    if key == "content_type" and not value.isascii():
+        raise ValueError("content_type: expected ASCII")
+    return value
+
+
+def _body(line: Mapping[str, object]) -> bytes:
+    if ("body" in line) == ("body_base64" in line):
+        raise ValueError("expected one of body and body_base64")
+    if "body" in line:
+        content = line["body"]
+        text = content if isinstance(content, str) else json.dumps(content, separators=(",", ":"), ensure_ascii=False)
+        try:
+            body = text.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError("body: has half of a surrogate pair, which is no UTF-8") from error
+    else:
+        encoded = line["body_base64"]
+        try:
+            body = base64.b64decode(encoded if isinstance(encoded, str) else "?", validate=True)
+        except binascii.Error as error:
+            raise ValueError("body_base64: expected Base64 text") from error
+    if len(body) > _MAX_BODY_BYTES:
+        raise ValueError(f"body: has {len(body)} bytes, expected at most {_MAX_BODY_BYTES}")
+    return body
+
+
+def _properties(content: object) -> dict[str, Value]:
+    if not isinstance(content, dict):
+        raise ValueError("properties: expected an object")  # noqa: TRY004 - the line is at fault
+    properties = {}
+    for name, value in content.items():
+        if not name or name.lower() in _TAKEN or name.lower().startswith((TYPED, "repl-")):
+            raise ValueError(f"properties: the name {name!r} is taken, expected another")
+        try:
+            properties[name] = property_value(value)
+        except ValueError as error:
+            raise ValueError(f"properties: {name}: {error}") from error
+    size = sum(len(name.encode()) + len(encode(value)) for name, value in properties.items())
+    if size > _MAX_PROPERTY_BYTES:
+        raise ValueError(f"properties: have {size} bytes, expected at most {_MAX_PROPERTY_BYTES}")
+    return properties

@@ -1,0 +1,98 @@
+"""What the applications saw, and what is still to come."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cli.demo.messages import EAST, PAIR, WEST, Pattern, Sample
+from shared.message import Message
+
+APPLICATION = "application"
+EVENTS = f"{Pattern.ALL_ACTIVE}/Subscriptions/{APPLICATION}"
+PAYMENTS = f"{Pattern.ACTIVE_PASSIVE}/Subscriptions/{APPLICATION}"
+JOBS = str(Pattern.SPILLOVER)
+AUXILIARY = "jobs-auxiliary"
+
+ENTITIES: Mapping[Pattern, Sequence[str]] = {
+    Pattern.ALL_ACTIVE: (EVENTS,),
+    Pattern.ACTIVE_PASSIVE: (PAYMENTS,),
+    Pattern.SPILLOVER: (JOBS, AUXILIARY),
+}
+"""What the applications take messages from, by pattern."""
+
+
+class Place(NamedTuple):
+    """An entity of a site that an application takes messages from."""
+
+    site: str
+    entity: str
+
+    def __str__(self) -> str:
+        """Return it as journals and logs name an entity."""
+        return f"{self.site}/{self.entity}"
+
+
+class Delivery(NamedTuple):
+    """A message that should come to an application, and whether it is a copy."""
+
+    message_id: str
+    place: Place
+    is_copy: bool
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """A message that an application took for good, in the order in which it took them."""
+
+    place: Place
+    message_id: str
+    message: Message
+
+
+class Observations:
+    """Collects receipts while the demo runs."""
+
+    def __init__(self, samples: Sequence[Sample], on_arrival: Callable[[Place], None]) -> None:
+        """Expect the deliveries of *samples*; tell of each that comes."""
+        self.samples: Mapping[str, Sample] = {sample.message_id: sample for sample in samples}
+        self.receipts: list[Receipt] = []
+        self.abandoned: dict[tuple[str, str], list[int]] = {}
+        """For message id and site, when the consumer gave it back, in milliseconds since 1970."""
+        self.progressed = asyncio.Event()
+        self._missing = {(each.message_id, each.place) for sample in samples for each in deliveries(sample)}
+        self._on_arrival = on_arrival
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything has arrived that should."""
+        return not self._missing
+
+    def note(self, receipt: Receipt) -> None:
+        """Take down a receipt."""
+        self.receipts.append(receipt)
+        key = (receipt.message_id, receipt.place)
+        if key in self._missing:
+            self._missing.remove(key)
+            self._on_arrival(receipt.place)
+        self.progressed.set()
+
+    def note_failure(self, message_id: str, site: str, milliseconds: int) -> None:
+        """Take down that a consumer gave a message back."""
+        self.abandoned.setdefault((message_id, site), []).append(milliseconds)
+        self.progressed.set()
+
+
+def deliveries(sample: Sample) -> Iterator[Delivery]:
+    """Yield where the message must come to, once each."""
+    own, pair = sample.site, PAIR[sample.site]
+    match sample.pattern:
+        case Pattern.ALL_ACTIVE:
+            yield Delivery(sample.message_id, Place(own, EVENTS), is_copy=False)
+            yield Delivery(sample.message_id, Place(pair, EVENTS), is_copy=True)
+        case Pattern.ACTIVE_PASSIVE:
+            yield Delivery(sample.message_id, Place(WEST, PAYMENTS), is_copy=False)
+            yield Delivery(sample.message_id, Place(EAST, PAYMENTS), is_copy=True)
+        case Pattern.SPILLOVER:
+            place = (Place(own, JOBS), Place(pair, JOBS), Place(pair, AUXILIARY))[sample.failures]
+            yield Delivery(sample.message_id, place, is_copy=sample.failures > 0)

@@ -1,0 +1,146 @@
+"""The whole run: start, feed both sites, wait for everything, judge."""
+
+import asyncio
+import contextlib
+import fcntl
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from rich.console import Console
+
+from cli.demo.consumers import Consumers, set_aside
+from cli.demo.exact_types import keep_encoded_messages
+from cli.demo.expectations import foreign_receipts, judge
+from cli.demo.messages import EAST, WEST, Sample
+from cli.demo.observations import Observations
+from cli.demo.progress import Watch
+from cli.demo.report import print_report
+from cli.demo.sender import feed
+from cli.stack import ROOT, Stack, running_stack
+from cli.start import introduction
+from cli.together import beside, together
+
+LOGS = ROOT / "build/demo"
+CONFIGS = (ROOT / f"infra/emulators/{WEST}.json", ROOT / f"infra/emulators/{EAST}.json")
+
+# Fast enough to be brief, slow enough that the lag tells of Busway and not of a queue before it.
+_MESSAGES_PER_SECOND = 200.0
+# How long nothing may arrive before the rest counts as lost.
+_STALLED_SECONDS = 20.0
+# How long to look for what must not arrive, once all has that should.
+_QUIET_SECONDS = 2.0
+
+
+async def run(samples: Sequence[Sample], console: Console, *, keep: bool) -> bool:
+    """
+    Send *samples* through two sites and return whether all expectations held; with *keep* stay until cancelled.
+
+    Raises ConfigError when something is not installed, ChildFailed when a process of the stack ends, and
+    TargetUnavailable when a sender or a consumer cannot go on.
+    """
+    keep_encoded_messages()
+    with _log_folder() as logs:
+        return await _run(samples, console, logs, keep=keep)
+
+
+async def _run(samples: Sequence[Sample], console: Console, logs: Path, *, keep: bool) -> bool:
+    started = time.monotonic()
+    console.print("Starting Azurite, the broker with two namespaces, and the Functions host …")
+    async with running_stack(CONFIGS, logs) as stack:
+        console.print(f"Running after {time.monotonic() - started:.1f} s: {', '.join(stack.functions)}")
+        has_held = await stack.while_it_runs(_exchange(samples, stack, console, logs))
+        if keep:
+            console.print("\n" + _around(stack, logs), soft_wrap=True)
+            # Ctrl-C ends the looking around, not the demo, which has its result.
+            with contextlib.suppress(asyncio.CancelledError):
+                await stack.while_it_runs(asyncio.Event().wait())
+    return has_held
+
+
+async def _exchange(samples: Sequence[Sample], stack: Stack, console: Console, logs: Path) -> bool:
+    started = time.monotonic()
+    sites = stack.connection_strings
+    with Watch(console, samples) as watch:
+        observations = Observations(samples, watch.arrived)
+
+        async def feed_and_wait() -> float:
+            await _feed(samples, stack, watch)
+            await _wait(observations)
+            seconds = time.monotonic() - started
+            await asyncio.sleep(_QUIET_SECONDS)
+            return seconds
+
+        consuming = (Consumers(site, string, observations).run() for site, string in sites.items())
+        seconds = await beside(together(*consuming), feed_and_wait())
+    others = foreign_receipts(observations) + list(_journalled(logs / "host.log"))
+    for found in await asyncio.gather(*(set_aside(site, string) for site, string in sites.items())):
+        others += found
+    return print_report(console, judge(observations), others, len(samples), seconds)
+
+
+@contextlib.contextmanager
+def _log_folder() -> Iterator[Path]:
+    """Yield build/demo, or the next folder beside it while other demos run."""
+    for number in itertools.count(1):
+        folder = LOGS if number == 1 else LOGS.with_name(f"{LOGS.name}-{number}")
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / ".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            yield folder
+            return
+
+
+async def _feed(samples: Sequence[Sample], stack: Stack, watch: Watch) -> None:
+    """Send on all sites and to all entities at once, each at the rate that makes them end together."""
+    seconds = len(samples) / _MESSAGES_PER_SECOND
+    senders = []
+    in_groups = sorted(samples, key=lambda sample: (sample.site, sample.pattern, sample.number))
+    for (site, _), group in groupby(in_groups, lambda sample: (sample.site, sample.pattern)):
+        mine = list(group)
+        senders.append(feed(stack.connection_strings[site], mine, seconds / len(mine), watch.sent))
+    await together(*senders)
+
+
+async def _wait(observations: Observations) -> None:
+    """Return when everything has arrived, or nothing does any more."""
+    while not observations.is_complete:
+        observations.progressed.clear()
+        try:
+            async with asyncio.timeout(_STALLED_SECONDS):
+                await observations.progressed.wait()
+        except TimeoutError:
+            return
+
+
+def _journalled(log: Path) -> Iterator[str]:
+    """Yield the host's decisions to withhold or reject a message, of which there must be none."""
+    with log.open(encoding="utf-8") as lines:
+        for line in lines:
+            _, found, record = line.partition("busway.journal: ")
+            if found:
+                yield f"the journal tells of a message that was not sent on: {record.strip()}"
+
+
+def _around(stack: Stack, logs: Path) -> str:
+    return f"""\
+{introduction(stack, logs)}
+
+Send a message in the west and take it in the east, with these settings in the environment:
+
+python -c '
+import os
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+
+with ServiceBusClient.from_connection_string(os.environ["WEST"]) as west:
+    west.get_topic_sender("events").send_messages(ServiceBusMessage("hello", session_id="me"))
+with ServiceBusClient.from_connection_string(os.environ["EAST"]) as east:
+    for message in east.get_subscription_receiver("events", "application", session_id="me").receive_messages():
+        print(message, message.application_properties)
+'
+Ctrl-C ends it all."""

@@ -1,0 +1,125 @@
+"""Azure on this machine: Azurite, the broker and the Functions host as three processes."""
+
+import asyncio
+import contextlib
+import shutil
+import signal
+import sys
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cli.children import Child
+from cli.together import beside, together
+from shared.errors import ConfigError, Problem
+
+ROOT = Path(__file__).parents[1]
+"""The repository, which is the function app's folder too."""
+
+_AZURITE = Path("node_modules/azurite/dist/src/azurite.js")
+_READY_SECONDS = 60.0
+# Azurite's account, which is documented and the same everywhere.
+_ACCOUNT = "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="  # noqa: E501
+_SERVICES = ("Blob", "Queue", "Table")
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The running processes and how to reach them; namespaces are named by the stems of their files."""
+
+    children: Sequence[Child]
+    connection_strings: dict[str, str]
+    storage: str
+    functions: Sequence[str]
+
+    async def while_it_runs[T](self, work: Coroutine[Any, Any, T]) -> T:
+        """Return what *work* returns; raises ChildFailed as soon as one of the processes ends."""
+        return await beside(together(*(child.ended() for child in self.children)), work)
+
+
+@contextlib.asynccontextmanager
+async def running_stack(
+    configs: Sequence[Path], logs: Path, *, app: Path = ROOT, port: int = 0, storage: Path | None = None
+) -> AsyncIterator[Stack]:
+    """
+    Start the three processes, and end them in the opposite order whatever happens.
+
+    Each namespace is handed to the host as the app setting that is called as its file: west.json becomes WEST. With
+    *port* 0 all ports are free ones. Without a *storage* folder Azurite keeps nothing. Raises ConfigError when
+    something is missing and ChildFailed when a process does not become ready.
+    """
+    azurite_command = _azurite(storage, use_default_ports=port != 0)
+    async with contextlib.AsyncExitStack() as ends:
+
+        async def started(name: str, command: Sequence[str], folder: Path, environment: dict[str, str]) -> Child:
+            child = await Child.start(name, command, logs / f"{name}.log", folder, environment)
+            ends.push_async_callback(child.stop)
+            return child
+
+        azurite = await started("azurite", azurite_command, ROOT, {})
+        files = [argument for config in configs for argument in ("--config", str(config.resolve()))]
+        broker = await started("broker", [*_busway("broker"), *files, "--port", str(port)], ROOT, {})
+        lines = await broker.matches(r"^ready (\S+) (.+)$", len(configs), _READY_SECONDS)
+        strings = {config.stem: line[2] for config, line in zip(configs, lines, strict=True)}
+        storage_string = await _storage_connection_string(azurite)
+        settings = {name.upper(): string for name, string in strings.items()}
+        settings |= {"AzureWebJobsStorage": storage_string, "PYTHONPATH": str(ROOT)}
+        host = await started("host", _busway("host"), app, settings)
+        (line,) = await host.matches(r"^ready (.+)$", 1, _READY_SECONDS)
+        yield Stack((azurite, broker, host), strings, storage_string, line[1].split())
+
+
+def run_until_signalled[T](work: Coroutine[Any, Any, T]) -> T | None:
+    """Run *work* to its end; SIGINT and SIGTERM cancel it, and then the answer is None."""
+
+    async def main() -> T | None:
+        task = asyncio.ensure_future(work)
+        loop = asyncio.get_running_loop()
+        signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        for number in signals:
+            loop.add_signal_handler(number, task.cancel)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            return None
+        finally:
+            # From here on a second Ctrl-C ends at once.
+            for number in signals:
+                loop.remove_signal_handler(number)
+
+    return asyncio.run(main())
+
+
+def missing_tools() -> list[Problem]:
+    """Return what `make` would have installed and is not there."""
+    problems = []
+    if shutil.which("node") is None:
+        problems.append(
+            Problem("node", "is not installed", "Azurite needs Node.js 20 or later, see https://nodejs.org")
+        )
+    if not (ROOT / _AZURITE).exists():
+        problems.append(Problem(str(ROOT / "node_modules"), "Azurite is not there", "npm ci --ignore-scripts"))
+    return problems
+
+
+def _busway(command: str) -> list[str]:
+    return [sys.executable, "-m", "cli", command]
+
+
+def _azurite(storage: Path | None, *, use_default_ports: bool) -> list[str]:
+    problems = missing_tools()
+    if problems:
+        raise ConfigError(problems)
+    keeping = ["--inMemoryPersistence"] if storage is None else ["--location", str(storage)]
+    ports = [] if use_default_ports else [f"--{service.lower()}Port=0" for service in _SERVICES]
+    return ["node", str(ROOT / _AZURITE), "--disableTelemetry", "--skipApiVersionCheck", *keeping, *ports]
+
+
+async def _storage_connection_string(azurite: Child) -> str:
+    parts = [_ACCOUNT]
+    for service in _SERVICES:
+        pattern = rf"Azurite {service} service is successfully listening at (\S+)"
+        (line,) = await azurite.matches(pattern, 1, _READY_SECONDS)
+        parts.append(f"{service}Endpoint={line[1]}/devstoreaccount1")
+    return ";".join(parts) + ";"

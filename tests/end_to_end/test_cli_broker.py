@@ -1,0 +1,91 @@
+import json
+import re
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+
+from tests.end_to_end.busway_process import ROOT, BuswayProcess
+
+CONFIGS = [ROOT / "infra/emulators" / name for name in ("west.json", "east.json", "hubs.json")]
+READY = re.compile(
+    r"ready (\S+) (Endpoint=sb://localhost:(\d+);SharedAccessKeyName=[^;]+;SharedAccessKey=[^;]+;"
+    r"UseDevelopmentEmulator=true)"
+)
+
+
+def broker(*configs: Path, port: int = 0) -> BuswayProcess:
+    files = [argument for config in configs for argument in ("--config", str(config))]
+    return BuswayProcess("broker", *files, "--port", str(port))
+
+
+def written(folder: Path, **namespace: object) -> Path:
+    file = folder / f"{namespace['Name']}.json"
+    file.write_text(json.dumps({"UserConfig": {"Namespaces": [namespace]}}))
+    return file
+
+
+def test_a_ready_line_for_each_namespace_in_the_order_of_the_files() -> None:
+    with broker(*CONFIGS) as process:
+        found = [READY.fullmatch(line) for line in process.lines(3)]
+        assert [match and match[1] for match in found] == ["sbemulatorns", "sbemulatorns", "emulatorNs1"]
+        assert len({match[3] for match in found if match}) == 3
+
+
+def test_the_connection_string_reaches_its_own_namespace() -> None:
+    with broker(*CONFIGS[:2]) as process:
+        west, east = (match[2] for line in process.lines(2) if (match := READY.fullmatch(line)))
+        with ServiceBusClient.from_connection_string(west) as client:
+            with client.get_queue_sender("jobs-auxiliary") as sender:
+                sender.send_messages(ServiceBusMessage("hello"))
+            with client.get_queue_receiver("jobs-auxiliary") as receiver:
+                assert [str(message) for message in receiver.peek_messages(5)] == ["hello"]
+        with (
+            ServiceBusClient.from_connection_string(east) as client,
+            client.get_queue_receiver("jobs-auxiliary") as receiver,
+        ):
+            assert receiver.peek_messages(5) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_within_two_seconds_even_with_a_client(number: int) -> None:
+    with broker(*CONFIGS) as process:
+        match = READY.fullmatch(process.lines(3)[0])
+        assert match is not None
+        with socket.create_connection(("localhost", int(match[3]))) as idle:
+            idle.sendall(b"AMQP\x03\x01\x00\x00")
+            code, seconds = process.stop(number)
+    assert code == 0
+    assert seconds < 2
+
+
+def test_namespaces_get_consecutive_ports_but_for_those_that_name_their_own(tmp_path: Path) -> None:
+    with socket.socket() as first, socket.socket() as own:
+        first.bind(("127.0.0.1", 0))
+        own.bind(("127.0.0.1", 0))
+        port, own_port = first.getsockname()[1], own.getsockname()[1]
+    configs = [written(tmp_path, Name="one"), written(tmp_path, Name="two", Port=own_port)]
+    with broker(*configs, port=port) as process:
+        found = [READY.fullmatch(line) for line in process.lines(2)]
+    assert [(match[1], match[3]) for match in found if match] == [("one", str(port)), ("two", str(own_port))]
+
+
+def test_a_port_in_use_is_told_in_one_line(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with broker(written(tmp_path, Name="one"), port=port) as process:
+            code, out, err = process.result()
+    assert (code, out) == (1, "")
+    assert err == f"port {port}: cannot listen for one, Address already in use\n"
+
+
+def test_every_problem_of_every_file_is_told(tmp_path: Path) -> None:
+    bad = written(tmp_path, Name="bad", Queues=[{"Name": "q", "Properties": {"MaxDeliveryCount": 0, "Foo": 1}}])
+    with broker(bad, tmp_path / "absent.json") as process:
+        code, out, err = process.result()
+    assert (code, out) == (1, "")
+    assert [text for text in ("MaxDeliveryCount", "Foo", "absent.json: cannot be read") if text not in err] == []

@@ -1,0 +1,57 @@
+from pathlib import Path
+
+from tests.end_to_end.busway_process import BuswayProcess
+
+WAYS = {
+    "all-active (events)": 4,
+    "active-passive (payments)": 2,
+    "spillover (jobs)": 6,
+}
+
+
+def rows(output: str) -> dict[str, list[list[str]]]:
+    """Return the rows of the report by pattern, each as its cells."""
+    found: dict[str, list[list[str]]] = {}
+    pattern = ""
+    for line in output.splitlines():
+        if not line.startswith("│"):
+            continue
+        cells = [cell.strip() for cell in line.strip("│").split("│")]
+        pattern = cells[0] or pattern
+        found.setdefault(pattern, []).append(cells[1:])
+    return found
+
+
+def test_all_expectations_hold_for_recorded_webhooks() -> None:
+    with BuswayProcess("demo", "--count", "200") as demo:
+        code, out, err = demo.result(120)
+    assert code == 0, out + err
+    assert "All expectations hold: 200 messages, 370 deliveries" in out
+    table = rows(out)
+    assert {pattern: len(ways) for pattern, ways in table.items()} == WAYS
+    for ways in table.values():
+        for way, sent, arrived, lost, duplicates, order_breaks, bounced, changes, *lags in ways:
+            assert int(sent) == int(arrived) > 0
+            assert lost == duplicates == bounced == changes == "0"
+            assert order_breaks in ("0", "-")
+            assert all(lag.isdigit() for lag in lags) != way.endswith("as sent")
+
+
+def test_other_messages_can_be_sent(tmp_path: Path) -> None:
+    file = tmp_path / "messages.jsonl"
+    file.write_text(
+        '{"body": "one", "session": "s", "properties": {"c": {"type": "char", "value": "é"}}}\n{"body": {}}'
+    )
+    with BuswayProcess("demo", "--file", str(file)) as demo:
+        code, out, err = demo.result(120)
+    assert code == 0, out + err
+    assert "All expectations hold: 20 messages" in out
+
+
+def test_a_bad_line_of_a_file_is_told_before_anything_starts(tmp_path: Path) -> None:
+    file = tmp_path / "messages.jsonl"
+    file.write_text('{"body": "one"}\n{"bodi": "two"}\n')
+    with BuswayProcess("demo", "--file", str(file)) as demo:
+        code, out, err = demo.result()
+    assert (code, out) == (1, "")
+    assert f"{file}: line 2: unknown key 'bodi'" in err

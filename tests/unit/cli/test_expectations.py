@@ -1,0 +1,221 @@
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cli.demo.expectations import MAX_DELIVERY_COUNT, Verdict, foreign_receipts, judge, way_of
+from cli.demo.fidelity import PAYMENT_LIFE
+from cli.demo.messages import PAIR, Pattern, Sample, Template, samples
+from cli.demo.observations import AUXILIARY, Delivery, Observations, Place, Receipt, deliveries
+from cli.demo.report import print_report
+from cli.demo.sender import encoded
+from cli.output import console
+from local.broker.config_file import load_config
+from shared.amqp.values import Value, int_, long, string
+from shared.message import Arrival, Message, Origin
+
+TEMPLATE = Template(b'{"action":"opened"}', "octo/repo", {"event": string("issues")}, "issues", "application/json", "c")
+
+
+def received(sample: Sample, delivery: Delivery, changes: Mapping[str, Value | None] | None = None) -> Receipt:
+    """Return the receipt of *sample* as it should arrive, with *changes* to its properties."""
+    message = Message.received(encoded(sample).content, Origin(*delivery.place))
+    stamps: dict[str, Value | None] = {}
+    if delivery.is_copy:
+        hops = max(sample.failures, 1)
+        sites = [sample.site, PAIR[sample.site]][:hops]
+        stamps["repl-path"] = string(";".join(sites))
+        stamps["repl-enqueue-time"] = string(";".join(["2026-01-31T12:00:00.000Z"] * hops))
+        stamps["repl-sequence"] = string(";".join(["7"] * hops))
+        if sample.pattern is Pattern.SPILLOVER:
+            stamps["repl-dlq-reason"] = string(";".join(["MaxDeliveryCountExceeded"] * hops))
+            stamps["repl-dlq-description"] = string("it failed")
+            stamps["repl-dlq-source"] = string(";".join(["jobs/$DeadLetterQueue"] * hops))
+        else:
+            stamps["replication"] = long(1)
+        if sample.pattern is Pattern.ACTIVE_PASSIVE:
+            message.time_to_live = PAYMENT_LIFE
+    message.set_properties({**stamps, **(changes or {})})
+    arrival = Arrival(message.arrival.origin, 1, None, 1_769_860_800_250, None, None)
+    return Receipt(delivery.place, sample.message_id, Message(message.sections, arrival))
+
+
+def observed(made: list[Sample], spoil: Callable[[Observations], object] = lambda _: None) -> list[Verdict]:
+    """Return the verdicts on a run in which all went well, but for what *spoil* does to the observations."""
+    observations = Observations(made, lambda _: None)
+    for sample in made:
+        for delivery in deliveries(sample):
+            observations.note(received(sample, delivery))
+        for site in (sample.site, PAIR[sample.site])[: sample.failures]:
+            for moment in (100, 200, 300):
+                observations.note_failure(sample.message_id, site, 1_769_860_800_000 + moment)
+    assert observations.is_complete
+    spoil(observations)
+    return judge(observations)
+
+
+@pytest.fixture
+def made() -> list[Sample]:
+    return samples([TEMPLATE], 200)
+
+
+def way(verdicts: list[Verdict], pattern: Pattern, name: str) -> Verdict:
+    (found,) = (verdict for verdict in verdicts if (verdict.pattern, verdict.way) == (pattern, name))
+    return found
+
+
+def test_a_run_without_fault_has_no_differences(made: list[Sample], capsys: pytest.CaptureFixture[str]) -> None:
+    verdicts = observed(made)
+    assert [verdict.differences for verdict in verdicts if verdict.differences] == []
+    assert sum(verdict.sent for verdict in verdicts) == sum(verdict.arrived for verdict in verdicts) == 370
+    assert way(verdicts, Pattern.ALL_ACTIVE, "west → east").lags == [250] * 70
+    assert print_report(console(), verdicts, [], 200, 1.0)
+    assert "All expectations hold" in capsys.readouterr().out
+
+
+def test_what_did_not_arrive_is_lost(made: list[Sample], capsys: pytest.CaptureFixture[str]) -> None:
+    gone = made[0]
+    verdicts = observed(made, lambda seen: seen.receipts.remove(seen.receipts[1]))
+    verdict = way(verdicts, Pattern.ALL_ACTIVE, "west → east")
+    assert (verdict.sent, verdict.arrived) == (70, 69)
+    about = f"{gone.message_id} at east/events/Subscriptions/application"
+    assert verdict.differences == {"did not arrive": [about]}
+    assert not print_report(console(), verdicts, ["west/jobs-rejected: 1 messages, expected none"], 200, 1.0)
+    told = capsys.readouterr().out
+    assert "FAILED: 2 differences" in told
+    assert f"events, west → east: {about}: did not arrive" in told
+    assert "west/jobs-rejected: 1 messages" in told
+
+
+def test_what_arrives_twice_is_a_duplicate(made: list[Sample]) -> None:
+    verdicts = observed(made, lambda seen: seen.receipts.append(seen.receipts[0]))
+    assert way(verdicts, Pattern.ALL_ACTIVE, "west, as sent").duplicates == 1
+
+
+def test_what_comes_back_has_bounced(made: list[Sample]) -> None:
+    own, copy = deliveries(made[0])
+
+    def bounce(seen: Observations) -> None:
+        seen.receipts.append(replace(received(made[0], copy), place=own.place))
+
+    verdicts = observed(made, bounce)
+    assert sum(verdict.bounced for verdict in verdicts) == 1
+    assert sum(verdict.duplicates for verdict in verdicts) == 0
+
+
+def test_a_message_at_another_place_than_its_own_is_told(made: list[Sample]) -> None:
+    job = next(sample for sample in made if sample.pattern is Pattern.SPILLOVER and not sample.failures)
+    stray = Delivery(job.message_id, Place(job.site, AUXILIARY), is_copy=False)
+    verdicts = observed(made, lambda seen: seen.receipts.append(received(job, stray)))
+    assert [verdict.duplicates for verdict in verdicts if verdict.duplicates] == [1]
+
+
+def test_messages_of_a_session_that_change_places_break_its_order(made: list[Sample]) -> None:
+    def swap(seen: Observations) -> None:
+        events = [
+            index
+            for index, receipt in enumerate(seen.receipts)
+            if way_of_receipt(seen, receipt) == (Pattern.ALL_ACTIVE, "east → west")
+        ]
+        first, second = events[:2]
+        seen.receipts[first], seen.receipts[second] = seen.receipts[second], seen.receipts[first]
+
+    verdicts = observed(made, swap)
+    assert [verdict.way for verdict in verdicts if verdict.order_breaks] == ["east → west"]
+
+
+def way_of_receipt(seen: Observations, receipt: Receipt) -> tuple[Pattern, str]:
+    sample = seen.samples[receipt.message_id]
+    delivery = next(each for each in deliveries(sample) if each.place == receipt.place)
+    return sample.pattern, way_of(sample, delivery)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"typed-long": int_(1)}, "property typed-long is int, sent as long"),
+        ({"typed-guid": None}, "property typed-guid (uuid) is missing"),
+        ({"event": string("other")}, "property event has another value, sent as string"),
+        ({"new": int_(1)}, "property new (int) was not sent"),
+        ({"replication": int_(1)}, "stamp replication is int 1, expected long 1"),
+        ({"repl-path": string("east")}, "stamp repl-path is string 'east', expected string 'west'"),
+        ({"repl-enqueue-time": string("now")}, "stamp repl-enqueue-time is string 'now'"),
+        ({"repl-sequence": None}, "stamp repl-sequence is missing"),
+        ({"DeadLetterReason": string("x")}, "property DeadLetterReason (string) was not sent"),
+    ],
+)
+def test_every_change_of_a_property_is_told(made: list[Sample], changes: Mapping[str, Value | None], told: str) -> None:
+    _, copy = deliveries(made[0])
+
+    def change(seen: Observations) -> None:
+        seen.receipts[1] = received(made[0], copy, changes)
+
+    verdict = way(observed(made, change), Pattern.ALL_ACTIVE, "west → east")
+    assert verdict.changes == 1
+    assert told in next(iter(verdict.differences))
+
+
+def test_the_name_of_the_rule_is_a_documented_stamp(made: list[Sample]) -> None:
+    _, copy = deliveries(made[0])
+
+    def change(seen: Observations) -> None:
+        seen.receipts[1] = received(made[0], copy, {"RuleName": string("not-replicated")})
+
+    assert way(observed(made, change), Pattern.ALL_ACTIVE, "west → east").changes == 0
+
+
+def test_changes_of_body_and_broker_properties_are_told(made: list[Sample]) -> None:
+    def change(seen: Observations) -> None:
+        message = seen.receipts[0].message
+        message.body = b"other"
+        message.subject = "other"
+        message.correlation_id = None
+        message.time_to_live = 1
+
+    sample = replace(made[0], time_to_live=600_000)
+    verdict = way(observed([sample, *made[1:]], change), Pattern.ALL_ACTIVE, "west, as sent")
+    told = " ".join(verdict.differences)
+    assert verdict.changes == 4
+    assert "the body differs" in told
+    assert "the subject differs" in told
+    assert "the correlation id differs" in told
+    assert "the time to live is 1 ms, expected 600000 ms" in told
+
+
+def test_a_payment_must_live_for_two_minutes(made: list[Sample]) -> None:
+    payment = next(sample for sample in made if sample.pattern is Pattern.ACTIVE_PASSIVE)
+    _, copy = deliveries(payment)
+
+    def change(seen: Observations) -> None:
+        index = next(
+            index
+            for index, each in enumerate(seen.receipts)
+            if each.message_id == payment.message_id and each.place == copy.place
+        )
+        seen.receipts[index].message.time_to_live = None
+
+    assert way(observed(made, change), Pattern.ACTIVE_PASSIVE, "west → east").changes == 1
+
+
+def test_a_job_must_be_tried_as_often_as_its_queue_allows(made: list[Sample]) -> None:
+    job = next(sample for sample in made if sample.failures == 2)
+    verdicts = observed(made, lambda seen: seen.abandoned[job.message_id, job.site].pop())
+    told = [difference for verdict in verdicts for difference in verdict.differences]
+    assert told == [f"its consumer failed 2 times at {job.site}, expected 3"]
+
+
+@pytest.mark.parametrize("site", ["west", "east"])
+def test_the_count_of_tries_is_that_of_the_queue(site: str) -> None:
+    (namespace,) = load_config([Path(__file__).parents[3] / f"infra/emulators/{site}.json"])
+    (jobs,) = (queue for queue in namespace.queues if queue.name == "jobs")
+    assert jobs.max_delivery_count == MAX_DELIVERY_COUNT
+
+
+def test_messages_of_others_are_told() -> None:
+    observations = Observations([], lambda _: None)
+    stranger = samples([TEMPLATE], 20)[0]
+    observations.note(received(stranger, next(deliveries(stranger))))
+    assert foreign_receipts(observations) == [
+        "west/events/Subscriptions/application: a message arrived that the demo did not send"
+    ]
