@@ -176,8 +176,6 @@ class Pipeline:
             pending = [item for item in items if item.outcome is None and item.target is not None]
             obstacles = await self._send(pending, deadline)
             if not obstacles:
-                if any(item.outcome is None and item.target is not None for item in items):
-                    continue  # rejected by their target just now, and on their way to `rejects`
                 return next((item.rejection for item in items if item.outcome is None), None)
             pause = max([wait, *map(_asked_wait, obstacles)])
             if self._clock.monotonic() + pause + SHORTEST_ATTEMPT_SECONDS > deadline:
@@ -202,6 +200,7 @@ class Pipeline:
         messages = [item.outgoing for item in waiting if item.outgoing is not None]
         answers = await target.output.send(target.entity, messages, timeout_seconds=timeout_seconds)
         obstacle = None
+        refused: list[_Item] = []
         for item, answer in zip(waiting, answers, strict=True):
             if answer is None:
                 self._accept(item)
@@ -209,11 +208,17 @@ class Pipeline:
                 obstacle = obstacle or answer
             elif item.rejection is None:
                 self._reject(item, answer)
+                refused.append(item)
             elif not item.is_wrapped:
                 item.is_wrapped = True
                 item.outgoing = wrapped(item.content, item.arrival, item.rejection, self._task.name)
+                refused.append(item)
             else:
                 obstacle = TargetRefused(f"{target}: it takes rejected messages in no form, {answer.description}")
+        if refused and self._task.rejects is not None:
+            # At once, whatever stands in the way of the others: what has been found out is not to be found out again.
+            unrejected = await self._send_to(self._task.rejects, refused, deadline)
+            obstacle = obstacle or unrejected
         return obstacle
 
     def _accept(self, item: _Item) -> None:

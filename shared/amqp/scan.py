@@ -118,9 +118,8 @@ def list_fields(buffer: bytes, position: int, end: int) -> list[bytes]:
     for _ in range(count):
         if position >= stop:
             break
-        width = _WIDTHS[buffer[position]]
-        if width == 0:
-            fields.append(buffer[position : position + 1])
+        if buffer[position] == 0x40:  # null, as most fields are
+            fields.append(b"\x40")
             position += 1
         else:
             field_stop = skip(buffer, position, stop)

@@ -53,7 +53,7 @@ _MESSAGE_CONDITIONS = frozenset(
 )
 
 _SERVER_BUSY_WAIT = timedelta(seconds=4)
-_CLOSE_SECONDS = 2.0
+_CLOSE_SECONDS = 1.0
 
 _REFUSALS = (
     ClientAuthenticationError,

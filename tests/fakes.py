@@ -1,0 +1,115 @@
+"""Outputs, a journal and a sleep that behave as told, in virtual time."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+
+from shared.clock import ManualClock
+from shared.errors import BuswayError, MessageRejected, TargetUnavailable
+from shared.message import Message, Origin
+from shared.protocols import Outgoing, Record
+from tests.messages import ENQUEUED
+
+SOMEWHERE = Origin("target", "entity")
+
+
+def clock_at_delivery() -> ManualClock:
+    return ManualClock(datetime.fromtimestamp(ENQUEUED / 1000, UTC))
+
+
+def sleep_by(clock: ManualClock, pauses: list[float] | None = None) -> Callable[[float], Awaitable[None]]:
+    """Return a sleep that moves *clock* instead of waiting, and notes how long it was asked to."""
+
+    async def sleep(seconds: float) -> None:
+        clock.advance(seconds)
+        if pauses is not None:
+            pauses.append(seconds)
+
+    return sleep
+
+
+class OutputThatAccepts:
+    """Takes everything and keeps it, by entity."""
+
+    def __init__(self) -> None:
+        self.accepted: dict[str, list[Outgoing]] = {}
+        self.calls: list[int] = []
+        self.timeouts: list[float] = []
+
+    async def send(
+        self, entity: str, messages: Sequence[Outgoing], *, timeout_seconds: float
+    ) -> list[BuswayError | None]:
+        self.calls.append(len(messages))
+        self.timeouts.append(timeout_seconds)
+        answers: list[BuswayError | None] = []
+        for message in messages:
+            answer = self.answer(message)
+            if answer is None:
+                self.accepted.setdefault(entity, []).append(message)
+            answers.append(answer)
+            if answer is not None and not isinstance(answer, MessageRejected):
+                break
+        return answers + [answers[-1]] * (len(messages) - len(answers))
+
+    async def close(self) -> None:
+        pass
+
+    def answer(self, _: Outgoing, /) -> BuswayError | None:
+        return None
+
+    def messages(self, entity: str) -> list[Message]:
+        return [Message.received(each.content, SOMEWHERE) for each in self.accepted.get(entity, [])]
+
+    def ids(self, entity: str) -> list[str | None]:
+        return [each.message_id for each in self.accepted.get(entity, [])]
+
+
+class OutputThatFailsOnce(OutputThatAccepts):
+    """Takes *after* messages, is away for one, and takes everything from then on."""
+
+    def __init__(self, after: int = 0, error: BuswayError | None = None) -> None:
+        super().__init__()
+        self._left = after
+        self._error: BuswayError | None = error or TargetUnavailable("target/entity: away")
+
+    def answer(self, _: Outgoing, /) -> BuswayError | None:
+        if self._left:
+            self._left -= 1
+            return None
+        error, self._error = self._error, None
+        return error
+
+
+class OutputThatRejects(OutputThatAccepts):
+    """Takes all but the messages of which a predicate is true."""
+
+    def __init__(self, is_refused: Callable[[Outgoing], bool]) -> None:
+        super().__init__()
+        self._is_refused = is_refused
+
+    def answer(self, message: Outgoing, /) -> BuswayError | None:
+        return MessageRejected("TargetRefusedMessage", "target/entity: no") if self._is_refused(message) else None
+
+
+class OutputThatIsDown(OutputThatAccepts):
+    """Takes nothing until it is put up; says how long to wait if it was given a time."""
+
+    def __init__(self, *, retry_after: float | None = None, error: BuswayError | None = None) -> None:
+        super().__init__()
+        wait = None if retry_after is None else timedelta(seconds=retry_after)
+        self._error: BuswayError | None = error or TargetUnavailable("target/entity: away", retry_after=wait)
+
+    def put_up(self) -> None:
+        self._error = None
+
+    def answer(self, _: Outgoing, /) -> BuswayError | None:
+        return self._error
+
+
+class JournalInMemory:
+    """Keeps its records."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+
+    async def write(self, records: Sequence[Record]) -> None:
+        self.records += records

@@ -1,0 +1,133 @@
+"""
+Task files and what they do: messages in, outcomes, messages out and journal lines, each case one file.
+
+A case has a task, or names a task file of the repository, and steps. A step delivers messages to
+one task, written out or `taken` from where an earlier step has sent them, and says what must come of it. Expected
+messages are compared in the keys that the case names, their application properties as a whole.
+"""
+
+import asyncio
+import json
+import shutil
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from shared.amqp.values import NULL, Value, boolean, double, int_, long, string, timestamp
+from shared.clock import ManualClock
+from shared.config.assembly import assembled
+from shared.config.files import load
+from shared.journal.log import LogJournal
+from shared.message import Message
+from shared.pipeline import Pipeline
+from shared.protocols import Outgoing
+from tests.fakes import SOMEWHERE, OutputThatAccepts, sleep_by
+from tests.messages import ENQUEUED, delivered
+
+ROOT = Path(__file__).parents[2]
+CASES = Path(__file__).parent / "cases"
+TEXTS = ("message_id", "session_id", "subject", "content_type", "to")
+
+
+class Play:
+    """The tasks of one case on outputs that keep what they take."""
+
+    def __init__(self, folder: Path) -> None:
+        self.outputs = {alias: OutputThatAccepts() for alias in ("west", "east")}
+        self.clock = ManualClock(datetime.fromtimestamp(ENQUEUED / 1000, UTC))
+        configuration = load(folder)
+        self.pipelines = {
+            task.name: Pipeline(task, LogJournal(), self.clock, sleep_by(self.clock))
+            for task in assembled(configuration, self.outputs)
+        }
+        self.taken: dict[str, int] = {}
+
+    def step(self, step: Mapping) -> dict[str, int]:
+        self.clock.advance(step.get("after", 0))
+        batch = [self._content(number, message) for number, message in enumerate(step["deliver"], 1)]
+        counts = asyncio.run(self.pipelines[step["task"]].run(batch))
+        return {str(outcome): count for outcome, count in counts.items()}
+
+    def sent(self) -> dict[str, list[Outgoing]]:
+        return {
+            f"{site}/{entity}": messages
+            for site, output in self.outputs.items()
+            for entity, messages in output.accepted.items()
+        }
+
+    def _content(self, number: int, written: Mapping) -> bytes:
+        if "raw" in written:
+            return bytes.fromhex(written["raw"])
+        named = {name: value_of(each) for name, each in written.get("properties", {}).items()}
+        number = written.get("sequence_number", number)
+        if "taken" not in written:
+            options: dict[str, Any] = {name: string(written[name]) for name in TEXTS if name in written}
+            return delivered(
+                number,
+                named=named,
+                body=written.get("body", "body").encode(),
+                time_to_live=written.get("time_to_live"),
+                **options,
+            )
+        place = written["taken"]
+        self.taken[place] = self.taken.get(place, 0) + 1
+        message = Message.received(self.sent()[place][self.taken[place] - 1].content, SOMEWHERE)
+        message.set_properties(named)
+        # The service puts in again what Busway has taken out.
+        message.set_annotations({"x-opt-sequence-number": long(number), "x-opt-enqueued-time": timestamp(ENQUEUED)})
+        return message.encode()
+
+
+def value_of(plain: object) -> Value:
+    match plain:
+        case None:
+            return NULL
+        case bool():
+            return boolean(plain)
+        case int():
+            return int_(plain)
+        case float():
+            return double(plain)
+        case _:
+            return string(str(plain))
+
+
+def told(outgoing: Outgoing, keys: Mapping) -> dict[str, object]:
+    message = Message.received(outgoing.content, SOMEWHERE)
+    found: dict[str, object] = {}
+    for key in keys:
+        if key == "properties":
+            found[key] = {name: value.payload for name, value in message.application_properties()}
+        elif key == "body":
+            found[key] = (message.body or b"").decode(errors="replace")
+        else:
+            value = getattr(message, key)
+            found[key] = value.payload if isinstance(value, Value) else value
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(CASES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_case(path, tmp_path, caplog):
+    case = yaml.safe_load(path.read_text(encoding="utf-8"))
+    tmp_path.joinpath("tasks").mkdir()
+    shutil.copy(ROOT / "config/connections.yaml", tmp_path)
+    if "file" in case:
+        shutil.copy(ROOT / case["file"], tmp_path / "tasks")
+    else:
+        tmp_path.joinpath("tasks/task.yaml").write_text(yaml.safe_dump(case["task"]), encoding="utf-8")
+    play = Play(tmp_path)
+    for step in case["steps"]:
+        assert play.step(step) == step["outcomes"], step
+    sent = play.sent()
+    assert {place: len(messages) for place, messages in sent.items()} == {
+        place: len(messages) for place, messages in case["sent"].items()
+    }
+    for place, expected in case["sent"].items():
+        assert [told(outgoing, keys) for outgoing, keys in zip(sent[place], expected, strict=True)] == expected
+    lines = [json.loads(record.message) for record in caplog.records if record.name == "busway.journal"]
+    expected = case.get("journal", [])
+    assert [{key: line[key] for key in keys} for line, keys in zip(lines, expected, strict=True)] == expected

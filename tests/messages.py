@@ -1,0 +1,78 @@
+"""Encoded messages as a service delivers them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from shared.amqp.codec import encode
+from shared.amqp.scan import join_list, join_map
+from shared.amqp.sections import Sections, data
+from shared.amqp.values import NULL, TRUE, Value, long, string, symbol, timestamp, uint
+
+ENQUEUED = 1_900_000_000_123  # 2030-03-17T17:46:40.123Z
+LOCK_MILLISECONDS = 60_000
+
+_FIELDS = (
+    *("message_id", "user_id", "to", "subject", "reply_to", "correlation_id", "content_type", "content_encoding"),
+    *("absolute_expiry_time", "creation_time", "session_id", "group_sequence", "reply_to_session_id"),
+)
+
+
+def header(*, time_to_live: int | None = None, delivery_count: int = 0) -> bytes:
+    life = NULL if time_to_live is None else uint(time_to_live)
+    return join_list(b"\x00\x53\x70", [encode(field) for field in (TRUE, NULL, life, NULL, uint(delivery_count))])
+
+
+def annotations(values: Mapping[str, Value]) -> bytes:
+    pairs = [encode(symbol(name)) + encode(value) for name, value in values.items()]
+    return join_map(b"\x00\x53\x72", pairs, len(pairs)) if pairs else b""
+
+
+def properties(**fields: Value) -> bytes:
+    unknown = set(fields) - set(_FIELDS)
+    assert not unknown, unknown
+    return join_list(b"\x00\x53\x73", [encode(fields.get(name, NULL)) for name in _FIELDS]) if fields else b""
+
+
+def application_properties(values: Mapping[str, Value]) -> bytes:
+    pairs = [encode(string(name)) + encode(value) for name, value in values.items()]
+    return join_map(b"\x00\x53\x74", pairs, len(pairs)) if pairs else b""
+
+
+def delivered(
+    number: int | None = 1,
+    *,
+    named: Mapping[str, Value] | None = None,
+    annotated: Mapping[str, Value] | None = None,
+    body: bytes = b"body",
+    enqueued: int = ENQUEUED,
+    locked_until: int | None = None,
+    time_to_live: int | None = None,
+    delivery_count: int = 0,
+    message_id: str | Value | None = "",
+    session_id: str | Value | None = None,
+    **fields: Any,
+) -> bytes:
+    """
+    Return a delivered message with sequence number *number*; its id is m-NUMBER unless one (or None) is given.
+
+    Shape:   the other properties of the message are Values by their names.
+    """
+    if message_id is not None:
+        fields["message_id"] = message_id if isinstance(message_id, Value) else string(message_id or f"m-{number}")
+    if session_id is not None:
+        fields["session_id"] = session_id if isinstance(session_id, Value) else string(session_id)
+    assigned: dict[str, Value] = {}
+    if number is not None:
+        until = enqueued + LOCK_MILLISECONDS if locked_until is None else locked_until
+        assigned = {
+            "x-opt-enqueued-time": timestamp(enqueued),
+            "x-opt-sequence-number": long(number),
+            "x-opt-locked-until": timestamp(until),
+        }
+    return Sections(
+        header=header(time_to_live=time_to_live, delivery_count=delivery_count),
+        message_annotations=annotations({**assigned, **(annotated or {})}),
+        properties=properties(**fields),
+        application_properties=application_properties(named or {}),
+        body=data(body),
+    ).encode()

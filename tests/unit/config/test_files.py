@@ -1,0 +1,343 @@
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from shared.config.files import load
+from shared.config.models import LoopPrevention, StampedLife
+from shared.errors import ConfigError
+
+CONNECTIONS = """\
+west: {kind: service-bus, setting: WEST}
+east: {kind: service-bus, setting: EAST, site: e}
+hub-west: {kind: event-hubs, setting: HUB_WEST}
+"""
+TASK = """\
+task: copy
+source: {connection: west, queue: orders}
+routes:
+  - target: {connection: east, queue: orders}
+"""
+REJECTS = "rejects: {connection: west, queue: rejected}\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    tmp_path.joinpath("tasks").mkdir()
+    tmp_path.joinpath("connections.yaml").write_text(CONNECTIONS, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def problems(folder):
+    """Return the problems of a folder of files, each as path in the folder, what is wrong, and the hint."""
+
+    def problems_of(**files):
+        for name, content in files.items():
+            path = folder / ("connections.yaml" if name == "connections" else f"tasks/{name}.yaml")
+            path.write_text(content, encoding="utf-8")
+        with pytest.raises(ConfigError) as caught:
+            load(folder)
+        return [
+            (each.path.removeprefix(f"{folder}/"), each.problem.replace(f"{folder}/", ""), each.hint)
+            for each in caught.value.problems
+        ]
+
+    return problems_of
+
+
+def test_a_folder_is_read(folder):
+    folder.joinpath("tasks/a.yaml").write_text(TASK + "---\n" + TASK.replace("copy", "second"), encoding="utf-8")
+    folder.joinpath("tasks/b.yml").write_text(
+        """\
+task: hub
+source: {connection: hub-west, hub: telemetry, consumer_group: busway}
+editors:
+  - filter: "kind = 'temperature'"
+routes:
+  - when: "priority > 5"
+    action: "SET sys.TimeToLive = '0:2:0'"
+    target: {connection: east, topic: express}
+  - target: {connection: east, queue: orders}
+rejects: {connection: west, queue: rejected}
+ttl: {stamp: PT2M}
+loop_prevention: off
+""",
+        encoding="utf-8",
+    )
+    folder.joinpath("tasks/README.md").write_text("no task", encoding="utf-8")
+    configuration = load(folder)
+    assert [task.task for task in configuration.tasks] == ["copy", "second", "hub"]
+    assert [configuration.site(alias) for alias in configuration.connections] == ["west", "e", "hub-west"]
+    copy, _, hub = configuration.tasks
+    assert (copy.ttl, copy.loop_prevention, copy.rejects, copy.editors) == ("keep", LoopPrevention(), None, ())
+    assert hub.ttl == StampedLife(stamp=timedelta(minutes=2))
+    assert hub.loop_prevention is False
+    assert [route.target.entity for route in hub.routes] == ["express", "orders"]
+
+
+def test_the_configuration_of_the_repository_is_read():
+    assert load(Path(__file__).parents[3] / "config").tasks
+
+
+@pytest.mark.parametrize(
+    ("source", "entity"),
+    [
+        ("queue: q", "q"),
+        ("queue: q, dead_letter: true", "q/$DeadLetterQueue"),
+        ("topic: t, subscription: s", "t/Subscriptions/s"),
+        ("topic: t, subscription: s, dead_letter: true", "t/Subscriptions/s/$DeadLetterQueue"),
+    ],
+)
+def test_the_path_of_a_source(folder, source, entity):
+    task = TASK.replace("queue: orders}", source + "}", 1) + REJECTS
+    folder.joinpath("tasks/a.yaml").write_text(task, encoding="utf-8")
+    assert load(folder).tasks[0].source.entity == entity
+
+
+SOURCE = "queue: orders}\nroutes"
+ROUTES = "routes:\n  - target: {connection: east, queue: orders}"
+
+# One fault each: what stands in the good task, what is put there, where the problem is, what it says, the hint.
+FAULTS = [
+    (
+        SOURCE,
+        "queue: orders, dead_lettr: true}\nroutes",
+        "source.dead_lettr",
+        "unknown key",
+        "did you mean 'dead_letter'?",
+    ),
+    ("task: copy", "task: copy\nroute: []", "route", "unknown key", "did you mean 'routes'?"),
+    ("task: copy", "task: copy\nzzz: 1", "zzz", "unknown key", ""),
+    (
+        "task: copy",
+        "task: copy\nloop_prevention: {max_hop: 3}",
+        "loop_prevention.max_hop",
+        "unknown key",
+        "did you mean 'max_hops'?",
+    ),
+    (
+        "task: copy",
+        "task: copy\nloop_prevention: {max_hops: 0}",
+        "loop_prevention.max_hops",
+        "Input should be greater than or equal to 1",
+        "",
+    ),
+    (
+        "task: copy",
+        "task: copy\nloop_prevention: {max_hops: '3'}",
+        "loop_prevention.max_hops",
+        "Input should be a valid integer",
+        "",
+    ),
+    ("task: copy", "task: copy\nloop_prevention: on", "loop_prevention", "Input should be False", ""),
+    ("task: copy", "task: copy\nttl: kep", "ttl", "Input should be 'keep' or 'remaining'", ""),
+    ("task: copy", "task: copy\nttl: {stamp: PT0S}", "ttl.stamp", "Input should be greater than 0 seconds", ""),
+    ("task: copy", "task: copy\nttl: {stamp: P50D}", "ttl.stamp", "less than or equal to", ""),
+    ("task: copy", "task: 1copy", "task", "String should match pattern", ""),
+    ("task: copy\n", "", "task", "is missing", ""),
+    (SOURCE, "}\nroutes", "source", "names no entity, expected one of queue", ""),
+    (SOURCE, "queue: a, topic: b}\nroutes", "source", "names queue and topic, expected one of", ""),
+    (SOURCE, "topic: a}\nroutes", "source", "names a topic or a subscription without the other", ""),
+    (SOURCE, "queue: a, consumer_group: g}\nroutes", "source", "names a consumer_group", ""),
+    (SOURCE, "queue: a, sessions: 1}\nroutes", "source.sessions", "Input should be a valid boolean", ""),
+    (SOURCE, "queue: 5}\nroutes", "source.queue", "expected a text", ""),
+    (SOURCE, "queue: a, dead_letter: true, sessions: true}\n" + REJECTS + "routes", "source", "which has none", ""),
+    (SOURCE, "queue: a, rule: {filter: a = 1}}\nroutes", "source", "has a rule, expected that of a subscription", ""),
+    (SOURCE, "queue: a, dead_letter: true}\nroutes", "", "has no rejects", ""),
+    ("source: {connection: west, queue: orders}", "source: {connection: hub-west, hub: h}", "", "has no rejects", ""),
+    ("source: {connection: west, queue: orders}", "source: [west, orders]", "source", "expected a mapping", ""),
+    (
+        "source: {connection: west",
+        "source: {connection: wets",
+        "source.connection",
+        "no connection is called 'wets'",
+        "did you mean 'west'?",
+    ),
+    (
+        "target: {connection: east",
+        "target: {connection: nowhere",
+        "routes[0].target.connection",
+        "no connection is called 'nowhere'",
+        "connections.yaml has west, east, hub-west",
+    ),
+    (
+        "target: {connection: east",
+        "target: {connection: hub-west",
+        "routes[0].target.connection",
+        "'hub-west' is of kind event-hubs, expected service-bus",
+        "",
+    ),
+    (
+        "source: {connection: west",
+        "source: {connection: hub-west",
+        "source.connection",
+        "'hub-west' is of kind event-hubs, expected service-bus",
+        "",
+    ),
+    (
+        SOURCE,
+        "hub: h}\n" + REJECTS + "routes",
+        "source.connection",
+        "'west' is of kind service-bus, expected event-hubs",
+        "",
+    ),
+    (ROUTES, "routes: []", "routes", "expected at least one item", ""),
+    (ROUTES, "routes: {}", "routes", "expected a list", ""),
+    (
+        "target: {connection: east, queue: orders}",
+        "target: {connection: east}",
+        "routes[0].target",
+        "expected one of queue and topic",
+        "",
+    ),
+    (
+        "target: {connection: east, queue: orders}",
+        "target: {connection: west, queue: orders}",
+        "",
+        "sends to the entity that it takes from",
+        "",
+    ),
+    (
+        "task: copy",
+        "task: copy\nrejects: {connection: west, queue: orders}",
+        "",
+        "sends to the entity that it takes from",
+        "",
+    ),
+    (
+        "- target: {connection: east",
+        "- when: sys.Prio > 5\n    target: {connection: east",
+        "routes[0].when",
+        "names sys.Prio, expected one of",
+        "",
+    ),
+    ("task: copy", "task: copy\neditors: [{filter: 5}]", "editors[0].filter", "expected a text", ""),
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault[2]}: {fault[3]}")
+def test_a_fault_is_told_with_its_place(problems, fault):
+    good, bad, path, problem, hint = fault
+    assert good in TASK
+    (found,) = problems(copy=TASK.replace(good, bad, 1))
+    assert found[0] == ("tasks/copy.yaml" + (f": {path}" if path else ""))
+    assert problem in found[1]
+    assert found[2] == hint
+
+
+def test_a_bad_rule_is_told_with_a_mark_below_the_fault(problems):
+    (found,) = problems(copy=TASK.replace("- target", '- when: "priority >> 5"\n    target'))
+    assert found[0] == "tasks/copy.yaml: routes[0].when"
+    first, line, mark = found[1].split("\n")
+    assert first.startswith("rule, line 1, column 11: saw >, expected a value")
+    assert line.strip() == "priority >> 5"
+    assert line[mark.index("^") :] == "> 5"
+
+
+@pytest.mark.parametrize("key", ["action", "when"])
+def test_the_rules_of_all_routes_are_looked_at(problems, key):
+    routes = "\n".join(f"  - {key}: 'SET SET'\n    target: {{connection: east, queue: q{n}}}" for n in range(3))
+    found = problems(copy=TASK[: TASK.index("  - target")] + routes)
+    assert [path for path, _, _ in found] == [f"tasks/copy.yaml: routes[{number}].{key}" for number in range(3)]
+
+
+def test_an_unknown_editor_is_told(problems):
+    found = problems(copy=TASK + "editors: [{validate: {schema: x}}]\n")
+    assert ("tasks/copy.yaml: editors[0].validate", "unknown key", "") in found
+
+
+def test_all_problems_of_all_files_are_told_at_once(problems):
+    found = problems(
+        connections=CONNECTIONS + "south: {kind: kafka, setting: SOUTH}\nnorth: {kind: service-bus}\n",
+        a=TASK.replace("west", "wets") + "---\n" + TASK.replace("task: copy", "task: other\nttl: kep"),
+        b=TASK.replace("target:", "targets:") + "rejects: {connection: esat, queue: q}\n",
+        c="task: [",
+        d="",
+    )
+    assert [path for path, _, _ in found] == [
+        "connections.yaml: south: kind",
+        "connections.yaml: north: setting",
+        "tasks/a.yaml: document 1: source.connection",
+        "tasks/a.yaml: document 2: ttl",
+        "tasks/b.yaml: rejects.connection",
+        "tasks/b.yaml: routes[0].target",
+        "tasks/b.yaml: routes[0].targets",
+        "tasks/c.yaml",
+        "tasks/d.yaml",
+    ]
+
+
+def test_the_error_tells_each_problem_on_a_line(folder):
+    folder.joinpath("tasks/a.yaml").write_text(TASK.replace("west", "wets") + "zzz: 1\n", encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load(folder)
+    assert str(caught.value).splitlines() == [
+        f"{folder}/tasks/a.yaml: source.connection: no connection is called 'wets' (did you mean 'west'?)",
+        f"{folder}/tasks/a.yaml: zzz: unknown key",
+    ]
+
+
+def test_a_connection_at_fault_is_told_of_once_and_not_at_its_uses(problems):
+    found = problems(connections=CONNECTIONS.replace("site: e", "sites: e"), copy=TASK)
+    assert found == [("connections.yaml: east: sites", "unknown key", "did you mean 'site'?")]
+
+
+@pytest.mark.parametrize("alias", ["no", "5", "'a;b'", "''"])
+def test_an_alias_is_a_name_that_a_path_can_hold(problems, alias):
+    (found,) = problems(connections=CONNECTIONS + f"{alias}: {{kind: service-bus, setting: S}}\n", copy=TASK)
+    assert "is no alias" in found[1]
+
+
+@pytest.mark.parametrize(
+    ("connection", "path", "problem"),
+    [
+        ("{kind: service-bus, setting: WEST, site: 'a;b'}", "south: site", "String should match pattern"),
+        ("{kind: service-bus, setting: 'Endpoint=sb://x'}", "south: setting", "String should match pattern"),
+        ("text", "south", "expected a mapping"),
+        ("", "south", "expected a mapping"),
+    ],
+)
+def test_connections_are_looked_at(problems, connection, path, problem):
+    (found,) = problems(connections=CONNECTIONS + f"south: {connection}\n", copy=TASK)
+    assert found[0] == f"connections.yaml: {path}"
+    assert problem in found[1]
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("task: a\ntask: b\n", "the key 'task' stands twice"),
+        ("source: {queue: a, queue: b}\n", "the key 'queue' stands twice"),
+        ("task: [", "is not YAML"),
+        ("task: !!python/object:os.system x", "is not YAML"),
+        ("? [a]\n: b\n", "is not YAML"),
+        ("", "the file is empty"),
+        ("# only a comment\n---\n", "the file is empty"),
+        ("- 1\n", "expected a mapping"),
+    ],
+)
+def test_a_file_that_is_no_task(problems, content, problem):
+    (found,) = problems(copy=content)
+    assert found[0] == "tasks/copy.yaml"
+    assert problem in found[1]
+
+
+def test_a_file_that_is_no_text(folder):
+    folder.joinpath("tasks/a.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match=r"a\.yaml: "):
+        load(folder)
+
+
+def test_a_task_that_stands_twice(problems):
+    found = problems(a=TASK, b=TASK.replace("copy", "COPY"))
+    assert found == [("tasks/b.yaml: task", "'COPY' is a task in tasks/a.yaml already", "")]
+
+
+def test_missing_files(tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path)
+    assert [(problem.path, problem.problem) for problem in caught.value.problems] == [
+        (f"{tmp_path}/connections.yaml", "the file is missing"),
+        (f"{tmp_path}/tasks", "no task file is there"),
+    ]
