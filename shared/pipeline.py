@@ -13,6 +13,7 @@ import logging
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from shared.amqp.values import string
 from shared.clock import Clock, SystemClock
@@ -93,7 +94,8 @@ class Pipeline:
         """
         started = self._clock.monotonic()
         origin = self._task.origin if partition is None else self._task.origin._replace(partition=partition)
-        items = [item for content in batch for item in self._prepare(content, origin)]
+        now = self._clock.now()
+        items = [item for content in batch for item in self._prepare(content, origin, now)]
         deadline = started + self._budget_seconds(items)
         obstacle = await self._deliver(items, deadline)
         await self._journal.write([self._record(item) for item in items])
@@ -108,7 +110,7 @@ class Pipeline:
 
     # Before the send: decisions without I/O
 
-    def _prepare(self, content: bytes, origin: Origin) -> list[_Item]:
+    def _prepare(self, content: bytes, origin: Origin, now: datetime) -> list[_Item]:
         item = _Item(content, Arrival(origin))
         try:
             message = Message.received(content, origin)
@@ -123,7 +125,7 @@ class Pipeline:
                 if each.key is not None and each.key in self._accepted:
                     each.outcome = self._accepted[each.key]
                 else:
-                    self._decide(each, edit)
+                    self._decide(each, edit, now)
         except MessageRejected as error:
             # All of the message is rejected, whatever parts the editors have made of it.
             item.key = _key(item.arrival, 0)
@@ -139,11 +141,11 @@ class Pipeline:
             messages = [edited for each in messages for edited in editor.edit(each)]
         return messages
 
-    def _decide(self, item: _Item, message: Message) -> None:
+    def _decide(self, item: _Item, message: Message, now: datetime) -> None:
         task = self._task
         visited = path_before(message)
         stamp(message)
-        if task.time_to_live.expires(message, self._clock.now()):
+        if task.time_to_live.expires(message, now):
             _withhold(item, message, Outcome.EXPIRED, "its life was over before it could be carried on")
             return
         target = task.router.route(message)

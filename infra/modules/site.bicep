@@ -45,7 +45,10 @@ var loopRule = {
 
 // jobs is what the workers read. What they give up on goes to `jobs` of the other site and, when it fails there as well,
 // to `jobs-auxiliary`. The others hold what Busway rejected: one per task, for a person to look at.
+// orders is for the first task of whoever reads the README.
 var queues = [
+  'orders'
+  'orders-rejected'
   'jobs'
   'jobs-auxiliary'
   'jobs-rejected'

@@ -55,18 +55,25 @@ class Stopping:
 
 
 async def keep_listening(name: str, stopping: Stopping, listen: Callable[[], Awaitable[None]]) -> None:
-    """Call *listen* until the end is asked for, again after a growing pause whenever the source fails."""
+    """
+    Call *listen* until the end is asked for, again after a growing pause whenever it fails.
+
+    Whatever it fails of: a listener that ended on an error of its own would leave a host that says it is ready.
+    """
     pause = _FIRST_PAUSE
     while not stopping:
         started = asyncio.get_running_loop().time()
         try:
             await listen()
-        except (TargetUnavailable, TargetRefused) as error:
+        except Exception as error:  # noqa: BLE001 - see above; what is not foreseen is logged with its traceback
             if stopping:
                 return
             if asyncio.get_running_loop().time() - started > _LONGEST_PAUSE:
                 pause = _FIRST_PAUSE
-            level = logging.ERROR if isinstance(error, TargetRefused) else logging.WARNING
-            _log.log(level, "%s: %s; listening again in %.1f s", name, error, pause)
+            is_foreseen = isinstance(error, TargetUnavailable | TargetRefused)
+            level = logging.WARNING if isinstance(error, TargetUnavailable) else logging.ERROR
+            _log.log(
+                level, "%s: %s; listening again in %.1f s", name, error, pause, exc_info=None if is_foreseen else error
+            )
             await stopping.wait(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)

@@ -67,11 +67,16 @@ def _float(number: float, *, single: bool) -> Any:
     if math.isinf(number):
         return "Infinity" if number > 0 else "-Infinity"
     if single:  # the shortest text that reads back to the same 32 bits
-        bits = struct.pack(">f", number)
-        return next(
-            short for digits in range(1, 18) if struct.pack(">f", short := float(f"{number:.{digits}g}")) == bits
-        )
+        return next(short for digits in range(1, 18) if _as_single(short := float(f"{number:.{digits}g}")) == number)
     return number
+
+
+def _as_single(number: float) -> float:
+    """Return the nearest float of 32 bits; rounding up the largest ones leaves their range."""
+    try:
+        return float(struct.unpack(">f", struct.pack(">f", number))[0])
+    except OverflowError:
+        return math.copysign(math.inf, number)
 
 
 def _described(described: Described) -> Any:

@@ -6,16 +6,22 @@ from collections.abc import Sequence
 
 from shared.protocols import Outcome, Record
 
+_GOING_ON = (Outcome.SENT, Outcome.RETRY)
+
 _LOGGER = logging.getLogger("busway.journal")
 
 
 class LogJournal:
-    """Writes withheld and rejected messages to the application's log, one JSON object a line."""
+    """
+    Writes withheld and rejected messages to the application's log, one JSON object a line.
+
+    Those to be tried again are told of as a batch, by the error that it ends with.
+    """
 
     async def write(self, records: Sequence[Record]) -> None:
-        """Log every record whose message was not sent."""
+        """Log every record whose message came to an end other than its target."""
         for record in records:
-            if record.outcome is not Outcome.SENT:
+            if record.outcome not in _GOING_ON:
                 _LOGGER.warning("%s", json.dumps(_fields(record), ensure_ascii=False))
 
 

@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 from azure.core.exceptions import ClientAuthenticationError
 from azure.servicebus import ServiceBusMessage
+from azure.servicebus._pyamqp.aio._connection_async import Connection
+from azure.servicebus._pyamqp.aio._sender_async import SenderLink
+from azure.servicebus._pyamqp.aio._session_async import Session
 from azure.servicebus._pyamqp.error import AMQPException, ErrorCondition
 from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
 from azure.servicebus.aio import ServiceBusClient
@@ -30,7 +33,7 @@ from azure.servicebus.exceptions import (
 from shared.amqp.sections import DATA, body_parts, split
 from shared.errors import MessageRejected, TargetRefused, TargetUnavailable
 from shared.message import Message, Origin
-from shared.outputs.service_bus import ServiceBusOutput, condition_of, raw_batch
+from shared.outputs.service_bus import ServiceBusOutput, condition_of, link_error, raw_batch, send_once
 from shared.protocols import Outgoing
 from tests.contracts.service_bus_sdk import encoded_batch
 from tests.messages import delivered
@@ -110,9 +113,11 @@ def test_a_sender_sends_our_batch_and_not_one_made_anew(monkeypatch):
 
             monkeypatch.setattr(sender, "_send", take)
             await sender.send_messages(raw_batch(outgoing(), 10_000), timeout=5)
+            await send_once(sender, raw_batch(outgoing(), 10_000), 5)
 
     asyncio.run(send())
-    (content,) = sent
+    content, content_at_once = sent
+    assert content == content_at_once
     assert [value.payload for _, value in body_parts(split(content).body)] == CONTENTS
 
 
@@ -183,3 +188,23 @@ def test_a_busy_service_is_left_alone_for_a_while():
 
 def _never() -> ServiceBusClient:
     raise AssertionError
+
+
+def test_a_sender_keeps_the_error_that_detached_its_link():
+    """`link_error` reads it there; the SDK's own error for the batch in hand says no more than that it failed."""
+
+    async def open_and_detach():
+        async with ServiceBusClient.from_connection_string(CONNECTION_STRING) as client:
+            sender = client.get_queue_sender("q")
+            assert link_error(sender) is None
+            sender._create_handler(None)
+            assert link_error(sender) is None
+            quiet = {"network_trace": False, "network_trace_params": {}}
+            session = Session(Connection("amqps://localhost"), 0, **quiet)
+            sender._handler._link = SenderLink(session, 0, target_address="q", **quiet)
+            assert link_error(sender) is None
+            detach = [0, True, [b"amqp:link:message-size-exceeded", b"too large", None]]
+            await sender._handler._link._incoming_detach(detach)
+            return link_error(sender)
+
+    assert asyncio.run(open_and_detach()).condition == b"amqp:link:message-size-exceeded"

@@ -95,7 +95,7 @@ def send(client, queue, *messages):
 
 def take(client, queue, count, **options):
     """Return *count* messages by their ids; fewer are an error."""
-    taken = {}
+    taken: dict = {}
     mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
     with client.get_queue_receiver(queue, receive_mode=mode, **options) as receiver:
         while len(taken) < count:
@@ -131,14 +131,14 @@ def test_a_body_over_the_targets_limit_is_set_aside_and_its_neighbours_go_on(cli
 
 @pytest.mark.usefixtures("host")
 def test_properties_that_leave_no_room_for_the_stamps_are_set_aside_whole_in_a_wrapping(clients):
-    properties = {f"p{number}": "v" * 16_000 for number in range(4)} | {"rest": "v" * 1_420}
+    properties: dict = {f"p{number}": "v" * 16_000 for number in range(4)} | {"rest": "v" * 1_420}
     full = ServiceBusMessage(b"full", message_id="full", application_properties=properties)
     send(clients["west"], "orders", full, ServiceBusMessage(b"3", message_id="n3"))
     assert set(take(clients["east"], "orders", 1)) == {"n3"}
     ((_, rejected),) = take(clients["west"], "rejected", 1).items()
     assert rejected.content_type == rejection.WRAPPED_CONTENT_TYPE
     inner = sections.split(b"".join(rejected.body))
-    assert b"".join(value.payload for _, value in sections.body_parts(inner.body)) == b"full"
+    assert [value.payload for _, value in sections.body_parts(inner.body)] == [b"full"]
     assert len(inner.application_properties) > 65_000
 
 

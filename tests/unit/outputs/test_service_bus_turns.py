@@ -18,11 +18,12 @@ class SilentSender:
     def __init__(self, taken):
         self.taken = taken
         self.is_closed = False
+        self._handler = None
 
     async def create_message_batch(self):
         return ServiceBusMessageBatch(2048)
 
-    async def send_messages(self, *_, **__):
+    async def _send(self, *_, **__):
         self.taken -= 1
         if self.taken < 0:
             await asyncio.sleep(3600)
