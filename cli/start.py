@@ -1,6 +1,7 @@
 """`busway start`: everything that a function app needs, on this machine."""
 
 import asyncio
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -49,5 +50,9 @@ def introduction(stack: Stack, logs: Path) -> str:
     """Return what a person needs to look around in a running stack."""
     lines = ["Running: " + ", ".join(stack.functions), ""]
     lines += [f'export {name.upper()}="{string}"' for name, string in stack.connection_strings.items()]
-    lines += [f'export AzureWebJobsStorage="{stack.storage}"', "", f"What happens to messages: tail -f {logs}/host.log"]
+    lines += [
+        f'export AzureWebJobsStorage="{stack.storage}"',
+        "",
+        f"What happens to messages: tail -f {shlex.quote(str(logs / 'host.log'))}",
+    ]
     return "\n".join(lines)

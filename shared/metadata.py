@@ -25,6 +25,8 @@ DEAD_LETTER_SOURCE = "repl-dlq-source"
 SAMPLE_ENQUEUE_TIME = "repl-enqueued-time"
 
 SEPARATOR = ";"
+DEAD_LETTER_QUEUE = "/$deadletterqueue"
+
 _SHORT = 256  # a string of fewer bytes has a length of one byte
 
 _SERVICE_DEAD_LETTER = {
@@ -43,7 +45,8 @@ def stamp(message: Message) -> None:
     """
     arrival = message.arrival
     present = message.sections.application_properties
-    if b"repl-" not in present and b"DeadLetter" not in present and arrival.dead_letter_source is None:
+    given_up_by = arrival.dead_letter_source or _owner_of_dead_letters(arrival.origin.entity)
+    if given_up_by is None and b"repl-" not in present and b"DeadLetter" not in present:
         pairs = [_encoded(PATH), _encoded(arrival.origin.site)]
         if arrival.enqueued_time is not None:
             pairs.append(_pair(ENQUEUE_TIME, iso_time(arrival.enqueued_time)))
@@ -70,9 +73,8 @@ def stamp(message: Message) -> None:
             changes[theirs] = None
         elif value is not None and value.payload is None:
             changes[theirs] = None
-    if _is_dead_lettered(message):
-        source = arrival.dead_letter_source or arrival.origin.entity
-        changes[DEAD_LETTER_SOURCE] = _appended(message, DEAD_LETTER_SOURCE, source)
+    if given_up_by is not None:
+        changes[DEAD_LETTER_SOURCE] = _appended(message, DEAD_LETTER_SOURCE, given_up_by)
     message.set_properties(changes)
 
 
@@ -137,7 +139,7 @@ def _history(message: Message, name: str) -> str | None:
     raise Malformed(f"property {name}: got a {value.kind}, expected a string")
 
 
-def _is_dead_lettered(message: Message) -> bool:
-    return message.arrival.dead_letter_source is not None or message.arrival.origin.entity.lower().endswith(
-        "$deadletterqueue"
-    )
+@lru_cache(maxsize=256)
+def _owner_of_dead_letters(entity: str) -> str | None:
+    """Return the entity whose dead-letter sub-queue *entity* is, None when it is none."""
+    return entity[: -len(DEAD_LETTER_QUEUE)] if entity.lower().endswith(DEAD_LETTER_QUEUE) else None

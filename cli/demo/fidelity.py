@@ -27,7 +27,7 @@ PAYMENT_LIFE = 120_000
 _EXHAUSTED = "MaxDeliveryCountExceeded"
 _ISO_TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 _DIGITS = r"\d+"
-_DEAD_LETTERS = r"jobs/\$DeadLetterQueue"
+_DEAD_LETTERS = "jobs"
 
 type _Expected = Value | re.Pattern[str]
 

@@ -63,18 +63,24 @@ def test_the_reason_of_a_dead_letter_moves():
         "repl-sequence": "1",
         "repl-dlq-reason": "Poison",
         "repl-dlq-description": "it is",
-        "repl-dlq-source": "jobs/$DeadLetterQueue",
+        "repl-dlq-source": "jobs",
     }
     again = {name: string(str(value)) for name, value in first.items()} | {"DeadLetterReason": string("Again")}
     second = stamped(2, named=again, origin=origin._replace(site="east"))
     assert second["repl-dlq-reason"] == "Poison;Again"
-    assert second["repl-dlq-source"] == "jobs/$DeadLetterQueue;jobs/$DeadLetterQueue"
+    assert second["repl-dlq-source"] == "jobs;jobs"
     assert "DeadLetterReason" not in second
 
 
 def test_the_queue_that_dead_lettered_a_forwarded_message_is_named():
     properties = stamped(1, annotated={"x-opt-deadletter-source": string("jobs")})
     assert properties["repl-dlq-source"] == "jobs"
+
+
+def test_a_dead_letter_without_a_reason_still_tells_where_it_was():
+    properties = stamped(1, origin=Origin("west", "orders/Subscriptions/billing/$deadletterqueue"))
+    assert properties["repl-dlq-source"] == "orders/Subscriptions/billing"
+    assert "repl-dlq-reason" not in properties
 
 
 def test_a_reason_that_was_not_given_is_no_fault_of_the_message():

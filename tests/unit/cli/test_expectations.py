@@ -31,7 +31,7 @@ def received(sample: Sample, delivery: Delivery, changes: Mapping[str, Value | N
         if sample.pattern is Pattern.SPILLOVER:
             stamps["repl-dlq-reason"] = string(";".join(["MaxDeliveryCountExceeded"] * hops))
             stamps["repl-dlq-description"] = string("it failed")
-            stamps["repl-dlq-source"] = string(";".join(["jobs/$DeadLetterQueue"] * hops))
+            stamps["repl-dlq-source"] = string(";".join(["jobs"] * hops))
         else:
             stamps["replication"] = long(1)
         if sample.pattern is Pattern.ACTIVE_PASSIVE:

@@ -1,0 +1,166 @@
+"""The function app of this repository takes from every kind of source, with either trigger."""
+
+import textwrap
+import time
+
+import pytest
+from azure.eventhub import EventData, EventHubProducerClient
+from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
+
+from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from local.broker.thread import RunningBroker
+from tests.end_to_end.host_process import ROOT, HostProcess
+
+WEST = NamespaceConfig(
+    name="west",
+    queues=(
+        QueueConfig(name="plain"),
+        QueueConfig(name="sessions", requires_session=True),
+        QueueConfig(name="rejected"),
+    ),
+    topics=(
+        TopicConfig(name="topic", subscriptions=(SubscriptionConfig(name="all"), SubscriptionConfig(name="dead"))),
+    ),
+    hubs=(HubConfig(name="telemetry", partition_count=2),),
+)
+EAST = NamespaceConfig(
+    name="east",
+    queues=tuple(QueueConfig(name=f"from-{kind}") for kind in ("plain", "sessions", "topic", "dead", "hub")),
+)
+
+CONNECTIONS = """
+west: {kind: service-bus, setting: WEST}
+hub: {kind: event-hubs, setting: WEST, site: west-hub}
+east: {kind: service-bus, setting: EAST}
+"""
+TASKS = """
+task: plain
+source: {connection: west, queue: plain}
+routes: [{target: {connection: east, queue: from-plain}}]
+---
+task: sessions
+source: {connection: west, queue: sessions, sessions: true}
+routes: [{target: {connection: east, queue: from-sessions}}]
+---
+task: topic
+source: {connection: west, topic: topic, subscription: all}
+routes: [{target: {connection: east, queue: from-topic}}]
+---
+task: dead
+source: {connection: west, topic: topic, subscription: dead, dead_letter: true}
+routes: [{target: {connection: east, queue: from-dead}}]
+rejects: {connection: west, queue: rejected}
+---
+task: hub
+source: {connection: hub, hub: telemetry}
+routes: [{target: {connection: east, queue: from-hub}}]
+rejects: {connection: west, queue: rejected}
+"""
+
+
+@pytest.fixture(scope="module", params=["raw", "stock"])
+def broker(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp(f"sources-{request.param}")
+    (folder / "tasks").mkdir()
+    (folder / "connections.yaml").write_text(CONNECTIONS)
+    (folder / "tasks" / "all.yaml").write_text(textwrap.dedent(TASKS))
+    with RunningBroker([WEST, EAST]) as running:
+        settings = {
+            "BUSWAY_CONFIG": str(folder),
+            "BUSWAY_TRIGGER": request.param,
+            "WEST": running.connection_string("west"),
+            "EAST": running.connection_string("east"),
+        }
+        with HostProcess(str(ROOT), folder, settings) as host:
+            host.wait_until_ready()
+            yield running
+            assert host.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def west(broker):
+    with ServiceBusClient.from_connection_string(broker.connection_string("west")) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def arrived(broker):
+    """Take a number of messages from a queue in east."""
+    with ServiceBusClient.from_connection_string(broker.connection_string("east")) as client:
+
+        def take(queue, count):
+            messages: list = []
+            mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
+            with client.get_queue_receiver(queue, receive_mode=mode) as receiver:
+                while len(messages) < count:
+                    more = receiver.receive_messages(count - len(messages), max_wait_time=20)
+                    assert more, f"{queue}: {len(messages)} of {count} arrived"
+                    messages += more
+            return messages
+
+        yield take
+
+
+def stamps(message):
+    return {key.decode(): value.decode() for key, value in message.application_properties.items() if b"repl-" in key}
+
+
+def send(sender, count, **options):
+    with sender:
+        sender.send_messages([ServiceBusMessage(f"{n}", message_id=f"m{n}", **options) for n in range(count)])
+
+
+@pytest.mark.parametrize("kind", ["plain", "sessions"])
+def test_a_queue(west, arrived, kind):
+    send(west.get_queue_sender(kind), 20, session_id="s", correlation_id="c")
+    messages = arrived(f"from-{kind}", 20)
+    order = [str(message) for message in messages]
+    assert sorted(order, key=int) == [str(n) for n in range(20)]
+    if kind == "sessions":
+        assert order == sorted(order, key=int)
+    assert {(message.session_id, message.correlation_id) for message in messages} == {("s", "c")}
+    assert {stamps(message)["repl-path"] for message in messages} == {"west"}
+    assert sorted(int(stamps(message)["repl-sequence"]) for message in messages) == list(range(1, 21))
+
+
+def test_a_subscription_and_the_dead_letters_of_another(west, arrived):
+    send(west.get_topic_sender("topic"), 3)
+    assert {message.message_id for message in arrived("from-topic", 3)} == {"m0", "m1", "m2"}
+    with west.get_subscription_receiver("topic", "dead") as receiver:
+        for message in receiver.receive_messages(3, max_wait_time=5):
+            receiver.dead_letter_message(message, reason="TooOld", error_description="it is late")
+    for message in arrived("from-dead", 3):
+        told = stamps(message)
+        assert told["repl-dlq-reason"] == "TooOld"
+        assert told["repl-dlq-description"] == "it is late"
+        assert told["repl-dlq-source"] == "topic/Subscriptions/dead"
+        assert b"DeadLetterReason" not in message.application_properties
+
+
+def test_a_hub(broker, arrived):
+    connection = broker.connection_string("west")
+    with EventHubProducerClient.from_connection_string(connection, eventhub_name="telemetry") as producer:
+        for partition in ("0", "1"):
+            events: list = [EventData(f"{partition}-{n}") for n in range(5)]
+            for event in events:
+                event.properties = {"unit": "K", "value": 7}
+            producer.send_batch(events, partition_id=partition)
+    messages = arrived("from-hub", 10)
+    assert sorted(str(message) for message in messages) == [f"{p}-{n}" for p in (0, 1) for n in range(5)]
+    assert len({message.message_id for message in messages}) == 10, "events without an id get one of their own each"
+    for message in messages:
+        assert (message.application_properties[b"unit"], message.application_properties[b"value"]) == (b"K", 7)
+        assert stamps(message)["repl-path"] == "west-hub"
+        assert set(stamps(message)) == {"repl-path", "repl-enqueue-time", "repl-sequence", "repl-offset"}
+
+
+def test_nothing_is_left_at_the_sources(broker):
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        counts = broker.counts("west")
+        left = {name: each.active for name, each in counts.items() if each.active and name != "rejected"}
+        if not left:
+            break
+        time.sleep(0.05)
+    assert left == {}
+    assert counts["rejected"].active == 0
