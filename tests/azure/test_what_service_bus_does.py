@@ -1,0 +1,138 @@
+"""
+What Busway takes for granted of Service Bus, on live namespaces.
+
+Needs the queues `busway-test` (no sessions) and `busway-test-sessions` (sessions), empty, in the namespace of
+BUSWAY_TEST_WEST; one afternoon with a subscription confirms or refutes each. The same tests pass against the local
+broker (tests/broker/test_azure_assumptions.py), which shows that they test something and that the broker agrees.
+"""
+
+import asyncio
+import os
+import uuid
+
+import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusReceiveMode
+
+from shared.amqp.codec import encode
+from shared.amqp.scan import join_list, join_map
+from shared.amqp.sections import Sections, data
+from shared.amqp.values import NULL, Value, binary, described, long, string, symbol, timestamp, uint
+from shared.errors import MessageRejected
+from shared.outputs.service_bus import ServiceBusOutput
+from shared.protocols import Outgoing
+from shared.resources import service_bus_client
+
+pytestmark = pytest.mark.azure
+
+QUEUE = "busway-test"
+SESSIONS = "busway-test-sessions"
+
+
+@pytest.fixture(scope="module")
+def namespace():
+    return os.environ["BUSWAY_TEST_WEST"]
+
+
+def message(*, properties=None, annotations=None, session_id=None, header=(), expiry=None):
+    fields: list[Value] = [NULL] * 11
+    identity = uuid.uuid4().hex
+    fields[0] = string(identity)
+    fields[8] = NULL if expiry is None else timestamp(expiry)
+    fields[10] = NULL if session_id is None else string(session_id)
+    named = [encode(string(name)) + encode(value) for name, value in (properties or {}).items()]
+    noted = [encode(symbol(name)) + encode(value) for name, value in (annotations or {}).items()]
+    content = Sections(
+        header=join_list(b"\x00\x53\x70", [encode(field) for field in header]) if header else b"",
+        message_annotations=join_map(b"\x00\x53\x72", noted, len(noted)) if noted else b"",
+        properties=join_list(b"\x00\x53\x73", [encode(field) for field in fields]),
+        application_properties=join_map(b"\x00\x53\x74", named, len(named)) if named else b"",
+        body=data(b"body"),
+    ).encode()
+    return Outgoing(content, identity, session_id, None)
+
+
+def send(namespace, entity, messages):
+    async def run():
+        output = ServiceBusOutput("west", lambda: service_bus_client("WEST", {"WEST": namespace}))
+        try:
+            return await output.send(entity, messages, timeout_seconds=30)
+        finally:
+            await output.close()
+
+    return asyncio.run(run())
+
+
+def take(namespace, queue, count, **options):
+    taken: list = []
+    mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
+    with (
+        ServiceBusClient.from_connection_string(namespace) as client,
+        client.get_queue_receiver(queue, receive_mode=mode, **options) as receiver,
+    ):
+        while len(taken) < count and (more := receiver.receive_messages(count - len(taken), max_wait_time=10)):
+            taken += more
+    return taken
+
+
+def test_raw_sections_in_a_batch_are_messages(namespace):
+    sent = [message(properties={"n": long(2**40)}) for _ in range(3)]
+    assert send(namespace, QUEUE, sent) == [None] * 3
+    received = take(namespace, QUEUE, 3)
+    assert [each.message_id for each in received] == [each.message_id for each in sent]
+    assert {each.application_properties[b"n"] for each in received} == {2**40}
+
+
+def test_annotations_that_the_service_assigns_are_ignored_from_a_sender(namespace):
+    forged = {"x-opt-sequence-number": long(7), "x-opt-enqueued-time": timestamp(0), "x-opt-locked-until": timestamp(0)}
+    assert send(namespace, QUEUE, [message(annotations=forged)]) == [None]
+    (received,) = take(namespace, QUEUE, 1)
+    assert received.enqueued_time_utc.year > 2000
+
+
+def test_the_life_of_a_message_is_its_headers_even_beside_an_old_expiry(namespace):
+    assert send(namespace, QUEUE, [message(header=(NULL, NULL, uint(90_000)), expiry=1_000)]) == [None]
+    (received,) = take(namespace, QUEUE, 1)
+    assert received.time_to_live.total_seconds() == 90
+
+
+def test_described_property_values_are_taken(namespace):
+    span = described(symbol("com.microsoft:timespan"), long(600_000_000))
+    assert send(namespace, QUEUE, [message(properties={"span": span})]) == [None]
+    assert len(take(namespace, QUEUE, 1)) == 1
+
+
+def test_one_batch_may_hold_several_sessions_and_keeps_the_order_of_each(namespace):
+    sent = [message(session_id=session) for session in ("a", "b", "a", "b", "a")]
+    assert send(namespace, SESSIONS, sent) == [None] * 5
+    for session, count in (("a", 3), ("b", 2)):
+        received = take(namespace, SESSIONS, count, session_id=session)
+        assert [each.message_id for each in received] == [
+            each.message_id for each in sent if each.session_id == session
+        ]
+
+
+def test_a_message_without_session_is_refused_by_a_session_queue_and_its_neighbours_are_not(namespace):
+    answers = send(namespace, SESSIONS, [message(session_id="c"), message(), message(session_id="c")])
+    assert [type(answer) for answer in answers] == [type(None), MessageRejected, type(None)]
+    assert len(take(namespace, SESSIONS, 2, session_id="c")) == 2
+
+
+def test_binary_properties_are_refused(namespace):
+    (answer,) = send(namespace, QUEUE, [message(properties={"bytes": binary(b"\x00\xff")})])
+    assert isinstance(answer, MessageRejected)
+
+
+def test_a_refused_message_leaves_the_link_usable(namespace):
+    async def run():
+        output = ServiceBusOutput("west", lambda: service_bus_client("WEST", {"WEST": namespace}))
+        try:
+            refused = await output.send(SESSIONS, [message()], timeout_seconds=30)
+            taken = await output.send(SESSIONS, [message(session_id="d")], timeout_seconds=30)
+        finally:
+            await output.close()
+        return refused + taken
+
+    refused, taken = asyncio.run(run())
+    assert isinstance(refused, MessageRejected)
+    assert taken is None
+    assert len(take(namespace, SESSIONS, 1, session_id="d")) == 1
