@@ -7,13 +7,13 @@ A message as its raw AMQP sections.
 """
 
 import copy
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from shared.amqp import sections
+from shared.amqp import map_section, sections
 from shared.amqp.codec import decode, encode
-from shared.amqp.scan import Entry, compound_content, join_list, join_map, list_fields, map_entries, text
+from shared.amqp.scan import join_list, join_map, list_fields, text
 from shared.amqp.sections import Sections
 from shared.amqp.values import Malformed, Value, string, symbol, uint
 
@@ -103,7 +103,7 @@ class Message:
         assigned: dict[str | None, bytes] = {}
         if annotations:
             kept = []
-            for key, start, value_start, stop in entries_of(annotations):
+            for key, start, value_start, stop in map_section.entries(annotations):
                 if key in SERVICE_ASSIGNED:
                     assigned[key] = annotations[value_start:stop]
                 else:
@@ -270,43 +270,35 @@ class Message:
 
     def annotation(self, name: str) -> Value | None:
         """Return an annotation that a sender may set, None when absent or null."""
-        return _entry(self.sections.message_annotations, name)
+        return map_section.entry(self.sections.message_annotations, name)
 
     def set_annotations(self, changes: Mapping[str, Value | None]) -> None:
         """Set annotations by name; None removes one."""
-        self.sections.message_annotations = _edit_map(
-            self.sections.message_annotations, _MESSAGE_ANNOTATIONS, changes, _encoded_symbol
+        self.sections.message_annotations = map_section.edited(
+            self.sections.message_annotations, _MESSAGE_ANNOTATIONS, changes, symbol
         )
 
     def application_property(self, name: str) -> Value | None:
         """Return an application property, None when absent; a property that is null is the null value."""
-        return _entry(self.sections.application_properties, name)
+        return map_section.entry(self.sections.application_properties, name)
 
     def application_properties(self) -> Iterable[tuple[str, Value]]:
         """Yield every application property with a textual name, in the order of the wire."""
         section = self.sections.application_properties
-        for key, _, value_start, stop in entries_of(section):
+        for key, _, value_start, stop in map_section.entries(section):
             if key is not None:
                 yield key, decode(section, value_start, stop)[0]
 
     def set_properties(self, changes: Mapping[str, Value | None]) -> None:
         """Set application properties by name, in one re-encoding of their section; None removes one."""
-        self.sections.application_properties = _edit_map(
-            self.sections.application_properties, _APPLICATION_PROPERTIES, changes, _encoded_string
+        self.sections.application_properties = map_section.edited(
+            self.sections.application_properties, _APPLICATION_PROPERTIES, changes, string
         )
 
     def append_properties(self, pairs: bytes, count: int) -> None:
         """Append *count* encoded pairs of new application properties; the caller knows that none is there yet."""
-        section = self.sections.application_properties
-        if not section:
-            self.sections.application_properties = join_map(_APPLICATION_PROPERTIES, (pairs,), count)
-            return
-        _, position = sections.descriptor(section, 0)
-        values, start, stop = compound_content(section, position, len(section))
-        if values % 2:
-            raise Malformed(f"application-properties: {values} values, expected pairs")
-        self.sections.application_properties = join_map(
-            _APPLICATION_PROPERTIES, (section[start:stop], pairs), values // 2 + count
+        self.sections.application_properties = map_section.appended(
+            self.sections.application_properties, _APPLICATION_PROPERTIES, pairs, count
         )
 
     # Body
@@ -359,42 +351,6 @@ class Message:
 
     def _set_property_text(self, index: int, value: str | None) -> None:
         self._set_property_field(index, None if value is None else string(value))
-
-
-def entries_of(section: bytes) -> list[Entry]:
-    """Return the entries of an encoded section that is a map, none of an absent one."""
-    return map_entries(section, sections.descriptor(section, 0)[1], len(section)) if section else []
-
-
-def _entry(section: bytes, name: str) -> Value | None:
-    if name.encode() not in section:
-        return None
-    for key, _, value_start, stop in entries_of(section):
-        if key == name:
-            return decode(section, value_start, stop)[0]
-    return None
-
-
-def _edit_map(
-    section: bytes, prefix: bytes, changes: Mapping[str, Value | None], key_of: Callable[[str], bytes]
-) -> bytes:
-    pairs = []
-    left = dict(changes)
-    for key, start, value_start, stop in entries_of(section):
-        if key is None or key not in changes:
-            pairs.append(section[start:stop])
-        elif key in left and (value := left.pop(key)) is not None:
-            pairs.append(section[start:value_start] + encode(value))
-    pairs += [key_of(name) + encode(value) for name, value in left.items() if value is not None]
-    return join_map(prefix, pairs, len(pairs)) if pairs else b""
-
-
-def _encoded_string(name: str) -> bytes:
-    return encode(string(name))
-
-
-def _encoded_symbol(name: str) -> bytes:
-    return encode(symbol(name))
 
 
 def _integer(assigned: Mapping[str | None, bytes], name: str) -> int | None:

@@ -8,9 +8,10 @@ has been applied. A route without `when` takes everything that comes to it.
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from shared.amqp import map_section
 from shared.amqp.codec import decode
 from shared.amqp.values import Value, long, string, timestamp, uint
-from shared.message import Message, entries_of
+from shared.message import Message
 from shared.protocols import Output
 from shared.rules.rule import Action, Filter
 
@@ -97,7 +98,7 @@ class RuleProperties:
         if self._index is None:
             self._index = {
                 key.lower(): (key, value_start, stop)
-                for key, _, value_start, stop in entries_of(self._message.sections.application_properties)
+                for key, _, value_start, stop in map_section.entries(self._message.sections.application_properties)
                 if key is not None
             }
         return self._index
