@@ -14,7 +14,7 @@ from rich.table import Table
 
 from benchmarks.measurement import Measurement
 
-BENCHMARKS = ("benchmarks.worker_cost", "benchmarks.end_to_end", "benchmarks.memory")
+BENCHMARKS = ("benchmarks.broker", "benchmarks.worker_cost", "benchmarks.end_to_end", "benchmarks.memory")
 
 
 def main() -> int:
@@ -48,7 +48,7 @@ def _table(measurements: list[Measurement]) -> Table:
     for each in measurements:
         bar = "" if each.bar is None else f"{each.direction} {each.bar:g}"
         holds = {None: "", True: "yes", False: "[red]no[/red]"}[each.holds]
-        table.add_row(each.name, f"{each.value:,.2f}", each.unit, bar, holds)
+        table.add_row(each.name, f"{each.value:,.{2 if each.value >= 1 else 4}f}", each.unit, bar, holds)
     return table
 
 

@@ -1,6 +1,7 @@
 """The broker and the host as processes of their own, and the plain SDK to fill and to empty queues."""
 
 import asyncio
+import os
 import socket
 import sys
 from collections.abc import AsyncIterator
@@ -29,10 +30,10 @@ class Stack(NamedTuple):
 
 
 @asynccontextmanager
-async def running_broker() -> AsyncIterator[Stack]:
-    """Run a broker with the queues of benchmarks/broker.json."""
+async def running_broker(config: str = "benchmarks/broker.json") -> AsyncIterator[Stack]:
+    """Run a broker with the two namespaces of *config*, by default those with the queues source and target."""
     (FOLDER / "build").mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "cli", "broker", "--config", "benchmarks/broker.json", "--port", str(free_port())]
+    command = [sys.executable, "-m", "cli", "broker", "--config", config, "--port", str(free_port())]
     broker = await Child.start("broker", command, FOLDER / "build" / "bench-broker.log", FOLDER, {})
     try:
         west, east = [match[1] for match in await broker.matches(r"^ready \S+ (\S+)", 2, READY_SECONDS)]
@@ -112,6 +113,12 @@ def resident_megabytes(child: Child) -> float:
             return int(line.split()[1]) / 1024
     msg = f"/proc tells no VmRSS of process {child.pid}"
     raise OSError(msg)
+
+
+def cpu_seconds(child: Child) -> float:
+    """Return the processor time, user and system, that a child process has taken."""
+    fields = Path(f"/proc/{child.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def free_port() -> int:

@@ -1,20 +1,32 @@
 """
 The official emulators' Config.json, for Service Bus and for Event Hubs.
 
-Any number of namespaces in any number of files. Besides what the emulators know, a namespace may have `Port` and
-`MaxMessageSizeInKilobytes`, a queue or topic `MaxMessageSizeInKilobytes`, a subscription
-`DeadLetteringOnFilterEvaluationExceptions`, a hub `MessageRetention`. What is not known is an error.
+Any number of namespaces in any number of files. Besides what the emulators know:
+
+- a namespace may have `Port`, `MaxMessageSizeInKilobytes` and `SharedAccessKeys`, a list of `Name`, `Key` and `Rights`
+  (Listen, Send, Manage; all of them if left out); without keys everybody is let in
+- a queue, topic or subscription `Status`; a queue or topic `MaxMessageSizeInKilobytes` and `MaxSizeInMegabytes`; a
+  subscription `DeadLetteringOnFilterEvaluationExceptions`
+- a hub `MessageRetention` and `RetentionSizeInKilobytes` (per partition)
+
+What is not known is an error.
 """
 
 import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from local.broker import emulator_limits
 from local.broker.config import (
+    DEFAULT_MAX_SIZE,
     DEFAULT_RULE,
+    MAX_MAX_SIZE,
+    EntityStatus,
     HubConfig,
     NamespaceConfig,
     QueueConfig,
+    Right,
+    SharedAccessKey,
     SubscriptionConfig,
     TopicConfig,
 )
@@ -24,8 +36,12 @@ from shared.errors import ConfigError, Problem
 from shared.rules import CorrelationFilter, Filter, Rule, RuleSyntaxError, parse_action, parse_filter
 
 
-def load_config(paths: Iterable[str | Path]) -> list[NamespaceConfig]:
-    """Return the namespaces of Config.json files in their order; ConfigError names every problem of all files."""
+def load_config(paths: Iterable[str | Path], *, is_strict: bool = False) -> list[NamespaceConfig]:
+    """
+    Return the namespaces of Config.json files in their order; ConfigError names every problem of all files.
+
+    If *is_strict*, what the emulators would refuse is a problem too, and the namespaces have their limits.
+    """
     problems: list[Problem] = []
     namespaces: list[NamespaceConfig] = []
     for path in map(Path, paths):
@@ -36,7 +52,11 @@ def load_config(paths: Iterable[str | Path]) -> list[NamespaceConfig]:
         except ValueError as error:
             problems.append(Problem(str(path), f"is not JSON: {error}"))
         else:
-            namespaces += _read_document(Reader(document, str(path), problems))
+            found = _read_document(Reader(document, str(path), problems))
+            if is_strict:
+                problems += emulator_limits.problems_of(found, str(path))
+                found = [emulator_limits.limited(each) for each in found]
+            namespaces += found
     if problems:
         raise ConfigError(problems)
     return namespaces
@@ -62,11 +82,40 @@ def _read_namespace(reader: Reader) -> NamespaceConfig:
         queues=tuple(_read_queue(each) for each in reader.children("Queues")),
         topics=tuple(_read_topic(each) for each in reader.children("Topics")),
         port=reader.optional_number("Port", 1, 65535),
+        shared_access_keys=_read_keys(reader),
         max_message_size=1024 * reader.number("MaxMessageSizeInKilobytes", 256, 1, 102_400),
     )
     reader.unique([*(each.name for each in config.queues), *(each.name for each in config.topics)])
     reader.finish()
     return config
+
+
+def _read_keys(reader: Reader) -> tuple[SharedAccessKey, ...]:
+    keys = tuple(_read_key(each) for each in reader.children("SharedAccessKeys"))
+    reader.unique([each.name for each in keys])
+    return keys
+
+
+def _read_key(reader: Reader) -> SharedAccessKey:
+    name = reader.name()
+    key = reader.optional_text("Key")
+    if key is None:
+        reader.problem("is missing", "expected the text that clients sign with", "Key")
+    names = reader.texts("Rights")
+    for each in names:
+        if each not in Right:
+            reader.problem(f"names {each!r}", f"expected {', '.join(Right)}", "Rights")
+    rights = frozenset(Right(each) for each in names if each in Right)
+    reader.finish()
+    return SharedAccessKey(name=name, key=key or "?", rights=rights or frozenset(Right))
+
+
+def _status(reader: Reader) -> EntityStatus:
+    text = reader.text("Status", EntityStatus.ACTIVE)
+    if text not in EntityStatus:
+        reader.problem(f"is {text!r}", f"expected {', '.join(EntityStatus)}", "Status")
+        return EntityStatus.ACTIVE
+    return EntityStatus(text)
 
 
 def _read_queue(reader: Reader) -> QueueConfig:
@@ -83,7 +132,9 @@ def _read_queue(reader: Reader) -> QueueConfig:
         duplicate_detection_history_time_window=properties.duration("DuplicateDetectionHistoryTimeWindow", "PT10M"),
         forward_to=properties.optional_text("ForwardTo"),
         forward_dead_lettered_messages_to=properties.optional_text("ForwardDeadLetteredMessagesTo"),
+        status=_status(properties),
         max_message_size=_kilobytes(properties),
+        max_size=properties.number("MaxSizeInMegabytes", DEFAULT_MAX_SIZE, 1, MAX_MAX_SIZE),
     )
     properties.finish()
     reader.finish()
@@ -100,6 +151,8 @@ def _read_topic(reader: Reader) -> TopicConfig:
         requires_duplicate_detection=properties.flag("RequiresDuplicateDetection"),
         duplicate_detection_history_time_window=properties.duration("DuplicateDetectionHistoryTimeWindow", "PT10M"),
         max_message_size=_kilobytes(properties),
+        status=_status(properties),
+        max_size=properties.number("MaxSizeInMegabytes", DEFAULT_MAX_SIZE, 1, MAX_MAX_SIZE),
     )
     reader.unique([each.name for each in config.subscriptions])
     properties.finish()
@@ -124,6 +177,7 @@ def _read_subscription(reader: Reader) -> SubscriptionConfig:
         ),
         forward_to=properties.optional_text("ForwardTo"),
         forward_dead_lettered_messages_to=properties.optional_text("ForwardDeadLetteredMessagesTo"),
+        status=_status(properties),
     )
     reader.unique([each.name for each in config.rules])
     properties.finish()
@@ -200,6 +254,7 @@ def _read_hub_namespace(reader: Reader) -> NamespaceConfig:
         name=reader.name(),
         hubs=tuple(_read_hub(each) for each in reader.children("Entities")),
         port=reader.optional_number("Port", 1, 65535),
+        shared_access_keys=_read_keys(reader),
     )
     reader.unique([each.name for each in config.hubs])
     reader.finish()
@@ -217,11 +272,12 @@ def _read_hub(reader: Reader) -> HubConfig:
         partition_count=reader.number("PartitionCount", 1, 1, 1024),
         consumer_groups=tuple(groups),
         message_retention=reader.duration("MessageRetention", "P1D"),
+        retention_size=_kilobytes(reader, "RetentionSizeInKilobytes", 1024 * 1024),
     )
     reader.finish()
     return config
 
 
-def _kilobytes(reader: Reader) -> int | None:
-    kilobytes = reader.optional_number("MaxMessageSizeInKilobytes", 1, 102_400)
+def _kilobytes(reader: Reader, key: str = "MaxMessageSizeInKilobytes", maximum: int = 102_400) -> int | None:
+    kilobytes = reader.optional_number(key, 1, maximum)
     return None if kilobytes is None else 1024 * kilobytes

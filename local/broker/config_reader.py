@@ -48,6 +48,16 @@ class Reader:
             return []
         return [Reader(item, f"{self._path}.{key}[{index}]", self._problems) for index, item in enumerate(value)]
 
+    def texts(self, key: str) -> list[str]:
+        """Return the texts of the list at *key*; an absent one is empty."""
+        value = self._rest.pop(key, None)
+        if value is None:
+            return []
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            self.problem(f"is {_kind(value)}", "expected a list of texts", key)
+            return []
+        return value
+
     def mapping(self, key: str) -> Mapping[str, object]:
         """Return the object at *key* as it is."""
         value = self._rest.pop(key, None)

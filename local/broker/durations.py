@@ -27,3 +27,22 @@ def parse_duration(text: str) -> timedelta | None:
     except OverflowError:
         return None
     return None if duration >= _NEVER else duration
+
+
+def format_duration(duration: timedelta | None) -> str:
+    """
+    Return a duration as the services write it, None as what they write for never.
+
+    >>> format_duration(timedelta(days=1, minutes=2, seconds=1.5))
+    'P1DT2M1.5S'
+    """
+    if duration is None:
+        return "P10675199DT2H48M5.4775807S"
+    minutes, seconds = divmod(duration.seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    fraction = f"{seconds + duration.microseconds / 1_000_000:.6f}".rstrip("0").rstrip(".")
+    time = "".join(f"{count}{unit}" for count, unit in ((hours, "H"), (minutes, "M")) if count)
+    time += f"{fraction}S" if fraction != "0" else ""
+    if duration.days:
+        return f"P{duration.days}DT{time}" if time else f"P{duration.days}D"
+    return f"PT{time or '0S'}"

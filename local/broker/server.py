@@ -7,16 +7,19 @@ A connection belongs to the namespace whose port it came in on; host names in th
 import asyncio
 import logging
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from types import TracebackType
 from typing import Self, cast
 
 from local.broker import errors
-from local.broker.config import NamespaceConfig
+from local.broker.config import NamespaceConfig, Right
 from local.broker.core.namespace import Namespace
 from local.broker.core.store import milliseconds
 from local.broker.errors import Refusal
 from local.broker.protocol.connection import Connection
+from local.broker.storage.log import StorageError
+from local.broker.storage.store import NamespaceStorage, folder_name
 from shared.clock import Clock, SystemClock
 
 LOG = logging.getLogger(__name__)
@@ -24,6 +27,7 @@ LOG = logging.getLogger(__name__)
 KEY_NAME = "RootManageSharedAccessKey"
 KEY = "SAS_KEY_VALUE"
 _BACKLOG = 1024
+_READ_SIZE = 128 * 1024
 _CLOSE_SECONDS = 0.5
 
 
@@ -35,18 +39,38 @@ class BrokerServer:
     """
 
     def __init__(
-        self, namespaces: Iterable[NamespaceConfig], clock: Clock | None = None, host: str = "127.0.0.1"
+        self,
+        namespaces: Iterable[NamespaceConfig],
+        clock: Clock | None = None,
+        host: str = "127.0.0.1",
+        *,
+        data: Path | None = None,
+        is_synced: bool = True,
     ) -> None:
+        """
+        Keep everything in memory, or in folders in *data*; StorageError if they cannot be used.
+
+        Without *is_synced* what was accepted survives the end of the process, but not that of the machine.
+        """
         self._clock = SystemClock() if clock is None else clock
         self._host = host
-        self.namespaces = {config.name: Namespace(config, self._clock) for config in namespaces}
+        self.namespaces: dict[str, Namespace] = {}
+        self._storages: dict[str, NamespaceStorage] = {}
+        self._failure: asyncio.Queue[StorageError] = asyncio.Queue()
+        for config in namespaces:
+            if data is None:
+                self.namespaces[config.name] = Namespace(config, self._clock)
+            else:
+                folder = data / folder_name(config.name)
+                storage = NamespaceStorage(folder, config, self._clock, is_synced=is_synced)
+                self._storages[config.name], self.namespaces[config.name] = storage, storage.namespace
         self._listeners: dict[str, _Listener] = {}
 
     async def __aenter__(self) -> Self:
         """Listen on all ports; an OSError if one is taken."""
         try:
             for name, namespace in self.namespaces.items():
-                listener = _Listener(namespace)
+                listener = _Listener(namespace, self._storages.get(name), self._failure.put_nowait)
                 await listener.listen(self._host, namespace.config.port or 0)
                 self._listeners[name] = listener
         except OSError:
@@ -67,11 +91,21 @@ class BrokerServer:
         for listener in listeners:
             listener.close()
         await asyncio.gather(*(listener.closed() for listener in listeners))
+        for storage in self._storages.values():
+            storage.close()
+        self._storages.clear()
+
+    async def failed(self) -> StorageError:
+        """Wait until state cannot be kept any more, and return why; from then on nobody is served."""
+        return await self._failure.get()
 
     def reset(self) -> None:
         """Start anew: every connection is closed, every entity is as it was configured and empty."""
         for name, listener in self._listeners.items():
-            self.namespaces[name] = Namespace(self.namespaces[name].config, self._clock)
+            storage = self._storages.get(name)
+            self.namespaces[name] = (
+                Namespace(self.namespaces[name].config, self._clock) if storage is None else storage.reset()
+            )
             listener.serve(self.namespaces[name])
 
     def port(self, name: str) -> int:
@@ -80,11 +114,7 @@ class BrokerServer:
 
     def connection_string(self, name: str) -> str:
         """Return the connection string of a namespace, in the form the emulators use."""
-        host = "localhost" if self._host == "127.0.0.1" else self._host
-        return (
-            f"Endpoint=sb://{host}:{self.port(name)};SharedAccessKeyName={KEY_NAME};SharedAccessKey={KEY};"
-            "UseDevelopmentEmulator=true"
-        )
+        return connection_string(self._host, self.port(name), self.namespaces[name].config)
 
     def advance(self) -> None:
         """Do everything that is due by the clock; for a clock that does not move by itself."""
@@ -92,13 +122,30 @@ class BrokerServer:
             listener.advance()
 
 
+def connection_string(host: str, port: int, config: NamespaceConfig) -> str:
+    """Return a connection string with a key that the namespace lets in, one that may do everything if there is one."""
+    keys = sorted(config.shared_access_keys, key=lambda key: Right.MANAGE not in key.rights)
+    name, key = (keys[0].name, keys[0].key) if keys else (KEY_NAME, KEY)
+    return (
+        f"Endpoint=sb://{'localhost' if host == '127.0.0.1' else host}:{port};SharedAccessKeyName={name};"
+        f"SharedAccessKey={key};UseDevelopmentEmulator=true"
+    )
+
+
 class _Listener:
     """The port of one namespace, its connections and its timer."""
 
-    def __init__(self, namespace: Namespace) -> None:
+    def __init__(
+        self, namespace: Namespace, storage: NamespaceStorage | None, failed: Callable[[StorageError], None]
+    ) -> None:
         self.namespace = namespace
+        self.storage = storage
+        self._failed = failed
+        self._is_kept = True
         self.port = 0
         self.peers: set[_Peer] = set()
+        # One for all: what has been read into it is taken out before anyone else reads.
+        self.buffer = memoryview(bytearray(_READ_SIZE))
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
@@ -134,6 +181,8 @@ class _Listener:
             peer.abort()
         if self._server is not None:
             await self._server.wait_closed()
+        self.commit()
+        self.storage = None
 
     def advance(self) -> None:
         """Do what is due and set the timer for what comes next."""
@@ -142,7 +191,22 @@ class _Listener:
             self.namespace.advance()
         except Exception:
             LOG.exception("namespace %s: what was due has failed", self.namespace.name)
+        self.commit()
         self.set_timer()
+
+    def commit(self) -> bool:
+        """Keep all that has changed, before anyone is told of it; return whether that has always been possible."""
+        if self.storage is not None and self._is_kept:
+            try:
+                self.storage.commit()
+            except StorageError as error:
+                # What is in memory now differs from what is kept: nobody may see it.
+                LOG.critical("namespace %s: %s", self.namespace.name, error)
+                self._is_kept = False
+                self._failed(error)
+                for peer in list(self.peers):
+                    peer.abort()
+        return self._is_kept
 
     def set_timer(self) -> None:
         """Be called back when something is due next."""
@@ -156,8 +220,12 @@ class _Listener:
         self._timer = asyncio.get_running_loop().call_later(delay, self.advance)
 
 
-class _Peer(asyncio.Protocol):
-    """One connection: bytes between its socket and its protocol."""
+class _Peer(asyncio.BufferedProtocol):
+    """
+    One connection: bytes between its socket and its protocol.
+
+    A peer that does not take its answers is not read from either, so that what is kept for it stays small.
+    """
 
     def __init__(self, listener: _Listener) -> None:
         self._listener = listener
@@ -165,7 +233,9 @@ class _Peer(asyncio.Protocol):
         self._connection = Connection(listener.namespace, self._wake)
         self._transport: asyncio.Transport | None = None
         self._is_flush_due = False
+        self._is_paused = False
         self._ticker: asyncio.TimerHandle | None = None
+        self._tick_interval = 0.0
         self.closed: asyncio.Future[None] = self._loop.create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -173,18 +243,27 @@ class _Peer(asyncio.Protocol):
         # A round trip per settlement: waiting to fill a segment would make each one 40 ms.
         self._transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._listener.peers.add(self)
-        self._tick()
-        if self._listener.is_closing:
+        self._await_tick()
+        if self._listener.is_closing or not self._listener.commit():
             self.abort()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the loop does not know either
+        return self._listener.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         try:
-            self._connection.receive(data)
+            self._connection.receive(bytes(self._listener.buffer[:nbytes]))
         except Exception:
             # A defect met on one connection must not reach the others.
             LOG.exception("a connection to %s failed", self._listener.namespace.name)
             self._connection.close(Refusal(errors.INTERNAL_ERROR, "the broker failed; its log says how"))
-        self._flush()
+        if self._connection.tick_interval != self._tick_interval:
+            self._await_tick()
+        if self._listener.storage is None:
+            self._flush()
+        else:
+            # In the next turn of the loop: one write for all whose requests have arrived in this one.
+            self._wake()
         self._listener.set_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - however it ended, it has
@@ -195,13 +274,24 @@ class _Peer(asyncio.Protocol):
             self._ticker.cancel()
         self._transport = None
         self._connection.lost()
+        self._listener.commit()
         self._listener.set_timer()
 
     def pause_writing(self) -> None:
+        self._is_paused = True
         self._connection.is_writable = False
+        if self._transport is not None:
+            self._transport.pause_reading()
 
     def resume_writing(self) -> None:
+        self._is_paused = False
+        if self._transport is not None:
+            self._transport.resume_reading()
+        self._resume()
+
+    def _resume(self) -> None:
         self._connection.resume()
+        self._listener.set_timer()
 
     def _wake(self) -> None:
         if not self._is_flush_due:
@@ -210,20 +300,29 @@ class _Peer(asyncio.Protocol):
 
     def _flush(self) -> None:
         self._is_flush_due = False
-        output = self._connection.output
-        if self._transport is None:
-            output.clear()
+        data = self._connection.take_output()
+        if not self._listener.commit() or self._transport is None:
             return
-        if output:
-            data = output[0] if len(output) == 1 else b"".join(output)
-            output.clear()
+        if data:
             self._transport.write(data)
-        if self._connection.is_closed:
+        if self._connection.is_dropped:
+            self._transport.abort()
+        elif self._connection.is_closed:
             self._transport.close()
+        elif not self._connection.is_writable and not self._is_paused:
+            # The socket has taken all of it: there is more, after the other connections have had their turn.
+            self._loop.call_soon(self._resume)
+
+    def _await_tick(self) -> None:
+        if self._ticker is not None:
+            self._ticker.cancel()
+        self._tick_interval = self._connection.tick_interval
+        self._ticker = self._loop.call_later(self._tick_interval, self._tick)
 
     def _tick(self) -> None:
-        interval = self._connection.tick()
-        self._ticker = self._loop.call_later(interval, self._tick)
+        self._connection.tick()
+        self._flush()
+        self._await_tick()
 
     def shut_down(self) -> None:
         self._connection.close(Refusal(errors.CONNECTION_FORCED, "the broker is shutting down"))

@@ -2,13 +2,15 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from local.broker.config import NamespaceConfig
 from local.broker.core.entities import Counts
 from local.broker.core.namespace import Namespace
+from local.broker.faults import Fault
 from local.broker.server import BrokerServer
 from shared.clock import Clock, ManualClock
 
@@ -22,13 +24,20 @@ class RunningBroker:
     Everything it offers may be called from any thread; the namespaces are shown in the broker's own.
     """
 
-    def __init__(self, namespaces: Iterable[NamespaceConfig], clock: Clock | None = None) -> None:
-        """With a ManualClock time stands still until `advance`."""
+    def __init__(
+        self,
+        namespaces: Iterable[NamespaceConfig],
+        clock: Clock | None = None,
+        *,
+        data: Path | None = None,
+        is_synced: bool = True,
+    ) -> None:
+        """With a ManualClock time stands still until `advance`; *data* and *is_synced* are as for the server."""
         self._configs = list(namespaces)
         self._clock = clock
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="busway-broker", daemon=True)
-        self._server = BrokerServer(self._configs, clock)
+        self._server = BrokerServer(self._configs, clock, data=data, is_synced=is_synced)
 
     def __enter__(self) -> Self:
         """Start to listen."""
@@ -57,13 +66,24 @@ class RunningBroker:
         """Return what *look* sees in a namespace while nothing else happens to it."""
 
         async def in_loop() -> Result:
-            return look(self._server.namespaces[name])
+            result = look(self._server.namespaces[name])
+            # What *look* has changed may be due earlier than anything the server waits for.
+            self._server.advance()
+            return result
 
         return self._run(in_loop())
+
+    def run[Result](self, work: Callable[[BrokerServer], Coroutine[Any, Any, Result]]) -> Result:
+        """Return what *work* makes of the server, in the broker's own thread."""
+        return self._run(work(self._server))
 
     def counts(self, name: str) -> dict[str, Counts]:
         """Return how many messages the queues and subscriptions of a namespace hold, by path."""
         return self.inspect(name, Namespace.counts)
+
+    def faults(self, name: str) -> "NamespaceFaults":
+        """Return what sets faults in a namespace; `reset` clears them."""
+        return NamespaceFaults(self, name)
 
     def reset(self) -> None:
         """Start anew: every connection is closed, every entity is as it was configured and empty."""
@@ -87,3 +107,27 @@ class RunningBroker:
 
     def _run[Result](self, work: "asyncio._CoroutineLike[Result]") -> Result:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_STOP_SECONDS)
+
+
+class NamespaceFaults:
+    """The faults of a namespace of a running broker, to be set and cleared from any thread."""
+
+    def __init__(self, broker: RunningBroker, name: str) -> None:
+        self._broker = broker
+        self._name = name
+
+    def add(self, fault: Fault) -> None:
+        """Set a fault, after those that are set."""
+        self._broker.inspect(self._name, lambda namespace: namespace.faults.add(fault))
+
+    def clear(self) -> None:
+        """Let everything go right again."""
+        self._broker.inspect(self._name, lambda namespace: namespace.faults.clear())
+
+    def plain(self) -> list[dict[str, object]]:
+        """Return the faults as plain data, with the operations they have `seen` and `struck`."""
+        return self._broker.inspect(self._name, lambda namespace: namespace.faults.plain())
+
+    def expire_locks(self, path: str) -> None:
+        """End all locks on a queue, a subscription or one of their dead-letter queues now."""
+        self._broker.inspect(self._name, lambda namespace: namespace.store(path).expire_locks())

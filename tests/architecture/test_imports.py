@@ -6,7 +6,11 @@ from tests.architecture.imports import OURS, imported_names, is_standard, module
 
 APP = ("function_app", "functions", "shared", "cli", "local", "clients", "jobs")
 
+BROKER = ("local.broker", "shared.amqp", "shared.rules", "shared.clock", "shared.errors")
+
 ONLY_THERE = {
+    "aiohttp": ("local.host", "local.broker.admin"),
+    "cryptography": ("local.broker.admin",),
     "azure.functions": ("function_app", "functions"),
     "azurefunctions": ("functions", "local.host"),
     "azure_functions_runtime": ("local.host",),
@@ -20,7 +24,9 @@ ONLY_THESE = {
     "shared.amqp": ("shared.amqp", "shared.errors", "shared.clock"),
     "shared.errors": ("shared.errors",),
     "shared.clock": ("shared.clock",),
-    "local.broker": ("local.broker", "shared.amqp", "shared.rules", "shared.clock", "shared.errors"),
+    "local.broker.core": BROKER,
+    "local.broker.protocol": BROKER,
+    "local.broker": (*BROKER, "aiohttp", "cryptography", "pytest"),
 }
 
 

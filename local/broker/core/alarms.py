@@ -38,6 +38,10 @@ class Alarms:
             self._earliest[sleeper] = at
             heapq.heappush(self._heap, (at, next(self._order), sleeper))
 
+    def forget(self, sleeper: Sleeper) -> None:
+        """Wake *sleeper* no more."""
+        self._earliest.pop(sleeper, None)
+
     def next_deadline(self) -> int | None:
         """Return when the next alarm goes off."""
         return self._heap[0][0] if self._heap else None

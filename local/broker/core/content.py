@@ -38,6 +38,7 @@ _PROPERTIES_PREFIX = b"\x00\x53\x73"
 _NULL = b"\x40"
 _MESSAGE_ID = 0
 _GROUP_ID = 10
+_WIDE_DATA = b"\x00\x53\x75\xb0"
 _NO_HEADER = b"\x40\x40"
 _SIZE_AND_COUNT = struct.Struct(">II")
 
@@ -208,6 +209,11 @@ def _data_of(body: bytes) -> list[bytes]:
     position = 0
     end = len(body)
     while position < end:
+        if body[position : position + 4] == _WIDE_DATA:  # as the SDKs write what has more than 255 bytes
+            start = position + 8
+            position = skip(body, position + 3, end)
+            parts.append(body[start:position])
+            continue
         number, start = descriptor(body, position)
         code = body[start]
         if number != DATA or code not in BINARIES:

@@ -1,27 +1,29 @@
 """Queues, topics and subscriptions: what stands at an address."""
 
 import heapq
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Protocol, overload
 
 from local.broker import errors
-from local.broker.config import QueueConfig, SubscriptionConfig, TopicConfig
+from local.broker.config import EntityStatus, QueueConfig, SubscriptionConfig, TopicConfig
 from local.broker.core.alarms import Alarms
 from local.broker.core.content import Content
 from local.broker.core.inbox import Inbox
 from local.broker.core.message import State, StoredMessage
 from local.broker.core.properties import changed
+from local.broker.core.recording import Recorder, scheduled_path
+from local.broker.core.rule_book import RuleBook
 from local.broker.core.rule_properties import RuleProperties
 from local.broker.core.session_store import SessionStore
 from local.broker.core.store import MessageStore, StoreOptions, milliseconds
+from local.broker.core.usage import Times, check_can_send, check_has_room
 from local.broker.errors import Refusal
 from shared.amqp.codec import encode
 from shared.amqp.values import string, symbol
 from shared.clock import Clock
-from shared.rules import Rule, RuleEvaluationError, RuleSet
+from shared.rules import RuleEvaluationError
 
 REASON = "DeadLetterReason"
 DESCRIPTION = "DeadLetterErrorDescription"
@@ -39,7 +41,12 @@ class Counts:
 
 
 class Forwarder(Protocol):
-    """Who passes messages on to other entities of the namespace."""
+    """The namespace as its entities see it: who passes messages on to others, and whom they tell of changes."""
+
+    @property
+    def recorder(self) -> Recorder | None:
+        """Return who keeps the state, None if nobody does."""
+        ...
 
     def forward(self, content: Content, *, to: str, hops: int, failed: MessageStore) -> None:
         """Send *content* on its next hop; what cannot be forwarded goes to *failed*."""
@@ -59,17 +66,32 @@ class Backlog:
         self.path = path
         self.config = config
         self._forwarder = forwarder
-        options = StoreOptions(
-            lock_duration=_milliseconds(config.lock_duration),
-            max_delivery_count=config.max_delivery_count,
-            time_to_live=_milliseconds(config.default_message_time_to_live),
-            dead_letters_on_expiration=config.dead_lettering_on_message_expiration,
-        )
+        options = _store_options(config)
         kind = SessionStore if config.requires_session else MessageStore
         self.store = kind(path, options, clock, alarms, self.dead_letter)
         options = StoreOptions(lock_duration=options.lock_duration)
         self.dead_letters = MessageStore(f"{path}/$DeadLetterQueue", options, clock, alarms, None)
         self.transfer_dead_letters = MessageStore(f"{path}/$Transfer/$DeadLetterQueue", options, clock, alarms, None)
+        for store in self.stores:
+            store.recorder = forwarder.recorder
+
+    @property
+    def stores(self) -> tuple[MessageStore, ...]:
+        """Return the three stores."""
+        return self.store, self.dead_letters, self.transfer_dead_letters
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of all messages in the three stores."""
+        return self.store.size + self.dead_letters.size + self.transfer_dead_letters.size
+
+    def reconfigure(self, config: QueueConfig | SubscriptionConfig) -> None:
+        """Treat messages by another configuration from now on."""
+        self.config = config
+        options = _store_options(config)
+        self.store.reconfigure(options)
+        for store in (self.dead_letters, self.transfer_dead_letters):
+            store.reconfigure(StoreOptions(lock_duration=options.lock_duration))
 
     def enqueue(self, content: Content, *, enqueue_sequence_number: int | None = None, hops: int = 0) -> None:
         """Store a message, or pass it on where the entity forwards."""
@@ -119,6 +141,7 @@ class Queue:
     def __init__(self, config: QueueConfig, clock: Clock, alarms: Alarms, forwarder: Forwarder) -> None:
         self.path = config.name
         self.config = config
+        self.times = Times(milliseconds(clock), milliseconds(clock))
         self.backlog = Backlog(config.name, config, clock, alarms, forwarder)
         self.inbox = Inbox(
             config.name,
@@ -128,9 +151,14 @@ class Queue:
             enqueue=self._enqueue,
             duplicate_window=_duplicate_window(config),
         )
+        self.inbox.recorder = forwarder.recorder
 
     def check(self, content: Content) -> None:
-        """Raise Refusal(NOT_ALLOWED) for a message that this queue does not take."""
+        """Raise a Refusal for a message that this queue does not take, be it disabled or full."""
+        config = self.config
+        if config.status is not EntityStatus.ACTIVE:
+            check_can_send(self.path, config.status)
+        check_has_room(self.path, self.size, config.max_size)
         if self.config.requires_session and content.session_id is None:
             raise Refusal(
                 errors.NOT_ALLOWED,
@@ -141,6 +169,17 @@ class Queue:
         """Take a message; return its sequence number if it is scheduled. A Refusal as in `check`."""
         self.check(content)
         return self.inbox.accept(content, hops)
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of all messages, scheduled and dead-lettered ones among them."""
+        return self.backlog.size + self.inbox.size
+
+    def reconfigure(self, config: QueueConfig) -> None:
+        """Be what another configuration says from now on."""
+        self.config = config
+        self.backlog.reconfigure(config)
+        self.inbox.reconfigure(_duplicate_window(config))
 
     def peek(self, from_sequence_number: int) -> Iterator[StoredMessage]:
         """Return the messages from a sequence number on, in order, scheduled ones among them."""
@@ -163,12 +202,13 @@ class Subscription:
         self.name = config.name
         self.path = f"{topic_path}/Subscriptions/{config.name}"
         self.config = config
-        self.rules = RuleSet(config.rules)
+        self.times = Times(milliseconds(clock), milliseconds(clock))
+        self.rule_book = RuleBook(self.path, config.rules, clock)
         self.backlog = Backlog(self.path, config, clock, alarms, forwarder)
 
     def offer(self, content: Content, sequence_number: int, enqueued_time: int, hops: int) -> None:
         """Take the copies of a message that the rules ask for; the number and the time are the topic's."""
-        selection = self.rules.select(RuleProperties(content, sequence_number, enqueued_time))
+        selection = self.rule_book.rules.select(RuleProperties(content, sequence_number, enqueued_time))
         copies = [content] if selection.is_selected_as_is else []
         failed = [error for _, error in selection.failed]
         for rule in selection.changed:
@@ -192,18 +232,10 @@ class Subscription:
         else:
             self.backlog.enqueue(content, enqueue_sequence_number=sequence_number, hops=hops)
 
-    def add_rule(self, rule: Rule) -> None:
-        """Add a rule; Refusal(ENTITY_ALREADY_EXISTS) if one has its name."""
-        if any(each.name.lower() == rule.name.lower() for each in self.rules.rules):
-            raise Refusal(errors.ENTITY_ALREADY_EXISTS, f"{self.path}: rule {rule.name} already exists")
-        self.rules = RuleSet([*self.rules.rules, rule])
-
-    def remove_rule(self, name: str) -> None:
-        """Remove a rule; Refusal(NOT_FOUND) if there is none of this name."""
-        rest = [rule for rule in self.rules.rules if rule.name.lower() != name.lower()]
-        if len(rest) == len(self.rules.rules):
-            raise Refusal(errors.NOT_FOUND, f"{self.path}: rule {name} does not exist")
-        self.rules = RuleSet(rest)
+    def reconfigure(self, config: SubscriptionConfig) -> None:
+        """Be what another configuration says from now on; the rules stay."""
+        self.config = config
+        self.backlog.reconfigure(config)
 
 
 class Topic:
@@ -212,8 +244,9 @@ class Topic:
     def __init__(self, config: TopicConfig, clock: Clock, alarms: Alarms, forwarder: Forwarder) -> None:
         self.path = config.name
         self.config = config
+        self.times = Times(milliseconds(clock), milliseconds(clock))
         self._clock = clock
-        self._numbers = itertools.count(1)
+        self.last_sequence_number = 0
         self.subscriptions = {
             each.name.lower(): Subscription(config.name, each, clock, alarms, forwarder)
             for each in config.subscriptions
@@ -222,26 +255,51 @@ class Topic:
             config.name,
             clock,
             alarms,
-            next_sequence_number=lambda: next(self._numbers),
+            next_sequence_number=self._next_sequence_number,
             enqueue=self._enqueue,
             duplicate_window=_duplicate_window(config),
         )
+        self._recorder = self.inbox.recorder = forwarder.recorder
 
-    def check(self, content: Content) -> None:
-        """Take any message: what a subscription cannot hold goes to its dead-letter queue."""
+    def check(self, content: Content) -> None:  # noqa: ARG002 - a queue looks at the message
+        """Raise a Refusal if the topic is disabled or full; what a subscription cannot hold it dead-letters."""
+        if self.config.status is not EntityStatus.ACTIVE:
+            check_can_send(self.path, self.config.status)
+        check_has_room(self.path, self.size, self.config.max_size)
 
     def publish(self, content: Content, hops: int = 0) -> int | None:
-        """Take a message; return its sequence number if it is scheduled."""
+        """Take a message; return its sequence number if it is scheduled. A Refusal as in `check`."""
+        self.check(content)
         return self.inbox.accept(content, hops)
 
+    @property
+    def size(self) -> int:
+        """Return the bytes of all messages in the subscriptions, and of those that are scheduled."""
+        return self.inbox.size + sum(subscription.backlog.size for subscription in self.subscriptions.values())
+
+    def reconfigure(self, config: TopicConfig) -> None:
+        """Be what another configuration says from now on; the subscriptions stay."""
+        self.config = config
+        self.inbox.reconfigure(_duplicate_window(config))
+
     def _enqueue(self, content: Content, hops: int) -> None:
-        number = next(self._numbers)
+        number = self._next_sequence_number()
+        if self._recorder is not None:
+            self._recorder.numbered(scheduled_path(self.path), number)
         now = milliseconds(self._clock)
         limit = _milliseconds(self.config.default_message_time_to_live)
         if limit is not None and (content.time_to_live is None or content.time_to_live > limit):
             content = replace(content, time_to_live=limit)
         for subscription in self.subscriptions.values():
             subscription.offer(content, number, now, hops)
+
+    def restore(self, last_sequence_number: int) -> None:
+        """Go on after the last number that a topic which was kept has given."""
+        self.last_sequence_number = last_sequence_number
+
+    def _next_sequence_number(self) -> int:
+        self.last_sequence_number += 1
+        return self.last_sequence_number
 
     def peek(self, from_sequence_number: int) -> Iterator[StoredMessage]:
         """Return the scheduled messages from a sequence number on; a topic holds no others."""
@@ -254,6 +312,15 @@ def _milliseconds(duration: timedelta) -> int: ...
 def _milliseconds(duration: timedelta | None) -> int | None: ...
 def _milliseconds(duration: timedelta | None) -> int | None:
     return None if duration is None else duration // timedelta(milliseconds=1)
+
+
+def _store_options(config: QueueConfig | SubscriptionConfig) -> StoreOptions:
+    return StoreOptions(
+        lock_duration=_milliseconds(config.lock_duration),
+        max_delivery_count=config.max_delivery_count,
+        time_to_live=_milliseconds(config.default_message_time_to_live),
+        dead_letters_on_expiration=config.dead_lettering_on_message_expiration,
+    )
 
 
 def _duplicate_window(config: QueueConfig | TopicConfig) -> int | None:

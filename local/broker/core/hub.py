@@ -6,7 +6,7 @@ Sources: Microsoft Learn, "Event Hubs features" (partitions, retention, epochs);
 
 import bisect
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -15,6 +15,7 @@ from local.broker import errors
 from local.broker.config import HubConfig
 from local.broker.core.event import Event, EventContent
 from local.broker.core.partition_hash import partition_hash
+from local.broker.core.recording import Recorder
 from local.broker.core.store import milliseconds
 from local.broker.errors import Refusal
 from shared.clock import Clock
@@ -60,21 +61,43 @@ class Position:
 class Partition:
     """One log of events."""
 
-    def __init__(self, hub: str, number: int, clock: Clock, retention: int) -> None:
-        """Keep events for *retention* milliseconds."""
+    def __init__(self, hub: str, number: int, clock: Clock, retention: int, retention_size: int | None) -> None:
+        """Keep events for *retention* milliseconds, and no more than *retention_size* bytes of them."""
         self.hub = hub
         self.partition_id = str(number)
         self._clock = clock
         self._retention = retention
+        self._retention_size = retention_size
         self._events: list[Event] = []
         self._first = 0
         self._end_offset = 0
         self.last: Event | None = None
+        self.recorder: Recorder | None = None
         self._readers: dict[str, list[Reader]] = {}
+
+    @property
+    def path(self) -> str:
+        """Return the path that events are sent to this partition at."""
+        return f"{self.hub}/Partitions/{self.partition_id}"
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """Return the events there are; the newest one is `last` even when it is gone."""
+        return self._events
+
+    def restore(self, events: Sequence[Event]) -> None:
+        """Take the events of a partition that was kept, the newest one it ever had among them; retention goes on."""
+        self._events = list(events)
+        if self._events:
+            self.last = self._events[-1]
+            self._first = self._events[0].sequence_number
+            self._end_offset = self.last.offset + self.last.content.size
+            self._forget(milliseconds(self._clock))
 
     @property
     def begin_sequence_number(self) -> int:
         """Return the number of the oldest event there is, or of the next one if there is none."""
+        self._forget(milliseconds(self._clock))
         return self._first
 
     @property
@@ -85,11 +108,14 @@ class Partition:
     def append(self, contents: Iterable[EventContent]) -> None:
         """Add events and wake the readers."""
         now = milliseconds(self._clock)
-        self._forget(now)
+        first = len(self._events)
         for content in contents:
             self.last = Event(content, self.next_sequence_number, self._end_offset, now)
             self._events.append(self.last)
             self._end_offset += content.size
+        if self.recorder is not None:
+            self.recorder.appended(self.path, self._events[first:])
+        self._forget(now)
         for reader in list(itertools.chain.from_iterable(self._readers.values())):
             reader.wake()
 
@@ -143,8 +169,11 @@ class Partition:
             readers.remove(reader)
 
     def _forget(self, now: int) -> None:
-        """Drop the events whose retention has ended."""
+        """Drop the events whose retention has ended, and the oldest ones beyond the size; the newest one stays."""
         count = bisect.bisect_right(self._events, now - self._retention, key=_enqueued_time)
+        if self._retention_size is not None:
+            oldest = bisect.bisect_left(self._events, self._end_offset - self._retention_size, key=_offset)
+            count = max(count, min(oldest, len(self._events) - 1))
         if count:
             del self._events[:count]
             self._first += count
@@ -158,7 +187,10 @@ class Hub:
         self.config = config
         self.created_at = milliseconds(clock)
         retention = int(config.message_retention.total_seconds() * 1000)
-        self.partitions = [Partition(config.name, number, clock, retention) for number in range(config.partition_count)]
+        self.partitions = [
+            Partition(config.name, number, clock, retention, config.retention_size)
+            for number in range(config.partition_count)
+        ]
         self.consumer_groups = {DEFAULT_CONSUMER_GROUP, *(group.lower() for group in config.consumer_groups)}
         self._turns = itertools.cycle(self.partitions)
 

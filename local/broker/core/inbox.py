@@ -1,12 +1,13 @@
 """What happens to a message before its entity stores or distributes it: duplicates dropped, schedules kept."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from local.broker import errors
 from local.broker.core.alarms import Alarms
 from local.broker.core.content import Content
 from local.broker.core.message import State, StoredMessage
+from local.broker.core.recording import Recorder, scheduled_path
 from local.broker.core.store import milliseconds
 from local.broker.errors import Refusal
 from shared.clock import Clock
@@ -40,9 +41,19 @@ class Inbox:
         self._duplicate_window = duplicate_window
         self._seen: dict[bytes, int] = {}
         self.scheduled: dict[int, StoredMessage] = {}
+        self.size = 0
+        self.recorder: Recorder | None = None
+        self._record_path = scheduled_path(path)
+
+    def reconfigure(self, duplicate_window: int | None) -> None:
+        """Look for duplicates within another window from now on."""
+        self._duplicate_window = duplicate_window
 
     def accept(self, content: Content, hops: int = 0) -> int | None:
         """Take a message that *hops* entities have forwarded; return its sequence number if it is scheduled."""
+        if self._duplicate_window is None and content.scheduled_enqueue_time is None:
+            self._enqueue(content, hops)
+            return None
         now = milliseconds(self._clock)
         if self._duplicate_window is not None and self._is_duplicate(content, now, self._duplicate_window):
             return None
@@ -56,7 +67,7 @@ class Inbox:
         now = milliseconds(self._clock)
         number = self._schedule(content, now)
         if self._duplicate_window is not None and self._is_duplicate(content, now, self._duplicate_window):
-            del self.scheduled[number]
+            self._forget(number)
         elif _due(self.scheduled[number]) <= now:
             self.advance(now)
         return number
@@ -65,8 +76,24 @@ class Inbox:
         number = self._next_sequence_number()
         message = StoredMessage(content, number, number, now, content.time_to_live, state=State.SCHEDULED)
         self.scheduled[number] = message
+        self.size += content.size
         self._alarms.set(self, _due(message))
+        if self.recorder is not None:
+            self.recorder.stored(self._record_path, message)
         return number
+
+    def restore(self, scheduled: Iterable[StoredMessage], seen: Mapping[bytes, int]) -> None:
+        """Take the scheduled messages, in order, and the message ids, oldest first, of an inbox that was kept."""
+        for message in scheduled:
+            self.scheduled[message.sequence_number] = message
+            self.size += message.content.size
+            self._alarms.set(self, _due(message))
+        self._seen.update(seen)
+
+    @property
+    def history(self) -> Mapping[bytes, int]:
+        """Return the message ids that duplicates are detected by, and when they came, oldest first."""
+        return self._seen
 
     def cancel(self, sequence_numbers: list[int]) -> None:
         """Forget scheduled messages; Refusal(MESSAGE_NOT_FOUND), and nothing forgotten, if one is not there."""
@@ -76,7 +103,12 @@ class Inbox:
                     errors.MESSAGE_NOT_FOUND, f"{self._path}: no scheduled message has sequence number {number}"
                 )
         for number in sequence_numbers:
-            del self.scheduled[number]
+            self._forget(number)
+
+    def _forget(self, number: int) -> None:
+        self.size -= self.scheduled.pop(number).content.size
+        if self.recorder is not None:
+            self.recorder.removed(self._record_path, number)
 
     def peek(self, from_sequence_number: int) -> Iterator[StoredMessage]:
         """Return the scheduled messages from a sequence number on, in order."""
@@ -90,13 +122,15 @@ class Inbox:
         if content.message_id in self._seen:
             return True
         self._seen[content.message_id] = now
+        if self.recorder is not None:
+            self.recorder.seen(self._record_path, content.message_id, now)
         return False
 
     def advance(self, now: int) -> None:
         """Enqueue the messages whose time has come, in the order of their times."""
         due = [message for message in self.scheduled.values() if _due(message) <= now]
         for message in sorted(due, key=_due):
-            del self.scheduled[message.sequence_number]
+            self._forget(message.sequence_number)
             self._enqueue(message.content, 0)
 
     def next_deadline(self) -> int | None:

@@ -6,12 +6,15 @@ from dataclasses import replace
 from local.broker import errors
 from local.broker.config import NamespaceConfig
 from local.broker.core.alarms import Alarms
+from local.broker.core.attachments import Attachments
 from local.broker.core.content import Content
 from local.broker.core.entities import DESCRIPTION, REASON, Counts, Queue, Subscription, Topic
 from local.broker.core.hub import Hub
 from local.broker.core.properties import Changes, changed
+from local.broker.core.recording import Recorder
 from local.broker.core.store import MessageStore, milliseconds
 from local.broker.errors import Refusal
+from local.broker.faults import Faults
 from shared.amqp.values import string
 from shared.clock import Clock
 
@@ -20,6 +23,7 @@ MAX_HOPS = 4
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://[^/]*/?", re.IGNORECASE)
 _DEAD_LETTER = "/$deadletterqueue"
 _TRANSFER_DEAD_LETTER = "/$transfer/$deadletterqueue"
+_SUB_QUEUE = re.compile(r"(/\$transfer)?/\$deadletterqueue$", re.IGNORECASE)
 
 type Entity = Queue | Topic | Subscription
 
@@ -31,20 +35,34 @@ def path_of(address: str) -> str:
     >>> path_of("amqps://localhost:5672/Orders/$DeadLetterQueue")
     'orders/$deadletterqueue'
     """
-    return _SCHEME.sub("", address, count=1).strip("/").lower()
+    return without_host(address).lower()
+
+
+def without_host(address: str) -> str:
+    """Return an address without scheme and host."""
+    return _SCHEME.sub("", address, count=1).strip("/")
 
 
 class Namespace:
     """The entities of one namespace, and the time that passes for them."""
 
-    def __init__(self, config: NamespaceConfig, clock: Clock) -> None:
+    def __init__(self, config: NamespaceConfig, clock: Clock, recorder: Recorder | None = None) -> None:
+        """Tell *recorder* of all changes, if there is one."""
         self.name = config.name
+        self.recorder = recorder
         self.config = config
         self.clock = clock
         self.alarms = Alarms()
+        self.attachments = Attachments()
+        self.open_connections = 0
+        self.created_at = milliseconds(clock)
+        self.faults = Faults()
         self.queues = {each.name.lower(): Queue(each, clock, self.alarms, self) for each in config.queues}
         self.topics = {each.name.lower(): Topic(each, clock, self.alarms, self) for each in config.topics}
         self.hubs = {each.name.lower(): Hub(each, clock) for each in config.hubs}
+        for hub in self.hubs.values():
+            for partition in hub.partitions:
+                partition.recorder = recorder
 
     # Addresses
 
@@ -71,6 +89,10 @@ class Namespace:
             return self.subscription(topic, subscription)
         entity = self.queues.get(path.lower())
         return self.topic(path) if entity is None else entity
+
+    def entity_of(self, path: str) -> Entity:
+        """Return the entity that a path is in, be it that of a sub-queue."""
+        return self.entity(_SUB_QUEUE.sub("", path, count=1))
 
     def store(self, path: str) -> MessageStore:
         """Return what a receiver at a path receives from."""

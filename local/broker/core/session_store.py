@@ -8,7 +8,7 @@ A store whose messages go out session by session, each session to one consumer a
 Source: Microsoft Learn, "Message sessions".
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from local.broker import errors
 from local.broker.core.alarms import Alarms
@@ -78,6 +78,28 @@ class SessionStore(MessageStore):
         session = self._held_session(session_id)
         session.state = state
         session.state_updated_time = milliseconds(self._clock)
+        if self.recorder is not None:
+            self.recorder.session_updated(self.path, session_id, state, session.state_updated_time)
+
+    def restore_session(self, session_id: str, state: bytes | None, updated_time: int) -> None:
+        """Take the state of a session that was kept."""
+        session = self._session(session_id)
+        session.state, session.state_updated_time = state, updated_time
+
+    @property
+    def session_states(self) -> Iterator[tuple[str, bytes, int]]:
+        """Return the sessions that have a state, with it and the time it was set, in milliseconds since 1970 UTC."""
+        return (
+            (session.session_id, session.state, session.state_updated_time)
+            for session in self._sessions.values()
+            if session.state is not None
+        )
+
+    def restore(self, messages: Iterable[StoredMessage], last_sequence_number: int) -> None:
+        """Take the messages of a store that was kept; their sessions are available."""
+        super().restore(messages, last_sequence_number)
+        for session in list(self._sessions.values()):
+            self._offer(session)
 
     def session_ids(self, updated_after: int | None) -> Iterator[str]:
         """Return the sessions whose state was set after a time; without one, those that have messages or a state."""
@@ -199,6 +221,11 @@ class SessionStore(MessageStore):
         """Refuse: the session's lock is the one to renew."""
         raise Refusal(errors.NOT_ALLOWED, f"{self.path}: a message of a session has no lock of its own to renew")
 
+    def expire_locks(self) -> None:
+        """End the locks on all sessions as if their time were up."""
+        for session in list(self._held.values()):
+            self._lose(session)
+
     def _end_locks(self, now: int) -> None:
         due = [session for session in self._held.values() if session.locked_until <= now]
         for session in due:
@@ -210,8 +237,9 @@ class SessionStore(MessageStore):
             )
 
     def _next_lock_end(self) -> int | None:
-        first = next(iter(self._held.values()), None)
-        ends = list(self._waiting.values())
+        held = (session.locked_until for session in self._held.values())
+        first = next(held, None) if self._is_in_order else min(held, default=None)
+        ends = [*self._waiting.values()]
         if first is not None:
-            ends.append(first.locked_until)
+            ends.append(first)
         return min(ends, default=None)

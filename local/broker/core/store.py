@@ -12,7 +12,7 @@ Sources: Microsoft Learn, "Message transfers, locks, and settlement", "Message e
 import itertools
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from local.broker import errors
@@ -21,6 +21,7 @@ from local.broker.core.content import Content
 from local.broker.core.lanes import Consumer, Lane
 from local.broker.core.message import State, StoredMessage
 from local.broker.core.properties import Changes, changed
+from local.broker.core.recording import Recorder
 from local.broker.errors import Refusal
 from shared.clock import Clock
 
@@ -58,21 +59,32 @@ class MessageStore:
         """Pass what cannot be delivered to *dead_letter*, which is None in a dead-letter queue."""
         self.path = path
         self.options = options
+        self.recorder: Recorder | None = None
         self.messages: dict[int, StoredMessage] = {}
+        self.size = 0
         self._clock = clock
         self._alarms = alarms
         self._dead_letter = dead_letter
         self._lane = Lane()
-        # In the order in which they expire: every lock lasts equally long, and renewing one moves it to the end.
+        # In the order in which they expire: every lock lasts equally long, and renewing one moves it to the end. Only a
+        # lock duration that was shortened while there were locks breaks that order.
         self._locks: dict[bytes, StoredMessage] = {}
+        self._is_in_order = True
         self._expiries = Deadlines(self._expires_at)
-        self._numbers = itertools.count(1)
+        self.last_sequence_number = 0
         self._token_prefix = os.urandom(8)
         self._token_numbers = itertools.count(1)
 
     def next_sequence_number(self) -> int:
         """Return the next number of the entity's gap-free sequence."""
-        return next(self._numbers)
+        self.last_sequence_number += 1
+        return self.last_sequence_number
+
+    def reconfigure(self, options: StoreOptions) -> None:
+        """Treat messages by other options from now on; locks and deadlines there are stay as they are."""
+        if options.lock_duration < self.options.lock_duration and self._next_lock_end() is not None:
+            self._is_in_order = False
+        self.options = options
 
     # Messages in
 
@@ -101,14 +113,30 @@ class MessageStore:
         )
         lane = self._lane_for(message)
         self.messages[number] = message
-        # Nothing expires in a dead-letter queue.
-        if time_to_live is not None and self._dead_letter is not None:
-            message.expires_at = message.enqueued_time + time_to_live
-            self._expiries.add(message.expires_at, number)
-            self._alarms.set(self, message.expires_at)
+        self.size += content.size
+        self._set_expiry(message)
+        if self.recorder is not None:
+            self.recorder.stored(self.path, message)
         lane.add(number)
         self._dispatch(lane, now)
         return number
+
+    def _set_expiry(self, message: StoredMessage) -> None:
+        # Nothing expires in a dead-letter queue.
+        if message.time_to_live is not None and self._dead_letter is not None:
+            message.expires_at = message.enqueued_time + message.time_to_live
+            self._expiries.add(message.expires_at, message.sequence_number)
+            self._alarms.set(self, message.expires_at)
+
+    def restore(self, messages: Iterable[StoredMessage], last_sequence_number: int) -> None:
+        """Take the messages, in order, of a store that was kept, and go on after the last number it has given."""
+        for message in messages:
+            self.messages[message.sequence_number] = message
+            self.size += message.content.size
+            self._set_expiry(message)
+            if message.state is State.ACTIVE:
+                self._lane_for(message).add(message.sequence_number)
+        self.last_sequence_number = last_sequence_number
 
     def _lane_for(self, message: StoredMessage) -> Lane:  # noqa: ARG002 - a session store asks the message
         return self._lane
@@ -128,7 +156,7 @@ class MessageStore:
         self._dispatch(self._lane, milliseconds(self._clock))
 
     def _dispatch(self, lane: Lane, now: int) -> None:
-        while True:
+        while lane.consumers:
             message = lane.next_ready(self.messages)
             if message is None:
                 return
@@ -159,6 +187,9 @@ class MessageStore:
 
     def _forget(self, message: StoredMessage) -> None:
         del self.messages[message.sequence_number]
+        self.size -= message.content.size
+        if self.recorder is not None:
+            self.recorder.removed(self.path, message.sequence_number)
 
     # Settlement
 
@@ -181,6 +212,8 @@ class MessageStore:
         message = self._unlock(token)
         self._change(message, changes)
         message.state = State.DEFERRED
+        if self.recorder is not None:
+            self.recorder.updated(self.path, message)
 
     def dead_letter(self, token: bytes, reason: str, description: str, changes: Changes | None = None) -> None:
         """Move a locked message to the dead-letter queue; Refusal(NOT_ALLOWED) where it already is in one."""
@@ -213,10 +246,13 @@ class MessageStore:
         message.lock_token = None
         return message
 
-    @staticmethod
-    def _change(message: StoredMessage, changes: Changes | None) -> None:
+    def _change(self, message: StoredMessage, changes: Changes | None) -> None:
         if changes:
+            size = message.content.size
             message.content = changed(message.content, changes)
+            self.size += message.content.size - size
+            if self.recorder is not None:
+                self.recorder.stored(self.path, message)
 
     def _return(self, messages: list[StoredMessage], *, failed: bool) -> None:
         """Put messages whose lock has ended back to their places, or where they go now."""
@@ -225,6 +261,8 @@ class MessageStore:
         lanes: dict[Lane, None] = {}
         for message in sorted(messages, key=lambda message: message.sequence_number):
             message.delivery_count += failed
+            if failed and self.recorder is not None:
+                self.recorder.updated(self.path, message)
             if limit is not None and failed and message.delivery_count >= limit:
                 self._bury(
                     message,
@@ -296,12 +334,19 @@ class MessageStore:
                 self._expire(message)
         self._end_locks(now)
 
+    def expire_locks(self) -> None:
+        """End all locks as if their time were up."""
+        for message in self._locks.values():
+            message.locked_until = 0
+        self._end_locks(0)
+
     def _end_locks(self, now: int) -> None:
         lost = []
         for message in self._locks.values():
-            if message.locked_until > now:
+            if message.locked_until <= now:
+                lost.append(message)
+            elif self._is_in_order:
                 break
-            lost.append(message)
         for message in lost:
             if message.lock_token is not None:
                 self._unlock(message.lock_token)
@@ -313,5 +358,5 @@ class MessageStore:
         return min((at for at in deadlines if at is not None), default=None)
 
     def _next_lock_end(self) -> int | None:
-        first = next(iter(self._locks.values()), None)
-        return None if first is None else first.locked_until
+        ends = (message.locked_until for message in self._locks.values())
+        return next(ends, None) if self._is_in_order else min(ends, default=None)

@@ -1,14 +1,34 @@
-"""Claims-based security: every token is taken, as the broker has no keys to check it with."""
+"""
+Claims-based security: the node on which clients put their tokens.
 
+Source: "AMQP Claims-based Security" (OASIS working draft); azure-servicebus and @azure/core-amqp for what they send.
+"""
+
+from local.broker.errors import Refusal
+from local.broker.protocol.claims import Claims
 from local.broker.protocol.request_node import Node, Request, Response, ok
 
 ADDRESS = "$cbs"
 
 
-def _answer(request: Request) -> Response:
-    if request.operation not in ("put-token", "delete-token"):
-        return Response(400, f"$cbs: operation {request.operation!r}, expected put-token")
-    return ok()
+def token_node(claims: Claims) -> Node:
+    """Return the node that puts tokens into the claims of a connection."""
 
+    def answer(request: Request) -> Response:
+        if request.operation == "delete-token":
+            return ok()
+        if request.operation != "put-token":
+            return Response(400, f"$cbs: operation {request.operation!r}, expected put-token")
+        name = request.properties.get("name")
+        token = request.content
+        try:
+            claims.put(
+                token.payload if token is not None and isinstance(token.payload, str) else "",
+                name.payload if name is not None and isinstance(name.payload, str) else "",
+            )
+        except Refusal as refusal:
+            # No error-condition: azure-servicebus would then lose the status and the description.
+            return Response(401, refusal.description)
+        return ok()
 
-NODE = Node(ADDRESS, _answer, "status-code", "status-description")
+    return Node(ADDRESS, answer, "status-code", "status-description")

@@ -1,7 +1,7 @@
 """
 One connection: headers, SASL, open and close, and frames passed to their sessions.
 
-1. Bytes go in by `receive` and come out in `output`; `wake` is called when there is output nobody waits for.
+1. Bytes go in by `receive` and come out by `take_output`; `wake` is called when there is output nobody waits for.
 2. A peer that breaks the rules is told so with the condition of the specification and the connection is closed.
 3. Frames for a session that has ended are ignored, as the SDKs answer detaches on channels they have ended.
 
@@ -14,8 +14,10 @@ from enum import Enum, auto
 
 from local.broker import errors
 from local.broker.core.namespace import Namespace
+from local.broker.core.store import milliseconds
 from local.broker.errors import ConnectionViolation, Refusal, SessionViolation
-from local.broker.protocol import performatives
+from local.broker.protocol import claims, performatives
+from local.broker.protocol.claims import Claims
 from local.broker.protocol.fields import Fields, compose_list, read_list
 from local.broker.protocol.frames import (
     AMQP_HEADER,
@@ -35,6 +37,9 @@ MAX_FRAME_SIZE = 65536
 CHANNEL_MAX = 4999
 IDLE_TIME_OUT = 120.0  # seconds that the peer may be silent by what it is told; it is given twice as long
 HEARTBEAT_INTERVAL = 25.0
+MIN_REMOTE_IDLE_TIME_OUT = 0.5
+HANDSHAKE_SECONDS = 60.0  # in which a peer has to open the connection, however often it says something
+OUTPUT_LIMIT = 1024 * 1024  # bytes composed for one peer before it has to take some
 MECHANISMS = ("ANONYMOUS", "PLAIN", "EXTERNAL", "MSSBCBS")
 
 
@@ -50,17 +55,23 @@ class Connection:
     """The broker's end of a connection."""
 
     def __init__(self, namespace: Namespace, wake: Callable[[], None]) -> None:
-        """Serve *namespace*; call *wake* when `output` has something outside of `receive`."""
+        """Serve *namespace*; call *wake* when there is output outside of `receive`."""
         self.namespace = namespace
-        self.output: list[bytes] = []
         self.is_writable = True
+        self.is_dropped = False
         self.remote_max_frame_size = MIN_MAX_FRAME_SIZE
         self.sessions: dict[int, Session] = {}
+        self.claims = Claims(namespace)
         self._wake = wake
+        self._output: list[bytes] = []
+        self._output_size = 0
+        self._held_until: int | None = None
+        self._is_counted = False
         self._is_receiving = False
         self._reader = FrameReader(MAX_FRAME_SIZE)
         self._phase = _Phase.HEADER
-        self._remote_idle_time_out: float | None = None
+        self.tick_interval = HEARTBEAT_INTERVAL
+        self._sends_heartbeats = False
         self._is_heard = True
         self._silence = 0.0
 
@@ -70,9 +81,45 @@ class Connection:
         return self._phase is _Phase.CLOSED
 
     def emit(self, frame: bytes) -> None:
-        """Add a frame to the output."""
-        self.output.append(frame)
+        """Add a frame to the output; with a full one the connection is not writable until it is resumed."""
+        self._output.append(frame)
+        self._output_size += len(frame)
+        if self._output_size > OUTPUT_LIMIT:
+            self.is_writable = False
         if not self._is_receiving:
+            self._wake()
+
+    def take_output(self) -> bytes:
+        """Return what is to be written, and forget it; nothing while the output is held back."""
+        if self._held_until is not None:
+            return b""
+        data = b"" if self.is_dropped else b"".join(self._output)
+        self._output.clear()
+        self._output_size = 0
+        return data
+
+    def drop(self) -> None:
+        """Break the connection without a word, as a fault asks for; `lost` follows when the socket is gone."""
+        self._phase = _Phase.CLOSED
+        self.is_writable = False
+        self.is_dropped = True
+        self._wake()
+
+    def hold(self, seconds: float) -> None:
+        """Send nothing for a while, as a fault asks for."""
+        namespace = self.namespace
+        until = milliseconds(namespace.clock) + round(seconds * 1000)
+        self._held_until = max(until, self._held_until or 0)
+        namespace.alarms.set(self, self._held_until)
+
+    def next_deadline(self) -> int | None:
+        """Return until when the output is held back."""
+        return self._held_until
+
+    def advance(self, now: int) -> None:
+        """Let the output go if its time has come."""
+        if self._held_until is not None and self._held_until <= now:
+            self._held_until = None
             self._wake()
 
     # In
@@ -131,13 +178,25 @@ class Connection:
         code, raw, _ = read_list(frame.body)
         if frame.type != SASL or code != performatives.SASL_INIT:
             raise ConnectionViolation(errors.NOT_ALLOWED, "expected sasl-init")
-        is_known = Fields("sasl-init", raw).required_text(0) in MECHANISMS
+        is_known = self._is_let_in(Fields("sasl-init", raw))
         outcome = compose_list(0x44, [b"\x50\x00" if is_known else b"\x50\x01", b"\x40"])
         self.emit(compose(0, outcome, kind=SASL))
         if is_known:
             self._phase = _Phase.HEADER
         else:
             self._end()
+
+    def _is_let_in(self, fields: Fields) -> bool:
+        """Return whether the mechanism is known and, for PLAIN, the key right; the others are followed by tokens."""
+        mechanism = fields.required_text(0)
+        if mechanism != "PLAIN":
+            return mechanism in MECHANISMS
+        try:
+            _, name, key = (part.decode() for part in (fields.binary(1) or b"").split(b"\0"))
+            self.claims.put_key(name, key)
+        except (ValueError, Refusal):
+            return not self.claims.are_needed
+        return True
 
     def _on_frame(self, frame: Frame) -> None:
         code, raw, position = read_list(frame.body)
@@ -173,8 +232,25 @@ class Connection:
                 errors.INVALID_FIELD, f"max-frame-size {peer.max_frame_size}, expected at least {MIN_MAX_FRAME_SIZE}"
             )
         self.remote_max_frame_size = peer.max_frame_size
+        self._count_in()
         if peer.idle_time_out:
-            self._remote_idle_time_out = peer.idle_time_out / 1000
+            idle_time_out = peer.idle_time_out / 1000
+            if idle_time_out < MIN_REMOTE_IDLE_TIME_OUT:
+                raise ConnectionViolation(
+                    errors.NOT_ALLOWED, f"idle-time-out {idle_time_out} s, expected at least {MIN_REMOTE_IDLE_TIME_OUT}"
+                )
+            self.tick_interval = min(HEARTBEAT_INTERVAL, idle_time_out / 2)
+            self._sends_heartbeats = True
+        self._silence = 0.0
+
+    def _count_in(self) -> None:
+        limit = self.namespace.config.max_connections
+        if limit is not None and self.namespace.open_connections >= limit:
+            raise ConnectionViolation(
+                errors.RESOURCE_LIMIT_EXCEEDED, f"the namespace has {limit} connections, expected no more"
+            )
+        self.namespace.open_connections += 1
+        self._is_counted = True
 
     def _open(self) -> bytes:
         opening = performatives.open_(
@@ -216,27 +292,37 @@ class Connection:
 
     def _end(self) -> None:
         self._phase = _Phase.CLOSED
+        self._held_until = None
+        self.namespace.open_connections -= self._is_counted
+        self._is_counted = False
         for session in list(self.sessions.values()):
             session.ended(is_connected=False)
         self.sessions.clear()
 
     def resume(self) -> None:
         """Deliver what had to wait because the peer did not read."""
+        if self._held_until is not None or self.is_closed:
+            return
         self.is_writable = True
         for session in list(self.sessions.values()):
             session.pump()
 
     # Time
 
-    def tick(self) -> float:
-        """Send a heartbeat, or close if the peer has been silent too long; return the seconds until the next call."""
-        interval = HEARTBEAT_INTERVAL
-        if self._remote_idle_time_out is not None:
-            interval = min(interval, self._remote_idle_time_out / 2)
-            if self._phase is _Phase.OPEN:
-                self.emit(EMPTY_FRAME)
-        self._silence = 0.0 if self._is_heard else self._silence + interval
+    def tick(self) -> None:
+        """Send a heartbeat, or close after too long a silence; to be called every `tick_interval` seconds."""
+        is_open = self._phase is _Phase.OPEN
+        if is_open and self._sends_heartbeats:
+            self.emit(EMPTY_FRAME)
+        self._expel_unauthorized()
+        self._silence = 0.0 if is_open and self._is_heard else self._silence + self.tick_interval
         self._is_heard = False
-        if self._silence > 2 * IDLE_TIME_OUT:
+        if self._silence > (2 * IDLE_TIME_OUT if is_open else HANDSHAKE_SECONDS):
             self.close(Refusal(errors.CONNECTION_FORCED, "the connection was idle for too long"))
-        return interval
+
+    def _expel_unauthorized(self) -> None:
+        """End the links whose token has expired without a new one."""
+        for session in list(self.sessions.values()):
+            for link in list(session.links.values()):
+                if link.rights and not link.is_over and not self.claims.cover(link.path, link.rights):
+                    link.expel(claims.refusal(link.path, link.rights))

@@ -1,5 +1,6 @@
 """Links on which a client receives from a queue, a subscription or a dead-letter queue."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from local.broker import errors
@@ -7,13 +8,15 @@ from local.broker.core.lanes import Session as MessageSession
 from local.broker.core.session_store import SessionStore
 from local.broker.core.store import MessageStore, milliseconds
 from local.broker.errors import Refusal
+from local.broker.faults import Operation
 from local.broker.protocol import performatives
-from local.broker.protocol.fields import fields_of
+from local.broker.protocol.fields import ACCEPTED, fields_of
 from local.broker.protocol.outgoing_link import OutgoingLink
 from local.broker.protocol.performatives import Attach, Disposition
+from local.broker.protocol.struck import perform
 from local.broker.protocol.terminus import with_session_id
 from shared.amqp.codec import encode
-from shared.amqp.values import Described, Value, long, map_, string, symbol
+from shared.amqp.values import Value, long, map_, string, symbol
 
 if TYPE_CHECKING:
     from local.broker.protocol.session import Session
@@ -58,19 +61,28 @@ class ConsumerLink(OutgoingLink):
         """Settle a message as the peer asks, and tell it what was done if it wants to know."""
         if disposition.state is None:
             return disposition.settled
-        try:
-            outcome = self._settle(tag, disposition.state)
-        except Refusal as refusal:
-            outcome = performatives.rejected(refusal)
+        fault = self.faults.strike(Operation.SETTLE, self.path) if self.faults.is_set else None
+        if fault is None:
+            outcome = self._outcome(tag, disposition.state)
+        else:
+            carry_out = partial(self._outcome, tag, disposition.state)
+            outcome = perform(fault, self.session.connection, self.path, carry_out, performatives.rejected)
         if outcome is None:
             return disposition.settled
         if not disposition.settled:
             self.session.emit(performatives.disposition(role=False, delivery_id=delivery_id, state=outcome))
         return True
 
+    def _outcome(self, tag: bytes, state: Value) -> bytes | None:
+        """Carry out an outcome and return what to echo, be it that it cannot be carried out."""
+        try:
+            return self._settle(tag, state)
+        except Refusal as refusal:
+            return performatives.rejected(refusal)
+
     def _settle(self, tag: bytes, state: Value) -> bytes | None:
         """Carry out an outcome and return the one to echo; None for a state that is no outcome."""
-        if state == _ACCEPTED:
+        if state is ACCEPTED:
             self._store.complete(tag)
             return performatives.ACCEPTED_STATE
         code, fields = fields_of(state, "delivery state")
@@ -160,9 +172,6 @@ class SessionConsumerLink(ConsumerLink):
         """Receive what is ready in the session."""
         if self._credit > 0 and self._granted is not None:
             self._sessions.dispatch_session(self._granted)
-
-
-_ACCEPTED = Value(0, Described(Value(0x53, performatives.ACCEPTED), Value(0x45, ())))
 
 
 def _texts_and_values(value: Value | None) -> dict[str, Value]:

@@ -22,6 +22,9 @@ _SIMPLE = frozenset(
 
 NULL = b"\x40"
 
+ACCEPTED = Value(0, Described(Value(0x53, 0x24), Value(0x45, ())))
+_ACCEPTED = b"\x53\x24\x45"
+
 
 def _fixed(field: Field) -> Callable[[bytes, int], tuple[Field, int]]:
     return lambda _buffer, position: (field, position)
@@ -44,8 +47,16 @@ def _short_binary(buffer: bytes, position: int) -> tuple[Field, int]:
     return buffer[position + 1 : stop], stop
 
 
+def _described(buffer: bytes, position: int) -> tuple[Field, int]:
+    # Nearly all that is described in a frame is the outcome of a delivery that went well.
+    if buffer[position : position + 3] == _ACCEPTED:
+        return ACCEPTED, position + 3
+    return decode(buffer, position - 1)
+
+
 # The encodings that frames are full of; all others take the general way.
 _QUICK = {
+    0x00: _described,
     0x40: _fixed(None),
     0x41: _fixed(True),
     0x42: _fixed(False),
@@ -140,23 +151,23 @@ class Fields:
 
     def number(self, number: int) -> int | None:
         """Return an unsigned number."""
-        field = self._field(number)
-        if field is None or (isinstance(field, int) and not isinstance(field, bool) and field >= 0):
+        field = self._fields[number] if number < len(self._fields) else None
+        if field is None or (type(field) is int and field >= 0):
             return field
         raise self._wrong(number, "an unsigned number")
 
     def required_number(self, number: int) -> int:
         """Return an unsigned number that must be there."""
-        field = self.number(number)
-        if field is None:
-            raise self._wrong(number, "an unsigned number")
-        return field
+        field = self._fields[number] if number < len(self._fields) else None
+        if type(field) is int and field >= 0:
+            return field
+        raise self._wrong(number, "an unsigned number")
 
     def flag(self, number: int) -> bool:
         """Return a boolean, False for null."""
-        field = self._field(number)
-        if field is None or isinstance(field, bool):
-            return bool(field)
+        field = self._fields[number] if number < len(self._fields) else None
+        if field is None or field is True or field is False:
+            return field is True
         raise self._wrong(number, "a boolean")
 
     def text(self, number: int) -> str | None:

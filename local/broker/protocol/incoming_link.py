@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING
 
 from local.broker import errors
 from local.broker.errors import Refusal
+from local.broker.faults import Operation
 from local.broker.protocol import performatives
 from local.broker.protocol.link import Link
 from local.broker.protocol.performatives import Attach, Transfer
+from local.broker.protocol.struck import perform
 from shared.amqp.values import Malformed
 
 if TYPE_CHECKING:
@@ -23,8 +25,8 @@ class IncomingLink(Link):
     A link on which the peer delivers.
 
     A delivery that is too large is dropped as it arrives and rejected at its end, so that its neighbours go on.
-    Credit is granted anew before it runs out; it is not enforced, since azure-servicebus does not observe it and a
-    delivery is dealt with before the next one is read.
+    Credit is granted anew before it runs out, unless the peer does not take its answers; sending without credit ends
+    the link. azure-servicebus does not observe credit, but waits for each answer and so never runs out of it.
     """
 
     def __init__(self, session: "Session", attach: Attach, max_message_size: int) -> None:
@@ -54,6 +56,9 @@ class IncomingLink(Link):
             if transfer.delivery_id is None:
                 self.detach(Refusal(errors.INVALID_FIELD, "the first transfer of a delivery has no delivery-id"))
                 return
+            if self._credit == 0:
+                self.detach(Refusal(errors.TRANSFER_LIMIT_EXCEEDED, "the link has no credit for another delivery"))
+                return
             first = self._first = transfer
         self._size += len(payload)
         if self._size <= self._max_message_size:
@@ -65,9 +70,24 @@ class IncomingLink(Link):
         self._count()
         if transfer.aborted:
             return
-        state = self._outcome(message, size, first.message_format or 0)
-        if not (first.settled or transfer.settled) and not self.is_over and first.delivery_id is not None:
+        state = self._answer(message, size, first.message_format or 0)
+        if state is None or first.settled or transfer.settled or self.is_over:
+            return
+        if first.delivery_id is not None:
             self.session.emit(performatives.disposition(role=True, delivery_id=first.delivery_id, state=state))
+
+    def _answer(self, message: bytes, size: int, message_format: int) -> bytes | None:
+        """Return the state to settle a delivery with, None where a fault keeps it back."""
+        fault = self.faults.strike(Operation.SEND, self.path) if self.faults.is_set else None
+        if fault is None:
+            return self._outcome(message, size, message_format)
+        return perform(
+            fault,
+            self.session.connection,
+            self.path,
+            lambda: self._outcome(message, size, message_format),
+            performatives.rejected,
+        )
 
     def _outcome(self, message: bytes, size: int, message_format: int) -> bytes:
         limit = self._max_message_size
@@ -85,6 +105,10 @@ class IncomingLink(Link):
     def _count(self) -> None:
         self._delivery_count = (self._delivery_count + 1) & _SERIAL
         self._credit -= 1
-        if self._credit <= CREDIT // 2:
+        self.pump()
+
+    def pump(self) -> None:
+        """Grant credit to a peer that takes its answers."""
+        if self._credit <= CREDIT // 2 and self.session.connection.is_writable and not self.is_over:
             self._credit = CREDIT
             self.session.emit_link_flow(self.handle, self._delivery_count, self._credit)

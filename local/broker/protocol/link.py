@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from local.broker import errors
+from local.broker.config import Right
 from local.broker.errors import Refusal, SessionViolation
 from local.broker.protocol import performatives
 from local.broker.protocol.performatives import Attach, Flow, Transfer
@@ -17,11 +18,15 @@ class Link:
     The broker's end of a link.
 
     On its own it is a link that was refused: the peer is told why and what it sends is ignored until it detaches.
+    The path, as `path_of` returns it, is that of the entity it leads to.
     """
 
     def __init__(self, session: "Session", attach: Attach) -> None:
         self.session = session
         self.handle = attach.handle
+        self.path = ""
+        self.rights: frozenset[Right] = frozenset()
+        self.faults = session.connection.namespace.faults
         self.peer = attach
         self.is_attached = False
         self.is_over = False
@@ -79,6 +84,15 @@ class Link:
         self.released()
         self.session.emit(performatives.detach(self.handle, closed=True, refusal=refusal))
 
+    def expel(self, refusal: Refusal) -> None:
+        """End the link, or refuse it if it does not yet stand, as its entity or the right to use it is gone."""
+        if self.is_over:
+            return
+        if self.is_attached:
+            self.detach(refusal)
+        else:
+            self.refuse(refusal)
+
     def detached(self, *, closed: bool) -> None:
         """Answer the peer's detach, unless it is the answer to ours."""
         if not self.is_over:
@@ -89,6 +103,7 @@ class Link:
         """Let go of everything the link holds; nothing is sent."""
         if not self.is_over:
             self.is_over = True
+            self.session.connection.namespace.attachments.leave(self)
             self.on_released()
 
     def on_released(self) -> None:
@@ -104,3 +119,11 @@ class Link:
 
     def pump(self) -> None:
         """Deliver what can be delivered."""
+
+
+class UnansweredLink(Link):
+    """A link whose attach a fault has struck: nothing comes of it."""
+
+    def open(self) -> None:
+        """Say nothing, and ignore what comes."""
+        self.is_over = True

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable
 
 from local.broker import errors
+from local.broker.config import Right
 from local.broker.core.content import read_content
 from local.broker.core.entities import Queue, Subscription, Topic
 from local.broker.core.message import StoredMessage
@@ -18,6 +19,7 @@ from local.broker.core.store import MessageStore
 from local.broker.errors import Refusal
 from local.broker.protocol import rule_descriptions
 from local.broker.protocol.arguments import Arguments
+from local.broker.protocol.claims import Claims
 from local.broker.protocol.request_node import Node, Request, Response, ok
 from shared.amqp.codec import items_of
 from shared.amqp.values import NULL, Value, array, binary, int_, list_, map_, string, symbol, timestamp
@@ -34,11 +36,15 @@ _STATUS = {
     errors.NOT_FOUND: 404,
     errors.ENTITY_ALREADY_EXISTS: 409,
     errors.NOT_IMPLEMENTED: 501,
+    errors.UNAUTHORIZED_ACCESS: 401,
+    errors.ENTITY_DISABLED: 403,
+    errors.RESOURCE_LIMIT_EXCEEDED: 403,
 }
+_SENDING = frozenset(("schedule-message", "cancel-scheduled-message"))
 _PREFIX = "com.microsoft:"
 
 
-def entity_node(namespace: Namespace, path: str) -> Node:
+def entity_node(namespace: Namespace, path: str, claims: Claims) -> Node:
     """Return the node of the entity or sub-queue at *path*; a Refusal if there is none."""
     entity: Entity | None
     store: MessageStore | None
@@ -48,13 +54,16 @@ def entity_node(namespace: Namespace, path: str) -> Node:
         entity, store = None, namespace.store(path)
     else:
         store = None if isinstance(entity, Topic) else entity.backlog.store
-    return Node(f"{path}/$management", Management(path, entity, store).answer, "statusCode", "statusDescription")
+    management = Management(path, entity, store, claims)
+    return Node(f"{path}/$management", management.answer, "statusCode", "statusDescription")
 
 
 class Management:
     """The operations on one entity; a dead-letter queue has a store only, a topic has none."""
 
-    def __init__(self, path: str, entity: Entity | None, store: MessageStore | None) -> None:
+    def __init__(self, path: str, entity: Entity | None, store: MessageStore | None, claims: Claims) -> None:
+        """Answer a peer that has *claims*."""
+        self._claims = claims
         self._path = path
         self._entity = entity
         self._store = store
@@ -76,8 +85,10 @@ class Management:
 
     def answer(self, request: Request) -> Response:
         """Carry out a request; what is refused is answered with its status and condition."""
-        operation = self._operations.get(request.operation.removeprefix(_PREFIX), self._unknown)
+        name = request.operation.removeprefix(_PREFIX)
+        operation = self._operations.get(name, self._unknown)
         try:
+            self._claims.check(self._path, frozenset((Right.SEND if name in _SENDING else Right.LISTEN,)))
             return operation(Arguments(request.body))
         except Refusal as refusal:
             return Response(
@@ -203,19 +214,19 @@ class Management:
 
     def _add_rule(self, arguments: Arguments) -> Response:
         description = Arguments.of(arguments.value("rule-description"))
-        self._subscription.add_rule(rule_descriptions.read(arguments.text("rule-name"), description))
+        self._subscription.rule_book.add(rule_descriptions.read(arguments.text("rule-name"), description))
         return ok()
 
     def _remove_rule(self, arguments: Arguments) -> Response:
-        self._subscription.remove_rule(arguments.text("rule-name"))
+        self._subscription.rule_book.remove(arguments.text("rule-name"))
         return ok()
 
     def _enumerate_rules(self, arguments: Arguments) -> Response:
         skip, top = arguments.number("skip"), arguments.number("top")
-        rules = self._subscription.rules.rules[skip : skip + top]
-        if not rules:
+        definitions = self._subscription.rule_book.definitions[skip : skip + top]
+        if not definitions:
             return Response(204, "No rules")
-        described = [_map({"rule-description": rule_descriptions.describe(rule)}) for rule in rules]
+        described = [_map({"rule-description": rule_descriptions.describe(each)}) for each in definitions]
         return ok(_map({"rules": list_(described)}))
 
     @property

@@ -2,8 +2,11 @@
 
 from typing import TYPE_CHECKING
 
+from local.broker.errors import Refusal
+from local.broker.faults import Effect, Operation
 from local.broker.protocol.link import Link
 from local.broker.protocol.performatives import Attach, Disposition, Flow
+from local.broker.protocol.struck import perform
 
 if TYPE_CHECKING:
     from local.broker.protocol.session import Session
@@ -23,7 +26,23 @@ class OutgoingLink(Link):
 
     def can_take(self) -> bool:
         """Return whether one more message can be sent now."""
-        return self._credit > 0 and self.session.can_send()
+        if self._credit <= 0 or not self.session.can_send():
+            return False
+        return not self.faults.is_set or self._is_let_through()
+
+    def _is_let_through(self) -> bool:
+        """Return whether a message may go out all the same, now that faults are set."""
+        fault = self.faults.strike(Operation.TRANSFER, self.path)
+        if fault is None:
+            return True
+        is_let_through = perform(fault, self.session.connection, self.path, lambda: True, self._turn_away)
+        # Swallowed by the connection that breaks: for the entity it has gone out.
+        is_swallowed = fault.effect is Effect.DROP_CONNECTION and fault.takes_effect
+        return bool(is_let_through) or is_swallowed
+
+    def _turn_away(self, refusal: Refusal) -> bool:
+        self.detach(refusal)
+        return False
 
     def send(self, tag: bytes, message: bytes, *, settled: bool) -> None:
         """Send a message."""
@@ -38,8 +57,7 @@ class OutgoingLink(Link):
         if flow.link_credit is not None:
             # Credit counts from the peer's delivery count: what is under way has used some of it already.
             granted_from = 0 if flow.delivery_count is None else flow.delivery_count
-            credit = (granted_from + flow.link_credit - self._delivery_count) & _SERIAL
-            self._credit = 0 if credit & 0x8000_0000 else credit
+            self._credit = max(flow.link_credit - difference(self._delivery_count, granted_from), 0)
         self.pump()
         if flow.drain:
             self._delivery_count = (self._delivery_count + self._credit) & _SERIAL
@@ -54,3 +72,9 @@ class OutgoingLink(Link):
     def on_released(self) -> None:
         """Forget what the peer has not settled."""
         self.session.forget(self)
+
+
+def difference(left: int, right: int) -> int:
+    """Return left minus right as serial numbers of 32 bits (RFC 1982)."""
+    distance = (left - right) & _SERIAL
+    return distance - 0x1_0000_0000 if distance & 0x8000_0000 else distance

@@ -20,11 +20,12 @@ class PublisherLink(IncomingLink):
 
     def accept(self, message: bytes, message_format: int) -> None:
         """Publish a message, or all messages of a batch or none."""
+        entity = self._entity
         if message_format == BATCH_FORMAT:
             contents = [read_content(each) for each in read_batch(message)]
-            for content in contents:
-                self._entity.check(content)
         else:
             contents = [read_content(message)]
         for content in contents:
-            self._entity.publish(content)
+            entity.check(content)
+        for content in contents:
+            entity.inbox.accept(content)

@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING
 
 from local.broker import errors
 from local.broker.errors import Refusal
+from local.broker.faults import Operation
 from local.broker.protocol.fields import compose_list
 from local.broker.protocol.incoming_link import IncomingLink
 from local.broker.protocol.outgoing_link import OutgoingLink
 from local.broker.protocol.performatives import TAG_SIZE, Attach
+from local.broker.protocol.struck import perform
 from local.broker.protocol.terminus import address_of
 from shared.amqp.codec import decode, encode, pairs_of
 from shared.amqp.scan import list_fields, text
 from shared.amqp.sections import VALUE, body_parts, descriptor, split
-from shared.amqp.values import Value, map_, string
+from shared.amqp.values import Value, map_, string, symbol
 
 if TYPE_CHECKING:
     from local.broker.protocol.session import Session
@@ -32,16 +34,29 @@ _MAX_REQUEST_SIZE = 1024 * 1024
 _MESSAGE_ID, _REPLY_TO = 0, 4
 _NULL = b"\x40"
 _OK = 200
+_STATUS = {
+    errors.ENTITY_DISABLED: 403,
+    errors.INTERNAL_ERROR: 500,
+    errors.NOT_FOUND: 404,
+    errors.RESOURCE_LIMIT_EXCEEDED: 403,
+    errors.SERVER_BUSY: 503,
+    errors.TIMEOUT: 408,
+}
 
 
 @dataclass(slots=True)
 class Request:
-    """A request: application properties and the body's map by their text keys; the message id stays encoded."""
+    """
+    A request: application properties and the body's map by their text keys; the message id stays encoded.
+
+    The content is the value of the body, be it a map or, as with tokens, text.
+    """
 
     message_id: bytes
     reply_to: str | None
     properties: dict[str, Value]
     body: dict[str, Value] = field(default_factory=dict)
+    content: Value | None = None
 
     @property
     def operation(self) -> str:
@@ -86,7 +101,38 @@ class RequestLink(IncomingLink):
         answer_to = self._response_link(request.reply_to)
         if answer_to is None:
             raise Refusal(errors.NOT_FOUND, f"{self._node.path}: no link is attached to send the answer on")
-        answer_to.answer(_encode(request, self._node.answer(request), self._node))
+        response = self._respond(request)
+        if response is not None:
+            answer_to.answer(_encode(request, response, self._node))
+
+    def _answer(self, message: bytes, size: int, message_format: int) -> bytes | None:
+        """Settle a request; a fault strikes what is asked for, not the delivery that asks."""
+        return self._outcome(message, size, message_format)
+
+    def _respond(self, request: Request) -> Response | None:
+        fault = self.faults.strike(self._operation(request), self._entity_path) if self.faults.is_set else None
+        if fault is None:
+            return self._node.answer(request)
+        return perform(
+            fault, self.session.connection, self._entity_path, lambda: self._node.answer(request), self._refuse
+        )
+
+    @property
+    def _entity_path(self) -> str:
+        return self._node.path.removesuffix("/$management")
+
+    def _operation(self, request: Request) -> Operation:
+        if self._node.path == "$cbs":
+            return Operation.AUTHORIZE
+        return Operation.SEND if request.operation.endswith("schedule-message") else Operation.MANAGE
+
+    def _refuse(self, refusal: Refusal) -> Response:
+        condition = "errorCondition" if self._node.status_key == "statusCode" else "error-condition"
+        return Response(
+            _STATUS.get(refusal.condition, 400),
+            refusal.description,
+            properties={condition: symbol(refusal.condition)},
+        )
 
     def _response_link(self, reply_to: str | None) -> "ResponseLink | None":
         same_session = None
@@ -114,6 +160,10 @@ class ResponseLink(OutgoingLink):
         """Open the link."""
         self.attached()
 
+    def _is_let_through(self) -> bool:
+        """Let answers pass: a fault strikes what was asked for."""
+        return True
+
     def answer(self, message: bytes) -> None:
         """Send an answer as soon as the peer takes it."""
         self._answers.append(message)
@@ -137,9 +187,10 @@ def read_request(message: bytes) -> Request:
         properties = by_text(value)
     body: dict[str, Value] = {}
     parts = body_parts(sections.body)
-    if parts and parts[0][0] == VALUE and parts[0][1].kind == "map":
-        body = by_text(parts[0][1])
-    return Request(fields[_MESSAGE_ID], text(fields[_REPLY_TO]), properties, body)
+    content = parts[0][1] if parts and parts[0][0] == VALUE else None
+    if content is not None and content.kind == "map":
+        body = by_text(content)
+    return Request(fields[_MESSAGE_ID], text(fields[_REPLY_TO]), properties, body, content)
 
 
 def by_text(value: Value) -> dict[str, Value]:

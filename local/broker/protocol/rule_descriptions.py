@@ -5,11 +5,11 @@ Source: Microsoft Learn, "AMQP request/response operations", "Rule operations"; 
 """
 
 from local.broker import errors
+from local.broker.core.rule_book import RuleDefinition
 from local.broker.errors import Refusal
 from local.broker.protocol.arguments import Arguments
 from shared.amqp.values import NULL, Value, described, int_, list_, map_, string, timestamp, ulong
 from shared.rules import (
-    Action,
     CorrelationFilter,
     FalseFilter,
     Filter,
@@ -30,21 +30,23 @@ _CORRELATION_FILTER = 0x0000_0013_7000_0009
 _COMPATIBILITY_LEVEL = 20
 
 
-def read(name: str, description: Arguments) -> Rule:
+def read(name: str, description: Arguments) -> RuleDefinition:
     """Return the rule that a request describes; a Refusal(ARGUMENT_ERROR) shows what is wrong with its text."""
+    filter_text = action_text = None
     try:
         selects: Filter = TrueFilter()
         if "sql-filter" in description:
-            selects = parse_filter(Arguments.of(description.value("sql-filter")).text("expression"))
+            filter_text = Arguments.of(description.value("sql-filter")).text("expression")
+            selects = parse_filter(filter_text)
         elif "correlation-filter" in description:
             selects = _correlation_filter(Arguments.of(description.value("correlation-filter")))
         action = None
         if "sql-rule-action" in description:
-            text = Arguments.of(description.value("sql-rule-action")).optional_text("expression")
-            action = parse_action(text) if text else None
+            action_text = Arguments.of(description.value("sql-rule-action")).optional_text("expression")
+            action = parse_action(action_text) if action_text else None
     except RuleSyntaxError as error:
         raise Refusal(errors.ARGUMENT_ERROR, f"rule {name}: {error}") from error
-    return Rule(name, selects, action)
+    return RuleDefinition(Rule(name, selects, action), filter_text, action_text if action else None)
 
 
 def _correlation_filter(arguments: Arguments) -> CorrelationFilter:
@@ -61,12 +63,15 @@ def _correlation_filter(arguments: Arguments) -> CorrelationFilter:
     )
 
 
-def describe(rule: Rule) -> Value:
-    """Return a rule as answers describe it; the time it was created is not known to the broker."""
-    return _described(_RULE, [_filter(rule.filter), _action(rule.action), string(rule.name), timestamp(0)])
+def describe(definition: RuleDefinition) -> Value:
+    """Return a rule as answers describe it."""
+    created_at = timestamp(definition.created_at)
+    name = string(definition.rule.name)
+    return _described(_RULE, [_filter(definition), _action(definition.action_text), name, created_at])
 
 
-def _filter(selects: Filter) -> Value:
+def _filter(definition: RuleDefinition) -> Value:
+    selects = definition.rule.filter
     match selects:
         case TrueFilter():
             return _described(_TRUE_FILTER, [])
@@ -87,13 +92,13 @@ def _filter(selects: Filter) -> Value:
             items = [NULL if text is None else string(text) for text in texts]
             return _described(_CORRELATION_FILTER, [*items, properties if selects.properties else NULL])
         case _:
-            return _described(_SQL_FILTER, [string(str(selects)), int_(_COMPATIBILITY_LEVEL)])
+            return _described(_SQL_FILTER, [string(definition.filter_text or str(selects)), int_(_COMPATIBILITY_LEVEL)])
 
 
-def _action(action: Action | None) -> Value:
-    if action is None:
+def _action(text: str | None) -> Value:
+    if text is None:
         return _described(_EMPTY_ACTION, [])
-    return _described(_SQL_ACTION, [string(str(action)), int_(_COMPATIBILITY_LEVEL)])
+    return _described(_SQL_ACTION, [string(text), int_(_COMPATIBILITY_LEVEL)])
 
 
 def _described(code: int, items: list[Value]) -> Value:

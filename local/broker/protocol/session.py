@@ -14,7 +14,7 @@ from local.broker.protocol.attaching import create_link
 from local.broker.protocol.fields import Field, Fields
 from local.broker.protocol.frames import HEADER, compose
 from local.broker.protocol.link import Link
-from local.broker.protocol.outgoing_link import OutgoingLink
+from local.broker.protocol.outgoing_link import OutgoingLink, difference
 from local.broker.protocol.performatives import Attach, Disposition, Flow, Transfer
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Session:
     def _on_flow(self, flow: Flow) -> None:
         acknowledged = 1 if flow.next_incoming_id is None else flow.next_incoming_id
         was_blocked = not self.can_send()
-        self._remote_incoming_window = _difference(acknowledged + flow.incoming_window, self._next_outgoing_id)
+        self._remote_incoming_window = flow.incoming_window - difference(self._next_outgoing_id, acknowledged)
         while self._waiting and self._remote_incoming_window > 0:
             self._emit_transfer(self._waiting.popleft())
         if flow.handle is not None:
@@ -129,7 +129,7 @@ class Session:
         if first == last:
             settled = [first] if first in unsettled else []
         else:
-            settled = [number for number in unsettled if _difference(number, first) >= 0 <= _difference(last, number)]
+            settled = [number for number in unsettled if difference(number, first) >= 0 <= difference(last, number)]
         for number in settled:
             link, tag = unsettled[number]
             if link.settle(number, tag, disposition):
@@ -221,9 +221,3 @@ class Session:
         links, self.links = self.links, {}
         for link in links.values():
             link.released()
-
-
-def _difference(left: int, right: int) -> int:
-    """Return left minus right as serial numbers of 32 bits (RFC 1982)."""
-    difference = (left - right) & _SERIAL
-    return difference - 0x1_0000_0000 if difference & 0x8000_0000 else difference

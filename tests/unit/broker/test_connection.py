@@ -30,7 +30,7 @@ def terminus(code, address, *rest):
 class Peer:
     """A client that says exactly what it is told to."""
 
-    def __init__(self, *, window=100, max_frame_size=65536):
+    def __init__(self, *, window=100, max_frame_size=65536, idle_time_out=60_000):
         clock = ManualClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
         config = NamespaceConfig(
             name="n",
@@ -41,6 +41,7 @@ class Peer:
         self.connection = Connection(self.namespace, lambda: None)
         self.window = window
         self.max_frame_size = max_frame_size
+        self.idle_time_out = idle_time_out
 
     def say(self, *parts):
         self.connection.receive(b"".join(parts))
@@ -48,8 +49,7 @@ class Peer:
 
     def heard(self):
         """Return what has been sent: (channel, code, fields, payload), protocol headers as bytes."""
-        stream = b"".join(self.connection.output)
-        self.connection.output.clear()
+        stream = self.connection.take_output()
         heard: list = []
         while stream:
             if stream.startswith(b"AMQP"):
@@ -65,7 +65,9 @@ class Peer:
         return heard
 
     def open(self):
-        opening = performatives.open_("me", max_frame_size=self.max_frame_size, channel_max=10, idle_time_out=60_000)
+        opening = performatives.open_(
+            "me", max_frame_size=self.max_frame_size, channel_max=10, idle_time_out=self.idle_time_out
+        )
         return self.say(AMQP_HEADER.encode(), compose(0, opening), self.begin())
 
     def begin(self, channel=0):
@@ -241,6 +243,14 @@ def test_no_more_is_delivered_than_the_session_window_takes():
     assert codes(peer.say(peer.flow(0, 98, delivery_count=2, received=2))).count(performatives.TRANSFER) == 2
 
 
+def test_the_largest_window_and_credit_are_taken_as_they_are():
+    peer = Peer(window=2**32 - 1)
+    peer.open()
+    peer.send(b"x", b"y")
+    heard = peer.say(peer.attach(0, receives=True, address="q"), peer.flow(0, 2**32 - 1))
+    assert codes(heard).count(performatives.TRANSFER) == 2
+
+
 def test_a_large_message_waits_for_the_window_frame_by_frame():
     peer = Peer(window=2, max_frame_size=512)
     peer.open()
@@ -287,11 +297,65 @@ def test_a_window_that_is_overrun_ends_the_session(monkeypatch):
 def test_a_silent_peer_is_hung_up_on_and_others_get_heartbeats():
     peer = Peer()
     peer.open()
-    assert peer.connection.tick() == pytest.approx(25)
-    assert b"".join(peer.connection.output) == b"\x00\x00\x00\x08\x02\x00\x00\x00"
+    assert peer.connection.tick_interval == pytest.approx(25)
+    peer.connection.tick()
+    assert peer.connection.take_output() == b"\x00\x00\x00\x08\x02\x00\x00\x00"
     for _ in range(12):
         peer.connection.tick()
     assert peer.connection.is_closed
+
+
+def test_a_peer_that_wants_heartbeats_sooner_gets_them_sooner():
+    peer = Peer(idle_time_out=5_000)
+    peer.open()
+    assert peer.connection.tick_interval == pytest.approx(2.5)
+
+
+def test_heartbeats_are_not_sent_faster_than_makes_sense():
+    peer = Peer(idle_time_out=10)
+    assert error_of(peer.open(), CLOSED) == "amqp:not-allowed"
+
+
+def test_a_peer_that_does_not_open_is_hung_up_on_however_much_it_says():
+    peer = Peer()
+    for byte in SASL_HEADER.encode():
+        peer.say(bytes([byte]))
+        peer.connection.tick()
+    assert peer.connection.is_closed
+
+
+def test_credit_is_granted_anew_before_it_runs_out():
+    peer = Peer()
+    peer.open()
+    heard = peer.send(*[b"x"] * 1500)
+    assert codes(heard).count(performatives.DISPOSITION) == 1500
+    assert [fields[5:7] for _, code, fields, _ in heard if code == performatives.FLOW] == [
+        [500, 1000],
+        [1000, 1000],
+        [1500, 1000],
+    ]
+
+
+def test_a_peer_that_takes_no_answers_runs_out_of_credit():
+    peer = Peer()
+    peer.open()
+    peer.send(b"x")
+    peer.connection.is_writable = False
+    heard = peer.say(*(peer.transfer(9, number, data(b"x")) for number in range(1, 1001)))
+    assert error_of(heard, DETACHED) == "amqp:link:transfer-limit-exceeded"
+    assert codes(heard).count(performatives.DISPOSITION) == 999
+
+
+def test_a_peer_that_takes_its_answers_again_gets_credit_again():
+    peer = Peer()
+    peer.open()
+    peer.say(peer.attach(9, receives=False, address="q"))
+    peer.connection.is_writable = False
+    heard = peer.say(*(peer.transfer(9, number, data(b"x")) for number in range(600)))
+    assert performatives.FLOW not in codes(heard)
+    peer.connection.resume()
+    ((_, code, fields, _),) = peer.heard()
+    assert (code, fields[5:7]) == (performatives.FLOW, [600, 1000])
 
 
 def test_what_a_connection_held_is_given_back_when_it_is_lost():

@@ -1,0 +1,174 @@
+"""
+The local broker alone, in a process of its own, driven by Microsoft's clients.
+
+Its processor time is counted, not the clock: with the plain Python SDK most of the time that passes is the SDK's.
+"""
+
+import asyncio
+import json
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient as AsyncServiceBusClient
+
+from benchmarks.measurement import Measurement, report
+from benchmarks.stack import (
+    BODY_BYTES,
+    FOLDER,
+    SOURCE,
+    TARGET,
+    Stack,
+    cpu_seconds,
+    fill,
+    resident_megabytes,
+    running_broker,
+)
+
+ROUNDS = 3
+SENT = 20_000
+RECEIVED = 4_000
+COPIED = 20_000
+ENTITIES = 250
+HELD = 1_000_000
+CONNECTIONS = 200
+BATCH = 200
+HELD_BATCH = 1_000
+_PROPERTIES: dict[Any, Any] = {"kind": "order", "number": 4711}
+
+
+async def cost() -> list[Measurement]:
+    """Return the broker's processor time for sending in batches, and for receiving and completing one by one."""
+    async with running_broker() as stack:
+        rounds = [await asyncio.to_thread(_send_and_receive, stack) for _ in range(ROUNDS)]
+    sending, receiving = (min(costs) for costs in zip(*rounds, strict=True))
+    return [
+        Measurement("broker: CPU per 1,000 batch-sent messages of 1 KB", sending, "s", 0.015),
+        Measurement("broker: CPU per 1,000 received and completed", receiving, "s", 0.08),
+    ]
+
+
+def _send_and_receive(stack: Stack) -> tuple[float, float]:
+    """Return both costs per 1,000 messages, and leave the queue as it was."""
+    with (
+        ServiceBusClient.from_connection_string(stack.west) as client,
+        client.get_queue_sender(SOURCE) as sender,
+        client.get_queue_receiver(SOURCE) as receiver,
+    ):
+        batch = sender.create_message_batch()
+        for number in range(BATCH):
+            batch.add_message(
+                ServiceBusMessage(b"x" * BODY_BYTES, message_id=str(number), application_properties=_PROPERTIES)
+            )
+        start = cpu_seconds(stack.broker)
+        for _ in range(SENT // BATCH):
+            sender.send_messages(batch)
+        sent = cpu_seconds(stack.broker)
+        left = RECEIVED
+        while left:
+            messages = receiver.receive_messages(min(100, left), max_wait_time=10)
+            for message in messages:
+                receiver.complete_message(message)
+            left -= len(messages)
+        received = cpu_seconds(stack.broker)
+    return (sent - start) / SENT * 1000, (received - sent) / RECEIVED * 1000
+
+
+async def javascript_rate() -> list[Measurement]:
+    """Return the rate of a copy loop with @azure/service-bus: receive 100, send a batch, complete all at once."""
+    node = shutil.which("node")
+    if node is None:
+        sys.exit("node is needed, and was not found")
+    async with running_broker() as stack:
+        await fill(stack.west, COPIED)
+        command = [node, "benchmarks/copy_loop.mjs", stack.west, stack.east, str(COPIED)]
+        copying = await asyncio.create_subprocess_exec(*command, cwd=FOLDER, stdout=asyncio.subprocess.PIPE)
+        output, _ = await copying.communicate()
+    if copying.returncode:
+        sys.exit("the copy loop in JavaScript failed; see above")
+    copied = json.loads(output)
+    share = copied["clientSeconds"] / copied["seconds"] * 100
+    return [
+        Measurement("broker: copied by @azure/service-bus", copied["rate"], "messages/s", 7000, "at least"),
+        Measurement("same: how busy that client is", share, "%"),
+    ]
+
+
+async def start() -> list[Measurement]:
+    """Return how long the command takes from its start to the ready lines, beside one that has two entities."""
+    queues = [{"Name": f"queue-{number}", "Properties": {}} for number in range(ENTITIES)]
+    namespaces = [{"Name": "west", "Queues": queues, "Topics": []}, {"Name": "east", "Queues": [], "Topics": []}]
+    config = Path("build") / "bench-entities.json"
+    (FOLDER / config).write_text(json.dumps({"UserConfig": {"Namespaces": namespaces}}), encoding="utf-8")
+    many = min([await _seconds_to_start(str(config)) for _ in range(ROUNDS)])
+    few = min([await _seconds_to_start("benchmarks/broker.json") for _ in range(ROUNDS)])
+    return [
+        Measurement(f"broker: start with {ENTITIES} entities", many, "s", 1),
+        Measurement("same with 2 entities", few, "s"),
+    ]
+
+
+async def _seconds_to_start(config: str) -> float:
+    started = time.monotonic()
+    async with running_broker(config):
+        return time.monotonic() - started
+
+
+async def memory() -> list[Measurement]:
+    """Return the memory of a broker that holds a million messages of 100 bytes."""
+    async with running_broker() as stack:
+        empty = resident_megabytes(stack.broker)
+        await asyncio.to_thread(_hold, stack)
+        full = resident_megabytes(stack.broker)
+    return [
+        Measurement("broker: memory before the first message", empty, "MB"),
+        Measurement(f"broker: memory with {HELD:,} messages of 100 bytes", full, "MB", 1500),
+    ]
+
+
+def _hold(stack: Stack) -> None:
+    with ServiceBusClient.from_connection_string(stack.west) as client, client.get_queue_sender(SOURCE) as sender:
+        batch = sender.create_message_batch()
+        for number in range(HELD_BATCH):
+            batch.add_message(ServiceBusMessage(b"x" * 100, message_id=str(number)))
+        for _ in range(HELD // HELD_BATCH):
+            sender.send_messages(batch)
+
+
+async def connections() -> list[Measurement]:
+    """Return how many connections are served at the same time: all are open before the first one sends."""
+    async with running_broker() as stack:
+        all_open = asyncio.Barrier(CONNECTIONS)
+        started = time.monotonic()
+        served = await asyncio.gather(*(_connect(stack, all_open) for _ in range(CONNECTIONS)))
+        seconds = time.monotonic() - started
+    return [
+        Measurement(
+            "broker: connections open and sending at once", sum(served), "connections", CONNECTIONS, "at least"
+        ),
+        Measurement("same: from the first to the last, in one client process", seconds, "s"),
+    ]
+
+
+async def _connect(stack: Stack, all_open: asyncio.Barrier) -> bool:
+    """Send a message on a connection of its own, once all connections are open; return whether it was accepted."""
+    async with (
+        AsyncServiceBusClient.from_connection_string(stack.east) as client,
+        client.get_queue_sender(TARGET) as sender,
+    ):
+        await all_open.wait()
+        await sender.send_messages(ServiceBusMessage(b"x"))
+    return True
+
+
+async def main() -> None:
+    """Measure everything, one after the other."""
+    for measure in (cost, javascript_rate, start, memory, connections):
+        report(await measure())
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

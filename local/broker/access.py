@@ -1,0 +1,140 @@
+"""
+Who may do what in a namespace that declares keys: shared access signatures and SASL PLAIN checked against them.
+
+A signature is made over the address it is for and the time at which it ends; its time is the client's, whose clock is
+the machine's, and so is the clock here, whatever the clock of the namespace.
+
+Source: Microsoft Learn, "Service Bus access control with shared access signatures".
+"""
+
+import base64
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from urllib.parse import unquote_plus
+
+from local.broker import errors
+from local.broker.config import Right, SharedAccessKey
+from local.broker.core.namespace import Namespace
+from local.broker.errors import Refusal
+from shared.clock import Clock, SystemClock
+
+_SCHEME = "SharedAccessSignature "
+_HOST = re.compile(r"^[a-z][a-z0-9+.-]*://[^/?]*", re.IGNORECASE)
+_FIELDS = frozenset(("sr", "sig", "se", "skn"))
+_FAR_FUTURE = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """
+    What a token or a key lets its holder do with the entities under a path; the empty path is the namespace.
+
+    Units: expires_at in seconds since 1970 UTC.
+    """
+
+    path: str
+    rights: frozenset[Right]
+    expires_at: float = _FAR_FUTURE
+
+    def covers(self, path: str, rights: frozenset[Right], now: float) -> bool:
+        """Return whether it gives one of *rights* for the entity at *path*, in lower case, at *now*."""
+        return self.expires_at > now and bool(self.rights & rights) and is_within(path, self.path)
+
+
+class Access:
+    """The keys of a namespace that declares some."""
+
+    def __init__(self, namespace: Namespace, clock: Clock | None = None) -> None:
+        self._namespace = namespace
+        self._clock = SystemClock() if clock is None else clock
+
+    @classmethod
+    def of(cls, namespace: Namespace) -> "Access | None":
+        """Return what checks the keys of a namespace, None for one that lets everybody in."""
+        return cls(namespace) if namespace.config.shared_access_keys else None
+
+    @property
+    def now(self) -> float:
+        """Return the time in seconds since 1970 UTC."""
+        return self._clock.now().timestamp()
+
+    def by_signature(self, token: str, audience: str) -> Grant:
+        """Return what a shared access signature grants on the *audience*; Refusal(UNAUTHORIZED_ACCESS) if nothing."""
+        if not token.startswith(_SCHEME):
+            raise _refusal("InvalidToken", "the token is no shared access signature, and no issuer of others is known")
+        fields = dict(pair.partition("=")[::2] for pair in token.removeprefix(_SCHEME).strip().split("&"))
+        if not fields.keys() >= _FIELDS:
+            raise _refusal("MalformedToken", f"the signature lacks one of {', '.join(sorted(_FIELDS))}")
+        expires_at = fields["se"]
+        if not (expires_at.isascii() and expires_at.isdigit()):
+            raise _refusal("MalformedToken", "the time at which the signature ends (se) is not a number")
+        signed_path = path_of_resource(unquote_plus(fields["sr"]))
+        text = f"{fields['sr']}\n{expires_at}".encode()
+        key = self._key(unquote_plus(fields["skn"]), signed_path)
+        # Base64 has a plus of its own, which is not the space of a form.
+        signature = unquote_plus(fields["sig"].replace("+", "%2B"))
+        if key is None or not any(_is_same(_sign(each, text), signature) for each in _keys(key)):
+            raise _refusal("InvalidSignature", "the token has an invalid signature")
+        if int(expires_at) <= self.now:
+            raise _refusal("ExpiredToken", "the token is expired")
+        path = path_of_resource(audience)
+        if not is_within(path, signed_path):
+            raise _refusal("InvalidAudience", f"the token is for '{signed_path}', expected one for '{path}'")
+        return Grant(path, _with_included(key.rights), int(expires_at))
+
+    def by_key(self, name: str, secret: str) -> Grant:
+        """Return what a key of the namespace grants; Refusal(UNAUTHORIZED_ACCESS) if it is none."""
+        key = self._key(name, "")
+        if key is None or not any(_is_same(each, secret) for each in _keys(key)):
+            raise _refusal("InvalidKey", "the name or the key is wrong")
+        return Grant("", _with_included(key.rights))
+
+    def _key(self, name: str, path: str) -> SharedAccessKey | None:
+        """Return the key of the namespace, or else of the entity that *path* is in, by its name."""
+        namespace = self._namespace
+        keys = list(namespace.config.shared_access_keys)
+        parts = path.split("/")
+        for end in range(1, len(parts) + 1):
+            prefix = "/".join(parts[:end])
+            entity = namespace.queues.get(prefix) or namespace.topics.get(prefix)
+            if entity is not None:
+                keys += entity.config.authorization_rules
+        return next((key for key in keys if key.name.lower() == name.lower()), None)
+
+
+def path_of_resource(resource: str) -> str:
+    """
+    Return the path of an entity in the address that a token is for, in lower case; that of a namespace is empty.
+
+    >>> path_of_resource("https://localhost:5300/Orders?api-version=2021-05")
+    'orders'
+    """
+    return _HOST.sub("", resource, count=1).partition("?")[0].strip("/").lower()
+
+
+def is_within(path: str, outer: str) -> bool:
+    """Return whether a path is *outer* or below it."""
+    return not outer or path == outer or path.startswith(f"{outer}/")
+
+
+def _with_included(rights: frozenset[Right]) -> frozenset[Right]:
+    return frozenset(Right) if Right.MANAGE in rights else rights
+
+
+def _keys(key: SharedAccessKey) -> Iterable[str]:
+    return (each for each in (key.key, key.secondary_key) if each)
+
+
+def _is_same(expected: str, seen: str) -> bool:
+    return hmac.compare_digest(expected.encode(), seen.encode())
+
+
+def _sign(key: str, text: bytes) -> str:
+    return base64.b64encode(hmac.new(key.encode(), text, hashlib.sha256).digest()).decode()
+
+
+def _refusal(reason: str, description: str) -> Refusal:
+    return Refusal(errors.UNAUTHORIZED_ACCESS, f"{reason}: {description}.")

@@ -1,0 +1,135 @@
+"""
+A certificate for this machine's own https, made on the spot.
+
+An authority that nobody else has signs a certificate for the loopback names, and its key is thrown away: whoever trusts
+the authority trusts that one certificate. Clients are told to trust `busway-ca.pem`:
+
+- Python: `ServiceBusAdministrationClient.from_connection_string(..., connection_verify="FOLDER/busway-ca.pem")`
+- Node: NODE_EXTRA_CA_CERTS=FOLDER/busway-ca.pem in the environment
+"""
+
+import ipaddress
+import os
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from shared.errors import ConfigError, Problem
+
+AUTHORITY_FILE = "busway-ca.pem"
+SERVER_FILE = "busway-server.pem"
+
+_VALID = timedelta(days=365)
+_RENEWED_BEFORE = timedelta(days=7)
+_NAMES = ("localhost",)
+_ADDRESSES = ("127.0.0.1", "::1")
+
+
+def server_context(folder: Path) -> ssl.SSLContext:
+    """
+    Return what serves https with the certificate in *folder*, which is made if there is none that lasts.
+
+    Raises: ConfigError if the folder cannot be written or what is in it cannot be read.
+    """
+    server = folder / SERVER_FILE
+    try:
+        if not _lasts(server) or not (folder / AUTHORITY_FILE).exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            _make(folder)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(server)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ConfigError(
+            [Problem(str(folder), f"has no usable certificate: {reason}", "name another folder")]
+        ) from error
+    return context
+
+
+def _lasts(server: Path) -> bool:
+    if not server.exists():
+        return False
+    certificate = x509.load_pem_x509_certificate(server.read_bytes())
+    return certificate.not_valid_after_utc > datetime.now(UTC) + _RENEWED_BEFORE
+
+
+def _make(folder: Path) -> None:
+    now = datetime.now(UTC)
+    authority_key, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    authority_name = _name("Busway local broker")
+    authority = (
+        _builder(authority_name, authority_name, authority_key.public_key(), authority_key.public_key(), now)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(signs_certificates=True), critical=True)
+        .sign(authority_key, hashes.SHA256())
+    )
+    alternatives = [
+        *map(x509.DNSName, _NAMES),
+        *(x509.IPAddress(ipaddress.ip_address(address)) for address in _ADDRESSES),
+    ]
+    server = (
+        _builder(_name("localhost"), authority_name, server_key.public_key(), authority_key.public_key(), now)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+        .sign(authority_key, hashes.SHA256())
+    )
+    private = server_key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    _write(folder / SERVER_FILE, server.public_bytes(serialization.Encoding.PEM) + private, 0o600)
+    _write(folder / AUTHORITY_FILE, authority.public_bytes(serialization.Encoding.PEM), 0o644)
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _builder(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    issuer_key: ec.EllipticCurvePublicKey,
+    now: datetime,
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(minutes=5))
+        .not_valid_after(now + _VALID)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key), critical=False)
+    )
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    """Write a file that nobody sees half written, with its mode from the start."""
+    partial = path.with_suffix(".partial")
+    partial.unlink(missing_ok=True)
+    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        file.write(content)
+    partial.replace(path)

@@ -1,0 +1,268 @@
+"""
+Queues, topics and subscriptions as ATOM describes them.
+
+Source: Microsoft Learn, "Service Bus REST API" (QueueDescription, TopicDescription, SubscriptionDescription); the
+administration clients of azure-servicebus and @azure/service-bus for what they read.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from local.broker import errors
+from local.broker.admin import fields
+from local.broker.admin.fields import Field, iso_time
+from local.broker.admin.xml import Element, join, tag, text_tag
+from local.broker.config import QueueConfig, Right, SharedAccessKey, SubscriptionConfig, TopicConfig
+from local.broker.core.entities import Counts, Queue, Subscription, Topic
+from local.broker.core.namespace import Namespace
+from local.broker.core.usage import Times
+from local.broker.errors import Refusal
+
+SERVICE_BUS = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
+INSTANCE = "http://www.w3.org/2001/XMLSchema-instance"
+_COUNTS = "http://schemas.microsoft.com/netservices/2011/06/servicebus"
+_NAMESPACES = f'xmlns="{SERVICE_BUS}" xmlns:i="{INSTANCE}"'
+
+QUEUE_FIELDS: tuple[Field, ...] = (
+    fields.LOCK_DURATION,
+    fields.MAX_SIZE,
+    fields.DUPLICATE_DETECTION,
+    fields.REQUIRES_SESSION,
+    fields.TIME_TO_LIVE,
+    fields.DEAD_LETTERING_ON_EXPIRATION,
+    fields.DUPLICATE_WINDOW,
+    fields.MAX_DELIVERY_COUNT,
+    fields.BATCHED_OPERATIONS,
+    fields.STATUS,
+    fields.FORWARD_TO,
+    fields.USER_METADATA,
+    fields.AUTO_DELETE_ON_IDLE,
+    fields.PARTITIONING,
+    fields.EXPRESS,
+    fields.FORWARD_DEAD_LETTERED,
+    fields.MAX_MESSAGE_SIZE,
+)
+TOPIC_FIELDS: tuple[Field, ...] = (
+    fields.TIME_TO_LIVE,
+    fields.MAX_SIZE,
+    fields.DUPLICATE_DETECTION,
+    fields.DUPLICATE_WINDOW,
+    fields.BATCHED_OPERATIONS,
+    fields.STATUS,
+    fields.USER_METADATA,
+    fields.ORDERING,
+    fields.AUTO_DELETE_ON_IDLE,
+    fields.PARTITIONING,
+    fields.EXPRESS,
+    fields.MAX_MESSAGE_SIZE,
+)
+SUBSCRIPTION_FIELDS: tuple[Field, ...] = (
+    fields.LOCK_DURATION,
+    fields.REQUIRES_SESSION,
+    fields.TIME_TO_LIVE,
+    fields.DEAD_LETTERING_ON_EXPIRATION,
+    fields.DEAD_LETTERING_ON_FILTER_ERRORS,
+    fields.MAX_DELIVERY_COUNT,
+    fields.BATCHED_OPERATIONS,
+    fields.STATUS,
+    fields.FORWARD_TO,
+    fields.USER_METADATA,
+    fields.FORWARD_DEAD_LETTERED,
+    fields.AUTO_DELETE_ON_IDLE,
+)
+# What clients send back as they read it, or what stands elsewhere in this package.
+_READ_ONLY = frozenset(
+    (
+        "AccessedAt",
+        "AuthorizationRules",
+        "CountDetails",
+        "CreatedAt",
+        "DefaultRuleDescription",
+        "EnableSubscriptionPartitioning",
+        "EntityAvailabilityStatus",
+        "FilteringMessagesBeforePublishing",
+        "IsAnonymousAccessible",
+        "MessageCount",
+        "Name",
+        "SizeInBytes",
+        "SubscriptionCount",
+        "SupportOrdering",
+        "UpdatedAt",
+    )
+)
+# What an update that leaves them out cannot mean to change.
+_FIXED = ("requires_session", "requires_duplicate_detection", "enable_partitioning")
+
+
+def read_queue(name: str, description: Element, present: QueueConfig | None) -> QueueConfig:
+    """Return the configuration that a description asks for, in place of the *present* one; a Refusal if it is wrong."""
+    return QueueConfig(
+        name=name, authorization_rules=_read_keys(description), **_read(description, QUEUE_FIELDS, present)
+    )
+
+
+def read_topic(name: str, description: Element, present: TopicConfig | None) -> TopicConfig:
+    """Return the configuration that a description asks for, likewise."""
+    return TopicConfig(
+        name=name, authorization_rules=_read_keys(description), **_read(description, TOPIC_FIELDS, present)
+    )
+
+
+def read_subscription(name: str, description: Element, present: SubscriptionConfig | None) -> SubscriptionConfig:
+    """Return the configuration that a description asks for, likewise; its rules are not in it."""
+    return SubscriptionConfig(name=name, **_read(description, SUBSCRIPTION_FIELDS, present))
+
+
+def _read(description: Element, known: tuple[Field, ...], present: object) -> dict[str, Any]:
+    found = fields.values(description, known, _READ_ONLY)
+    if present is not None:
+        for name in _FIXED:
+            if hasattr(present, name):
+                found.setdefault(name, getattr(present, name))
+    return found
+
+
+def describe_queue(namespace: Namespace, queue: Queue, host: str) -> str:
+    """Return a queue with its counts."""
+    counts = queue.backlog.counts(len(queue.inbox.scheduled))
+    return _describe(
+        "QueueDescription",
+        _configured(queue.config, QUEUE_FIELDS, host, namespace.max_message_size(queue)),
+        _keys(queue.config.authorization_rules, queue.times),
+        text_tag("IsAnonymousAccessible", "false"),
+        text_tag("SizeInBytes", str(queue.size)),
+        _counts(counts),
+        text_tag("SupportOrdering", "true"),
+        _times(queue.times),
+    )
+
+
+def describe_topic(namespace: Namespace, topic: Topic, host: str) -> str:
+    """Return a topic with its counts."""
+    return _describe(
+        "TopicDescription",
+        _configured(topic.config, TOPIC_FIELDS, host, namespace.max_message_size(topic)),
+        _keys(topic.config.authorization_rules, topic.times),
+        text_tag("FilteringMessagesBeforePublishing", "false"),
+        text_tag("IsAnonymousAccessible", "false"),
+        text_tag("SizeInBytes", str(topic.size)),
+        _count_details(Counts(0, 0, len(topic.inbox.scheduled), 0, 0)),
+        text_tag("SubscriptionCount", str(len(topic.subscriptions))),
+        _times(topic.times),
+    )
+
+
+def describe_subscription(subscription: Subscription, host: str) -> str:
+    """Return a subscription with its counts."""
+    return _describe(
+        "SubscriptionDescription",
+        _configured(subscription.config, SUBSCRIPTION_FIELDS, host, None),
+        _counts(subscription.backlog.counts()),
+        _times(subscription.times),
+    )
+
+
+def describe_namespace(namespace: Namespace) -> str:
+    """Return what is to be known about a namespace."""
+    created = iso_time(namespace.created_at)
+    return _describe(
+        "NamespaceInfo",
+        text_tag("CreatedTime", created),
+        text_tag("MessagingSKU", "Standard"),
+        text_tag("ModifiedTime", created),
+        text_tag("Name", namespace.name),
+        text_tag("NamespaceType", "EventHub" if namespace.hubs else "Messaging"),
+    )
+
+
+def _describe(name: str, *parts: str) -> str:
+    return tag(name, join(parts), _NAMESPACES)
+
+
+def _configured(config: object, known: Iterable[Field], host: str, max_message_size: int | None) -> str:
+    parts = []
+    for each in known:
+        value = getattr(config, each.attribute)
+        if each is fields.MAX_MESSAGE_SIZE:
+            value = max_message_size
+        written = each.write(value, host)
+        if written is not None:
+            parts.append(text_tag(each.element, written))
+    return "".join(parts)
+
+
+def _times(times: Times) -> str:
+    return join(
+        (
+            text_tag("CreatedAt", iso_time(times.created_at)),
+            text_tag("UpdatedAt", iso_time(times.updated_at)),
+            text_tag("AccessedAt", iso_time(times.accessed_at)),
+            text_tag("EntityAvailabilityStatus", "Available"),
+        )
+    )
+
+
+def _counts(counts: Counts) -> str:
+    total = counts.active + counts.deferred + counts.scheduled + counts.dead_lettered + counts.transfer_dead_lettered
+    return text_tag("MessageCount", str(total)) + _count_details(counts)
+
+
+def _count_details(counts: Counts) -> str:
+    numbers = {
+        # Deferred messages have no count of their own.
+        "ActiveMessageCount": counts.active + counts.deferred,
+        "DeadLetterMessageCount": counts.dead_lettered,
+        "ScheduledMessageCount": counts.scheduled,
+        "TransferDeadLetterMessageCount": counts.transfer_dead_lettered,
+        "TransferMessageCount": 0,
+    }
+    details = join(text_tag(f"d2p1:{name}", str(number)) for name, number in numbers.items())
+    return tag("CountDetails", details, f'xmlns:d2p1="{_COUNTS}"')
+
+
+# Authorization rules
+
+
+def _read_keys(description: Element) -> tuple[SharedAccessKey, ...]:
+    rules = description.child("AuthorizationRules")
+    return () if rules is None else tuple(_read_key(each) for each in rules.children)
+
+
+def _read_key(rule: Element) -> SharedAccessKey:
+    name, key = rule.child_text("KeyName"), rule.child_text("PrimaryKey")
+    rights = rule.child("Rights")
+    names = [] if rights is None else [each.text for each in rights.children]
+    if not name or not key or not names or any(each not in Right for each in names):
+        raise Refusal(
+            errors.ARGUMENT_ERROR,
+            f"an authorization rule needs KeyName, PrimaryKey and Rights, which are {', '.join(Right)}",
+        )
+    return SharedAccessKey(
+        name=name,
+        key=key,
+        secondary_key=rule.child_text("SecondaryKey"),
+        rights=frozenset(Right(each) for each in names),
+    )
+
+
+def _keys(keys: Iterable[SharedAccessKey], times: Times) -> str:
+    rules = join(
+        tag(
+            "AuthorizationRule",
+            join(
+                (
+                    text_tag("ClaimType", "SharedAccessKey"),
+                    text_tag("ClaimValue", "None"),
+                    tag("Rights", join(text_tag("AccessRights", right) for right in sorted(key.rights))),
+                    text_tag("CreatedTime", iso_time(times.created_at)),
+                    text_tag("ModifiedTime", iso_time(times.updated_at)),
+                    text_tag("KeyName", key.name),
+                    text_tag("PrimaryKey", key.key),
+                    None if key.secondary_key is None else text_tag("SecondaryKey", key.secondary_key),
+                )
+            ),
+            'i:type="SharedAccessAuthorizationRule"',
+        )
+        for key in keys
+    )
+    return tag("AuthorizationRules", rules)

@@ -1,0 +1,152 @@
+"""The elements of an entity's description and the attributes of its configuration, each with how it is written."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from local.broker import errors
+from local.broker.admin.xml import Element
+from local.broker.config import MAX_MAX_SIZE, EntityStatus
+from local.broker.core.namespace import without_host
+from local.broker.durations import format_duration, parse_duration
+from local.broker.errors import Refusal
+
+_KILOBYTE = 1024
+_MAX_METADATA = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """
+    One property of an entity.
+
+    Shape:   `read` makes the value of an element's text, `write` the text of a value; a value of None has no element
+             unless `write` has a text for it. `host` is what targets of forwarding are written under.
+    Raises:  `read` a ValueError that says what was expected.
+    """
+
+    element: str
+    attribute: str
+    read: Callable[[str], object]
+    write: Callable[[object, str], str | None]
+
+    def value(self, text: str) -> object:
+        """Return the value that an element states; Refusal(ARGUMENT_ERROR) for a wrong one."""
+        try:
+            return self.read(text.strip())
+        except ValueError as error:
+            raise Refusal(errors.ARGUMENT_ERROR, f"{self.element} is '{text.strip()}': {error}") from error
+
+
+def values(description: Element, fields: tuple[Field, ...], ignored: frozenset[str]) -> dict[str, object]:
+    """Return what a description says, by attribute; Refusal(ARGUMENT_ERROR) for what it should not say."""
+    by_element = {each.element: each for each in fields}
+    found = {}
+    for child in description.children:
+        known = by_element.get(child.name)
+        if known is None:
+            if child.name not in ignored:
+                raise Refusal(errors.ARGUMENT_ERROR, f"{description.name} has an element {child.name} not known here")
+        elif child.attributes.get("nil") != "true":
+            found[known.attribute] = known.value(child.text)
+    return found
+
+
+def text(element: str, attribute: str) -> Field:
+    """Return a field that is text."""
+
+    def read(value: str) -> str | None:
+        if len(value) > _MAX_METADATA:
+            raise ValueError(f"it has {len(value)} characters, expected at most {_MAX_METADATA}")
+        return value or None
+
+    return Field(element, attribute, read, lambda value, _: None if value is None else str(value))
+
+
+def flag(element: str, attribute: str) -> Field:
+    """Return a field that is true or false."""
+
+    def read(value: str) -> bool:
+        if value.lower() not in ("true", "false"):
+            raise ValueError("expected true or false")
+        return value.lower() == "true"
+
+    return Field(element, attribute, read, lambda value, _: "true" if value else "false")
+
+
+def number(element: str, attribute: str, minimum: int, maximum: int, unit: int = 1) -> Field:
+    """Return a field that is a whole number, kept in as many as *unit* for each that is written."""
+
+    def read(value: str) -> int:
+        if not (value.isascii() and value.isdigit()) or not minimum <= int(value) <= maximum:
+            raise ValueError(f"expected a whole number from {minimum} to {maximum}")
+        return int(value) * unit
+
+    return Field(element, attribute, read, lambda value, _: str(value // unit) if isinstance(value, int) else None)
+
+
+def duration(
+    element: str, attribute: str, *, minimum: timedelta = timedelta(milliseconds=1), maximum: timedelta | None = None
+) -> Field:
+    """Return a field that is a duration; without a maximum it may never end."""
+
+    def read(value: str) -> timedelta | None:
+        length = parse_duration(value)
+        if length is None and maximum is None:
+            return None
+        if length is None or length < minimum or (maximum is not None and length > maximum):
+            raise ValueError(f"expected {format_duration(minimum)} to {format_duration(maximum)}")
+        return length
+
+    def write(value: object, _: str) -> str | None:
+        return format_duration(value if isinstance(value, timedelta) else None)
+
+    return Field(element, attribute, read, write)
+
+
+def target(element: str, attribute: str) -> Field:
+    """Return a field that is the address of another entity; the name is kept, the address written."""
+
+    def write(value: object, host: str) -> str | None:
+        return None if value is None else f"sb://{host}/{value}"
+
+    return Field(element, attribute, lambda value: without_host(value) or None, write)
+
+
+def _status(value: str) -> EntityStatus:
+    if value not in EntityStatus:
+        raise ValueError(f"expected {', '.join(EntityStatus)}")
+    return EntityStatus(value)
+
+
+def iso_time(milliseconds: int | None) -> str:
+    """Return a time as descriptions write it; None is the time of what has never been."""
+    if milliseconds is None:
+        return "0001-01-01T00:00:00Z"
+    time = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+LOCK_DURATION = duration("LockDuration", "lock_duration", maximum=timedelta(minutes=5))
+REQUIRES_SESSION = flag("RequiresSession", "requires_session")
+TIME_TO_LIVE = duration("DefaultMessageTimeToLive", "default_message_time_to_live")
+DEAD_LETTERING_ON_EXPIRATION = flag("DeadLetteringOnMessageExpiration", "dead_lettering_on_message_expiration")
+DEAD_LETTERING_ON_FILTER_ERRORS = flag(
+    "DeadLetteringOnFilterEvaluationExceptions", "dead_lettering_on_filter_evaluation_exceptions"
+)
+MAX_DELIVERY_COUNT = number("MaxDeliveryCount", "max_delivery_count", 1, 2_000)
+BATCHED_OPERATIONS = flag("EnableBatchedOperations", "enable_batched_operations")
+STATUS = Field("Status", "status", _status, lambda value, _: str(value))
+FORWARD_TO = target("ForwardTo", "forward_to")
+FORWARD_DEAD_LETTERED = target("ForwardDeadLetteredMessagesTo", "forward_dead_lettered_messages_to")
+USER_METADATA = text("UserMetadata", "user_metadata")
+AUTO_DELETE_ON_IDLE = duration("AutoDeleteOnIdle", "auto_delete_on_idle", minimum=timedelta(minutes=5))
+MAX_SIZE = number("MaxSizeInMegabytes", "max_size", 1, MAX_MAX_SIZE)
+DUPLICATE_DETECTION = flag("RequiresDuplicateDetection", "requires_duplicate_detection")
+DUPLICATE_WINDOW = duration(
+    "DuplicateDetectionHistoryTimeWindow", "duplicate_detection_history_time_window", maximum=timedelta(days=7)
+)
+PARTITIONING = flag("EnablePartitioning", "enable_partitioning")
+EXPRESS = flag("EnableExpress", "enable_express")
+ORDERING = flag("SupportOrdering", "support_ordering")
+MAX_MESSAGE_SIZE = number("MaxMessageSizeInKilobytes", "max_message_size", 1, 102_400, _KILOBYTE)

@@ -1,0 +1,201 @@
+"""
+The administration on sockets: one port for each namespace, http or https.
+
+The clients name host and port and nothing else of the namespace, so it is the port that tells namespaces apart. A
+request must name this machine as its host, and one that changes something through the JSON API must say that its body
+is JSON: a web page that somebody has open in a browser can do neither.
+"""
+
+import asyncio
+import ipaddress
+import json
+import logging
+import ssl
+from collections.abc import Mapping
+from http import HTTPStatus
+from types import TracebackType
+from typing import Self
+from urllib.parse import unquote
+
+from aiohttp import web
+
+from local.broker import errors
+from local.broker.access import Access
+from local.broker.admin import inspection
+from local.broker.admin.atom import Atom, AtomRequest, AtomResponse, refused
+from local.broker.config import Right
+from local.broker.core.store import milliseconds
+from local.broker.errors import Refusal
+from local.broker.server import BrokerServer
+from shared.errors import ConfigError
+
+LOG = logging.getLogger(__name__)
+
+MAX_BODY = 1024 * 1024
+
+_STOP_SECONDS = 0.5
+_MANAGE = frozenset((Right.MANAGE,))
+_ATOM = "application/atom+xml"
+_XML = "application/xml"
+
+
+class AdminServer:
+    """The administration of a running broker, for as long as its context lasts."""
+
+    def __init__(
+        self,
+        broker: BrokerServer,
+        ports: Mapping[str, int] | None = None,
+        tls: ssl.SSLContext | None = None,
+        host: str = "127.0.0.1",
+    ) -> None:
+        """Serve the namespaces named in *ports*, or all; port 0 is a free one, as is the port that is not named."""
+        self._broker = broker
+        self._ports = dict.fromkeys(broker.namespaces, 0) if ports is None else dict(ports)
+        self._tls = tls
+        self._host = host
+        self._runners: dict[str, web.AppRunner] = {}
+
+    async def __aenter__(self) -> Self:
+        """Listen on all ports; an OSError if one is taken."""
+        try:
+            for name, port in self._ports.items():
+                runner = web.AppRunner(self._application(name), access_log=None, shutdown_timeout=_STOP_SECONDS)
+                self._runners[name] = runner
+                await runner.setup()
+                await web.TCPSite(runner, self._host, port, ssl_context=self._tls).start()
+        except OSError:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop to listen."""
+        await self.stop()
+
+    async def stop(self) -> None:
+        """Stop to listen and hang up on everyone."""
+        runners = list(self._runners.values())
+        self._runners.clear()
+        for runner in runners:
+            transports = [peer.transport for peer in runner.server.connections] if runner.server is not None else []
+            await runner.cleanup()
+            for transport in transports:
+                if transport is not None:
+                    # A peer that keeps its end open would keep a TLS connection waiting for its good-bye.
+                    transport.abort()
+        await asyncio.sleep(0)
+
+    def port(self, name: str) -> int:
+        """Return the port that a namespace is administered on."""
+        port: int = self._runners[name].addresses[0][1]
+        return port
+
+    def address(self, name: str) -> str:
+        """Return the address that a namespace is administered at."""
+        host = "localhost" if self._host == "127.0.0.1" else self._host
+        return f"{'http' if self._tls is None else 'https'}://{host}:{self.port(name)}"
+
+    def _application(self, name: str) -> web.Application:
+        async def answer(request: web.Request) -> web.Response:
+            return await self._answer(name, request)
+
+        application = web.Application(client_max_size=MAX_BODY)
+        application.router.add_route("*", "/{path:.*}", answer)
+        return application
+
+    async def _answer(self, name: str, request: web.Request) -> web.Response:
+        namespace = self._broker.namespaces[name]
+        try:
+            self._check_host(request)
+            path = unquote(request.rel_url.raw_path).strip("/")
+            access = Access.of(namespace)
+            if access is not None:
+                _check_access(access, request, path)
+            if path == inspection.PREFIX or path.startswith(f"{inspection.PREFIX}/"):
+                return await self._inspect(name, request, path.removeprefix(inspection.PREFIX).strip("/"))
+            atom_request = AtomRequest(
+                request.method,
+                path,
+                request.query,
+                is_update="If-Match" in request.headers,
+                base=f"{request.scheme}://{request.host}",
+                body=await request.read(),
+            )
+            response = Atom(namespace).answer(atom_request)
+            self._broker.advance()
+        except Refusal as refusal:
+            response = refused(refusal, milliseconds(namespace.clock))
+        except web.HTTPException:
+            raise
+        except Exception:
+            LOG.exception("namespace %s: a request to its administration failed", name)
+            response = AtomResponse(HTTPStatus.INTERNAL_SERVER_ERROR)
+        kind = _ATOM if response.status < HTTPStatus.BAD_REQUEST else _XML
+        return web.Response(status=response.status, text=response.body, content_type=kind)
+
+    def _check_host(self, request: web.Request) -> None:
+        """Refuse a host that is not this machine, unless the broker is meant to be reached from others."""
+        host = request.host.rpartition(":")[0] if not request.host.endswith("]") else request.host
+        host = (host or request.host).strip("[]")
+        if host.lower() != "localhost" and not _is_address(host) and _is_loopback(self._host):
+            raise Refusal(errors.NOT_ALLOWED, "the host that the request names is not this machine")
+
+    async def _inspect(self, name: str, request: web.Request, path: str) -> web.Response:
+        data: object
+        if request.method != "GET" and request.content_type != "application/json":
+            problem = _problem("expected Content-Type: application/json")
+            return web.json_response(problem, status=HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
+        try:
+            body = _read_json(await request.read())
+            status, data = inspection.answer(
+                self._broker.namespaces[name],
+                request.method,
+                path,
+                request.query,
+                body=body,
+                reset=self._broker.reset,
+            )
+            self._broker.advance()
+        except (ConfigError, ValueError) as error:
+            status, data = HTTPStatus.BAD_REQUEST, _problem(str(error))
+        except Refusal as refusal:
+            is_missing = refusal.condition == errors.NOT_FOUND
+            status = HTTPStatus.NOT_FOUND if is_missing else HTTPStatus.BAD_REQUEST
+            data = _problem(refusal.description)
+        return web.json_response(data, status=status)
+
+
+def _check_access(access: Access, request: web.Request, path: str) -> None:
+    token = request.headers.get("Authorization", "")
+    if not token:
+        raise Refusal(errors.UNAUTHORIZED_ACCESS, "MissingToken: the request has no Authorization header.")
+    grant = access.by_signature(token, path)
+    if not grant.covers(path.lower(), _MANAGE, access.now):
+        raise Refusal(errors.UNAUTHORIZED_ACCESS, "Unauthorized access. 'Manage' claim(s) are required.")
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_loopback(host: str) -> bool:
+    return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
+
+
+def _read_json(text: bytes) -> object:
+    """Return the data in a body, None for an empty one; a ValueError if it is not JSON."""
+    try:
+        return json.loads(text) if text else None
+    except RecursionError as error:
+        raise ValueError("the body is nested too deeply") from error
+
+
+def _problem(text: str) -> dict[str, str]:
+    return {"error": text}

@@ -1,0 +1,173 @@
+"""
+Entities that come, change and go while the broker runs.
+
+1. A new entity has a name that neither a queue nor a topic has; case does not count.
+2. What an entity requires of its messages (sessions, duplicate detection) and its partitioning never change.
+3. The links of an entity that goes, or may no longer be used as they use it, are ended with the reason.
+
+Source: Microsoft Learn, "Service Bus REST API" (create, update and delete queue, topic, subscription); "Suspend and
+reactivate messaging entities".
+"""
+
+import re
+from collections.abc import Iterable
+
+from local.broker import errors
+from local.broker.config import EntityStatus, QueueConfig, SubscriptionConfig, TopicConfig
+from local.broker.core.alarms import Sleeper
+from local.broker.core.attachments import Use
+from local.broker.core.entities import Queue, Subscription, Topic
+from local.broker.core.namespace import Entity, Namespace
+from local.broker.core.rule_book import RuleDefinition
+from local.broker.core.store import milliseconds
+from local.broker.core.usage import disabled
+from local.broker.errors import Refusal
+
+_ENTITY_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,258}[A-Za-z0-9._-])?")
+_CHILD_NAME = re.compile(r"[$A-Za-z0-9](?:[A-Za-z0-9._-]{0,48}[A-Za-z0-9._-])?")
+_FIXED = ("requires_session", "requires_duplicate_detection", "enable_partitioning")
+_USES_LOST = {
+    EntityStatus.ACTIVE: (),
+    EntityStatus.DISABLED: (Use.SEND, Use.RECEIVE, Use.MANAGE),
+    EntityStatus.SEND_DISABLED: (Use.SEND,),
+    EntityStatus.RECEIVE_DISABLED: (Use.RECEIVE,),
+}
+
+
+class Administration:
+    """What an administrator does to a namespace; what is not possible is a Refusal."""
+
+    def __init__(self, namespace: Namespace) -> None:
+        self._namespace = namespace
+
+    # Queues and topics
+
+    def create_queue(self, config: QueueConfig) -> Queue:
+        """Create a queue."""
+        self._check_name(config.name)
+        self._check_targets(config)
+        namespace = self._namespace
+        queue = Queue(config, namespace.clock, namespace.alarms, namespace)
+        namespace.queues[config.name.lower()] = queue
+        return queue
+
+    def create_topic(self, config: TopicConfig) -> Topic:
+        """Create a topic."""
+        self._check_name(config.name)
+        namespace = self._namespace
+        topic = Topic(config, namespace.clock, namespace.alarms, namespace)
+        namespace.topics[config.name.lower()] = topic
+        return topic
+
+    def update_queue(self, config: QueueConfig) -> Queue:
+        """Let the queue of this name be as *config* says."""
+        queue = self._namespace.queue(config.name)
+        self._check_update(queue, config)
+        self._check_targets(config)
+        queue.reconfigure(config)
+        self._updated(queue, config.name)
+        return queue
+
+    def update_topic(self, config: TopicConfig) -> Topic:
+        """Let the topic of this name be as *config* says; its subscriptions stay as they are."""
+        topic = self._namespace.topic(config.name)
+        self._check_update(topic, config)
+        topic.reconfigure(config)
+        self._updated(topic, config.name)
+        return topic
+
+    def delete(self, name: str) -> None:
+        """Delete a queue or topic with all that is in it."""
+        entity = self._namespace.entity(name)
+        if isinstance(entity, Queue):
+            del self._namespace.queues[name.lower()]
+            self._forget((entity.inbox, *entity.backlog.stores))
+        elif isinstance(entity, Topic):
+            del self._namespace.topics[name.lower()]
+            self._forget([entity.inbox])
+            for subscription in entity.subscriptions.values():
+                self._forget(subscription.backlog.stores)
+        self._expel_all(entity)
+
+    # Subscriptions
+
+    def create_subscription(self, topic_name: str, config: SubscriptionConfig) -> Subscription:
+        """Create a subscription of a topic."""
+        topic = self._namespace.topic(topic_name)
+        if _CHILD_NAME.fullmatch(config.name) is None:
+            raise _bad(f"'{config.name}' is no name for a subscription, expected letters, digits, . - _, 50 at most")
+        if config.name.lower() in topic.subscriptions:
+            raise Refusal(errors.ENTITY_ALREADY_EXISTS, f"{topic.path}: subscription {config.name} already exists")
+        self._check_targets(config)
+        namespace = self._namespace
+        subscription = Subscription(topic.path, config, namespace.clock, namespace.alarms, namespace)
+        topic.subscriptions[config.name.lower()] = subscription
+        return subscription
+
+    def update_subscription(self, topic_name: str, config: SubscriptionConfig) -> Subscription:
+        """Let the subscription of this name be as *config* says; its rules stay as they are."""
+        subscription = self._namespace.subscription(topic_name, config.name)
+        self._check_update(subscription, config)
+        self._check_targets(config)
+        subscription.reconfigure(config)
+        self._updated(subscription, subscription.path)
+        return subscription
+
+    def delete_subscription(self, topic_name: str, name: str) -> None:
+        """Delete a subscription with all that is in it."""
+        subscription = self._namespace.subscription(topic_name, name)
+        del self._namespace.topic(topic_name).subscriptions[name.lower()]
+        self._forget(subscription.backlog.stores)
+        self._expel_all(subscription)
+
+    def create_rule(self, subscription: Subscription, definition: RuleDefinition) -> RuleDefinition:
+        """Add a rule to a subscription, and return it with its time."""
+        name = definition.rule.name
+        if _CHILD_NAME.fullmatch(name) is None:
+            raise _bad(f"'{name}' is no name for a rule, expected letters, digits, . - _, 50 at most")
+        return subscription.rule_book.add(definition)
+
+    # What they have in common
+
+    def _check_name(self, name: str) -> None:
+        if _ENTITY_NAME.fullmatch(name) is None or "//" in name:
+            raise _bad(f"'{name}' is no name for an entity, expected letters, digits, . - _ /, 260 at most")
+        namespace = self._namespace
+        if any(name.lower() in names for names in (namespace.queues, namespace.topics, namespace.hubs)):
+            raise Refusal(errors.ENTITY_ALREADY_EXISTS, f"an entity named '{name}' already exists")
+
+    def _check_targets(self, config: QueueConfig | SubscriptionConfig) -> None:
+        for target in (config.forward_to, config.forward_dead_lettered_messages_to):
+            if target is None:
+                continue
+            if target.lower() == config.name.lower() and isinstance(config, QueueConfig):
+                raise _bad(f"{config.name}: it cannot forward to itself")
+            try:
+                self._namespace.target(target)
+            except Refusal as refusal:
+                raise _bad(f"{config.name}: it cannot forward to '{target}', expected a queue or topic") from refusal
+        if config.forward_to is not None and config.requires_session:
+            raise _bad(f"{config.name}: an entity that requires sessions cannot forward its messages")
+
+    @staticmethod
+    def _check_update(entity: Entity, config: QueueConfig | TopicConfig | SubscriptionConfig) -> None:
+        for name in _FIXED:
+            if getattr(config, name, None) != getattr(entity.config, name, None):
+                raise _bad(f"{entity.path}: {name} of an entity that exists cannot be changed")
+
+    def _updated(self, entity: Entity, path: str) -> None:
+        entity.times.updated_at = milliseconds(self._namespace.clock)
+        status = entity.config.status
+        self._namespace.attachments.expel(path.lower(), _USES_LOST[status], disabled(path, status))
+
+    def _expel_all(self, entity: Entity) -> None:
+        gone = Refusal(errors.NOT_FOUND, f"The messaging entity '{entity.path}' has been deleted.")
+        self._namespace.attachments.expel_all(entity.path.lower(), gone)
+
+    def _forget(self, sleepers: Iterable[Sleeper]) -> None:
+        for sleeper in sleepers:
+            self._namespace.alarms.forget(sleeper)
+
+
+def _bad(description: str) -> Refusal:
+    return Refusal(errors.ARGUMENT_ERROR, description)

@@ -1,0 +1,57 @@
+"""What the peer of one connection may do, by the tokens it has put."""
+
+from local.broker import errors
+from local.broker.access import Access, Grant
+from local.broker.config import Right
+from local.broker.core.namespace import Namespace
+from local.broker.errors import Refusal
+
+
+class Claims:
+    """The grants of a connection; a namespace without keys asks for none."""
+
+    def __init__(self, namespace: Namespace) -> None:
+        self._access = Access.of(namespace)
+        self._grants: dict[str, Grant] = {}
+
+    @property
+    def are_needed(self) -> bool:
+        """Return whether anything is asked for at all."""
+        return self._access is not None
+
+    def put(self, token: str, audience: str) -> None:
+        """Take a token for *audience*; Refusal(UNAUTHORIZED_ACCESS) if it grants nothing."""
+        if self._access is not None:
+            grant = self._access.by_signature(token, audience)
+            self._grants[grant.path] = grant
+
+    def put_key(self, name: str, key: str) -> None:
+        """Take the name and the key of SASL PLAIN; Refusal(UNAUTHORIZED_ACCESS) if they grant nothing."""
+        if self._access is not None:
+            grant = self._access.by_key(name, key)
+            self._grants[grant.path] = grant
+
+    def cover(self, path: str, rights: frozenset[Right]) -> bool:
+        """Return whether the peer has one of *rights* for the entity at *path* now."""
+        access = self._access
+        return access is None or any(grant.covers(path, rights, access.now) for grant in self._grants.values())
+
+    def check(self, path: str, rights: frozenset[Right]) -> None:
+        """Raise Refusal(UNAUTHORIZED_ACCESS) unless the peer has one of *rights* for the entity at *path*."""
+        if not self.cover(path, rights):
+            raise refusal(path, rights)
+
+    def check_any(self) -> None:
+        """Raise Refusal(UNAUTHORIZED_ACCESS) unless the peer has some right somewhere."""
+        access = self._access
+        if access is not None and not any(grant.expires_at > access.now for grant in self._grants.values()):
+            raise refusal("$management", frozenset(Right))
+
+
+def refusal(path: str, rights: frozenset[Right]) -> Refusal:
+    """Return what is told to a peer that has none of *rights*, or no longer."""
+    names = ", ".join(sorted(rights))
+    return Refusal(
+        errors.UNAUTHORIZED_ACCESS,
+        f"Unauthorized access. '{names}' claim(s) are required to perform this operation. Resource: '{path}'.",
+    )

@@ -1,0 +1,186 @@
+"""
+Entities that are kept, and how they settle with the configuration that the broker is started with.
+
+1. A key is the path of an entity in lower case; a record is its configuration, its times and rules, and a digest of
+   what the configuration files said of it.
+2. What was changed or deleted while the broker ran stays so, as long as the files say what they said then.
+3. What the files say anew holds: an entity they now describe otherwise is as they say, with the messages it has.
+4. An entity that the files no longer name is kept, as it may hold messages; whoever starts the broker is told.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from local.broker.core.entities import Queue, Subscription, Topic
+from local.broker.core.hub import Hub
+from local.broker.core.namespace import Namespace
+from local.broker.core.recording import scheduled_path
+from local.broker.core.usage import Times
+from local.broker.storage.log import StorageError
+from local.broker.storage.plain import plain, plain_definition, read, read_definition
+
+LOG = logging.getLogger(__name__)
+
+type Record = dict[str, Any]
+type Kept = Queue | Topic | Subscription | Hub
+type Config = QueueConfig | TopicConfig | SubscriptionConfig | HubConfig
+
+_KINDS: Mapping[str, type[Config]] = {
+    "queue": QueueConfig,
+    "topic": TopicConfig,
+    "subscription": SubscriptionConfig,
+    "hub": HubConfig,
+}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+_SUBSCRIPTIONS = "/subscriptions/"
+_FIXED = ("requires_session", "partition_count")
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The configuration to start with, and what the files said of each entity by key."""
+
+    config: NamespaceConfig
+    declared: dict[str, str]
+
+
+def settle(config: NamespaceConfig, records: Mapping[str, Record]) -> Settled:
+    """Return what holds of the *config* in the files and the entities in *records*."""
+    declared = dict(_declared(config))
+    digests = {key: _digest(each) for key, each in declared.items()}
+    kept: dict[str, Config] = {}
+    for key, each in declared.items():
+        record = records.get(key)
+        if record is None or record["declared"] != digests[key]:
+            if record is not None and record["kind"] is not None:
+                _check_fixed(config.name, _config(record), each)
+            kept[key] = each
+        elif record["kind"] is not None:
+            kept[key] = _config(record)
+    for key, record in records.items():
+        if key not in declared and record["kind"] is not None:
+            kept[key] = _config(record)
+            if record["declared"] is not None:
+                LOG.warning("%s: %s is not in the configuration any more; it is kept", config.name, record["path"])
+    return Settled(_with_entities(config, kept), digests)
+
+
+def _check_fixed(namespace: str, kept: Config, declared: Config) -> None:
+    """Raise a StorageError if the files ask for what the messages that are kept do not allow."""
+    for name in _FIXED:
+        before, now = getattr(kept, name, None), getattr(declared, name, None)
+        if before != now:
+            raise StorageError(
+                f"{namespace}: {declared.name}: {name} is {now}, expected {before} as in the data that is kept; "
+                "choose another folder for the data, or another name"
+            )
+
+
+def _declared(config: NamespaceConfig) -> Iterator[tuple[str, Config]]:
+    for queue in config.queues:
+        yield queue.name.lower(), queue
+    for topic in config.topics:
+        yield topic.name.lower(), replace(topic, subscriptions=())
+        for subscription in topic.subscriptions:
+            yield f"{topic.name}{_SUBSCRIPTIONS}{subscription.name}".lower(), subscription
+    for hub in config.hubs:
+        yield _hub_key(hub.name), hub
+
+
+def _with_entities(config: NamespaceConfig, entities: Mapping[str, Config]) -> NamespaceConfig:
+    subscriptions: dict[str, list[SubscriptionConfig]] = {}
+    for key, each in entities.items():
+        if isinstance(each, SubscriptionConfig):
+            subscriptions.setdefault(key.partition(_SUBSCRIPTIONS)[0], []).append(each)
+    return replace(
+        config,
+        queues=tuple(each for each in entities.values() if isinstance(each, QueueConfig)),
+        topics=tuple(
+            replace(each, subscriptions=tuple(subscriptions.get(key, ())))
+            for key, each in entities.items()
+            if isinstance(each, TopicConfig)
+        ),
+        hubs=tuple(each for each in entities.values() if isinstance(each, HubConfig)),
+    )
+
+
+def restore(namespace: Namespace, records: Mapping[str, Record], declared: Mapping[str, str]) -> None:
+    """Give the entities of *namespace* the times and rules they had, as far as the files have not changed them."""
+    for key, entity in entities_of(namespace):
+        record = records.get(key)
+        if record is None or record["kind"] is None:
+            continue
+        if isinstance(entity, Hub):
+            entity.created_at = record["created_at"]
+            continue
+        entity.times = read(Times, record["times"])
+        if isinstance(entity, Subscription) and declared.get(key, record["declared"]) == record["declared"]:
+            entity.rule_book.restore(map(read_definition, record["rules"]))
+
+
+def entities_of(namespace: Namespace) -> Iterator[tuple[str, Kept]]:
+    """Return all entities with their keys."""
+    yield from namespace.queues.items()
+    for name, topic in namespace.topics.items():
+        yield name, topic
+        for subscription_name, subscription in topic.subscriptions.items():
+            yield f"{name}{_SUBSCRIPTIONS}{subscription_name}", subscription
+    for name, hub in namespace.hubs.items():
+        yield _hub_key(name), hub
+
+
+def places_of(entity: Kept) -> Iterator[str]:
+    """Return the paths of the places that an entity has, but for those of a topic's subscriptions."""
+    match entity:
+        case Queue() | Subscription():
+            yield from (store.path for store in entity.backlog.stores)
+        case Hub():
+            yield from (partition.path for partition in entity.partitions)
+    if isinstance(entity, Queue | Topic):
+        yield scheduled_path(entity.path)
+
+
+def record_of(entity: Kept, declared: str | None) -> Record:
+    """Return the record of an entity; *declared* is what `settle` says of it."""
+    config = entity.config
+    record: Record = {"declared": declared, "path": entity.path, "kind": _NAMES[type(config)]}
+    match entity:
+        case Hub():
+            record["created_at"] = entity.created_at
+        case Subscription():
+            config = replace(entity.config, rules=())
+            record["rules"] = [plain_definition(each) for each in entity.rule_book.definitions]
+            record["times"] = plain(entity.times)
+        case Topic():
+            config = replace(entity.config, subscriptions=())
+            record["times"] = plain(entity.times)
+        case Queue():
+            record["times"] = plain(entity.times)
+    record["config"] = plain(config)
+    return record
+
+
+def record_of_none(path: str, declared: str | None) -> Record:
+    """Return the record of an entity that was deleted."""
+    return {"declared": declared, "path": path, "kind": None}
+
+
+def _config(record: Record) -> Config:
+    config = read(_KINDS[record["kind"]], record["config"])
+    if isinstance(config, SubscriptionConfig):
+        return replace(config, rules=tuple(read_definition(each).rule for each in record["rules"]))
+    return config
+
+
+def _hub_key(name: str) -> str:
+    # A hub and a queue of one namespace may share a name.
+    return f"{name.lower()} (hub)"
+
+
+def _digest(config: Config) -> str:
+    return hashlib.sha256(json.dumps(plain(config), sort_keys=True).encode()).hexdigest()[:16]

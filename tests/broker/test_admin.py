@@ -1,0 +1,323 @@
+"""The administration clients of azure-servicebus (both) and of @azure/service-bus, unmodified, over https."""
+
+import asyncio
+import contextlib
+import datetime as dt
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
+from azure.core.pipeline.transport import RequestsTransport
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus.aio.management import ServiceBusAdministrationClient as AsyncAdministrationClient
+from azure.servicebus.management import (
+    AccessRights,
+    AuthorizationRule,
+    CorrelationRuleFilter,
+    EntityStatus,
+    FalseRuleFilter,
+    ServiceBusAdministrationClient,
+    SqlRuleAction,
+    SqlRuleFilter,
+    TrueRuleFilter,
+)
+
+from local.broker.admin.thread import RunningAdmin
+from local.broker.config import NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from local.broker.thread import RunningBroker
+
+# azure-servicebus asks XML elements whether they are true.
+pytestmark = pytest.mark.filterwarnings("ignore:Testing an element's truth value:DeprecationWarning")
+
+SCRIPT = Path(__file__).parent / "javascript" / "administration.mjs"
+PACKAGES = Path(__file__).parents[2] / "node_modules" / "@azure"
+CONFIG = NamespaceConfig(
+    name="west",
+    queues=(QueueConfig(name="configured"),),
+    topics=(TopicConfig(name="events", subscriptions=(SubscriptionConfig(name="all"),)),),
+)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    with RunningBroker([CONFIG]) as broker, RunningAdmin(broker, tmp_path_factory.mktemp("tls")) as admin:
+        yield broker, admin
+
+
+@pytest.fixture
+def broker(running):
+    running[0].reset()
+    return running[0]
+
+
+@pytest.fixture
+def admin(running, broker):  # noqa: ARG001 - reset comes first
+    return running[1]
+
+
+@pytest.fixture
+def publish_to(broker):
+    """Send messages to a queue or topic."""
+
+    def send(name, messages):
+        with (
+            ServiceBusClient.from_connection_string(broker.connection_string("west"), retry_total=0) as client,
+            contextlib.closing(client.get_queue_sender(name)) as sender,
+        ):
+            sender.send_messages(messages)
+
+    return send
+
+
+@pytest.fixture
+def client(admin):
+    with ServiceBusAdministrationClient.from_connection_string(
+        admin.connection_string("west"), connection_verify=str(admin.authority), retry_total=0
+    ) as client:
+        yield client
+
+
+def test_a_queue_is_created_read_updated_and_deleted(client):
+    created = client.create_queue(
+        "orders/new",
+        lock_duration=dt.timedelta(seconds=45),
+        max_delivery_count=4,
+        default_message_time_to_live=dt.timedelta(days=1, hours=2),
+        dead_lettering_on_message_expiration=True,
+        requires_session=True,
+        forward_dead_lettered_messages_to="configured",
+        user_metadata="<b> & 'c'",
+        max_size_in_megabytes=2048,
+    )
+    assert created.name == "orders/new"
+    queue = client.get_queue("orders/new")
+    assert queue.lock_duration == dt.timedelta(seconds=45)
+    assert queue.default_message_time_to_live == dt.timedelta(days=1, hours=2)
+    assert (queue.max_delivery_count, queue.max_size_in_megabytes) == (4, 2048)
+    assert queue.dead_lettering_on_message_expiration
+    assert queue.requires_session
+    assert queue.forward_dead_lettered_messages_to.endswith("/configured")
+    assert (queue.user_metadata, queue.status) == ("<b> & 'c'", EntityStatus.ACTIVE)
+
+    queue.max_delivery_count = 7
+    queue.forward_dead_lettered_messages_to = None
+    client.update_queue(queue)
+    queue = client.get_queue("orders/new")
+    assert (queue.max_delivery_count, queue.forward_dead_lettered_messages_to) == (7, None)
+    assert queue.lock_duration == dt.timedelta(seconds=45)
+
+    client.delete_queue("orders/new")
+    with pytest.raises(ResourceNotFoundError):
+        client.get_queue("orders/new")
+
+
+def test_never_comes_back_as_it_went(client):
+    queue = client.create_queue("endless")
+    client.update_queue(queue)
+    assert client.get_queue("endless").default_message_time_to_live == queue.default_message_time_to_live
+    assert client.get_queue("endless").auto_delete_on_idle.days > 10_000_000
+
+
+def test_authorization_rules_are_kept(client):
+    rule = AuthorizationRule(
+        type="SharedAccessAuthorizationRule",
+        claim_type="SharedAccessKey",
+        claim_value="None",
+        rights=[AccessRights.SEND, AccessRights.LISTEN],
+        key_name="name",
+        primary_key="first",
+        secondary_key="second",
+    )
+    client.create_queue("guarded", authorization_rules=[rule])
+    (read,) = client.get_queue("guarded").authorization_rules
+    assert (read.key_name, read.primary_key, read.secondary_key) == ("name", "first", "second")
+    assert set(read.rights) == {AccessRights.SEND, AccessRights.LISTEN}
+
+
+@pytest.mark.parametrize(
+    ("work", "error"),
+    [
+        (lambda client: client.get_queue("missing"), ResourceNotFoundError),
+        (lambda client: client.delete_queue("missing"), ResourceNotFoundError),
+        (lambda client: client.get_topic("missing"), ResourceNotFoundError),
+        (lambda client: client.get_subscription("events", "missing"), ResourceNotFoundError),
+        (lambda client: client.create_subscription("missing", "any"), ResourceNotFoundError),
+        (lambda client: client.get_rule("events", "all", "missing"), ResourceNotFoundError),
+        (lambda client: client.create_queue("CONFIGURED"), ResourceExistsError),
+        (lambda client: client.create_queue("events"), ResourceExistsError),
+        (lambda client: client.create_topic("events"), ResourceExistsError),
+        (lambda client: client.create_subscription("events", "all"), ResourceExistsError),
+        (lambda client: client.create_rule("events", "all", "$default"), ResourceExistsError),
+        (lambda client: client.create_queue("no name"), HttpResponseError),
+        (lambda client: client.create_queue("q", lock_duration=dt.timedelta(minutes=6)), HttpResponseError),
+        (lambda client: client.create_queue("q", forward_to="missing"), HttpResponseError),
+        (lambda client: client.create_rule("events", "all", "r", filter=SqlRuleFilter("a >")), HttpResponseError),
+    ],
+)
+def test_what_cannot_be_done_raises_what_the_service_makes_the_client_raise(client, work, error):
+    with pytest.raises(error) as caught:
+        work(client)
+    assert type(caught.value) is error
+    assert caught.value.status_code == {ResourceNotFoundError: 404, ResourceExistsError: 409}.get(error, 400)
+    if error is HttpResponseError:
+        assert caught.value.message.startswith("SubCode=40000. ")
+
+
+def test_what_a_queue_requires_never_changes(client):
+    queue = client.get_queue("configured")
+    queue.requires_session = True
+    with pytest.raises(HttpResponseError, match="cannot be changed"):
+        client.update_queue(queue)
+
+
+def test_lists_come_page_by_page(client):
+    for number in range(5):
+        client.create_queue(f"page-{number}")
+    pages = [[queue.name for queue in page] for page in client.list_queues(max_page_size=2).by_page()]
+    assert pages == [["configured", "page-0"], ["page-1", "page-2"], ["page-3", "page-4"]]
+    assert [topic.name for topic in client.list_topics()] == ["events"]
+    assert [each.name for each in client.list_subscriptions("events")] == ["all"]
+    client.delete_topic("events")
+    assert list(client.list_topics()) == []
+
+
+def test_runtime_properties_count_messages(client, broker, publish_to):
+    publish_to("configured", [ServiceBusMessage("12345"), ServiceBusMessage("6")])
+    publish_to("events", [ServiceBusMessage("event")])
+    later = dt.datetime.now(dt.UTC) + dt.timedelta(hours=1)
+    publish_to("configured", [ServiceBusMessage("later", scheduled_enqueue_time_utc=later)])
+    queue = client.get_queue_runtime_properties("configured")
+    assert (queue.active_message_count, queue.scheduled_message_count, queue.total_message_count) == (2, 1, 3)
+    assert queue.size_in_bytes == broker.inspect("west", lambda west: west.queue("configured").size) > 0
+    assert abs(queue.created_at_utc - dt.datetime.now(dt.UTC)) < dt.timedelta(minutes=1)
+    (subscription,) = client.list_subscriptions_runtime_properties("events")
+    assert (subscription.active_message_count, subscription.dead_letter_message_count) == (1, 0)
+    topic = client.get_topic_runtime_properties("events")
+    assert (topic.subscription_count, topic.scheduled_message_count) == (1, 0)
+
+
+def test_rules_come_back_as_they_were_written(client):
+    parameters: dict = {
+        "@int": 3,
+        "@long": 2**40,
+        "@double": 1.5,
+        "@text": "t",
+        "@flag": True,
+        "@time": dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC),
+        "@span": dt.timedelta(minutes=1, seconds=30),
+    }
+    before = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=1)
+    sql = client.create_rule(
+        "events",
+        "all",
+        "sql",
+        filter=SqlRuleFilter("a  >  @int  AND b < 'x'", parameters=parameters),
+        action=SqlRuleAction("SET  c = @int", parameters={"@int": 1}),
+    )
+    assert before < sql.created_at_utc < dt.datetime.now(dt.UTC) + dt.timedelta(seconds=1)
+    read = client.get_rule("events", "all", "sql")
+    assert (read.filter.sql_expression, read.action.sql_expression) == ("a  >  @int  AND b < 'x'", "SET  c = @int")
+    assert dict(read.filter.parameters) == parameters
+    assert dict(read.action.parameters) == {"@int": 1}
+
+    correlation = CorrelationRuleFilter(label="order", content_type="json", properties={"number": 1, "text": "t"})
+    client.create_rule("events", "all", "correlation", filter=correlation)
+    read = client.get_rule("events", "all", "correlation")
+    assert (read.filter.label, read.filter.content_type, read.filter.correlation_id) == ("order", "json", None)
+    assert dict(read.filter.properties) == {"number": 1, "text": "t"}
+
+    client.create_rule("events", "all", "nothing", filter=FalseRuleFilter())
+    kinds = {rule.name: type(rule.filter) for rule in client.list_rules("events", "all")}
+    assert kinds == {
+        "$Default": TrueRuleFilter,
+        "sql": SqlRuleFilter,
+        "correlation": CorrelationRuleFilter,
+        "nothing": FalseRuleFilter,
+    }
+    read.filter = SqlRuleFilter("1 = 0")
+    client.update_rule("events", "all", read)
+    assert client.get_rule("events", "all", "correlation").filter.sql_expression == "1 = 0"
+    client.delete_rule("events", "all", "correlation")
+    with pytest.raises(ResourceNotFoundError):
+        client.get_rule("events", "all", "correlation")
+
+
+def test_rules_select_from_the_next_message_on(client, broker, publish_to):
+    client.create_subscription("events", "some")
+    client.delete_rule("events", "some", "$Default")
+    client.create_rule("events", "some", "wanted", filter=SqlRuleFilter("n = @n", parameters={"@n": 2}))
+    publish_to("events", [ServiceBusMessage("", application_properties={"n": n}) for n in (1, 2, 3)])
+    assert broker.counts("west")["events/Subscriptions/some"].active == 1
+
+
+def test_a_reset_undoes_what_was_administered(client, broker):
+    client.create_queue("passing")
+    client.delete_queue("configured")
+    broker.reset()
+    assert [queue.name for queue in client.list_queues()] == ["configured"]
+
+
+def test_the_namespace_says_what_it_is(client):
+    properties = client.get_namespace_properties()
+    assert (properties.name, properties.messaging_sku) == ("west", "Standard")
+
+
+class PlainTransport(RequestsTransport):  # type: ignore[misc] # azure-core has no type for what it loads late
+    """What docs/broker-administration.md shows for clients that are to do without https."""
+
+    def send(self, request, **options):
+        request.url = request.url.replace("https://", "http://", 1)
+        return super().send(request, **options)
+
+
+def test_a_client_can_be_talked_out_of_https(broker):
+    with (
+        RunningAdmin(broker) as admin,
+        ServiceBusAdministrationClient.from_connection_string(
+            admin.connection_string("west"), transport=PlainTransport()
+        ) as client,
+    ):
+        assert client.get_queue("configured").name == "configured"
+
+
+def test_the_asynchronous_client_does_the_same(admin):
+    async def administer():
+        async with AsyncAdministrationClient.from_connection_string(
+            admin.connection_string("west"), connection_verify=str(admin.authority), retry_total=0
+        ) as client:
+            await client.create_topic("async", max_size_in_megabytes=3072)
+            await client.create_subscription("async", "sub", lock_duration=dt.timedelta(seconds=20))
+            await client.create_rule("async", "sub", "rule", filter=SqlRuleFilter("a = 1"))
+            subscription = await client.get_subscription("async", "sub")
+            subscription.max_delivery_count = 3
+            await client.update_subscription("async", subscription)
+            subscription = await client.get_subscription("async", "sub")
+            rules = [rule.name async for rule in client.list_rules("async", "sub")]
+            with pytest.raises(ResourceNotFoundError):
+                await client.get_queue("missing")
+            with pytest.raises(ResourceExistsError):
+                await client.create_topic("async")
+            await client.delete_topic("async")
+            topics = [topic.name async for topic in client.list_topics()]
+            return subscription.lock_duration, subscription.max_delivery_count, rules, topics
+
+    assert asyncio.run(administer()) == (dt.timedelta(seconds=20), 3, ["$Default", "rule"], ["events"])
+
+
+def test_the_javascript_client_finds_everything_as_it_expects(tmp_path):
+    node = shutil.which("node")
+    if node is None or not (PACKAGES / "service-bus").exists():
+        pytest.skip("needs node and the npm package @azure/service-bus")
+    with RunningBroker([NamespaceConfig(name="west")]) as broker, RunningAdmin(broker, tmp_path) as admin:
+        run = subprocess.run(  # noqa: S603 - a script of this folder
+            [node, SCRIPT, admin.connection_string("west")],
+            env={**os.environ, "NODE_EXTRA_CA_CERTS": str(admin.authority)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert run.returncode == 0, run.stderr

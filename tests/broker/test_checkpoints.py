@@ -1,0 +1,103 @@
+"""Reading with checkpoints in a blob container, on Azurite: who comes later goes on where the last one stopped."""
+
+import re
+import shutil
+import subprocess
+import threading
+import uuid
+from pathlib import Path
+
+import pytest
+from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient
+from azure.eventhub.extensions.checkpointstoreblob import BlobCheckpointStore
+
+from local.broker.config import HubConfig, NamespaceConfig
+from local.broker.thread import RunningBroker
+
+AZURITE = Path(__file__).parents[2] / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
+# The emulator's well-known account; its key opens nothing else.
+ACCOUNT = (
+    "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;"
+    "AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==;"
+)
+PARTITIONS = 4
+
+
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory):
+    node = shutil.which("node")
+    if node is None or not AZURITE.exists():
+        pytest.skip("needs node and the npm package azurite")
+    command = [
+        node,
+        str(AZURITE),
+        "--blobPort=0",
+        "--inMemoryPersistence",
+        "--disableTelemetry",
+        "--skipApiVersionCheck",
+    ]
+    folder = tmp_path_factory.mktemp("azurite")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder) as azurite:  # noqa: S603 - our own package
+        assert azurite.stdout is not None
+        try:
+            for line in azurite.stdout:
+                if found := re.search(r"successfully listens on (http\S+)", line):
+                    yield f"{ACCOUNT}BlobEndpoint={found[1]}/devstoreaccount1;"
+                    break
+            else:
+                pytest.fail("azurite has ended before it listened")
+        finally:
+            azurite.terminate()
+
+
+@pytest.fixture
+def hub():
+    hub = HubConfig(name="events", partition_count=PARTITIONS)
+    with RunningBroker([NamespaceConfig(name="hubs", hubs=(hub,))]) as broker:
+        yield broker.connection_string("hubs")
+
+
+@pytest.fixture
+def consume(hub, storage):
+    container = f"checkpoints-{uuid.uuid4().hex}"
+    BlobCheckpointStore.from_connection_string(storage, container)._container_client.create_container()
+
+    def read(count):
+        """Read *count* events by claiming partitions, with a checkpoint after each."""
+        store = BlobCheckpointStore.from_connection_string(storage, container)
+        consumer = EventHubConsumerClient.from_connection_string(
+            hub, consumer_group="$Default", eventhub_name="events", checkpoint_store=store, load_balancing_interval=0.2
+        )
+        bodies: list[str] = []
+        done = threading.Event()
+
+        def on_event(context, event):
+            if event is None:
+                return
+            bodies.append(event.body_as_str())
+            context.update_checkpoint(event)
+            if len(bodies) >= count:
+                done.set()
+
+        thread = threading.Thread(target=lambda: consumer.receive(on_event, starting_position="-1", max_wait_time=1))
+        thread.start()
+        done.wait(20)
+        consumer.close()
+        thread.join(20)
+        store.close()
+        return sorted(bodies)
+
+    return read
+
+
+def send(hub, bodies):
+    with EventHubProducerClient.from_connection_string(hub, eventhub_name="events") as producer:
+        for number, body in enumerate(bodies):
+            producer.send_batch([EventData(body)], partition_id=str(number % PARTITIONS))
+
+
+def test_reading_goes_on_after_the_last_checkpoint(hub, consume):
+    send(hub, [f"a{number}" for number in range(8)])
+    assert consume(8) == [f"a{number}" for number in range(8)]
+    send(hub, [f"b{number}" for number in range(8)])
+    assert consume(8) == [f"b{number}" for number in range(8)]
