@@ -59,15 +59,17 @@ class Broker:
         self._process = subprocess.Popen(  # noqa: S603 - the command is this project's own
             [*command, "--data", self._data, *self._options], cwd=ROOT, stdout=subprocess.PIPE, text=True
         )
+        assert self._process.stdout is not None
+        self._output = self._process.stdout
         for _ in range(2):
-            _, name, string = self._process.stdout.readline().split()
+            _, name, string = self._output.readline().split()
             self.strings[name] = string
         return self
 
     def end(self, number=signal.SIGKILL):
         os.kill(self._process.pid, number)
         self._process.wait(10)
-        self._process.stdout.close()
+        self._output.close()
 
     def client(self):
         return ServiceBusClient.from_connection_string(self.strings["west"], retry_total=0)
