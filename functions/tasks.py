@@ -7,14 +7,12 @@ import azure.functions as func
 
 from functions.raw_message import RawMessage
 from functions.stock_binding import event_content, event_partition, service_bus_content
-from shared.config.models import Source, TaskFile
+from shared.config.models import DEFAULT_CONSUMER_GROUP, Source, TaskFile
 from shared.errors import ConfigError, Problem
 from shared.pipeline import Pipeline
 
 RAW = "raw"
 STOCK = "stock"
-
-DEFAULT_CONSUMER_GROUP = "$Default"
 
 # Event Hubs: a batch that failed is replayed until it gets through; giving up would move the checkpoint past it.
 _RETRY_FOR_EVER = "-1"

@@ -22,7 +22,7 @@ from shared.loop_prevention import LoopGuard, path_before
 from shared.message import Arrival, Message, Origin
 from shared.metadata import deterministic_id, stamp
 from shared.protocols import Editor, Journal, Outcome, Outgoing, Record
-from shared.rejection import outgoing, set_aside, wrapped
+from shared.rejection import set_aside, wrapped
 from shared.routing import Router, Target
 from shared.ttl import TimeToLive
 
@@ -50,6 +50,10 @@ class Task:
     rejects: Target | None
     time_to_live: TimeToLive
     loop_guard: LoopGuard | None
+    restore: Callable[[Message], None] | None = None
+    """What a message that arrives needs done first (`shared.mapping`)."""
+    partitions: frozenset[str] | None = None
+    """Of a hub, those that the task is for; it passes over the batches of others. None: all."""
 
 
 @dataclass(slots=True)
@@ -93,6 +97,8 @@ class Pipeline:
         MessageRejected when a message is at fault and the task has no `rejects`: the batch must then be redelivered.
         """
         started = self._clock.monotonic()
+        if not self._takes_from(partition):
+            return Counter()
         origin = self._task.origin if partition is None else self._task.origin._replace(partition=partition)
         now = self._clock.now()
         items = [item for content in batch for item in self._prepare(content, origin, now)]
@@ -108,6 +114,13 @@ class Pipeline:
             raise obstacle
         return outcomes
 
+    def _takes_from(self, partition: str | None) -> bool:
+        """Tell whether the batch is the task's affair; what is not, it neither carries nor journals."""
+        wanted = self._task.partitions
+        if wanted is not None and partition is None:
+            raise TargetRefused(f"{self._task.name}: the host did not say which partition the batch is from")
+        return wanted is None or partition in wanted
+
     # Before the send: decisions without I/O
 
     def _prepare(self, content: bytes, origin: Origin, now: datetime) -> list[_Item]:
@@ -115,6 +128,8 @@ class Pipeline:
         try:
             message = Message.received(content, origin)
             item.arrival = message.arrival
+            if self._task.restore is not None:
+                self._task.restore(message)
             edited = self._edited(message) if self._task.editors else (message,)
             if not edited:
                 _withhold(item, message, Outcome.FILTERED, "withheld by an editor")
@@ -160,14 +175,14 @@ class Pipeline:
             identity = deterministic_id(message.arrival)
             message.message_id = None if identity is None else string(identity)
         item.target = target
-        item.outgoing = outgoing(message)
+        item.outgoing = target.outgoing(message)
 
     def _reject(self, item: _Item, error: MessageRejected) -> None:
         item.rejection = error
         item.reason = str(error)
         item.target = self._task.rejects
         if item.target is not None:
-            item.outgoing = set_aside(item.content, item.arrival, error, self._task.name)
+            item.outgoing = set_aside(item.target, item.content, item.arrival, error, self._task.name)
 
     # The send
 
@@ -213,7 +228,7 @@ class Pipeline:
                 refused.append(item)
             elif not item.is_wrapped:
                 item.is_wrapped = True
-                item.outgoing = wrapped(item.content, item.arrival, item.rejection, self._task.name)
+                item.outgoing = wrapped(target, item.content, item.arrival, item.rejection, self._task.name)
                 refused.append(item)
             else:
                 obstacle = TargetRefused(f"{target}: it takes rejected messages in no form, {answer.description}")

@@ -26,6 +26,8 @@ class Outgoing(NamedTuple):
     message_id: str | None
     session_id: str | None
     partition_key: str | None
+    partition: str | None = None
+    """The partition of a hub that it is to go to, whatever its key says."""
 
 
 class Output(Protocol):
@@ -37,8 +39,9 @@ class Output(Protocol):
         """
         Send *messages* to *entity* in their order and return for each what spoke against it, or None once accepted.
 
-        After an error of the world (TargetUnavailable, TargetRefused) no later message of the call is sent and all of
-        them get that error; a MessageRejected concerns its message alone. Raises nothing of its own.
+        After an error of the world (TargetUnavailable, TargetRefused) no later message of the call that has to keep its
+        order with this one is sent, and all of them get that error: in Service Bus all, in Event Hubs those of the same
+        partition key or named partition. A MessageRejected concerns its message alone. Raises nothing of its own.
         """
         ...
 

@@ -6,6 +6,7 @@ from shared.errors import MessageRejected
 from shared.message import Arrival, Message
 from shared.metadata import deterministic_id
 from shared.protocols import Outgoing
+from shared.routing import Target
 
 REASON = "repl-reject-reason"
 DESCRIPTION = "repl-reject-description"
@@ -14,22 +15,17 @@ TASK = "repl-reject-task"
 WRAPPED_CONTENT_TYPE = "application/vnd.busway.amqp-message"
 
 
-def outgoing(message: Message) -> Outgoing:
-    """Return *message* encoded, with what the envelope of a batch repeats of it."""
-    return Outgoing(message.encode(), *message.envelope())
-
-
-def set_aside(content: bytes, arrival: Arrival, error: MessageRejected, task: str) -> Outgoing:
-    """Return the message of the received *content* for `rejects`; in a wrapping when its sections cannot be read."""
+def set_aside(rejects: Target, content: bytes, arrival: Arrival, error: MessageRejected, task: str) -> Outgoing:
+    """Return the message of the received *content* for *rejects*; in a wrapping when its sections cannot be read."""
     try:
         message = Message.received(content, arrival.origin)
         message.set_properties(_told(error, task))
-        return outgoing(message)
+        return rejects.outgoing(message)
     except MessageRejected:
-        return wrapped(content, arrival, error, task)
+        return wrapped(rejects, content, arrival, error, task)
 
 
-def wrapped(content: bytes, arrival: Arrival, error: MessageRejected, task: str) -> Outgoing:
+def wrapped(rejects: Target, content: bytes, arrival: Arrival, error: MessageRejected, task: str) -> Outgoing:
     """Return a message whose body is the whole received *content*, for what no target takes as it is."""
     message = Message(Sections(), arrival)
     message.body = content
@@ -37,7 +33,7 @@ def wrapped(content: bytes, arrival: Arrival, error: MessageRejected, task: str)
     message.set_properties(_told(error, task))
     identity = deterministic_id(arrival)
     message.message_id = None if identity is None else string(identity)
-    return outgoing(message)
+    return rejects.outgoing(message)
 
 
 def _told(error: MessageRejected, task: str) -> dict[str, Value | None]:

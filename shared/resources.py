@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from azure.eventhub.aio import EventHubProducerClient
 from azure.identity.aio import DefaultAzureCredential
 from azure.servicebus import parse_connection_string
 from azure.servicebus.aio import ServiceBusClient
@@ -40,10 +41,23 @@ def service_bus_client(setting: str, settings: Mapping[str, str]) -> ServiceBusC
     A connection string as it is; a namespace with the identity of the app (DefaultAzureCredential). The client does not
     retry: the pipeline knows how long the locks of the batch still hold, the client does not. Raises ConfigError.
     """
-    problem = setting_problem(setting, settings)
-    if problem is not None:
-        raise ConfigError([problem])
-    text = settings.get(setting)
+    text = _usable(setting, settings)
     if text:
         return ServiceBusClient.from_connection_string(text, retry_total=0)
     return ServiceBusClient(settings[setting + NAMESPACE_SUFFIX], DefaultAzureCredential(), retry_total=0)
+
+
+def event_hub_client(setting: str, settings: Mapping[str, str], hub: str) -> EventHubProducerClient:
+    """Return a client that sends to a hub of the namespace that an app setting names; as `service_bus_client`."""
+    text = _usable(setting, settings)
+    if text:
+        return EventHubProducerClient.from_connection_string(text, eventhub_name=hub, retry_total=0)
+    return EventHubProducerClient(settings[setting + NAMESPACE_SUFFIX], hub, DefaultAzureCredential(), retry_total=0)
+
+
+def _usable(setting: str, settings: Mapping[str, str]) -> str | None:
+    """Return the connection string in an app setting, None where it names a namespace."""
+    problem = setting_problem(setting, settings)
+    if problem is not None:
+        raise ConfigError([problem])
+    return settings.get(setting)

@@ -11,17 +11,38 @@ from typing import NamedTuple
 from shared.amqp import map_section
 from shared.amqp.codec import decode
 from shared.amqp.values import Value, long, string, timestamp, uint
+from shared.errors import TargetRefused
 from shared.message import Message
-from shared.protocols import Output
+from shared.protocols import Outgoing, Output
 from shared.rules.rule import Action, Filter
+
+KEEP_PARTITION = "keep"
 
 
 class Target(NamedTuple):
-    """Where messages are sent: an output, its site's name, and the entity in it."""
+    """
+    Where messages are sent: an output, its site's name, and the entity in it.
+
+    The fit is what the target's kind of namespace needs changed (`shared.mapping`). The partition is that of a hub, or
+    KEEP_PARTITION for the one of the same id as that which the event came from.
+    """
 
     output: Output
     site: str
     entity: str
+    fit: Callable[[Message], None] | None = None
+    partition: str | None = None
+
+    def outgoing(self, message: Message) -> Outgoing:
+        """Return *message* fitted and encoded; TargetRefused where its partition is to be kept and not known."""
+        if self.fit is not None:
+            self.fit(message)
+        partition = self.partition
+        if partition == KEEP_PARTITION:
+            partition = message.arrival.origin.partition
+            if partition is None:
+                raise TargetRefused(f"{self}: the host did not say which partition the event is from, expected its id")
+        return Outgoing(message.encode(), *message.envelope(), partition)
 
     def __str__(self) -> str:
         """Return site and entity, as journals and log lines name a target."""

@@ -14,7 +14,8 @@ from shared.errors import BuswayError
 from shared.journal.log import LogJournal
 from shared.loop_prevention import LoopGuard
 from shared.message import Origin
-from shared.outputs.service_bus import raw_batch, split_by_size
+from shared.outputs.batches import split_by_size
+from shared.outputs.service_bus import raw_batch
 from shared.pipeline import Pipeline, Task
 from shared.protocols import Outgoing
 from shared.routing import Route, Router, Target

@@ -1,19 +1,21 @@
 """From a configuration to its pipelines: the one place where outputs, editors, journal and tasks meet."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 from shared.config.files import Configuration
-from shared.config.models import StampedLife, Target, TaskFile
+from shared.config.models import Connection, StampedLife, Target, TaskFile
 from shared.editors.filter import Filter
 from shared.errors import ConfigError, Problem
 from shared.journal.log import LogJournal
 from shared.loop_prevention import LoopGuard
+from shared.mapping import fit_between, restore_event
 from shared.message import Origin
+from shared.outputs.event_hubs import EventHubsOutput
 from shared.outputs.service_bus import ServiceBusOutput
 from shared.pipeline import Pipeline, Task
 from shared.protocols import Output
-from shared.resources import service_bus_client, setting_problem
+from shared.resources import event_hub_client, service_bus_client, setting_problem
 from shared.routing import Route, Router
 from shared.routing import Target as RoutedTarget
 from shared.rules.rule import parse_action, parse_filter
@@ -38,22 +40,35 @@ def opened_outputs(configuration: Configuration, settings: Mapping[str, str]) ->
     if problems:
         raise ConfigError(problems)
     return {
-        alias: ServiceBusOutput(configuration.site(alias), partial(service_bus_client, connection.setting, settings))
+        alias: _output(configuration.site(alias), connection, settings)
         for alias, connection in configuration.connections.items()
-        if connection.kind == "service-bus"
     }
+
+
+def _output(site: str, connection: Connection, settings: Mapping[str, str]) -> Output:
+    if connection.kind == "service-bus":
+        return ServiceBusOutput(site, partial(service_bus_client, connection.setting, settings))
+    return EventHubsOutput(site, partial(event_hub_client, connection.setting, settings))
 
 
 def assembled(configuration: Configuration, outputs: Mapping[str, Output]) -> list[Task]:
     """Return the tasks of *configuration*, in its order, sending to the *outputs* by their connections' aliases."""
+    return [_task(file, configuration, outputs) for file in configuration.tasks]
+
+
+def _task(file: TaskFile, configuration: Configuration, outputs: Mapping[str, Output]) -> Task:
+    source = configuration.connections[file.source.connection].kind
 
     def target(model: Target) -> RoutedTarget:
-        return RoutedTarget(outputs[model.connection], configuration.site(model.connection), model.entity)
+        return RoutedTarget(
+            outputs[model.connection],
+            configuration.site(model.connection),
+            model.entity,
+            fit_between(source, configuration.connections[model.connection].kind),
+            None if model.partition is None else str(model.partition),
+        )
 
-    return [_task(file, configuration, target) for file in configuration.tasks]
-
-
-def _task(file: TaskFile, configuration: Configuration, target: Callable[[Target], RoutedTarget]) -> Task:
+    partitions = file.source.partitions
     routes = [
         Route(
             target(route.target),
@@ -70,6 +85,8 @@ def _task(file: TaskFile, configuration: Configuration, target: Callable[[Target
         rejects=target(file.rejects) if file.rejects is not None else None,
         time_to_live=_time_to_live(file),
         loop_guard=LoopGuard(file.loop_prevention.max_hops) if file.loop_prevention else None,
+        restore=restore_event if source == "event-hubs" else None,
+        partitions=None if partitions is None else frozenset(map(str, partitions)),
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from shared.config.models import SITE, Connection, TaskFile
+from shared.config.models import DEFAULT_CONSUMER_GROUP, SITE, Connection, TaskFile
 from shared.errors import ConfigError, Problem
 
 CONNECTIONS = "connections.yaml"
@@ -31,6 +31,12 @@ class Configuration:
 
     connections: Mapping[str, Connection]
     tasks: Sequence[TaskFile]
+    places: Mapping[str, str]
+    """Where each task stands, by its name."""
+
+    def place(self, task: TaskFile) -> str:
+        """Return the file of a task, and its document there if there are several."""
+        return self.places[task.task]
 
     def site(self, alias: str) -> str:
         """Return the short name of the site behind a connection."""
@@ -43,6 +49,7 @@ def load(folder: Path) -> Configuration:
     connections = _connections(folder / CONNECTIONS, problems)
     tasks: list[TaskFile] = []
     places: dict[str, str] = {}
+    readers: dict[tuple[str, str, str], str] = {}
     files = sorted(path for path in (folder / TASKS).glob("*") if path.suffix in {".yaml", ".yml"})
     if not files:
         problems.append(
@@ -59,11 +66,12 @@ def load(folder: Path) -> Configuration:
                 problems.append(
                     Problem(f"{place}: task", f"{task.task!r} is a task in {places[task.task.lower()]} already")
                 )
-            places[task.task.lower()] = place
+            places[task.task.lower()] = places[task.task] = place
             tasks.append(task)
+            problems += _reader_problems(task, place, readers)
     if problems:
         raise ConfigError(problems)
-    return Configuration({alias: each for alias, each in connections.items() if each is not None}, tasks)
+    return Configuration({alias: each for alias, each in connections.items() if each is not None}, tasks, places)
 
 
 def _connections(path: Path, problems: list[Problem]) -> dict[str, Connection | None]:
@@ -80,6 +88,18 @@ def _connections(path: Path, problems: list[Problem]) -> dict[str, Connection | 
                 continue
             connections[alias] = _validated(Connection, options, f"{place}: {alias}", problems)
     return connections
+
+
+def _reader_problems(task: TaskFile, place: str, readers: dict[tuple[str, str, str], str]) -> Iterator[Problem]:
+    """Yield the other task that reads a hub for the same consumer group: each would get a part of the events only."""
+    source = task.source
+    if source.hub is None:
+        return
+    group = source.consumer_group or DEFAULT_CONSUMER_GROUP
+    reader = readers.setdefault((source.connection, source.hub.lower(), group.lower()), task.task)
+    if reader != task.task:
+        told = f"{reader!r} takes from {source.hub} for {group} already, and each would get a part of the events"
+        yield Problem(f"{place}: source.consumer_group", told, "give every task a consumer group of its own")
 
 
 def _connection_problems(
@@ -106,8 +126,7 @@ def _connection_uses(document: object) -> Iterator[tuple[str, str, str]]:
         uses.append((f"routes[{index}].target", route.get("target") if isinstance(route, dict) else None))
     for path, entity in uses:
         if isinstance(entity, dict) and isinstance(entity.get("connection"), str):
-            is_hub = path == "source" and entity.get("hub") is not None
-            yield path, entity["connection"], "event-hubs" if is_hub else "service-bus"
+            yield path, entity["connection"], "service-bus" if entity.get("hub") is None else "event-hubs"
 
 
 def _documents(path: Path, problems: list[Problem]) -> Iterator[tuple[str, object]]:

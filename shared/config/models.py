@@ -16,6 +16,7 @@ from shared.rules import SYSTEM_PROPERTIES, Action, SqlFilter, parse_action, par
 
 NAME = r"^[A-Za-z][A-Za-z0-9_-]{0,126}$"
 SITE = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
+DEFAULT_CONSUMER_GROUP = "$Default"
 
 
 def _parsed_by(parse: Callable[[str], SqlFilter | Action]) -> Callable[[str], str]:
@@ -37,6 +38,9 @@ _SYSTEM_NAMES = sorted({each.name for each in SYSTEM_PROPERTIES.values()})
 
 type FilterText = Annotated[str, AfterValidator(_parsed_by(parse_filter))]
 type ActionText = Annotated[str, AfterValidator(_parsed_by(parse_action))]
+
+
+type PartitionId = Annotated[int, Field(ge=0)]
 
 
 class Strict(BaseModel):
@@ -71,7 +75,9 @@ class Source(Strict):
     subscription: str | None = None
     hub: str | None = None
     consumer_group: str | None = None
-    """Consumer group of the hub; $Default unless given."""
+    """Consumer group of the hub; $Default unless given. No two tasks may share one."""
+    partitions: Annotated[tuple[PartitionId, ...], Field(strict=False, min_length=1)] | None = None
+    """Partitions of the hub to take from; all unless given. Needs a consumer group that is used for nothing else."""
     dead_letter: bool = False
     """Take the messages of the dead-letter sub-queue of the queue or subscription."""
     sessions: bool = False
@@ -89,6 +95,9 @@ class Source(Strict):
             raise ValueError(msg)
         if self.hub is None and self.consumer_group is not None:
             msg = "names a consumer_group, expected that of a hub only"
+            raise ValueError(msg)
+        if self.partitions is not None and (self.hub is None or self.consumer_group in {None, DEFAULT_CONSUMER_GROUP}):
+            msg = "names partitions, expected those of a hub only, with a consumer_group other than $Default"
             raise ValueError(msg)
         if self.hub is not None and (self.dead_letter or self.sessions):
             msg = "asks a hub for dead_letter or sessions, expected those of a queue or subscription only"
@@ -109,23 +118,29 @@ class Source(Strict):
 
 
 class Target(Strict):
-    """Where messages are sent: a queue or a topic."""
+    """Where messages are sent: a queue, a topic or an event hub."""
 
     connection: str
     queue: str | None = None
     topic: str | None = None
+    hub: str | None = None
+    partition: Literal["keep"] | PartitionId | None = None
+    """Of the hub: a partition by its id, or `keep` for that which the event came from; by its key unless given."""
 
     @model_validator(mode="after")
     def _is_one_entity(self) -> Self:
-        if (self.queue is None) == (self.topic is None):
-            msg = "expected one of queue and topic"
+        if sum(each is not None for each in (self.queue, self.topic, self.hub)) != 1:
+            msg = "expected one of queue, topic and hub"
+            raise ValueError(msg)
+        if self.partition is not None and self.hub is None:
+            msg = "names a partition, expected that of a hub only"
             raise ValueError(msg)
         return self
 
     @property
     def entity(self) -> str:
         """The entity's name in its namespace."""
-        return self.queue or self.topic or ""
+        return self.queue or self.topic or self.hub or ""
 
 
 class Route(Strict):
@@ -183,14 +198,24 @@ class TaskFile(Strict):
     @model_validator(mode="after")
     def _has_rejects(self) -> Self:
         if self.rejects is None and (self.source.hub is not None or self.source.dead_letter):
-            msg = "has no rejects, expected a queue or topic for the messages that its source could not keep"
+            msg = "has no rejects, expected a queue, topic or hub for the messages that its source could not keep"
             raise ValueError(msg)
         return self
 
     @model_validator(mode="after")
     def _sends_elsewhere(self) -> Self:
-        source = (self.source.connection, self.source.queue, self.source.topic)
-        targets = [route.target for route in self.routes] + ([self.rejects] if self.rejects is not None else [])
-        if not self.source.dead_letter and source in [(each.connection, each.queue, each.topic) for each in targets]:
+        source = (self.source.connection, self.source.queue, self.source.topic, self.source.hub)
+        targets = [(each.connection, each.queue, each.topic, each.hub) for each in self.targets()]
+        if not self.source.dead_letter and source in targets:
             raise ValueError("sends to the entity that it takes from, expected another one")
         return self
+
+    @model_validator(mode="after")
+    def _has_partitions_to_keep(self) -> Self:
+        if self.source.hub is None and any(each.partition == "keep" for each in self.targets()):
+            raise ValueError("keeps the partition of messages that have none, expected a hub as the source")
+        return self
+
+    def targets(self) -> list[Target]:
+        """Return every place that the task sends to, `rejects` last."""
+        return [route.target for route in self.routes] + ([self.rejects] if self.rejects is not None else [])

@@ -31,16 +31,10 @@ from azure.servicebus.exceptions import (
 )
 
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
+from shared.outputs.batches import batch_size, split_by_size
 from shared.protocols import Outgoing
 
 _LOGGER = logging.getLogger(__name__)
-
-# A data section in a batch: descriptor, format code and length, the latter of one or four bytes.
-_SHORT_OVERHEAD = 5
-_LONG_OVERHEAD = 8
-_SHORT_LENGTH = 255
-# The batch's own properties repeat id, session and partition key of its first message, each at most 128 characters.
-_ENVELOPE = 1024
 
 # What the service answers when it is the message that it does not want.
 _MESSAGE_CONDITIONS = frozenset(
@@ -131,7 +125,7 @@ class ServiceBusOutput:
 
         What is known of its messages is appended to *answers* at once, so that a timeout loses none of it.
         """
-        if len(chunk) == 1 and _batch_size(chunk[0]) > limit:
+        if len(chunk) == 1 and batch_size(chunk[0]) > limit:
             description = (
                 f"{self._site}/{entity}: the message has {len(chunk[0].content)} bytes, expected at most {limit} in all"
             )
@@ -186,20 +180,6 @@ class ServiceBusOutput:
             answer = TargetUnavailable(f"{where}: the target cannot be reached or is busy, {told}", retry_after=wait)
         answer.__cause__ = error
         return answer
-
-
-def split_by_size(messages: Sequence[Outgoing], limit: int) -> list[Sequence[Outgoing]]:
-    """Return *messages* in runs that each fit a batch of *limit* bytes; one that fits none stands alone."""
-    chunks: list[Sequence[Outgoing]] = []
-    start, size = 0, _ENVELOPE
-    for index, message in enumerate(messages):
-        cost = len(message.content) + _LONG_OVERHEAD
-        if size + cost > limit and index > start:
-            chunks.append(messages[start:index])
-            start, size = index, _ENVELOPE
-        size += cost
-    chunks.append(messages[start:])
-    return chunks
 
 
 def raw_batch(chunk: Sequence[Outgoing], limit: int) -> ServiceBusMessageBatch:
@@ -261,13 +241,6 @@ def _needs_a_new_link(answer: BuswayError | None) -> bool:
 def _inner(error: Exception) -> BaseException | None:
     """Return what the SDK has wrapped: an identity without a token comes as an error of no special kind."""
     return error.inner_exception if isinstance(error, AzureError) else None
-
-
-def _batch_size(message: Outgoing) -> int:
-    length = len(message.content)
-    overhead = _SHORT_OVERHEAD if length <= _SHORT_LENGTH else _LONG_OVERHEAD
-    envelope = sum(len(text or "") + _SHORT_OVERHEAD for text in message[1:])
-    return length + overhead + envelope
 
 
 def _reason(condition: str | None) -> str:

@@ -73,7 +73,8 @@ def namespaces():
     hubs = NamespaceConfig(
         name="hubs",
         hubs=tuple(
-            HubConfig(name=f"hub-{number}", partition_count=4, consumer_groups=("second",)) for number in range(20)
+            HubConfig(name=f"hub-{number}", partition_count=4, consumer_groups=("second",))
+            for number in range(QUEUES_OF_A_KIND)
         ),
     )
     return [west, east, hubs]

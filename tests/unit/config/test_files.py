@@ -76,6 +76,50 @@ loop_prevention: off
     assert [route.target.entity for route in hub.routes] == ["express", "orders"]
 
 
+HUB_TASK = """\
+task: {task}
+source: {{connection: hub-west, hub: {hub}{group}}}
+routes: [{{target: {{connection: east, queue: orders}}}}]
+rejects: {{connection: west, queue: rejected}}
+"""
+
+
+def test_two_tasks_of_one_consumer_group_are_told_of(problems):
+    first = HUB_TASK.format(task="first", hub="h", group="")
+    ((path, problem, hint),) = problems(
+        a=first, b=HUB_TASK.format(task="second", hub="H", group=", consumer_group: $default")
+    )
+    assert path == "tasks/b.yaml: source.consumer_group"
+    assert problem == "'first' takes from H for $default already, and each would get a part of the events"
+    assert hint == "give every task a consumer group of its own"
+
+
+def test_two_tasks_of_one_hub_have_a_consumer_group_each(folder):
+    texts = [HUB_TASK.format(task=name, hub="h", group=f", consumer_group: {name}") for name in ("first", "second")]
+    folder.joinpath("tasks/a.yaml").write_text("---\n".join(texts), encoding="utf-8")
+    assert [task.source.consumer_group for task in load(folder).tasks] == ["first", "second"]
+
+
+def test_hubs_and_partitions_are_read(folder):
+    task = """\
+task: hubs
+source: {connection: hub-west, hub: telemetry, consumer_group: busway, partitions: [0, 3]}
+routes:
+  - when: "a = 1"
+    target: {connection: hub-west, hub: other, partition: keep}
+  - target: {connection: hub-west, hub: other, partition: 2}
+rejects: {connection: hub-west, hub: rejected}
+"""
+    folder.joinpath("tasks/a.yaml").write_text(task, encoding="utf-8")
+    (read,) = load(folder).tasks
+    assert read.source.partitions == (0, 3)
+    assert [(each.entity, each.partition) for each in read.targets()] == [
+        ("other", "keep"),
+        ("other", 2),
+        ("rejected", None),
+    ]
+
+
 def test_the_configuration_of_the_repository_is_read():
     assert load(Path(__file__).parents[3] / "config").tasks
 
@@ -188,7 +232,50 @@ FAULTS = [
         "target: {connection: east, queue: orders}",
         "target: {connection: east}",
         "routes[0].target",
-        "expected one of queue and topic",
+        "expected one of queue, topic and hub",
+        "",
+    ),
+    (
+        "target: {connection: east, queue: orders}",
+        "target: {connection: hub-west, hub: h, queue: orders}",
+        "routes[0].target",
+        "expected one of queue, topic and hub",
+        "",
+    ),
+    (
+        "target: {connection: east, queue: orders}",
+        "target: {connection: east, hub: h}",
+        "routes[0].target.connection",
+        "'east' is of kind service-bus, expected event-hubs",
+        "",
+    ),
+    (
+        "target: {connection: east, queue: orders}",
+        "target: {connection: east, queue: orders, partition: 3}",
+        "routes[0].target",
+        "names a partition, expected that of a hub only",
+        "",
+    ),
+    (
+        "target: {connection: east, queue: orders}",
+        "target: {connection: hub-west, hub: h, partition: keep}",
+        "",
+        "keeps the partition of messages that have none, expected a hub as the source",
+        "",
+    ),
+    (SOURCE, "queue: a, partitions: [0]}\nroutes", "source", "names partitions, expected those of a hub only", ""),
+    (
+        "source: {connection: west, queue: orders}",
+        "source: {connection: hub-west, hub: h, partitions: [0]}\n" + REJECTS,
+        "source",
+        "with a consumer_group other than $Default",
+        "",
+    ),
+    (
+        "source: {connection: west, queue: orders}",
+        "source: {connection: hub-west, hub: h, consumer_group: g, partitions: []}\n" + REJECTS,
+        "source.partitions",
+        "expected at least one item",
         "",
     ),
     (

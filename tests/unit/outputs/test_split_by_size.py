@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.outputs.service_bus import _ENVELOPE, _LONG_OVERHEAD, raw_batch, split_by_size
+from shared.outputs.batches import _ENVELOPE, _LONG_OVERHEAD, split_by_size
+from shared.outputs.service_bus import raw_batch
 from shared.protocols import Outgoing
 from tests.contracts.service_bus_sdk import encoded_batch
 

@@ -1,0 +1,276 @@
+"""The output for Event Hubs against a broker that its SDK talks to."""
+
+import asyncio
+import socket
+
+import pytest
+
+from local.broker.config import HubConfig, NamespaceConfig
+from local.broker.core.hub import Partition
+from local.broker.errors import MESSAGE_SIZE_EXCEEDED, NOT_ALLOWED, Refusal
+from local.broker.protocol.hub_links import HubPublisherLink
+from local.broker.thread import RunningBroker
+from shared.amqp.values import binary, string
+from shared.errors import ConfigError, MessageRejected, TargetRefused, TargetUnavailable
+from shared.message import Message, Origin
+from shared.outputs.event_hubs import EventHubsOutput
+from shared.protocols import Outgoing
+from shared.resources import event_hub_client
+from tests.messages import delivered
+
+SECONDS = 10.0
+BUSY = "com.microsoft:server-busy"
+
+
+def event(number, *, key=None, partition=None, body=b"body", **options):
+    annotated = {} if key is None else {"x-opt-partition-key": string(key)}
+    content = delivered(None, message_id=f"e-{number}", annotated=annotated, body=body, **options)
+    return Outgoing(content, f"e-{number}", None, key, partition)
+
+
+def opened(connection_string):
+    return EventHubsOutput("west", lambda hub: event_hub_client("WEST", {"WEST": connection_string}, hub))
+
+
+def answers_of(connection_string, hub, *batches, timeout_seconds=SECONDS):
+    async def send():
+        output = opened(connection_string)
+        try:
+            return [await output.send(hub, batch, timeout_seconds=timeout_seconds) for batch in batches]
+        finally:
+            await output.close()
+
+    return asyncio.run(send())
+
+
+@pytest.fixture
+def west(broker):
+    return broker.connection_string("hubs")
+
+
+@pytest.fixture
+def hub(entity):
+    return entity("hub")
+
+
+@pytest.fixture
+def partitions(broker, hub):
+    """Return the events of each partition, as messages."""
+
+    def events_of(partition: Partition):
+        found: list[Message] = []
+        while (each := partition.event(len(found))) is not None:
+            found.append(Message.received(each.encode(), Origin("west", hub, partition.partition_id)))
+        return found
+
+    return lambda: broker.inspect("hubs", lambda hubs: [events_of(each) for each in hubs.hubs[hub].partitions])
+
+
+def ids(events):
+    return [each.message_id.payload for each in events]
+
+
+@pytest.fixture
+def refusing(monkeypatch):
+    """Let the hub answer to a batch what a function of its bytes says, if anything."""
+
+    def refuse(condition_for):
+        accept = HubPublisherLink.accept
+
+        def answer(link, message, message_format):
+            condition = condition_for(message)
+            if condition is not None:
+                raise Refusal(condition, "no")
+            accept(link, message, message_format)
+
+        monkeypatch.setattr(HubPublisherLink, "accept", answer)
+
+    return refuse
+
+
+@pytest.fixture
+def links(monkeypatch):
+    """Count the links that are opened."""
+    opened_links = []
+    opening = HubPublisherLink.open
+
+    def count(link):
+        opened_links.append(link)
+        opening(link)
+
+    monkeypatch.setattr(HubPublisherLink, "open", count)
+    return opened_links
+
+
+def test_events_keep_their_bytes_and_get_the_key_of_their_batch(west, hub, partitions):
+    sent = event(1, key="k", named={"photo": binary(b"\x00\xff")}, body=b"\xff\x00")
+    assert answers_of(west, hub, [sent]) == [[None]]
+    ((arrived,),) = [each for each in partitions() if each]
+    assert arrived.partition_key == "k"
+    assert arrived.body == b"\xff\x00"
+    assert arrived.application_property("photo") == binary(b"\x00\xff")
+
+
+def test_events_of_a_key_share_a_partition_and_keep_their_order(west, hub, partitions, links):
+    keys = [f"customer {number}" for number in range(30)]
+    batches = [
+        [event(f"{key}-{number}", key=key) for number in range(start, start + 3) for key in keys] for start in (0, 3)
+    ]
+    assert answers_of(west, hub, *batches) == [[None] * 90] * 2
+    found: dict = {}
+    for number, events in enumerate(partitions()):
+        for each in events:
+            found.setdefault(each.partition_key, []).append((number, each.message_id.payload))
+    assert set(found) == set(keys)
+    for key, arrived in found.items():
+        assert [identity for _, identity in arrived] == [f"e-{key}-{number}" for number in range(6)]
+        assert len({number for number, _ in arrived}) == 1
+    assert len(links) == 1, "one link for all keys and both calls"
+
+
+def test_a_named_partition_takes_events_of_all_keys_in_their_order(west, hub, partitions):
+    batch = [event(number, key=f"k{number % 3}", partition="2") for number in range(50)]
+    assert answers_of(west, hub, batch, [event(50, partition="2"), event(51, partition="0")]) == [
+        [None] * 50,
+        [None] * 2,
+    ]
+    first, second, third, fourth = partitions()
+    assert ids(third) == [f"e-{number}" for number in range(51)]
+    assert [each.partition_key for each in third[:4]] == ["k0", "k1", "k2", "k0"]
+    assert (ids(first), second, fourth) == (["e-51"], [], [])
+
+
+def test_a_call_of_more_than_the_link_takes_goes_in_several_batches(west, hub, partitions):
+    batch = [event(number, key="k", body=b"x" * 300_000) for number in range(8)]
+    assert answers_of(west, hub, batch) == [[None] * 8]
+    ((arrived),) = [each for each in partitions() if each]
+    assert ids(arrived) == [f"e-{number}" for number in range(8)]
+
+
+def test_an_event_over_the_limit_is_rejected_alone(west, hub, partitions):
+    (answers,) = answers_of(west, hub, [event(0, key="k"), event(1, key="k", body=b"x" * 1_100_000), event(2, key="k")])
+    assert [type(each) for each in answers] == [type(None), MessageRejected, type(None)]
+    assert answers[1].reason == "MessageSizeExceeded"
+    assert f"west/{hub}: the event has 11000" in str(answers[1])
+    ((arrived),) = [each for each in partitions() if each]
+    assert ids(arrived) == ["e-0", "e-2"]
+
+
+def test_refused_events_are_found_by_halving_and_the_others_keep_their_order(west, hub, partitions, refusing, links):
+    refusing(lambda message: NOT_ALLOWED if b"poison" in message else None)
+    poison = {3, 4, 17}
+    batch = [event(n, key=f"k{n % 2}", body=b"poison" if n in poison else b"good") for n in range(20)]
+    (answers,) = answers_of(west, hub, batch)
+    assert {n for n, answer in enumerate(answers) if isinstance(answer, MessageRejected)} == poison
+    assert [answer for answer in answers if not isinstance(answer, MessageRejected)] == [None] * 17
+    arrived = {identity for events in partitions() for identity in ids(events)}
+    assert arrived == {f"e-{n}" for n in range(20) if n not in poison}
+    for events in partitions():
+        for key in ("k0", "k1"):
+            numbers = [int(each.message_id.payload[2:]) for each in events if each.partition_key == key]
+            assert numbers == sorted(numbers)
+    assert len(links) == 1, "a refusal is no reason to open the link anew"
+
+
+def test_a_key_that_has_to_wait_holds_back_only_itself(west, hub, partitions, refusing, links):
+    refusing(lambda message: BUSY if b"\xa1\x04slow" in message else None)
+    batch = [event(f"{key}-{n}", key=key, body=b"x" * 300_000) for n in range(4) for key in ("slow", "fast")]
+    (answers,) = answers_of(west, hub, batch)
+    told = {(type(answer), each.partition_key) for answer, each in zip(answers, batch, strict=True)}
+    assert told == {(TargetUnavailable, "slow"), (type(None), "fast")}
+    assert answers[0].retry_after is not None
+    assert [identity for events in partitions() for identity in ids(events)] == [f"e-fast-{n}" for n in range(4)]
+    assert len(links) == 1
+
+
+def test_a_link_closed_over_a_batch_among_several_shows_which_at_the_next_attempt(west, hub, partitions, monkeypatch):
+    accept = HubPublisherLink.accept
+
+    def detach_at_poison(link, message, message_format):
+        if b"poison" in message:
+            link.detach(Refusal(MESSAGE_SIZE_EXCEEDED, "no"))
+            return
+        accept(link, message, message_format)
+
+    monkeypatch.setattr(HubPublisherLink, "accept", detach_at_poison)
+    batch = [event(n, key=f"k{n % 3}", body=b"poison" if n == 4 else b"good") for n in range(9)]
+
+    async def until_decided():
+        output = opened(west)
+        pending, attempts, rejected = list(batch), 0, []
+        while pending:
+            attempts += 1
+            answers = await output.send(hub, pending, timeout_seconds=SECONDS)
+            rejected += [each for each, a in zip(pending, answers, strict=True) if isinstance(a, MessageRejected)]
+            pending = [each for each, a in zip(pending, answers, strict=True) if isinstance(a, TargetUnavailable)]
+        await output.close()
+        return attempts, [each.message_id for each in rejected]
+
+    attempts, rejected = asyncio.run(until_decided())
+    assert rejected == ["e-4"]
+    assert attempts == 2
+    found = [identity for events in partitions() for identity in ids(events)]
+    assert sorted(set(found)) == [f"e-{n}" for n in range(9) if n != 4]
+
+
+@pytest.mark.parametrize(("place", "partition"), [("nowhere", None), (None, "7")])
+def test_a_hub_or_partition_that_does_not_exist_is_for_a_person(west, hub, place, partition):
+    (answers,) = answers_of(west, place or hub, [event(0, partition=partition), event(1, partition=partition)])
+    assert [type(answer) for answer in answers] == [TargetRefused] * 2
+    assert str(answers[0]).startswith("west/nowhere:" if place else f"west/{hub}/Partitions/7:")
+
+
+def test_a_partition_that_does_not_exist_stops_no_other(west, hub):
+    (answers,) = answers_of(west, hub, [event(0, partition="7"), event(1, partition="1"), event(2)])
+    assert [type(answer) for answer in answers] == [TargetRefused, type(None), type(None)]
+
+
+def test_a_target_that_is_not_there_is_unavailable_within_the_time():
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    nobody = f"Endpoint=sb://localhost:{port};SharedAccessKeyName=a;SharedAccessKey=b;UseDevelopmentEmulator=true"
+    (answers,) = answers_of(nobody, "h", [event(0), event(1)], timeout_seconds=3)
+    assert [type(answer) for answer in answers] == [TargetUnavailable] * 2
+
+
+def test_a_hub_that_does_not_answer_is_unavailable_within_the_time_and_keeps_what_it_took(west, hub, monkeypatch):
+    accept = HubPublisherLink.on_transfer
+
+    def silent_for_slow(link, transfer, payload):
+        if b"\xa1\x04slow" not in payload:
+            accept(link, transfer, payload)
+
+    monkeypatch.setattr(HubPublisherLink, "on_transfer", silent_for_slow)
+    (answers,) = answers_of(west, hub, [event(0, key="fast"), event(1, key="slow")], timeout_seconds=1)
+    assert [type(answer) for answer in answers] == [type(None), TargetUnavailable]
+
+
+def test_an_output_goes_on_after_the_broker_was_away():
+    with socket.socket() as chosen:
+        chosen.bind(("127.0.0.1", 0))
+        port = chosen.getsockname()[1]
+    config = NamespaceConfig(name="alone", hubs=(HubConfig(name="h"),), port=port)
+
+    async def send(output, number):
+        return await output.send("h", [event(number)], timeout_seconds=5)
+
+    loop = asyncio.new_event_loop()
+    try:
+        with RunningBroker([config]) as broker:
+            output = opened(broker.connection_string("alone"))
+            assert loop.run_until_complete(send(output, 0)) == [None]
+        (answer,) = loop.run_until_complete(send(output, 1))
+        assert isinstance(answer, TargetUnavailable)
+        with RunningBroker([config]) as broker:
+            attempts = [loop.run_until_complete(send(output, 2))[0] for _ in range(2)]
+            assert attempts[-1] is None
+            loop.run_until_complete(output.close())
+    finally:
+        loop.close()
+
+
+def test_a_setting_that_names_one_hub_is_told():
+    text = "Endpoint=sb://a/;SharedAccessKeyName=n;SharedAccessKey=secret;EntityPath=h"
+    with pytest.raises(ConfigError, match="names one entity"):
+        event_hub_client("WEST", {"WEST": text}, "h")

@@ -1,0 +1,215 @@
+"""
+What shared/outputs/event_hubs_link.py takes for granted of azure-eventhub.
+
+A failure here after an update of the SDK means: look at that module before anything is deployed.
+"""
+
+import asyncio
+import inspect
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.core.exceptions import ClientAuthenticationError
+from azure.eventhub import EventData
+from azure.eventhub._pyamqp.aio._client_async import SendClientAsync
+from azure.eventhub._pyamqp.aio._connection_async import Connection
+from azure.eventhub._pyamqp.aio._sender_async import SenderLink
+from azure.eventhub._pyamqp.aio._session_async import Session
+from azure.eventhub._pyamqp.client import AMQPClient
+from azure.eventhub._pyamqp.constants import (
+    MESSAGE_DELIVERY_DONE_STATES,
+    SEND_DISPOSITION_ACCEPT,
+    SEND_DISPOSITION_REJECT,
+    LinkDeliverySettleReason,
+    MessageDeliveryState,
+)
+from azure.eventhub._pyamqp.error import AMQPConnectionError, AMQPLinkError, ErrorCondition, MessageException
+from azure.eventhub._pyamqp.message import _MessageDelivery
+from azure.eventhub.aio import EventHubProducerClient
+from azure.eventhub.exceptions import AuthenticationError, EventHubError
+
+from shared.amqp.sections import DATA, body_parts, split
+from shared.errors import MessageRejected, TargetRefused, TargetUnavailable
+from shared.message import Message, Origin
+from shared.outputs.event_hubs import Publisher
+from shared.outputs.event_hubs_link import condition_of, raw_batch
+from tests.contracts.event_hubs_sdk import encoded_batch
+from tests.messages import delivered
+
+ROOT = Path(__file__).parents[2]
+CONNECTION_STRING = "Endpoint=sb://localhost;SharedAccessKeyName=a;SharedAccessKey=b;UseDevelopmentEmulator=true"
+SOMEWHERE = Origin("west", "hub")
+CONTENTS = [delivered(1), delivered(2, body=b"y" * 300), b"\x00\x53\x75\xa0\x00"]
+NEVER: Any = None
+
+
+def client() -> EventHubProducerClient:
+    return EventHubProducerClient.from_connection_string(CONNECTION_STRING, eventhub_name="hub", retry_total=0)
+
+
+def test_the_version_that_this_was_read_in_is_the_one_installed():
+    lines = (ROOT / "requirements.txt").read_text().splitlines()
+    pinned = [line.strip() for line in lines if line.startswith("azure-eventhub")]
+    assert pinned == [f"azure-eventhub=={version('azure-eventhub')}"] == ["azure-eventhub==5.15.1"]
+
+
+@pytest.mark.parametrize("key", [None, "customer", "ä" * 128])
+def test_the_data_sections_of_a_batch_are_the_bytes_that_were_given(key):
+    content = encoded_batch(raw_batch(CONTENTS, key))
+    assert [(number, value.payload) for number, value in body_parts(split(content).body)] == [
+        (DATA, each) for each in CONTENTS
+    ]
+    assert Message.received(content, SOMEWHERE).envelope() == (None, None, key)
+
+
+@pytest.mark.parametrize("key", [None, "customer"])
+def test_a_batch_of_ours_is_a_batch_as_the_sdk_makes_it(key):
+    ours = raw_batch([b""], key)
+
+    async def theirs():
+        async with client() as producer:
+            producer._max_message_size_on_link = 10_000
+            batch = await producer.create_batch(partition_key=key)
+            batch.add(EventData(b"x"))
+            return batch
+
+    made = asyncio.run(theirs())
+    assert len(ours) == len(made) == 1
+    assert ours._amqp_transport is made._amqp_transport
+    assert type(ours._message) is type(made._message)
+    assert ours._message._code == 0x80013700
+    for index, (our, their) in enumerate(zip(ours._message, made._message, strict=True)):
+        if index != 5:
+            assert our == their, index
+    (their_data,) = made._message[5]
+    assert isinstance(their_data, bytes | bytearray)
+
+
+def test_a_producer_is_opened_with_what_the_link_reads_of_it():
+    async def parts():
+        async with client() as producer_client:
+            for partition in (None, "3"):
+                producer: Any = producer_client._create_producer(partition_id=partition)
+                assert producer._target.endswith("/hub" if partition is None else "/hub/Partitions/3")
+                assert producer._handler is None
+                assert producer._max_message_size_on_link is None
+                assert inspect.iscoroutinefunction(producer._open)
+                producer._create_handler(await producer_client._create_auth_async())
+                assert producer._handler._link is None
+                assert set(inspect.signature(producer._handler._transfer_message_async).parameters) == {
+                    "message_delivery",
+                    "timeout",
+                }
+                assert inspect.iscoroutinefunction(producer._handler.do_work_async)
+                producer._handler = None
+
+    asyncio.run(parts())
+
+
+@pytest.fixture
+def settled():
+    """Settle a delivery the way the SDK's client does when the link tells it something."""
+    handler = object.__new__(SendClientAsync)
+
+    def settle(reason, state=None):
+        delivery = _MessageDelivery(None, MessageDeliveryState.WaitingForSendAck)
+        asyncio.run(handler._on_send_complete_async(delivery, reason, state))
+        assert delivery.state in MESSAGE_DELIVERY_DONE_STATES
+        assert delivery.reason == reason
+        return delivery
+
+    return settle
+
+
+def test_a_delivery_keeps_what_the_hub_said(settled):
+    taken = settled(LinkDeliverySettleReason.DISPOSITION_RECEIVED, {SEND_DISPOSITION_ACCEPT: []})
+    assert (taken.state, taken.error) == (MessageDeliveryState.Ok, None)
+    state = {SEND_DISPOSITION_REJECT: [[b"amqp:not-allowed", b"no", None]]}
+    refused = settled(LinkDeliverySettleReason.DISPOSITION_RECEIVED, state)
+    assert refused.state == MessageDeliveryState.Error
+    assert condition_of(refused.error) == "amqp:not-allowed"
+    lost = settled(LinkDeliverySettleReason.NOT_DELIVERED)
+    assert lost.state == MessageDeliveryState.Error
+
+
+def test_a_link_keeps_the_error_that_detached_it():
+    async def detach():
+        quiet: dict = {"network_trace": False, "network_trace_params": {}}
+        link: Any = SenderLink(Session(Connection("amqps://localhost"), 0, **quiet), 0, target_address="hub", **quiet)
+        assert link._error is None
+        await link._incoming_detach([0, True, [b"amqp:link:message-size-exceeded", b"too large", None]])
+        return link._error
+
+    assert condition_of(asyncio.run(detach())) == "amqp:link:message-size-exceeded"
+
+
+def test_a_client_keeps_no_thread_beside_the_caller():
+    """A keep-alive would read from the connection while a batch waits for its answer."""
+
+    async def interval():
+        async with client() as producer_client:
+            producer = producer_client._create_producer()
+            producer._create_handler(await producer_client._create_auth_async())
+            handler, producer._handler = producer._handler, None
+            assert isinstance(handler, AMQPClient)
+            return handler._keep_alive_interval
+
+    assert not asyncio.run(interval())
+
+
+def test_an_error_names_its_condition():
+    assert condition_of(MessageException(b"amqp:not-allowed")) == "amqp:not-allowed"
+    assert condition_of(AMQPLinkError(ErrorCondition.NotFound)) == "amqp:not-found"
+    assert condition_of(OSError("no")) is None
+
+
+@pytest.mark.parametrize(
+    ("condition", "translated"),
+    [
+        (b"amqp:not-allowed", MessageRejected),
+        (b"amqp:decode-error", MessageRejected),
+        (b"amqp:link:message-size-exceeded", MessageRejected),
+        (b"com.microsoft:argument-error", MessageRejected),
+        (b"amqp:not-found", TargetRefused),
+        (b"amqp:unauthorized-access", TargetRefused),
+        (b"amqp:resource-limit-exceeded", TargetRefused),
+        (b"com.microsoft:auth-failed", TargetRefused),
+        (b"com.microsoft:entity-disabled", TargetRefused),
+        (b"com.microsoft:server-busy", TargetUnavailable),
+        (b"com.microsoft:timeout", TargetUnavailable),
+        (b"amqp:internal-error", TargetUnavailable),
+        (b"amqp:connection:forced", TargetUnavailable),
+        (b"amqp:link:detach-forced", TargetUnavailable),
+        (b"com.example:never-heard-of", TargetUnavailable),
+    ],
+)
+def test_what_the_service_answers_is_translated(condition, translated):
+    error = MessageException(condition, description="secret description")
+    answer = Publisher("east/hub", None, NEVER)._translated(error)
+    assert type(answer) is translated
+    assert answer.__cause__ is error
+    assert "east/hub" in str(answer)
+    assert "secret" not in str(answer)
+
+
+@pytest.mark.parametrize(
+    ("error", "translated"),
+    [
+        (AuthenticationError("no"), TargetRefused),
+        (ClientAuthenticationError("no token"), TargetRefused),
+        (AMQPConnectionError(ErrorCondition.SocketError), TargetUnavailable),
+        (EventHubError("no"), TargetUnavailable),
+        (TimeoutError(), TargetUnavailable),
+        (ConnectionRefusedError(), TargetUnavailable),
+    ],
+)
+def test_what_the_sdk_raises_is_translated(error, translated):
+    assert type(Publisher("east/hub", None, NEVER)._translated(error)) is translated
+
+
+def test_a_busy_service_is_left_alone_for_a_while():
+    answer = Publisher("east/hub", None, NEVER)._translated(MessageException(b"com.microsoft:server-busy"))
+    assert isinstance(answer, TargetUnavailable)
+    assert answer.retry_after is not None

@@ -1,0 +1,114 @@
+"""Messages there and back between the two worlds, through what our broker takes and hands on of them."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from local.broker.core.content import read_content
+from local.broker.core.event import Event, read_event
+from shared.amqp.codec import encode
+from shared.amqp.scan import join_list, join_map
+from shared.amqp.sections import Sections, data
+from shared.amqp.values import NULL, Value, string, symbol
+from shared.mapping import fit_between, restore_event
+from shared.message import Message
+from tests.mapping_table import ORIGIN, parts
+from tests.messages import properties
+from tests.strategies import assigned_primitives, of_kind, values
+
+BINARIES = (0xA0, 0xB0)
+COMPOUNDS = (0x45, 0xC0, 0xC1, 0xD0, 0xD1, 0xE0, 0xF0)
+
+identifiers = st.none() | st.sampled_from(["a", "b", "", "ä" * 128]) | st.text(min_size=1, max_size=20)
+names = st.text(min_size=1, max_size=20).filter(lambda name: not name.startswith("repl-"))
+service_bus_values = assigned_primitives.filter(lambda value: value.code not in (*BINARIES, *COMPOUNDS))
+event_values = assigned_primitives | values.filter(lambda value: value.code in COMPOUNDS)
+header_fields = st.tuples(
+    st.just(NULL) | of_kind("boolean"), st.just(NULL) | of_kind("ubyte"), st.just(NULL) | of_kind("uint")
+)
+
+
+def _map(prefix: bytes, pairs: list[tuple[Value, Value]]) -> bytes:
+    encoded = [encode(key) + encode(value) for key, value in pairs]
+    return join_map(prefix, encoded, len(encoded)) if encoded else b""
+
+
+@st.composite
+def messages(draw: st.DrawFn, contents: st.SearchStrategy[Value], *, has_header: bool, keys_agree: bool) -> bytes:
+    session_id, key = draw(identifiers), draw(identifiers)
+    if keys_agree and session_id is not None and key is not None:
+        key = session_id
+    named = draw(st.dictionaries(names, contents, max_size=5))
+    fields = {} if session_id is None else {"session_id": string(session_id)}
+    header = [encode(each) for each in draw(header_fields)] if has_header else []
+    return Sections(
+        header=join_list(b"\x00\x53\x70", header) if header else b"",
+        message_annotations=_map(
+            b"\x00\x53\x72", [] if key is None else [(symbol("x-opt-partition-key"), string(key))]
+        ),
+        properties=properties(message_id=string("id"), **fields),
+        application_properties=_map(b"\x00\x53\x74", [(string(name), value) for name, value in named.items()]),
+        body=data(draw(st.binary(max_size=10))),
+    ).encode()
+
+
+def in_a_hub(message: Message) -> bytes:
+    """Return the event that a hub hands out for an event that it was sent."""
+    return Event(read_event(message.encode(), message.partition_key), 1, 1, 1).encode()
+
+
+def in_a_queue(message: Message) -> bytes:
+    """Return the message that a queue takes; a refusal is an error."""
+    content = message.encode()
+    read_content(content)
+    return content
+
+
+def carried(content: bytes, source: str, target: str) -> Message:
+    message = Message.received(content, ORIGIN)
+    if source == "event-hubs":
+        restore_event(message)
+    fit = fit_between(source, target)  # type: ignore[arg-type] # one of the two names
+    if fit is not None:
+        fit(message)
+    return message
+
+
+def said(message: Message) -> tuple[dict[str, object], bytes]:
+    """Return all parts of a message; binaries without the width of their encoding, which is not told to Service Bus."""
+    found: dict[str, object] = {
+        name: value.payload if value.code in BINARIES else encode(value) for name, value in parts(message).items()
+    }
+    return found, message.sections.body
+
+
+@given(messages(service_bus_values, has_header=True, keys_agree=True), st.integers(1, 3))
+def test_a_message_comes_back_from_a_hub_as_it_was(content, hubs):
+    event = in_a_hub(carried(content, "service-bus", "event-hubs"))
+    for _ in range(hubs - 1):
+        event = in_a_hub(carried(event, "event-hubs", "event-hubs"))
+    back = carried(event, "event-hubs", "service-bus")
+    assert said(back) == said(Message.received(content, ORIGIN))
+    in_a_queue(back)
+
+
+@given(messages(event_values, has_header=False, keys_agree=False), st.integers(1, 3))
+def test_an_event_comes_back_from_service_bus_as_it_was(content, queues):
+    message = in_a_queue(carried(content, "event-hubs", "service-bus"))
+    for _ in range(queues - 1):
+        message = in_a_queue(carried(message, "service-bus", "service-bus"))
+    back = carried(message, "service-bus", "event-hubs")
+    assert said(back) == said(Message.received(content, ORIGIN))
+
+
+@given(messages(event_values, has_header=False, keys_agree=False))
+def test_events_of_one_key_and_group_are_messages_of_one_session(content):
+    event = Message.received(content, ORIGIN)
+    message = carried(content, "event-hubs", "service-bus")
+    assert (message.session_id or "") == (event.session_id or event.partition_key or "")
+
+
+@given(messages(service_bus_values, has_header=True, keys_agree=True))
+def test_messages_of_one_session_are_events_of_one_key(content):
+    message = Message.received(content, ORIGIN)
+    event = carried(content, "service-bus", "event-hubs")
+    assert (event.partition_key or "") == (message.session_id or message.partition_key or "")
