@@ -87,23 +87,22 @@ def test_a_batch_of_ours_is_a_batch_as_the_sdk_makes_it(key):
     assert isinstance(their_data, bytes | bytearray)
 
 
-def test_a_producer_is_opened_with_what_the_link_reads_of_it():
+@pytest.mark.parametrize(("partition", "target"), [(None, "/hub"), ("3", "/hub/Partitions/3")])
+def test_a_producer_has_the_parts_that_are_opened_and_driven(partition, target):
     async def parts():
         async with client() as producer_client:
-            for partition in (None, "3"):
-                producer: Any = producer_client._create_producer(partition_id=partition)
-                assert producer._target.endswith("/hub" if partition is None else "/hub/Partitions/3")
-                assert producer._handler is None
-                assert producer._max_message_size_on_link is None
-                assert inspect.iscoroutinefunction(producer._open)
-                producer._create_handler(await producer_client._create_auth_async())
-                assert producer._handler._link is None
-                assert set(inspect.signature(producer._handler._transfer_message_async).parameters) == {
-                    "message_delivery",
-                    "timeout",
-                }
-                assert inspect.iscoroutinefunction(producer._handler.do_work_async)
-                producer._handler = None
+            producer: Any = producer_client._create_producer(partition_id=partition)
+            assert producer._target.endswith(target)
+            assert (producer._handler, producer._max_message_size_on_link) == (None, None)
+            assert inspect.iscoroutinefunction(producer._open)
+            producer._create_handler(await producer_client._create_auth_async())
+            handler, producer._handler = producer._handler, None
+            assert handler._link is None
+            assert list(inspect.signature(handler._transfer_message_async).parameters) == [
+                "message_delivery",
+                "timeout",
+            ]
+            assert inspect.iscoroutinefunction(handler.do_work_async)
 
     asyncio.run(parts())
 

@@ -1,8 +1,9 @@
 """
 Task files and what they do: messages in, outcomes, messages out and journal lines, each case one file.
 
-A case has a task, or names a task file of the repository, and steps. A step delivers messages to
-one task, written out or `taken` from where an earlier step has sent them, and says what must come of it. Expected
+A case has a task, or names a task file of the repository, and steps; `connections` replace those of the repository. A
+step delivers messages to one task, from one `partition` where it has any, written out or `taken` from where an earlier
+step has sent them, and says what must come of it. Expected
 messages are compared in the keys that the case names, their application properties as a whole.
 """
 
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from shared.amqp.values import NULL, Value, boolean, double, int_, long, string, timestamp
+from shared.amqp.values import NULL, Value, binary, boolean, double, int_, long, string, timestamp
 from shared.clock import ManualClock
 from shared.config.assembly import assembled
 from shared.config.files import load
@@ -37,9 +38,9 @@ class Play:
     """The tasks of one case on outputs that keep what they take."""
 
     def __init__(self, folder: Path) -> None:
-        self.outputs = {alias: OutputThatAccepts() for alias in ("west", "east")}
-        self.clock = ManualClock(datetime.fromtimestamp(ENQUEUED / 1000, UTC))
         configuration = load(folder)
+        self.outputs = {alias: OutputThatAccepts() for alias in configuration.connections}
+        self.clock = ManualClock(datetime.fromtimestamp(ENQUEUED / 1000, UTC))
         self.pipelines = {
             task.name: Pipeline(task, LogJournal(), self.clock, sleep_by(self.clock))
             for task in assembled(configuration, self.outputs)
@@ -49,7 +50,7 @@ class Play:
     def step(self, step: Mapping) -> dict[str, int]:
         self.clock.advance(step.get("after", 0))
         batch = [self._content(number, message) for number, message in enumerate(step["deliver"], 1)]
-        counts = asyncio.run(self.pipelines[step["task"]].run(batch))
+        counts = asyncio.run(self.pipelines[step["task"]].run(batch, step.get("partition")))
         return {str(outcome): count for outcome, count in counts.items()}
 
     def sent(self) -> dict[str, list[Outgoing]]:
@@ -71,6 +72,9 @@ class Play:
                 named=named,
                 body=written.get("body", "body").encode(),
                 time_to_live=written.get("time_to_live"),
+                annotated={"x-opt-partition-key": string(written["partition_key"])}
+                if "partition_key" in written
+                else {},
                 **options,
             )
         place = written["taken"]
@@ -84,6 +88,8 @@ class Play:
 
 def value_of(plain: object) -> Value:
     match plain:
+        case bytes():
+            return binary(plain)
         case None:
             return NULL
         case bool():
@@ -102,6 +108,8 @@ def told(outgoing: Outgoing, keys: Mapping) -> dict[str, object]:
     for key in keys:
         if key == "properties":
             found[key] = {name: value.payload for name, value in message.application_properties()}
+        elif key == "partition":
+            found[key] = outgoing.partition
         elif key == "body":
             found[key] = (message.body or b"").decode(errors="replace")
         else:
@@ -114,11 +122,15 @@ def told(outgoing: Outgoing, keys: Mapping) -> dict[str, object]:
 def test_case(path, tmp_path, caplog):
     case = yaml.safe_load(path.read_text(encoding="utf-8"))
     tmp_path.joinpath("tasks").mkdir()
-    shutil.copy(ROOT / "config/connections.yaml", tmp_path)
+    if "connections" in case:
+        tmp_path.joinpath("connections.yaml").write_text(yaml.safe_dump(case["connections"]), encoding="utf-8")
+    else:
+        shutil.copy(ROOT / "config/connections.yaml", tmp_path)
     if "file" in case:
         shutil.copy(ROOT / case["file"], tmp_path / "tasks")
     else:
-        tmp_path.joinpath("tasks/task.yaml").write_text(yaml.safe_dump(case["task"]), encoding="utf-8")
+        tasks = case["task"] if isinstance(case["task"], list) else [case["task"]]
+        tmp_path.joinpath("tasks/task.yaml").write_text(yaml.safe_dump_all(tasks), encoding="utf-8")
     play = Play(tmp_path)
     for step in case["steps"]:
         assert play.step(step) == step["outcomes"], step
