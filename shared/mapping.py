@@ -12,6 +12,7 @@ What changes about a message where it passes between Service Bus and Event Hubs;
 import base64
 import binascii
 from collections.abc import Callable
+from functools import cache, lru_cache
 from typing import Literal
 
 from shared.amqp import sections
@@ -40,6 +41,12 @@ _IOT_DEVICE = "iothub-connection-device-id"
 _HEADER = b"\x00\x53\x70"
 _NULL = b"\x40"
 _HEADER_FIELDS = (DURABLE, PRIORITY, TIME_TO_LIVE)
+_KEPT_NAMES = frozenset(
+    (
+        *(*_HEADER_FIELDS, SCHEDULED_ENQUEUE_TIME, SERVICE_BUS_SESSION_ID, SERVICE_BUS_PARTITION_KEY),
+        *(EVENT_HUBS_SESSION_ID, EVENT_HUBS_PARTITION_KEY),
+    )
+)
 _LARGEST_UINT = 2**32 - 1
 
 # The format codes of what Service Bus takes as no property: binaries, lists, maps and arrays.
@@ -48,6 +55,7 @@ _REFUSED = _BINARIES | {0x45, 0xC0, 0xD0, 0xC1, 0xD1, 0xE0, 0xF0}
 
 type Kind = Literal["service-bus", "event-hubs"]
 type Fit = Callable[[Message], None]
+type Changes = dict[str, Value | None]
 
 
 def fit_between(source: Kind, target: Kind) -> Fit | None:
@@ -72,23 +80,29 @@ def restore_event(message: Message) -> None:
 
 def keep_broker_properties(message: Message) -> None:
     """Put what an event has no place for (header, scheduled time) into application properties of *message*."""
-    changes: dict[str, Value | None] = {}
-    if message.sections.header:
-        for name, field in zip(_HEADER_FIELDS, _header_fields(message), strict=False):
-            if field != _NULL:
-                changes[name] = decode(field)[0]
-        message.sections.header = b""
+    _change(message, _kept_broker_properties(message))
+
+
+def _kept_broker_properties(message: Message) -> Changes:
+    changes: Changes = dict(_kept_header(message.sections.header))
+    message.sections.header = b""
     scheduled = message.annotation(_SCHEDULED)
     if scheduled is not None:
         changes[SCHEDULED_ENQUEUE_TIME] = scheduled
         message.set_annotations({_SCHEDULED: None})
-    if changes:
-        message.set_properties(changes)
+    return changes
+
+
+@lru_cache(maxsize=256)
+def _kept_header(header: bytes) -> tuple[tuple[str, Value], ...]:
+    """Return the properties that an encoded header becomes; a handful of headers serve most messages."""
+    fields = zip(_HEADER_FIELDS, _header_fields(header), strict=False)
+    return tuple((name, decode(field)[0]) for name, field in fields if field != _NULL)
 
 
 def message_into_event(message: Message) -> None:
     """Make a message from Service Bus an event: its session becomes the partition key, encoded properties decoded."""
-    changes: dict[str, Value | None] = {}
+    changes: Changes = {}
     if b"repl-e" in message.sections.application_properties:
         changes = _decoded_properties(message) | _restored_event_order(message)
     if EVENT_HUBS_PARTITION_KEY not in changes:
@@ -98,9 +112,7 @@ def message_into_event(message: Message) -> None:
             changes[SERVICE_BUS_PARTITION_KEY] = NULL
         elif partition_key and not session_id and EVENT_HUBS_SESSION_ID not in changes:
             changes[SERVICE_BUS_SESSION_ID] = NULL
-    if changes:
-        message.set_properties(changes)
-    keep_broker_properties(message)
+    _change(message, changes | _kept_broker_properties(message))
 
 
 def event_into_message(message: Message) -> None:
@@ -116,13 +128,29 @@ def event_into_message(message: Message) -> None:
         # Service Bus refuses two that differ; the session is what its consumers see.
         changes[EVENT_HUBS_PARTITION_KEY] = message.annotation(_PARTITION_KEY) or NULL
         message.set_annotations({_PARTITION_KEY: None})
-    if changes:
+    _change(message, changes)
+
+
+def _change(message: Message, changes: Changes) -> None:
+    """Set application properties; where all of them are new, without a look at those that are there."""
+    if not changes:
+        return
+    present = message.sections.application_properties
+    if b"repl-sb-" in present or b"repl-eh-" in present or not _KEPT_NAMES.issuperset(changes):
         message.set_properties(changes)
+        return
+    pairs = [_encoded_name(name) + encode(value) for name, value in changes.items() if value is not None]
+    message.append_properties(b"".join(pairs), len(pairs))
 
 
-def _restored_event_order(message: Message) -> dict[str, Value | None]:
+@cache
+def _encoded_name(name: str) -> bytes:
+    return encode(string(name))
+
+
+def _restored_event_order(message: Message) -> Changes:
     """Undo what `event_into_message` did to session id and partition key; return the properties to remove."""
-    changes: dict[str, Value | None] = {}
+    changes: Changes = {}
     session_id = message.application_property(EVENT_HUBS_SESSION_ID)
     if session_id is not None:
         if message.session_id == message.partition_key:
@@ -136,9 +164,9 @@ def _restored_event_order(message: Message) -> dict[str, Value | None]:
     return changes
 
 
-def _restored_message_order(message: Message) -> dict[str, Value | None]:
+def _restored_message_order(message: Message) -> Changes:
     """Undo what `message_into_event` did to session id and partition key; return the properties to remove."""
-    changes: dict[str, Value | None] = {}
+    changes: Changes = {}
     if message.application_property(SERVICE_BUS_PARTITION_KEY) is not None:
         if message.partition_key == message.session_id:
             message.set_annotations({_PARTITION_KEY: None})
@@ -149,8 +177,8 @@ def _restored_message_order(message: Message) -> dict[str, Value | None]:
 
 
 def _restore_broker_properties(message: Message) -> None:
-    changes: dict[str, Value | None] = {}
-    fields = _header_fields(message)
+    changes: Changes = {}
+    fields = _header_fields(message.sections.header)
     fields += [_NULL] * (len(_HEADER_FIELDS) - len(fields))
     for index, name in enumerate(_HEADER_FIELDS):
         kept = message.application_property(name)
@@ -176,15 +204,14 @@ def _milliseconds(kept: Value) -> Value:
     raise Malformed(f"property {TIME_TO_LIVE}: got a {kept.kind}, expected milliseconds as a uint")
 
 
-def _header_fields(message: Message) -> list[bytes]:
-    header = message.sections.header
+def _header_fields(header: bytes) -> list[bytes]:
     return list_fields(header, sections.descriptor(header, 0)[1], len(header)) if header else []
 
 
-def _encoded_properties(message: Message) -> dict[str, Value | None]:
+def _encoded_properties(message: Message) -> Changes:
     """Return a text and the name of its encoding for each property that Service Bus refuses."""
     section = message.sections.application_properties
-    changes: dict[str, Value | None] = {}
+    changes: Changes = {}
     for name, _, value_start, stop in entries_of(section):
         if section[value_start] not in _REFUSED or name is None:
             continue
@@ -199,9 +226,9 @@ def _encoded_properties(message: Message) -> dict[str, Value | None]:
     return changes
 
 
-def _decoded_properties(message: Message) -> dict[str, Value | None]:
+def _decoded_properties(message: Message) -> Changes:
     """Return the values that the texts stand for which `_encoded_properties` has made."""
-    changes: dict[str, Value | None] = {}
+    changes: Changes = {}
     if ENCODING.encode() not in message.sections.application_properties:
         return changes
     values = dict(message.application_properties())
