@@ -139,6 +139,9 @@ class Publisher:
             await self.close()
             self._lanes_at_once = 1
             obstacle = error
+        except asyncio.CancelledError:
+            await self.close()  # it may have read half a frame
+            raise
         finally:
             self._turn.release()
         return [answers.get(position, obstacle) for position in range(len(messages))]
@@ -162,19 +165,22 @@ class Publisher:
             sent = [(lane, lane.runs.popleft()) for lane in lanes[: self._lanes_at_once]]
             batches = [raw_batch([messages[each].content for each in run], lane.partition_key) for lane, run in sent]
             errors = await link.deliver(batches, deadline)
+            unanswered: list[tuple[_Lane, list[int]]] = []
             for (lane, run), error in zip(sent, errors, strict=True):
-                if error is None or error is not link.failure:
+                if error is not None and error is link.failure:
+                    unanswered.append((lane, run))
+                else:
                     self._note(lane, run, None if error is None else self._translated(error), answers)
             if link.failure is not None:
                 await self.close()
-                lane, run = sent[0]
                 answer = self._translated(link.failure)
                 if not isinstance(answer, MessageRejected):
                     raise answer
-                if len(sent) > 1:
+                if len(unanswered) > 1:
                     told = "it has closed the link over one of several batches, which go one by one at the next attempt"
                     raise TargetUnavailable(f"{self._where}: {told}") from link.failure
-                self._note(lane, run, answer, answers)
+                for lane, run in unanswered:
+                    self._note(lane, run, answer, answers)
             lanes = [lane for lane in lanes if lane.runs]
 
     def _lanes(self, messages: Sequence[Outgoing], limit: int, answers: dict[int, BuswayError | None]) -> list[_Lane]:

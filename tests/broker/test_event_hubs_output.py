@@ -246,6 +246,28 @@ def test_a_hub_that_does_not_answer_is_unavailable_within_the_time_and_keeps_wha
     assert [type(answer) for answer in answers] == [type(None), TargetUnavailable]
 
 
+def test_a_send_that_was_cut_short_leaves_no_half_read_link(west, hub, partitions, monkeypatch):
+    accept = HubPublisherLink.on_transfer
+
+    def silent_for_slow(link, transfer, payload):
+        if b"\xa1\x04slow" not in payload:
+            accept(link, transfer, payload)
+
+    monkeypatch.setattr(HubPublisherLink, "on_transfer", silent_for_slow)
+
+    async def cut_short():
+        output = opened(west)
+        assert await output.send(hub, [event(0)], timeout_seconds=SECONDS) == [None]
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await output.send(hub, [event(1, key="slow")], timeout_seconds=SECONDS)
+        assert await output.send(hub, [event(2)], timeout_seconds=SECONDS) == [None]
+        await output.close()
+
+    asyncio.run(cut_short())
+    assert sorted(identity for events in partitions() for identity in ids(events)) == ["e-0", "e-2"]
+
+
 def test_an_output_goes_on_after_the_broker_was_away():
     with socket.socket() as chosen:
         chosen.bind(("127.0.0.1", 0))
