@@ -15,11 +15,11 @@ from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Literal
 
-from shared.amqp import sections
+from shared.amqp import map_section, sections
 from shared.amqp.codec import decode, decode_all, encode
 from shared.amqp.scan import join_list, list_fields
 from shared.amqp.values import NULL, Malformed, Value, binary, string, uint
-from shared.message import Message, entries_of
+from shared.message import Message
 
 TIME_TO_LIVE = "repl-sb-time-to-live"
 DURABLE = "repl-sb-durable"
@@ -212,7 +212,7 @@ def _encoded_properties(message: Message) -> Changes:
     """Return a text and the name of its encoding for each property that Service Bus refuses."""
     section = message.sections.application_properties
     changes: Changes = {}
-    for name, _, value_start, stop in entries_of(section):
+    for name, _, value_start, stop in map_section.entries(section):
         if section[value_start] not in _REFUSED or name is None:
             continue
         if section[value_start] in _BINARIES:

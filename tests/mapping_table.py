@@ -6,13 +6,13 @@ What a message becomes where it passes between Service Bus and Event Hubs and ba
 
 from collections.abc import Iterator
 
-from shared.amqp import sections
+from shared.amqp import map_section, sections
 from shared.amqp.codec import decode, decode_all, encode
 from shared.amqp.scan import join_list, list_fields
 from shared.amqp.sections import Sections
 from shared.amqp.values import TRUE, Value, binary, int_, list_, string, symbol, timestamp, ubyte, uint
 from shared.mapping import Kind, fit_between, restore_event
-from shared.message import Message, Origin, entries_of
+from shared.message import Message, Origin
 from tests.messages import annotations, application_properties, properties
 
 ORIGIN = Origin("west", "orders")
@@ -95,9 +95,9 @@ def _parts(raw: Sections) -> Iterator[tuple[str, Value]]:
         for name, each in zip(names, fields, strict=False):
             if each != b"\x40":
                 yield name, decode(each)[0]
-    for key, _, start, stop in entries_of(raw.message_annotations):
+    for key, _, start, stop in map_section.entries(raw.message_annotations):
         yield _ANNOTATION_NAMES.get(str(key), f"annotation `{key}`"), decode_all(raw.message_annotations[start:stop])
-    for key, _, start, stop in entries_of(raw.application_properties):
+    for key, _, start, stop in map_section.entries(raw.application_properties):
         yield f"property `{key}`", decode_all(raw.application_properties[start:stop])
 
 
