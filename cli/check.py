@@ -6,25 +6,50 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from cli.entities import entities_of, unchecked
 from cli.output import console, fail
 from shared.config.files import Configuration, load
 from shared.config.models import Route, TaskFile
+from shared.config.review import Severity, review
 from shared.errors import ConfigError
 
 
 def check(
     folder: Annotated[Path, typer.Argument(help="The folder with connections.yaml and tasks/.")] = Path("config"),
+    entities: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[CONNECTION=]FILE",
+            help="Config.json with the entities of a connection, that of the file's name unless given; repeatedly.",
+        ),
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Let warnings fail the check too.")] = False,
 ) -> None:
     """
     Load all connections and tasks and print every problem, each with its file and the path in it.
 
-    Exit code 1 if there is any; otherwise a table of the tasks. App settings are not looked at: whether WEST is set is
-    the machine's affair, whether a task names a connection that exists is the file's.
+    What can be read is then judged as a whole: loops, rules that select nothing, routes that nothing comes to, and so
+    on, each finding with its remedy; docs/checks.md lists them. Errors are what surely loses messages or sends them
+    round for ever, all else is a warning. Exit code 1 for problems and errors, with --strict for warnings too;
+    otherwise a table of the tasks.
+
+    What namespaces hold is known only from their Config.json, in the format of Microsoft's emulators. App settings are
+    not looked at: whether WEST is set is the machine's affair, whether a task names a connection that exists is the
+    file's. Example:
+
+    busway check --entities infra/emulators/west.json --entities infra/emulators/east.json
     """
     try:
         configuration = load(folder)
+        known = entities_of(entities or [], configuration.connections)
     except ConfigError as error:
         fail(error.problems)
+    findings = review(configuration, known)
+    told = [*map(str, findings), *unchecked(known, configuration.connections)]
+    if any(strict or finding.check.severity is Severity.ERROR for finding in findings):
+        fail(told)
+    for line in told:
+        typer.echo(line, err=True)
     console().print(_table(configuration))
 
 

@@ -32,11 +32,11 @@ class Configuration:
     connections: Mapping[str, Connection]
     tasks: Sequence[TaskFile]
     places: Mapping[str, str]
-    """Where each task stands, by its name."""
+    """Where each task stands, by its name in lower case."""
 
     def place(self, task: TaskFile) -> str:
         """Return the file of a task, and its document there if there are several."""
-        return self.places[task.task]
+        return self.places[task.task.lower()]
 
     def site(self, alias: str) -> str:
         """Return the short name of the site behind a connection."""
@@ -66,7 +66,7 @@ def load(folder: Path) -> Configuration:
                 problems.append(
                     Problem(f"{place}: task", f"{task.task!r} is a task in {places[task.task.lower()]} already")
                 )
-            places[task.task.lower()] = places[task.task] = place
+            places[task.task.lower()] = place
             tasks.append(task)
             problems += _reader_problems(task, place, readers)
     if problems:

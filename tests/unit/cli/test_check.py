@@ -57,3 +57,46 @@ def test_the_repository_has_no_problem() -> None:
     result = CliRunner().invoke(app, ["check", str(Path(__file__).parents[3] / "config")])
     assert result.exit_code == 0
     assert "events-west-to-east" in result.output
+
+
+GOLDEN = Path(__file__).parents[2] / "golden/broken"
+
+
+def test_an_error_in_the_set_of_tasks_fails_with_its_remedy() -> None:
+    result = CliRunner().invoke(app, ["check", str(GOLDEN / "02-one-bit-mark-in-a-ring")])
+    assert result.exit_code == 1
+    first, *_, last = result.stderr.splitlines()
+    assert first.startswith("error one-bit-mark: ")
+    assert "tasks/events.yaml: document 2: source.rule.filter: " in first
+    assert first.endswith("or connect every site with every other)")
+    assert last.startswith("Not checked without --entities: ")
+    assert last.endswith(" of west, east and north.")
+    assert result.stdout == ""
+
+
+def test_a_warning_fails_only_a_strict_check() -> None:
+    folder = str(GOLDEN / "12-a-mesh-without-marks")
+    result = CliRunner().invoke(app, ["check", folder])
+    assert result.exit_code == 0
+    assert "warning arrives-twice: " in result.stderr
+    assert "events-west-to-east" in result.stdout
+    strict = CliRunner().invoke(app, ["check", folder, "--strict"])
+    assert strict.exit_code == 1
+    assert strict.stderr == result.stderr
+
+
+def test_entities_are_judged_where_they_are_given() -> None:
+    folder = GOLDEN / "07-default-left-beside-a-rule"
+    west, east = str(folder / "west.json"), f"east={folder / 'east.json'}"
+    result = CliRunner().invoke(app, ["check", str(folder), "--entities", west, "--entities", east])
+    assert result.exit_code == 1
+    assert "warning default-beside-action: " in result.stderr
+    assert "Not checked" not in result.stderr
+    half = CliRunner().invoke(app, ["check", str(folder), "--entities", west])
+    assert half.stderr.splitlines()[-1].endswith(" of east.")
+
+
+def test_entities_that_cannot_be_read_are_a_problem(folder: Path) -> None:
+    result = CliRunner().invoke(app, ["check", str(folder), "--entities", str(folder / "west.json")])
+    assert result.exit_code == 1
+    assert "west.json: cannot be read" in result.stderr

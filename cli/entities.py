@@ -1,0 +1,59 @@
+"""The namespaces that `busway check` is told of, matched with the connections of the configuration."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from local.broker.config import NamespaceConfig
+from local.broker.config_file import load_config
+from shared.config.models import Connection
+from shared.config.review import Entities
+from shared.errors import ConfigError, Problem
+
+_UNKNOWN = "sessions, times to live, duplicate windows, message sizes, partition counts and deployed rules"
+
+
+def entities_of(files: Sequence[str], connections: Mapping[str, Connection]) -> Entities:
+    """
+    Return the entities of *files*, each a Config.json of the emulators or CONNECTION=Config.json.
+
+    Without a connection the file is for that of its own name, or, where it holds several namespaces, for those of their
+    names: an alias, an app setting or a site, in any case. Raises ConfigError for a file that cannot be read and for a
+    namespace that is no connection's.
+    """
+    namespaces: dict[str, NamespaceConfig] = {}
+    problems: list[Problem] = []
+    for argument in files:
+        alias, path = argument.split("=", 1) if "=" in argument else ("", argument)
+        read = load_config([path])
+        for namespace in read:
+            name = alias or (Path(path).stem if len(read) == 1 else namespace.name)
+            settings = _settings(name, namespace, connections)
+            if not settings:
+                hint = f"CONNECTION=FILE with one of {', '.join(connections)}"
+                problems.append(Problem(path, f"is for {name!r}, which is no connection of this kind", hint))
+            namespaces |= dict.fromkeys(settings, namespace)
+    if problems:
+        raise ConfigError(problems)
+    return Entities(namespaces)
+
+
+def _settings(name: str, namespace: NamespaceConfig, connections: Mapping[str, Connection]) -> set[str]:
+    """Return the app settings of the connections that *name* means and that are of the namespace's kind."""
+    kind = "event-hubs" if namespace.hubs else "service-bus"
+    return {
+        connection.setting
+        for alias, connection in connections.items()
+        if connection.kind == kind
+        and name.lower() in (alias.lower(), connection.setting.lower(), (connection.site or alias).lower())
+    }
+
+
+def unchecked(entities: Entities, connections: Mapping[str, Connection]) -> list[str]:
+    """Return the sentence, if any, on what could not be checked because it does not stand in the task files."""
+    missing = [alias for alias, connection in connections.items() if entities.namespace(connection) is None]
+    return [f"Not checked without --entities: {_UNKNOWN} of {_list(missing)}."] if missing else []
+
+
+def _list(names: Iterable[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last

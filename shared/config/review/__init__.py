@@ -1,0 +1,34 @@
+"""
+What is wrong with a set of tasks as a whole, before any of them runs.
+
+`shared.config.files` refuses files that cannot be read; a review judges a configuration that can. It is pure: the
+configuration and, where they are given, the entities of its namespaces go in, findings come out.
+"""
+
+from shared.config.files import Configuration
+from shared.config.review import deliveries, lives, loops, reach, routes, rules, sessions, sources
+from shared.config.review.checks import CHECKS, Check, Severity
+from shared.config.review.entities import Entities, Namespace
+from shared.config.review.findings import Finding
+from shared.config.review.network import Network
+
+__all__ = ["CHECKS", "Check", "Entities", "Finding", "Namespace", "Severity", "review"]
+
+_FAMILIES = (
+    loops.findings,
+    reach.findings,
+    rules.findings,
+    routes.findings,
+    sources.findings,
+    sessions.findings,
+    lives.findings,
+    deliveries.findings,
+)
+
+
+def review(configuration: Configuration, entities: Entities) -> list[Finding]:
+    """Return everything found about *configuration*, errors first, otherwise in the order of the checks."""
+    network = Network(configuration, entities)
+    found = dict.fromkeys(finding for family in _FAMILIES for finding in family(network))
+    order = {check: position for position, check in enumerate(CHECKS)}
+    return sorted(found, key=lambda finding: (finding.check.severity is not Severity.ERROR, order[finding.check]))

@@ -1,0 +1,60 @@
+"""What happens to a message that is delivered again, or is larger than its target takes."""
+
+from collections.abc import Iterator
+
+from shared.config.models import Route, TaskFile
+from shared.config.review import checks
+from shared.config.review.entities import Queue, Topic
+from shared.config.review.findings import Finding
+from shared.config.review.network import Network
+from shared.config.review.possibilities import key_of
+from shared.rules import parse_action
+from shared.rules.syntax import Scope
+
+_MESSAGE_ID = (Scope.SYSTEM, "messageid")
+
+
+def findings(network: Network) -> Iterator[Finding]:
+    """Yield the targets that take a message twice, drop one that they should not, or take smaller ones."""
+    for task in network.tasks:
+        for index, route in enumerate(task.routes):
+            taker = network.entities.taker(network.connection(route.target.connection), route.target)
+            if taker is not None:
+                place = network.place(task, f"routes[{index}].target")
+                yield from _duplicates(network, task, route, taker, place)
+                yield from _sizes(network, task, route, taker, place)
+
+
+def _duplicates(network: Network, task: TaskFile, route: Route, taker: Queue | Topic, place: str) -> Iterator[Finding]:
+    target = network.label(route.target)
+    if not taker.requires_duplicate_detection:
+        yield Finding(checks.NO_DUPLICATE_DETECTION, place, f"{target} does not detect duplicates")
+        return
+    window = taker.duplicate_detection_history_time_window
+    if network.target_node(route.target) == network.source_node(task.source) and not _sets_id(route.action):
+        seen = f"sends back to {target} what died there, which drops every id that it has seen in the last {window}"
+        yield Finding(checks.RESENT_AS_DUPLICATE, place, seen)
+    deliverer = network.entities.deliverer(network.connection(task.source.connection), task.source)
+    # In a dead-letter queue the number of deliveries is not limited: nothing dies there.
+    if deliverer is not None and not task.source.dead_letter:
+        horizon = deliverer.lock_duration * deliverer.max_delivery_count
+        if window < horizon:
+            seen = f"{target} knows an id for {window}, {network.label(task.source)} delivers again for up to {horizon}"
+            yield Finding(checks.SHORT_DUPLICATE_WINDOW, place, seen)
+
+
+def _sizes(network: Network, task: TaskFile, route: Route, taker: Queue | Topic, place: str) -> Iterator[Finding]:
+    here = network.connection(task.source.connection)
+    there = network.entities.namespace(network.connection(route.target.connection))
+    home = network.entities.namespace(here)
+    source = network.entities.queue(here, task.source.queue) or network.entities.topic(here, task.source.topic)
+    if home is None or there is None or source is None:
+        return
+    largest, taken = source.max_message_size or home.max_message_size, taker.max_message_size or there.max_message_size
+    if taken < largest:
+        seen = f"takes {taken} bytes, {network.label(task.source)} up to {largest}"
+        yield Finding(checks.SMALLER_MESSAGES, place, seen)
+
+
+def _sets_id(action: str | None) -> bool:
+    return action is not None and any(key_of(each.property) == _MESSAGE_ID for each in parse_action(action).statements)

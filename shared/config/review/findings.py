@@ -1,0 +1,24 @@
+"""One thing that a review has found."""
+
+from dataclasses import dataclass
+
+from shared.config.review.checks import Check
+from shared.errors import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check has found: where, what it is there, and how to mend it."""
+
+    check: Check
+    path: str
+    seen: str
+
+    @property
+    def problem(self) -> Problem:
+        """Return the finding as a problem of the configuration, the check's remedy as its hint."""
+        return Problem(self.path, self.seen, self.check.remedy)
+
+    def __str__(self) -> str:
+        """Return the finding in one line: severity and name of the check, place, what is wrong, how to mend it."""
+        return f"{self.check.severity} {self.check.name}: {self.problem}"

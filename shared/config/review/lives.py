@@ -1,0 +1,51 @@
+"""Times to live."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from shared.config.models import StampedLife, TaskFile
+from shared.config.review import checks
+from shared.config.review.findings import Finding
+from shared.config.review.network import Network
+
+
+def findings(network: Network) -> Iterator[Finding]:
+    """Yield lives that end early, late or without anybody meaning it."""
+    for task in network.tasks:
+        place = network.place(task, "ttl")
+        if task.ttl == "remaining" and task.source.dead_letter:
+            yield Finding(
+                checks.EXPIRED_DEAD_LETTERS, place, f"counts the life of what died in {network.label(task.source)}"
+            )
+        if task.ttl == "remaining" and task.source.hub is not None:
+            yield Finding(
+                checks.TTL_WITHOUT_EFFECT, place, f"events of {network.label(task.source)} have no time to live"
+            )
+        elif task.ttl != "keep" and all(route.target.hub is not None for route in task.routes):
+            yield Finding(checks.TTL_WITHOUT_EFFECT, place, "every target is a hub")
+        yield from _cut(network, task)
+
+
+def _cut(network: Network, task: TaskFile) -> Iterator[Finding]:
+    """Yield the targets that end a life before the task, or the source, would."""
+    granted = _granted(network, task)
+    if granted is None:
+        return
+    for index, route in enumerate(task.routes):
+        taker = network.entities.taker(network.connection(route.target.connection), route.target)
+        default = None if taker is None else taker.default_message_time_to_live
+        if default is not None and default < granted:
+            seen = f"{network.label(route.target)} lets a message live for {default} at most, the task for {granted}"
+            yield Finding(checks.TTL_CUT, network.place(task, f"routes[{index}].target"), seen)
+
+
+def _granted(network: Network, task: TaskFile) -> timedelta | None:
+    """Return how long a copy is to live: as stamped, or as at the source; None where that is not known."""
+    if isinstance(task.ttl, StampedLife):
+        return task.ttl.stamp
+    deliverer = network.entities.deliverer(network.connection(task.source.connection), task.source)
+    if deliverer is None:
+        return None
+    topic = network.entities.topic(network.connection(task.source.connection), task.source.topic)
+    lives = [deliverer.default_message_time_to_live, None if topic is None else topic.default_message_time_to_live]
+    return min((each for each in lives if each is not None), default=timedelta.max)

@@ -1,0 +1,254 @@
+"""
+The tasks as a network: entities, and the ways on which tasks, rules and guards take messages between them.
+
+A message is followed with what is known of its properties: rules, editors and routes are judged as
+`shared.config.review.possibilities` does, the stamps of `shared.metadata` and the guard of `shared.loop_prevention` as
+they are.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from shared.amqp.values import string
+from shared.config.files import Configuration
+from shared.config.models import Connection, Source, Target, TaskFile
+from shared.config.review.entities import Entities
+from shared.config.review.passages import DEAD_LETTER_SOURCE_KEY, PATH_KEY, Edge, Node, Passage, Stop, Way, history
+from shared.config.review.possibilities import Facts, Key, Knowledge, Unknown, applied, key_of, satisfied, unsatisfied
+from shared.loop_prevention import LoopGuard
+from shared.metadata import SEPARATOR
+from shared.rules import Action, CorrelationFilter, FalseFilter, Filter, SqlFilter, parse_action, parse_filter
+from shared.rules.syntax import Scope
+
+HISTORY = "repl-"
+
+# System properties that a message has anew at each site, or that its journey changes.
+_LASTING = frozenset(
+    ["contenttype", "correlationid", "messageid", "replyto", "replytosessionid", "sessionid", "subject", "to"]
+)
+
+
+_MOST_ALTERNATIVES = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A rule that selects messages at a source, and what it does to them; without a condition it is not known."""
+
+    filter: Filter | None
+    action: Action | None = None
+
+
+class Network:
+    """The entities and tasks of one configuration."""
+
+    def __init__(self, configuration: Configuration, entities: Entities) -> None:
+        """Connect what *configuration* names; what *entities* tell of subscriptions wins over what tasks declare."""
+        self.configuration = configuration
+        self.entities = entities
+        self.tasks = configuration.tasks
+        self._readers: dict[Node, list[TaskFile]] = {}
+        for task in self.tasks:
+            self._readers.setdefault(self.source_node(task.source), []).append(task)
+        self._selections = {task.task: self._selections_of(task) for task in self.tasks}
+
+    # Names
+
+    def connection(self, alias: str) -> Connection:
+        """Return the connection of this alias."""
+        return self.configuration.connections[alias]
+
+    def place(self, task: TaskFile, path: str = "") -> str:
+        """Return where in the files a task, or a part of it, stands."""
+        place = self.configuration.place(task)
+        return f"{place}: {path}" if path else place
+
+    def label(self, end: Source | Target) -> str:
+        """Return site and entity, as journals and log lines name them."""
+        return f"{self.configuration.site(end.connection)}/{end.entity}"
+
+    def source_node(self, source: Source) -> Node:
+        """Return the entity that messages of *source* were sent to."""
+        return Node(
+            self.connection(source.connection).setting, (source.queue or source.topic or source.hub or "").lower()
+        )
+
+    def target_node(self, target: Target) -> Node:
+        """Return the entity that *target* names."""
+        return Node(self.connection(target.connection).setting, target.entity.lower())
+
+    def readers(self, node: Node) -> list[TaskFile]:
+        """Return the tasks that take what is sent to *node*, its dead letters included."""
+        return self._readers.get(node, [])
+
+    def nodes(self) -> list[Node]:
+        """Return every entity that a task takes from."""
+        return list(self._readers)
+
+    def edges(self, task: TaskFile) -> Iterator[Edge]:
+        """Yield the ways out of *task*, `rejects` last."""
+        for index, route in enumerate(task.routes):
+            yield Edge(task, route.target, index)
+        if task.rejects is not None:
+            yield Edge(task, task.rejects, None)
+
+    # Journeys
+
+    def start(self, task: TaskFile, others: Unknown = Unknown.ANYTHING) -> Passage:
+        """Return a message of an application at the source of *task*, never carried before."""
+        facts = Facts({PATH_KEY: Unknown.ABSENT, DEAD_LETTER_SOURCE_KEY: Unknown.ABSENT}, others)
+        return Passage(self.source_node(task.source), facts, (self.label(task.source),))
+
+    def through(self, task: TaskFile, passage: Passage, *, unhindered: bool = False) -> Way:
+        """
+        Return where *task* takes a message by its routes.
+
+        Unhindered, it goes where it would without the guard, and without the marks that rules have set on its way.
+        """
+        way = Way()
+        for facts, is_certain, marks in self._selected(task, passage, way, unhindered=unhindered):
+            arrived = replace(passage, facts=facts, is_certain=is_certain, marks=marks)
+            for edge, onward in self._routed(task, arrived):
+                cause = None if unhindered else self._objection(arrived, edge)
+                if cause is None:
+                    way.onward.append((edge, onward))
+                else:
+                    way.stops.append(Stop(arrived, edge, onward.node, cause))
+        return way
+
+    def rejected(self, task: TaskFile, passage: Passage) -> list[tuple[Edge, Passage]]:
+        """Return a message that is at fault, in the `rejects` of *task*: as it came, without a stamp."""
+        if task.rejects is None:
+            return []
+        edge, node = Edge(task, task.rejects, None), self.target_node(task.rejects)
+        way = (*passage.way, self.label(task.rejects))
+        return [
+            (edge, Passage(node, facts, way, is_certain, marks))
+            for facts, is_certain, marks in self._selected(task, passage, Way(), unhindered=False)
+        ]
+
+    def _selected(
+        self, task: TaskFile, passage: Passage, way: Way, *, unhindered: bool
+    ) -> list[tuple[Facts, bool, frozenset[Key]]]:
+        """Return what rule and editors of *task* let through of a message: what is known then, and how surely."""
+        facts = _after_a_hop(passage.facts)
+        unmarked = facts.without(passage.marks)
+        found = self._let_through(task, unmarked if unhindered else facts, passage)
+        if not found and not unhindered:
+            cause = "mark" if self._let_through(task, unmarked, passage) else "content"
+            way.stops += [
+                Stop(passage, edge, self.target_node(edge.target), cause)
+                for edge in self.edges(task)
+                if not edge.is_rejects
+            ]
+        return found
+
+    def _let_through(self, task: TaskFile, facts: Facts, passage: Passage) -> list[tuple[Facts, bool, frozenset[Key]]]:
+        found = []
+        for selection in self._selections[task.task]:
+            for after, is_certain in _filtered(selection.filter, facts):
+                changed = after if selection.action is None else applied(selection.action, after)
+                marks = passage.marks | mark_keys(selection.action)
+                found.append((changed, passage.is_certain and is_certain, marks))
+        for editor in task.editors:
+            found = [
+                (after, is_certain and is_sure, marks)
+                for each, is_certain, marks in found
+                for after, is_sure in _filtered(_filter(editor.filter), each)
+            ]
+        return found
+
+    def _routed(self, task: TaskFile, passage: Passage) -> Iterator[tuple[Edge, Passage]]:
+        """Yield the message, stamped, for each route that can take it."""
+        stamped = self._stamped(task, passage)
+        remaining = [(stamped, passage.is_certain)]
+        for index, route in enumerate(task.routes):
+            taken, left = [], []
+            for facts, is_certain in remaining:
+                condition = None if route.when is None else _filter(route.when).condition
+                takes = [facts] if condition is None else satisfied(condition, facts)
+                leaves = [] if condition is None else unsatisfied(condition, facts)
+                taken += [(each, is_certain and not leaves) for each in takes]
+                left += [(each, is_certain and not takes) for each in leaves]
+            action = None if route.action is None else parse_action(route.action)
+            for facts, is_certain in _few(taken, stamped):
+                after = facts if action is None else applied(action, facts)
+                way = (*passage.way, self.label(route.target))
+                visited = passage.visited | {passage.node}
+                onward = Passage(self.target_node(route.target), after, way, is_certain, passage.marks, visited)
+                yield Edge(task, route.target, index), onward
+            remaining = _few(left, stamped)
+
+    def _objection(self, arrived: Passage, edge: Edge) -> str | None:
+        """Return why the guard of the task withholds a message, None where it does not."""
+        guard = edge.task.loop_prevention
+        site = self.configuration.site(edge.target.connection)
+        visited = arrived.path
+        if not guard or LoopGuard(guard.max_hops).objection(visited, site) is None:
+            return None
+        return "site" if site in visited else "hops"
+
+    def _stamped(self, task: TaskFile, passage: Passage) -> Facts:
+        source = task.source
+        path = SEPARATOR.join([*passage.path, self.configuration.site(source.connection)])
+        facts = passage.facts.with_(PATH_KEY, string(path))
+        if not source.dead_letter:
+            return facts
+        entity = source.model_copy(update={"dead_letter": False}).entity
+        deaths = SEPARATOR.join([*history(facts, DEAD_LETTER_SOURCE_KEY), entity])
+        return facts.with_(DEAD_LETTER_SOURCE_KEY, string(deaths))
+
+    def _selections_of(self, task: TaskFile) -> list[Selection]:
+        """Return the rules of the source, as they are deployed if that is known, else as the task declares them."""
+        source = task.source
+        if source.subscription is None:
+            return [Selection(parse_filter("1 = 1"))]
+        deployed = self.entities.subscription(self.connection(source.connection), source)
+        if deployed is not None:
+            return [Selection(rule.filter, rule.action) for rule in deployed.rules]
+        if source.rule is None:
+            return [Selection(None)]
+        action = None if source.rule.action is None else parse_action(source.rule.action)
+        return [Selection(parse_filter(source.rule.filter), action)]
+
+
+def mark_keys(action: Action | None) -> frozenset[Key]:
+    """Return the properties that *action* sets or removes."""
+    return frozenset() if action is None else frozenset(key_of(each.property) for each in action.statements)
+
+
+def is_history(key: Key) -> bool:
+    """Tell whether a property is one in which Busway keeps a message's way."""
+    return key[0] is Scope.USER and key[1].startswith(HISTORY)
+
+
+def compact(facts: Facts) -> Mapping[Key, Knowledge]:
+    """Return *facts* without the history, which grows with every hop."""
+    return {key: value for key, value in facts.known.items() if not is_history(key)}
+
+
+def _few(found: list[tuple[Facts, bool]], facts: Facts) -> list[tuple[Facts, bool]]:
+    """Return what was found; where it is more than is worth telling apart, only that it is possible."""
+    return found if len(found) <= _MOST_ALTERNATIVES else [(facts, False)]
+
+
+@lru_cache(maxsize=1024)
+def _filter(text: str) -> SqlFilter:
+    return parse_filter(text)
+
+
+def _filtered(rule: Filter | None, facts: Facts) -> list[tuple[Facts, bool]]:
+    """Return what is known of messages that a filter selects, and whether it surely selects them."""
+    if isinstance(rule, SqlFilter):
+        is_certain = not unsatisfied(rule.condition, facts)
+        return [(each, is_certain) for each in satisfied(rule.condition, facts)]
+    if isinstance(rule, FalseFilter):
+        return []
+    # Of a correlation filter, as of a rule that is not known, it is only known that it may select.
+    return [(facts, not (rule is None or isinstance(rule, CorrelationFilter)))]
+
+
+def _after_a_hop(facts: Facts) -> Facts:
+    known = {key: value for key, value in facts.known.items() if key[0] is Scope.USER or key[1] in _LASTING}
+    return Facts(known, facts.others)

@@ -1,0 +1,266 @@
+"""
+What a rule can make of messages of which only some properties are known.
+
+`outcomes` follows the three-valued logic of conditions (`shared.rules.conditions`) and notes what each outcome tells of
+the properties, so that a later condition on the same message is judged by it: who has passed `replication IS NULL` and
+`SET replication = 1` does not pass the first again. Comparisons of order and LIKE on unknown properties go all ways.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import assert_never
+
+from shared.amqp.values import NULL, Value
+from shared.rules import SYSTEM_PROPERTIES, Action, RuleEvaluationError
+from shared.rules.conditions import compile_condition
+from shared.rules.conversion import converted
+from shared.rules.expressions import compile_expression
+from shared.rules.syntax import (
+    And,
+    Comparison,
+    Exists,
+    Expression,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    NewId,
+    Not,
+    Or,
+    Parameter,
+    Predicate,
+    Property,
+    PropertyNamed,
+    Scope,
+    Set,
+    properties_in,
+)
+from shared.rules.value_types import type_of
+
+
+class Unknown(Enum):
+    """What can be known of a property whose value is not."""
+
+    ANYTHING = auto()
+    SOMETHING = auto()  # there, and not null
+    NOTHING = auto()  # absent or null
+    ABSENT = auto()
+
+
+type Knowledge = Value | Unknown
+type Key = tuple[Scope, str]
+type Outcomes = "list[tuple[bool | None, Facts]]"
+
+# Conditions of many parts on many properties have more outcomes than are worth telling apart.
+_MOST_OUTCOMES = 24
+_MOST_ITEMS = 4
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a message's properties; of an application property not named, what `others` says."""
+
+    known: Mapping[Key, Knowledge] = field(default_factory=dict)
+    others: Unknown = Unknown.ANYTHING
+
+    def of(self, key: Key) -> Knowledge:
+        """Return what is known of a property; each message has system properties, so they can be anything."""
+        return self.known.get(key, self.others if key[0] is Scope.USER else Unknown.ANYTHING)
+
+    def with_(self, key: Key, knowledge: Knowledge) -> "Facts":
+        """Return these facts and one more."""
+        return Facts({**self.known, key: knowledge}, self.others)
+
+    def without(self, keys: frozenset[Key]) -> "Facts":
+        """Return these facts, *keys* being absent from the message."""
+        return Facts({**self.known, **dict.fromkeys(keys, Unknown.ABSENT)}, self.others)
+
+    # `shared.rules.Properties`, for conditions on properties that are all decided
+
+    def system(self, name: str) -> Value | None:
+        """Return the value of a decided system property."""
+        return self._value((Scope.SYSTEM, name.lower()))
+
+    def user(self, name: str) -> Value | None:
+        """Return the value of a decided application property."""
+        return self._value((Scope.USER, name))
+
+    def _value(self, key: Key) -> Value | None:
+        knowledge = self.of(key)
+        return knowledge if isinstance(knowledge, Value) else None
+
+
+def key_of(node: Property) -> Key:
+    """Return the one key of a property, however it is spelled."""
+    name = node.name.lower()
+    if node.scope is Scope.SYSTEM and name in SYSTEM_PROPERTIES:
+        return node.scope, SYSTEM_PROPERTIES[name].name.lower()
+    return node.scope, name
+
+
+def outcomes(node: Predicate, facts: Facts) -> Outcomes:
+    """Return every truth that *node* can have for messages of which *facts* hold, with what is known of them then."""
+    match node:
+        case Not(operand):
+            return [(None if truth is None else not truth, then) for truth, then in outcomes(operand, facts)]
+        case And(operands):
+            return _chained(operands, facts, final=False)
+        case Or(operands):
+            return _chained(operands, facts, final=True)
+        case IsNull(property_, is_negated):
+            key = key_of(property_)
+            return [(is_null is not is_negated, then) for is_null, then in _nullness(key, facts)]
+        case Exists(property_):
+            return _existence(key_of(property_), facts)
+        case Comparison() | In() | Like():
+            return _comparison(node, facts)
+        case _:
+            assert_never(node)
+
+
+def satisfied(node: Predicate, facts: Facts) -> list[Facts]:
+    """Return what is known of messages that satisfy *node*, one entry for each way to do so."""
+    return [then for truth, then in outcomes(node, facts) if truth is True]
+
+
+def unsatisfied(node: Predicate, facts: Facts) -> list[Facts]:
+    """Return what is known of messages that do not satisfy *node*: it is false of them, or unknown."""
+    return [then for truth, then in outcomes(node, facts) if truth is not True]
+
+
+def applied(action: Action, facts: Facts) -> Facts:
+    """Return what is known of a message after *action*."""
+    for statement in action.statements:
+        key = key_of(statement.property)
+        if isinstance(statement, Set):
+            facts = facts.with_(key, _set(facts.of(key), _evaluated(statement.expression, facts), key[0]))
+        else:
+            facts = facts.with_(key, Unknown.ABSENT)
+    return facts
+
+
+def _chained(operands: tuple[Predicate, ...], facts: Facts, *, final: bool) -> Outcomes:
+    """Return the outcomes of a conjunction (which False ends) or a disjunction (which True ends)."""
+    found: Outcomes = [(not final, facts)]
+    for operand in operands:
+        following: Outcomes = []
+        for truth, then in found:
+            if truth is final:
+                following.append((truth, then))
+                continue
+            for each, after in outcomes(operand, then):
+                both = final if each is final else None if truth is None or each is None else not final
+                following.append((both, after))
+        found = _few(following, facts)
+    return found
+
+
+def _few(found: Outcomes, facts: Facts) -> Outcomes:
+    if len(found) <= _MOST_OUTCOMES:
+        return found
+    return [(truth, facts) for truth in dict.fromkeys(truth for truth, _ in found)]
+
+
+def _nullness(key: Key, facts: Facts) -> Iterator[tuple[bool, Facts]]:
+    knowledge = facts.of(key)
+    if knowledge is Unknown.ANYTHING:
+        yield True, facts.with_(key, Unknown.NOTHING)
+        yield False, facts.with_(key, Unknown.SOMETHING)
+    else:
+        yield is_nothing(knowledge), facts
+
+
+def _existence(key: Key, facts: Facts) -> Outcomes:
+    knowledge = facts.of(key)
+    if knowledge in (Unknown.ANYTHING, Unknown.NOTHING):
+        there = facts.with_(key, NULL) if knowledge is Unknown.NOTHING else facts
+        return [(True, there), (False, facts.with_(key, Unknown.ABSENT))]
+    return [(knowledge is not Unknown.ABSENT, facts)]
+
+
+def is_nothing(knowledge: Knowledge) -> bool:
+    """Tell whether a property is null or absent for certain."""
+    if isinstance(knowledge, Value):
+        return knowledge.payload is None
+    return knowledge in (Unknown.NOTHING, Unknown.ABSENT)
+
+
+def _comparison(node: Comparison | In | Like, facts: Facts) -> Outcomes:
+    if _is_decided(node, facts):
+        try:
+            return [(compile_condition(node)(facts, {}), facts)]
+        except RuleEvaluationError:
+            return [(None, facts)]  # the rule fails: it selects nothing
+    if any(_is_unknown(side, facts) for side in _sides(node)):
+        return [(None, facts)]
+    match node:
+        case Comparison(Property() as side, "=" | "<>", Literal(value)) | Comparison(
+            Literal(value), "=" | "<>", Property() as side
+        ):
+            return _equality(key_of(side), (value,), facts, is_negated=node.comparator == "<>")
+        case In(Property() as side, items, is_negated) if len(items) <= _MOST_ITEMS:
+            literals = tuple(item.value for item in items if isinstance(item, Literal))
+            if len(literals) == len(items):
+                return _equality(key_of(side), literals, facts, is_negated=is_negated)
+    return [(True, facts), (False, facts), (None, facts)]
+
+
+def _equality(key: Key, values: tuple[Value, ...], facts: Facts, *, is_negated: bool) -> Outcomes:
+    there = facts.with_(key, Unknown.SOMETHING)
+    equal: Outcomes = [(not is_negated, facts.with_(key, value)) for value in values if value.payload is not None]
+    return [*equal, (is_negated, there), (None, facts)]
+
+
+def _sides(node: Comparison | In | Like) -> tuple[Expression, ...]:
+    """Return the expressions whose being unknown makes all of *node* unknown."""
+    if isinstance(node, Comparison):
+        return node.left, node.right
+    return (node.operand,) if isinstance(node, In) else (node.operand, node.pattern)
+
+
+def _is_unknown(side: Expression, facts: Facts) -> bool:
+    if isinstance(side, Literal):
+        return side.value.payload is None
+    return isinstance(side, Property) and is_nothing(facts.of(key_of(side)))
+
+
+def _is_decided(node: Predicate | Expression, facts: Facts) -> bool:
+    named = [facts.of(key_of(each)) for each in properties_in(node)]
+    return not _is_dynamic(node) and all(isinstance(each, Value) or is_nothing(each) for each in named)
+
+
+def _is_dynamic(node: object) -> bool:
+    """Tell whether a node's value depends on more than the properties it names outright."""
+    if isinstance(node, NewId | Parameter | PropertyNamed):
+        return True
+    if isinstance(node, Value):
+        return False
+    if isinstance(node, tuple):
+        return any(_is_dynamic(part) for part in node)
+    return any(_is_dynamic(getattr(node, name)) for name in getattr(node, "__dataclass_fields__", ()))
+
+
+def _evaluated(node: Expression, facts: Facts) -> Knowledge:
+    if isinstance(node, NewId):
+        return Unknown.SOMETHING
+    if isinstance(node, Property):
+        return facts.of(key_of(node))
+    if not _is_decided(node, facts):
+        return Unknown.ANYTHING
+    try:
+        return compile_expression(node)(facts, {}) or NULL
+    except RuleEvaluationError:
+        return Unknown.ANYTHING
+
+
+def _set(present: Knowledge, new: Knowledge, scope: Scope) -> Knowledge:
+    if scope is Scope.SYSTEM:
+        # A system property has a type of its own; of those that conditions name, most are strings.
+        return new if isinstance(new, Value) and new.kind in ("string", "null") else Unknown.ANYTHING
+    if not isinstance(new, Value) or is_nothing(present):
+        return new if isinstance(new, Value) or new is not Unknown.ABSENT else NULL
+    if isinstance(present, Value):
+        return converted(new, type_of(present)) or new
+    # It takes the type of what is there, which is not known.
+    return new if new.payload is None else Unknown.SOMETHING

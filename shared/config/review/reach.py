@@ -1,0 +1,150 @@
+"""
+Entities that messages do not reach, or reach twice, because of what is to keep them from going round.
+
+Messages are followed twice from every source: once as they go, and once as they would go without the guard and without
+the marks that rules set. What only the second reaches is cut off by the guard or by a mark.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterator
+
+from shared.config.models import TaskFile
+from shared.config.review import checks
+from shared.config.review.checks import Check
+from shared.config.review.findings import Finding
+from shared.config.review.network import Network, compact
+from shared.config.review.passages import Node, Passage, Stop
+from shared.config.review.possibilities import Unknown
+
+_MOST_PASSAGES = 2_000
+# Of a dead-letter history, more than this many hops are not told apart.
+_MOST_DEATHS = 3
+
+
+def findings(network: Network) -> Iterator[Finding]:
+    """Yield what cuts entities off, one finding for each route that does, and what reaches them twice."""
+    origins: dict[tuple[Node, bool], list[TaskFile]] = {}
+    for task in network.tasks:
+        origins.setdefault((network.source_node(task.source), task.source.dead_letter), []).append(task)
+    reached: dict[Node, set[Node]] = {}
+    cut: list[tuple[Node, Stop]] = []
+    is_complete = True
+    for (node, _), tasks in origins.items():
+        hindered, stops, all_followed = _followed(network, tasks, unhindered=False)
+        unhindered, _, all_wished = _followed(network, tasks, unhindered=True)
+        reached.setdefault(node, set()).update(unhindered)
+        is_complete &= all_followed and all_wished
+        if all_followed:
+            cut += [(node, stop) for stop in stops if stop.node in unhindered - hindered - {node}]
+    told: set[tuple[str, int | None, Check]] = set()
+    for origin, stop in cut:
+        check = _check_of(origin, stop, reached)
+        if check is not None and (stop.edge.task.task, stop.edge.route, check) not in told:
+            told.add((stop.edge.task.task, stop.edge.route, check))
+            yield _told(network, stop, check)
+    yield from _arrivals(network)
+    if not is_complete:
+        yield Finding(checks.TOO_MANY_WAYS, "tasks", f"{len(network.tasks)} tasks with more ways than were followed")
+
+
+def _followed(network: Network, tasks: list[TaskFile], *, unhindered: bool) -> tuple[set[Node], list[Stop], bool]:
+    """Return the entities that messages from the source of *tasks* reach, where they are stopped, if that is all."""
+    reached: set[Node] = set()
+    stops: list[Stop] = []
+    seen: set[object] = set()
+    waiting = deque((task, network.start(task)) for task in tasks)
+    while waiting:
+        reader, passage = waiting.popleft()
+        way = network.through(reader, passage, unhindered=unhindered)
+        stops += way.stops
+        for _, onward in way.onward:
+            reached.add(onward.node)
+            key = _key(onward, unhindered=unhindered)
+            if key not in seen:
+                seen.add(key)
+                waiting += [(each, onward) for each in network.readers(onward.node)]
+        if len(seen) > _MOST_PASSAGES:
+            return reached, stops, False
+    return reached, stops, True
+
+
+def _key(passage: Passage, *, unhindered: bool) -> object:
+    """Return what tells messages at one entity apart; the history only as far as guards and conditions need it."""
+    path = frozenset() if unhindered else frozenset(passage.path)
+    deaths = min(passage.deaths, _MOST_DEATHS)
+    return passage.node, frozenset(compact(passage.facts).items()), passage.marks, path, deaths
+
+
+def _check_of(origin: Node, stop: Stop, reached: dict[Node, set[Node]]) -> Check | None:
+    match stop.cause:
+        case "site":
+            return checks.GUARD_WITHHOLDS
+        case "hops":
+            return checks.HOPS_TOO_FEW
+        case "mark":
+            return checks.ONE_BIT_MARK if origin in reached.get(stop.node, ()) else checks.MARK_ENDS_CHAIN
+        case _:
+            return None
+
+
+def _told(network: Network, stop: Stop, check: Check) -> Finding:
+    task, target = stop.edge.task, network.label(stop.edge.target)
+    if check is checks.GUARD_WITHHOLDS:
+        site = network.configuration.site(stop.edge.target.connection)
+        seen = f"messages that have come by {stop.passage} are not sent to {target}: they have been to {site}"
+        return Finding(check, network.place(task, "loop_prevention"), seen)
+    if check is checks.HOPS_TOO_FEW:
+        hop = len(stop.passage.path) + 1
+        seen = f"messages that have come by {stop.passage} are not sent to {target}: that would be hop {hop}"
+        return Finding(check, network.place(task, "loop_prevention.max_hops"), seen)
+    seen = f"messages that have come by {stop.passage} carry the mark and are not sent to {target}"
+    path = "source.subscription" if task.source.rule is None else "source.rule.filter"
+    return Finding(check, network.place(task, path if task.source.subscription is not None else "editors"), seen)
+
+
+def _arrivals(network: Network) -> Iterator[Finding]:
+    """Yield the entities that get a plain message twice, told of once each."""
+    told: set[Node] = set()
+    for origin in network.tasks:
+        if origin.source.dead_letter or network.readers(network.source_node(origin.source))[0] is not origin:
+            continue
+        ways: dict[Node, list[Passage]] = {}
+        for passage in _plain_message(network, origin):
+            ways.setdefault(passage.node, []).append(passage)
+        for node, passages in ways.items():
+            if len(passages) > 1 and node not in told and not _detects_duplicates(network, passages[0]):
+                told.add(node)
+                seen = f"every message comes to {passages[0].way[-1]} twice: by {passages[0]} and by {passages[1]}"
+                yield Finding(checks.ARRIVES_TWICE, network.place(origin, "routes"), seen)
+
+
+def _plain_message(network: Network, origin: TaskFile) -> Iterator[Passage]:
+    """Yield where a message without properties surely goes from the source of *origin*."""
+    start = network.start(origin, Unknown.ABSENT)
+    arrivals: Counter[Node] = Counter([start.node])
+    waiting = deque([start])
+    while waiting:
+        passage = waiting.popleft()
+        for task in _independent_readers(network, passage.node):
+            for _, onward in network.through(task, passage).onward:
+                if not onward.is_certain or onward.node in onward.visited:
+                    continue
+                arrivals[onward.node] += 1
+                yield onward
+                if arrivals[onward.node] <= 2:  # noqa: PLR2004 - twice is what is looked for
+                    waiting.append(onward)
+
+
+def _independent_readers(network: Network, node: Node) -> list[TaskFile]:
+    """Return the tasks that each get every message: of those that compete the first, none for dead letters."""
+    readers = [task for task in network.readers(node) if not task.source.dead_letter]
+    return list({(task.source.entity.lower(), task.source.consumer_group): task for task in reversed(readers)}.values())
+
+
+def _detects_duplicates(network: Network, passage: Passage) -> bool:
+    for task in network.tasks:
+        for route in task.routes:
+            if network.target_node(route.target) == passage.node:
+                taker = network.entities.taker(network.connection(route.target.connection), route.target)
+                return taker is not None and taker.requires_duplicate_detection
+    return False

@@ -1,0 +1,74 @@
+"""Sessions on one side only."""
+
+from collections.abc import Iterator
+
+from shared.config.models import Target, TaskFile
+from shared.config.review import checks
+from shared.config.review.findings import Finding
+from shared.config.review.network import Network
+from shared.config.review.passages import Node
+from shared.config.review.possibilities import key_of
+from shared.rules import parse_action
+from shared.rules.syntax import Scope
+
+_SESSION_ID = (Scope.SYSTEM, "sessionid")
+
+
+def findings(network: Network) -> Iterator[Finding]:
+    """Yield where sessions, and the order that they keep, begin or end on the way."""
+    for task in network.tasks:
+        source = task.source
+        deliverer = network.entities.deliverer(network.connection(source.connection), source)
+        if deliverer is not None and not source.dead_letter and deliverer.requires_session != source.sessions:
+            has = "requires" if deliverer.requires_session else "does not require"
+            seen = f"{network.label(source)} {has} sessions, the task says `sessions: {str(source.sessions).lower()}`"
+            yield Finding(checks.SESSIONS_MISMATCH, network.place(task, "source.sessions"), seen)
+        for index, route in enumerate(task.routes):
+            required = _required(network, route.target)
+            place = network.place(task, f"routes[{index}].target")
+            if source.sessions and required == {False}:
+                seen = f"nothing at {network.label(route.target)} requires the sessions of {network.label(source)}"
+                yield Finding(checks.ORDER_LOST, place, seen)
+            elif not source.sessions and True in required and not _sets_session(route.action):
+                # A dead-letter sub-queue has no sessions, but what died in an entity with sessions has their ids.
+                if source.dead_letter and deliverer is not None and deliverer.requires_session:
+                    continue
+                seen = f"{network.label(route.target)} requires sessions, {network.label(source)} does not"
+                yield Finding(checks.SESSION_ID_MISSING, place, seen)
+        yield from _rejects(network, task)
+
+
+def _rejects(network: Network, task: TaskFile) -> Iterator[Finding]:
+    if task.rejects is not None:
+        queue = network.entities.queue(network.connection(task.rejects.connection), task.rejects.queue)
+        if queue is not None and queue.requires_session:
+            seen = f"{network.label(task.rejects)} requires sessions"
+            yield Finding(checks.REJECTS_NEED_SESSION, network.place(task, "rejects"), seen)
+
+
+def _required(network: Network, target: Target) -> set[bool]:
+    """
+    Return whether what takes the messages of *target* requires sessions; empty where it is not known.
+
+    Without the entities, the tasks that take from there tell: of a queue surely, of a topic for their subscription.
+    """
+    connection = network.connection(target.connection)
+    queue = network.entities.queue(connection, target.queue)
+    if queue is not None:
+        return {queue.requires_session}
+    topic = network.entities.topic(connection, target.topic)
+    if topic is not None:
+        return {subscription.requires_session for subscription in topic.subscriptions}
+    return _said_by_tasks(network, network.target_node(target))
+
+
+def _said_by_tasks(network: Network, node: Node) -> set[bool]:
+    return {
+        task.source.sessions
+        for task in network.readers(node)
+        if task.source.hub is None and not task.source.dead_letter
+    }
+
+
+def _sets_session(action: str | None) -> bool:
+    return action is not None and any(key_of(each.property) == _SESSION_ID for each in parse_action(action).statements)

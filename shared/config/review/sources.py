@@ -1,0 +1,113 @@
+"""Where messages are taken from and where rejected ones go."""
+
+from collections.abc import Iterator
+
+from shared.config.models import DEFAULT_CONSUMER_GROUP, Source, Target, TaskFile
+from shared.config.review import checks
+from shared.config.review.findings import Finding
+from shared.config.review.network import Network
+
+
+def findings(network: Network) -> Iterator[Finding]:
+    """Yield what is wrong with the sources, their hubs and the places for rejected messages."""
+    yield from _competitors(network)
+    for task in network.tasks:
+        yield from _missing(network, task)
+        yield from _partitions(network, task)
+        yield from _forwarding(network, task)
+        yield from _rejects(network, task)
+        if task.source.hub is not None:
+            yield Finding(
+                checks.BINARY_PROPERTIES, network.place(task, "source.hub"), f"takes from the hub {task.source.hub}"
+            )
+
+
+def _competitors(network: Network) -> Iterator[Finding]:
+    readers: dict[tuple[str, str, str], TaskFile] = {}
+    for task in network.tasks:
+        source = task.source
+        group = "" if source.hub is None else source.consumer_group or DEFAULT_CONSUMER_GROUP
+        key = network.source_node(source).setting, source.entity.lower(), group.lower()
+        other = readers.setdefault(key, task)
+        if other is not task:
+            seen = f"{other.task!r} takes from {network.label(source)} too"
+            yield Finding(checks.COMPETING_TASKS, network.place(task, "source"), seen)
+
+
+def _missing(network: Network, task: TaskFile) -> Iterator[Finding]:
+    ends: list[tuple[str, Source | Target]] = [("source", task.source)]
+    ends += [(f"routes[{index}].target", route.target) for index, route in enumerate(task.routes)]
+    if task.rejects is not None:
+        ends.append(("rejects", task.rejects))
+    for path, end in ends:
+        if network.entities.namespace(network.connection(end.connection)) is not None:
+            missing = _missing_part(network, end)
+            if missing is not None:
+                seen = f"{network.configuration.site(end.connection)} has no {missing}"
+                yield Finding(checks.ENTITY_MISSING, network.place(task, path), seen)
+
+
+def _missing_part(network: Network, end: Source | Target) -> str | None:
+    """Return the entity that *end* names and its namespace does not have."""
+    entities, connection = network.entities, network.connection(end.connection)
+    if end.queue is not None:
+        return None if entities.queue(connection, end.queue) else f"queue {end.queue}"
+    if end.topic is not None:
+        if entities.topic(connection, end.topic) is None:
+            return f"topic {end.topic}"
+        is_missing = isinstance(end, Source) and entities.subscription(connection, end) is None
+        return f"subscription {end.subscription} of {end.topic}" if is_missing and isinstance(end, Source) else None
+    hub = entities.hub(connection, end.hub)
+    if hub is None:
+        return f"hub {end.hub}"
+    group = end.consumer_group if isinstance(end, Source) else None
+    groups = [DEFAULT_CONSUMER_GROUP.lower(), *(each.lower() for each in hub.consumer_groups)]
+    return None if group is None or group.lower() in groups else f"consumer group {group} of {end.hub}"
+
+
+def _partitions(network: Network, task: TaskFile) -> Iterator[Finding]:
+    """Yield the partitions that a task names, or keeps, beyond those of the hub."""
+    here = _partition_count(network, task.source)
+    for named in task.source.partitions or ():
+        if here is not None and named >= here:
+            seen = f"names partition {named}, {network.label(task.source)} has {here}, from 0"
+            yield Finding(checks.PARTITION_MISSING, network.place(task, "source.partitions"), seen)
+    for edge in network.edges(task):
+        path = "rejects.partition" if edge.route is None else f"routes[{edge.route}].target.partition"
+        there, partition = _partition_count(network, edge.target), edge.target.partition
+        if there is None:
+            continue
+        if partition == "keep" and here is not None and here > there:
+            seen = f"keeps the partition of {here} at the source, {network.label(edge.target)} has {there}"
+            yield Finding(checks.PARTITION_MISSING, network.place(task, path), seen)
+        elif isinstance(partition, int) and partition >= there:
+            seen = f"names partition {partition}, {network.label(edge.target)} has {there}, from 0"
+            yield Finding(checks.PARTITION_MISSING, network.place(task, path), seen)
+
+
+def _partition_count(network: Network, end: Source | Target) -> int | None:
+    hub = network.entities.hub(network.connection(end.connection), end.hub)
+    return None if hub is None else hub.partition_count
+
+
+def _forwarding(network: Network, task: TaskFile) -> Iterator[Finding]:
+    source = task.source
+    deliverer = network.entities.deliverer(network.connection(source.connection), source)
+    if deliverer is None:
+        return
+    forwards_to = deliverer.forward_dead_lettered_messages_to if source.dead_letter else deliverer.forward_to
+    if forwards_to is not None:
+        seen = f"{network.label(source)} forwards to {forwards_to}"
+        yield Finding(checks.SOURCE_FORWARDS, network.place(task, "source"), seen)
+
+
+def _rejects(network: Network, task: TaskFile) -> Iterator[Finding]:
+    if task.rejects is None:
+        seen = f"a message at fault stays in {network.label(task.source)}, and its batch with it"
+        yield Finding(checks.MISSING_REJECTS, network.place(task), seen)
+        return
+    node = network.target_node(task.rejects)
+    for index, route in enumerate(task.routes):
+        if network.target_node(route.target) == node:
+            seen = f"is the target of routes[{index}] too"
+            yield Finding(checks.REJECTS_AMONG_COPIES, network.place(task, "rejects"), seen)

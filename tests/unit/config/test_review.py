@@ -1,0 +1,329 @@
+"""Reviews of small sets of tasks; whole broken sets are in tests/golden/broken."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.entities import entities_of
+from shared.config.files import load
+from shared.config.review import CHECKS, Entities, Severity, review
+from shared.errors import ConfigError
+
+ROOT = Path(__file__).parents[3]
+CONNECTIONS = """\
+west: {kind: service-bus, setting: WEST}
+east: {kind: service-bus, setting: EAST}
+north: {kind: service-bus, setting: NORTH}
+hubs: {kind: event-hubs, setting: HUBS, site: west}
+"""
+MARKED = '{filter: "replication IS NULL", action: "SET replication = 1"}'
+
+
+def task(name, source, *targets, rejects="{connection: north, queue: rejected}", more=""):
+    routes = "\n".join(f"  - {target}" for target in targets)
+    return f"task: {name}\nsource: {source}\nroutes:\n{routes}\nrejects: {rejects}\n{more}"
+
+
+def to(site, entity="queue: orders", more=""):
+    return f"target: {{connection: {site}, {entity}}}{more}"
+
+
+def subscribed(site, subscription, rule=MARKED):
+    rule = f", rule: {rule}" if rule else ""
+    return f"{{connection: {site}, topic: events, subscription: {subscription}{rule}}}"
+
+
+def queue(name, **properties):
+    return {"Name": name, "Properties": properties}
+
+
+@pytest.fixture
+def found(tmp_path):
+    """Return the names and paths of what a review finds in tasks and entities."""
+
+    def found_in(*tasks, **entities):
+        tmp_path.joinpath("tasks").mkdir()
+        tmp_path.joinpath("connections.yaml").write_text(CONNECTIONS, encoding="utf-8")
+        tmp_path.joinpath("tasks/all.yaml").write_text("---\n".join(tasks), encoding="utf-8")
+        for site, namespace in entities.items():
+            document = {"UserConfig": {"Namespaces": [{"Name": "sbemulatorns", **namespace}]}}
+            tmp_path.joinpath(f"{site}.json").write_text(json.dumps(document), encoding="utf-8")
+        configuration = load(tmp_path)
+        files = [str(tmp_path / f"{site}.json") for site in entities]
+        findings = review(configuration, entities_of(files, configuration.connections))
+        return [(each.check.name, each.path.removeprefix(f"{tmp_path}/tasks/all.yaml: ")) for each in findings]
+
+    return found_in
+
+
+def names(found):
+    return [name for name, _ in found]
+
+
+# What is right
+
+
+def test_nothing_is_found_in_the_tasks_of_the_repository():
+    assert review(load(ROOT / "config"), Entities({})) == []
+
+
+def test_with_its_emulators_the_repository_has_the_short_windows_that_they_allow():
+    configuration = load(ROOT / "config")
+    files = [str(ROOT / f"infra/emulators/{site}.json") for site in ("west", "east")]
+    findings = review(configuration, entities_of(files, configuration.connections))
+    assert {each.check.name for each in findings} == {"short-duplicate-window"}
+
+
+def test_a_mesh_with_marks_is_right(found):
+    sites = ("west", "east", "north")
+    pairs = [(one, other) for one in sites for other in sites if one != other]
+    assert found(*(task(f"{a}-{b}", subscribed(a, b), to(b, "topic: events")) for a, b in pairs)) == []
+
+
+def test_marks_alone_end_a_loop(found):
+    tasks = [
+        task(f"{a}-{b}", subscribed(a, b), to(b, "topic: events"), more="loop_prevention: off\n")
+        for a, b in (("west", "east"), ("east", "west"))
+    ]
+    assert found(*tasks) == []
+
+
+def test_the_path_alone_carries_round_a_ring(found):
+    ring = (("west", "east"), ("east", "north"), ("north", "west"))
+    assert found(*(task(f"{a}-{b}", subscribed(a, b, ""), to(b, "topic: events")) for a, b in ring)) == []
+
+
+def test_one_guard_ends_a_loop_of_two(found):
+    unguarded = task("there", "{connection: west, queue: orders}", to("east"), more="loop_prevention: off\n")
+    assert found(unguarded, task("back", "{connection: east, queue: orders}", to("west"))) == []
+
+
+def test_a_route_for_what_has_failed_twice_ends_a_loop_of_dead_letters(found):
+    auxiliary = "when: \"[repl-dlq-source] LIKE '%;%'\"\n    "
+    tasks = [
+        task(
+            f"{a}-{b}",
+            f"{{connection: {a}, queue: orders, dead_letter: true}}",
+            auxiliary + to(a, "queue: auxiliary"),
+            to(b),
+            more="loop_prevention: off\n",
+        )
+        for a, b in (("west", "east"), ("east", "west"))
+    ]
+    assert found(*tasks) == []
+
+
+# What is wrong, beyond the golden sets
+
+
+def test_a_loop_through_rules_that_nobody_knows_is_possible(found):
+    tasks = [
+        task(f"{a}-{b}", subscribed(a, b, ""), to(b, "topic: events"), more="loop_prevention: off\n")
+        for a, b in (("west", "east"), ("east", "west"))
+    ]
+    assert found(*tasks) == [("possible-loop", "document 1: routes[0]")]
+
+
+@pytest.mark.parametrize(
+    ("condition", "name"),
+    [("kind = 'order'", "endless-loop"), ("kind LIKE 'order%'", "possible-loop"), ("sys.Label = 'a'", "endless-loop")],
+)
+def test_a_condition_that_both_ways_ask_for_stops_nothing(found, condition, name):
+    tasks = [
+        task(
+            f"{a}-{b}",
+            f"{{connection: {a}, queue: orders}}",
+            f'when: "{condition}"\n    ' + to(b),
+            to(b, "queue: rest"),
+            more="loop_prevention: off\n",
+        )
+        for a, b in (("west", "east"), ("east", "west"))
+    ]
+    assert names(found(*tasks)) == [name]
+
+
+def test_conditions_that_exclude_each_other_make_no_loop(found):
+    tasks = [
+        task(
+            f"{a}-{b}",
+            f"{{connection: {a}, queue: orders}}",
+            f"when: \"kind = '{kind}'\"\n    " + to(b),
+            to(b, "queue: rest"),
+            more="loop_prevention: off\n",
+        )
+        for a, b, kind in (("west", "east", "there"), ("east", "west", "back"))
+    ]
+    assert found(*tasks) == []
+
+
+def test_an_action_that_forgets_the_path_lets_messages_go_round(found):
+    forgetting = '\n    action: "REMOVE [repl-path]"'
+    tasks = [
+        task(f"{a}-{b}", f"{{connection: {a}, queue: orders}}", to(b, more=forgetting))
+        for a, b in (("west", "east"), ("east", "west"))
+    ]
+    assert found(*tasks) == [
+        ("endless-loop", "document 1: routes[0]"),
+        ("history-changed", "document 1: routes[0].action"),
+        ("history-changed", "document 2: routes[0].action"),
+    ]
+
+
+def test_a_mark_ends_a_chain_that_does_not_come_back(found):
+    there = task("there", subscribed("west", "east"), to("east", "topic: events"))
+    onward = task("onward", subscribed("east", "north"), to("north", "topic: events"))
+    assert found(there, onward) == [("mark-ends-chain", "document 2: source.rule.filter")]
+
+
+def test_more_loops_than_can_be_told_are_counted_out(found):
+    sites = ("west", "east", "north")
+    tasks = [
+        task(
+            f"{a}-{b}-{entity}",
+            subscribed(a, f"{b}-{entity}", ""),
+            to(b, "topic: events"),
+            more="loop_prevention: off\n",
+        )
+        for a in sites
+        for b in sites
+        for entity in ("x", "y")
+        if a != b
+    ]
+    found_names = names(found(*tasks))
+    assert found_names.count("possible-loop") == 12
+    assert found_names[-1] == "too-many-ways"
+
+
+@pytest.mark.parametrize(
+    ("rule", "name"),
+    [
+        ('{filter: "replication <> 1", action: "SET replication = 1"}', "rule-needs-its-mark"),
+        ('{filter: "NOT (replication = 1)", action: "SET replication = 1"}', "rule-needs-its-mark"),
+        ('{filter: "replication NOT IN (1)", action: "SET Replication = 1"}', "rule-needs-its-mark"),
+        ('{filter: "1 = 0"}', "rule-never-true"),
+        ('{filter: "x = NULL"}', "rule-never-true"),
+        ("{filter: \"x = 1 AND x = '1'\"}", "rule-never-true"),
+    ],
+)
+def test_a_rule_that_selects_nothing(found, rule, name):
+    assert found(task("t", subscribed("west", "east", rule), to("east", "topic: events"))) == [
+        (name, "source.rule.filter")
+    ]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        MARKED,
+        '{filter: "NOT EXISTS(replication)", action: "SET replication = 1"}',
+        '{filter: "replication <> 1 OR replication IS NULL", action: "SET replication = 1"}',
+        "{filter: \"status = 'new'\", action: \"SET status = 'carried'\"}",
+        '{filter: "x <> 1"}',
+        '{filter: "1 = 1"}',
+    ],
+)
+def test_a_rule_that_selects_something(found, rule):
+    assert found(task("t", subscribed("west", "east", rule), to("east", "topic: events"))) == []
+
+
+def test_sessions_that_another_task_knows_of_are_missing(found):
+    first = task("first", "{connection: west, queue: orders}", to("east"))
+    second = task("second", "{connection: east, queue: orders, sessions: true}", to("north"))
+    assert found(first, second) == [("session-id-missing", "document 1: routes[0].target")]
+
+
+def test_an_action_that_sets_the_session_makes_up_for_it(found):
+    first = task(
+        "first", "{connection: west, queue: orders}", to("east", more="\n    action: \"SET sys.SessionId = 'a'\"")
+    )
+    second = task("second", "{connection: east, queue: orders, sessions: true}", to("north"))
+    assert found(first, second) == []
+
+
+def test_a_deployed_rule_wins_over_what_is_declared(found):
+    tasks = [
+        task(f"{a}-{b}", subscribed(a, "s"), to(b, "topic: events"), more="loop_prevention: off\n")
+        for a, b in (("west", "east"), ("east", "west"))
+    ]
+    subscription = {"Name": "s", "Properties": {}, "Rules": []}
+    topic = {"Name": "events", "Properties": {"RequiresDuplicateDetection": True}, "Subscriptions": [subscription]}
+    seen = found(*tasks, west={"Topics": [topic]}, east={"Topics": [topic]})
+    assert seen[0] == ("endless-loop", "document 1: routes[0]")
+    assert ("rule-not-deployed", "document 1: source.rule") in seen
+
+
+def test_a_life_that_the_source_grants_and_the_target_cuts(found):
+    detects = {"RequiresDuplicateDetection": True, "DuplicateDetectionHistoryTimeWindow": "PT10M"}
+    long, short = (
+        queue("orders", DefaultMessageTimeToLive="P1D"),
+        queue("orders", DefaultMessageTimeToLive="PT1H", **detects),
+    )
+    copy = task("copy", "{connection: west, queue: orders}", to("east"))
+    assert found(copy, west={"Queues": [long]}, east={"Queues": [short]}) == [("ttl-cut", "routes[0].target")]
+
+
+def test_every_check_says_how_to_mend_what_it_finds():
+    assert all(check.remedy and check.meaning.endswith(".") for check in CHECKS)
+    assert len({check.name for check in CHECKS}) == len(CHECKS)
+
+
+def test_every_check_is_found_in_a_golden_set_or_here():
+    told = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("tests/golden/broken/*/findings.txt"))
+    here = Path(__file__).read_text(encoding="utf-8")
+    assert [check.name for check in CHECKS if f" {check.name}: " not in told and f'"{check.name}"' not in here] == []
+
+
+def test_the_page_of_checks_lists_them_all():
+    page = (ROOT / "docs/checks.md").read_text(encoding="utf-8")
+    rows = [
+        f"| `{check.name}` | {check.severity} | {check.meaning} | {check.remedy[0].upper()}{check.remedy[1:]}. | "
+        f"{'`--entities`' if check.needs_entities else 'task files'} |"
+        for check in CHECKS
+    ]
+    assert [line for line in page.splitlines() if line.startswith("| `")] == rows
+
+
+def test_errors_come_first():
+    configuration = load(ROOT / "tests/golden/broken/04-jobs-that-nobody-can-do")
+    severities = [finding.check.severity for finding in review(configuration, Entities({}))]
+    assert severities == sorted(severities, key=[Severity.ERROR, Severity.WARNING].index)
+
+
+# Whose entities a file has
+
+
+def hubs_file(folder, name):
+    path = folder / f"{name}.json"
+    hub = {"Name": "telemetry", "PartitionCount": 2, "ConsumerGroups": []}
+    document = {"UserConfig": {"NamespaceConfig": [{"Type": "EventHub", "Name": "ns", "Entities": [hub]}]}}
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def connections(tmp_path):
+    tmp_path.joinpath("tasks").mkdir()
+    tmp_path.joinpath("connections.yaml").write_text(CONNECTIONS, encoding="utf-8")
+    tmp_path.joinpath("tasks/a.yaml").write_text(
+        task("t", "{connection: west, queue: a}", to("east")), encoding="utf-8"
+    )
+    return load(tmp_path).connections
+
+
+@pytest.mark.parametrize("name", ["hubs", "HUBS", "west"])
+def test_a_file_is_for_the_connection_of_its_kind_with_its_name(tmp_path, connections, name):
+    entities = entities_of([str(hubs_file(tmp_path, name))], connections)
+    assert entities.namespace(connections["hubs"]) is not None
+    assert entities.namespace(connections["west"]) is None
+
+
+def test_a_connection_can_be_named_before_the_file(tmp_path, connections):
+    entities = entities_of([f"hubs={hubs_file(tmp_path, 'anything')}"], connections)
+    assert entities.hub(connections["hubs"], "Telemetry") is not None
+
+
+def test_a_file_for_no_connection_is_a_problem(tmp_path, connections):
+    with pytest.raises(ConfigError) as caught:
+        entities_of([str(hubs_file(tmp_path, "east"))], connections)
+    assert "is for 'east', which is no connection of this kind" in str(caught.value)
