@@ -2,7 +2,7 @@
 The fallback for hosts without SDK types: messages as the stock binding of Azure Functions hands them over.
 
 It is used with cardinality one and data type binary, because batches of the stock binding mix up the properties of
-their messages, and other data types change or refuse bodies. What even so does not survive, docs/fidelity.md lists:
+their messages, and other data types change or refuse bodies. What even so does not survive, the README lists:
 time to live, scheduled time, and every property type that JSON does not know.
 """
 

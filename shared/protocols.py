@@ -51,7 +51,7 @@ class Output(Protocol):
 
 
 class Editor(Protocol):
-    """A step that changes, drops or multiplies a message; docs/specs/editor.md states what it may do."""
+    """A step that changes, drops or multiplies a message, without I/O; it leaves id, ordering key and arrival alone."""
 
     name: str
 
