@@ -21,6 +21,7 @@ from local.broker.admin.certificate import server_context
 from local.broker.admin.server import AdminServer
 from local.broker.config import NamespaceConfig
 from local.broker.config_file import load_config
+from local.broker.event_loop import new_event_loop
 from local.broker.server import BrokerServer
 from local.broker.storage.log import StorageError
 from shared.errors import BuswayError, ConfigError
@@ -91,7 +92,10 @@ def broker(
         first_admin_port = (_DEFAULT_ADMIN_PORT if port else 0) if admin_port is None else admin_port
         keep = partial(_keep, data, is_synced=fsync)
         asyncio.run(
-            _serve(list(_with_ports(load_config(config, is_strict=strict_emulator), port)), first_admin_port, tls, keep)
+            _serve(
+                list(_with_ports(load_config(config, is_strict=strict_emulator), port)), first_admin_port, tls, keep
+            ),
+            loop_factory=new_event_loop,
         )
     except ConfigError as error:
         fail(error.problems)

@@ -10,6 +10,7 @@ from typing import Any, Self
 from local.broker.config import NamespaceConfig
 from local.broker.core.entities import Counts
 from local.broker.core.namespace import Namespace
+from local.broker.event_loop import new_event_loop
 from local.broker.faults import Fault
 from local.broker.server import BrokerServer
 from shared.clock import Clock, ManualClock
@@ -35,7 +36,7 @@ class RunningBroker:
         """With a ManualClock time stands still until `advance`; *data* and *is_synced* are as for the server."""
         self._configs = list(namespaces)
         self._clock = clock
-        self._loop = asyncio.new_event_loop()
+        self._loop = new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="busway-broker", daemon=True)
         self._server = BrokerServer(self._configs, clock, data=data, is_synced=is_synced)
 

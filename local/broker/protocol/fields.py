@@ -6,7 +6,7 @@ described values stay typed `Value`s.
 """
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from local.broker import errors
 from local.broker.errors import ConnectionViolation
@@ -23,51 +23,12 @@ _SIMPLE = frozenset(
 NULL = b"\x40"
 
 ACCEPTED = Value(0, Described(Value(0x53, 0x24), Value(0x45, ())))
-_ACCEPTED = b"\x53\x24\x45"
+_ACCEPTED = b"\x00\x53\x24\x45"
 
 
-def _fixed(field: Field) -> Callable[[bytes, int], tuple[Field, int]]:
-    return lambda _buffer, position: (field, position)
-
-
-def _one_byte(buffer: bytes, position: int) -> tuple[Field, int]:
-    return buffer[position], position + 1
-
-
-def _uint32(buffer: bytes, position: int) -> tuple[Field, int]:
-    return _UINT32.unpack_from(buffer, position)[0], position + 4
-
-
-def _boolean(buffer: bytes, position: int) -> tuple[Field, int]:
-    return buffer[position] == 1, position + 1
-
-
-def _short_binary(buffer: bytes, position: int) -> tuple[Field, int]:
-    stop = position + 1 + buffer[position]
-    return buffer[position + 1 : stop], stop
-
-
-def _described(buffer: bytes, position: int) -> tuple[Field, int]:
-    # Nearly all that is described in a frame is the outcome of a delivery that went well.
-    if buffer[position : position + 3] == _ACCEPTED:
-        return ACCEPTED, position + 3
-    return decode(buffer, position - 1)
-
-
-# The encodings that frames are full of; all others take the general way.
-_QUICK = {
-    0x00: _described,
-    0x40: _fixed(None),
-    0x41: _fixed(True),
-    0x42: _fixed(False),
-    0x43: _fixed(0),
-    0x50: _one_byte,
-    0x52: _one_byte,
-    0x53: _one_byte,
-    0x56: _boolean,
-    0x70: _uint32,
-    0xA0: _short_binary,
-}
+# The fields that frames are full of: what stands for itself, and what follows in one byte.
+_CONSTANTS: dict[int, Field] = {0x40: None, 0x41: True, 0x42: False, 0x43: 0}
+_BYTES = frozenset((0x50, 0x52, 0x53))
 
 
 def read_list(buffer: bytes) -> tuple[int, list[Field], int]:
@@ -79,6 +40,36 @@ def read_list(buffer: bytes) -> tuple[int, list[Field], int]:
 
 
 def _read_list(buffer: bytes) -> tuple[int, list[Field], int]:
+    code, count, position, stop = _read_head(buffer)
+    fields: list[Field] = []
+    for _ in range(count):
+        kind = buffer[position]
+        field: Field
+        if kind in _CONSTANTS:
+            field, position = _CONSTANTS[kind], position + 1
+        elif kind in _BYTES:
+            field, position = buffer[position + 1], position + 2
+        elif kind == 0x56:
+            field, position = buffer[position + 1] == 1, position + 2
+        elif kind == 0x70:
+            field, position = _UINT32.unpack_from(buffer, position + 1)[0], position + 5
+        elif kind == 0xA0:
+            start, position = position + 2, position + 2 + buffer[position + 1]
+            field = buffer[start:position]
+        elif kind == 0x00 and buffer.startswith(_ACCEPTED, position):
+            # Nearly all that is described in a frame is the outcome of a delivery that went well.
+            field, position = ACCEPTED, position + len(_ACCEPTED)
+        else:
+            value, position = decode(buffer, position, stop)
+            field = value.payload if value.kind in _SIMPLE else value  # type: ignore[assignment] # the kind says so
+        fields.append(field)
+    if position != stop:
+        raise Malformed(f"list: its values end at byte {position}, its size at byte {stop}")
+    return code, fields, stop
+
+
+def _read_head(buffer: bytes) -> tuple[int, int, int, int]:
+    """Return the descriptor of the list, the count of its values, where they start and where they stop."""
     code, position = (buffer[2], 3) if buffer[:2] == b"\x00\x53" else _descriptor(buffer)
     kind = buffer[position]
     if kind == 0xC0:
@@ -90,23 +81,12 @@ def _read_list(buffer: bytes) -> tuple[int, list[Field], int]:
         count = _UINT32.unpack_from(buffer, position + 5)[0]
         position += 9
     elif kind == 0x45:
-        return code, [], position + 1
+        return code, 0, position + 1, position + 1
     else:
         raise Malformed(f"format code 0x{kind:02x}, expected a list")
     if stop > len(buffer) or count > stop - position:
         raise Malformed(f"list of {count} values in {stop - position} bytes: it does not fit its frame")
-    fields: list[Field] = []
-    for _ in range(count):
-        quick = _QUICK.get(buffer[position])
-        if quick is not None:
-            field, position = quick(buffer, position + 1)
-        else:
-            value, position = decode(buffer, position, stop)
-            field = value.payload if value.kind in _SIMPLE else value  # type: ignore[assignment] # the kind says so
-        fields.append(field)
-    if position != stop:
-        raise Malformed(f"list: its values end at byte {position}, its size at byte {stop}")
-    return code, fields, stop
+    return code, count, position, stop
 
 
 def _descriptor(buffer: bytes) -> tuple[int, int]:
