@@ -130,7 +130,8 @@ class NamespaceConfig:
     A namespace on a port of its own; None lets the broker choose.
 
     Units: max_message_size in bytes, 256 KiB as in the Standard tier; event hubs take 1 MiB. Without shared access keys
-    everybody is let in; without max_connections any number of them.
+    everybody is let in; without max_connections any number of them, without max_receivers any number of receivers
+    at one entity (at a topic: at all of its subscriptions).
     """
 
     name: str
@@ -141,3 +142,4 @@ class NamespaceConfig:
     max_message_size: int = 256 * 1024
     shared_access_keys: tuple[SharedAccessKey, ...] = ()
     max_connections: int | None = None
+    max_receivers: int | None = None

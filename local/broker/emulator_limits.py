@@ -4,8 +4,8 @@ The limits of Microsoft's emulators, for whoever wants to be told here what woul
 1. What the file asks for beyond them is a problem, and so is what only this broker knows.
 2. What the file does not say is as in the emulators: messages live for an hour, duplicates are known for 20 seconds.
    A value that is Azure's default counts as not said.
-3. While the broker runs, an entity takes 100 MB, a message 256 KB and a namespace 10 connections. The 200 concurrent
-   receives of one entity are not counted.
+3. While the broker runs, an entity takes 100 MB, a message 256 KB, a namespace 10 connections. An entity takes 200
+   receivers, a topic for all its subscriptions: the emulator counts concurrent receives, and a receiver has one.
 
 Source: Microsoft Learn, "Overview of the Azure Service Bus emulator" and "Overview of the Azure Event Hubs emulator",
 "Usage quotas" and "Quotas and limits"; the Config.json that the emulators ship with.
@@ -21,6 +21,7 @@ from shared.errors import Problem
 from shared.rules import CorrelationFilter
 
 MAX_CONNECTIONS: Final = 10
+MAX_RECEIVERS: Final = 200
 
 _SERVICE_BUS, _EVENT_HUBS = "sbemulatorns", "emulatorNs1"
 _HINT = "the emulator refuses it"
@@ -143,6 +144,7 @@ def limited(namespace: NamespaceConfig) -> NamespaceConfig:
         hubs=tuple(replace(hub, message_retention=_HOUR) for hub in namespace.hubs),
         max_message_size=_MAX_MESSAGE_SIZE,
         max_connections=MAX_CONNECTIONS,
+        max_receivers=MAX_RECEIVERS,
     )
 
 

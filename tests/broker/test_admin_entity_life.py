@@ -82,11 +82,11 @@ def test_a_new_queue_is_there_at_once_and_gone_when_deleted(client, administer):
 def test_a_topic_takes_its_subscriptions_with_it(client, broker, administer):
     with client.get_subscription_receiver("events", "all") as receiver:
         assert receiver.receive_messages(max_wait_time=0.1) == []
-        assert broker.inspect("west", lambda west: west.attachments.count("events/subscriptions/all")) == 1
+        assert broker.inspect("west", lambda west: west.attachments.count("events/subscriptions/all", Use.RECEIVE)) == 1
         administer(lambda admin: admin.delete("events"))
         with pytest.raises(MessagingEntityNotFoundError):
             receiver.receive_messages(max_wait_time=2)
-    assert broker.inspect("west", lambda west: west.attachments.count("events/subscriptions/all")) == 0
+    assert broker.inspect("west", lambda west: west.attachments.count("events/subscriptions/all", Use.RECEIVE)) == 0
 
 
 def test_a_receiver_that_waits_for_messages_learns_that_its_queue_is_gone(client, administer):

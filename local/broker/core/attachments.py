@@ -46,9 +46,10 @@ class Attachments:
             if not links:
                 del self._links[path]
 
-    def count(self, path: str) -> int:
-        """Return how many links an entity has."""
-        return len(self._links.get(path, ()))
+    def count(self, path: str, use: Use) -> int:
+        """Return how many links use an entity, a topic's subscriptions among it, in this way."""
+        at = [links for each, links in self._links.items() if each == path or each.startswith(path + _SUBSCRIPTIONS)]
+        return sum(each is use for links in at for each in links.values())
 
     def expel(self, path: str, uses: Collection[Use], refusal: Refusal) -> None:
         """End the links that use the entity at *path* in one of these ways."""

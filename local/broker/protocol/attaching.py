@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from local.broker import errors
 from local.broker.config import Right
 from local.broker.core.attachments import Use
-from local.broker.core.namespace import path_of
+from local.broker.core.namespace import Namespace, path_of
 from local.broker.core.session_store import SessionStore
 from local.broker.core.store import milliseconds
 from local.broker.core.usage import check_can_manage, check_can_receive, check_can_send
@@ -88,8 +88,20 @@ def _used(link: Link, path: str, use: Use) -> Link:
         entity = namespace.entity_of(path)
         _CHECKS[use](entity.path, entity.config.status)
         entity.times.accessed_at = milliseconds(namespace.clock)
+        if use is Use.RECEIVE:
+            _check_has_room(namespace, entity.path.lower())
         namespace.attachments.join(entity.path.lower(), use, link)
     return link
+
+
+def _check_has_room(namespace: Namespace, path: str) -> None:
+    """Raise a Refusal where the entity, or the topic it belongs to, has as many receivers as it may."""
+    limit = namespace.config.max_receivers
+    if limit is None:
+        return
+    owner = path.partition("/subscriptions/")[0]
+    if namespace.attachments.count(owner, Use.RECEIVE) >= limit:
+        raise Refusal(errors.RESOURCE_LIMIT_EXCEEDED, f"{owner} has {limit} receivers, expected no more")
 
 
 def _receiver(session: "Session", attach: Attach, path: str) -> Link:

@@ -1,16 +1,17 @@
 """What the official emulators refuse is refused when asked to, and their limits hold."""
 
 import contextlib
+import dataclasses
 import datetime as dt
 import gc
 import json
 
 import pytest
 from azure.servicebus import ServiceBusClient
-from azure.servicebus.exceptions import ServiceBusConnectionError
+from azure.servicebus.exceptions import ServiceBusConnectionError, ServiceBusError
 
 from local.broker.config_file import load_config
-from local.broker.emulator_limits import MAX_CONNECTIONS
+from local.broker.emulator_limits import MAX_CONNECTIONS, MAX_RECEIVERS
 from local.broker.thread import RunningBroker
 from shared.errors import ConfigError
 
@@ -109,3 +110,18 @@ def test_one_connection_too_many_is_closed(load):
         stack.enter_context(client.get_queue_sender("q"))
     del client, stack
     gc.collect()
+
+
+def test_one_receiver_too_many_at_the_subscriptions_of_a_topic_is_refused(load):
+    subscriptions = [{"Name": "a"}, {"Name": "b"}]
+    [config] = load(namespace(Topics=[{"Name": "t", "Subscriptions": subscriptions}], Queues=[{"Name": "q"}]))
+    assert config.max_receivers == MAX_RECEIVERS
+    with RunningBroker([dataclasses.replace(config, max_receivers=2)]) as broker, contextlib.ExitStack() as stack:
+        string = broker.connection_string("sbemulatorns")
+        client = stack.enter_context(ServiceBusClient.from_connection_string(string, retry_total=0))
+        stack.enter_context(client.get_subscription_receiver("t", "a"))
+        with client.get_subscription_receiver("t", "b"):
+            with pytest.raises(ServiceBusError, match="t has 2 receivers, expected no more"):
+                stack.enter_context(client.get_subscription_receiver("t", "b"))
+            stack.enter_context(client.get_queue_receiver("q"))
+        stack.enter_context(client.get_subscription_receiver("t", "a"))
