@@ -66,10 +66,11 @@ class Router:
 
     def route(self, message: Message) -> Target | None:
         """Return the target of *message* with the route's action applied to it, None when no route takes it."""
+        properties = RuleProperties(message)
         for target, when, action in self._routes:
-            if when is None or when.matches(RuleProperties(message)):
+            if when is None or when.matches(properties):
                 if action is not None:
-                    action.apply(RuleProperties(message))
+                    action.apply(properties)
                 return target
         return None
 

@@ -1,4 +1,8 @@
-"""The same copy twice in one worker: as Busway does it, and as the stock binding and the SDK invite one to write it."""
+"""
+The same copy in one worker: as Busway does it, and as the stock binding and the SDK invite one to write it.
+
+Busway's comes with one route whose rule is asked, and with two of which the second takes the message and changes it.
+"""
 
 from collections.abc import Sequence
 from typing import Any, List  # noqa: UP035 - see its use
@@ -19,6 +23,7 @@ from shared.outputs.service_bus import raw_batch
 from shared.pipeline import Pipeline, Task
 from shared.protocols import Outgoing
 from shared.routing import Route, Router, Target
+from shared.rules.rule import parse_action, parse_filter
 from shared.ttl import Keep
 
 LIMIT = 1 << 20
@@ -52,26 +57,39 @@ class EncodingOutput:
         """Nothing is open."""
 
 
-_TASK = TaskFile.model_validate(
-    {
-        "task": "busway",
-        "source": {"connection": "west", "queue": "source"},
-        "routes": [{"target": {"connection": "east", "queue": "target"}}],
-    }
-)
-_PIPELINE = Pipeline(
-    Task(
-        name=_TASK.task,
+def _add(name: str, *routes: tuple[str, str | None]) -> None:
+    """Add a task of Busway's whose routes have a `when` and, where given, an action."""
+    target = {"connection": "east", "queue": "target"}
+    task = TaskFile.model_validate(
+        {
+            "task": name,
+            "source": {"connection": "west", "queue": "source"},
+            "routes": [{"when": when, "action": action, "target": target} for when, action in routes],
+        }
+    )
+    line = Task(
+        name=name,
         origin=Origin("west", "source"),
         editors=(),
-        router=Router([Route(Target(EncodingOutput(), "east", "target"))]),
+        router=Router(
+            [
+                Route(
+                    Target(EncodingOutput(), "east", "target"),
+                    parse_filter(when),
+                    None if action is None else parse_action(action),
+                )
+                for when, action in routes
+            ]
+        ),
         rejects=None,
         time_to_live=Keep(),
         loop_guard=LoopGuard(),
-    ),
-    LogJournal(),
-)
-register(app, _TASK, _PIPELINE, "WEST", RAW)
+    )
+    register(app, task, Pipeline(line, LogJournal()), "WEST", RAW)
+
+
+_add("one_rule", ("amount > 100 OR amount IS NULL", None))
+_add("two_rules", ("amount > 50000", "SET priority = 9"), ("amount > 100", "SET priority = 1; SET sys.To = 'east'"))
 
 
 @app.function_name("naive")
