@@ -41,6 +41,8 @@ SERVICE_ASSIGNED = frozenset(
     )
 )
 
+_ASSIGNED = frozenset(name.encode() for name in SERVICE_ASSIGNED)
+
 _MESSAGE_ID = 0
 _TO = 2
 _SUBJECT = 3
@@ -100,11 +102,12 @@ class Message:
         raw = sections.split(content)
         raw.delivery_annotations = b""
         annotations = raw.message_annotations
-        assigned: dict[str | None, bytes] = {}
+        assigned: dict[bytes, bytes] = {}
         if annotations:
             kept = []
-            for key, start, value_start, stop in map_section.entries(annotations):
-                if key in SERVICE_ASSIGNED:
+            for start, key_start, value_start, stop in map_section.walk(annotations):
+                key = annotations[key_start:value_start]
+                if key in _ASSIGNED:
                     assigned[key] = annotations[value_start:stop]
                 else:
                     kept.append(annotations[start:stop])
@@ -112,11 +115,11 @@ class Message:
                 raw.message_annotations = join_map(_MESSAGE_ANNOTATIONS, kept, len(kept)) if kept else b""
         arrival = Arrival(
             origin,
-            _integer(assigned, "x-opt-sequence-number"),
-            _text(assigned, "x-opt-offset"),
-            _integer(assigned, "x-opt-enqueued-time"),
-            _integer(assigned, "x-opt-locked-until"),
-            _text(assigned, "x-opt-deadletter-source"),
+            _integer(assigned, b"x-opt-sequence-number"),
+            _text(assigned, b"x-opt-offset"),
+            _integer(assigned, b"x-opt-enqueued-time"),
+            _integer(assigned, b"x-opt-locked-until"),
+            _text(assigned, b"x-opt-deadletter-source"),
         )
         return cls(raw, arrival)
 
@@ -347,13 +350,13 @@ class Message:
         fields += [_NULL] * (index + 1 - len(fields))
         fields[index] = _NULL if value is None else encode(value)
         self.sections.properties = join_list(_PROPERTIES, fields)
-        self._fields = None
+        self._fields = fields
 
     def _set_property_text(self, index: int, value: str | None) -> None:
         self._set_property_field(index, None if value is None else string(value))
 
 
-def _integer(assigned: Mapping[str | None, bytes], name: str) -> int | None:
+def _integer(assigned: Mapping[bytes, bytes], name: bytes) -> int | None:
     raw = assigned.get(name)
     if raw is None or raw == _NULL:
         return None
@@ -361,11 +364,11 @@ def _integer(assigned: Mapping[str | None, bytes], name: str) -> int | None:
         return int.from_bytes(raw[1:], signed=True)
     value, _ = decode(raw)
     if value.kind not in _INTEGERS or not isinstance(value.payload, int):
-        raise Malformed(f"annotation {name}: got a {value.kind}, expected an integer or a timestamp")
+        raise Malformed(f"annotation {name.decode()}: got a {value.kind}, expected an integer or a timestamp")
     return value.payload
 
 
-def _text(assigned: Mapping[str | None, bytes], name: str) -> str | None:
+def _text(assigned: Mapping[bytes, bytes], name: bytes) -> str | None:
     raw = assigned.get(name)
     # Service Bus may write a number under the name that holds the text of an offset in Event Hubs.
     return None if raw is None or raw[0] not in _TEXT_CODES else text(raw)

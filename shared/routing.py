@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from shared.amqp import map_section
-from shared.amqp.codec import decode
+from shared.amqp.codec import decode, encode
 from shared.amqp.values import Value, long, string, timestamp, uint
 from shared.errors import TargetRefused
 from shared.message import Message
@@ -79,9 +79,10 @@ class RuleProperties:
     """A message as rules see and change it (`shared.rules.properties.MutableProperties`)."""
 
     def __init__(self, message: Message) -> None:
-        """Look at *message*; its properties are indexed at the first question for one."""
+        """Look at *message*; its properties are looked through at the first question for one."""
         self._message = message
-        self._index: dict[str, tuple[str, int, int]] | None = None
+        self._seen: map_section.Names | None = None
+        self._values: dict[str, Value | None] = {}
 
     def system(self, name: str) -> Value | None:
         """Return a system property by its canonical name, None when it is not set."""
@@ -90,10 +91,13 @@ class RuleProperties:
 
     def user(self, name: str) -> Value | None:
         """Return the application property whose lower-case name is *name*, None when there is none."""
-        found = self._indexed().get(name)
-        if found is None:
-            return None
-        return decode(self._message.sections.application_properties, found[1], found[2])[0]
+        values = self._values
+        if name in values:
+            return values[name]
+        found = self._names().find(name)
+        section = self._message.sections.application_properties
+        value = values[name] = None if found is None else decode(section, found[1])[0]
+        return value
 
     def set_system(self, name: str, value: Value) -> None:
         """Set a system property of a type that the rule language has checked."""
@@ -105,25 +109,29 @@ class RuleProperties:
 
     def set_user(self, name: str, value: Value) -> None:
         """Set an application property, keeping the spelling of one that is there."""
-        found = self._indexed().get(name.lower())
-        self._message.set_properties({found[0] if found else name: value})
-        self._index = None
+        spelling = self._names().spelling(name.lower())
+        if spelling is None:
+            self._message.append_properties(encode(string(name)) + encode(value), 1)
+        else:
+            self._message.set_properties({spelling: value})
+        self._forget()
 
     def remove_user(self, name: str) -> None:
         """Remove the application property of this name in any case."""
-        found = self._indexed().get(name.lower())
-        if found is not None:
-            self._message.set_properties({found[0]: None})
-            self._index = None
+        spelling = self._names().spelling(name.lower())
+        if spelling is not None:
+            self._message.set_properties({spelling: None})
+            self._forget()
 
-    def _indexed(self) -> dict[str, tuple[str, int, int]]:
-        if self._index is None:
-            self._index = {
-                key.lower(): (key, value_start, stop)
-                for key, _, value_start, stop in map_section.entries(self._message.sections.application_properties)
-                if key is not None
-            }
-        return self._index
+    def _forget(self) -> None:
+        """Look anew: the section is another one now."""
+        self._seen = None
+        self._values = {}
+
+    def _names(self) -> map_section.Names:
+        if self._seen is None:
+            self._seen = map_section.Names(self._message.sections.application_properties)
+        return self._seen
 
 
 def _as_string(text: str | None) -> Value | None:

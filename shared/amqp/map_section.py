@@ -1,9 +1,9 @@
 """Sections that are maps (annotations, application properties, footer): entries read and edited among raw bytes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from shared.amqp.codec import decode, encode
-from shared.amqp.scan import Entry, compound_content, join_map, map_entries
+from shared.amqp.scan import Entry, compound_content, join_map, map_entries, walk_map
 from shared.amqp.sections import descriptor
 from shared.amqp.values import Malformed, Value
 
@@ -11,6 +11,50 @@ from shared.amqp.values import Malformed, Value
 def entries(section: bytes) -> list[Entry]:
     """Return the entries of an encoded section, none of an absent one."""
     return map_entries(section, descriptor(section, 0)[1], len(section)) if section else []
+
+
+def walk(section: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """Yield the entries of an encoded section undecoded, as `shared.amqp.scan.walk_map` does, none of an absent one."""
+    return walk_map(section, descriptor(section, 0)[1], len(section)) if section else iter(())
+
+
+class Names:
+    """
+    Where the entries of an encoded section are, by key in any case; of several that differ in case only, the first.
+
+    The section is walked once, and no further than to the key that is asked for. Raises Malformed where the walk meets
+    what is no map.
+    """
+
+    def __init__(self, section: bytes) -> None:
+        """Look at nothing yet."""
+        self._section = section
+        # Only ASCII letters are folded byte by byte, so that positions stay as they are.
+        self._folded = section.lower()
+        self._walk = walk(section)
+        self._found: dict[str, tuple[int, int]] = {}
+
+    def find(self, key: str) -> tuple[int, int] | None:
+        """Return where the entry whose key in lower case is *key* starts, and where its value does."""
+        found = self._found.get(key)
+        if found is not None or (key.isascii() and key.encode() not in self._folded):
+            # A key that stands nowhere in the section need not be walked to.
+            return found
+        folded, seen = self._folded, self._found
+        for start, key_start, value_start, _ in self._walk:
+            each = str(folded[key_start:value_start], "utf-8", "replace")
+            if not each.isascii():
+                each = each.lower()
+            if each not in seen:
+                seen[each] = (start, value_start)
+                if each == key:
+                    break
+        return seen.get(key)
+
+    def spelling(self, key: str) -> str | None:
+        """Return the key whose lower case is *key* as it is written in the section."""
+        found = self.find(key)
+        return None if found is None else str(decode(self._section, found[0])[0].payload)
 
 
 def entry(section: bytes, name: str) -> Value | None:

@@ -8,7 +8,7 @@ Source: OASIS AMQP 1.0, part 1, sections 1.2 and 1.6.
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import cast
 
 from shared.amqp.codec import decode_all
@@ -24,8 +24,8 @@ LISTS = frozenset((0x45, 0xC0, 0xD0))
 MAPS = frozenset((0xC1, 0xD1))
 BINARIES = frozenset((0xA0, 0xB0))
 
-# Where the text of a string or symbol starts, and its encoding.
-_TEXTS = {0xA1: (2, "utf-8"), 0xA3: (2, "ascii"), 0xB1: (5, "utf-8"), 0xB3: (5, "ascii")}
+# The encoding of the text in a string or symbol.
+_TEXTS = {0xA1: "utf-8", 0xA3: "ascii", 0xB1: "utf-8", 0xB3: "ascii"}
 _SHORT_TEXTS = {0xA1: "utf-8", 0xA3: "ascii"}
 
 # What stands before the content of a compound: format code, size and count, the two of one byte or of four each.
@@ -79,34 +79,50 @@ def compound_content(buffer: bytes, position: int, end: int) -> tuple[int, int, 
 
 def map_entries(buffer: bytes, position: int, end: int) -> list[Entry]:
     """Return the entries of the map at *position*, which must be one."""
+    entries: list[Entry] = []
+    for start, key_start, value_start, stop in walk_map(buffer, position, end):
+        key = None
+        if key_start:
+            encoding = _TEXTS[buffer[start]]
+            try:
+                key = str(buffer[key_start:value_start], encoding)
+            except UnicodeDecodeError as error:
+                raise Malformed(f"map key at byte {start}: not valid {encoding}") from error
+        entries.append((key, start, value_start, stop))
+    return entries
+
+
+def walk_map(buffer: bytes, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """
+    Yield where each entry of the map at *position* starts, its key's text (0 when it is none), its value, and its end.
+
+    Raises Malformed as soon as something is met that is no map.
+    """
     if position >= end or buffer[position] not in MAPS:
         raise Malformed(f"value at byte {position}: expected a map")
     count, position, stop = compound_content(buffer, position, end)
-    entries: list[Entry] = []
     for _ in range(count // 2):
-        # Keys are short strings or symbols and values mostly of a fixed width: those are passed over without a call.
-        code = buffer[position] if position < stop else 0
-        if code in _SHORT_TEXTS and position + 1 < stop:
-            value_start = position + 2 + buffer[position + 1]
-            start, encoding = 2, _SHORT_TEXTS[code]
+        # Keys are short strings or symbols and values mostly short too: those are passed over without a call.
+        code = buffer[position] if position + 1 < stop else 0
+        if code in _SHORT_TEXTS:
+            key_start = position + 2
+            value_start = key_start + buffer[position + 1]
         else:
             value_start = skip(buffer, position, stop)
-            start, encoding = _TEXTS.get(code, (0, ""))
+            key_start = position + 5 if code in _TEXTS else 0
         if value_start >= stop:
             raise Malformed(f"map: its size ends at byte {stop}, the key at byte {position} leaves no room for a value")
-        key = None
-        if start:
-            try:
-                key = str(buffer[position + start : value_start], encoding)
-            except UnicodeDecodeError as error:
-                raise Malformed(f"map key at byte {position}: not valid {encoding}") from error
         width = _WIDTHS[buffer[value_start]]
-        value_stop = value_start + 1 + width if width >= 0 else skip(buffer, value_start, stop)
-        entries.append((key, position, value_start, value_stop))
+        if width >= 0:
+            value_stop = value_start + 1 + width
+        elif width == _LENGTH_8 and value_start + 1 < stop:
+            value_stop = value_start + 2 + buffer[value_start + 1]
+        else:
+            value_stop = skip(buffer, value_start, stop)
+        yield position, key_start, value_start, value_stop
         position = value_stop
     if count % 2 or position != stop:
         raise Malformed(f"map: got {count} values up to byte {position}, expected pairs up to byte {stop}")
-    return entries
 
 
 def list_fields(buffer: bytes, position: int, end: int) -> list[bytes]:
@@ -116,15 +132,20 @@ def list_fields(buffer: bytes, position: int, end: int) -> list[bytes]:
     count, position, stop = compound_content(buffer, position, end)
     fields = []
     for _ in range(count):
-        if position >= stop:
-            break
-        if buffer[position] == 0x40:  # null, as most fields are
+        # As in a map, most fields are passed over without a call.
+        code = buffer[position] if position + 1 < stop else -1
+        if code == 0x40:  # null, as most fields are
             fields.append(b"\x40")
             position += 1
-        else:
+            continue
+        if code in _SHORT_TEXTS:
+            field_stop = position + 2 + buffer[position + 1]
+        elif position < stop:
             field_stop = skip(buffer, position, stop)
-            fields.append(buffer[position:field_stop])
-            position = field_stop
+        else:
+            break
+        fields.append(buffer[position:field_stop])
+        position = field_stop
     if position != stop or len(fields) != count:
         raise Malformed(f"list: got {len(fields)} values up to byte {position}, expected {count} up to byte {stop}")
     return fields

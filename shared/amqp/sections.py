@@ -32,8 +32,6 @@ NAMES = {
     FOOTER: "footer",
 }
 
-_SMALL_DESCRIPTOR = b"\x00\x53"
-
 _SYMBOLS = {
     "amqp:header:list": HEADER,
     "amqp:delivery-annotations:map": DELIVERY_ANNOTATIONS,
@@ -103,9 +101,7 @@ def split(buffer: bytes, position: int = 0) -> Sections:
     previous = 0
     start = position
     while position < end:
-        number, content = _USUAL.get(buffer[position : position + 3], 0), position + 3
-        if number == 0:
-            number, content = descriptor(buffer, position)
+        number, content = descriptor(buffer, position)
         if number <= previous or previous in _BODIES:
             _check_order(number, previous, position)
         stop = skip(buffer, content, end)
@@ -139,14 +135,13 @@ def _check_order(number: int, previous: int, position: int) -> None:
 
 def descriptor(buffer: bytes, position: int) -> tuple[int, int]:
     """Return the number of the section at *position* and where its content starts."""
-    if buffer[position : position + 2] == _SMALL_DESCRIPTOR and position + 2 < len(buffer):
-        number = buffer[position + 2]
-        content = position + 3
-    else:
-        if buffer[position : position + 1] != b"\x00":
-            raise Malformed(f"section at byte {position}: expected a descriptor")
-        value, content = decode(buffer, position + 1)
-        number = _number(value)
+    usual = _USUAL.get(buffer[position : position + 3])
+    if usual is not None:
+        return usual, position + 3
+    if buffer[position : position + 1] != b"\x00":
+        raise Malformed(f"section at byte {position}: expected a descriptor")
+    value, content = decode(buffer, position + 1)
+    number = _number(value)
     if number not in NAMES:
         raise Malformed(f"section at byte {position}: no section has this descriptor")
     return number, content
