@@ -2,8 +2,8 @@
 The time to live of a copy.
 
 Age is measured from the enqueued time: the message's own creation-time and absolute-expiry-time are overwritten by
-Azure's Functions host and prove nothing. The enqueued time is of the source's clock and now of ours; docs/decisions/0006
-says what follows from that.
+Azure's Functions host and prove nothing. The enqueued time is of the source's clock and now of ours:
+docs/decisions/0006 says what follows from that.
 """
 
 from dataclasses import dataclass

@@ -8,7 +8,7 @@ from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus._pyamqp._encode import encode_payload
 from azure.servicebus._pyamqp.message import BatchMessage
 
-from functions.tasks import RAW, register
+from functions.tasks import register
 from shared.config.models import TaskFile
 from shared.errors import BuswayError
 from shared.journal.log import LogJournal
@@ -71,7 +71,7 @@ _PIPELINE = Pipeline(
     ),
     LogJournal(),
 )
-register(app, _TASK, _PIPELINE, "WEST", RAW)
+register(app, _TASK, _PIPELINE, "WEST")
 
 
 @app.function_name("naive")

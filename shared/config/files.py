@@ -42,6 +42,11 @@ class Configuration:
         """Return the short name of the site behind a connection."""
         return self.connections[alias].site or alias
 
+    def hubs(self, alias: str) -> set[str]:
+        """Return the hubs that the tasks name with a connection."""
+        ends = [end for task in self.tasks for end in (task.source, *task.targets())]
+        return {end.hub for end in ends if end.connection == alias and end.hub is not None}
+
 
 def load(folder: Path) -> Configuration:
     """Return the configuration in *folder*; raises ConfigError with every problem of every file."""

@@ -284,6 +284,16 @@ def test_the_page_of_checks_lists_them_all():
     assert [line for line in page.splitlines() if line.startswith("| `")] == rows
 
 
+def test_a_hub_is_told_what_the_raw_trigger_cannot_take_and_the_stock_one_changes(found):
+    source, rejects = "{connection: hubs, hub: telemetry}", "{connection: north, queue: rejected}"
+    raw = task("raw", source, to("north"), rejects=rejects)
+    assert ("binary-properties", "document 1: source.hub") in found(
+        raw,
+        task("stock", "{connection: hubs, hub: other}", to("north"), rejects=rejects, more="trigger: stock\n"),
+        task("queue", "{connection: west, queue: orders}", to("north", "queue: more"), more="trigger: stock\n"),
+    )
+
+
 def test_errors_come_first():
     configuration = load(ROOT / "tests/golden/broken/04-jobs-that-nobody-can-do")
     severities = [finding.check.severity for finding in review(configuration, Entities({}))]
