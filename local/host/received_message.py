@@ -38,14 +38,13 @@ class ReceivedMessage:
 
     @cached_property
     def annotations(self) -> Mapping[str, Value]:
-        """Return the message annotations."""
-        return _map(self._sections.message_annotations)
+        """Return the message annotations, but those of described types that .NET does not know."""
+        return _known(self._sections.message_annotations)
 
     @cached_property
     def application_properties(self) -> Mapping[str, Value]:
-        """Return the application properties, without those of described types that .NET does not know."""
-        found = _map(self._sections.application_properties)
-        return {name: value for name, value in found.items() if not _is_dropped(value)}
+        """Return the application properties, with the same exception."""
+        return _known(self._sections.application_properties)
 
     @cached_property
     def _header(self) -> list[Value]:
@@ -131,6 +130,10 @@ class ReceivedMessage:
     @staticmethod
     def _is_null(parts: list[tuple[int, Value]]) -> bool:
         return len(parts) == 1 and parts[0][0] == sections.VALUE and parts[0][1].payload is None
+
+
+def _known(section: bytes) -> Mapping[str, Value]:
+    return {name: value for name, value in _map(section).items() if not _is_dropped(value)}
 
 
 def _is_dropped(value: Value) -> bool:

@@ -219,17 +219,17 @@ PARTITION_MISSING = _check(
 BINARY_PROPERTIES = _check(
     _WARNING,
     "binary-properties",
-    "Azure's Functions host cannot hand events with binary, list or array properties to the raw trigger. The batch of "
-    "such an event fails before Busway is called, and is tried again for ever: nothing is lost, and its partition "
+    "Azure's Functions host cannot hand events with binary, list or array properties to the raw trigger. A batch of "
+    "such an event fails before Busway is called and is tried again for ever: nothing is lost, and its partition "
     "stands still.",
-    "if senders use such properties, set `trigger: stock` in the task: it gets binaries as base64 text. An event with a "
-    "map as a property goes through no trigger at all",
+    "if senders use such properties, set `trigger: stock` in the task: it gets binaries as base64 text. An event with "
+    "a map as a property goes through no trigger at all",
 )
 STOCK_TRIGGER = _check(
     _WARNING,
     "stock-trigger",
     "The stock trigger hands messages over with the property types of JSON, without most of their header, and refuses "
-    "bodies that are not data sections; a queue's then end in its dead-letter queue, a hub's keep their partition back.",
+    "bodies that are not data; those of a queue end in its dead-letter queue, those of a hub hold up their partition.",
     "remove `trigger: stock`, unless a hub's events have binary properties or the host has no SDK types for triggers",
 )
 MISSING_REJECTS = _check(
