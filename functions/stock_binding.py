@@ -21,6 +21,7 @@ from shared.amqp.codec import encode
 from shared.amqp.scan import join_list, join_map
 from shared.amqp.sections import Sections, data
 from shared.amqp.values import Value, boolean, double, int_, long, string, symbol, timestamp, uint, ulong
+from shared.message import SERVICE_ASSIGNED
 
 STOCK_LOSSES = (
     "it gives properties the types of JSON (dates, GUIDs, decimals and binaries become text, numbers int, long or "
@@ -46,13 +47,10 @@ _TEXT_FIELDS = dict(
 _SYMBOL_FIELDS = {"content-type": 6, "content-encoding": 7}
 _CREATION_TIME, _GROUP_SEQUENCE = 9, 11
 _FIELD_COUNT = 13
-# What else is no annotation of the sender's: the host adds the first five from the last four.
-_TOLD = frozenset(
-    (
-        *("SequenceNumber", "Offset", "OffsetString", "PartitionKey", "EnqueuedTimeUtc"),
-        *("user-id", "absolute-expiry-time", "creation-time", "group-sequence", *_TEXT_FIELDS, *_SYMBOL_FIELDS),
-        *("x-opt-sequence-number", "x-opt-offset", "x-opt-partition-key", "x-opt-enqueued-time"),
-    )
+# What else is no annotation of the sender's.
+_TOLD = SERVICE_ASSIGNED.union(
+    ("SequenceNumber", "Offset", "OffsetString", "PartitionKey", "EnqueuedTimeUtc", "x-opt-partition-key"),
+    ("user-id", "absolute-expiry-time", "creation-time", "group-sequence", *_TEXT_FIELDS, *_SYMBOL_FIELDS),
 )
 
 

@@ -1,6 +1,7 @@
 """The stock binding, decoded by Microsoft's worker library from what the host sends."""
 
 import json
+from types import MappingProxyType
 
 import azure.functions as func
 import pytest
@@ -8,9 +9,14 @@ from azure_functions_runtime.bindings import meta
 
 from functions.stock_binding import event_contents, event_partition, service_bus_content
 from local.host.protos import CollectionBytes, ParameterBinding, TypedData
+from local.host.raw_link import Delivery
+from local.host.shape import event_hubs_input
+from local.host.worker import Function
 from shared.amqp.values import FALSE, NULL, TRUE, double, int_, long, string, timestamp, ulong
 from shared.message import Arrival, Message, Origin
+from shared.metadata import deterministic_id
 from tests.mapping_table import parts
+from tests.messages import delivered
 
 ORIGIN = Origin("west", "q")
 PROPERTIES = {
@@ -169,6 +175,34 @@ def test_each_event_of_a_batch_with_what_is_its_own():
     assert second.arrival == Arrival(ORIGIN, 8, "0x12", None, None, None)
     assert (second.partition_key, list(second.application_properties())) == (None, [])
     assert event_partition(given) == "3"
+
+
+def test_both_triggers_tell_the_same_of_where_an_event_is_from():
+    """Its id, where it has none, is made of that: a task may change its trigger and send nothing twice for it."""
+    wire = delivered(7, message_id=None, annotated={"x-opt-offset": string("4711")}, locked_until=None)
+    function = Function(
+        "id",
+        "copy",
+        MappingProxyType(
+            {"type": "eventHubTrigger", "name": "m", "dataType": "BINARY", "cardinality": "MANY"},
+        ),
+        {},
+        None,
+    )
+    handed = event_hubs_input(function, [Delivery(0, b"", wire)], 0, {"PartitionId": "3"}, wire=False)
+    meta.load_binding_registry()
+    taken = meta.from_incoming_proto(
+        "eventHubTrigger",
+        ParameterBinding("messages", handed.data),
+        pytype=None,
+        trigger_metadata=handed.metadata,
+        function_name="copy",
+    )
+    origin = ORIGIN._replace(partition=event_partition(taken))
+    stock = Message.received(event_contents(taken)[0], origin).arrival
+    raw = Message.received(wire, ORIGIN._replace(partition="3")).arrival
+    assert stock == raw._replace(locked_until=None)
+    assert deterministic_id(stock) == deterministic_id(raw)
 
 
 @pytest.mark.parametrize("name", ["SystemPropertiesArray", "PropertiesArray"])
