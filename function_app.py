@@ -5,7 +5,7 @@ from pathlib import Path
 
 import azure.functions as func
 
-from functions.tasks import RAW, register
+from functions.tasks import register
 from shared.config.assembly import pipelines
 from shared.config.files import load
 
@@ -16,4 +16,4 @@ _configuration = load(Path(__file__).parent / os.environ.get("BUSWAY_CONFIG", "c
 
 for _task, _pipeline in pipelines(_configuration, os.environ):
     _setting = _configuration.connections[_task.source.connection].setting
-    register(app, _task, _pipeline, _setting, os.environ.get("BUSWAY_TRIGGER", RAW))
+    register(app, _task, _pipeline, _setting)

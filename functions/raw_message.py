@@ -50,7 +50,9 @@ class _Converter(InConverter, binding=None):  # type: ignore[misc,call-arg] # th
             return _raw_message(data.value, partition)
         if data.type == "collection_model_binding_data":
             return [_raw_message(each, partition) for each in data.value.model_binding_data]
-        msg = f"trigger data: got {data.type!r}, expected ModelBindingData; set BUSWAY_TRIGGER=stock for this host"
+        msg = (
+            f"trigger data: got {data.type!r}, expected ModelBindingData; this host needs `trigger: stock` in the task"
+        )
         raise ValueError(msg)
 
 

@@ -1,18 +1,17 @@
 """One Azure Function per replication task."""
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import List  # noqa: UP035 - see its use
 
 import azure.functions as func
 
 from functions.raw_message import RawMessage
-from functions.stock_binding import event_content, event_partition, service_bus_content
-from shared.config.models import DEFAULT_CONSUMER_GROUP, Source, TaskFile
-from shared.errors import ConfigError, Problem
+from functions.stock_binding import STOCK_LOSSES, event_contents, event_partition, service_bus_content
+from shared.config.models import DEFAULT_CONSUMER_GROUP, TaskFile
 from shared.pipeline import Pipeline
 
-RAW = "raw"
-STOCK = "stock"
+_LOGGER = logging.getLogger("busway.tasks")
 
 # Event Hubs: a batch that failed is replayed until it gets through; giving up would move the checkpoint past it.
 _RETRY_FOR_EVER = "-1"
@@ -22,19 +21,12 @@ _LONGEST_RETRY = "00:05:00"
 type Decorator = Callable[[object], object]
 
 
-def register(app: func.FunctionApp, task: TaskFile, pipeline: Pipeline, setting: str, trigger: str) -> None:
-    """
-    Add the function of *task* to *app*, which takes from the connection of the app setting *setting*.
-
-    *trigger* is `raw` (the encoded messages, in batches) or `stock` (the binding of every host, message by message).
-    Raises ConfigError for another one.
-    """
-    if trigger not in (RAW, STOCK):
-        raise ConfigError([Problem("BUSWAY_TRIGGER", f"is {trigger!r}, expected {RAW!r} or {STOCK!r}")])
-    function = (
-        _raw_function(pipeline) if trigger == RAW else _stock_function(pipeline, is_hub=task.source.hub is not None)
-    )
-    decorated = _trigger(app, task.source, setting, trigger)(function)
+def register(app: func.FunctionApp, task: TaskFile, pipeline: Pipeline, setting: str) -> None:
+    """Add the function of *task* to *app*, which takes from the connection of the app setting *setting*."""
+    if task.trigger == "stock":
+        _LOGGER.warning("%s: takes from the stock trigger: %s", task.task, STOCK_LOSSES)
+    function = _function(task, pipeline)
+    decorated = _trigger(app, task, setting)(function)
     if task.source.hub is not None:
         decorated = app.retry(
             strategy="exponential_backoff",
@@ -45,26 +37,26 @@ def register(app: func.FunctionApp, task: TaskFile, pipeline: Pipeline, setting:
     app.function_name(task.task)(decorated)
 
 
-def _raw_function(pipeline: Pipeline) -> Callable[..., Awaitable[None]]:
-    async def replicate(messages: List[RawMessage]) -> None:  # noqa: UP006 - the worker refuses list[RawMessage]
+def _function(task: TaskFile, pipeline: Pipeline) -> Callable[..., Awaitable[None]]:
+    async def replicate(messages: List[RawMessage]) -> None:  # noqa: UP006 - the worker refuses list[…]
         await pipeline.run([message.content for message in messages], messages[0].partition)
 
-    return replicate
+    async def replicate_events(messages: List[func.EventHubEvent]) -> None:  # noqa: UP006 - the worker refuses list[…]
+        await pipeline.run(event_contents(messages), event_partition(messages))
 
-
-def _stock_function(pipeline: Pipeline, *, is_hub: bool) -> Callable[..., Awaitable[None]]:
     async def replicate_message(messages: func.ServiceBusMessage) -> None:
         await pipeline.run([service_bus_content(messages)])
 
-    async def replicate_event(messages: func.EventHubEvent) -> None:
-        await pipeline.run([event_content(messages)], event_partition(messages))
+    if task.trigger == "raw":
+        return replicate
+    return replicate_message if task.source.hub is None else replicate_events
 
-    return replicate_event if is_hub else replicate_message
 
-
-def _trigger(app: func.FunctionApp, source: Source, setting: str, trigger: str) -> Decorator:
-    cardinality = func.Cardinality.MANY if trigger == RAW else func.Cardinality.ONE
-    suffix = "/$DeadLetterQueue" if source.dead_letter else ""
+def _trigger(app: func.FunctionApp, task: TaskFile, setting: str) -> Decorator:
+    source = task.source
+    # Batches of the stock binding mix up the properties of messages from Service Bus, not those of events.
+    takes_many = task.trigger == "raw" or source.hub is not None
+    cardinality = func.Cardinality.MANY if takes_many else func.Cardinality.ONE
     # The sessions flag is left out rather than false: a dead-letter sub-queue has no sessions to speak of.
     sessions = True if source.sessions else None
     decorator: Decorator
@@ -81,7 +73,7 @@ def _trigger(app: func.FunctionApp, source: Source, setting: str, trigger: str) 
         decorator = app.service_bus_queue_trigger(
             arg_name="messages",
             connection=setting,
-            queue_name=source.queue + suffix,
+            queue_name=source.queue + source.sub_queue,
             is_sessions_enabled=sessions,
             cardinality=cardinality,
             data_type=func.DataType.BINARY,
@@ -91,7 +83,7 @@ def _trigger(app: func.FunctionApp, source: Source, setting: str, trigger: str) 
             arg_name="messages",
             connection=setting,
             topic_name=source.topic or "",
-            subscription_name=f"{source.subscription}{suffix}",
+            subscription_name=f"{source.subscription}{source.sub_queue}",
             is_sessions_enabled=sessions,
             cardinality=cardinality,
             data_type=func.DataType.BINARY,

@@ -72,7 +72,6 @@ module app 'modules/function-app.bicep' = {
     // NAME__fullyQualifiedNamespace in place of a connection string means: no key, use the app's identity.
     settings: {
       BUSWAY_CONFIG: 'config'
-      BUSWAY_TRIGGER: 'raw'
       WEST__fullyQualifiedNamespace: west.outputs.fullyQualifiedNamespace
       EAST__fullyQualifiedNamespace: east.outputs.fullyQualifiedNamespace
     }

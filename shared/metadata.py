@@ -25,7 +25,7 @@ DEAD_LETTER_SOURCE = "repl-dlq-source"
 SAMPLE_ENQUEUE_TIME = "repl-enqueued-time"
 
 SEPARATOR = ";"
-DEAD_LETTER_QUEUE = "/$deadletterqueue"
+DEAD_LETTER_QUEUES = ("/$transfer/$deadletterqueue", "/$deadletterqueue")
 
 _SHORT = 256  # a string of fewer bytes has a length of one byte
 
@@ -142,4 +142,4 @@ def _history(message: Message, name: str) -> str | None:
 @lru_cache(maxsize=256)
 def _owner_of_dead_letters(entity: str) -> str | None:
     """Return the entity whose dead-letter sub-queue *entity* is, None when it is none."""
-    return entity[: -len(DEAD_LETTER_QUEUE)] if entity.lower().endswith(DEAD_LETTER_QUEUE) else None
+    return next((entity[: -len(each)] for each in DEAD_LETTER_QUEUES if entity.lower().endswith(each)), None)

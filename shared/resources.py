@@ -1,6 +1,6 @@
 """Clients of the services, from the app's settings; one per connection, opened at its first use."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from azure.eventhub.aio import EventHubProducerClient
 from azure.identity.aio import DefaultAzureCredential
@@ -10,10 +10,16 @@ from azure.servicebus.aio import ServiceBusClient
 from shared.errors import ConfigError, Problem
 
 NAMESPACE_SUFFIX = "__fullyQualifiedNamespace"
+_NO_ENTITY = "remove EntityPath"
 
 
-def setting_problem(setting: str, settings: Mapping[str, str]) -> Problem | None:
-    """Return what is wrong with the app setting that a connection names, None where it can be used."""
+def setting_problem(setting: str, settings: Mapping[str, str], hubs: Collection[str] = ()) -> Problem | None:
+    """
+    Return what is wrong with the app setting that a connection names, None where it can be used.
+
+    A connection string may be that of one entity (EntityPath), as IoT Hub gives it for its endpoint, where that is the
+    only one of *hubs*, which are those that are used by this connection.
+    """
     text = settings.get(setting)
     if text:
         try:
@@ -22,8 +28,9 @@ def setting_problem(setting: str, settings: Mapping[str, str]) -> Problem | None
             # What the SDK says of it may quote it.
             hint = "it looks like Endpoint=sb://HOST/;SharedAccessKeyName=NAME;SharedAccessKey=KEY"
             return Problem(setting, "the app setting is no connection string", hint)
-        if entity:
-            return Problem(setting, "the app setting names one entity, expected a namespace", "remove EntityPath")
+        if entity and {hub.lower() for hub in hubs} != {entity.lower()}:
+            expected = " and ".join(sorted(hubs)) or "a namespace"
+            return Problem(setting, f"the app setting names one entity, {entity}, expected {expected}", _NO_ENTITY)
         return None
     if settings.get(setting + NAMESPACE_SUFFIX):
         return None
@@ -49,15 +56,15 @@ def service_bus_client(setting: str, settings: Mapping[str, str]) -> ServiceBusC
 
 def event_hub_client(setting: str, settings: Mapping[str, str], hub: str) -> EventHubProducerClient:
     """Return a client that sends to a hub of the namespace that an app setting names; as `service_bus_client`."""
-    text = _usable(setting, settings)
+    text = _usable(setting, settings, [hub])
     if text:
         return EventHubProducerClient.from_connection_string(text, eventhub_name=hub, retry_total=0)
     return EventHubProducerClient(settings[setting + NAMESPACE_SUFFIX], hub, DefaultAzureCredential(), retry_total=0)
 
 
-def _usable(setting: str, settings: Mapping[str, str]) -> str | None:
+def _usable(setting: str, settings: Mapping[str, str], hubs: Collection[str] = ()) -> str | None:
     """Return the connection string in an app setting, None where it names a namespace."""
-    problem = setting_problem(setting, settings)
+    problem = setting_problem(setting, settings, hubs)
     if problem is not None:
         raise ConfigError([problem])
     return settings.get(setting)

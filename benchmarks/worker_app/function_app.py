@@ -12,7 +12,7 @@ from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus._pyamqp._encode import encode_payload
 from azure.servicebus._pyamqp.message import BatchMessage
 
-from functions.tasks import RAW, register
+from functions.tasks import register
 from shared.config.models import TaskFile
 from shared.errors import BuswayError
 from shared.journal.log import LogJournal
@@ -85,7 +85,7 @@ def _add(name: str, *routes: tuple[str, str | None]) -> None:
         time_to_live=Keep(),
         loop_guard=LoopGuard(),
     )
-    register(app, task, Pipeline(line, LogJournal()), "WEST", RAW)
+    register(app, task, Pipeline(line, LogJournal()), "WEST")
 
 
 _add("one_rule", ("amount > 100 OR amount IS NULL", None))

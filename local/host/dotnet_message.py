@@ -97,6 +97,14 @@ def reencode(payload: bytes, now: int, *, delivery_count_offset: int = 0) -> byt
         raise CannotReceive(f"malformed AMQP: {error}") from error
 
 
+def check_readable(payload: bytes) -> None:
+    """Raise CannotReceive for a message that .NET cannot decode, whatever the function is to get of it."""
+    try:
+        reencode(payload, 0)
+    except CannotBind:
+        return  # it has been decoded; only encoding it again fails
+
+
 def _reencode(source: Sections, now: int, delivery_count_offset: int) -> bytes:
     header = _fields(source.header, _HEADER_TYPES)
     properties = _fields(source.properties, _PROPERTIES_TYPES)

@@ -97,13 +97,14 @@ def _timespan(ticks: int) -> str:
     return ("-" if ticks < 0 else "") + text + (f".{fraction:07d}" if fraction else "")
 
 
-def _decimal(payload: bytes) -> float | int:
+def _decimal(payload: bytes) -> float:
     bits = int.from_bytes(payload)
     layouts = {4: (101, 23), 8: (398, 53), 16: (6176, 113)}
     bias, significand_bits = layouts[len(payload)]
     exponent = (bits >> significand_bits & (2 ** (8 * len(payload) - 1 - significand_bits) - 1)) - bias
     number = (bits & (2**significand_bits - 1)) * (-1 if bits >> (8 * len(payload) - 1) else 1)
-    return int(number * 10**exponent) if exponent >= 0 else float(number / 10**-exponent)
+    # Json.NET gives every decimal a point, and so does Python every float.
+    return float(number * 10**exponent if exponent >= 0 else number / 10**-exponent)
 
 
 def rows(values: Sequence[Any]) -> str:

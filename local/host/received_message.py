@@ -8,14 +8,21 @@ Azure.Messaging.ServiceBus/src), EventData (sdk/eventhub/Azure.Messaging.EventHu
 import uuid
 from collections.abc import Mapping
 from functools import cached_property
+from typing import Any
 
+from local.host import newtonsoft
 from local.host.dotnet_values import MAX_TIMESTAMP, CannotBind, CannotReceive
 from shared.amqp import sections
 from shared.amqp.codec import decode, items_of, pairs_of
 from shared.amqp.sections import Sections
-from shared.amqp.values import NULL, Malformed, Value
+from shared.amqp.values import NULL, Described, Malformed, Value
 
 _MAX_TTL = 2**63
+_KNOWN_DESCRIPTORS = ("com.microsoft:uri", "com.microsoft:timespan", "com.microsoft:datetime-offset")
+_PROPERTY_NAMES = (
+    *("message-id", "user-id", "to", "subject", "reply-to", "correlation-id", "content-type", "content-encoding"),
+    *("absolute-expiry-time", "creation-time", "group-id", "group-sequence", "reply-to-group-id"),
+)
 
 
 class ReceivedMessage:
@@ -31,13 +38,13 @@ class ReceivedMessage:
 
     @cached_property
     def annotations(self) -> Mapping[str, Value]:
-        """Return the message annotations."""
-        return _map(self._sections.message_annotations)
+        """Return the message annotations, but those of described types that .NET does not know."""
+        return _known(self._sections.message_annotations)
 
     @cached_property
     def application_properties(self) -> Mapping[str, Value]:
-        """Return the application properties."""
-        return _map(self._sections.application_properties)
+        """Return the application properties, with the same exception."""
+        return _known(self._sections.application_properties)
 
     @cached_property
     def _header(self) -> list[Value]:
@@ -53,6 +60,22 @@ class ReceivedMessage:
         if value.kind == "binary" and isinstance(value.payload, bytes):
             return value.payload.hex().upper()
         return None if value.payload is None else str(value.payload) or None
+
+    def properties_as_json(self) -> dict[str, Any]:
+        """Return the fields of the properties section that are set, by their names in AMQP."""
+        found: dict[str, Any] = {}
+        for index, name in enumerate(_PROPERTY_NAMES):
+            payload = self._properties[index].payload
+            if name == "user-id" and isinstance(payload, bytes):
+                # Json.NET finds no bytes in a ReadOnlyMemory<byte>.
+                found[name] = {"Length": len(payload), "IsEmpty": not payload}
+            elif name in ("absolute-expiry-time", "creation-time") and isinstance(payload, int):
+                found[name] = newtonsoft.date_text(payload) + "+00:00"
+            elif name == "group-sequence":
+                found[name] = payload
+            else:
+                found[name] = self.text(index)
+        return {name: value for name, value in found.items() if value is not None}
 
     def annotation_text(self, name: str) -> str | None:
         """Return the text of an annotation."""
@@ -107,6 +130,15 @@ class ReceivedMessage:
     @staticmethod
     def _is_null(parts: list[tuple[int, Value]]) -> bool:
         return len(parts) == 1 and parts[0][0] == sections.VALUE and parts[0][1].payload is None
+
+
+def _known(section: bytes) -> Mapping[str, Value]:
+    return {name: value for name, value in _map(section).items() if not _is_dropped(value)}
+
+
+def _is_dropped(value: Value) -> bool:
+    described = value.payload
+    return isinstance(described, Described) and described.descriptor.payload not in _KNOWN_DESCRIPTORS
 
 
 def _map(section: bytes) -> Mapping[str, Value]:

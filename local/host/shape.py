@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from local.host import newtonsoft
-from local.host.dotnet_message import reencode
+from local.host.dotnet_message import check_readable, reencode
 from local.host.dotnet_values import CannotBind
 from local.host.protos import (
     CollectionBytes,
@@ -86,6 +86,8 @@ def _model_binding_data(function: Function, source: str, contents: Sequence[byte
 
 
 def _stock_input(function: Function, deliveries: Sequence[Delivery], fields: Mapping[str, Field]) -> Input:
+    for delivery in deliveries:
+        check_readable(delivery.payload)
     messages = [ReceivedMessage(delivery.payload, delivery.tag) for delivery in deliveries]
     if not function.is_many:
         values = {name: field(messages[0]) for name, field in {**fields, **_SINGLE_FIELDS}.items() if name in fields}
@@ -134,13 +136,25 @@ def _properties(message: ReceivedMessage) -> dict[str, Any]:
 
 
 def _system_properties(message: ReceivedMessage) -> dict[str, Any]:
+    """Return fields of the properties section and annotations, as AmqpSystemProperties and the extension put them."""
     annotations = {name: newtonsoft.value_as_json(value) for name, value in message.annotations.items()}
-    return annotations | {
-        "SequenceNumber": message.annotation_number("x-opt-sequence-number"),
-        "Offset": message.annotation_text("x-opt-offset"),
-        "PartitionKey": message.annotation_text("x-opt-partition-key"),
-        "EnqueuedTimeUtc": newtonsoft.date_text(message.enqueued_time),
-    }
+    return (
+        message.properties_as_json()
+        | annotations
+        | {
+            "SequenceNumber": message.annotation_number("x-opt-sequence-number"),
+            "Offset": int(_numeric_offset(message)),
+            "OffsetString": message.annotation_text("x-opt-offset"),
+            "PartitionKey": message.annotation_text("x-opt-partition-key"),
+            "EnqueuedTimeUtc": newtonsoft.date_text(message.enqueued_time),
+        }
+    )
+
+
+def _numeric_offset(message: ReceivedMessage) -> str:
+    """Return an offset that is a number, -1 for one that is not (long.TryParse in the extension)."""
+    text = message.annotation_text("x-opt-offset") or ""
+    return text if text.isascii() and text.isdigit() else "-1"
 
 
 def _offset_text(milliseconds: int) -> str:
@@ -176,7 +190,8 @@ _SINGLE_FIELDS: dict[str, Field] = {
 }
 _EVENT_HUBS_FIELDS: dict[str, Field] = {
     "PartitionKey": lambda message: message.annotation_text("x-opt-partition-key"),
-    "Offset": lambda message: message.annotation_text("x-opt-offset"),
+    "Offset": _numeric_offset,
+    "OffsetString": lambda message: message.annotation_text("x-opt-offset"),
     "SequenceNumber": lambda message: message.annotation_number("x-opt-sequence-number"),
     "EnqueuedTimeUtc": lambda message: newtonsoft.date_text(message.enqueued_time),
     "Properties": _properties,
@@ -198,5 +213,6 @@ _TEXT_FIELDS = frozenset(
         "PartitionKey",
         "TransactionPartitionKey",
         "Offset",
+        "OffsetString",
     )
 )

@@ -33,7 +33,7 @@ def opened_outputs(configuration: Configuration, settings: Mapping[str, str]) ->
     """Return the output of every connection that messages can be sent to, by alias; raises ConfigError."""
     problems = []
     for alias, connection in configuration.connections.items():
-        problem = setting_problem(connection.setting, settings)
+        problem = setting_problem(connection.setting, settings, configuration.hubs(alias))
         if problem is not None:
             where = f"connections.yaml: {alias}: app setting {problem.path}"
             problems.append(Problem(where, problem.problem, problem.hint))

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from shared.config.models import DEFAULT_CONSUMER_GROUP, SITE, Connection, TaskFile
+from shared.config.models import DEFAULT_CONSUMER_GROUP, SITE, Connection, Source, Target, TaskFile
 from shared.errors import ConfigError, Problem
 
 CONNECTIONS = "connections.yaml"
@@ -41,6 +41,12 @@ class Configuration:
     def site(self, alias: str) -> str:
         """Return the short name of the site behind a connection."""
         return self.connections[alias].site or alias
+
+    def hubs(self, alias: str) -> set[str]:
+        """Return the hubs that the tasks name with a connection."""
+        ends: list[Source | Target] = [task.source for task in self.tasks]
+        ends += [target for task in self.tasks for target in task.targets()]
+        return {end.hub for end in ends if end.connection == alias and end.hub is not None}
 
 
 def load(folder: Path) -> Configuration:

@@ -78,8 +78,8 @@ class Source(Strict):
     """Consumer group of the hub; $Default unless given. No two tasks may share one."""
     partitions: Annotated[tuple[PartitionId, ...], Field(strict=False, min_length=1)] | None = None
     """Partitions of the hub to take from; all unless given. Needs a consumer group that is used for nothing else."""
-    dead_letter: bool = False
-    """Take the messages of the dead-letter sub-queue of the queue or subscription."""
+    dead_letter: bool | Literal["transfer"] = False
+    """Take the messages of the dead-letter sub-queue of the queue or subscription, or of its transfer dead letters."""
     sessions: bool = False
     """The queue or subscription requires sessions; their order is kept."""
     rule: Rule | None = None
@@ -114,7 +114,14 @@ class Source(Strict):
     def entity(self) -> str:
         """The entity's path in its namespace."""
         path = self.queue or self.hub or f"{self.topic}/Subscriptions/{self.subscription}"
-        return f"{path}/$DeadLetterQueue" if self.dead_letter else path
+        return path + self.sub_queue
+
+    @property
+    def sub_queue(self) -> str:
+        """What the path of the queue or subscription is continued with, if anything."""
+        if self.dead_letter == "transfer":
+            return "/$Transfer/$DeadLetterQueue"
+        return "/$DeadLetterQueue" if self.dead_letter else ""
 
 
 class Target(Strict):
@@ -182,6 +189,8 @@ class TaskFile(Strict):
     task: Annotated[str, Field(pattern=NAME)]
     """Name of the task, which is also the function's name."""
     source: Source
+    trigger: Literal["raw", "stock"] = "raw"
+    """How the host hands messages over: `raw` as they are, `stock` taken apart, with losses: the README's table."""
     editors: Annotated[tuple[EditorStep, ...], Field(strict=False)] = ()
     routes: Annotated[tuple[Route, ...], Field(strict=False, min_length=1)]
     rejects: Target | None = None

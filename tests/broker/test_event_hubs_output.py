@@ -15,7 +15,7 @@ from shared.errors import ConfigError, MessageRejected, TargetRefused, TargetUna
 from shared.message import Message, Origin
 from shared.outputs.event_hubs import EventHubsOutput
 from shared.protocols import Outgoing
-from shared.resources import event_hub_client
+from shared.resources import event_hub_client, setting_problem
 from tests.messages import delivered
 
 SECONDS = 10.0
@@ -292,7 +292,12 @@ def test_an_output_goes_on_after_the_broker_was_away():
         loop.close()
 
 
-def test_a_setting_that_names_one_hub_is_told():
-    text = "Endpoint=sb://a/;SharedAccessKeyName=n;SharedAccessKey=secret;EntityPath=h"
-    with pytest.raises(ConfigError, match="names one entity"):
-        event_hub_client("WEST", {"WEST": text}, "h")
+def test_a_setting_that_names_one_hub_serves_that_hub_only():
+    settings = {"WEST": "Endpoint=sb://a/;SharedAccessKeyName=n;SharedAccessKey=secret;EntityPath=Telemetry"}
+    assert setting_problem("WEST", settings, ["telemetry"]) is None
+    with pytest.raises(ConfigError, match="names one entity, Telemetry, expected jobs"):
+        event_hub_client("WEST", settings, "jobs")
+    for hubs in ([], ["telemetry", "jobs"]):
+        problem = setting_problem("WEST", settings, hubs)
+        assert problem is not None
+        assert problem.hint == "remove EntityPath"

@@ -1,13 +1,12 @@
 """The function app of this repository takes from every kind of source, with either trigger."""
 
-import textwrap
 import time
 
 import pytest
 from azure.eventhub import EventData, EventHubProducerClient
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
 
-from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from local.broker.config import EntityStatus, HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from local.broker.thread import RunningBroker
 from tests.end_to_end.host_process import ROOT, HostProcess
 
@@ -16,21 +15,33 @@ WEST = NamespaceConfig(
     queues=(
         QueueConfig(name="plain"),
         QueueConfig(name="sessions", requires_session=True),
+        QueueConfig(name="forwards", forward_to="closed"),
+        QueueConfig(name="closed", status=EntityStatus.SEND_DISABLED),
         QueueConfig(name="rejected"),
     ),
     topics=(
-        TopicConfig(name="topic", subscriptions=(SubscriptionConfig(name="all"), SubscriptionConfig(name="dead"))),
+        TopicConfig(
+            name="topic",
+            subscriptions=(
+                SubscriptionConfig(name="all"),
+                SubscriptionConfig(name="dead"),
+            ),
+        ),
+        TopicConfig(name="onward", subscriptions=(SubscriptionConfig(name="forwards", forward_to="closed"),)),
     ),
-    hubs=(HubConfig(name="telemetry", partition_count=2),),
+    hubs=(HubConfig(name="telemetry", partition_count=2, consumer_groups=("busway",)),),
 )
 EAST = NamespaceConfig(
     name="east",
-    queues=tuple(QueueConfig(name=f"from-{kind}") for kind in ("plain", "sessions", "topic", "dead", "hub")),
+    queues=tuple(
+        QueueConfig(name=f"from-{kind}") for kind in ("plain", "sessions", "topic", "dead", "transfer", "hub")
+    ),
 )
 
+# The hub's connection string is that of one hub, as IoT Hub gives it for its endpoint.
 CONNECTIONS = """
 west: {kind: service-bus, setting: WEST}
-hub: {kind: event-hubs, setting: WEST, site: west-hub}
+iot: {kind: event-hubs, setting: IOT}
 east: {kind: service-bus, setting: EAST}
 """
 TASKS = """
@@ -51,8 +62,18 @@ source: {connection: west, topic: topic, subscription: dead, dead_letter: true}
 routes: [{target: {connection: east, queue: from-dead}}]
 rejects: {connection: west, queue: rejected}
 ---
+task: queue-transfer
+source: {connection: west, queue: forwards, dead_letter: transfer}
+routes: [{target: {connection: east, queue: from-transfer}}]
+rejects: {connection: west, queue: rejected}
+---
+task: subscription-transfer
+source: {connection: west, topic: onward, subscription: forwards, dead_letter: transfer}
+routes: [{target: {connection: east, queue: from-transfer}}]
+rejects: {connection: west, queue: rejected}
+---
 task: hub
-source: {connection: hub, hub: telemetry}
+source: {connection: iot, hub: telemetry, consumer_group: busway}
 routes: [{target: {connection: east, queue: from-hub}}]
 rejects: {connection: west, queue: rejected}
 """
@@ -63,16 +84,17 @@ def broker(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(f"sources-{request.param}")
     (folder / "tasks").mkdir()
     (folder / "connections.yaml").write_text(CONNECTIONS)
-    (folder / "tasks" / "all.yaml").write_text(textwrap.dedent(TASKS))
+    (folder / "tasks" / "all.yaml").write_text(TASKS.replace("routes:", f"trigger: {request.param}\nroutes:"))
     with RunningBroker([WEST, EAST]) as running:
         settings = {
             "BUSWAY_CONFIG": str(folder),
-            "BUSWAY_TRIGGER": request.param,
             "WEST": running.connection_string("west"),
+            "IOT": f"{running.connection_string('west').rstrip(';')};EntityPath=telemetry",
             "EAST": running.connection_string("east"),
         }
         with HostProcess(str(ROOT), folder, settings) as host:
             host.wait_until_ready()
+            assert ("takes from the stock trigger" in host.log()) == (request.param == "stock")
             yield running
             assert host.stop() == 0
 
@@ -102,7 +124,11 @@ def arrived(broker):
 
 
 def stamps(message):
-    return {key.decode(): value.decode() for key, value in message.application_properties.items() if b"repl-" in key}
+    return {
+        key.decode(): value.decode()
+        for key, value in message.application_properties.items()
+        if key.startswith(b"repl-") and value is not None
+    }
 
 
 def send(sender, count, **options):
@@ -137,6 +163,17 @@ def test_a_subscription_and_the_dead_letters_of_another(west, arrived):
         assert b"DeadLetterReason" not in message.application_properties
 
 
+def test_what_a_queue_and_a_subscription_could_not_forward(west, arrived):
+    send(west.get_queue_sender("forwards"), 2)
+    for message in (first := arrived("from-transfer", 2)):
+        assert stamps(message)["repl-dlq-source"] == "forwards"
+        assert stamps(message)["repl-dlq-reason"]
+    assert {message.message_id for message in first} == {"m0", "m1"}
+    send(west.get_topic_sender("onward"), 1)
+    (message,) = arrived("from-transfer", 1)
+    assert stamps(message)["repl-dlq-source"] == "onward/Subscriptions/forwards"
+
+
 def test_a_hub(broker, arrived):
     connection = broker.connection_string("west")
     with EventHubProducerClient.from_connection_string(connection, eventhub_name="telemetry") as producer:
@@ -144,21 +181,28 @@ def test_a_hub(broker, arrived):
             events: list = [EventData(f"{partition}-{n}") for n in range(5)]
             for event in events:
                 event.properties = {"unit": "K", "value": 7}
+                event.raw_amqp_message.annotations = {"iothub-connection-device-id": f"device-{partition}"}
             producer.send_batch(events, partition_id=partition)
     messages = arrived("from-hub", 10)
     assert sorted(str(message) for message in messages) == [f"{p}-{n}" for p in (0, 1) for n in range(5)]
     assert len({message.message_id for message in messages}) == 10, "events without an id get one of their own each"
     for message in messages:
         assert (message.application_properties[b"unit"], message.application_properties[b"value"]) == (b"K", 7)
-        assert stamps(message)["repl-path"] == "west-hub"
-        assert set(stamps(message)) == {"repl-path", "repl-enqueue-time", "repl-sequence", "repl-offset"}
+        assert stamps(message)["repl-path"] == "iot"
+        device = f"device-{str(message)[0]}"
+        assert message.session_id == message.partition_key == device
+        annotations = message.raw_amqp_message.annotations
+        assert annotations is not None
+        assert annotations[b"iothub-connection-device-id"] == device.encode()
+        assert b"repl-eh-session-id" in message.application_properties
+        assert set(stamps(message)) >= {"repl-enqueue-time", "repl-sequence", "repl-offset"}
 
 
 def test_nothing_is_left_at_the_sources(broker):
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
         counts = broker.counts("west")
-        left = {name: each.active for name, each in counts.items() if each.active and name != "rejected"}
+        left = {name: each for name, each in counts.items() if each.active or each.transfer_dead_lettered}
         if not left:
             break
         time.sleep(0.05)

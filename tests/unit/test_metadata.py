@@ -77,6 +77,11 @@ def test_the_queue_that_dead_lettered_a_forwarded_message_is_named():
     assert properties["repl-dlq-source"] == "jobs"
 
 
+def test_what_could_not_be_forwarded_names_the_queue_that_was_to_forward_it():
+    properties = stamped(1, origin=Origin("west", "orders/$Transfer/$DeadLetterQueue"))
+    assert properties["repl-dlq-source"] == "orders"
+
+
 def test_a_dead_letter_without_a_reason_still_tells_where_it_was():
     properties = stamped(1, origin=Origin("west", "orders/Subscriptions/billing/$deadletterqueue"))
     assert properties["repl-dlq-source"] == "orders/Subscriptions/billing"

@@ -26,7 +26,7 @@ from shared.protocols import Editor, Outcome, Outgoing, Output, Record
 from shared.rejection import DESCRIPTION, REASON, TASK, WRAPPED_CONTENT_TYPE
 from shared.routing import Route, Router, Target
 from shared.rules import parse_filter
-from shared.ttl import Keep, Remaining, TimeToLive
+from shared.ttl import CLOCK_SKEW, Keep, Remaining, TimeToLive
 from tests.fakes import (
     JournalInMemory,
     OutputThatAccepts,
@@ -207,7 +207,7 @@ def test_without_a_guard_a_message_may_return():
 
 def test_a_life_that_is_over_expires():
     line = Line(time_to_live=Remaining())
-    line.clock.advance(10)
+    line.clock.advance(10 + CLOCK_SKEW.total_seconds())
     assert line.run(delivered(1, time_to_live=10_000)) == {Outcome.EXPIRED: 1}
     assert line.run(delivered(2, time_to_live=10_001)) == {Outcome.SENT: 1}
 

@@ -44,8 +44,13 @@ def test_stamp_gives_every_copy_the_same_life(life, stamped):
         (5000, 0, 5000),
         (5000, 1, 4999),
         (5000, 4999, 1),
-        (5000, 5000, None),
+        (5000, 5000, 5000),
+        (5000, 7000, 3000),
+        (5000, 9999, 1),
+        (5000, 10_000, None),
         (5000, 10**12, None),
+        (500, 600, 500),
+        (1, 1, 1),
         (5000, -60_000, 5000),
         (500, 200, 300),
         (MAX_MILLISECONDS, 0, MAX_MILLISECONDS),
@@ -58,7 +63,7 @@ def test_remaining_counts_from_the_enqueued_time(life, age, left):
 
 
 def test_remaining_leaves_alone_what_has_no_life_or_no_age():
-    for copied in (message(None), message(5000, number=None)):
+    for copied in (message(None), message(0), message(5000, number=None)):
         before = copied.encode()
         assert not Remaining().expires(copied, at(10**9))
         assert copied.encode() == before

@@ -106,7 +106,8 @@ def _read_header(section: bytes) -> tuple[bytes, int | None]:
     fields = list_fields(section, descriptor(section, 0)[1], len(section))
     time_to_live = decode(fields[2])[0] if len(fields) > 2 else None
     kept = b"".join([*fields, _NULL, _NULL][:2])
-    return kept, _integer(time_to_live, "ttl")
+    # 0 is what an SDK writes that counts in seconds for a life of less than one: it is taken for none.
+    return kept, _integer(time_to_live, "ttl") or None
 
 
 def _read_annotations(section: bytes) -> tuple[bytes, int, str | None, int | None]:

@@ -219,9 +219,18 @@ PARTITION_MISSING = _check(
 BINARY_PROPERTIES = _check(
     _WARNING,
     "binary-properties",
-    "Azure's Functions host cannot hand events with binary, list or map properties to Busway's raw trigger: the "
-    "function is not called, the checkpoint moves on, and the event is lost.",
-    "if senders use such properties, run the app with BUSWAY_TRIGGER=stock, which gets them as base64 text",
+    "Azure's Functions host cannot hand events with binary, list or array properties to the raw trigger. A batch of "
+    "such an event fails before Busway is called and is tried again for ever: nothing is lost, and its partition "
+    "stands still.",
+    "if senders use such properties, set `trigger: stock` in the task: it gets binaries as base64 text. An event with "
+    "a map as a property goes through no trigger at all",
+)
+STOCK_TRIGGER = _check(
+    _WARNING,
+    "stock-trigger",
+    "The stock trigger hands messages over with the property types of JSON, without most of their header, and refuses "
+    "bodies that are not data; those of a queue end in its dead-letter queue, those of a hub hold up their partition.",
+    "remove `trigger: stock`, unless a hub's events have binary properties or the host has no SDK types for triggers",
 )
 MISSING_REJECTS = _check(
     _WARNING,

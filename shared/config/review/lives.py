@@ -17,13 +17,24 @@ def findings(network: Network) -> Iterator[Finding]:
             yield Finding(
                 checks.EXPIRED_DEAD_LETTERS, place, f"counts the life of what died in {network.label(task.source)}"
             )
-        if task.ttl == "remaining" and task.source.hub is not None:
+        if task.ttl == "remaining" and task.source.hub is not None and not _brings_lives(network, task):
             yield Finding(
                 checks.TTL_WITHOUT_EFFECT, place, f"events of {network.label(task.source)} have no time to live"
             )
         elif task.ttl != "keep" and all(route.target.hub is not None for route in task.routes):
             yield Finding(checks.TTL_WITHOUT_EFFECT, place, "every target is a hub")
         yield from _cut(network, task)
+
+
+def _brings_lives(network: Network, task: TaskFile) -> bool:
+    """Tell whether a task brings messages from Service Bus to the hub; their lives wait in a property."""
+    node = network.source_node(task.source)
+    return any(
+        network.target_node(route.target) == node
+        for other in network.tasks
+        if other.source.hub is None
+        for route in other.routes
+    )
 
 
 def _cut(network: Network, task: TaskFile) -> Iterator[Finding]:

@@ -23,7 +23,7 @@ _MOST_DEATHS = 3
 
 def findings(network: Network) -> Iterator[Finding]:
     """Yield what cuts entities off, one finding for each route that does, and what reaches them twice."""
-    origins: dict[tuple[Node, bool], list[TaskFile]] = {}
+    origins: dict[tuple[Node, bool | str], list[TaskFile]] = {}
     for task in network.tasks:
         origins.setdefault((network.source_node(task.source), task.source.dead_letter), []).append(task)
     reached: dict[Node, set[Node]] = {}

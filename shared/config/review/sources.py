@@ -16,7 +16,10 @@ def findings(network: Network) -> Iterator[Finding]:
         yield from _partitions(network, task)
         yield from _forwarding(network, task)
         yield from _rejects(network, task)
-        if task.source.hub is not None:
+        if task.trigger == "stock":
+            seen = f"takes from {network.label(task.source)} with the stock trigger"
+            yield Finding(checks.STOCK_TRIGGER, network.place(task, "trigger"), seen)
+        elif task.source.hub is not None:
             yield Finding(
                 checks.BINARY_PROPERTIES, network.place(task, "source.hub"), f"takes from the hub {task.source.hub}"
             )

@@ -75,6 +75,11 @@ def test_the_bare_message_leaves_as_it_came():
     assert message.footer == footer
 
 
+def test_a_life_of_no_time_is_none():
+    assert read_content(section(HEADER, list_([NULL, NULL, uint(0)])) + data(b"")).time_to_live is None
+    assert read_content(section(HEADER, list_([NULL, NULL, uint(1)])) + data(b"")).time_to_live == 1
+
+
 def test_only_the_message_id_is_added_where_there_is_none():
     rest = (NULL, string("to"), string("subject"))
     content = read_content(properties(NULL, *rest) + data(b""))

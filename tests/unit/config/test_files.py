@@ -129,8 +129,10 @@ def test_the_configuration_of_the_repository_is_read():
     [
         ("queue: q", "q"),
         ("queue: q, dead_letter: true", "q/$DeadLetterQueue"),
+        ("queue: q, dead_letter: transfer", "q/$Transfer/$DeadLetterQueue"),
         ("topic: t, subscription: s", "t/Subscriptions/s"),
         ("topic: t, subscription: s, dead_letter: true", "t/Subscriptions/s/$DeadLetterQueue"),
+        ("topic: t, subscription: s, dead_letter: transfer", "t/Subscriptions/s/$Transfer/$DeadLetterQueue"),
     ],
 )
 def test_the_path_of_a_source(folder, source, entity):

@@ -284,6 +284,27 @@ def test_the_page_of_checks_lists_them_all():
     assert [line for line in page.splitlines() if line.startswith("| `")] == rows
 
 
+def test_a_hub_is_told_what_the_raw_trigger_cannot_take_and_the_stock_one_changes(found):
+    told = found(
+        task("raw", "{connection: hubs, hub: telemetry}", to("north")),
+        task("stock", "{connection: hubs, hub: other}", to("north"), more="trigger: stock\n"),
+        task("queue", "{connection: west, queue: orders}", to("north", "queue: more"), more="trigger: stock\n"),
+    )
+    assert [each for each in told if each[0] in ("binary-properties", "stock-trigger")] == [
+        ("binary-properties", "document 1: source.hub"),
+        ("stock-trigger", "document 2: trigger"),
+        ("stock-trigger", "document 3: trigger"),
+    ]
+
+
+def test_remaining_life_has_an_effect_where_a_task_brings_it_to_the_hub(found):
+    out = task("out", "{connection: hubs, hub: telemetry}", to("east"), more="ttl: remaining\n")
+    into = task("into", "{connection: west, queue: orders}", to("hubs", "hub: telemetry"))
+    other = task("other", "{connection: hubs, hub: other}", to("north"), more="ttl: remaining\n")
+    told = [each for each in found(out, into, other) if each[0] == "ttl-without-effect"]
+    assert told == [("ttl-without-effect", "document 3: ttl")]
+
+
 def test_errors_come_first():
     configuration = load(ROOT / "tests/golden/broken/04-jobs-that-nobody-can-do")
     severities = [finding.check.severity for finding in review(configuration, Entities({}))]

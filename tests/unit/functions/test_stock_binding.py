@@ -1,15 +1,22 @@
 """The stock binding, decoded by Microsoft's worker library from what the host sends."""
 
 import json
+from types import MappingProxyType
 
 import azure.functions as func
 import pytest
 from azure_functions_runtime.bindings import meta
 
-from functions.stock_binding import event_content, event_partition, service_bus_content
-from local.host.protos import ParameterBinding, TypedData
-from shared.amqp.values import FALSE, NULL, TRUE, double, int_, long, string, ulong
+from functions.stock_binding import event_contents, event_partition, service_bus_content
+from local.host.protos import CollectionBytes, ParameterBinding, TypedData
+from local.host.raw_link import Delivery
+from local.host.shape import event_hubs_input
+from local.host.worker import Function
+from shared.amqp.values import FALSE, NULL, TRUE, double, int_, long, string, timestamp, ulong
 from shared.message import Arrival, Message, Origin
+from shared.metadata import deterministic_id
+from tests.mapping_table import parts
+from tests.messages import delivered
 
 ORIGIN = Origin("west", "q")
 PROPERTIES = {
@@ -44,11 +51,11 @@ VALUES = {
 }
 
 
-def decoded(binding, body, metadata):
+def decoded(binding, data, metadata):
     meta.load_binding_registry()
     return meta.from_incoming_proto(
         binding,
-        ParameterBinding("messages", TypedData(bytes=body)),
+        ParameterBinding("messages", data),
         pytype=None,
         trigger_metadata={
             name: TypedData(string=value) if isinstance(value, str) else TypedData(json=json.dumps(value))
@@ -60,14 +67,19 @@ def decoded(binding, body, metadata):
 
 def service_bus(body=b"body", **metadata) -> Message:
     message = decoded(
-        "serviceBusTrigger", body, {"SequenceNumber": 5, "MessageId": "m", "UserProperties": {}, **metadata}
+        "serviceBusTrigger",
+        TypedData(bytes=body),
+        {"SequenceNumber": 5, "MessageId": "m", "UserProperties": {}, **metadata},
     )
     assert isinstance(message, func.ServiceBusMessage)
     return Message.received(service_bus_content(message), ORIGIN)
 
 
-def event(body=b"body", **metadata) -> func.EventHubEvent:
-    return decoded("eventHubTrigger", body, {"SystemProperties": {}, **metadata})
+def events(*bodies, **metadata) -> list[func.EventHubEvent]:
+    """Return a batch; SystemPropertiesArray and PropertiesArray are empty for each unless given."""
+    empty: dict[str, object] = {name: [{}] * len(bodies) for name in ("SystemPropertiesArray", "PropertiesArray")}
+    data = TypedData(collection_bytes=CollectionBytes(list(bodies)))
+    return decoded("eventHubTrigger", data, empty | metadata)
 
 
 def test_what_the_host_hands_over_is_in_the_message():
@@ -102,28 +114,126 @@ def test_what_the_host_leaves_out_is_not_in_the_message():
     assert message.encode() == Message.received(message.encode(), ORIGIN).encode()
 
 
-def test_an_event_with_its_properties_and_place():
-    given = event(
+SYSTEM = {
+    "message-id": "m",
+    "user-id": {"Length": 4, "IsEmpty": False},
+    "to": "t",
+    "subject": "s",
+    "reply-to": "r",
+    "correlation-id": "c",
+    "content-type": "text/plain",
+    "content-encoding": "gzip",
+    "absolute-expiry-time": "2026-11-22T08:00:00+00:00",
+    "creation-time": "2026-11-21T08:00:00.123+00:00",
+    "group-id": "g",
+    "group-sequence": 7,
+    "reply-to-group-id": "rg",
+    "iothub-connection-device-id": "device",
+    "x-opt-sequence-number": 7,
+    "x-opt-offset": "4711",
+    "x-opt-partition-key": "k",
+    "x-opt-enqueued-time": "2026-11-21T08:00:00.123Z",
+    "SequenceNumber": 7,
+    "Offset": 4711,
+    "PartitionKey": "k",
+    "EnqueuedTimeUtc": "2026-11-21T08:00:00.123",
+}
+
+
+def test_each_event_of_a_batch_with_what_is_its_own():
+    other = {"SequenceNumber": 8, "Offset": -1, "OffsetString": "0x12", "PartitionKey": None}
+    given = events(
         b"\xff",
-        EnqueuedTimeUtc="2026-11-21T08:00:00.123Z",
-        PartitionKey="k",
-        Offset="4711",
-        SequenceNumber=7,
-        Properties=PROPERTIES,
+        b"",
+        SystemPropertiesArray=[SYSTEM, other],
+        PropertiesArray=[PROPERTIES, {}],
         PartitionContext={"PartitionId": "3"},
     )
-    message = Message.received(event_content(given), ORIGIN)
-    assert message.body == b"\xff"
-    assert message.arrival == Arrival(ORIGIN, 7, "4711", 1_795_248_000_123, None, None)
-    assert message.partition_key == "k"
-    assert dict(message.application_properties()) == VALUES
+    first, second = (Message.received(content, ORIGIN) for content in event_contents(given))
+    assert first.body == b"\xff"
+    assert first.arrival == Arrival(ORIGIN, 7, "4711", 1_795_248_000_123, None, None)
+    assert first.partition_key == "k"
+    assert first.annotation("iothub-connection-device-id") == string("device")
+    assert dict(first.application_properties()) == VALUES
+    told = parts(first)
+    assert {name: told[name].payload for name in told if not name.startswith(("property", "annotation"))} == {
+        "message id": "m",
+        "to": "t",
+        "subject": "s",
+        "reply to": "r",
+        "correlation id": "c",
+        "content type": "text/plain",
+        "content encoding": "gzip",
+        "creation time": 1_795_248_000_123,
+        "session id": "g",
+        "group sequence": 7,
+        "reply-to session id": "rg",
+        "partition key": "k",
+    }
+    assert told["creation time"] == timestamp(1_795_248_000_123)
+    assert second.body == b""
+    assert second.arrival == Arrival(ORIGIN, 8, "0x12", None, None, None)
+    assert (second.partition_key, list(second.application_properties())) == (None, [])
     assert event_partition(given) == "3"
+
+
+def test_both_triggers_tell_the_same_of_where_an_event_is_from():
+    """Its id, where it has none, is made of that: a task may change its trigger and send nothing twice for it."""
+    wire = delivered(7, message_id=None, annotated={"x-opt-offset": string("4711")}, locked_until=None)
+    function = Function(
+        "id",
+        "copy",
+        MappingProxyType(
+            {"type": "eventHubTrigger", "name": "m", "dataType": "BINARY", "cardinality": "MANY"},
+        ),
+        {},
+        None,
+    )
+    handed = event_hubs_input(function, [Delivery(0, b"", wire)], 0, {"PartitionId": "3"}, wire=False)
+    meta.load_binding_registry()
+    taken = meta.from_incoming_proto(
+        "eventHubTrigger",
+        ParameterBinding("messages", handed.data),
+        pytype=None,
+        trigger_metadata=handed.metadata,
+        function_name="copy",
+    )
+    origin = ORIGIN._replace(partition=event_partition(taken))
+    stock = Message.received(event_contents(taken)[0], origin).arrival
+    raw = Message.received(wire, ORIGIN._replace(partition="3")).arrival
+    assert stock == raw._replace(locked_until=None)
+    assert deterministic_id(stock) == deterministic_id(raw)
+
+
+@pytest.mark.parametrize("name", ["SystemPropertiesArray", "PropertiesArray"])
+def test_a_batch_that_is_told_of_less_events_than_it_has_is_refused(name):
+    given = events(b"a", b"b")
+    for each in given:
+        assert each.metadata is not None
+        each.metadata[name].pop()
+    with pytest.raises(ValueError, match=f"{name}: got 1, expected one entry for each of 2 events"):
+        event_contents(given)
 
 
 @pytest.mark.parametrize("metadata", [{}, {"PartitionContext": {}}, {"PartitionContext": {"PartitionId": None}}])
 def test_an_event_whose_partition_is_not_told(metadata):
-    assert event_partition(event(**metadata)) is None
+    assert event_partition(events(b"", **metadata)) is None
 
 
 def test_a_partition_context_that_comes_as_text():
-    assert event_partition(event(PartitionContext='{"PartitionId":"1"}')) == "1"
+    assert event_partition(events(b"", PartitionContext='{"PartitionId":"1"}')) == "1"
+
+
+@pytest.mark.parametrize(
+    ("expires", "life"),
+    [
+        ("2026-11-21T08:01:30.623", 90_500),
+        ("9999-12-31T23:59:59.9999999", None),
+        ("2027-02-21T08:00:00.123", None),
+        ("2026-11-21T08:00:00.123", None),
+        (None, None),
+    ],
+)
+def test_the_life_of_a_message_is_what_lies_between_its_times(expires, life):
+    message = service_bus(EnqueuedTimeUtc="2026-11-21T08:00:00.123", **({"ExpiresAtUtc": expires} if expires else {}))
+    assert message.time_to_live == life

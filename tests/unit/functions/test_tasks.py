@@ -3,12 +3,14 @@ import json
 
 import azure.functions as func
 import pytest
+from azure.functions.meta import Datum
 from azure.functions.servicebus import ServiceBusMessage
 
 from functions.raw_message import RawMessage
-from functions.tasks import RAW, STOCK, register
+from functions.stock_binding import STOCK_LOSSES
+from functions.tasks import register
 from shared.config.models import TaskFile
-from shared.errors import ConfigError, TargetUnavailable
+from shared.errors import TargetUnavailable
 from shared.loop_prevention import LoopGuard
 from shared.message import Origin
 from shared.pipeline import Pipeline, Task
@@ -31,6 +33,18 @@ TRIGGERS = [
     (
         {"queue": "orders", "dead_letter": True},
         {"type": "serviceBusTrigger", "queueName": "orders/$DeadLetterQueue"},
+    ),
+    (
+        {"queue": "orders", "dead_letter": "transfer"},
+        {"type": "serviceBusTrigger", "queueName": "orders/$Transfer/$DeadLetterQueue"},
+    ),
+    (
+        {"topic": "events", "subscription": "replication", "dead_letter": "transfer"},
+        {
+            "type": "serviceBusTrigger",
+            "topicName": "events",
+            "subscriptionName": "replication/$Transfer/$DeadLetterQueue",
+        },
     ),
     (
         {"topic": "events", "subscription": "replication"},
@@ -64,11 +78,12 @@ TRIGGERS = [
 ]
 
 
-def task_file(source) -> TaskFile:
+def task_file(source, trigger="raw") -> TaskFile:
     return TaskFile.model_validate(
         {
             "task": "copy",
             "source": {"connection": "west", **source},
+            "trigger": trigger,
             "routes": [{"target": TARGET}],
             "rejects": {"connection": "west", "queue": "rejected"},
         }
@@ -92,15 +107,16 @@ def pipeline(output=None) -> Pipeline:
 
 def registered(source, trigger, *, line=None):
     app = func.FunctionApp()
-    register(app, task_file(source), line or pipeline(), "WEST", trigger)
+    register(app, task_file(source, trigger), line or pipeline(), "WEST")
     (function,) = app.get_functions()
     return function
 
 
 @pytest.mark.parametrize(("source", "binding"), TRIGGERS)
-@pytest.mark.parametrize(("trigger", "cardinality"), [(RAW, "MANY"), (STOCK, "ONE")])
-def test_the_function_of_each_kind_of_source(source, binding, trigger, cardinality):
+@pytest.mark.parametrize("trigger", ["raw", "stock"])
+def test_the_function_of_each_kind_of_source(source, binding, trigger):
     function = registered(source, trigger)
+    cardinality = "ONE" if trigger == "stock" and "hub" not in source else "MANY"
     assert function.get_function_name() == "copy"
     (described,) = json.loads(function.get_function_json())["bindings"]
     assert described == {
@@ -113,7 +129,7 @@ def test_the_function_of_each_kind_of_source(source, binding, trigger, cardinali
     }
 
 
-@pytest.mark.parametrize("trigger", [RAW, STOCK])
+@pytest.mark.parametrize("trigger", ["raw", "stock"])
 def test_only_hubs_have_a_retry_policy_and_it_never_gives_up(trigger):
     assert registered({"queue": "q"}, trigger).get_settings_dict("retry_policy") is None
     policy = registered({"hub": "telemetry"}, trigger).get_settings_dict("retry_policy")
@@ -121,41 +137,50 @@ def test_only_hubs_have_a_retry_policy_and_it_never_gives_up(trigger):
     assert int(policy["max_retry_count"]) == -1
 
 
-def test_a_trigger_that_is_not_known_is_told():
-    with pytest.raises(ConfigError, match="BUSWAY_TRIGGER"):
-        registered({"queue": "q"}, "Raw")
+def test_what_the_stock_trigger_costs_is_told_when_the_app_starts(caplog):
+    registered({"queue": "q"}, "raw")
+    registered({"queue": "q"}, "stock")
+    told = [each.getMessage() for each in caplog.records if each.name == "busway.tasks"]
+    assert told == [f"copy: takes from the stock trigger: {STOCK_LOSSES}"]
 
 
 def test_the_raw_function_carries_a_batch_with_its_partition():
     output = OutputThatAccepts()
-    function = registered({"hub": "telemetry"}, RAW, line=pipeline(output)).get_user_function()
+    function = registered({"hub": "telemetry"}, "raw", line=pipeline(output)).get_user_function()
     asyncio.run(function([RawMessage(delivered(number, message_id=None), "3") for number in (1, 2)]))
     first, second = output.ids("q")
     assert first != second
     other = OutputThatAccepts()
-    function = registered({"hub": "telemetry"}, RAW, line=pipeline(other)).get_user_function()
+    function = registered({"hub": "telemetry"}, "raw", line=pipeline(other)).get_user_function()
     asyncio.run(function([RawMessage(delivered(1, message_id=None), "4")]))
     assert other.ids("q") != [first]
 
 
 def test_the_stock_function_of_service_bus_carries_a_message():
     output = OutputThatAccepts()
-    function = registered({"queue": "q"}, STOCK, line=pipeline(output)).get_user_function()
+    function = registered({"queue": "q"}, "stock", line=pipeline(output)).get_user_function()
     given = ServiceBusMessage(body=b"hello", message_id="m", application_properties={}, user_properties={})
     asyncio.run(function(given))
     (message,) = output.messages("q")
     assert message.body == b"hello"
 
 
-def test_the_stock_function_of_a_hub_carries_an_event():
+def test_the_stock_function_of_a_hub_carries_a_batch():
     output = OutputThatAccepts()
-    function = registered({"hub": "telemetry"}, STOCK, line=pipeline(output)).get_user_function()
-    asyncio.run(function(func.EventHubEvent(body=b"hello", sequence_number=1)))
-    (message,) = output.messages("q")
-    assert message.body == b"hello"
+    function = registered({"hub": "telemetry"}, "stock", line=pipeline(output)).get_user_function()
+    metadata = {
+        "SystemPropertiesArray": Datum('[{"message-id": "a"}, {"message-id": "b"}]', "json"),
+        "PropertiesArray": Datum('[{}, {"n": 1}]', "json"),
+    }
+    events = [
+        func.EventHubEvent(body=b"%d" % number, sequence_number=number, trigger_metadata=metadata) for number in (1, 2)
+    ]
+    asyncio.run(function(events))
+    assert [each.body for each in output.messages("q")] == [b"1", b"2"]
+    assert output.ids("q") == ["a", "b"]
 
 
 def test_what_the_pipeline_raises_fails_the_invocation():
-    function = registered({"queue": "q"}, RAW, line=pipeline(OutputThatIsDown())).get_user_function()
+    function = registered({"queue": "q"}, "raw", line=pipeline(OutputThatIsDown())).get_user_function()
     with pytest.raises(TargetUnavailable):
         asyncio.run(function([RawMessage(delivered(1))]))

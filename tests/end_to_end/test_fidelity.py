@@ -1,0 +1,44 @@
+"""Every type, body and broker property over every route and five hops, as on the wire and as Azure hands it over."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.fidelity.journeys import JOURNEYS, WIRE, observe
+from tests.fidelity.parts import changes, parts
+from tests.fidelity.specimens import SPECIMENS
+from tests.fidelity.table import cell, table
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+@pytest.fixture(scope="module")
+def observed(tmp_path_factory):
+    return observe(tmp_path_factory.mktemp("fidelity"))
+
+
+def test_the_table_of_the_readme_is_what_happens(observed):
+    assert table(observed) in README.read_text(encoding="utf-8"), (
+        "run `python -m tests.fidelity` and put its table in the README"
+    )
+
+
+@pytest.mark.parametrize("journey", JOURNEYS, ids=lambda journey: f"{journey.mode}-{journey.kinds}")
+def test_every_change_has_a_reason(observed, journey):
+    for key in SPECIMENS:
+        cell(journey, key, observed)
+
+
+@pytest.mark.parametrize(
+    "kinds", [each.kinds for each in JOURNEYS if each.mode == WIRE and each.kinds[0] == each.kinds[-1]]
+)
+def test_busway_alone_changes_no_bit_but_its_stamps_and_what_the_target_says_itself(observed, kinds):
+    (journey,) = (each for each in JOURNEYS if each.mode == WIRE and each.kinds == kinds)
+    changed = {
+        (SPECIMENS[key].name, place)
+        for key, content in observed.delivered[kinds[0]].items()
+        for place in changes(parts(content), parts(observed.arrived[journey][key]))
+    }
+    left_out = {(name, f"annotation {name}") for name in ("x-opt-scheduled-enqueue-time", "x-opt-via-partition-key")}
+    named = {("no message-id", "field 0")} if kinds[0] == "E" else set()
+    assert changed == {("absolute-expiry-time", "field 8"), *left_out, *named}

@@ -1,0 +1,195 @@
+"""
+Sending the specimens over every route, and what has become of them.
+
+A journey is the kinds of the entities on it: `SE` is one hop from Service Bus to Event Hubs, `SESESS` five hops. Each
+has entities and sites of its own, and a function per hop in a host of its own mode.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from local.broker.config import HubConfig, NamespaceConfig, QueueConfig
+from local.broker.core.namespace import Namespace
+from local.broker.thread import RunningBroker
+from local.host.dotnet_message import check_readable, reencode
+from local.host.dotnet_values import CannotBind, CannotReceive
+from local.host.received_message import ReceivedMessage
+from shared.message import Message, Origin
+from shared.outputs.event_hubs import EventHubsOutput
+from shared.outputs.service_bus import ServiceBusOutput
+from shared.protocols import Outgoing, Output
+from shared.resources import event_hub_client, service_bus_client
+from tests.end_to_end.host_process import ROOT, HostProcess
+from tests.fidelity.specimens import SPECIMEN, SPECIMENS
+
+ONE_HOP = ("SS", "SE", "ES", "EE")
+FIVE_HOPS = ("SSSSSS", "SESESS", "EEEEEE", "ESESEE")
+WIRE, AZURE, STOCK = "wire", "azure", "stock"
+_SECONDS = 90
+
+
+class Journey(NamedTuple):
+    """A way, and how the host hands messages over on it."""
+
+    mode: str
+    kinds: str
+
+    def entity(self, stage: int) -> str:
+        """Return the name of the queue or hub at a stage."""
+        return f"{self.mode}-{self.kinds.lower()}-{stage}"
+
+    def task(self, stage: int) -> str:
+        """Return the task file of the hop from a stage to the next."""
+        ends = [
+            f"{{connection: {self.kinds[each].lower()}{each}, {'queue' if self.kinds[each] == 'S' else 'hub'}: "
+            f"{self.entity(each)}}}"
+            for each in (stage, stage + 1)
+        ]
+        return (
+            f"task: {self.entity(stage)}\nsource: {ends[0]}\nroutes: [{{target: {ends[1]}}}]\n"
+            f"trigger: {'stock' if self.mode == STOCK else 'raw'}\nloop_prevention: {{max_hops: 5}}\n"
+            "rejects: {connection: s9, queue: rejected}\n"
+        )
+
+    def takes(self, content: bytes) -> bool:
+        """Tell whether the host can hand a message over, which would else keep back those behind it."""
+        try:
+            if self.mode == AZURE:
+                reencode(content, 0)
+            elif self.mode == STOCK:
+                check_readable(content)
+                ReceivedMessage(content, b"").body()
+        except (CannotBind, CannotReceive):
+            return False
+        return True
+
+
+JOURNEYS = [
+    *(Journey(mode, kinds) for mode in (WIRE, AZURE) for kinds in (*ONE_HOP, *FIVE_HOPS)),
+    *(Journey(STOCK, kinds) for kinds in ONE_HOP),
+]
+# No task takes from these: they show what the services themselves keep.
+CONTROL = {"S": "control-queue", "E": "control-hub"}
+
+type Arrivals = dict[str, bytes]
+"""The messages that an entity holds, by the keys of their specimens."""
+
+
+class Observations(NamedTuple):
+    """What a source delivers, by its kind; what arrives, by the journey; and what was not handed over on it."""
+
+    delivered: dict[str, Arrivals]
+    arrived: dict[Journey, Arrivals]
+    withheld: dict[Journey, set[str]]
+
+
+def observe(folder: Path) -> Observations:
+    """Send all specimens on all journeys; AssertionError when one does not arrive, or more than one."""
+    configuration = folder / "config"
+    for mode in (WIRE, AZURE):
+        (configuration / mode / "tasks").mkdir(parents=True)
+        hops = [each.task(hop) for each in JOURNEYS for hop in range(len(each.kinds) - 1) if _host(each) == mode]
+        (configuration / mode / "tasks" / "all.yaml").write_text("---\n".join(hops), encoding="utf-8")
+        aliases = {f"{kind}{stage}" for each in JOURNEYS for stage, kind in enumerate(each.kinds.lower())} | {"s9"}
+        kinds = {"s": "service-bus", "e": "event-hubs"}
+        lines = [f"{alias}: {{kind: {kinds[alias[0]]}, setting: CLOUD}}\n" for alias in sorted(aliases)]
+        (configuration / mode / "connections.yaml").write_text("".join(lines), encoding="utf-8")
+    with RunningBroker([_namespace()]) as broker:
+        settings = {"CLOUD": broker.connection_string("cloud")}
+        hosts = [
+            HostProcess(
+                *(str(ROOT), _made(folder / mode), {**settings, "BUSWAY_CONFIG": str(configuration / mode)}),
+                *(["--wire"] if mode == WIRE else []),
+            )
+            for mode in (WIRE, AZURE)
+        ]
+        with hosts[0], hosts[1]:
+            asyncio.run(_send(settings))
+            delivered = {kind: _arrivals(broker, kind, name) for kind, name in CONTROL.items()}
+            for host in hosts:
+                host.wait_until_ready(60)
+            withheld = {each: _withheld(each, delivered) for each in JOURNEYS}
+            wanted = {each: set(delivered[each.kinds[0]]) - withheld[each] for each in JOURNEYS}
+            end = time.monotonic() + _SECONDS
+            while True:
+                arrived = {
+                    each: _arrivals(broker, each.kinds[-1], each.entity(len(each.kinds) - 1)) for each in JOURNEYS
+                }
+                late = {each: missing for each in JOURNEYS if (missing := wanted[each] - set(arrived[each]))}
+                if not late:
+                    break
+                log = "".join(host.log()[-2000:] for host in hosts)
+                assert time.monotonic() < end, f"not arrived: {late}\n{log}"
+                time.sleep(0.1)
+            assert broker.counts("cloud")["rejected"].active == 0
+            assert [host.stop() for host in hosts] == [0, 0]
+    return Observations(delivered, arrived, withheld)
+
+
+def _host(journey: Journey) -> str:
+    return AZURE if journey.mode == STOCK else journey.mode
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def _namespace() -> NamespaceConfig:
+    places = [(kind, each.entity(stage)) for each in JOURNEYS for stage, kind in enumerate(each.kinds)]
+    places += CONTROL.items()
+    return NamespaceConfig(
+        name="cloud",
+        queues=(
+            *(QueueConfig(name=name) for kind, name in places if kind == "S"),
+            QueueConfig(name="rejected"),
+        ),
+        hubs=tuple(HubConfig(name=name, partition_count=1) for kind, name in places if kind == "E"),
+    )
+
+
+async def _send(settings: dict[str, str]) -> None:
+    """Send to the first entity of every journey what its host can hand over, and to the controls everything."""
+    outputs: dict[str, Output] = {
+        "S": ServiceBusOutput("cloud", lambda: service_bus_client("CLOUD", settings)),
+        "E": EventHubsOutput("cloud", lambda hub: event_hub_client("CLOUD", settings, hub)),
+    }
+    for journey in [None, *JOURNEYS]:
+        starts = CONTROL.items() if journey is None else [(journey.kinds[0], journey.entity(0))]
+        for kind, name in starts:
+            contents = [
+                content
+                for key, each in SPECIMENS.items()
+                if (kind == "E" or not each.only_hubs)
+                and ((content := each.encode(key)) and (journey is None or journey.takes(content)))
+            ]
+            answers = await outputs[kind].send(name, [_outgoing(each) for each in contents], timeout_seconds=30)
+            assert answers == [None] * len(contents), (name, [each for each in answers if each is not None])
+    for output in outputs.values():
+        await output.close()
+
+
+def _outgoing(content: bytes) -> Outgoing:
+    return Outgoing(content, *Message.received(content, Origin("cloud", "specimens")).envelope())
+
+
+def _arrivals(broker: RunningBroker, kind: str, name: str) -> Arrivals:
+    def contents(namespace: Namespace) -> Iterable[bytes]:
+        if kind == "S":
+            return [each.encode(with_lock=False) for each in namespace.queue(name).backlog.store.messages.values()]
+        return [each.encode() for each in namespace.hub(name).partitions[0].events]
+
+    found: Arrivals = {}
+    for content in broker.inspect("cloud", contents):
+        key = Message.received(content, Origin("cloud", name)).application_property(SPECIMEN)
+        assert key is not None
+        assert key.payload not in found, f"{name}: {key.payload} arrived twice"
+        found[str(key.payload)] = content
+    return found
+
+
+def _withheld(journey: Journey, delivered: dict[str, Arrivals]) -> set[str]:
+    return {key for key, content in delivered[journey.kinds[0]].items() if not journey.takes(content)}
