@@ -86,7 +86,8 @@ def _message_line(message: ServiceBusReceivedMessage) -> str:
     system: dict[str, object] = {
         "message_id": message.message_id,
         "session_id": message.session_id,
-        "partition_key": message.partition_key,
+        # Where there is a session the one is the other.
+        "partition_key": message.partition_key if message.session_id is None else None,
         "time_to_live": message.time_to_live,
     }
     return _line(str(message), system, message.application_properties or {})
