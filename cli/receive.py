@@ -14,7 +14,7 @@ from cli.places import Folder, Place, place_named
 _DEAD_LETTERS = "/$deadletterqueue"
 _PATH_OF_A_SUBSCRIPTION = "/subscriptions/"
 # Once something has come: how long until the next is not to be expected any more.
-_QUIET_SECONDS = 0.5
+_QUIET_SECONDS = 1.0
 _BATCH = 100
 
 
@@ -31,7 +31,7 @@ def receive(
     dead_letter: Annotated[
         str | None, typer.Option(metavar="REASON", help="Dead-letter the messages instead of completing them.")
     ] = None,
-    wait: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for the first message.")] = 5.0,
+    wait: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for the first message.")] = 10.0,
     config: Folder = Path("config"),
 ) -> None:
     """
