@@ -21,7 +21,7 @@ RULES = {
     "is-null-or-other-text": "replication IS NULL OR replication <> '1'",
     "path": "[repl-path] IS NULL",
 }
-MESSAGES = {
+MESSAGES: dict[str, dict] = {
     "new": {},
     "marked": {"replication": 1},
     "marked-as-text": {"replication": "1"},
