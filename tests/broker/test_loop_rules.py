@@ -20,6 +20,7 @@ RULES = {
     "is-null-or-other-number": "replication IS NULL OR replication <> 1",
     "is-null-or-other-text": "replication IS NULL OR replication <> '1'",
     "path": "[repl-path] IS NULL",
+    "from-others-than-west": "[repl-path] IS NULL OR [repl-path] <> 'west'",
 }
 MESSAGES: dict[str, dict] = {
     "new": {},
@@ -28,17 +29,22 @@ MESSAGES: dict[str, dict] = {
     "marked-otherwise": {"replication": 0},
     "in-other-case": {"Replication": 1},
     "carried": {"repl-path": "west"},
+    "carried-from-east": {"repl-path": "east"},
 }
 SELECTED = {
     # Without the property the comparison is unknown, and unknown is not true: nothing is ever selected.
     "as-the-overview-writes-it": {"marked-otherwise"},
-    "is-null": {"new", "carried"},
-    "not-exists": {"new", "carried"},
-    "is-null-or-other-number": {"new", "marked-otherwise", "carried"},
+    "is-null": {"new", "carried", "carried-from-east"},
+    "not-exists": {"new", "carried", "carried-from-east"},
+    "is-null-or-other-number": {"new", "marked-otherwise", "carried", "carried-from-east"},
     # 1 is not '1', so this rule knows no mark that SET replication = 1 makes: neither 0 nor 1 is selected.
-    "is-null-or-other-text": {"new", "carried"},
+    "is-null-or-other-text": {"new", "carried", "carried-from-east"},
     "path": {"new", "marked", "marked-as-text", "marked-otherwise", "in-other-case"},
+    "from-others-than-west": set(MESSAGES) - {"carried"},
 }
+
+
+CARRIED = [("carried", None), ("carried-from-east", None)]
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +56,11 @@ def client():
         name="default-beside",
         rules=(Rule("$Default", TrueFilter()), Rule("not-replicated", parse_filter("replication IS NULL"), MARKED)),
     )
-    topic = TopicConfig(name="orders", subscriptions=(*subscriptions, doubled))
+    once = SubscriptionConfig(
+        name="default-beside-path",
+        rules=(Rule("$Default", TrueFilter()), Rule("never-carried", parse_filter("[repl-path] IS NULL"))),
+    )
+    topic = TopicConfig(name="orders", subscriptions=(*subscriptions, doubled, once))
     with (
         RunningBroker([NamespaceConfig(name="west", topics=(topic,))]) as broker,
         ServiceBusClient.from_connection_string(broker.connection_string("west")) as open_client,
@@ -85,4 +95,10 @@ def test_a_default_rule_beside_one_with_an_action_gives_a_second_copy_without_th
         ("marked-otherwise", 0),
         ("in-other-case", None),
     ]
-    assert sorted(found, key=str) == sorted([*by_default, ("carried", None), ("new", 1), ("carried", 1)], key=str)
+    assert sorted(found, key=str) == sorted(
+        [*by_default, *CARRIED, ("new", 1), *((name, 1) for name, _ in CARRIED)], key=str
+    )
+
+
+def test_a_default_rule_beside_one_without_an_action_gives_no_second_copy(client):
+    assert sorted(str(message) for message in selected(client, "default-beside-path")) == sorted(MESSAGES)
