@@ -1,13 +1,14 @@
 """`busway check`: every problem of the configuration at once."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from cli.entities import entities_of, unchecked
-from cli.output import console, fail
+from cli.entities import beside, entities_of, unchecked
+from cli.output import console, tell
 from shared.config.files import Configuration, load
 from shared.config.models import Route, TaskFile
 from shared.config.review import Severity, review
@@ -15,12 +16,16 @@ from shared.errors import ConfigError
 
 
 def check(
-    folder: Annotated[Path, typer.Argument(help="The folder with connections.yaml and tasks/.")] = Path("config"),
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Folders with connections.yaml and tasks/, each judged by itself. [default: config]"),
+    ] = None,
     entities: Annotated[
         list[str] | None,
         typer.Option(
             metavar="[CONNECTION=]FILE",
-            help="Config.json with the entities of a connection, that of the file's name unless given; repeatedly.",
+            help="Config.json with the entities of a connection, that of the file's name unless given; repeatedly. "
+            "Those in FOLDER/entities are read anyway.",
         ),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Let warnings fail the check too.")] = False,
@@ -33,24 +38,36 @@ def check(
     round for ever, all else is a warning. Exit code 1 for problems and errors, with --strict for warnings too;
     otherwise a table of the tasks.
 
-    What namespaces hold is known only from their Config.json, in the format of Microsoft's emulators. App settings are
-    not looked at: whether WEST is set is the machine's affair, whether a task names a connection that exists is the
-    file's. Example:
+    What namespaces hold is known only from their Config.json, in the format of Microsoft's emulators: those in
+    FOLDER/entities, and those that `--entities` names. App settings are not looked at: whether WEST is set is the
+    machine's affair, whether a task names a connection that exists is the file's. Example:
 
     busway check --entities infra/emulators/west.json --entities infra/emulators/east.json
     """
+    names = folders or [Path("config")]
+    has_failed = False
+    for folder in names:
+        if len(names) > 1:
+            typer.echo(f"{folder}:", err=True)
+        has_failed |= not _is_good(folder, entities or [], strict=strict)
+    if has_failed:
+        raise typer.Exit(1)
+
+
+def _is_good(folder: Path, entities: Sequence[str], *, strict: bool) -> bool:
+    """Tell what is wrong in *folder*, and show its tasks where that is nothing that fails the check."""
     try:
         configuration = load(folder)
-        known = entities_of(entities or [], configuration.connections)
+        known = entities_of([*map(str, beside(folder)), *entities], configuration.connections)
     except ConfigError as error:
-        fail(error.problems)
+        tell(error.problems)
+        return False
     findings = review(configuration, known)
-    told = [*map(str, findings), *unchecked(known, configuration.connections)]
+    tell([*findings, *unchecked(known, configuration.connections)])
     if any(strict or finding.check.severity is Severity.ERROR for finding in findings):
-        fail(told)
-    for line in told:
-        typer.echo(line, err=True)
+        return False
     console().print(_table(configuration))
+    return True
 
 
 def _table(configuration: Configuration) -> Table:
