@@ -1,6 +1,7 @@
 """The time of a batch whose target is away, and the renewal of its locks, in virtual time."""
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -12,6 +13,7 @@ from shared.pipeline import Pipeline, Task
 from shared.protocols import Outcome
 from shared.rejection import REASON
 from shared.routing import Route, Router, Target
+from shared.rules import parse_filter
 from shared.shutdown import Shutdown
 from shared.ttl import Keep
 from tests.fakes import (
@@ -217,6 +219,24 @@ def test_a_refusal_is_told_once_and_so_is_its_end(caplog):
     ]
     assert "east/orders is in the way no more, after" in told[1]
     assert caplog.records[0].levelname == "ERROR"
+
+
+def test_two_targets_of_one_name_are_two():
+    """A hub by its keys and one of its partitions: what one has taken says nothing of the other."""
+    up, down = OutputThatAccepts(), OutputThatIsDown()
+    line = Line(up, hold=timedelta(minutes=5))
+    routes = [
+        Route(Target(down, "east", "hub", partition="0"), parse_filter("sys.MessageId = 'm-1'")),
+        Route(Target(up, "east", "hub")),
+    ]
+    task = replace(line.task, router=Router(routes))
+    line.pipeline = Pipeline(task, line.journal, line.clock, line._sleep)
+    with pytest.raises(TargetUnavailable):
+        line.deliver(1, 2)
+    assert up.ids("hub") == ["m-2"]
+    down.put_up()
+    assert line.deliver(1, 2) == {Outcome.SENT: 2}
+    assert (up.ids("hub"), down.ids("hub")) == (["m-2"], ["m-1"])
 
 
 # Messages at fault
