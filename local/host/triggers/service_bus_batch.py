@@ -118,11 +118,11 @@ class ServiceBusBatchListener:
                 await connection.raw.release(deliveries)
                 return
             if deliveries:
-                await self._process(connection, deliveries)
+                await self._process(connection, link, deliveries)
             elif until_idle:
                 return
 
-    async def _process(self, connection: ServiceBusConnection, deliveries: Sequence[Delivery]) -> None:
+    async def _process(self, connection: ServiceBusConnection, link: RawLink, deliveries: Sequence[Delivery]) -> None:
         now = int(self._clock.now().timestamp() * 1000)
         try:
             invocation = await invoke(
@@ -137,14 +137,23 @@ class ServiceBusBatchListener:
             return
         if invocation.succeeded and not self._source.auto_complete:
             return
+        if self._source.has_sessions:
+            link.raise_if_closed()  # the session is lost, and nobody would answer
         outcome = frames.ACCEPTED if invocation.succeeded else frames.MODIFIED
-        await settle(self.function, connection, deliveries, outcome)
+        unsettled = await settle(self.function, connection, deliveries, outcome)
+        if unsettled and self._source.has_sessions:
+            # The failed settlement ends in the catch of the receive loop, which closes the session's receiver.
+            raise LinkClosed(f"{unsettled} messages of session {link.session_id} not settled", "not settled")
 
 
 async def settle(
     function: Function, connection: ServiceBusConnection, deliveries: Sequence[Delivery], outcome: int
-) -> None:
-    """Settle and log what the service did not confirm: a message whose lock was lost will come again."""
+) -> int:
+    """
+    Settle, and return how many settlements the service did not confirm.
+
+    They are logged: a message whose lock was lost will come again, unless someone else has settled it.
+    """
     try:
         failures = await connection.raw.settle(deliveries, outcome)
     except TargetUnavailable as error:
@@ -153,3 +162,4 @@ async def settle(
     if failures:
         reasons = ", ".join(sorted(set(failures.values())))
         _log.warning("%s: %d messages not settled, they will come again: %s", function.name, len(failures), reasons)
+    return len(failures)
