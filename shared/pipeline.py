@@ -21,7 +21,7 @@ from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUna
 from shared.loop_prevention import LoopGuard, path_before
 from shared.message import Arrival, Message, Origin
 from shared.metadata import deterministic_id, stamp
-from shared.protocols import Editor, Journal, Outcome, Outgoing, Record
+from shared.protocols import BatchReport, Editor, Journal, Outcome, Outgoing, Record, Telemetry
 from shared.rejection import set_aside, wrapped
 from shared.routing import Router, Target
 from shared.ttl import TimeToLive
@@ -81,12 +81,14 @@ class Pipeline:
         journal: Journal,
         clock: Clock | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        telemetry: Telemetry | None = None,
     ) -> None:
-        """Wait between attempts with *sleep*."""
+        """Wait between attempts with *sleep*; tell *telemetry* of every batch."""
         self._task = task
         self._journal = journal
         self._clock = clock or SystemClock()
         self._sleep = sleep
+        self._telemetry = telemetry
         self._accepted: OrderedDict[tuple[object, ...], Outcome] = OrderedDict()
 
     async def run(self, batch: Sequence[bytes], partition: str | None = None) -> Counter[Outcome]:
@@ -103,12 +105,13 @@ class Pipeline:
         now = self._clock.now()
         items = [item for content in batch for item in self._prepare(content, origin, now)]
         deadline = started + self._budget_seconds(items)
-        obstacle = await self._deliver(items, deadline)
+        pauses: list[float] = []
+        obstacle = await self._deliver(items, deadline, pauses)
         await self._journal.write([self._record(item) for item in items])
+        if self._telemetry is not None:
+            seconds = self._clock.monotonic() - started
+            self._telemetry.batch(BatchReport(origin, len(batch), items, now, seconds, len(pauses), obstacle))
         outcomes = Counter(item.outcome or Outcome.RETRY for item in items)
-        told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
-        seconds = self._clock.monotonic() - started
-        _LOGGER.info("%s: %d messages in %.0f ms: %s.", self._task.name, len(batch), seconds * 1000, told)
         if obstacle is not None:
             _LOGGER.error("%s: the batch stays at the source: %s", self._task.name, obstacle)
             raise obstacle
@@ -186,8 +189,12 @@ class Pipeline:
 
     # The send
 
-    async def _deliver(self, items: Sequence[_Item], deadline: float) -> BuswayError | None:
-        """Send until every item has its outcome or the time is over; return what stood in the way of the rest."""
+    async def _deliver(self, items: Sequence[_Item], deadline: float, pauses: list[float]) -> BuswayError | None:
+        """
+        Send until every item has its outcome or the time is over; return what stood in the way of the rest.
+
+        Each wait before another attempt is added to *pauses*.
+        """
         wait = FIRST_WAIT_SECONDS
         while True:
             pending = [item for item in items if item.outcome is None and item.target is not None]
@@ -199,6 +206,7 @@ class Pipeline:
                 return obstacles[0]
             _LOGGER.warning("%s: next attempt in %.1f s: %s", self._task.name, pause, obstacles[0])
             await self._sleep(pause)
+            pauses.append(pause)
             wait = min(wait * 2, LONGEST_WAIT_SECONDS)
 
     async def _send(self, pending: Sequence[_Item], deadline: float) -> list[BuswayError]:

@@ -7,6 +7,9 @@ import azure.functions as func
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus._pyamqp._encode import encode_payload
 from azure.servicebus._pyamqp.message import BatchMessage
+from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, MetricsData
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from functions.tasks import RAW, register
 from shared.config.models import TaskFile
@@ -17,8 +20,11 @@ from shared.message import Origin
 from shared.outputs.batches import split_by_size
 from shared.outputs.service_bus import raw_batch
 from shared.pipeline import Pipeline, Task
-from shared.protocols import Outgoing
+from shared.protocols import Outgoing, Telemetry
 from shared.routing import Route, Router, Target
+from shared.telemetry.batch_log import BatchLog
+from shared.telemetry.names import DESTINATION, SERVICE_BUS, SOURCE, SYSTEM, TASK
+from shared.telemetry.providers import instruments
 from shared.ttl import Keep
 
 LIMIT = 1 << 20
@@ -31,6 +37,34 @@ def encoded(batch: ServiceBusMessageBatch) -> bytearray:
     content = bytearray()
     encode_payload(content, BatchMessage(*batch._message))  # noqa: SLF001 - what send_messages does with it
     return content
+
+
+class DroppingExporter(MetricExporter):
+    """Takes all metrics and keeps none."""
+
+    def export(
+        self,
+        metrics_data: MetricsData,  # noqa: ARG002 - as the SDK says
+        timeout_millis: float = 10_000,  # noqa: ARG002 - as the SDK says
+        **_: object,
+    ) -> MetricExportResult:
+        """Succeed."""
+        return MetricExportResult.SUCCESS
+
+    def force_flush(self, timeout_millis: float = 10_000) -> bool:  # noqa: ARG002 - as the SDK says
+        """Nothing waits."""
+        return True
+
+    def shutdown(self, timeout_millis: float = 30_000, **_: object) -> None:
+        """Nothing is open."""
+
+
+class DroppingSpanExporter(SpanExporter):
+    """Takes all spans and keeps none."""
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:  # noqa: ARG002 - as the SDK says
+        """Succeed."""
+        return SpanExportResult.SUCCESS
 
 
 class EncodingOutput:
@@ -52,26 +86,39 @@ class EncodingOutput:
         """Nothing is open."""
 
 
-_TASK = TaskFile.model_validate(
-    {
-        "task": "busway",
-        "source": {"connection": "west", "queue": "source"},
-        "routes": [{"target": {"connection": "east", "queue": "target"}}],
-    }
-)
-_PIPELINE = Pipeline(
-    Task(
-        name=_TASK.task,
+def pipeline(telemetry: Telemetry) -> Pipeline:
+    """Return a plain copy from a queue to another that tells *telemetry* of its batches."""
+    target = Target(EncodingOutput(), "east", "target")
+    task = Task(
+        name="copy",
         origin=Origin("west", "source"),
         editors=(),
-        router=Router([Route(Target(EncodingOutput(), "east", "target"))]),
+        router=Router([Route(target)]),
         rejects=None,
         time_to_live=Keep(),
         loop_guard=LoopGuard(),
+    )
+    return Pipeline(task, LogJournal(), telemetry=telemetry)
+
+
+def register_copy(name: str, telemetry: Telemetry) -> None:
+    """Add a function that copies."""
+    task = {
+        "task": name,
+        "source": {"connection": "west", "queue": "source"},
+        "routes": [{"target": {"connection": "east", "queue": "target"}}],
+    }
+    register(app, TaskFile.model_validate(task), pipeline(telemetry), "WEST", RAW)
+
+
+register_copy("busway", BatchLog("busway"))
+# With metrics and spans, up to the exporter: what one does with them runs in a thread of its own, in its own time.
+register_copy(
+    "measured",
+    instruments(DroppingExporter(), DroppingSpanExporter(), {}).of_task(
+        {TASK: "measured", SOURCE: "west/source", SYSTEM: SERVICE_BUS, DESTINATION: "source"}
     ),
-    LogJournal(),
 )
-register(app, _TASK, _PIPELINE, "WEST", RAW)
 
 
 @app.function_name("naive")
