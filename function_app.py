@@ -1,5 +1,6 @@
 """The function app: every task of the configuration folder as one function."""
 
+import logging
 import os
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from shared.shutdown import Shutdown
 
 app = func.FunctionApp()
 
+# The SDKs tell of every link and request they make, which the worker would hand on as the app's own log.
+logging.getLogger("azure").setLevel(logging.WARNING)
+
 # Relative to this file, because the host's current folder is its own affair.
 _configuration = load(Path(__file__).parent / os.environ.get("BUSWAY_CONFIG", "config"))
 
@@ -20,5 +24,5 @@ _shutdown = Shutdown()
 drain_on_signals(_shutdown)
 
 for _task, _pipeline in pipelines(_configuration, os.environ, _shutdown):
-    _setting = _configuration.connections[_task.source.connection].setting
+    _setting = _configuration.connections[_task.source.connection].setting or ""
     register(app, _task, _pipeline, _setting)

@@ -65,6 +65,7 @@ class Hold:
         self._lock_end: float | None = None
         self._is_lock_known = locked_until is not None
         self._is_told = False
+        self.retries = 0
         if locked_until is not None:
             self._note_lock(locked_until)
         elif renew is not None:
@@ -93,6 +94,7 @@ class Hold:
             if max(resume, now) + SHORTEST_ATTEMPT_SECONDS > self._end or needed_until > self._lock_deadline:
                 return False
             if resume <= now:
+                self.retries += 1
                 return True
             await self._sleep(min(resume - now, self._seconds_to_renewal()))
         return False

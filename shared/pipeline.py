@@ -24,7 +24,7 @@ from shared.loop_prevention import LoopGuard, path_before
 from shared.memory import Key
 from shared.message import Arrival, Message, Origin
 from shared.metadata import deterministic_id, stamp
-from shared.protocols import Editor, Journal, Locks, Outcome, Record
+from shared.protocols import BatchReport, Editor, Journal, Locks, Outcome, Record, Telemetry
 from shared.reject_guard import DEFAULT_REJECTS_IN_A_ROW
 from shared.rejection import Rejection, Stage
 from shared.routing import Router, Target
@@ -66,15 +66,22 @@ class Pipeline:
         journal: Journal,
         clock: Clock | None = None,
         sleep: Callable[[float], Awaitable[None]] | None = None,
+        *,
         shutdown: Shutdown | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
-        """Wait between attempts with *sleep*; let go of what is held when *shutdown* is requested."""
+        """
+        Wait between attempts with *sleep*, and let go of what is held when *shutdown* is requested.
+
+        *telemetry* is told of every batch.
+        """
         self._task = task
         self._journal = journal
         self._clock = clock or SystemClock()
         self._shutdown = shutdown or Shutdown()
         self._sleep = sleep or self._shutdown.sleep
         self._dispatch = Dispatch(task.name, task.rejects, task.locks, task.rejects_in_a_row, self._clock)
+        self._telemetry = telemetry
 
     async def run(
         self, batch: Sequence[bytes], partition: str | None = None, lock_tokens: Sequence[bytes] = ()
@@ -96,12 +103,13 @@ class Pipeline:
         items = []
         for content, token in zip(batch, tokens, strict=True):
             items += self._prepare(content, token, origin, now)
-        obstacle = await self._dispatch.carry(items, self._hold(items))
+        hold = self._hold(items)
+        obstacle = await self._dispatch.carry(items, hold)
         await self._journal.write([self._record(item) for item in items])
+        if self._telemetry is not None:
+            seconds = self._clock.monotonic() - started
+            self._telemetry.batch(BatchReport(origin, len(batch), items, now, seconds, hold.retries, obstacle))
         outcomes = Counter(item.outcome or Outcome.RETRY for item in items)
-        told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
-        seconds = self._clock.monotonic() - started
-        _LOGGER.info("%s: %d messages in %.0f ms: %s.", self._task.name, len(batch), seconds * 1000, told)
         if obstacle is not None:
             _LOGGER.error("%s: the batch stays at the source: %s", self._task.name, obstacle)
             raise obstacle

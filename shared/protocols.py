@@ -1,11 +1,12 @@
 """What the pipeline asks of its siblings, so that it meets none of them."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from shared.errors import BuswayError
-from shared.message import Arrival, Message
+from shared.message import Arrival, Message, Origin
 
 
 class Outcome(StrEnum):
@@ -97,4 +98,56 @@ class Journal(Protocol):
 
     async def write(self, records: Sequence[Record]) -> None:
         """Keep *records*."""
+        ...
+
+
+class Carried(Protocol):
+    """One message of a batch at its end, or one that an editor has made of it."""
+
+    @property
+    def content(self) -> bytes:
+        """The message as the host handed it over."""
+        ...
+
+    @property
+    def arrival(self) -> Arrival:
+        """What the service said of it; of a message that cannot be read, its origin alone."""
+        ...
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What became of it, None where it has to stay at the source."""
+        ...
+
+    @property
+    def target(self) -> object | None:
+        """Where it went or was to go; its text is the target's name."""
+        ...
+
+    @property
+    def outgoing(self) -> Outgoing | None:
+        """What was to be sent; None where nothing was: withheld, or accepted in an earlier delivery of the batch."""
+        ...
+
+
+class BatchReport(NamedTuple):
+    """What is known of a batch when it is over."""
+
+    origin: Origin
+    size: int
+    """Messages that the host handed over."""
+    carried: Sequence[Carried]
+    started: datetime
+    seconds: float
+    retries: int
+    """Attempts to send after the first."""
+    obstacle: BuswayError | None
+    """What keeps the batch at its source, None once it is settled."""
+
+
+class Telemetry(Protocol):
+    """Who is told of the batches of one task."""
+
+    def batch(self, report: BatchReport) -> None:
+        """Take note of a batch that is over; raises nothing, waits for nothing and changes nothing."""
         ...

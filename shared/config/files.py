@@ -120,6 +120,13 @@ def _connection_problems(
             yield Problem(where, f"no connection is called {alias!r}", hint)
         elif connection is not None and connection.kind != kind:
             yield Problem(where, f"{alias!r} is of kind {connection.kind}, expected {kind}")
+        elif connection is not None and connection.setting is None and path == "source":
+            # The trigger is the host's, and the host reads app settings.
+            hint = (
+                "give it a `setting` as well; on Azure that app setting may be a reference to the vault,"
+                f" @Microsoft.KeyVault(SecretUri=https://VAULT.vault.azure.net/secrets/{connection.secret})"
+            )
+            yield Problem(where, f"{alias!r} has a secret and no setting, which the Functions host needs", hint)
 
 
 def _connection_uses(document: object) -> Iterator[tuple[str, str, str]]:

@@ -8,7 +8,17 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from shared.errors import ConfigError
 from shared.hold import DEFAULT_HOLD, LONGEST_HOLD
@@ -52,13 +62,28 @@ class Strict(BaseModel):
 
 
 class Connection(Strict):
-    """A namespace: its kind, and the app setting that says where it is and how to be let in."""
+    """A namespace: its kind, and the app setting or the secret that says where it is and how to be let in."""
 
     kind: Literal["service-bus", "event-hubs"]
-    setting: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
+    secret: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,127}$")] | None = None
+    """Name of the secret that holds the connection string for sending; sources are opened with the app setting."""
+    setting: Annotated[str | None, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", validate_default=True)] = None
     """Name of the app setting: NAME holds a connection string, or NAME__fullyQualifiedNamespace a host name."""
     site: Annotated[str, Field(pattern=SITE)] | None = None
     """The site's short name on repl-path; the connection's alias unless given."""
+
+    @field_validator("setting")
+    @classmethod
+    def _can_be_opened(cls, setting: str | None, info: ValidationInfo) -> str | None:
+        # A secret at fault is not in the data, and told of by itself.
+        if setting is None and info.data.get("secret", "") is None:
+            raise ValueError("is missing, expected the name of an app setting, or a secret's for a target")
+        return setting
+
+    @property
+    def key(self) -> str:
+        """What two connections of one namespace have in common: the app setting's name, or else the secret's."""
+        return self.setting or f"secret {self.secret}"
 
 
 class Rule(Strict):

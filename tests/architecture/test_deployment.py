@@ -20,8 +20,12 @@ DISTRIBUTIONS = {
     "azure.functions": "azure-functions",
     "azure.identity": "azure-identity",
     "azure.keyvault.secrets": "azure-keyvault-secrets",
+    "azure.monitor.opentelemetry.exporter": "azure-monitor-opentelemetry-exporter",
     "azure.servicebus": "azure-servicebus",
     "azurefunctions.extensions.base": "azurefunctions-extensions-base",
+    "opentelemetry": "opentelemetry-api",
+    "opentelemetry.exporter.otlp.proto.http": "opentelemetry-exporter-otlp-proto-http",
+    "opentelemetry.sdk": "opentelemetry-sdk",
     "pydantic": "pydantic",
     "yaml": "PyYAML",
 }

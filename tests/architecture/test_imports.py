@@ -14,9 +14,20 @@ ONLY_THERE = {
     "azure.functions": ("function_app", "functions"),
     "azurefunctions": ("functions", "local.host"),
     "azure_functions_runtime": ("local.host",),
+    "azure.monitor": ("shared.telemetry",),
+    "opentelemetry": ("shared.telemetry",),
     "pydantic": ("shared.config", "shared.editors"),
     # The SDKs. functions/ gets bytes from the worker and hands them on.
-    "azure": ("shared.resources", "shared.outputs", "shared.sources", "shared.journal", "clients", "local", "cli"),
+    "azure": (
+        "shared.resources",
+        "shared.secrets",
+        "shared.outputs",
+        "shared.sources",
+        "shared.journal",
+        "clients",
+        "local",
+        "cli",
+    ),
 }
 
 ONLY_THESE = {

@@ -80,7 +80,7 @@ class Line:
             locks=self.locks if has_locks else None,
             **options,
         )
-        self.pipeline = Pipeline(self.task, self.journal, self.clock, self._sleep, self.shutdown)
+        self.pipeline = Pipeline(self.task, self.journal, self.clock, self._sleep, shutdown=self.shutdown)
 
     def deliver(self, *numbers, **options):
         """Deliver a batch anew, with locks that begin now."""

@@ -84,13 +84,11 @@ class Network:
 
     def source_node(self, source: Source) -> Node:
         """Return the entity that messages of *source* were sent to."""
-        return Node(
-            self.connection(source.connection).setting, (source.queue or source.topic or source.hub or "").lower()
-        )
+        return Node(self.connection(source.connection).key, (source.queue or source.topic or source.hub or "").lower())
 
     def target_node(self, target: Target) -> Node:
         """Return the entity that *target* names."""
-        return Node(self.connection(target.connection).setting, target.entity.lower())
+        return Node(self.connection(target.connection).key, target.entity.lower())
 
     def readers(self, node: Node) -> list[TaskFile]:
         """Return the tasks that take what is sent to *node*, its dead letters included."""
