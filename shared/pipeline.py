@@ -21,7 +21,7 @@ from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUna
 from shared.loop_prevention import LoopGuard, path_before
 from shared.message import Arrival, Message, Origin
 from shared.metadata import deterministic_id, stamp
-from shared.protocols import Editor, Journal, Outcome, Outgoing, Record
+from shared.protocols import Editor, Journal, Outcome, Outgoing, Record, Withheld
 from shared.rejection import set_aside, wrapped
 from shared.routing import Router, Target
 from shared.ttl import TimeToLive
@@ -131,8 +131,8 @@ class Pipeline:
             if self._task.restore is not None:
                 self._task.restore(message)
             edited = self._edited(message) if self._task.editors else (message,)
-            if not edited:
-                _withhold(item, message, Outcome.FILTERED, "withheld by an editor")
+            if isinstance(edited, Withheld):
+                _withhold(item, message, Outcome.FILTERED, edited.reason)
                 return [item]
             items = [item] if len(edited) == 1 else [replace(item) for _ in edited]
             for part, (each, edit) in enumerate(zip(items, edited, strict=True)):
@@ -150,10 +150,21 @@ class Pipeline:
             return [item]
         return items
 
-    def _edited(self, message: Message) -> Sequence[Message]:
+    def _edited(self, message: Message) -> Sequence[Message] | Withheld:
+        """Return what the editors have made of *message*; Withheld where nothing is left, with the last reason."""
         messages: Sequence[Message] = (message,)
         for editor in self._task.editors:
-            messages = [edited for each in messages for edited in editor.edit(each)]
+            withheld = Withheld("withheld by an editor")
+            left: list[Message] = []
+            for each in messages:
+                edited = editor.edit(each)
+                if isinstance(edited, Withheld):
+                    withheld = edited
+                else:
+                    left += edited
+            if not left:
+                return withheld
+            messages = left
         return messages
 
     def _decide(self, item: _Item, message: Message, now: datetime) -> None:

@@ -18,7 +18,9 @@ DISTRIBUTIONS = {
     "azure.keyvault.secrets": "azure-keyvault-secrets",
     "azure.servicebus": "azure-servicebus",
     "azurefunctions.extensions.base": "azurefunctions-extensions-base",
+    "jsonschema": "jsonschema",
     "pydantic": "pydantic",
+    "referencing": "referencing",
     "yaml": "PyYAML",
 }
 

@@ -14,7 +14,9 @@ ONLY_THERE = {
     "azure.functions": ("function_app", "functions"),
     "azurefunctions": ("functions", "local.host"),
     "azure_functions_runtime": ("local.host",),
+    "jsonschema": ("shared.editors",),
     "pydantic": ("shared.config", "shared.editors"),
+    "referencing": ("shared.editors",),
     # The SDKs. functions/ gets bytes from the worker and hands them on.
     "azure": ("shared.resources", "shared.outputs", "shared.journal", "clients", "local", "cli"),
 }

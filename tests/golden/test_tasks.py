@@ -1,7 +1,8 @@
 """
 Task files and what they do: messages in, outcomes, messages out and journal lines, each case one file.
 
-A case has a task, or names a task file of the repository, and steps; `connections` replace those of the repository. A
+A case has a task, or names a task file of the repository, and steps; `connections` replace those of the repository,
+and `files` are what else is in the configuration folder, as JSON. A
 step delivers messages to one task, from one `partition` where it has any, written out or `taken` from where an earlier
 step has sent them, and says what must come of it. Expected
 messages are compared in the keys that the case names, their application properties as a whole.
@@ -126,6 +127,9 @@ def test_case(path, tmp_path, caplog):
         tmp_path.joinpath("connections.yaml").write_text(yaml.safe_dump(case["connections"]), encoding="utf-8")
     else:
         shutil.copy(ROOT / "config/connections.yaml", tmp_path)
+    for name, document in case.get("files", {}).items():
+        tmp_path.joinpath(name).parent.mkdir(parents=True, exist_ok=True)
+        tmp_path.joinpath(name).write_text(json.dumps(document), encoding="utf-8")
     if "file" in case:
         shutil.copy(ROOT / case["file"], tmp_path / "tasks")
     else:

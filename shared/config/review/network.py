@@ -12,10 +12,11 @@ from functools import lru_cache
 
 from shared.amqp.values import string
 from shared.config.files import Configuration
-from shared.config.models import Connection, Source, Target, TaskFile
+from shared.config.models import Connection, EditorStep, Source, Target, TaskFile
 from shared.config.review.entities import Entities
 from shared.config.review.passages import DEAD_LETTER_SOURCE_KEY, PATH_KEY, Edge, Node, Passage, Stop, Way, history
 from shared.config.review.possibilities import Facts, Key, Knowledge, Unknown, applied, key_of, satisfied, unsatisfied
+from shared.editors.filter import FilterStep
 from shared.loop_prevention import LoopGuard
 from shared.metadata import SEPARATOR
 from shared.rules import Action, CorrelationFilter, FalseFilter, Filter, SqlFilter, parse_action, parse_filter
@@ -155,7 +156,7 @@ class Network:
             found = [
                 (after, is_certain and is_sure, marks)
                 for each, is_certain, marks in found
-                for after, is_sure in _filtered(_filter(editor.filter), each)
+                for after, is_sure in _filtered(_filter_of(editor), each)
             ]
         return found
 
@@ -231,6 +232,11 @@ def compact(facts: Facts) -> Mapping[Key, Knowledge]:
 def _few(found: list[tuple[Facts, bool]], facts: Facts) -> list[tuple[Facts, bool]]:
     """Return what was found; where it is more than is worth telling apart, only that it is possible."""
     return found if len(found) <= _MOST_ALTERNATIVES else [(facts, False)]
+
+
+def _filter_of(editor: EditorStep) -> Filter | None:
+    """Return the rule of a filter; None for any other editor, of which it is not known what it lets through."""
+    return _filter(editor.rule) if isinstance(editor, FilterStep) else None
 
 
 @lru_cache(maxsize=1024)
