@@ -52,6 +52,8 @@ class Source(Strict):
     """Consumer group of the hub; $Default unless given. No two tasks may share one."""
     partitions: Annotated[tuple[PartitionId, ...], Field(strict=False, min_length=1)] | None = None
     """Partitions of the hub to take from; all unless given. Needs a consumer group that is used for nothing else."""
+    binary_properties: bool | None = None
+    """Of a hub: `false` if no sender uses binary, list or map properties, which Azure's host cannot hand over raw."""
     dead_letter: bool = False
     """Take the messages of the dead-letter sub-queue of the queue or subscription."""
     sessions: bool = False
@@ -72,6 +74,9 @@ class Source(Strict):
             raise ValueError(msg)
         if self.partitions is not None and (self.hub is None or self.consumer_group in {None, DEFAULT_CONSUMER_GROUP}):
             msg = "names partitions, expected those of a hub only, with a consumer_group other than $Default"
+            raise ValueError(msg)
+        if self.hub is None and self.binary_properties is not None:
+            msg = "says whether there are binary_properties, expected of a hub only"
             raise ValueError(msg)
         if self.hub is not None and (self.dead_letter or self.sessions):
             msg = "asks a hub for dead_letter or sessions, expected those of a queue or subscription only"

@@ -208,6 +208,14 @@ ENTITY_MISSING = _check(
     "create it, or mend its name",
     needs_entities=True,
 )
+PARTITION_COUNTS = _check(
+    _WARNING,
+    "partition-counts-differ",
+    "The task keeps partitions, and the target's hub has more than the source's: the rest stay empty, and what an "
+    "application sends to the target by key may go to another partition than the copies with that key.",
+    "give both hubs the same number of partitions, or leave `partition` out so that the key decides",
+    needs_entities=True,
+)
 PARTITION_MISSING = _check(
     _ERROR,
     "partition-missing",
@@ -221,7 +229,8 @@ BINARY_PROPERTIES = _check(
     "binary-properties",
     "Azure's Functions host cannot hand events with binary, list or map properties to Busway's raw trigger: the "
     "function is not called, the checkpoint moves on, and the event is lost.",
-    "if senders use such properties, run the app with BUSWAY_TRIGGER=stock, which gets them as base64 text",
+    "if no sender uses such properties, say `binary_properties: false` in the source; if one does, run the app with "
+    "BUSWAY_TRIGGER=stock, which gets them as base64 text",
 )
 MISSING_REJECTS = _check(
     _WARNING,
@@ -259,7 +268,9 @@ SESSION_ID_MISSING = _check(
     "session-id-missing",
     "The target requires sessions and the source does not: messages without a session id are rejected, or "
     "dead-lettered by the subscription.",
-    "require sessions at the source, or set the id in the route: `action: \"SET sys.SessionId = 'all'\"`",
+    "require sessions at the source, set the id in the route, `action: \"SET sys.SessionId = 'all'\"`, or send "
+    'elsewhere what has none, `when: "sys.SessionId IS NOT NULL"`; of a hub the partition key becomes the session id, '
+    '`when: "sys.PartitionKey IS NOT NULL"`',
 )
 REJECTS_NEED_SESSION = _check(
     _WARNING,

@@ -154,9 +154,10 @@ class Network:
                 found.append((changed, passage.is_certain and is_certain, marks))
         for editor in task.editors:
             found = [
-                (after, is_certain and is_sure, marks)
+                # What else than a filter looks at, such as the body, is not known here.
+                (after, is_certain and is_sure and isinstance(editor, FilterStep), marks)
                 for each, is_certain, marks in found
-                for after, is_sure in _filtered(_filter_of(editor), each)
+                for after, is_sure in _filtered(filter_of(editor), each)
             ]
         return found
 
@@ -234,9 +235,12 @@ def _few(found: list[tuple[Facts, bool]], facts: Facts) -> list[tuple[Facts, boo
     return found if len(found) <= _MOST_ALTERNATIVES else [(facts, False)]
 
 
-def _filter_of(editor: EditorStep) -> Filter | None:
-    """Return the rule of a filter; None for any other editor, of which it is not known what it lets through."""
-    return _filter(editor.rule) if isinstance(editor, FilterStep) else None
+def filter_of(editor: EditorStep) -> SqlFilter | None:
+    """Return a rule of which every message is true that *editor* lets through; None where nothing is known of them."""
+    if isinstance(editor, FilterStep):
+        return _filter(editor.rule)
+    system = [name for name in editor.options.required_properties or () if name.lower().startswith("sys.")]
+    return _filter(" AND ".join(f"{name} IS NOT NULL" for name in system)) if system else None
 
 
 @lru_cache(maxsize=1024)

@@ -16,7 +16,7 @@ def findings(network: Network) -> Iterator[Finding]:
         yield from _partitions(network, task)
         yield from _forwarding(network, task)
         yield from _rejects(network, task)
-        if task.source.hub is not None:
+        if task.source.hub is not None and task.source.binary_properties is not False:
             yield Finding(
                 checks.BINARY_PROPERTIES, network.place(task, "source.hub"), f"takes from the hub {task.source.hub}"
             )
@@ -80,6 +80,9 @@ def _partitions(network: Network, task: TaskFile) -> Iterator[Finding]:
         if partition == "keep" and here is not None and here > there:
             seen = f"keeps the partition of {here} at the source, {network.label(edge.target)} has {there}"
             yield Finding(checks.PARTITION_MISSING, network.place(task, path), seen)
+        elif partition == "keep" and here is not None and here < there:
+            seen = f"keeps the partition of {here} at the source, {network.label(edge.target)} has {there}"
+            yield Finding(checks.PARTITION_COUNTS, network.place(task, path), seen)
         elif isinstance(partition, int) and partition >= there:
             seen = f"names partition {partition}, {network.label(edge.target)} has {there}, from 0"
             yield Finding(checks.PARTITION_MISSING, network.place(task, path), seen)

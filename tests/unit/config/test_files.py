@@ -340,6 +340,22 @@ def test_an_unknown_editor_is_told(problems):
     ]
 
 
+def test_a_schema_at_fault_is_told_with_the_other_problems(folder, problems):
+    folder.joinpath("bad.json").write_text('{"type": "objekt"}', encoding="utf-8")
+    found = problems(
+        copy=TASK + "editors: [{validate: {schema: bad.json}}, {validate: {schema: no.json}}]\n",
+        other=TASK.replace("copy", "other").replace("west", "wets"),
+    )
+    assert [(path, told) for path, told, _ in found] == [
+        (
+            "tasks/copy.yaml: editors[0].validate.schema",
+            "bad.json: $.type: 'objekt' is not valid under any of the given schemas",
+        ),
+        ("tasks/copy.yaml: editors[1].validate.schema", "no.json: the file is missing"),
+        ("tasks/other.yaml: source.connection", "no connection is called 'wets'"),
+    ]
+
+
 def test_the_options_of_an_editor_are_told_by_their_path(problems):
     found = problems(
         copy=TASK
