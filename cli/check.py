@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from cli.entities import entities_of, unchecked
+from cli.entities import beside, entities_of, unchecked
 from cli.output import console, fail
 from shared.config.files import Configuration, load
 from shared.config.models import Route, TaskFile
@@ -20,7 +20,8 @@ def check(
         list[str] | None,
         typer.Option(
             metavar="[CONNECTION=]FILE",
-            help="Config.json with the entities of a connection, that of the file's name unless given; repeatedly.",
+            help="Config.json with the entities of a connection, that of the file's name unless given; repeatedly. "
+            "Those in FOLDER/entities are read anyway.",
         ),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Let warnings fail the check too.")] = False,
@@ -33,15 +34,15 @@ def check(
     round for ever, all else is a warning. Exit code 1 for problems and errors, with --strict for warnings too;
     otherwise a table of the tasks.
 
-    What namespaces hold is known only from their Config.json, in the format of Microsoft's emulators. App settings are
-    not looked at: whether WEST is set is the machine's affair, whether a task names a connection that exists is the
-    file's. Example:
+    What namespaces hold is known only from their Config.json, in the format of Microsoft's emulators: those in
+    FOLDER/entities, and those that `--entities` names. App settings are not looked at: whether WEST is set is the
+    machine's affair, whether a task names a connection that exists is the file's. Example:
 
     busway check --entities infra/emulators/west.json --entities infra/emulators/east.json
     """
     try:
         configuration = load(folder)
-        known = entities_of(entities or [], configuration.connections)
+        known = entities_of([*map(str, beside(folder)), *(entities or [])], configuration.connections)
     except ConfigError as error:
         fail(error.problems)
     findings = review(configuration, known)

@@ -9,7 +9,21 @@ from shared.config.models import Connection
 from shared.config.review import Entities
 from shared.errors import ConfigError, Problem
 
+ENTITIES = "entities"
+"""The subfolder of a configuration folder with a Config.json for each connection, named after it."""
+
 _UNKNOWN = "sessions, times to live, duplicate windows, message sizes, partition counts and deployed rules"
+
+
+def beside(folder: Path) -> list[Path]:
+    """Return the Config.json files that a configuration folder has of its namespaces, in the order of their names."""
+    return sorted((folder / ENTITIES).glob("*.json"))
+
+
+def settings_of(file: Path, connections: Mapping[str, Connection]) -> set[str]:
+    """Return the app settings of the connections that a Config.json of one namespace is named after."""
+    (namespace, *others) = load_config([file])
+    return set() if others else _settings(file.stem, namespace, connections)
 
 
 def entities_of(files: Sequence[str], connections: Mapping[str, Connection]) -> Entities:

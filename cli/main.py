@@ -6,7 +6,9 @@ from cli.broker import broker
 from cli.check import check
 from cli.demo.command import HELP, demo
 from cli.host import host
+from cli.receive import receive
 from cli.schema import schema
+from cli.send import send
 from cli.start import start
 
 app = typer.Typer(
@@ -25,13 +27,16 @@ Every file in `config/tasks` is a replication task and becomes one Azure Functio
 - `busway start` keeps two sites and the function app running while you write a task;
 - `busway check` tells what is wrong with your tasks before Azure does.
 
-`busway broker` and `busway host` are the two halves of `start`, for use one by one.
+`busway send` and `busway receive` play the applications at both ends. `busway broker` and `busway host` are the two
+halves of `start`, for use one by one.
 """,
 )
 
 app.command(help=HELP, short_help="Run two sites, send 2,000 messages to them, and prove what arrived.")(demo)
 app.command()(start)
 app.command()(check)
+app.command()(send)
+app.command()(receive)
 app.command()(broker)
 app.command()(host)
 app.command()(schema)

@@ -5,7 +5,7 @@ import contextlib
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ _SERVICES = ("Blob", "Queue", "Table")
 
 @dataclass(frozen=True)
 class Stack:
-    """The running processes and how to reach them; namespaces are named by the stems of their files."""
+    """The running processes and how to reach them; namespaces by the app settings that name them."""
 
     children: Sequence[Child]
     connection_strings: dict[str, str]
@@ -40,34 +40,44 @@ class Stack:
 
 @contextlib.asynccontextmanager
 async def running_stack(
-    configs: Sequence[Path], logs: Path, *, app: Path = ROOT, port: int = 0, storage: Path | None = None
+    namespaces: Mapping[str, Path],
+    logs: Path,
+    *,
+    app: Path = ROOT,
+    folder: Path | None = None,
+    port: int = 0,
+    storage: Path | None = None,
 ) -> AsyncIterator[Stack]:
     """
     Start the three processes, and end them in the opposite order whatever happens.
 
-    Each namespace is handed to the host as the app setting that is called as its file: west.json becomes WEST. With
-    *port* 0 all ports are free ones. Without a *storage* folder Azurite keeps nothing. Raises ConfigError when
-    something is missing and ChildFailed when a process does not become ready.
+    The *namespaces* are Config.json files by the app setting that the host is to find them in; the configuration
+    *folder*, absolute, is the app's own choice unless given. With *port* 0 all ports are free ones. Without a *storage*
+    folder Azurite keeps nothing. Raises ConfigError when something is missing and ChildFailed when a process does not
+    become ready.
     """
     azurite_command = _azurite(storage, use_default_ports=port != 0)
     async with contextlib.AsyncExitStack() as ends:
 
-        async def started(name: str, command: Sequence[str], folder: Path, environment: dict[str, str]) -> Child:
-            child = await Child.start(name, command, logs / f"{name}.log", folder, environment)
+        async def started(name: str, command: Sequence[str], place: Path, environment: dict[str, str]) -> Child:
+            child = await Child.start(name, command, logs / f"{name}.log", place, environment)
             ends.push_async_callback(child.stop)
             return child
 
         azurite = await started("azurite", azurite_command, ROOT, {})
+        configs = list(dict.fromkeys(namespaces.values()))
         files = [argument for config in configs for argument in ("--config", str(config.resolve()))]
         broker = await started("broker", [*_busway("broker"), *files, "--port", str(port)], ROOT, {})
         lines = await broker.matches(r"^ready (\S+) (.+)$", len(configs), _READY_SECONDS)
-        strings = {config.stem: line[2] for config, line in zip(configs, lines, strict=True)}
+        strings = {config: line[2] for config, line in zip(configs, lines, strict=True)}
+        settings = {setting: strings[config] for setting, config in namespaces.items()}
         storage_string = await _storage_connection_string(azurite)
-        settings = {name.upper(): string for name, string in strings.items()}
-        settings |= {"AzureWebJobsStorage": storage_string, "PYTHONPATH": str(ROOT)}
-        host = await started("host", _busway("host"), app, settings)
+        environment = {**settings, "AzureWebJobsStorage": storage_string, "PYTHONPATH": str(ROOT)}
+        if folder is not None:
+            environment["BUSWAY_CONFIG"] = str(folder)
+        host = await started("host", _busway("host"), app, environment)
         (line,) = await host.matches(r"^ready (.+)$", 1, _READY_SECONDS)
-        yield Stack((azurite, broker, host), strings, storage_string, line[1].split())
+        yield Stack((azurite, broker, host), settings, storage_string, line[1].split())
 
 
 def run_until_signalled[T](work: Coroutine[Any, Any, T]) -> T | None:

@@ -24,7 +24,7 @@ from cli.start import introduction
 from cli.together import beside, together
 
 LOGS = ROOT / "build/demo"
-CONFIGS = (ROOT / f"infra/emulators/{WEST}.json", ROOT / f"infra/emulators/{EAST}.json")
+NAMESPACES = {site.upper(): ROOT / f"infra/emulators/{site}.json" for site in (WEST, EAST)}
 
 # Fast enough to be brief, slow enough that the lag tells of Busway and not of a queue before it.
 _MESSAGES_PER_SECOND = 200.0
@@ -49,7 +49,7 @@ async def run(samples: Sequence[Sample], console: Console, *, keep: bool) -> boo
 async def _run(samples: Sequence[Sample], console: Console, logs: Path, *, keep: bool) -> bool:
     started = time.monotonic()
     console.print("Starting Azurite, the broker with two namespaces, and the Functions host …")
-    async with running_stack(CONFIGS, logs) as stack:
+    async with running_stack(NAMESPACES, logs) as stack:
         console.print(f"Running after {time.monotonic() - started:.1f} s: {', '.join(stack.functions)}")
         has_held = await stack.while_it_runs(_exchange(samples, stack, console, logs))
         if keep:
@@ -62,7 +62,7 @@ async def _run(samples: Sequence[Sample], console: Console, logs: Path, *, keep:
 
 async def _exchange(samples: Sequence[Sample], stack: Stack, console: Console, logs: Path) -> bool:
     started = time.monotonic()
-    sites = stack.connection_strings
+    sites = _sites(stack)
     with Watch(console, samples) as watch:
         observations = Observations(samples, watch.arrived)
 
@@ -79,6 +79,10 @@ async def _exchange(samples: Sequence[Sample], stack: Stack, console: Console, l
     for found in await asyncio.gather(*(set_aside(site, string) for site, string in sites.items())):
         others += found
     return print_report(console, judge(observations), others, len(samples), seconds)
+
+
+def _sites(stack: Stack) -> dict[str, str]:
+    return {site: stack.connection_strings[site.upper()] for site in (WEST, EAST)}
 
 
 @contextlib.contextmanager
@@ -103,7 +107,7 @@ async def _feed(samples: Sequence[Sample], stack: Stack, watch: Watch) -> None:
     in_groups = sorted(samples, key=lambda sample: (sample.site, sample.pattern, sample.number))
     for (site, _), group in groupby(in_groups, lambda sample: (sample.site, sample.pattern)):
         mine = list(group)
-        senders.append(feed(stack.connection_strings[site], mine, seconds / len(mine), watch.sent))
+        senders.append(feed(_sites(stack)[site], mine, seconds / len(mine), watch.sent))
     await together(*senders)
 
 

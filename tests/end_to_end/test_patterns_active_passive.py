@@ -1,0 +1,97 @@
+"""Active-passive: what the passive site holds, for how long, and consumers that switch over to it and back."""
+
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from azure.servicebus import ServiceBusMessage
+
+from shared.clock import ManualClock
+from tests.end_to_end.running_pattern import EXAMPLES, RunningPattern, lines, stamps
+
+PATTERN = EXAMPLES / "active-passive"
+LIFE_SECONDS = 120
+
+
+def payments(*ids):
+    return [ServiceBusMessage(each, message_id=each) for each in ids]
+
+
+class Consumer:
+    """An application that keeps the ids of what it has done, and does nothing twice."""
+
+    def __init__(self, pattern):
+        self.pattern = pattern
+        self.receivers = {site: pattern.receiver(site, "payments/application") for site in ("west", "east")}
+        self.done: list[str] = []
+        self.seen_again: list[str] = []
+
+    def close(self):
+        self.pattern.at_once(*(receiver.close for receiver in self.receivers.values()))
+
+    def work(self, site, count):
+        """Take *count* payments at *site*."""
+        for message in self.pattern.take_from(self.receivers[site], count):
+            (self.seen_again if message.message_id in self.done else self.done).append(message.message_id)
+
+
+def test_consumers_switch_over_and_back_and_miss_nothing_and_do_nothing_twice(tmp_path):
+    with RunningPattern(PATTERN, tmp_path) as pattern:
+        consumer = Consumer(pattern)
+        pattern.send("west", "payments", payments("p1", "p2", "p3", "p4", "p5"))
+        consumer.work("west", 3)
+        pattern.wait_until_carried()
+
+        # West is not to be reached any more: consumers switch over, then publishers.
+        consumer.work("east", 5)
+        assert consumer.done == ["p1", "p2", "p3", "p4", "p5"]
+        assert consumer.seen_again == ["p1", "p2", "p3"]
+        pattern.send("east", "payments", payments("p6", "p7"))
+        consumer.work("east", 2)
+
+        # It is back: publishers first, and consumers once what was published in east is done.
+        pattern.at_once(
+            partial(pattern.send, "east", "payments", payments("p8")),
+            partial(pattern.send, "west", "payments", payments("p9")),
+        )
+        pattern.wait_until_carried()
+        consumer.work("east", 2)
+        assert pattern.active("east", "payments/application") == 0
+        consumer.seen_again.clear()
+        consumer.work("west", 3)
+        assert sorted(consumer.done) == [f"p{n}" for n in range(1, 10)]
+        assert consumer.seen_again == ["p4", "p5", "p9"], "what was done in east is still in west"
+        # Nothing that was published in east is ever in west.
+        assert pattern.active("west", "payments/application") == 0
+        consumer.close()
+        assert pattern.host.stop() == 0
+
+
+def test_copies_are_there_for_two_minutes_and_originals_for_longer(tmp_path):
+    clock = ManualClock(datetime.now(UTC))
+    with RunningPattern(PATTERN, tmp_path, clock=clock) as pattern:
+        pattern.send("west", "payments", payments("old"))
+        pattern.wait_until_carried()
+        pattern.broker.advance(LIFE_SECONDS - 1)
+        pattern.send("west", "payments", payments("new"))
+        pattern.wait_until_carried()
+        with pattern.receiver("east", "payments/application") as receiver:
+            there = receiver.peek_messages(10)
+        assert list(lines(there)) == ["old", "new"]
+        assert {each.time_to_live for each in there} == {timedelta(seconds=LIFE_SECONDS)}
+        assert {stamps(each)["repl-path"] for each in there} == {"west"}
+        pattern.broker.advance(2)
+        assert list(lines(pattern.take("east", "payments/application", 1))) == ["new"]
+        assert pattern.active("east", "payments/application") == 0
+        assert list(lines(pattern.take("west", "payments/application", 2))) == ["old", "new"]
+        assert pattern.host.stop() == 0
+
+
+def test_what_waited_to_be_copied_has_two_minutes_from_then(tmp_path):
+    clock = ManualClock(datetime.now(UTC))
+    with RunningPattern(PATTERN, tmp_path, clock=clock) as pattern:
+        with pattern.host_away():
+            pattern.send("west", "payments", payments("a", "b"))
+            pattern.broker.advance(10 * LIFE_SECONDS)
+        pattern.wait_until_carried()
+        # Two minutes from when the copy was made, not from when the original was sent.
+        assert list(lines(pattern.take("east", "payments/application", 2))) == ["a", "b"]
