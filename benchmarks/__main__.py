@@ -14,7 +14,13 @@ from rich.table import Table
 
 from benchmarks.measurement import Measurement
 
-BENCHMARKS = ("benchmarks.broker", "benchmarks.worker_cost", "benchmarks.end_to_end", "benchmarks.memory")
+BENCHMARKS = (
+    "benchmarks.broker",
+    "benchmarks.worker_cost",
+    "benchmarks.end_to_end",
+    "benchmarks.sessions",
+    "benchmarks.memory",
+)
 
 
 def main() -> int:

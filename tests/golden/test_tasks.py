@@ -1,11 +1,11 @@
 """
 Task files and what they do: messages in, outcomes, messages out and journal lines, each case one file.
 
-A case has a task, or names a task file of the repository, and steps; `connections` replace those of the repository,
-and `files` are what else is in the configuration folder, as JSON. A
-step delivers messages to one task, from one `partition` where it has any, written out or `taken` from where an earlier
-step has sent them, and says what must come of it. Expected
-messages are compared in the keys that the case names, their application properties as a whole.
+A case has a task, or names a task file (`file`) or a configuration folder (`folder`) of the repository, and steps;
+`connections` replace those of the repository, and `files` are what else is in the configuration folder, as JSON. A step
+delivers messages to one task, from one `partition` where it has any, written out or `taken` from where an earlier step
+has sent them, and says what must come of it. Expected messages are compared in the keys that the case names, their
+application properties as a whole.
 """
 
 import asyncio
@@ -119,23 +119,29 @@ def told(outgoing: Outgoing, keys: Mapping) -> dict[str, object]:
     return found
 
 
+def written(case: Mapping, folder: Path) -> Path:
+    """Write the configuration of a case into *folder* and return it."""
+    folder.joinpath("tasks").mkdir()
+    if "connections" in case:
+        folder.joinpath("connections.yaml").write_text(yaml.safe_dump(case["connections"]), encoding="utf-8")
+    else:
+        shutil.copy(ROOT / "config/connections.yaml", folder)
+    for name, document in case.get("files", {}).items():
+        folder.joinpath(name).parent.mkdir(parents=True, exist_ok=True)
+        folder.joinpath(name).write_text(json.dumps(document), encoding="utf-8")
+    if "file" in case:
+        shutil.copy(ROOT / case["file"], folder / "tasks")
+    else:
+        tasks = case["task"] if isinstance(case["task"], list) else [case["task"]]
+        folder.joinpath("tasks/task.yaml").write_text(yaml.safe_dump_all(tasks), encoding="utf-8")
+    return folder
+
+
 @pytest.mark.parametrize("path", sorted(CASES.glob("*.yaml")), ids=lambda path: path.stem)
 def test_case(path, tmp_path, caplog):
     case = yaml.safe_load(path.read_text(encoding="utf-8"))
-    tmp_path.joinpath("tasks").mkdir()
-    if "connections" in case:
-        tmp_path.joinpath("connections.yaml").write_text(yaml.safe_dump(case["connections"]), encoding="utf-8")
-    else:
-        shutil.copy(ROOT / "config/connections.yaml", tmp_path)
-    for name, document in case.get("files", {}).items():
-        tmp_path.joinpath(name).parent.mkdir(parents=True, exist_ok=True)
-        tmp_path.joinpath(name).write_text(json.dumps(document), encoding="utf-8")
-    if "file" in case:
-        shutil.copy(ROOT / case["file"], tmp_path / "tasks")
-    else:
-        tasks = case["task"] if isinstance(case["task"], list) else [case["task"]]
-        tmp_path.joinpath("tasks/task.yaml").write_text(yaml.safe_dump_all(tasks), encoding="utf-8")
-    play = Play(tmp_path)
+    folder = ROOT / case["folder"] if "folder" in case else written(case, tmp_path)
+    play = Play(folder)
     for step in case["steps"]:
         assert play.step(step) == step["outcomes"], step
     sent = play.sent()
