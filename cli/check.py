@@ -1,5 +1,6 @@
 """`busway check`: every problem of the configuration at once."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -7,7 +8,7 @@ import typer
 from rich.table import Table
 
 from cli.entities import beside, entities_of, unchecked
-from cli.output import console, fail
+from cli.output import console, tell
 from shared.config.files import Configuration, load
 from shared.config.models import Route, TaskFile
 from shared.config.review import Severity, review
@@ -15,7 +16,10 @@ from shared.errors import ConfigError
 
 
 def check(
-    folder: Annotated[Path, typer.Argument(help="The folder with connections.yaml and tasks/.")] = Path("config"),
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Folders with connections.yaml and tasks/, each judged by itself. [default: config]"),
+    ] = None,
     entities: Annotated[
         list[str] | None,
         typer.Option(
@@ -40,18 +44,30 @@ def check(
 
     busway check --entities infra/emulators/west.json --entities infra/emulators/east.json
     """
+    names = folders or [Path("config")]
+    has_failed = False
+    for folder in names:
+        if len(names) > 1:
+            typer.echo(f"{folder}:", err=True)
+        has_failed |= not _is_good(folder, entities or [], strict=strict)
+    if has_failed:
+        raise typer.Exit(1)
+
+
+def _is_good(folder: Path, entities: Sequence[str], *, strict: bool) -> bool:
+    """Tell what is wrong in *folder*, and show its tasks where that is nothing that fails the check."""
     try:
         configuration = load(folder)
-        known = entities_of([*map(str, beside(folder)), *(entities or [])], configuration.connections)
+        known = entities_of([*map(str, beside(folder)), *entities], configuration.connections)
     except ConfigError as error:
-        fail(error.problems)
+        tell(error.problems)
+        return False
     findings = review(configuration, known)
-    told = [*map(str, findings), *unchecked(known, configuration.connections)]
+    tell([*findings, *unchecked(known, configuration.connections)])
     if any(strict or finding.check.severity is Severity.ERROR for finding in findings):
-        fail(told)
-    for line in told:
-        typer.echo(line, err=True)
+        return False
     console().print(_table(configuration))
+    return True
 
 
 def _table(configuration: Configuration) -> Table:

@@ -16,10 +16,15 @@ def console() -> Console:
     return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else _LOG_WIDTH)
 
 
-def fail(problems: Iterable[object]) -> NoReturn:
-    """Print each of *problems* on a line of its own and end with exit code 1."""
+def tell(problems: Iterable[object]) -> None:
+    """Print each of *problems* on a line of its own."""
     for problem in problems:
         typer.echo(str(problem), err=True)
+
+
+def fail(problems: Iterable[object]) -> NoReturn:
+    """Print each of *problems* on a line of its own and end with exit code 1."""
+    tell(problems)
     raise typer.Exit(1)
 
 

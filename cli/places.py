@@ -17,9 +17,7 @@ from shared.config.models import Connection
 from shared.errors import ConfigError, Problem
 from shared.resources import setting_problem
 
-type Folder = Annotated[
-    Path, typer.Option("--config", envvar="BUSWAY_CONFIG", help="The folder with connections.yaml.")
-]
+Folder = Annotated[Path, typer.Option("--config", envvar="BUSWAY_CONFIG", help="The folder with connections.yaml.")]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from cli.places import Folder, Place, place_named
 _DEAD_LETTERS = "/$deadletterqueue"
 _PATH_OF_A_SUBSCRIPTION = "/subscriptions/"
 # Once something has come: how long until the next is not to be expected any more.
-_QUIET_SECONDS = 0.5
+_QUIET_SECONDS = 1.0
 _BATCH = 100
 _POLL_SECONDS = 0.1
 _LONGEST_READ_SECONDS = 30.0
@@ -34,7 +34,7 @@ def receive(
     dead_letter: Annotated[
         str | None, typer.Option(metavar="REASON", help="Dead-letter the messages instead of completing them.")
     ] = None,
-    wait: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for the first message.")] = 5.0,
+    wait: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for the first message.")] = 10.0,
     config: Folder = Path("config"),
 ) -> None:
     """
@@ -89,7 +89,8 @@ def _message_line(message: ServiceBusReceivedMessage) -> str:
     system: dict[str, object] = {
         "message_id": message.message_id,
         "session_id": message.session_id,
-        "partition_key": message.partition_key,
+        # Where there is a session the one is the other.
+        "partition_key": message.partition_key if message.session_id is None else None,
         "time_to_live": message.time_to_live,
     }
     return _line(str(message), system, message.application_properties or {})

@@ -5,6 +5,7 @@ from fnmatch import fnmatch
 
 import pytest
 
+from shared.config.files import load
 from tests.architecture.imports import OURS, ROOT, is_standard, modules, within
 
 UPLOADED = {"function_app.py", "host.json", "requirements.txt", "config", "functions", "shared"}
@@ -38,6 +39,12 @@ def test_only_the_app_is_uploaded() -> None:
     ignored = [line.rstrip("/") for line in lines if line and not line.startswith("#")]
     uploaded = {entry.name for entry in ROOT.iterdir() if not any(fnmatch(entry.name, pattern) for pattern in ignored)}
     assert uploaded <= UPLOADED
+
+
+def test_examples_stay_here() -> None:
+    lines = ROOT.joinpath(".funcignore").read_text(encoding="utf-8").splitlines()
+    assert "config/examples/" in lines
+    assert all(place.startswith(f"{ROOT}/config/tasks/") for place in load(ROOT / "config").places.values())
 
 
 @pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt"])

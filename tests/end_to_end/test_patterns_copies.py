@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 
+from local.broker.faults import Effect, Fault, Operation
 from tests.end_to_end.running_pattern import EXAMPLES, RunningPattern, forgetful, lines, orders, stamps
 
 EACH = 8
@@ -97,3 +98,19 @@ def test_a_message_that_clients_send_to_both_sites_is_there_once_at_each(tmp_pat
         expected = [f"both-{n}" for n in range(EACH)]
         assert [list(lines(messages)) for messages in pattern.at_once(*taking)] == [expected, expected]
         assert [pattern.active(site, "orders/application") for site in sites] == [0, 0]
+
+
+def test_while_a_site_is_away_its_copies_wait_in_order_and_nothing_else_does(tmp_path):
+    with RunningPattern(EXAMPLES / "all-active", tmp_path) as pattern:
+        away = pattern.broker.faults("east")
+        away.add(Fault(effect=Effect.DROP_CONNECTION, entity="orders", operations=frozenset({Operation.SEND})))
+        pattern.send("west", "orders", orders("west", EACH))
+        pattern.host.wait_for(lambda: away.plain()[0]["struck"])
+        assert pattern.active("west", "orders/replication") == EACH
+        assert list(lines(pattern.take("west", "orders/application", EACH, "s"))) == [f"west-{n}" for n in range(EACH)]
+        assert pattern.active("east", "orders/application") == 0
+        away.clear()
+        assert list(lines(pattern.take("east", "orders/application", EACH, "s"))) == [f"west-{n}" for n in range(EACH)]
+        pattern.wait_until_carried()
+        assert [pattern.active(site, "orders/application") for site in ("west", "east")] == [0, 0]
+        assert pattern.host.stop() == 0

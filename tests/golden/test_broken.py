@@ -1,28 +1,44 @@
 """
 Sets of tasks that are readable and wrong: each folder of `broken/` with all that a review finds in it.
 
-`findings.txt` has a line for each finding: severity, check, place, what is seen. Config.json files beside it are the
-entities of the connections they are named after.
+`findings.txt` has a line for each finding: severity, check, place, what is seen. `busway check tests/golden/broken/*`
+tells of all of them with their remedies.
 """
 
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from cli.entities import entities_of
+from cli.entities import beside, entities_of
+from cli.main import app
 from shared.config.files import load
-from shared.config.review import review
+from shared.config.review import CHECKS, review
 
 BROKEN = sorted(path for path in Path(__file__).with_name("broken").iterdir() if path.is_dir())
 
 
 def findings_in(folder: Path) -> list[str]:
     configuration = load(folder)
-    entities = entities_of([str(path) for path in sorted(folder.glob("*.json"))], configuration.connections)
+    entities = entities_of([str(path) for path in beside(folder)], configuration.connections)
     return [
         f"{each.check.severity} {each.check.name}: {each.path.removeprefix(f'{folder}/')}: {each.seen}"
         for each in review(configuration, entities)
     ]
+
+
+def test_one_command_tells_of_all_sets_with_the_remedies():
+    told = CliRunner().invoke(app, ["check", *map(str, BROKEN)])
+    assert told.exit_code == 1
+    lines = told.stderr.splitlines()
+    starts = [lines.index(f"{folder}:") for folder in BROKEN]
+    remedies = {check.name: check.remedy for check in CHECKS}
+    for folder, start, end in zip(BROKEN, starts, [*starts[1:], len(lines)], strict=True):
+        findings = [line.replace(f"{folder}/", "") for line in lines[start + 1 : end]]
+        expected = folder.joinpath("findings.txt").read_text(encoding="utf-8").splitlines()
+        with_remedies = [f"{each} ({remedies[each.split(' ')[1].removesuffix(':')]})" for each in expected]
+        assert [line for line in findings if line.startswith(("error ", "warning "))] == with_remedies
+    assert len(BROKEN) >= 10
 
 
 @pytest.mark.parametrize("folder", BROKEN, ids=lambda path: path.name)

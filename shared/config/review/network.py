@@ -18,7 +18,15 @@ from shared.config.review.passages import DEAD_LETTER_SOURCE_KEY, PATH_KEY, Edge
 from shared.config.review.possibilities import Facts, Key, Knowledge, Unknown, applied, key_of, satisfied, unsatisfied
 from shared.editors.filter import FilterStep
 from shared.loop_prevention import LoopGuard
-from shared.metadata import SEPARATOR
+from shared.metadata import (
+    DEAD_LETTER_DESCRIPTION,
+    DEAD_LETTER_REASON,
+    ENQUEUE_TIME,
+    OFFSET,
+    SAMPLE_ENQUEUE_TIME,
+    SEPARATOR,
+    SEQUENCE,
+)
 from shared.rules import Action, CorrelationFilter, FalseFilter, Filter, SqlFilter, parse_action, parse_filter
 from shared.rules.syntax import Scope
 
@@ -29,6 +37,12 @@ _LASTING = frozenset(
     ["contenttype", "correlationid", "messageid", "replyto", "replytosessionid", "sessionid", "subject", "to"]
 )
 
+_SAMPLE_KEY: Key = (Scope.USER, SAMPLE_ENQUEUE_TIME)
+# Whether a reason was given, and of what type, is the consumer's affair.
+_TOLD_OF_A_DEATH: tuple[Key, ...] = tuple(
+    (Scope.USER, name)
+    for name in (DEAD_LETTER_REASON, DEAD_LETTER_DESCRIPTION, "deadletterreason", "deadlettererrordescription")
+)
 
 _MOST_ALTERNATIVES = 24
 
@@ -194,12 +208,15 @@ class Network:
     def _stamped(self, task: TaskFile, passage: Passage) -> Facts:
         source = task.source
         path = SEPARATOR.join([*passage.path, self.configuration.site(source.connection)])
-        facts = passage.facts.with_(PATH_KEY, string(path))
+        numbers = [ENQUEUE_TIME, SEQUENCE] if source.hub is None else [ENQUEUE_TIME, SEQUENCE, OFFSET]
+        known = {**passage.facts.known, **{(Scope.USER, name): Unknown.SOMETHING for name in numbers}}
+        facts = Facts({**known, PATH_KEY: string(path), _SAMPLE_KEY: Unknown.ABSENT}, passage.facts.others)
         if not source.dead_letter:
             return facts
         entity = source.model_copy(update={"dead_letter": False}).entity
         deaths = SEPARATOR.join([*history(facts, DEAD_LETTER_SOURCE_KEY), entity])
-        return facts.with_(DEAD_LETTER_SOURCE_KEY, string(deaths))
+        told = dict.fromkeys(_TOLD_OF_A_DEATH, Unknown.ANYTHING)
+        return Facts({**facts.known, **told, DEAD_LETTER_SOURCE_KEY: string(deaths)}, facts.others)
 
     def _selections_of(self, task: TaskFile) -> list[Selection]:
         """Return the rules of the source, as they are deployed if that is known, else as the task declares them."""

@@ -1,3 +1,4 @@
+import shutil
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,7 @@ def test_the_repository_has_no_problem() -> None:
 
 
 GOLDEN = Path(__file__).parents[2] / "golden/broken"
+EXAMPLES = Path(__file__).parents[3] / "config/examples"
 
 
 def test_an_error_in_the_set_of_tasks_fails_with_its_remedy() -> None:
@@ -85,9 +87,11 @@ def test_a_warning_fails_only_a_strict_check() -> None:
     assert strict.stderr == result.stderr
 
 
-def test_entities_are_judged_where_they_are_given() -> None:
-    folder = GOLDEN / "07-default-left-beside-a-rule"
-    west, east = str(folder / "west.json"), f"east={folder / 'east.json'}"
+def test_entities_are_judged_where_they_are_given(tmp_path: Path) -> None:
+    folder = tmp_path / "config"
+    shutil.copytree(GOLDEN / "07-default-left-beside-a-rule", folder)
+    moved = (folder / "entities").rename(tmp_path / "elsewhere")
+    west, east = str(moved / "west.json"), f"east={moved / 'east.json'}"
     result = CliRunner().invoke(app, ["check", str(folder), "--entities", west, "--entities", east])
     assert result.exit_code == 1
     assert "warning default-beside-action: " in result.stderr
@@ -100,3 +104,19 @@ def test_entities_that_cannot_be_read_are_a_problem(folder: Path) -> None:
     result = CliRunner().invoke(app, ["check", str(folder), "--entities", str(folder / "west.json")])
     assert result.exit_code == 1
     assert "west.json: cannot be read" in result.stderr
+
+
+def test_the_entities_of_the_folder_are_judged_unasked() -> None:
+    result = CliRunner().invoke(app, ["check", str(GOLDEN / "07-default-left-beside-a-rule")])
+    assert result.exit_code == 1
+    assert "warning default-beside-action: " in result.stderr
+    assert "Not checked" not in result.stderr
+
+
+def test_of_several_folders_each_is_judged_and_one_that_is_wrong_fails_all() -> None:
+    good, bad = str(EXAMPLES / "all-active"), str(GOLDEN / "02-one-bit-mark-in-a-ring")
+    result = CliRunner().invoke(app, ["check", "--strict", good, bad, good])
+    assert result.exit_code == 1
+    lines = result.stderr.splitlines()
+    assert [line for line in lines if line.endswith(":")] == [f"{good}:", f"{bad}:", f"{good}:"]
+    assert result.stdout.count("orders-west-to-east") == 2

@@ -1,0 +1,111 @@
+"""Marks that should not be there, rules that should: what Busway makes of them with two sites that copy each other."""
+
+import json
+from functools import partial
+
+import pytest
+from azure.servicebus import ServiceBusMessage
+
+from cli.entities import beside, entities_of
+from shared.config.files import load
+from shared.config.review import review
+from tests.end_to_end.running_pattern import EXAMPLES, RunningPattern, copied, forgetful, lines, orders, stamps
+
+SITES = ("west", "east")
+PATH_OF_OTHERS = "north;south;there;elsewhere"
+
+
+def without_rules(folder, *, default_beside=False):
+    """Take the rules away from the replication subscriptions, so that all are selected; or put $Default beside them."""
+    for path in beside(folder):
+        document = json.loads(path.read_text())
+        for subscription in document["UserConfig"]["Namespaces"][0]["Topics"][0]["Subscriptions"]:
+            if subscription["Name"] == "replication":
+                everything = {"FilterType": "Sql", "SqlFilter": {"SqlExpression": "1=1"}}
+                rules = subscription["Rules"] if default_beside else []
+                subscription["Rules"] = [*rules, {"Name": "$Default", "Properties": everything}]
+        path.write_text(json.dumps(document))
+    return folder
+
+
+def marked(body, **named):
+    return ServiceBusMessage(
+        body,
+        message_id=body,
+        session_id="s",
+        application_properties={key.replace("_", "-"): value for key, value in named.items()},
+    )
+
+
+def test_what_an_application_sends_with_a_mark_stays_and_is_told_of_where_busway_sees_it(tmp_path):
+    """The rule of the broker is Busway's eye: what it does not select, Busway cannot know of."""
+    messages = [
+        marked("new"),
+        marked("left-over", replication=1),
+        marked("as-text", replication="1"),
+        marked("been-there", repl_path="east"),
+        marked("been-here", repl_path="west"),
+        marked("been-elsewhere", repl_path="north"),
+        marked("been-all-over", repl_path=PATH_OF_OTHERS),
+        marked("no-text", repl_path=7),
+    ]
+    with RunningPattern(EXAMPLES / "all-active", tmp_path) as pattern:
+        pattern.send("west", "orders", messages)
+        pattern.wait_until_carried()
+        arrived = pattern.take("east", "orders/application", 3, "s")
+        assert list(lines(arrived)) == ["new", "been-here", "been-elsewhere"]
+        assert [stamps(each)["repl-path"] for each in arrived] == ["west", "west;west", "north;west"]
+        reasons = {line["message_id"]: (line["outcome"], line["reason"]) for line in pattern.journal()}
+        assert reasons == {
+            "been-there": ("looped", "site east is on its path east"),
+            "been-all-over": ("looped", "it has made 4 hops, the task allows 4"),
+            "no-text": ("rejected", "MalformedMessage: property repl-path: got a int, expected a string"),
+        }
+        assert pattern.active("west", "orders-rejected") == 1
+        assert pattern.active("west", "orders/application") == len(messages)
+        assert pattern.active("east", "orders/application") == 0
+        assert pattern.host.stop() == 0
+
+
+@pytest.mark.parametrize("default_beside", [False, True], ids=["no-rule", "default-beside-the-rule"])
+def test_where_the_rule_does_not_stop_copies_the_guard_does(default_beside, tmp_path):
+    folder = without_rules(copied(EXAMPLES / "all-active", tmp_path / "config"), default_beside=default_beside)
+    copies = 2 if default_beside else 1
+    with RunningPattern(folder, tmp_path, changed=forgetful) as pattern:
+        pattern.at_once(*(partial(pattern.send, site, "orders", orders(site, 5)) for site in SITES))
+        taking = (partial(pattern.take, site, "orders/application", 5 * (1 + copies), "s") for site in SITES)
+        for site, other, arrived in zip(SITES, reversed(SITES), pattern.at_once(*taking), strict=True):
+            assert list(lines(arrived, site)) == [f"{site}-{n}" for n in range(5)]
+            # $Default and the rule make a copy each; without duplicate detection at the target both are there.
+            assert sorted(lines(arrived, other)) == sorted(copies * [f"{other}-{n}" for n in range(5)])
+        pattern.wait_until_carried()
+        assert [pattern.active(site, "orders/application") for site in SITES] == [0, 0], "nothing grows"
+        # Each copy comes to the guard on its way back: the marked one by $Default, the unmarked one by $Default and,
+        # once more, by the rule.
+        back = [f"orders-{site}-to-{other}" for site, other in zip(SITES, reversed(SITES), strict=True)]
+        stopped = {task: sum(each == task for each, _ in pattern.looped()) for task in back}
+        assert stopped == dict.fromkeys(back, 5 * (3 if default_beside else 1))
+        assert pattern.host.stop() == 0
+
+
+def test_duplicate_detection_drops_the_second_copy_that_default_makes(tmp_path):
+    folder = without_rules(copied(EXAMPLES / "all-active", tmp_path / "config"), default_beside=True)
+    with RunningPattern(folder, tmp_path, changed=lambda namespace: namespace) as pattern:
+        pattern.send("west", "orders", orders("west", 5))
+        assert list(lines(pattern.take("east", "orders/application", 5, "s"))) == [f"west-{n}" for n in range(5)]
+        pattern.wait_until_carried()
+        assert pattern.active("east", "orders/application") == 0
+        assert pattern.host.stop() == 0
+
+
+def test_the_check_tells_of_both_before_they_run(tmp_path):
+    def told(folder):
+        configuration = load(folder)
+        entities = entities_of([str(path) for path in beside(folder)], configuration.connections)
+        return [(finding.check.name, finding.path.rpartition(": ")[2]) for finding in review(configuration, entities)]
+
+    folder = copied(EXAMPLES / "all-active", tmp_path / "one")
+    assert told(folder) == []
+    assert told(without_rules(folder, default_beside=True)) == 2 * [("default-beside-action", "source.subscription")]
+    folder = without_rules(copied(EXAMPLES / "all-active", tmp_path / "two"))
+    assert told(folder) == 2 * [("rule-not-deployed", "source.rule")]

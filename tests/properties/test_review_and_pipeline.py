@@ -1,0 +1,225 @@
+"""
+Where a review says that a message goes is where the pipeline sends it, hop after hop, for any set of tasks.
+
+The two are written apart: the review judges what is known of messages (`shared.config.review.network`), the pipeline
+carries one. Here each message travels through both.
+"""
+
+import asyncio
+from collections import deque
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.amqp.values import Value, string
+from shared.config.assembly import assembled
+from shared.config.files import Configuration
+from shared.config.models import Connection, TaskFile
+from shared.config.review import Entities
+from shared.config.review.network import Network
+from shared.config.review.passages import Passage
+from shared.config.review.possibilities import Facts, Unknown, is_nothing
+from shared.message import Message, Origin
+from shared.metadata import PATH
+from shared.pipeline import Pipeline
+from shared.protocols import Outcome
+from shared.routing import RuleProperties
+from shared.rules import parse_action, parse_filter
+from shared.rules.syntax import Scope
+from tests.fakes import SOMEWHERE, JournalInMemory, OutputThatAccepts, clock_at_delivery, sleep_by
+from tests.messages import delivered
+from tests.properties.test_review import actions, conditions, constants
+
+_MOST_STEPS = 12
+
+CONNECTIONS = {
+    "west": Connection(kind="service-bus", setting="WEST"),
+    "east": Connection(kind="service-bus", setting="EAST"),
+    "north": Connection(kind="service-bus", setting="NORTH"),
+    "again": Connection(kind="service-bus", setting="WEST", site="elsewhere"),
+}
+HISTORY_CONDITIONS = (
+    "[repl-path] IS NULL",
+    "[repl-path] IS NULL OR NOT [repl-path] LIKE '%east%'",
+    "[repl-path] = 'west'",
+    "[repl-sequence] IS NULL",
+    "EXISTS([repl-enqueue-time])",
+    "[repl-dlq-source] LIKE '%;%'",
+    "[repl-dlq-source] IS NULL",
+)
+HISTORY_ACTIONS = ("REMOVE [repl-path]", "SET [repl-path] = 'x'", "SET p = [repl-path]", "SET [repl-path] = p")
+
+sites = st.sampled_from(list(CONNECTIONS))
+entities = st.sampled_from(["a", "b"])
+rule_texts = conditions.map(str) | st.sampled_from(HISTORY_CONDITIONS)
+action_texts = actions.map(str) | st.sampled_from(HISTORY_ACTIONS)
+targets = st.one_of(
+    st.fixed_dictionaries({"connection": sites, "queue": entities}),
+    st.fixed_dictionaries({"connection": sites, "topic": entities}),
+)
+rules = st.fixed_dictionaries({"filter": rule_texts}, optional={"action": action_texts})
+sources = st.one_of(
+    st.fixed_dictionaries({"connection": sites, "queue": entities}, optional={"dead_letter": st.booleans()}),
+    st.fixed_dictionaries({"connection": sites, "topic": entities, "subscription": st.just("s"), "rule": rules}),
+)
+routes = st.fixed_dictionaries({"target": targets}, optional={"when": rule_texts, "action": action_texts})
+tasks = st.fixed_dictionaries(
+    {
+        "source": sources,
+        "routes": st.lists(routes, min_size=1, max_size=3),
+        "rejects": st.just({"connection": "north", "queue": "rejected"}),
+        "loop_prevention": st.just(False) | st.builds(dict, max_hops=st.integers(1, 3)),
+    },
+    optional={"editors": st.lists(st.fixed_dictionaries({"filter": rule_texts}), max_size=1)},
+)
+histories = st.fixed_dictionaries({}, optional={PATH: st.sampled_from(["west", "east;north", "x", ""]).map(string)})
+messages = st.dictionaries(st.sampled_from(["p", "q"]), constants)
+
+
+def configured(documents):
+    """Return the documents that are valid as tasks of one configuration."""
+    valid = []
+    for number, document in enumerate(documents):
+        try:
+            valid.append(TaskFile.model_validate({**document, "task": f"t{number}"}))
+        except ValueError:
+            continue
+    return Configuration(CONNECTIONS, valid, {task.task: task.task for task in valid})
+
+
+configurations = st.lists(tasks, min_size=1, max_size=5).map(configured).filter(lambda each: each.tasks)
+
+
+class Carrier:
+    """The rules of sources and the pipelines of a configuration, with outputs that keep what they take."""
+
+    def __init__(self, configuration):
+        self._configuration = configuration
+        self._assembled = dict(
+            zip(
+                [task.task for task in configuration.tasks],
+                assembled(configuration, {alias: OutputThatAccepts() for alias in CONNECTIONS}),
+                strict=True,
+            )
+        )
+
+    def carry(self, task, named):
+        """Return outcome, target as SITE/ENTITY, and the properties with which the message comes there."""
+        origin = Origin(self._configuration.site(task.source.connection), task.source.entity)
+        selected = Message.received(delivered(1, named=named), origin)
+        rule = task.source.rule
+        if rule is not None:
+            if not parse_filter(rule.filter).matches(RuleProperties(selected)):
+                return Outcome.FILTERED, None, {}
+            if rule.action is not None:
+                parse_action(rule.action).apply(RuleProperties(selected))
+        content = delivered(1, named=dict(selected.application_properties()))
+        journal, clock = JournalInMemory(), clock_at_delivery()
+        outcomes = asyncio.run(Pipeline(self._assembled[task.task], journal, clock, sleep_by(clock)).run([content]))
+        (record,) = journal.records
+        assert outcomes == {record.outcome: 1}
+        if record.outcome is not Outcome.SENT:
+            return record.outcome, record.reason, {}
+        (sent,) = self._taken()
+        return record.outcome, record.target, dict(Message.received(sent.content, SOMEWHERE).application_properties())
+
+    def _taken(self):
+        outputs = {
+            id(route.target.output): route.target.output
+            for task in self._assembled.values()
+            for route in task.router._routes
+        }
+        found = [each for output in outputs.values() for messages in output.accepted.values() for each in messages]
+        for output in outputs.values():
+            output.accepted.clear()
+        return found
+
+
+def exactly(task, network, named):
+    """Return the passage of a message of which all is known."""
+    known = {(Scope.USER, name): value for name, value in named.items()}
+    return Passage(network.source_node(task.source), Facts(known, Unknown.ABSENT), (network.label(task.source),))
+
+
+def holds(facts, named):
+    """Tell whether everything that *facts* say of application properties is so of the properties *named*."""
+    present = {name.lower(): value for name, value in named.items()}
+    return all(
+        agrees(knowledge, present.get(name)) for (scope, name), knowledge in facts.known.items() if scope is Scope.USER
+    )
+
+
+def agrees(knowledge, value):
+    if isinstance(knowledge, Value):
+        # Null and absent are one to rules but for EXISTS, and facts of an action's outcome say which of them.
+        return value is not None and (value.kind, value.payload) == (knowledge.kind, knowledge.payload)
+    nothing = value is None or is_nothing(value)
+    return {
+        Unknown.ANYTHING: True,
+        Unknown.SOMETHING: not nothing,
+        Unknown.NOTHING: nothing,
+        Unknown.ABSENT: value is None,
+    }[knowledge]
+
+
+def label(network, edge):
+    return network.label(edge.target)
+
+
+@settings(max_examples=100, deadline=None)
+@given(configurations, st.integers(0, 4), messages, histories)
+def test_a_message_of_which_all_is_known_goes_where_the_review_says(configuration, first, properties, history):
+    network, carrier = Network(configuration, Entities({})), Carrier(configuration)
+    start = configuration.tasks[first % len(configuration.tasks)]
+    named = {**properties, **history}
+    waiting = deque([(start, exactly(start, network, named), named)])
+    for _ in range(_MOST_STEPS):
+        if not waiting:
+            break
+        task, passage, named = waiting.popleft()
+        outcome, place, after = carrier.carry(task, named)
+        way = network.through(task, passage)
+        guarded = [stop for stop in way.stops if stop.cause in ("site", "hops")]
+        match outcome:
+            case Outcome.SENT:
+                ((edge, onward),) = way.onward
+                assert label(network, edge) == place
+                assert onward.is_certain
+                assert holds(onward.facts, after)
+                assert not guarded
+                waiting += [(reader, onward, after) for reader in network.readers(onward.node)]
+            case Outcome.LOOPED:
+                (stop,) = guarded
+                assert way.onward == []
+                site = configuration.site(stop.edge.target.connection)
+                assert place.startswith(f"site {site} is" if stop.cause == "site" else "it has made")
+            case Outcome.FILTERED:
+                assert (way.onward, guarded) == ([], [])
+            case _:
+                # Actions can make of a history what no stamp can be appended to; the review follows no such message.
+                assert (outcome, "repl-" in place) == (Outcome.REJECTED, True)
+
+
+@settings(max_examples=100, deadline=None)
+@given(configurations, st.integers(0, 4), messages)
+def test_what_is_known_of_any_message_of_an_application_is_so_wherever_it_goes(configuration, first, properties):
+    network, carrier = Network(configuration, Entities({})), Carrier(configuration)
+    start = configuration.tasks[first % len(configuration.tasks)]
+    waiting = deque([(start, [network.start(start)], properties)])
+    for _ in range(_MOST_STEPS):
+        if not waiting:
+            break
+        task, passages, named = waiting.popleft()
+        outcome, place, after = carrier.carry(task, named)
+        ways = [network.through(task, passage) for passage in passages]
+        if outcome is Outcome.SENT:
+            onward = [
+                each
+                for way in ways
+                for edge, each in way.onward
+                if label(network, edge) == place and holds(each.facts, after)
+            ]
+            assert onward
+            waiting += [(reader, onward, after) for reader in network.readers(onward[0].node)]
+        elif outcome is Outcome.LOOPED:
+            assert any(stop.cause in ("site", "hops") for way in ways for stop in way.stops)
