@@ -24,7 +24,7 @@ from shared.loop_prevention import LoopGuard, path_before
 from shared.memory import Key
 from shared.message import Arrival, Message, Origin
 from shared.metadata import deterministic_id, stamp
-from shared.protocols import BatchReport, Editor, Journal, Locks, Outcome, Record, Telemetry
+from shared.protocols import BatchReport, Editor, Journal, Locks, Outcome, Record, Telemetry, Withheld
 from shared.reject_guard import DEFAULT_REJECTS_IN_A_ROW
 from shared.rejection import Rejection, Stage
 from shared.routing import Router, Target
@@ -147,8 +147,8 @@ class Pipeline:
                 self._task.restore(message)
             item.stage = Stage.EDITED
             edited = self._edited(message) if self._task.editors else (message,)
-            if not edited:
-                _withhold(item, message, Outcome.FILTERED, "withheld by an editor")
+            if isinstance(edited, Withheld):
+                _withhold(item, message, Outcome.FILTERED, edited.reason)
                 return [item]
             items = [item] if len(edited) == 1 else [replace(item) for _ in edited]
             for part, (each, edit) in enumerate(zip(items, edited, strict=True)):
@@ -169,10 +169,21 @@ class Pipeline:
             return [item]
         return items
 
-    def _edited(self, message: Message) -> Sequence[Message]:
+    def _edited(self, message: Message) -> Sequence[Message] | Withheld:
+        """Return what the editors have made of *message*; Withheld where nothing is left, with the last reason."""
         messages: Sequence[Message] = (message,)
         for editor in self._task.editors:
-            messages = [edited for each in messages for edited in editor.edit(each)]
+            withheld = Withheld("withheld by an editor")
+            left: list[Message] = []
+            for each in messages:
+                edited = editor.edit(each)
+                if isinstance(edited, Withheld):
+                    withheld = edited
+                else:
+                    left += edited
+            if not left:
+                return withheld
+            messages = left
         return messages
 
     def _decide(self, item: Item, message: Message, now: datetime) -> None:

@@ -72,12 +72,18 @@ class Locks(Protocol):
         ...
 
 
+class Withheld(NamedTuple):
+    """That an editor lets nothing of a message through, and why, for the journal."""
+
+    reason: str
+
+
 class Editor(Protocol):
     """A step that changes, drops or multiplies a message, without I/O; it leaves id, ordering key and arrival alone."""
 
     name: str
 
-    def edit(self, message: Message) -> Sequence[Message]:
+    def edit(self, message: Message) -> Sequence[Message] | Withheld:
         """Return what takes the place of *message*; nothing drops it. Raises MessageRejected and nothing else."""
         ...
 

@@ -5,7 +5,6 @@ from functools import partial
 
 from shared.config.files import Configuration
 from shared.config.models import DEFAULT_CONSUMER_GROUP, Connection, StampedLife, Target, TaskFile
-from shared.editors.filter import Filter
 from shared.errors import ConfigError, Problem, TargetRefused
 from shared.journal.log import LogJournal
 from shared.loop_prevention import LoopGuard
@@ -144,7 +143,7 @@ def _task(file: TaskFile, configuration: Configuration, outputs: Mapping[str, Ou
     return Task(
         name=file.task,
         origin=Origin(configuration.site(file.source.connection), file.source.entity),
-        editors=[Filter(parse_filter(step.filter)) for step in file.editors],
+        editors=[step.editor() for step in file.editors],
         router=Router(routes),
         rejects=target(file.rejects) if file.rejects is not None else None,
         time_to_live=_time_to_live(file),

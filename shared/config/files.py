@@ -10,6 +10,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from shared.config.models import DEFAULT_CONSUMER_GROUP, SITE, Connection, Source, Target, TaskFile
+from shared.editors.options import FOLDER
 from shared.errors import ConfigError, Problem
 
 CONNECTIONS = "connections.yaml"
@@ -65,7 +66,7 @@ def load(folder: Path) -> Configuration:
         for place, document in _documents(path, problems):
             # Of the document as it stands, so that a fault elsewhere in it hides none of its connections'.
             problems += _connection_problems(document, place, connections)
-            task = _validated(TaskFile, document, place, problems)
+            task = _validated(TaskFile, document, place, problems, folder)
             if task is None:
                 continue
             if task.task.lower() in places:
@@ -160,10 +161,10 @@ def _documents(path: Path, problems: list[Problem]) -> Iterator[tuple[str, objec
 
 
 def _validated[Model: BaseModel](
-    model: type[Model], document: object, place: str, problems: list[Problem]
+    model: type[Model], document: object, place: str, problems: list[Problem], folder: Path | None = None
 ) -> Model | None:
     try:
-        return model.model_validate(document)
+        return model.model_validate(document, context={FOLDER: folder})
     except ValidationError as error:
         faults = error.errors()
         inner = {fault["loc"][:-1] for fault in faults} | {

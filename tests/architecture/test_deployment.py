@@ -23,10 +23,12 @@ DISTRIBUTIONS = {
     "azure.monitor.opentelemetry.exporter": "azure-monitor-opentelemetry-exporter",
     "azure.servicebus": "azure-servicebus",
     "azurefunctions.extensions.base": "azurefunctions-extensions-base",
+    "jsonschema": "jsonschema",
     "opentelemetry": "opentelemetry-api",
     "opentelemetry.exporter.otlp.proto.http": "opentelemetry-exporter-otlp-proto-http",
     "opentelemetry.sdk": "opentelemetry-sdk",
     "pydantic": "pydantic",
+    "referencing": "referencing",
     "yaml": "PyYAML",
 }
 

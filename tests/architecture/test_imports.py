@@ -16,7 +16,9 @@ ONLY_THERE = {
     "azure_functions_runtime": ("local.host",),
     "azure.monitor": ("shared.telemetry",),
     "opentelemetry": ("shared.telemetry",),
+    "jsonschema": ("shared.editors",),
     "pydantic": ("shared.config", "shared.editors"),
+    "referencing": ("shared.editors",),
     # The SDKs. functions/ gets bytes from the worker and hands them on.
     "azure": (
         "shared.resources",
@@ -37,7 +39,7 @@ ONLY_THESE = {
     "shared.clock": ("shared.clock",),
     "local.broker.core": BROKER,
     "local.broker.protocol": BROKER,
-    "local.broker": (*BROKER, "aiohttp", "cryptography", "pytest"),
+    "local.broker": (*BROKER, "aiohttp", "cryptography", "pytest", "uvloop"),
 }
 
 
