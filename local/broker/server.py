@@ -108,6 +108,10 @@ class BrokerServer:
             )
             listener.serve(self.namespaces[name])
 
+    def cut_connections(self, name: str) -> None:
+        """Break all connections to a namespace, without a word to their peers; new ones are taken."""
+        self._listeners[name].cut()
+
     def port(self, name: str) -> int:
         """Return the port a namespace listens on."""
         return self._listeners[name].port
@@ -161,6 +165,11 @@ class _Listener:
         self.namespace = namespace
         for peer in list(self.peers):
             peer.shut_down()
+
+    def cut(self) -> None:
+        """Break all connections, as a network would."""
+        for peer in list(self.peers):
+            peer.abort()
 
     def close(self) -> None:
         """Stop to listen and hang up on everyone."""

@@ -128,6 +128,14 @@ class NamespaceFaults:
         """Return the faults as plain data, with the operations they have `seen` and `struck`."""
         return self._broker.inspect(self._name, lambda namespace: namespace.faults.plain())
 
+    def cut_connections(self) -> None:
+        """Break all connections now, without a word to their peers."""
+
+        async def cut(server: BrokerServer) -> None:
+            server.cut_connections(self._name)
+
+        self._broker.run(cut)
+
     def expire_locks(self, path: str) -> None:
         """End all locks on a queue, a subscription or one of their dead-letter queues now."""
         self._broker.inspect(self._name, lambda namespace: namespace.store(path).expire_locks())

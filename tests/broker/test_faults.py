@@ -203,6 +203,19 @@ def test_locks_can_be_ended_at_any_time(broker, client, faults):
     assert remaining(broker) == ["id-0"]
 
 
+def test_connections_can_be_cut_at_any_time_and_opened_again(broker, client, faults):
+    send(client, message())
+    with received(client) as (receiver, each):
+        faults.cut_connections()
+        with pytest.raises(exceptions.ServiceBusError):
+            receiver.complete_message(each)
+    assert remaining(broker) == ["id-0"]
+    faults.expire_locks(QUEUE)
+    with received(client) as (receiver, each):
+        receiver.complete_message(each)
+    assert remaining(broker) == []
+
+
 def test_session_locks_can_be_ended_at_any_time(client, faults):
     with client.get_queue_receiver("by-session", session_id="a") as receiver:
         faults.expire_locks("by-session")

@@ -1,8 +1,8 @@
 """
 The oracle: what may become of messages that a source has accepted.
 
-1. Each is at a target, in rejects, withheld by a decision that the journal tells of, or still at the source. One that is
-   nowhere is lost, wherever the fault struck.
+1. Each is at a target, in rejects, withheld by a decision that the journal tells of, or still at the source. One that
+   is nowhere is lost, wherever the fault struck.
 2. The first copies of the messages of a key arrive in the order in which the source accepted them.
 3. A second copy is counted, and has to be one of those that the scenario can explain.
 4. Nothing lies in the source's dead-letter queue, and nothing arrives that was never sent.

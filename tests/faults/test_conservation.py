@@ -42,7 +42,7 @@ def test_a_fair_account_is_clean():
 @pytest.mark.parametrize("place", ["delivered", "withheld", "rejected", "remaining"])
 def test_a_message_that_is_nowhere_is_lost(place):
     found = getattr(FAIR, place)
-    missing = sorted(each.name if isinstance(each, Copy) else each for each in found)[0]
+    missing = min(each.name if isinstance(each, Copy) else each for each in found)
     left = type(found)(each for each in found if missing not in (each, getattr(each, "name", None)))
     assert balance(replace(FAIR, **{place: left})).lost == (missing,)
 
@@ -71,7 +71,7 @@ def test_a_message_that_comes_far_too_late_is_one_break_and_not_one_for_each_tha
 
 
 def test_the_order_between_keys_does_not_count():
-    delivered = sorted(FAIR.delivered, key=lambda copy: (copy.name[1:], copy.key), reverse=False)
+    delivered = sorted(FAIR.delivered, key=lambda copy: (copy.name[1:], copy.key))
     assert balance(replace(FAIR, delivered=delivered)).order_breaks == ()
 
 
@@ -117,7 +117,7 @@ def test_planted_faults_are_found_in_any_mixture():
         delivered = list(FAIR.delivered)
         lost = {delivered.pop(chance.randrange(len(delivered))).name for _ in range(chance.randrange(4))}
         again = Counter(copy.name for copy in chance.choices(delivered, k=chance.randrange(4)))
-        for copy in [copy for copy in delivered for _ in range(again[copy.name])]:
+        for copy in [each for each in delivered for _ in range(again[each.name])]:
             delivered.insert(chance.randrange(delivered.index(copy) + 1, len(delivered) + 1), copy)
         told = balance(replace(FAIR, delivered=delivered))
         assert set(told.lost) == lost

@@ -48,6 +48,7 @@ class ServiceBusSingleListener:
         worker: Worker,
         clock: Clock,
         *,
+        stopping: Stopping,
         wire: bool,
     ) -> None:
         """Prepare; nothing is opened before `run`."""
@@ -58,7 +59,7 @@ class ServiceBusSingleListener:
         self._worker = worker
         self._clock = clock
         self._wire = wire
-        self._stopping = Stopping()
+        self._stopping = stopping
         self._links: set[RawLink] = set()
         self._accepting: set[asyncio.Task[RawLink]] = set()
 
@@ -74,24 +75,25 @@ class ServiceBusSingleListener:
         for accepting in self._accepting:
             accepting.cancel()
 
-    async def _listen(self) -> None:
+    async def _listen(self, let_in: Callable[[], None]) -> None:
         connection = await self._source.open()
         try:
             if self._source.has_sessions:
                 self.is_listening.set()
                 async with asyncio.TaskGroup() as sessions:
                     for _ in range(self._options.max_concurrent_sessions):
-                        sessions.create_task(self._sessions(connection))
+                        sessions.create_task(self._sessions(connection, let_in))
             else:
-                await self._messages(connection)
+                await self._messages(connection, let_in)
         except* (TargetUnavailable, TargetRefused) as errors:
             raise errors.exceptions[0] from errors
         finally:
             await connection.close()
 
-    async def _messages(self, connection: ServiceBusConnection) -> None:
+    async def _messages(self, connection: ServiceBusConnection, let_in: Callable[[], None]) -> None:
         link = await connection.attach(self._options.prefetch_count)
         self._links.add(link)
+        let_in()
         self.is_listening.set()
         running: set[asyncio.Task[None]] = set()
         try:
@@ -125,13 +127,14 @@ class ServiceBusSingleListener:
         finally:
             renewing.cancel()
 
-    async def _sessions(self, connection: ServiceBusConnection) -> None:
+    async def _sessions(self, connection: ServiceBusConnection, let_in: Callable[[], None]) -> None:
         while not self._stopping:
             attach = connection.attach(self._options.prefetch_count, session_wait=_TRY_TIMEOUT)
             accepting = asyncio.create_task(attach)
             self._accepting.add(accepting)
             try:
                 link = await accepting
+                let_in()
             except asyncio.CancelledError:
                 if not self._stopping:
                     raise
