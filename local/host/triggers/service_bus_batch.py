@@ -121,11 +121,11 @@ class ServiceBusBatchListener:
                 await connection.raw.release(deliveries)
                 return
             if deliveries:
-                await self._process(connection, deliveries)
+                await self._process(connection, link, deliveries)
             elif until_idle:
                 return
 
-    async def _process(self, connection: ServiceBusConnection, deliveries: Sequence[Delivery]) -> None:
+    async def _process(self, connection: ServiceBusConnection, link: RawLink, deliveries: Sequence[Delivery]) -> None:
         now = int(self._clock.now().timestamp() * 1000)
         try:
             invocation = await invoke(
@@ -141,15 +141,15 @@ class ServiceBusBatchListener:
         if invocation.succeeded and not self._source.auto_complete:
             return
         outcome = frames.ACCEPTED if invocation.succeeded else frames.MODIFIED
-        await settle(self.function, connection, deliveries, outcome)
+        await settle(self.function, connection, link, deliveries, outcome)
 
 
 async def settle(
-    function: Function, connection: ServiceBusConnection, deliveries: Sequence[Delivery], outcome: int
+    function: Function, connection: ServiceBusConnection, link: RawLink, deliveries: Sequence[Delivery], outcome: int
 ) -> None:
     """Settle and log what the service did not confirm: a message whose lock was lost will come again."""
     try:
-        failures = await connection.raw.settle(deliveries, outcome)
+        failures = await connection.raw.settle(link, deliveries, outcome)
     except TargetUnavailable as error:
         _log.warning("%s: %d messages not settled, they will come again: %s", function.name, len(deliveries), error)
         raise

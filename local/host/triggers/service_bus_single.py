@@ -107,7 +107,7 @@ class ServiceBusSingleListener:
                 if self._stopping:
                     await connection.raw.release(deliveries)
                     break
-                running |= {asyncio.create_task(self._process_message(connection, one)) for one in deliveries}
+                running |= {asyncio.create_task(self._process_message(connection, link, one)) for one in deliveries}
                 running = {task for task in running if not task.done()}
             await link.drain()
         finally:
@@ -115,13 +115,13 @@ class ServiceBusSingleListener:
             if running:
                 await asyncio.gather(*running, return_exceptions=True)
 
-    async def _process_message(self, connection: ServiceBusConnection, delivery: Delivery) -> None:
+    async def _process_message(self, connection: ServiceBusConnection, link: RawLink, delivery: Delivery) -> None:
         async def renew() -> datetime:
             return await connection.renew_message_lock(delivery.tag)
 
         renewing = asyncio.create_task(self._renew(renew, delivery))
         try:
-            await self._process(connection, delivery)
+            await self._process(connection, link, delivery)
         except TargetUnavailable:
             return  # logged by `settle`; the receiving loop sees the lost connection for itself
         finally:
@@ -159,7 +159,7 @@ class ServiceBusSingleListener:
             while not self._stopping and (deliveries := await link.receive(1, idle)):
                 renewing = asyncio.create_task(self._renew(renew, deliveries[0]))
                 try:
-                    await self._process(connection, deliveries[0])
+                    await self._process(connection, link, deliveries[0])
                 finally:
                     renewing.cancel()
         except LinkClosed as error:
@@ -170,7 +170,7 @@ class ServiceBusSingleListener:
             self._links.discard(link)
             await connection.raw.detach(link)
 
-    async def _process(self, connection: ServiceBusConnection, delivery: Delivery) -> None:
+    async def _process(self, connection: ServiceBusConnection, link: RawLink, delivery: Delivery) -> None:
         now = int(self._clock.now().timestamp() * 1000)
         try:
             invocation = await invoke(
@@ -184,7 +184,7 @@ class ServiceBusSingleListener:
         if invocation.succeeded and not self._source.auto_complete:
             return
         outcome = frames.ACCEPTED if invocation.succeeded else frames.MODIFIED
-        await settle(self.function, connection, [delivery], outcome)
+        await settle(self.function, connection, link, [delivery], outcome)
 
     async def _renew(self, renew: Callable[[], Awaitable[datetime]], delivery: Delivery) -> None:
         """Renew a lock until cancelled, or until the configured duration is over."""
