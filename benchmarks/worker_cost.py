@@ -22,7 +22,7 @@ from shared.amqp.scan import join_list, join_map
 from shared.amqp.sections import Sections, data
 from shared.amqp.values import NULL, TRUE, Value, double, int_, long, string, symbol, timestamp, uint
 from shared.amqp.values import uuid as amqp_uuid
-from shared.pipeline import REMEMBERED_SENDS
+from shared.memory import REMEMBERED_SENDS
 
 BATCH = 100
 ROUNDS = 12

@@ -7,6 +7,7 @@ time to live, scheduled time, and every property type that JSON does not know.
 """
 
 import json
+import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -47,6 +48,11 @@ def service_bus_content(message: func.ServiceBusMessage) -> bytes:
         _string(message.reply_to_session_id),
     ]
     return _encoded(annotations, fields, message.application_properties or {}, message.get_body())
+
+
+def lock_tokens(message: func.ServiceBusMessage) -> list[bytes]:
+    """Return the lock token of a Service Bus message of the stock binding, nothing where the host told none."""
+    return [] if message.lock_token is None else [uuid.UUID(message.lock_token).bytes_le]
 
 
 def event_content(event: func.EventHubEvent) -> bytes:

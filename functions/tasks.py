@@ -6,7 +6,7 @@ from typing import List  # noqa: UP035 - see its use
 import azure.functions as func
 
 from functions.raw_message import RawMessage
-from functions.stock_binding import event_content, event_partition, service_bus_content
+from functions.stock_binding import event_content, event_partition, lock_tokens, service_bus_content
 from shared.config.models import DEFAULT_CONSUMER_GROUP, Source, TaskFile
 from shared.errors import ConfigError, Problem
 from shared.pipeline import Pipeline
@@ -47,14 +47,15 @@ def register(app: func.FunctionApp, task: TaskFile, pipeline: Pipeline, setting:
 
 def _raw_function(pipeline: Pipeline) -> Callable[..., Awaitable[None]]:
     async def replicate(messages: List[RawMessage]) -> None:  # noqa: UP006 - the worker refuses list[RawMessage]
-        await pipeline.run([message.content for message in messages], messages[0].partition)
+        tokens = [message.lock_token for message in messages if message.lock_token is not None]
+        await pipeline.run([message.content for message in messages], messages[0].partition, tokens)
 
     return replicate
 
 
 def _stock_function(pipeline: Pipeline, *, is_hub: bool) -> Callable[..., Awaitable[None]]:
     async def replicate_message(messages: func.ServiceBusMessage) -> None:
-        await pipeline.run([service_bus_content(messages)])
+        await pipeline.run([service_bus_content(messages)], lock_tokens=lock_tokens(messages))
 
     async def replicate_event(messages: func.EventHubEvent) -> None:
         await pipeline.run([event_content(messages)], event_partition(messages))

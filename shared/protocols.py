@@ -46,7 +46,28 @@ class Output(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close what is open."""
+        """Close what is open; for tests and tools, as the Functions worker tells an app nothing of its end."""
+        ...
+
+
+class Locks(Protocol):
+    """
+    The locks that the host holds on a batch at its source, reached over a connection of Busway's own.
+
+    Shape:  a token is the 16 bytes that the trigger hands over before the message; the session is that of the batch,
+            None where the source has none.
+    Raises: LockLost when the service holds the lock no more, TargetUnavailable and TargetRefused when it cannot be
+            asked.
+    """
+
+    async def renew(self, tokens: Sequence[bytes], session_id: str | None, *, timeout_seconds: float) -> int:
+        """Renew the locks and return until when all of them hold, in milliseconds since 1970 UTC."""
+        ...
+
+    async def dead_letter(
+        self, token: bytes, session_id: str | None, reason: str, description: str, *, timeout_seconds: float
+    ) -> None:
+        """Move one message to the dead-letter queue of the source."""
         ...
 
 

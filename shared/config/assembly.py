@@ -1,8 +1,9 @@
 """From a configuration to its pipelines: the one place where outputs, editors, journal and tasks meet."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
+from shared.clock import Clock
 from shared.config.files import Configuration
 from shared.config.models import Connection, StampedLife, Target, TaskFile
 from shared.editors.filter import Filter
@@ -14,19 +15,37 @@ from shared.message import Origin
 from shared.outputs.event_hubs import EventHubsOutput
 from shared.outputs.service_bus import ServiceBusOutput
 from shared.pipeline import Pipeline, Task
-from shared.protocols import Output
+from shared.protocols import Locks, Output
 from shared.resources import event_hub_client, service_bus_client, setting_problem
 from shared.routing import Route, Router
 from shared.routing import Target as RoutedTarget
 from shared.rules.rule import parse_action, parse_filter
+from shared.shutdown import Shutdown
+from shared.sources.service_bus import ServiceBusLocks
 from shared.ttl import Keep, Remaining, Stamp, TimeToLive
 
 
-def pipelines(configuration: Configuration, settings: Mapping[str, str]) -> list[tuple[TaskFile, Pipeline]]:
-    """Return a pipeline for each task; raises ConfigError when the app setting of a connection cannot be used."""
+def pipelines(
+    configuration: Configuration,
+    settings: Mapping[str, str],
+    shutdown: Shutdown | None = None,
+    *,
+    clock: Clock | None = None,
+    sleep: Callable[[float], Awaitable[None]] | None = None,
+) -> list[tuple[TaskFile, Pipeline]]:
+    """
+    Return a pipeline for each task, which lets go of what it holds when *shutdown* is requested.
+
+    They live by the machine's time unless given a *clock* of its own and a *sleep* by that clock. Raises ConfigError when the app setting of a connection cannot be used.
+    """
     journal = LogJournal()
-    tasks = assembled(configuration, opened_outputs(configuration, settings))
-    return [(file, Pipeline(task, journal)) for file, task in zip(configuration.tasks, tasks, strict=True)]
+    tasks = assembled(
+        configuration, opened_outputs(configuration, settings), lambda file: _locks(file, configuration, settings)
+    )
+    return [
+        (file, Pipeline(task, journal, clock, sleep, shutdown))
+        for file, task in zip(configuration.tasks, tasks, strict=True)
+    ]
 
 
 def opened_outputs(configuration: Configuration, settings: Mapping[str, str]) -> dict[str, Output]:
@@ -51,12 +70,29 @@ def _output(site: str, connection: Connection, settings: Mapping[str, str]) -> O
     return EventHubsOutput(site, partial(event_hub_client, connection.setting, settings))
 
 
-def assembled(configuration: Configuration, outputs: Mapping[str, Output]) -> list[Task]:
-    """Return the tasks of *configuration*, in its order, sending to the *outputs* by their connections' aliases."""
-    return [_task(file, configuration, outputs) for file in configuration.tasks]
+def _locks(file: TaskFile, configuration: Configuration, settings: Mapping[str, str]) -> Locks | None:
+    alias, source = file.source.connection, file.source
+    connection = configuration.connections[alias]
+    if connection.kind != "service-bus":
+        return None
+    open_client = partial(service_bus_client, connection.setting, settings)
+    return ServiceBusLocks(configuration.site(alias), source.entity, open_client, sessions=source.sessions)
 
 
-def _task(file: TaskFile, configuration: Configuration, outputs: Mapping[str, Output]) -> Task:
+def assembled(
+    configuration: Configuration,
+    outputs: Mapping[str, Output],
+    locks: Callable[[TaskFile], Locks | None] = lambda _: None,
+) -> list[Task]:
+    """
+    Return the tasks of *configuration*, in its order, sending to the *outputs* by their connections' aliases.
+
+    *locks* gives what reaches the locks on the source of a task, None where nothing does.
+    """
+    return [_task(file, configuration, outputs, locks(file)) for file in configuration.tasks]
+
+
+def _task(file: TaskFile, configuration: Configuration, outputs: Mapping[str, Output], locks: Locks | None) -> Task:
     source = configuration.connections[file.source.connection].kind
 
     def target(model: Target) -> RoutedTarget:
@@ -87,6 +123,9 @@ def _task(file: TaskFile, configuration: Configuration, outputs: Mapping[str, Ou
         loop_guard=LoopGuard(file.loop_prevention.max_hops) if file.loop_prevention else None,
         restore=restore_event if source == "event-hubs" else None,
         partitions=None if partitions is None else frozenset(map(str, partitions)),
+        locks=locks,
+        hold=file.limits.hold,
+        rejects_in_a_row=file.limits.rejects_in_a_row or None,
     )
 
 

@@ -11,7 +11,9 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from shared.errors import ConfigError
+from shared.hold import DEFAULT_HOLD, LONGEST_HOLD
 from shared.loop_prevention import DEFAULT_MAX_HOPS
+from shared.reject_guard import DEFAULT_REJECTS_IN_A_ROW
 from shared.rules import SYSTEM_PROPERTIES, Action, SqlFilter, parse_action, parse_filter, unknown_system_properties
 
 NAME = r"^[A-Za-z][A-Za-z0-9_-]{0,126}$"
@@ -171,6 +173,18 @@ class LoopPrevention(Strict):
     max_hops: Annotated[int, Field(ge=1)] = DEFAULT_MAX_HOPS
 
 
+class Limits(Strict):
+    """How far a task goes before it stands still and waits for a person."""
+
+    rejects_in_a_row: Annotated[
+        Annotated[Literal[False], Tag("bool")] | Annotated[int, Field(ge=1), Tag("int")],
+        Discriminator(lambda value: "bool" if isinstance(value, bool) else "int"),
+    ] = DEFAULT_REJECTS_IN_A_ROW
+    """So many messages at fault without a good one between them stop the task; `off` for any number."""
+    hold: Annotated[timedelta, Field(strict=False, ge=timedelta(seconds=1), le=LONGEST_HOLD)] = DEFAULT_HOLD
+    """ISO 8601 duration for which one delivery waits for a target; its upper end stays below host.json's timeout."""
+
+
 def _kind_of(value: object) -> str:
     """Tell which half of a union is meant, so that a fault in one is not reported as a fault in both."""
     return "mapping" if isinstance(value, (dict, BaseModel)) else "word"
@@ -194,6 +208,7 @@ class TaskFile(Strict):
         Annotated[Literal[False], Tag("word")] | Annotated[LoopPrevention, Tag("mapping")], Discriminator(_kind_of)
     ] = LoopPrevention()
     """`off` sends messages to sites they have been to."""
+    limits: Limits = Limits()
 
     @model_validator(mode="after")
     def _has_rejects(self) -> Self:

@@ -16,7 +16,7 @@ ONLY_THERE = {
     "azure_functions_runtime": ("local.host",),
     "pydantic": ("shared.config", "shared.editors"),
     # The SDKs. functions/ gets bytes from the worker and hands them on.
-    "azure": ("shared.resources", "shared.outputs", "shared.journal", "clients", "local", "cli"),
+    "azure": ("shared.resources", "shared.outputs", "shared.sources", "shared.journal", "clients", "local", "cli"),
 }
 
 ONLY_THESE = {

@@ -141,13 +141,20 @@ class ServiceBusBatchListener:
         if invocation.succeeded and not self._source.auto_complete:
             return
         outcome = frames.ACCEPTED if invocation.succeeded else frames.MODIFIED
-        await settle(self.function, connection, link, deliveries, outcome)
+        unsettled = await settle(self.function, connection, link, deliveries, outcome)
+        if unsettled and self._source.has_sessions:
+            # The failed settlement ends in the catch of the receive loop, which closes the session's receiver.
+            raise LinkClosed(f"{unsettled} messages of session {link.session_id} not settled", "not settled")
 
 
 async def settle(
     function: Function, connection: ServiceBusConnection, link: RawLink, deliveries: Sequence[Delivery], outcome: int
-) -> None:
-    """Settle and log what the service did not confirm: a message whose lock was lost will come again."""
+) -> int:
+    """
+    Settle, and return how many settlements the service did not confirm.
+
+    They are logged: a message whose lock was lost will come again, unless someone else has settled it.
+    """
     try:
         failures = await connection.raw.settle(link, deliveries, outcome)
     except TargetUnavailable as error:
@@ -156,3 +163,4 @@ async def settle(
     if failures:
         reasons = ", ".join(sorted(set(failures.values())))
         _log.warning("%s: %d messages not settled, they will come again: %s", function.name, len(failures), reasons)
+    return len(failures)
