@@ -8,9 +8,12 @@ on SIGTERM, as the local host does, would wait for a held batch for as long as t
 
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType
 
 from shared.shutdown import Shutdown
+
+type Handler = Callable[[int, FrameType | None], object]
 
 
 def drain_on_signals(shutdown: Shutdown) -> None:
@@ -22,9 +25,8 @@ def drain_on_signals(shutdown: Shutdown) -> None:
         if not callable(previous):
             continue  # the signal ends the process: there is nothing to drain
 
-        def request(received: int, frame: FrameType | None, before: signal._HANDLER = previous) -> None:
+        def request(received: int, frame: FrameType | None, before: Handler = previous) -> None:
             shutdown.request()
-            if callable(before):
-                before(received, frame)
+            before(received, frame)
 
         signal.signal(number, request)

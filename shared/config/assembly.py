@@ -36,7 +36,8 @@ def pipelines(
     """
     Return a pipeline for each task, which lets go of what it holds when *shutdown* is requested.
 
-    They live by the machine's time unless given a *clock* of its own and a *sleep* by that clock. Raises ConfigError when the app setting of a connection cannot be used.
+    They live by the machine's time unless given a *clock* of their own and a *sleep* by that clock. Raises ConfigError
+    when the app setting of a connection cannot be used.
     """
     journal = LogJournal()
     tasks = assembled(
