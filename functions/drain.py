@@ -25,8 +25,12 @@ def drain_on_signals(shutdown: Shutdown) -> None:
         if not callable(previous):
             continue  # the signal ends the process: there is nothing to drain
 
-        def request(received: int, frame: FrameType | None, before: Handler = previous) -> None:
-            shutdown.request()
-            before(received, frame)
+        signal.signal(number, _before(previous, shutdown))
 
-        signal.signal(number, request)
+
+def _before(previous: Handler, shutdown: Shutdown) -> Handler:
+    def request(number: int, frame: FrameType | None) -> None:
+        shutdown.request()
+        previous(number, frame)
+
+    return request

@@ -98,18 +98,19 @@ class Dispatch:
         answers = await asyncio.gather(
             *(self._send(target, waiting, hold.attempt_seconds) for target, waiting in by_target.items())
         )
-        met: dict[str, BuswayError | None] = {
-            str(each): answer for each, answer in zip(by_target, answers, strict=True)
-        }
-        met[_RUN_OF_REJECTS] = self._admit(items)
+        # A list, because two targets may have one name: a hub by its keys and one of its partitions, or `rejects`.
+        met = [(str(target), answer) for target, answer in zip(by_target, answers, strict=True)]
+        met.append((_RUN_OF_REJECTS, self._admit(items)))
         # At once, whatever stands in the way of the others: what has been found out is not to be found out again.
         at_fault = [item for item in items if item.outcome is None and item.is_set_aside]
         if at_fault and self._rejects is not None:
-            met[str(self._rejects)] = await self._send_rejects(self._rejects, at_fault, hold.attempt_seconds)
+            answer = await self._send_rejects(self._rejects, at_fault, hold.attempt_seconds)
+            met.append((str(self._rejects), answer))
         elif at_fault:
-            met[_dead_letter_queue(at_fault[0])] = await self._dead_letter(at_fault, items)
-        self._obstacles.note(met)
-        return [error for error in met.values() if error is not None]
+            met.append((_dead_letter_queue(at_fault[0]), await self._dead_letter(at_fault, items)))
+        # Of two with one name, the one that stands in the way is told.
+        self._obstacles.note(dict(sorted(met, key=lambda each: each[1] is not None)))
+        return [error for _, error in met if error is not None]
 
     async def _send(self, target: Target, waiting: Sequence[Item], timeout_seconds: float) -> BuswayError | None:
         """Send once to one target; note what it refuses, and return what kept it from taking the rest."""

@@ -1,10 +1,13 @@
 """The deployed app: what `func` uploads, and that requirements.txt installs what it imports."""
 
+import json
 import re
+from datetime import timedelta
 from fnmatch import fnmatch
 
 import pytest
 
+from shared.hold import LONGEST_HOLD
 from tests.architecture.imports import OURS, ROOT, is_standard, modules, within
 
 UPLOADED = {"function_app.py", "host.json", "requirements.txt", "config", "functions", "shared"}
@@ -42,6 +45,12 @@ def test_only_the_app_is_uploaded() -> None:
 def test_every_requirement_is_pinned(name: str) -> None:
     assert requirements(name)
     assert [distribution for distribution, version in requirements(name).items() if not version] == []
+
+
+def test_a_batch_is_held_for_less_than_the_host_lets_a_function_run() -> None:
+    text = json.loads(ROOT.joinpath("host.json").read_text(encoding="utf-8"))["functionTimeout"]
+    hours, minutes, seconds = map(int, text.split(":"))
+    assert timedelta(hours=hours, minutes=minutes, seconds=seconds) - LONGEST_HOLD >= timedelta(minutes=5)
 
 
 def test_requirements_install_what_the_deployed_app_imports() -> None:

@@ -1,4 +1,4 @@
-"""A task between two namespaces of the local broker in virtual time; batches come and are settled as the host does it."""
+"""A task between two namespaces of the local broker in virtual time; batches come and are settled as the host does."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.core.message import StoredMessage
 from local.broker.thread import RunningBroker
 from local.host import frames
-from local.host.raw_link import Delivery, LinkClosed
+from local.host.raw_link import Delivery, LinkClosed, RawLink
 from local.host.service_bus_connection import ServiceBusConnection
 from local.host.settings import Connection
 from shared.clock import ManualClock
@@ -121,7 +121,7 @@ class WireLine:
                 link = await connection.attach(session_wait=5.0 if self._sessions else None)
                 try:
                     while not until() and (batch := await link.receive(BATCH, 0.2)):
-                        if not await self._carry(connection, batch):
+                        if not await self._carry(connection, link, batch):
                             break
                 except LinkClosed as error:
                     self.failures.append(error)
@@ -134,7 +134,7 @@ class WireLine:
             for each in self._closing:
                 await each.close()
 
-    async def _carry(self, connection: ServiceBusConnection, batch: list[Delivery]) -> bool:
+    async def _carry(self, connection: ServiceBusConnection, link: RawLink, batch: list[Delivery]) -> bool:
         self.batches.append(len(batch))
         outcome = frames.ACCEPTED
         try:
@@ -142,6 +142,8 @@ class WireLine:
         except BuswayError as error:
             self.failures.append(error)
             outcome = frames.MODIFIED
+        if self._sessions:
+            link.raise_if_closed()
         return not await connection.raw.settle(batch, outcome)
 
     async def _connected(self) -> ServiceBusConnection:

@@ -140,6 +140,8 @@ class ServiceBusBatchListener:
             return
         if invocation.succeeded and not self._source.auto_complete:
             return
+        if self._source.has_sessions:
+            link.raise_if_closed()  # the session is lost, and nobody would answer
         outcome = frames.ACCEPTED if invocation.succeeded else frames.MODIFIED
         unsettled = await settle(self.function, connection, link, deliveries, outcome)
         if unsettled and self._source.has_sessions:

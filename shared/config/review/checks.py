@@ -226,8 +226,8 @@ BINARY_PROPERTIES = _check(
 MISSING_REJECTS = _check(
     _WARNING,
     "missing-rejects",
-    "Without `rejects`, a message at fault stays at the source and brings its whole batch back with it, until the "
-    "source dead-letters it and perhaps its neighbours.",
+    "Without `rejects`, a message at fault goes to the source's dead-letter queue, among what others have put there; "
+    "if Busway may not settle it there, it brings its whole batch back until the source gives all of it up.",
     "add `rejects` with a queue of the source's site",
 )
 REJECTS_AMONG_COPIES = _check(
