@@ -1,8 +1,9 @@
 """From a configuration to its pipelines: the one place where outputs, editors, journal and tasks meet."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
+from shared.clock import Clock
 from shared.config.files import Configuration
 from shared.config.models import DEFAULT_CONSUMER_GROUP, Connection, StampedLife, Target, TaskFile
 from shared.errors import ConfigError, Problem, TargetRefused
@@ -36,12 +37,18 @@ from shared.ttl import Keep, Remaining, Stamp, TimeToLive
 
 
 def pipelines(
-    configuration: Configuration, settings: Mapping[str, str], shutdown: Shutdown | None = None
+    configuration: Configuration,
+    settings: Mapping[str, str],
+    shutdown: Shutdown | None = None,
+    *,
+    clock: Clock | None = None,
+    sleep: Callable[[float], Awaitable[None]] | None = None,
 ) -> list[tuple[TaskFile, Pipeline]]:
     """
     Return a pipeline for each task, which lets go of what it holds when *shutdown* is requested.
 
-    Raises ConfigError when the app setting of a connection cannot be used.
+    They live by the machine's time unless given a *clock* of their own and a *sleep* by that clock. Raises ConfigError
+    when the app setting of a connection cannot be used.
     """
     journal = LogJournal()
     tasks = assembled(
@@ -49,7 +56,17 @@ def pipelines(
     )
     telemetry_of = open_telemetry(settings)
     return [
-        (file, Pipeline(task, journal, shutdown=shutdown, telemetry=telemetry_of(_told_of_source(file, configuration))))
+        (
+            file,
+            Pipeline(
+                task,
+                journal,
+                clock,
+                sleep,
+                shutdown=shutdown,
+                telemetry=telemetry_of(_told_of_source(file, configuration)),
+            ),
+        )
         for file, task in zip(configuration.tasks, tasks, strict=True)
     ]
 

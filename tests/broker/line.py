@@ -144,7 +144,7 @@ class WireLine:
             outcome = frames.MODIFIED
         if self._sessions:
             link.raise_if_closed()
-        return not await connection.raw.settle(batch, outcome)
+        return not await connection.raw.settle(link, batch, outcome)
 
     async def _connected(self) -> ServiceBusConnection:
         connection = Connection("west", self.broker.connection_string("west"))
