@@ -152,6 +152,10 @@ class Line:
             return self._broker.inspect("east", lambda namespace: _events(namespace, self.route.target_path))
         return self._stored("east", self.route.target_path)
 
+    def in_hand(self) -> frozenset[str]:
+        """Return the names of what the target or rejects have, and the source still holds."""
+        return self.remaining().intersection([*self.at_target(), *self._stored("west", REJECTED)])
+
     def expect_repeats(self, names: Iterable[str]) -> None:
         """Allow for one more copy of each of *names*."""
         self.repeatable.update(names)

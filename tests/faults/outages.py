@@ -106,7 +106,7 @@ def _send_again_after(line: Line, seconds: float) -> frozenset[str]:
     line.wait_until_struck(line.target)
     host.kill()
     line.target.clear()
-    sent = line.remaining().intersection(line.at_target())
+    sent = line.in_hand()
     assert sent, f"{line.route}: nothing was sent before the kill"
     line.let_pass(seconds)
     line.host()
@@ -134,7 +134,7 @@ def _two_hosts(line: Line) -> None:
     line.wait_until(lambda: all("busway.pipeline: carry:" in host.log() for host in hosts), "both hosts at work")
     line.send(letters(line.route, "last-", keys=6, each=10))
     chance.choice(hosts).kill()
-    line.expect_repeats(line.remaining().intersection(line.at_target()))
+    line.expect_repeats(line.in_hand())
     line.end_locks()
     line.wait_until_carried()
 
