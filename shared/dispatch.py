@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from shared.clock import Clock
 from shared.errors import BuswayError, LockLost, MessageRejected, TargetRefused, TargetUnavailable
 from shared.hold import RENEWAL_SECONDS, Hold
 from shared.memory import AcceptedSends, Key
@@ -55,7 +54,13 @@ class Dispatch:
     """The sending half of one task's line."""
 
     def __init__(
-        self, task: str, rejects: Target | None, locks: Locks | None, rejects_in_a_row: int | None, clock: Clock
+        self,
+        task: str,
+        rejects: Target | None,
+        locks: Locks | None,
+        obstacles: Obstacles,
+        *,
+        rejects_in_a_row: int | None,
     ) -> None:
         """Set messages at fault aside in *rejects*, or over *locks* in the source's dead-letter queue."""
         self.memory = AcceptedSends()
@@ -63,7 +68,7 @@ class Dispatch:
         self._rejects = rejects
         self._locks = locks
         self._guard = RejectGuard(rejects_in_a_row)
-        self._obstacles = Obstacles(task, clock)
+        self._obstacles = obstacles
 
     async def carry(self, items: Sequence[Item], hold: Hold) -> BuswayError | None:
         """Attempt until every item has its outcome or *hold* is over; return what stood in the way of the rest."""

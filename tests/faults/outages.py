@@ -131,7 +131,7 @@ def _two_hosts(line: Line) -> None:
     hosts = [line.host(), line.host()]
     for number in range(4):
         line.send(letters(line.route, f"{number}-", keys=6, each=10))
-    line.wait_until(lambda: all("busway.pipeline: carry:" in host.log() for host in hosts), "both hosts at work")
+    line.wait_until(lambda: all("busway.batch: carry:" in host.log() for host in hosts), "both hosts at work")
     line.send(letters(line.route, "last-", keys=6, each=10))
     chance.choice(hosts).kill()
     line.expect_repeats(line.in_hand())
