@@ -236,4 +236,4 @@ def _key(arrival: Arrival, part: int) -> Key | None:
     if arrival.sequence_number is None:
         return None
     # The enqueued time tells apart the messages of an entity that was deleted and made anew.
-    return (*arrival[:4], part)
+    return arrival.origin.partition, arrival.sequence_number, arrival.enqueued_time, part

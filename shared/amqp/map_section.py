@@ -1,11 +1,14 @@
 """Sections that are maps (annotations, application properties, footer): entries read and edited among raw bytes."""
 
+import struct
 from collections.abc import Callable, Iterator, Mapping
 
 from shared.amqp.codec import decode, encode
 from shared.amqp.scan import Entry, compound_content, join_map, map_entries, walk_map
 from shared.amqp.sections import descriptor
 from shared.amqp.values import Malformed, Value
+
+_SIZE_AND_COUNT = struct.Struct(">II")
 
 
 def entries(section: bytes) -> list[Entry]:
@@ -32,24 +35,30 @@ class Names:
         # Only ASCII letters are folded byte by byte, so that positions stay as they are.
         self._folded = section.lower()
         self._walk = walk(section)
-        self._found: dict[str, tuple[int, int]] = {}
+        self._found: dict[bytes, tuple[int, int]] = {}
 
     def find(self, key: str) -> tuple[int, int] | None:
         """Return where the entry whose key in lower case is *key* starts, and where its value does."""
-        found = self._found.get(key)
-        if found is not None or (key.isascii() and key.encode() not in self._folded):
-            # A key that stands nowhere in the section need not be walked to.
-            return found
-        folded, seen = self._folded, self._found
-        for start, key_start, value_start, _ in self._walk:
-            each = str(folded[key_start:value_start], "utf-8", "replace")
-            if not each.isascii():
-                each = each.lower()
-            if each not in seen:
-                seen[each] = (start, value_start)
-                if each == key:
-                    break
-        return seen.get(key)
+        wanted = key.encode()
+        if len(wanted) != len(key):
+            return self._find_beyond_ascii(key)
+        found = self._found
+        # A key that stands nowhere in the section need not be walked to.
+        if wanted not in found and wanted in self._folded:
+            folded = self._folded
+            for start, key_start, value_start, _ in self._walk:
+                each = folded[key_start:value_start]
+                if each not in found:
+                    found[each] = (start, value_start)
+                    if each == wanted:
+                        break
+        return found.get(wanted)
+
+    def _find_beyond_ascii(self, key: str) -> tuple[int, int] | None:
+        for each, start, value_start, _ in entries(self._section):
+            if each is not None and each.lower() == key:
+                return start, value_start
+        return None
 
     def spelling(self, key: str) -> str | None:
         """Return the key whose lower case is *key* as it is written in the section."""
@@ -93,4 +102,9 @@ def appended(section: bytes, prefix: bytes, pairs: bytes, count: int) -> bytes:
     values, start, stop = compound_content(section, descriptor(section, 0)[1], len(section))
     if values % 2:
         raise Malformed(f"map section: {values} values, expected pairs")
-    return join_map(prefix, (section[start:stop], pairs), values // 2 + count)
+    return b"%b\xd1%b%b%b" % (
+        prefix,
+        _SIZE_AND_COUNT.pack(stop - start + len(pairs) + 4, values + 2 * count),
+        section[start:stop],
+        pairs,
+    )

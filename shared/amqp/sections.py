@@ -7,6 +7,7 @@ Source: OASIS AMQP 1.0, part 3, section 3.2.
 from dataclasses import dataclass
 
 from shared.amqp.codec import decode
+from shared.amqp.primitives import UINT32
 from shared.amqp.scan import BINARIES, LISTS, MAPS, skip
 from shared.amqp.values import Malformed, Value
 
@@ -57,6 +58,9 @@ _CONTENTS = {
 }
 
 _BODIES = frozenset((DATA, SEQUENCE, VALUE))
+# Lists, maps and binaries by the width of the size behind their format code.
+_LENGTH_8 = frozenset((0xA0, 0xC0, 0xC1))
+_LENGTH_32 = frozenset((0xB0, 0xD0, 0xD1))
 # The descriptors as everybody writes them, by their bytes.
 _USUAL = {bytes((0x00, 0x53, number)): number for number in NAMES}
 _REPEATABLE = frozenset((DATA, SEQUENCE))
@@ -101,10 +105,21 @@ def split(buffer: bytes, position: int = 0) -> Sections:
     previous = 0
     start = position
     while position < end:
-        number, content = descriptor(buffer, position)
+        # The usual descriptors and sizes without a call: this runs for every section of every message.
+        number, content = _USUAL.get(buffer[position : position + 3], 0), position + 3
+        if number == 0:
+            number, content = descriptor(buffer, position)
         if number <= previous or previous in _BODIES:
             _check_order(number, previous, position)
-        stop = skip(buffer, content, end)
+        code = buffer[content] if content + 5 <= end else -1
+        if code in _LENGTH_8:
+            stop = content + 2 + buffer[content + 1]
+        elif code in _LENGTH_32:
+            stop = content + 5 + UINT32.unpack_from(buffer, content + 1)[0]
+        else:
+            stop = skip(buffer, content, end)
+        if stop > end:
+            raise Malformed(f"{NAMES[number]} at byte {position}: it reaches beyond the end of the message")
         if buffer[content] not in _CONTENTS[number]:
             raise Malformed(
                 f"{NAMES[number]} at byte {position}: format code 0x{buffer[content]:02x} is not what it holds"
