@@ -102,16 +102,16 @@ class Dispatch:
 
     async def _attempt(self, items: Sequence[Item], hold: Hold) -> list[BuswayError]:
         """Do once what can be done; return what stood in the way, nothing when every item has its outcome."""
-        # By identity: the target of a route is one object, and its parts take longer to hash than all else here.
-        by_target: dict[int, tuple[Target, list[Item]]] = {}
+        # Two routes may have equal targets: what they send there keeps its order.
+        by_target: dict[Target, list[Item]] = {}
         for item in items:
             if item.outcome is None and not item.is_set_aside and item.target is not None:
-                by_target.setdefault(id(item.target), (item.target, []))[1].append(item)
+                by_target.setdefault(item.target, []).append(item)
         answers = await asyncio.gather(
-            *(self._send(target, waiting, hold.attempt_seconds) for target, waiting in by_target.values())
+            *(self._send(target, waiting, hold.attempt_seconds) for target, waiting in by_target.items())
         )
         # A list, because two targets may have one name: a hub by its keys and one of its partitions, or `rejects`.
-        met = [(str(target), answer) for (target, _), answer in zip(by_target.values(), answers, strict=True)]
+        met = [(str(target), answer) for target, answer in zip(by_target, answers, strict=True)]
         met.append((_RUN_OF_REJECTS, self._admit(items)))
         # At once, whatever stands in the way of the others: what has been found out is not to be found out again.
         at_fault = [item for item in items if item.outcome is None and item.is_set_aside]

@@ -481,3 +481,14 @@ def test_a_target_that_refuses_is_told_as_such():
     with pytest.raises(TargetRefused, match="no right to send"):
         line.run(delivered(1))
     assert line.outcomes() == [Outcome.RETRY]
+
+
+def test_two_routes_to_one_target_keep_the_order_of_the_batch():
+    output = OutputThatAccepts()
+    routes = [
+        Route(Target(output, "east", "orders"), parse_filter("priority > 5")),
+        Route(Target(output, "east", "orders")),
+    ]
+    line = Line(output, routes=routes)
+    line.run(delivered(1), delivered(2, named={"priority": int_(9)}), delivered(3))
+    assert output.ids("orders") == ["m-1", "m-2", "m-3"]
