@@ -1,0 +1,91 @@
+"""From the decisions of a pipeline to the lines of its journal."""
+
+from shared.journal.imprints import check_of
+from shared.journal.lines import Line
+from shared.message import Origin
+from shared.protocols import Imprint, Outcome, Record
+
+MICROSECONDS = 1000
+
+_SERVICE_BUS_PARTITION = 0
+
+
+def received_line(record: Record) -> Line:
+    """Return what is known of a message that has been received."""
+    arrival, imprint = record.arrival, record.imprint
+    line: Line = {"src_seq": arrival.sequence_number}
+    if arrival.sequence_number is None:
+        del line["src_seq"]
+    if arrival.enqueued_time is not None:
+        line["enqueued_time"] = arrival.enqueued_time * MICROSECONDS
+    if imprint is not None:
+        add_imprint(line, imprint)
+        if imprint.attempt is not None and imprint.attempt > 1:
+            line["attempt"] = imprint.attempt
+        line["hops"] = [*imprint.hops, arrival.origin.site]
+    if record.parts > 1:
+        line["parts"] = record.parts
+    if arrival.dead_letter_source is not None:
+        line["given_up_by"] = arrival.dead_letter_source
+    return line
+
+
+def add_imprint(line: Line, imprint: Imprint) -> None:
+    """Add what is known of a message's content to *line*."""
+    if imprint.message_id is not None:
+        line["message_id"] = imprint.message_id
+    if imprint.order_key is not None:
+        line["order_key"] = imprint.order_key
+    line["body_digest"] = imprint.body_digest.hex()
+    if imprint.property_digest is not None:
+        line["property_digest"] = imprint.property_digest.hex()
+    line["body_size"] = imprint.body_size
+    if imprint.expires_at is not None:
+        line["expires_at"] = imprint.expires_at * MICROSECONDS
+
+
+def outcome_line(record: Record, ordinal: int) -> Line:
+    """Return what became of a message; of its content, what is not as it was received."""
+    line: Line = {}
+    if record.arrival.sequence_number is not None:
+        line["src_seq"] = record.arrival.sequence_number
+    imprint, arrived = record.imprint, record.arrived
+    if record.outcome is Outcome.SENT and imprint is not None and imprint.property_digest is not None:
+        line["check"] = check_of(imprint.body_digest, imprint.property_digest).hex()
+    line["send_ordinal"] = ordinal
+    line["outcome"] = record.outcome
+    if record.target is not None:
+        line["target"] = record.target
+    if record.part is not None:
+        line["part"] = record.part
+    if arrived is not None:
+        if record.message_id is not None and record.message_id != arrived.message_id:
+            line["message_id"] = record.message_id
+        if record.order_key is not None and record.order_key != arrived.order_key:
+            line["order_key"] = record.order_key
+        if imprint is not None and imprint is not arrived and imprint.property_digest is not None:
+            line["body_digest"] = imprint.body_digest.hex()
+            line["property_digest"] = imprint.property_digest.hex()
+            line["body_size"] = imprint.body_size
+            line["edited"] = True
+    if record.is_remembered:
+        line["remembered"] = True
+    if record.stage is not None and record.outcome is not Outcome.SENT:
+        line["stage"] = record.stage
+    if record.reason is not None:
+        line["reason"] = record.reason
+    return line
+
+
+def place_of(origin: Origin, *, is_hub: bool) -> Line:
+    """Return the fields that say where a task takes its messages from."""
+    place: Line = {"src_site": origin.site, "src_entity": origin.entity}
+    part = partition_number(origin.partition) if is_hub else _SERVICE_BUS_PARTITION
+    if part is not None:
+        place["src_part"] = part
+    return place
+
+
+def partition_number(partition: str | None) -> int | None:
+    """Return the number that the id of a hub's partition is, None for none."""
+    return int(partition) if partition is not None and partition.isdecimal() else None

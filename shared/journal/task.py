@@ -1,0 +1,100 @@
+"""The journal of one task: what its pipeline decides, as records in a sink."""
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from shared.clock import Clock, SystemClock
+from shared.errors import TargetRefused, TargetUnavailable
+from shared.journal.imprints import Imprinter, of_unreadable
+from shared.journal.lines import Line, member
+from shared.journal.log import LogJournal
+from shared.journal.record import VERSION, Observer, Role
+from shared.journal.recording import outcome_line, place_of, received_line
+from shared.journal.sink import Sink, Stream
+from shared.message import Message, Origin
+from shared.protocols import Imprint, Outcome, Record
+from shared.rules import Action
+
+_LOGGER = logging.getLogger("busway.journal")
+
+
+class TaskJournal:
+    """
+    Writes what a pipeline received and what became of it; withheld messages are told of in the log too.
+
+    A sink that cannot be written ends the batch with its error where the records are required. Where they are not, what
+    is lost is counted and told of once, and again when it goes on.
+    """
+
+    def __init__(
+        self,
+        task: str,
+        sink: Sink,
+        *,
+        is_hub: bool,
+        is_required: bool,
+        actions: Iterable[Action] = (),
+        clock: Clock | None = None,
+    ) -> None:
+        """Write the records of *task*, whose rule and routes have the *actions*, to *sink*."""
+        self.lost_records = 0
+        self._task = task
+        self._sink = sink
+        self._is_hub = is_hub
+        self._is_required = is_required
+        self._clock = clock or SystemClock()
+        self._imprinter = Imprinter(actions)
+        self._log = LogJournal()
+        self._lost_since_told = 0
+
+    def arriving(self, message: Message) -> Imprint | None:
+        """Return the imprint of a message just received."""
+        return self._imprinter.arriving(message)
+
+    def unreadable(self, content: bytes) -> Imprint | None:
+        """Return the imprint of what was received and is no message."""
+        return of_unreadable(content)
+
+    def departing(self, message: Message, arrived: Imprint) -> Imprint:
+        """Return the imprint of a message about to be sent, *arrived* itself where nothing has changed."""
+        return self._imprinter.departing(message, arrived)
+
+    async def write(self, records: Sequence[Record], batch_id: int = 0) -> None:
+        """Write *records*; raises TargetUnavailable or TargetRefused where they are required and cannot be kept."""
+        if not records:
+            return
+        await self._log.write(records, batch_id)
+        if records[0].outcome is Outcome.RECEIVED:
+            role, lines = Role.SOURCE, [received_line(record) for record in records]
+        else:
+            role, lines = Role.TARGET, [outcome_line(record, ordinal) for ordinal, record in enumerate(records)]
+        content = member(lines, self._constants(role, records[0].arrival.origin, batch_id))
+        try:
+            await self._sink.append(Stream(self._task, role), content)
+        except (TargetUnavailable, TargetRefused) as error:
+            if self._is_required:
+                raise
+            self._lose(len(records), error)
+        else:
+            self._go_on()
+
+    def _constants(self, role: Role, origin: Origin, batch_id: int) -> Line:
+        constants: Line = {"v": VERSION, "task": self._task, "role": role, "observer": Observer.TASK}
+        if role is Role.SOURCE:
+            constants["outcome"] = Outcome.RECEIVED
+        return constants | place_of(origin, is_hub=self._is_hub) | {
+            "batch_id": batch_id,
+            "instance": self._sink.instance,
+            "journal_time": round(self._clock.now().timestamp() * 1_000_000),
+        }
+
+    def _lose(self, count: int, error: TargetUnavailable | TargetRefused) -> None:
+        self.lost_records += count
+        if self._lost_since_told == 0:
+            _LOGGER.error("%s: its journal cannot be written, and the task goes on without: %s", self._task, error)
+        self._lost_since_told += count
+
+    def _go_on(self) -> None:
+        if self._lost_since_told:
+            _LOGGER.error("%s: its journal is written again; %d records are lost", self._task, self._lost_since_told)
+            self._lost_since_told = 0
