@@ -10,7 +10,7 @@ python_packages := .venv/packages-installed
 command := .venv/command-installed
 node_packages := node_modules/.package-lock.json
 
-.PHONY: help demo test check bench format clean packages java
+.PHONY: help demo test check bench faults format clean packages java
 
 help: ## print these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -29,6 +29,9 @@ check: $(command) ## formatter, linter, strict types, import contracts
 
 bench: packages ## benchmarks: a table, and build/bench.json
 	$(python) -m benchmarks
+
+faults: packages ## all faults on every route, and a soak: what was lost, delivered twice or out of order, as a table
+	$(python) -m tests.faults $(only)
 
 format: $(command) ## rewrite the sources as the formatter and the linter want them
 	$(python) -m ruff format

@@ -1,19 +1,28 @@
 """The function app: every task of the configuration folder as one function."""
 
+import logging
 import os
 from pathlib import Path
 
 import azure.functions as func
 
+from functions.drain import drain_on_signals
 from functions.tasks import register
 from shared.config.assembly import pipelines
 from shared.config.files import load
+from shared.shutdown import Shutdown
 
 app = func.FunctionApp()
+
+# The SDKs tell of every link and request they make, which the worker would hand on as the app's own log.
+logging.getLogger("azure").setLevel(logging.WARNING)
 
 # Relative to this file, because the host's current folder is its own affair.
 _configuration = load(Path(__file__).parent / os.environ.get("BUSWAY_CONFIG", "config"))
 
-for _task, _pipeline in pipelines(_configuration, os.environ):
-    _setting = _configuration.connections[_task.source.connection].setting
+_shutdown = Shutdown()
+drain_on_signals(_shutdown)
+
+for _task, _pipeline in pipelines(_configuration, os.environ, _shutdown):
+    _setting = _configuration.connections[_task.source.connection].setting or ""
     register(app, _task, _pipeline, _setting)

@@ -19,6 +19,7 @@ BENCHMARKS = (
     "benchmarks.rules",
     "benchmarks.worker_cost",
     "benchmarks.end_to_end",
+    "benchmarks.sessions",
     "benchmarks.memory",
 )
 

@@ -4,9 +4,11 @@ CPU in the worker per copied message, from the trigger's data to the encoded bat
 All functions run in one worker on the same messages: 1 KB body, 5 application properties, batches of 100 where not
 said otherwise. Busway's get what Azure's host would hand to an SDK type, the other what the host hands to a stock
 binding. The rounds alternate, and the best of each counts: whatever else runs on the machine only adds.
+With metrics and spans, the cost of exporting them is not in the figure, only that of handing them to an exporter.
 """
 
 import asyncio
+import itertools
 import sys
 import time
 import uuid
@@ -23,7 +25,7 @@ from shared.amqp.scan import join_list, join_map
 from shared.amqp.sections import Sections, data
 from shared.amqp.values import NULL, TRUE, Value, double, int_, long, string, symbol, timestamp, uint
 from shared.amqp.values import uuid as amqp_uuid
-from shared.pipeline import REMEMBERED_SENDS
+from shared.memory import REMEMBERED_SENDS
 
 ROUNDS = 8
 # More messages than the pipeline remembers, or the second round would find that all of them have been sent.
@@ -38,15 +40,17 @@ class Shape(NamedTuple):
     function: str
     batch: int = 100
     properties: int = 5
+    traced: bool = False
 
 
 PLAIN, ROUTED, NAIVE = Shape("one_rule"), Shape("two_rules"), Shape("naive")
+MEASURED, TRACED = Shape("measured"), Shape("measured", traced=True)
 BATCHES = [Shape("one_rule", batch) for batch in (10, 1000)]
 PROPERTIES = [Shape("one_rule", properties=properties) for properties in (0, 50)]
 
 
-def message(number: int, now: int, count: int) -> bytes:
-    """Return an encoded message with *count* application properties as Service Bus delivers it."""
+def message(number: int, now: int, count: int, *, traced: bool = False) -> bytes:
+    """Return an encoded message with *count* properties, a *traced* one with a trace context, as it is delivered."""
     annotations = {
         "x-opt-enqueued-time": timestamp(now),
         "x-opt-sequence-number": long(number),
@@ -54,7 +58,7 @@ def message(number: int, now: int, count: int) -> bytes:
         "x-opt-enqueue-sequence-number": long(0),
         "x-opt-message-state": int_(0),
     }
-    properties = {
+    named = {
         "order": string("4711"),
         "amount": int_(19_900),  # a long beyond 32 bits would end the other function with a ValueError
         "due": timestamp(now),
@@ -62,6 +66,9 @@ def message(number: int, now: int, count: int) -> bytes:
         "weight": double(1.5),
         **{f"property-{number}": string(f"value {number}") for number in range(5, count)},
     }
+    properties = dict(itertools.islice(named.items(), count))
+    if traced:
+        properties["Diagnostic-Id"] = string(f"00-{uuid.uuid4().hex}-{number + 1:016x}-01")
     fields: list[Value] = [NULL] * 11
     fields[0] = string(uuid.uuid4().hex)
     fields[3] = string("order placed")
@@ -75,8 +82,8 @@ def message(number: int, now: int, count: int) -> bytes:
         properties=join_list(b"\x00\x53\x73", [encode(field) for field in fields]),
         application_properties=join_map(
             b"\x00\x53\x74",
-            [encode(string(name)) + encode(value) for name, value in list(properties.items())[:count]],
-            count,
+            [encode(string(name)) + encode(value) for name, value in properties.items()],
+            len(properties),
         ),
         body=data(b"x" * 1024),
     ).encode()
@@ -98,7 +105,7 @@ async def main() -> None:
     functions = {each.name: each for each in await worker.start(Path(__file__).parent.resolve() / "worker_app")}
     now = round(time.time() * 1000)
     costs: dict[Shape, float] = {}
-    shapes = [PLAIN, ROUTED, NAIVE, *BATCHES, *PROPERTIES]
+    shapes = [PLAIN, ROUTED, MEASURED, TRACED, NAIVE, *BATCHES, *PROPERTIES]
     counts = {shape: NAIVE_MESSAGES if shape is NAIVE else MESSAGES for shape in shapes}
     inputs = {shape: list(_inputs(functions[shape.function], shape, counts[shape], now)) for shape in shapes}
     for _ in range(ROUNDS):
@@ -111,6 +118,8 @@ async def main() -> None:
         [
             Measurement("copy with one rule: worker CPU per message", costs[PLAIN], "µs", 30),
             Measurement("copy with two routes, rules and actions: worker CPU per message", costs[ROUTED], "µs", 40),
+            Measurement("copy with metrics and spans: worker CPU per message", costs[MEASURED], "µs"),
+            Measurement("copy with a span for every message: worker CPU per message", costs[TRACED], "µs"),
             Measurement("copy by stock binding and add_message: worker CPU per message", costs[NAIVE], "µs"),
             Measurement("copy: times less CPU than that", costs[NAIVE] / costs[PLAIN], "times", 15, "at least"),
             Measurement("copy: dearest to cheapest of batches of 10, 100, 1,000", _spread(batches), "times", 2),
@@ -122,7 +131,10 @@ async def main() -> None:
 def _inputs(function: Function, shape: Shape, count: int, now: int) -> Iterator[Input]:
     for start in range(0, count, shape.batch):
         numbers = range(start, start + shape.batch)
-        batch = [Delivery(each, uuid.uuid4().bytes, message(each, now, shape.properties)) for each in numbers]
+        batch = [
+            Delivery(each, uuid.uuid4().bytes, message(each, now, shape.properties, traced=shape.traced))
+            for each in numbers
+        ]
         yield service_bus_input(function, batch, now, wire=False)
 
 

@@ -52,13 +52,13 @@ def entities_of(files: Sequence[str], connections: Mapping[str, Connection]) -> 
 
 
 def _settings(name: str, namespace: NamespaceConfig, connections: Mapping[str, Connection]) -> set[str]:
-    """Return the app settings of the connections that *name* means and that are of the namespace's kind."""
+    """Return the keys of the connections that *name* means and that are of the namespace's kind."""
     kind = "event-hubs" if namespace.hubs else "service-bus"
     return {
-        connection.setting
+        connection.key
         for alias, connection in connections.items()
         if connection.kind == kind
-        and name.lower() in (alias.lower(), connection.setting.lower(), (connection.site or alias).lower())
+        and name.lower() in (alias.lower(), (connection.setting or alias).lower(), (connection.site or alias).lower())
     }
 
 

@@ -35,7 +35,7 @@ class Place:
     @property
     def connection_string(self) -> str:
         """The connection string in the app setting that the connection names; raises ConfigError if there is none."""
-        setting = self.connection.setting
+        setting = self.connection.key
         problem = setting_problem(setting, os.environ)
         if problem is None and setting not in os.environ:
             problem = Problem(setting, "the app setting is missing", "this command takes connection strings only")

@@ -1,6 +1,7 @@
 """`busway receive`: what has arrived, by hand."""
 
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +17,8 @@ _PATH_OF_A_SUBSCRIPTION = "/subscriptions/"
 # Once something has come: how long until the next is not to be expected any more.
 _QUIET_SECONDS = 1.0
 _BATCH = 100
+_POLL_SECONDS = 0.1
+_LONGEST_READ_SECONDS = 30.0
 
 
 def receive(
@@ -99,22 +102,41 @@ def _events(place: Place, wait: float) -> Iterator[str]:
         place.connection_string, consumer_group="$Default", eventhub_name=place.path
     )
     lines: dict[str, list[str]] = {}
-    arrived = threading.Event()
-
-    def keep(context: Any, event: EventData | None) -> None:  # noqa: ANN401 - the SDK names its type nowhere public
-        if event is not None:
-            lines.setdefault(context.partition_id, []).append(_event_line(context.partition_id, event))
-            arrived.set()
-
+    complete = threading.Event()
     with consumer:
+        last = _last_numbers(consumer, wait)
+        if not last:
+            return
+
+        def keep(context: Any, event: EventData | None) -> None:  # noqa: ANN401 - the SDK names its type nowhere public
+            partition = context.partition_id
+            if event is not None and event.sequence_number is not None:
+                lines.setdefault(partition, []).append(_event_line(partition, event))
+                if event.sequence_number >= last.get(partition, -1):
+                    last.pop(partition, None)
+                if not last:
+                    complete.set()
+
         reading = threading.Thread(target=consumer.receive, args=(keep,), kwargs={"starting_position": "-1"})
         reading.start()
-        while arrived.wait(wait):
-            arrived.clear()
-            wait = _QUIET_SECONDS
+        complete.wait(_LONGEST_READ_SECONDS)
     reading.join()
     for _, each in sorted(lines.items()):
         yield from each
+
+
+def _last_numbers(consumer: EventHubConsumerClient, wait: float) -> dict[str, int]:
+    """Return the last sequence number of each partition with events, once no more come; none if none come in time."""
+    deadline = time.monotonic() + wait
+    seen: dict[str, int] = {}
+    changed = time.monotonic()
+    while (not seen and time.monotonic() < deadline) or (seen and time.monotonic() < changed + _QUIET_SECONDS):
+        partitions = [consumer.get_partition_properties(each) for each in consumer.get_partition_ids()]
+        found = {each["id"]: each["last_enqueued_sequence_number"] for each in partitions if not each["is_empty"]}
+        if found != seen:
+            seen, changed = found, time.monotonic()
+        time.sleep(_POLL_SECONDS)
+    return seen
 
 
 def _event_line(partition: str, event: EventData) -> str:

@@ -18,12 +18,13 @@ LOCK_TOKEN_BYTES = 16
 
 
 class RawMessage(SdkType):  # type: ignore[misc] # the package is not typed
-    """An encoded AMQP message as the host handed it over, and the partition it came from where it has one."""
+    """An encoded AMQP message as the host handed it over; of a hub its partition, of Service Bus its lock token."""
 
-    def __init__(self, content: bytes, partition: str | None = None) -> None:
+    def __init__(self, content: bytes, partition: str | None = None, lock_token: bytes | None = None) -> None:
         """Hold the encoded message."""
         self.content = content
         self.partition = partition
+        self.lock_token = lock_token
 
     def get_sdk_type(self) -> "RawMessage":
         """Return itself; there is no richer type behind it."""
@@ -67,7 +68,7 @@ class EventHubsConverter(_Converter, binding="eventHubTrigger", trigger="eventHu
 def _raw_message(data: Any, partition: str | None) -> RawMessage:
     content: bytes = data.content
     if data.source == SERVICE_BUS_SOURCE:
-        return RawMessage(content[LOCK_TOKEN_BYTES:])
+        return RawMessage(content[LOCK_TOKEN_BYTES:], lock_token=content[:LOCK_TOKEN_BYTES])
     if data.source == EVENT_HUBS_SOURCE:
         return RawMessage(content, partition)
     msg = f"trigger data: from {data.source!r}, expected {SERVICE_BUS_SOURCE!r} or {EVENT_HUBS_SOURCE!r}"

@@ -11,6 +11,7 @@ Azure/azure-sdk-for-net, and AmqpSystemProperties in its Azure.Messaging.EventHu
 """
 
 import json
+import uuid
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -93,6 +94,11 @@ def event_contents(events: Sequence[func.EventHubEvent]) -> list[bytes]:
             raise ValueError(msg)
         described.append(entries)
     return [_event_content(*each) for each in zip(events, *described, strict=True)]
+
+
+def lock_tokens(message: func.ServiceBusMessage) -> list[bytes]:
+    """Return the lock token of a Service Bus message of the stock binding, nothing where the host told none."""
+    return [] if message.lock_token is None else [uuid.UUID(message.lock_token).bytes_le]
 
 
 def event_partition(events: Sequence[func.EventHubEvent]) -> str | None:

@@ -7,7 +7,7 @@ from typing import List  # noqa: UP035 - see its use
 import azure.functions as func
 
 from functions.raw_message import RawMessage
-from functions.stock_binding import STOCK_LOSSES, event_contents, event_partition, service_bus_content
+from functions.stock_binding import STOCK_LOSSES, event_contents, event_partition, lock_tokens, service_bus_content
 from shared.config.models import DEFAULT_CONSUMER_GROUP, TaskFile
 from shared.pipeline import Pipeline
 
@@ -38,14 +38,15 @@ def register(app: func.FunctionApp, task: TaskFile, pipeline: Pipeline, setting:
 
 
 def _function(task: TaskFile, pipeline: Pipeline) -> Callable[..., Awaitable[None]]:
-    async def replicate(messages: List[RawMessage]) -> None:  # noqa: UP006 - the worker refuses list[…]
-        await pipeline.run([message.content for message in messages], messages[0].partition)
+    async def replicate(messages: List[RawMessage]) -> None:  # noqa: UP006 - the worker refuses list[RawMessage]
+        tokens = [message.lock_token for message in messages if message.lock_token is not None]
+        await pipeline.run([message.content for message in messages], messages[0].partition, tokens)
 
     async def replicate_events(messages: List[func.EventHubEvent]) -> None:  # noqa: UP006 - the worker refuses list[…]
         await pipeline.run(event_contents(messages), event_partition(messages))
 
     async def replicate_message(messages: func.ServiceBusMessage) -> None:
-        await pipeline.run([service_bus_content(messages)])
+        await pipeline.run([service_bus_content(messages)], lock_tokens=lock_tokens(messages))
 
     if task.trigger == "raw":
         return replicate

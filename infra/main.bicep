@@ -43,6 +43,13 @@ param functionAppName string = 'busway-${uniqueString(resourceGroup().id)}'
 @maxValue(1000)
 param maximumInstanceCount int = 40
 
+@description('Where metrics and spans go; docs/telemetry.md says what they cost.')
+@allowed(['off', 'azure-monitor'])
+param telemetry string = 'off'
+
+@description('Name of a key vault in this resource group that holds the secrets of connections; empty if no connection names one. The vault must use Azure RBAC.')
+param keyVaultName string = ''
+
 module west 'modules/site.bicep' = {
   name: 'west'
   params: {
@@ -72,6 +79,8 @@ module app 'modules/function-app.bicep' = {
     // NAME__fullyQualifiedNamespace in place of a connection string means: no key, use the app's identity.
     settings: {
       BUSWAY_CONFIG: 'config'
+      BUSWAY_TELEMETRY: telemetry
+      BUSWAY_KEY_VAULT: empty(keyVaultName) ? '' : 'https://${keyVaultName}${environment().suffixes.keyvaultDns}'
       WEST__fullyQualifiedNamespace: west.outputs.fullyQualifiedNamespace
       EAST__fullyQualifiedNamespace: east.outputs.fullyQualifiedNamespace
     }
@@ -91,6 +100,14 @@ module eastRoles 'modules/site-roles.bicep' = {
   name: 'east-roles'
   params: {
     namespaceName: east.outputs.name
+    principalId: app.outputs.principalId
+  }
+}
+
+module vaultRole 'modules/vault-role.bicep' = if (!empty(keyVaultName)) {
+  name: 'vault-role'
+  params: {
+    vaultName: keyVaultName
     principalId: app.outputs.principalId
   }
 }

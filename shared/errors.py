@@ -1,10 +1,11 @@
 """
-The four errors of Busway, each named by its remedy.
+The errors of Busway, each named by its remedy.
 
 BuswayError
 ├── ConfigError           fix the file
 ├── MessageRejected       set the message aside
 ├── TargetUnavailable     try again
+│   └── LockLost          try again, once the source has delivered the batch anew
 └── TargetRefused         call a person
 
 A message says where, what was seen and what was expected; it never holds a body, a key or a connection string.
@@ -56,12 +57,16 @@ class MessageRejected(BuswayError):
 
 
 class TargetUnavailable(BuswayError):
-    """The world is at fault (network, throttling, a lost lock) and a retry can help."""
+    """The world is at fault (network, throttling) and a retry can help."""
 
     def __init__(self, description: str, *, retry_after: timedelta | None = None) -> None:
         """Hold the wait that the target asked for, where it named one."""
         super().__init__(description)
         self.retry_after = retry_after
+
+
+class LockLost(TargetUnavailable):
+    """The source has given up the lock on a message of the batch: what is sent from now on may be sent twice."""
 
 
 class TargetRefused(BuswayError):

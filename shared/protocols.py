@@ -1,11 +1,12 @@
 """What the pipeline asks of its siblings, so that it meets none of them."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from shared.errors import BuswayError
-from shared.message import Arrival, Message
+from shared.message import Arrival, Message, Origin
 
 
 class Outcome(StrEnum):
@@ -46,8 +47,35 @@ class Output(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close what is open."""
+        """Close what is open; for tests and tools, as the Functions worker tells an app nothing of its end."""
         ...
+
+
+class Locks(Protocol):
+    """
+    The locks that the host holds on a batch at its source, reached over a connection of Busway's own.
+
+    Shape:  a token is the 16 bytes that the trigger hands over before the message; the session is that of the batch,
+            None where the source has none.
+    Raises: LockLost when the service holds the lock no more, TargetUnavailable and TargetRefused when it cannot be
+            asked.
+    """
+
+    async def renew(self, tokens: Sequence[bytes], session_id: str | None, *, timeout_seconds: float) -> int:
+        """Renew the locks and return until when all of them hold, in milliseconds since 1970 UTC."""
+        ...
+
+    async def dead_letter(
+        self, token: bytes, session_id: str | None, reason: str, description: str, *, timeout_seconds: float
+    ) -> None:
+        """Move one message to the dead-letter queue of the source."""
+        ...
+
+
+class Withheld(NamedTuple):
+    """That an editor lets nothing of a message through, and why, for the journal."""
+
+    reason: str
 
 
 class Editor(Protocol):
@@ -55,7 +83,7 @@ class Editor(Protocol):
 
     name: str
 
-    def edit(self, message: Message) -> Sequence[Message]:
+    def edit(self, message: Message) -> Sequence[Message] | Withheld:
         """Return what takes the place of *message*; nothing drops it. Raises MessageRejected and nothing else."""
         ...
 
@@ -76,4 +104,56 @@ class Journal(Protocol):
 
     async def write(self, records: Sequence[Record]) -> None:
         """Keep *records*."""
+        ...
+
+
+class Carried(Protocol):
+    """One message of a batch at its end, or one that an editor has made of it."""
+
+    @property
+    def content(self) -> bytes:
+        """The message as the host handed it over."""
+        ...
+
+    @property
+    def arrival(self) -> Arrival:
+        """What the service said of it; of a message that cannot be read, its origin alone."""
+        ...
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What became of it, None where it has to stay at the source."""
+        ...
+
+    @property
+    def target(self) -> object | None:
+        """Where it went or was to go; its text is the target's name."""
+        ...
+
+    @property
+    def outgoing(self) -> Outgoing | None:
+        """What was to be sent; None where nothing was: withheld, or accepted in an earlier delivery of the batch."""
+        ...
+
+
+class BatchReport(NamedTuple):
+    """What is known of a batch when it is over."""
+
+    origin: Origin
+    size: int
+    """Messages that the host handed over."""
+    carried: Sequence[Carried]
+    started: datetime
+    seconds: float
+    retries: int
+    """Attempts to send after the first."""
+    obstacle: BuswayError | None
+    """What keeps the batch at its source, None once it is settled."""
+
+
+class Telemetry(Protocol):
+    """Who is told of the batches of one task."""
+
+    def batch(self, report: BatchReport) -> None:
+        """Take note of a batch that is over; raises nothing, waits for nothing and changes nothing."""
         ...

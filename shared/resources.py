@@ -10,7 +10,25 @@ from azure.servicebus.aio import ServiceBusClient
 from shared.errors import ConfigError, Problem
 
 NAMESPACE_SUFFIX = "__fullyQualifiedNamespace"
-_NO_ENTITY = "remove EntityPath"
+CONNECTION_STRING_HINT = "it looks like Endpoint=sb://HOST/;SharedAccessKeyName=NAME;SharedAccessKey=KEY"
+
+
+def connection_string_fault(text: str, hubs: Collection[str] = ()) -> str | None:
+    """
+    Return what is wrong with a connection string, in words that quote no more of it than the entity it names.
+
+    It may be that of one entity (EntityPath), as IoT Hub gives it for its endpoint, where that is the only one of
+    *hubs*, which are those that are used by it.
+    """
+    try:
+        entity = parse_connection_string(text).entity_path
+    except ValueError:
+        # What the SDK says of it may quote it.
+        return "is no connection string"
+    if entity and {hub.lower() for hub in hubs} != {entity.lower()}:
+        expected = " and ".join(sorted(hubs)) or "a namespace"
+        return f"names one entity, {entity}, expected {expected}, or one without EntityPath"
+    return None
 
 
 def setting_problem(setting: str, settings: Mapping[str, str], hubs: Collection[str] = ()) -> Problem | None:
@@ -22,16 +40,8 @@ def setting_problem(setting: str, settings: Mapping[str, str], hubs: Collection[
     """
     text = settings.get(setting)
     if text:
-        try:
-            entity = parse_connection_string(text).entity_path
-        except ValueError:
-            # What the SDK says of it may quote it.
-            hint = "it looks like Endpoint=sb://HOST/;SharedAccessKeyName=NAME;SharedAccessKey=KEY"
-            return Problem(setting, "the app setting is no connection string", hint)
-        if entity and {hub.lower() for hub in hubs} != {entity.lower()}:
-            expected = " and ".join(sorted(hubs)) or "a namespace"
-            return Problem(setting, f"the app setting names one entity, {entity}, expected {expected}", _NO_ENTITY)
-        return None
+        fault = connection_string_fault(text, hubs)
+        return None if fault is None else Problem(setting, f"the app setting {fault}", CONNECTION_STRING_HINT)
     if settings.get(setting + NAMESPACE_SUFFIX):
         return None
     return Problem(
@@ -50,7 +60,7 @@ def service_bus_client(setting: str, settings: Mapping[str, str]) -> ServiceBusC
     """
     text = _usable(setting, settings)
     if text:
-        return ServiceBusClient.from_connection_string(text, retry_total=0)
+        return service_bus_client_by(text)
     return ServiceBusClient(settings[setting + NAMESPACE_SUFFIX], DefaultAzureCredential(), retry_total=0)
 
 
@@ -58,8 +68,18 @@ def event_hub_client(setting: str, settings: Mapping[str, str], hub: str) -> Eve
     """Return a client that sends to a hub of the namespace that an app setting names; as `service_bus_client`."""
     text = _usable(setting, settings, [hub])
     if text:
-        return EventHubProducerClient.from_connection_string(text, eventhub_name=hub, retry_total=0)
+        return event_hub_client_by(text, hub)
     return EventHubProducerClient(settings[setting + NAMESPACE_SUFFIX], hub, DefaultAzureCredential(), retry_total=0)
+
+
+def service_bus_client_by(connection_string: str) -> ServiceBusClient:
+    """Return a client of the namespace of a connection string; it does not retry."""
+    return ServiceBusClient.from_connection_string(connection_string, retry_total=0)
+
+
+def event_hub_client_by(connection_string: str, hub: str) -> EventHubProducerClient:
+    """Return a client that sends to a hub of the namespace of a connection string; it does not retry."""
+    return EventHubProducerClient.from_connection_string(connection_string, eventhub_name=hub, retry_total=0)
 
 
 def _usable(setting: str, settings: Mapping[str, str], hubs: Collection[str] = ()) -> str | None:

@@ -11,6 +11,9 @@ import azure.functions as func
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus._pyamqp._encode import encode_payload
 from azure.servicebus._pyamqp.message import BatchMessage
+from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, MetricsData
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from functions.tasks import register
 from shared.config.models import TaskFile
@@ -21,9 +24,12 @@ from shared.message import Origin
 from shared.outputs.batches import split_by_size
 from shared.outputs.service_bus import raw_batch
 from shared.pipeline import Pipeline, Task
-from shared.protocols import Outgoing
+from shared.protocols import Outgoing, Telemetry
 from shared.routing import Route, Router, Target
 from shared.rules.rule import parse_action, parse_filter
+from shared.telemetry.batch_log import BatchLog
+from shared.telemetry.names import DESTINATION, SERVICE_BUS, SOURCE, SYSTEM, TASK
+from shared.telemetry.providers import instruments
 from shared.ttl import Keep
 
 LIMIT = 1 << 20
@@ -36,6 +42,34 @@ def encoded(batch: ServiceBusMessageBatch) -> bytearray:
     content = bytearray()
     encode_payload(content, BatchMessage(*batch._message))  # noqa: SLF001 - what send_messages does with it
     return content
+
+
+class DroppingExporter(MetricExporter):
+    """Takes all metrics and keeps none."""
+
+    def export(
+        self,
+        metrics_data: MetricsData,  # noqa: ARG002 - as the SDK says
+        timeout_millis: float = 10_000,  # noqa: ARG002 - as the SDK says
+        **_: object,
+    ) -> MetricExportResult:
+        """Succeed."""
+        return MetricExportResult.SUCCESS
+
+    def force_flush(self, timeout_millis: float = 10_000) -> bool:  # noqa: ARG002 - as the SDK says
+        """Nothing waits."""
+        return True
+
+    def shutdown(self, timeout_millis: float = 30_000, **_: object) -> None:
+        """Nothing is open."""
+
+
+class DroppingSpanExporter(SpanExporter):
+    """Takes all spans and keeps none."""
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:  # noqa: ARG002 - as the SDK says
+        """Succeed."""
+        return SpanExportResult.SUCCESS
 
 
 class EncodingOutput:
@@ -57,8 +91,8 @@ class EncodingOutput:
         """Nothing is open."""
 
 
-def _add(name: str, *routes: tuple[str, str | None]) -> None:
-    """Add a task of Busway's whose routes have a `when` and, where given, an action."""
+def _add(name: str, telemetry: Telemetry, *routes: tuple[str, str | None]) -> None:
+    """Add a task of Busway's, told of its batches to *telemetry*, whose routes have a `when` and perhaps an action."""
     target = {"connection": "east", "queue": "target"}
     task = TaskFile.model_validate(
         {
@@ -85,11 +119,25 @@ def _add(name: str, *routes: tuple[str, str | None]) -> None:
         time_to_live=Keep(),
         loop_guard=LoopGuard(),
     )
-    register(app, task, Pipeline(line, LogJournal()), "WEST")
+    register(app, task, Pipeline(line, LogJournal(), telemetry=telemetry), "WEST")
 
 
-_add("one_rule", ("amount > 100 OR amount IS NULL", None))
-_add("two_rules", ("amount > 50000", "SET priority = 9"), ("amount > 100", "SET priority = 1; SET sys.To = 'east'"))
+_PLAIN = ("amount > 100 OR amount IS NULL", None)
+_add("one_rule", BatchLog("one_rule"), _PLAIN)
+_add(
+    "two_rules",
+    BatchLog("two_rules"),
+    ("amount > 50000", "SET priority = 9"),
+    ("amount > 100", "SET priority = 1; SET sys.To = 'east'"),
+)
+# With metrics and spans, up to the exporter: what one does with them runs in a thread of its own, in its own time.
+_add(
+    "measured",
+    instruments(DroppingExporter(), DroppingSpanExporter(), {}).of_task(
+        {TASK: "measured", SOURCE: "west/source", SYSTEM: SERVICE_BUS, DESTINATION: "source"}
+    ),
+    _PLAIN,
+)
 
 
 @app.function_name("naive")

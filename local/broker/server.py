@@ -108,6 +108,18 @@ class BrokerServer:
             )
             listener.serve(self.namespaces[name])
 
+    def cut_connections(self, name: str) -> None:
+        """Break all connections to a namespace, without a word to their peers; new ones are taken."""
+        self._listeners[name].cut()
+
+    def go_down(self, name: str) -> None:
+        """Break all connections to a namespace and take no new ones; its messages, locks and times go on."""
+        self._listeners[name].go_down()
+
+    async def come_up(self, name: str) -> None:
+        """Listen again, on the port from before."""
+        await self._listeners[name].listen(self._host, self.port(name))
+
     def port(self, name: str) -> int:
         """Return the port a namespace listens on."""
         return self._listeners[name].port
@@ -161,6 +173,17 @@ class _Listener:
         self.namespace = namespace
         for peer in list(self.peers):
             peer.shut_down()
+
+    def cut(self) -> None:
+        """Break all connections, as a network would."""
+        for peer in list(self.peers):
+            peer.abort()
+
+    def go_down(self) -> None:
+        """Stop to listen and break all connections."""
+        if self._server is not None:
+            self._server.close()
+        self.cut()
 
     def close(self) -> None:
         """Stop to listen and hang up on everyone."""

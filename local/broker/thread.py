@@ -129,6 +129,26 @@ class NamespaceFaults:
         """Return the faults as plain data, with the operations they have `seen` and `struck`."""
         return self._broker.inspect(self._name, lambda namespace: namespace.faults.plain())
 
+    def cut_connections(self) -> None:
+        """Break all connections now, without a word to their peers."""
+
+        async def cut(server: BrokerServer) -> None:
+            server.cut_connections(self._name)
+
+        self._broker.run(cut)
+
+    def go_down(self) -> None:
+        """Be away from now on: connections break, and nobody listens; messages, locks and times go on."""
+
+        async def down(server: BrokerServer) -> None:
+            server.go_down(self._name)
+
+        self._broker.run(down)
+
+    def come_up(self) -> None:
+        """Be there again, on the port from before."""
+        self._broker.run(lambda server: server.come_up(self._name))
+
     def expire_locks(self, path: str) -> None:
         """End all locks on a queue, a subscription or one of their dead-letter queues now."""
         self._broker.inspect(self._name, lambda namespace: namespace.store(path).expire_locks())

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from local.host.checkpoints import Checkpoints, FileCheckpoints, MemoryCheckpoints
-from local.host.listener import Listener
+from local.host.listener import Listener, Sleep, Stopping
 from local.host.settings import HostOptions, Settings, load_host_options
 from local.host.triggers.event_hubs import EventHubsListener
 from local.host.triggers.http import HttpListener
@@ -44,18 +44,21 @@ class Host:
         *,
         wire: bool = False,
         clock: Clock | None = None,
+        sleep: Sleep = asyncio.sleep,
         http_port: int = HTTP_PORT,
     ) -> None:
         """
         Prepare to run the app in *app_folder*, with its local.settings.json unless *settings* are given.
 
-        With *wire* a function with an SDK type gets the bytes of the wire, not what Azure's host makes of them.
+        With *wire* a function with an SDK type gets the bytes of the wire, not what Azure's host makes of them. With a
+        *clock* of its own goes a *sleep* by that clock: for the pauses between retries and before listening again.
         """
         self.app_folder = app_folder.resolve()
         self.functions: Sequence[Function] = ()
         self._settings = settings
         self._wire = wire
         self._clock: Clock = SystemClock() if clock is None else clock
+        self._sleep = sleep
         self._http_port = http_port
         self._worker = Worker()
         self._http: HttpListener | None = None
@@ -112,27 +115,37 @@ class Host:
             raise ConfigError(problems)
         http = [function for function in self.functions if function.trigger["type"] == "httpTrigger"]
         if http:
-            self._http = HttpListener(http, options.route_prefix, self._http_port, self._worker)
+            self._http = HttpListener(http, options.route_prefix, self._http_port, self._worker, self._stopping())
             listeners.append(self._http)
         return listeners
 
     def _make_listener(
         self, function: Function, settings: Settings, options: HostOptions, checkpoints: Checkpoints
     ) -> Listener:
-        worker, clock = self._worker, self._clock
+        worker, clock, stopping = self._worker, self._clock, self._stopping()
         match function.trigger["type"]:
             case "serviceBusTrigger":
                 kind = ServiceBusBatchListener if function.is_many else ServiceBusSingleListener
                 source = ServiceBusSource.of(function, settings, options)
-                return kind(function, source, options.service_bus, worker, clock, wire=self._wire)
+                return kind(function, source, options.service_bus, worker, clock, stopping=stopping, wire=self._wire)
             case "eventHubTrigger":
                 return EventHubsListener(
-                    function, settings, options, worker, clock, checkpoints=checkpoints, wire=self._wire
+                    function,
+                    settings,
+                    options,
+                    worker,
+                    clock,
+                    stopping=stopping,
+                    checkpoints=checkpoints,
+                    wire=self._wire,
                 )
             case "timerTrigger":
-                return TimerListener(function, settings, worker, clock)
+                return TimerListener(function, settings, worker, clock, stopping)
             case other:
                 raise ConfigError([Problem(function.name, f"this host has no {other}")])
+
+    def _stopping(self) -> Stopping:
+        return Stopping(self._sleep)
 
 
 def _report_crash(listener: Listener) -> Callable[[asyncio.Task[None]], None]:
@@ -147,6 +160,8 @@ async def run(
     app_folder: Path,
     *,
     wire: bool = False,
+    clock: Clock | None = None,
+    sleep: Sleep = asyncio.sleep,
     http_port: int = HTTP_PORT,
     on_ready: Callable[[Host], None] | None = None,
 ) -> None:
@@ -159,7 +174,7 @@ async def run(
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    host = Host(app_folder, wire=wire, http_port=http_port)
+    host = Host(app_folder, wire=wire, clock=clock, sleep=sleep, http_port=http_port)
     await host.start()
     getting_ready = asyncio.create_task(host.ready())
     stopping = asyncio.create_task(stopped.wait())

@@ -6,10 +6,9 @@ runs: on Azure, too, an entity may be created after the app has started.
 """
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol
 
 from shared.errors import TargetRefused, TargetUnavailable
 
@@ -17,6 +16,9 @@ _log = logging.getLogger(__name__)
 
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
+
+type Sleep = Callable[[float], Coroutine[Any, Any, None]]
+"""A way to let seconds pass, `asyncio.sleep` unless time is virtual."""
 
 
 class Listener(Protocol):
@@ -36,9 +38,10 @@ class Listener(Protocol):
 class Stopping:
     """A request to stop that wakes whoever waits for it."""
 
-    def __init__(self) -> None:
-        """Start without a request."""
+    def __init__(self, sleep: Sleep = asyncio.sleep) -> None:
+        """Start without a request; wait with *sleep*."""
         self._requested = asyncio.Event()
+        self._sleep = sleep
 
     def __bool__(self) -> bool:
         """Return whether to stop."""
@@ -50,26 +53,35 @@ class Stopping:
 
     async def wait(self, seconds: float) -> None:
         """Wait for *seconds*, or until the end is asked for."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._requested.wait(), seconds)
+        waiting = [asyncio.ensure_future(self._sleep(seconds)), asyncio.ensure_future(self._requested.wait())]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waiting:
+                each.cancel()
 
 
-async def keep_listening(name: str, stopping: Stopping, listen: Callable[[], Awaitable[None]]) -> None:
+async def keep_listening(
+    name: str, stopping: Stopping, listen: Callable[[Callable[[], None]], Awaitable[None]]
+) -> None:
     """
-    Call *listen* until the end is asked for, again after a growing pause whenever it fails.
+    Call *listen* until the end is asked for, again after a pause whenever it fails.
 
-    Whatever it fails of: a listener that ended on an error of its own would leave a host that says it is ready.
+    Whatever it fails of: a listener that ended on an error of its own would leave a host that says it is ready. The
+    pause grows from one failure to the next, until *listen* calls what it is given to say that it has been let in.
     """
     pause = _FIRST_PAUSE
+
+    def let_in() -> None:
+        nonlocal pause
+        pause = _FIRST_PAUSE
+
     while not stopping:
-        started = asyncio.get_running_loop().time()
         try:
-            await listen()
+            await listen(let_in)
         except Exception as error:  # noqa: BLE001 - see above; what is not foreseen is logged with its traceback
             if stopping:
                 return
-            if asyncio.get_running_loop().time() - started > _LONGEST_PAUSE:
-                pause = _FIRST_PAUSE
             is_foreseen = isinstance(error, TargetUnavailable | TargetRefused)
             level = logging.WARNING if isinstance(error, TargetUnavailable) else logging.ERROR
             _log.log(

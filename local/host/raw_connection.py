@@ -98,15 +98,18 @@ class RawConnection:
             await raw.link.detach(close=True)
         self._forget(raw)
 
-    async def settle(self, deliveries: Sequence[Delivery], outcome: int) -> dict[int, str]:
+    async def settle(self, link: RawLink, deliveries: Sequence[Delivery], outcome: int) -> dict[int, str]:
         """
-        Settle the deliveries and return what the service did not confirm: delivery id → condition.
+        Settle the deliveries of a link and return what the service did not confirm: delivery id → condition.
 
         Contiguous ids go out as one disposition, and all are sent before the first echo is awaited, as .NET settles in
         parallel. A lost lock is in the answer, not an exception.
         """
         self.raise_if_broken()
-        settlement = Settlement({delivery.delivery_id for delivery in deliveries}, outcome)
+        settlement = Settlement(link, {delivery.delivery_id for delivery in deliveries}, outcome)
+        settlement.look()
+        if settlement.done.done():
+            return settlement.failures
         self._unsettled.update(dict.fromkeys(settlement.waiting, settlement))
         await self._dispositions(deliveries, outcome, settled=False)
         try:
@@ -231,7 +234,11 @@ class RawConnection:
         self._connection._last_frame_received_time = time.time()  # noqa: SLF001
         for raw in list(self._links.values()):
             raw.look()
+        for settlement in set(self._unsettled.values()):
+            settlement.look()
         self._progress.set()
+        if self._session.state.name == "UNMAPPED":
+            raise ConnectionError("the service ended the AMQP session")
         if self._session.incoming_window <= 0:
             self._session.incoming_window = self._session.target_incoming_window
             await self._session._outgoing_flow()  # noqa: SLF001

@@ -119,12 +119,19 @@ class RawLink:
         await self._connection.release(self._received)
         self._received.clear()
 
-    def raise_if_closed(self) -> None:
-        """Raise the error with which the service ended the link, if it did."""
+    @property
+    def closed_with(self) -> TargetRefused | LinkClosed | None:
+        """Return the error with which the service ended the link, None while it has not."""
         state = self.link.state.name
         if state in ("DETACHED", "ERROR", "DETACH_RCVD") and (self.is_attached or self.link._error is not None):  # noqa: SLF001
-            error = self.link._error  # noqa: SLF001
-            raise refused_or_closed(self._connection.where, error) from error
+            return refused_or_closed(self._connection.where, self.link._error)  # noqa: SLF001
+        return None
+
+    def raise_if_closed(self) -> None:
+        """Raise the error with which the service ended the link, if it did."""
+        error = self.closed_with
+        if error is not None:
+            raise error from self.link._error  # noqa: SLF001
 
     def transferred(self, transfer: frames.Transfer) -> None:
         """Take a transfer of this link."""
@@ -173,6 +180,8 @@ class RawLink:
             self._drained.set()
 
     async def _grant(self, count: int) -> None:
+        if self.closed_with is not None:
+            return  # a flow on a link that is no more would end the session, and all its links
         missing = max(count, self._prefetch) - len(self._received)
         if self.credit < missing and (self.credit < count - len(self._received) or self.credit <= self._prefetch // 2):
             await self._connection.flow(self, missing)

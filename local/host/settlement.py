@@ -3,13 +3,15 @@
 import asyncio
 
 from local.host.frames import Disposition
+from local.host.raw_link import RawLink
 
 
 class Settlement:
-    """Deliveries whose settlement the service has yet to confirm; `failures` holds delivery id → condition."""
+    """Deliveries of a link whose settlement is to be confirmed; `failures` holds delivery id → condition."""
 
-    def __init__(self, waiting: set[int], outcome: int) -> None:
+    def __init__(self, link: RawLink, waiting: set[int], outcome: int) -> None:
         """Wait for an answer for each of the delivery ids."""
+        self._link = link
         self.waiting = waiting
         self.failures: dict[int, str] = {}
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -21,6 +23,13 @@ class Settlement:
         if disposition.outcome != self._outcome or disposition.condition is not None:
             self.failures[delivery_id] = disposition.condition or f"outcome 0x{disposition.outcome or 0:02x}"
         if not self.waiting and not self.done.done():
+            self.done.set_result(None)
+
+    def look(self) -> None:
+        """Wait no more for answers on a link that the service has ended, a session whose lock was lost for one."""
+        error = self._link.closed_with
+        if error is not None and not self.done.done():
+            self.failures |= dict.fromkeys(self.waiting, getattr(error, "condition", str(error)))
             self.done.set_result(None)
 
     def fail(self, error: Exception) -> None:

@@ -1,62 +1,142 @@
 """From a configuration to its pipelines: the one place where outputs, editors, journal and tasks meet."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
+from shared.clock import Clock
 from shared.config.files import Configuration
-from shared.config.models import Connection, StampedLife, Target, TaskFile
-from shared.editors.filter import Filter
-from shared.errors import ConfigError, Problem
+from shared.config.models import DEFAULT_CONSUMER_GROUP, Connection, StampedLife, Target, TaskFile
+from shared.errors import ConfigError, Problem, TargetRefused
 from shared.journal.log import LogJournal
 from shared.loop_prevention import LoopGuard
 from shared.mapping import fit_between, restore_event
 from shared.message import Origin
 from shared.outputs.event_hubs import EventHubsOutput
+from shared.outputs.renewed import RenewedOutput
 from shared.outputs.service_bus import ServiceBusOutput
 from shared.pipeline import Pipeline, Task
-from shared.protocols import Output
-from shared.resources import event_hub_client, service_bus_client, setting_problem
+from shared.protocols import Locks, Output
+from shared.resources import (
+    CONNECTION_STRING_HINT,
+    connection_string_fault,
+    event_hub_client,
+    event_hub_client_by,
+    service_bus_client,
+    service_bus_client_by,
+    setting_problem,
+)
 from shared.routing import Route, Router
 from shared.routing import Target as RoutedTarget
 from shared.rules.rule import parse_action, parse_filter
+from shared.secrets import Secrets, open_secrets
+from shared.shutdown import Shutdown
+from shared.sources.service_bus import ServiceBusLocks
+from shared.telemetry import names
+from shared.telemetry.opening import open_telemetry
 from shared.ttl import Keep, Remaining, Stamp, TimeToLive
 
 
-def pipelines(configuration: Configuration, settings: Mapping[str, str]) -> list[tuple[TaskFile, Pipeline]]:
-    """Return a pipeline for each task; raises ConfigError when the app setting of a connection cannot be used."""
+def pipelines(
+    configuration: Configuration,
+    settings: Mapping[str, str],
+    shutdown: Shutdown | None = None,
+    *,
+    clock: Clock | None = None,
+    sleep: Callable[[float], Awaitable[None]] | None = None,
+) -> list[tuple[TaskFile, Pipeline]]:
+    """
+    Return a pipeline for each task, which lets go of what it holds when *shutdown* is requested.
+
+    They live by the machine's time unless given a *clock* of their own and a *sleep* by that clock. Raises ConfigError
+    when the app setting of a connection cannot be used.
+    """
     journal = LogJournal()
-    tasks = assembled(configuration, opened_outputs(configuration, settings))
-    return [(file, Pipeline(task, journal)) for file, task in zip(configuration.tasks, tasks, strict=True)]
+    tasks = assembled(
+        configuration, opened_outputs(configuration, settings), lambda file: _locks(file, configuration, settings)
+    )
+    telemetry_of = open_telemetry(settings)
+    return [
+        (
+            file,
+            Pipeline(
+                task,
+                journal,
+                clock,
+                sleep,
+                shutdown=shutdown,
+                telemetry=telemetry_of(_told_of_source(file, configuration)),
+            ),
+        )
+        for file, task in zip(configuration.tasks, tasks, strict=True)
+    ]
 
 
 def opened_outputs(configuration: Configuration, settings: Mapping[str, str]) -> dict[str, Output]:
     """Return the output of every connection that messages can be sent to, by alias; raises ConfigError."""
+    secrets = open_secrets(settings)
     problems = []
     for alias, connection in configuration.connections.items():
-        problem = setting_problem(connection.setting, settings, configuration.hubs(alias))
-        if problem is not None:
-            where = f"connections.yaml: {alias}: app setting {problem.path}"
-            problems.append(Problem(where, problem.problem, problem.hint))
+        for problem in (
+            setting_problem(connection.setting, settings, configuration.hubs(alias))
+            if connection.setting is not None
+            else None,
+            secrets.problem(connection.secret) if connection.secret is not None else None,
+        ):
+            if problem is not None:
+                where = f"connections.yaml: {alias}: app setting {problem.path}"
+                problems.append(Problem(where, problem.problem, problem.hint))
     if problems:
         raise ConfigError(problems)
     return {
-        alias: _output(configuration.site(alias), connection, settings)
+        alias: _output(configuration.site(alias), connection, settings, secrets)
         for alias, connection in configuration.connections.items()
     }
 
 
-def _output(site: str, connection: Connection, settings: Mapping[str, str]) -> Output:
+def _output(site: str, connection: Connection, settings: Mapping[str, str], secrets: Secrets) -> Output:
+    if connection.secret is not None:
+        return RenewedOutput(
+            site, connection.secret, secrets, partial(_output_by, site, connection.kind, connection.secret)
+        )
+    setting = connection.key
     if connection.kind == "service-bus":
-        return ServiceBusOutput(site, partial(service_bus_client, connection.setting, settings))
-    return EventHubsOutput(site, partial(event_hub_client, connection.setting, settings))
+        return ServiceBusOutput(site, partial(service_bus_client, setting, settings))
+    return EventHubsOutput(site, partial(event_hub_client, setting, settings))
 
 
-def assembled(configuration: Configuration, outputs: Mapping[str, Output]) -> list[Task]:
-    """Return the tasks of *configuration*, in its order, sending to the *outputs* by their connections' aliases."""
-    return [_task(file, configuration, outputs) for file in configuration.tasks]
+def _output_by(site: str, kind: str, secret: str, connection_string: str) -> Output:
+    """Return an output opened with the value of a *secret*; raises TargetRefused where that is none."""
+    fault = connection_string_fault(connection_string)
+    if fault is not None:
+        raise TargetRefused(f"{site}: secret {secret} {fault}; {CONNECTION_STRING_HINT}")
+    if kind == "service-bus":
+        return ServiceBusOutput(site, partial(service_bus_client_by, connection_string))
+    return EventHubsOutput(site, partial(event_hub_client_by, connection_string))
 
 
-def _task(file: TaskFile, configuration: Configuration, outputs: Mapping[str, Output]) -> Task:
+def _locks(file: TaskFile, configuration: Configuration, settings: Mapping[str, str]) -> Locks | None:
+    alias, source = file.source.connection, file.source
+    connection = configuration.connections[alias]
+    if connection.kind != "service-bus":
+        return None
+    open_client = partial(service_bus_client, connection.key, settings)
+    return ServiceBusLocks(configuration.site(alias), source.entity, open_client, sessions=source.sessions)
+
+
+def assembled(
+    configuration: Configuration,
+    outputs: Mapping[str, Output],
+    locks: Callable[[TaskFile], Locks | None] = lambda _: None,
+) -> list[Task]:
+    """
+    Return the tasks of *configuration*, in its order, sending to the *outputs* by their connections' aliases.
+
+    *locks* gives what reaches the locks on the source of a task, None where nothing does.
+    """
+    return [_task(file, configuration, outputs, locks(file)) for file in configuration.tasks]
+
+
+def _task(file: TaskFile, configuration: Configuration, outputs: Mapping[str, Output], locks: Locks | None) -> Task:
     source = configuration.connections[file.source.connection].kind
 
     def target(model: Target) -> RoutedTarget:
@@ -80,14 +160,32 @@ def _task(file: TaskFile, configuration: Configuration, outputs: Mapping[str, Ou
     return Task(
         name=file.task,
         origin=Origin(configuration.site(file.source.connection), file.source.entity),
-        editors=[Filter(parse_filter(step.filter)) for step in file.editors],
+        editors=[step.editor() for step in file.editors],
         router=Router(routes),
         rejects=target(file.rejects) if file.rejects is not None else None,
         time_to_live=_time_to_live(file),
         loop_guard=LoopGuard(file.loop_prevention.max_hops) if file.loop_prevention else None,
         restore=restore_event if source == "event-hubs" else None,
         partitions=None if partitions is None else frozenset(map(str, partitions)),
+        locks=locks,
+        hold=file.limits.hold,
+        rejects_in_a_row=file.limits.rejects_in_a_row or None,
     )
+
+
+def _told_of_source(file: TaskFile, configuration: Configuration) -> dict[str, str]:
+    """Return the attributes that every measurement of a task has."""
+    source = file.source
+    is_hub = source.hub is not None
+    told = {
+        names.TASK: file.task,
+        names.SOURCE: f"{configuration.site(source.connection)}/{source.entity}",
+        names.SYSTEM: names.EVENT_HUBS if is_hub else names.SERVICE_BUS,
+        names.DESTINATION: source.queue or source.topic or source.hub,
+        names.SUBSCRIPTION: source.subscription,
+        names.CONSUMER_GROUP: (source.consumer_group or DEFAULT_CONSUMER_GROUP) if is_hub else None,
+    }
+    return {name: value for name, value in told.items() if value is not None}
 
 
 def _time_to_live(file: TaskFile) -> TimeToLive:

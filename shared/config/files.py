@@ -10,6 +10,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from shared.config.models import DEFAULT_CONSUMER_GROUP, SITE, Connection, Source, Target, TaskFile
+from shared.editors.options import FOLDER
 from shared.errors import ConfigError, Problem
 
 CONNECTIONS = "connections.yaml"
@@ -65,7 +66,7 @@ def load(folder: Path) -> Configuration:
         for place, document in _documents(path, problems):
             # Of the document as it stands, so that a fault elsewhere in it hides none of its connections'.
             problems += _connection_problems(document, place, connections)
-            task = _validated(TaskFile, document, place, problems)
+            task = _validated(TaskFile, document, place, problems, folder)
             if task is None:
                 continue
             if task.task.lower() in places:
@@ -120,6 +121,13 @@ def _connection_problems(
             yield Problem(where, f"no connection is called {alias!r}", hint)
         elif connection is not None and connection.kind != kind:
             yield Problem(where, f"{alias!r} is of kind {connection.kind}, expected {kind}")
+        elif connection is not None and connection.setting is None and path == "source":
+            # The trigger is the host's, and the host reads app settings.
+            hint = (
+                "give it a `setting` as well; on Azure that app setting may be a reference to the vault,"
+                f" @Microsoft.KeyVault(SecretUri=https://VAULT.vault.azure.net/secrets/{connection.secret})"
+            )
+            yield Problem(where, f"{alias!r} has a secret and no setting, which the Functions host needs", hint)
 
 
 def _connection_uses(document: object) -> Iterator[tuple[str, str, str]]:
@@ -153,10 +161,10 @@ def _documents(path: Path, problems: list[Problem]) -> Iterator[tuple[str, objec
 
 
 def _validated[Model: BaseModel](
-    model: type[Model], document: object, place: str, problems: list[Problem]
+    model: type[Model], document: object, place: str, problems: list[Problem], folder: Path | None = None
 ) -> Model | None:
     try:
-        return model.model_validate(document)
+        return model.model_validate(document, context={FOLDER: folder})
     except ValidationError as error:
         faults = error.errors()
         inner = {fault["loc"][:-1] for fault in faults} | {

@@ -4,59 +4,59 @@ What may stand in `config/connections.yaml` and `config/tasks/*.yaml`.
 The JSON schema in `config/task.schema.json` is generated from `TaskFile`.
 """
 
-from collections.abc import Callable
+import difflib
 from datetime import timedelta
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
-from shared.errors import ConfigError
+from shared.editors.filter import FilterStep
+from shared.editors.options import ActionText, FilterText, Step, Strict
+from shared.editors.validate import ValidateStep
+from shared.hold import DEFAULT_HOLD, LONGEST_HOLD
 from shared.loop_prevention import DEFAULT_MAX_HOPS
-from shared.rules import SYSTEM_PROPERTIES, Action, SqlFilter, parse_action, parse_filter, unknown_system_properties
+from shared.reject_guard import DEFAULT_REJECTS_IN_A_ROW
 
 NAME = r"^[A-Za-z][A-Za-z0-9_-]{0,126}$"
 SITE = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 DEFAULT_CONSUMER_GROUP = "$Default"
 
 
-def _parsed_by(parse: Callable[[str], SqlFilter | Action]) -> Callable[[str], str]:
-    """Return a validator that lets through the text of a rule that can be parsed and names properties that exist."""
-
-    def checked(text: str) -> str:
-        try:
-            unknown = unknown_system_properties(parse(text))
-        except ConfigError as error:
-            raise ValueError(str(error)) from error
-        if unknown:
-            raise ValueError(f"names sys.{unknown[0]}, expected one of {', '.join(_SYSTEM_NAMES)}")
-        return text
-
-    return checked
-
-
-_SYSTEM_NAMES = sorted({each.name for each in SYSTEM_PROPERTIES.values()})
-
-type FilterText = Annotated[str, AfterValidator(_parsed_by(parse_filter))]
-type ActionText = Annotated[str, AfterValidator(_parsed_by(parse_action))]
-
-
 type PartitionId = Annotated[int, Field(ge=0)]
 
 
-class Strict(BaseModel):
-    """A mapping in which an unknown key or a value of another type is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
-
-
 class Connection(Strict):
-    """A namespace: its kind, and the app setting that says where it is and how to be let in."""
+    """A namespace: its kind, and the app setting or the secret that says where it is and how to be let in."""
 
     kind: Literal["service-bus", "event-hubs"]
-    setting: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
+    secret: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,127}$")] | None = None
+    """Name of the secret that holds the connection string for sending; sources are opened with the app setting."""
+    setting: Annotated[str | None, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", validate_default=True)] = None
     """Name of the app setting: NAME holds a connection string, or NAME__fullyQualifiedNamespace a host name."""
     site: Annotated[str, Field(pattern=SITE)] | None = None
     """The site's short name on repl-path; the connection's alias unless given."""
+
+    @field_validator("setting")
+    @classmethod
+    def _can_be_opened(cls, setting: str | None, info: ValidationInfo) -> str | None:
+        # A secret at fault is not in the data, and told of by itself.
+        if setting is None and info.data.get("secret", "") is None:
+            raise ValueError("is missing, expected the name of an app setting, or a secret's for a target")
+        return setting
+
+    @property
+    def key(self) -> str:
+        """What two connections of one namespace have in common: the app setting's name, or else the secret's."""
+        return self.setting or f"secret {self.secret}"
 
 
 class Rule(Strict):
@@ -78,6 +78,8 @@ class Source(Strict):
     """Consumer group of the hub; $Default unless given. No two tasks may share one."""
     partitions: Annotated[tuple[PartitionId, ...], Field(strict=False, min_length=1)] | None = None
     """Partitions of the hub to take from; all unless given. Needs a consumer group that is used for nothing else."""
+    binary_properties: bool | None = None
+    """Of a hub: `false` if no sender uses binary, list or map properties, which Azure's host cannot hand over raw."""
     dead_letter: bool | Literal["transfer"] = False
     """Take the messages of the dead-letter sub-queue of the queue or subscription, or of its transfer dead letters."""
     sessions: bool = False
@@ -98,6 +100,9 @@ class Source(Strict):
             raise ValueError(msg)
         if self.partitions is not None and (self.hub is None or self.consumer_group in {None, DEFAULT_CONSUMER_GROUP}):
             msg = "names partitions, expected those of a hub only, with a consumer_group other than $Default"
+            raise ValueError(msg)
+        if self.hub is None and self.binary_properties is not None:
+            msg = "says whether there are binary_properties, expected of a hub only"
             raise ValueError(msg)
         if self.hub is not None and (self.dead_letter or self.sessions):
             msg = "asks a hub for dead_letter or sessions, expected those of a queue or subscription only"
@@ -158,11 +163,35 @@ class Route(Strict):
     action: ActionText | None = None
 
 
-class EditorStep(Strict):
-    """One editor with its options; exactly one key."""
+_STEPS: dict[str, type[Step]] = {step.verb(): step for step in (FilterStep, ValidateStep)}
 
-    filter: FilterText
-    """Rule that the messages which go on are true of; the others are withheld and journalled."""
+
+def _tag_of(step: object) -> str:
+    # No tag is a verb: the path of a fault must not lead through the same key twice.
+    return f"{step.verb() if isinstance(step, Step) else next(iter(step)) if isinstance(step, dict) else None} step"
+
+
+def _of_one_editor(step: object) -> object:
+    """Let through what names one editor that there is."""
+    if isinstance(step, Step):
+        return step
+    if not isinstance(step, dict) or len(step) != 1:
+        named = " and ".join(map(str, step)) if isinstance(step, dict) else ""
+        raise ValueError(f"names {named or 'no editor'}, expected one editor with its options")
+    verb = str(next(iter(step)))
+    if verb not in _STEPS:
+        near = difflib.get_close_matches(verb, _STEPS, 1)
+        meant = f"did you mean {near[0]!r}?" if near else f"expected {' or '.join(_STEPS)}"
+        raise ValueError(f"no editor is called {verb!r}, {meant}")
+    return step
+
+
+type EditorStep = Annotated[
+    Annotated[FilterStep, Tag("filter step")] | Annotated[ValidateStep, Tag("validate step")],
+    Discriminator(_tag_of),
+    BeforeValidator(_of_one_editor),
+]
+"""One editor with its options; exactly one key."""
 
 
 class StampedLife(Strict):
@@ -176,6 +205,18 @@ class LoopPrevention(Strict):
     """The guard against messages that come round again."""
 
     max_hops: Annotated[int, Field(ge=1)] = DEFAULT_MAX_HOPS
+
+
+class Limits(Strict):
+    """How far a task goes before it stands still and waits for a person."""
+
+    rejects_in_a_row: Annotated[
+        Annotated[Literal[False], Tag("bool")] | Annotated[int, Field(ge=1), Tag("int")],
+        Discriminator(lambda value: "bool" if isinstance(value, bool) else "int"),
+    ] = DEFAULT_REJECTS_IN_A_ROW
+    """So many messages at fault without a good one between them stop the task; `off` for any number."""
+    hold: Annotated[timedelta, Field(strict=False, ge=timedelta(seconds=1), le=LONGEST_HOLD)] = DEFAULT_HOLD
+    """ISO 8601 duration for which one delivery waits for a target; its upper end stays below host.json's timeout."""
 
 
 def _kind_of(value: object) -> str:
@@ -203,6 +244,7 @@ class TaskFile(Strict):
         Annotated[Literal[False], Tag("word")] | Annotated[LoopPrevention, Tag("mapping")], Discriminator(_kind_of)
     ] = LoopPrevention()
     """`off` sends messages to sites they have been to."""
+    limits: Limits = Limits()
 
     @model_validator(mode="after")
     def _has_rejects(self) -> Self:

@@ -2,9 +2,24 @@
 
 from collections.abc import Sequence
 
+from pydantic import Field
+
+from shared.editors.options import FilterText, Step
 from shared.message import Message
 from shared.routing import RuleProperties
 from shared.rules.rule import Filter as Rule
+from shared.rules.rule import parse_filter
+
+
+class FilterStep(Step):
+    """Lets through the messages of which a rule is true; the others are withheld and journalled."""
+
+    rule: FilterText = Field(alias="filter")
+    """Rule that the messages which go on are true of; the others are withheld and journalled."""
+
+    def editor(self) -> "Filter":
+        """Return the editor that does what the options say."""
+        return Filter(parse_filter(self.rule))
 
 
 class Filter:

@@ -11,44 +11,18 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 
 from azure.eventhub.aio import EventHubProducerClient
 
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.outputs.batches import batch_size, split_by_size
+from shared.outputs.conditions import SIZE_EXCEEDED, UNAUTHORIZED, UNREACHABLE, about_the_link, as_error, reaction_to
 from shared.outputs.event_hubs_link import AUTHENTICATION_ERRORS, WORLD_ERRORS, PublisherLink, condition_of, raw_batch
 from shared.protocols import Outgoing
 
 # So many batches may be on their way at once: enough to hide the round trip, few enough to bound the memory.
 LANES_AT_ONCE = 64
 
-# What the service answers when it is the event that it does not want.
-_MESSAGE_CONDITIONS = frozenset(
-    (
-        "amqp:not-allowed",
-        "amqp:decode-error",
-        "amqp:invalid-field",
-        "amqp:not-implemented",
-        "amqp:link:message-size-exceeded",
-        "com.microsoft:argument-error",
-        "com.microsoft:argument-out-of-range",
-        "com.microsoft:message-size-exceeded",
-    )
-)
-# What it answers when a person has to act.
-_REFUSALS = frozenset(
-    (
-        "amqp:not-found",
-        "amqp:resource-limit-exceeded",
-        "amqp:unauthorized-access",
-        "com.microsoft:auth-failed",
-        "com.microsoft:entity-disabled",
-        "com.microsoft:publisher-revoked",
-    )
-)
-_SERVER_BUSY = "com.microsoft:server-busy"
-_SERVER_BUSY_WAIT = timedelta(seconds=4)
 _CLOSE_SECONDS = 1.0
 
 
@@ -173,14 +147,14 @@ class Publisher:
                     self._note(lane, run, None if error is None else self._translated(error), answers)
             if link.failure is not None:
                 await self.close()
-                answer = self._translated(link.failure)
-                if not isinstance(answer, MessageRejected):
-                    raise answer
+                failure = self._translated(link.failure)
+                if not isinstance(failure, MessageRejected):
+                    raise failure
                 if len(unanswered) > 1:
                     told = "it has closed the link over one of several batches, which go one by one at the next attempt"
                     raise TargetUnavailable(f"{self._where}: {told}") from link.failure
                 for lane, run in unanswered:
-                    self._note(lane, run, answer, answers)
+                    self._note(lane, run, failure, answers)
             lanes = [lane for lane in lanes if lane.runs]
 
     def _lanes(self, messages: Sequence[Outgoing], limit: int, answers: dict[int, BuswayError | None]) -> list[_Lane]:
@@ -196,7 +170,7 @@ class Publisher:
                 run = [next(positions) for _ in chunk]
                 if len(chunk) == 1 and batch_size(chunk[0]) > limit:
                     told = f"the event has {len(chunk[0].content)} bytes, expected at most {limit} in all"
-                    answers[run[0]] = MessageRejected("MessageSizeExceeded", f"{self._where}: {told}")
+                    answers[run[0]] = MessageRejected(SIZE_EXCEEDED, f"{self._where}: {told}")
                 else:
                     lane.runs.append(run)
         return [lane for lane in by_key.values() if lane.runs]
@@ -220,29 +194,13 @@ class Publisher:
                 async with asyncio.timeout_at(deadline):
                     self._link = await PublisherLink.open(self._client, self._partition)
             except WORLD_ERRORS as error:
-                answer = self._translated(error)
-                if isinstance(answer, MessageRejected):
-                    # There is no event yet that it could be about: a partition that the hub does not have, most likely.
-                    answer = TargetRefused(f"{self._where}: the target refuses the link, {_told(error)}")
-                raise answer from error
+                # A partition that the hub does not have, most likely.
+                raise about_the_link(self._translated(error), self._where) from error
         return self._link
 
     def _translated(self, error: Exception) -> BuswayError:
-        condition = condition_of(error)
-        told = _told(error)
-        answer: BuswayError
-        if condition in _MESSAGE_CONDITIONS:
-            reason = "MessageSizeExceeded" if "size" in condition else "TargetRefusedMessage"
-            answer = MessageRejected(reason, f"{self._where}: the target refused the event, {told}")
-        elif condition in _REFUSALS or isinstance(error, AUTHENTICATION_ERRORS):
-            answer = TargetRefused(f"{self._where}: the target refuses to take events, {told}")
-        else:
-            wait = _SERVER_BUSY_WAIT if condition == _SERVER_BUSY else None
-            answer = TargetUnavailable(
-                f"{self._where}: the target cannot be reached or is busy, {told}", retry_after=wait
-            )
-        answer.__cause__ = error
-        return answer
+        raised = UNAUTHORIZED if isinstance(error, AUTHENTICATION_ERRORS) else UNREACHABLE
+        return as_error(reaction_to(condition_of(error), raised), self._where, _told(error), error)
 
 
 def _told(error: Exception) -> str:

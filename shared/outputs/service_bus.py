@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from typing import Any
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError
@@ -32,36 +31,37 @@ from azure.servicebus.exceptions import (
 
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.outputs.batches import batch_size, split_by_size
+from shared.outputs.conditions import (
+    DISABLED,
+    FULL,
+    MISSING,
+    SIZE_EXCEEDED,
+    THROTTLED,
+    TOO_LARGE,
+    UNAUTHORIZED,
+    UNREACHABLE,
+    Reaction,
+    about_the_link,
+    as_error,
+    reaction_to,
+)
 from shared.protocols import Outgoing
 
 _LOGGER = logging.getLogger(__name__)
 
-# What the service answers when it is the message that it does not want.
-_MESSAGE_CONDITIONS = frozenset(
-    (
-        "amqp:not-allowed",
-        "amqp:decode-error",
-        "amqp:invalid-field",
-        "amqp:not-implemented",
-        "amqp:link:message-size-exceeded",
-        "com.microsoft:argument-error",
-        "com.microsoft:argument-out-of-range",
-        "com.microsoft:precondition-failed",
-        "com.microsoft:message-size-exceeded",
-    )
-)
-
-_SERVER_BUSY_WAIT = timedelta(seconds=4)
 _CLOSE_SECONDS = 1.0
 
-_REFUSALS = (
-    ClientAuthenticationError,
-    MessagingEntityDisabledError,
-    MessagingEntityNotFoundError,
-    ServiceBusAuthenticationError,
-    ServiceBusAuthorizationError,
-    ServiceBusQuotaExceededError,
-)
+# What the SDK raises without the condition that the service named.
+_REACTIONS: dict[type[Exception], Reaction] = {
+    ClientAuthenticationError: UNAUTHORIZED,
+    MessageSizeExceededError: TOO_LARGE,
+    MessagingEntityDisabledError: DISABLED,
+    MessagingEntityNotFoundError: MISSING,
+    ServiceBusAuthenticationError: UNAUTHORIZED,
+    ServiceBusAuthorizationError: UNAUTHORIZED,
+    ServiceBusQuotaExceededError: FULL,
+    ServiceBusServerBusyError: THROTTLED,
+}
 
 
 class ServiceBusOutput:
@@ -96,7 +96,8 @@ class ServiceBusOutput:
                     if _is_of_the_world(answers[-1]):
                         break
         except (AzureError, OSError) as error:
-            answers.append(self._translated(entity, error))
+            # What is raised here came before the first batch, or from the clock.
+            answers.append(about_the_link(self._translated(entity, error), f"{self._site}/{entity}"))
         finally:
             if answers and _needs_a_new_link(answers[-1]):
                 await self._forget(entity)
@@ -129,16 +130,16 @@ class ServiceBusOutput:
             description = (
                 f"{self._site}/{entity}: the message has {len(chunk[0].content)} bytes, expected at most {limit} in all"
             )
-            answers.append(MessageRejected("MessageSizeExceeded", description))
+            answers.append(MessageRejected(SIZE_EXCEEDED, description))
             return
         try:
             if link_error(self._sender(entity)) is not None:
                 await self._forget(entity)  # its last words were about an earlier message
             await send_once(self._sender(entity), raw_batch(chunk, limit), timeout_seconds)
         except (AzureError, OSError) as error:
-            answer = self._translated(entity, error)
-            if not isinstance(answer, MessageRejected) or len(chunk) == 1:
-                answers.append(answer)
+            translated = self._translated(entity, error)
+            if not isinstance(translated, MessageRejected) or len(chunk) == 1:
+                answers.append(translated)
                 return
         else:
             answers += [None] * len(chunk)
@@ -167,19 +168,11 @@ class ServiceBusOutput:
                     await sender.close()
 
     def _translated(self, entity: str, error: Exception) -> BuswayError:
-        where = f"{self._site}/{entity}"
         condition = condition_of(error)
-        told = f"{type(error).__name__}" + (f" ({condition})" if condition else "")
-        answer: BuswayError
-        if isinstance(error, MessageSizeExceededError) or condition in _MESSAGE_CONDITIONS:
-            answer = MessageRejected(_reason(condition), f"{where}: the target refused the message, {told}")
-        elif isinstance(error, _REFUSALS) or isinstance(_inner(error), ClientAuthenticationError):
-            answer = TargetRefused(f"{where}: the target refuses to take messages, {told}")
-        else:
-            wait = _SERVER_BUSY_WAIT if isinstance(error, ServiceBusServerBusyError) else None
-            answer = TargetUnavailable(f"{where}: the target cannot be reached or is busy, {told}", retry_after=wait)
-        answer.__cause__ = error
-        return answer
+        seen = f"{type(error).__name__}" + (f" ({condition})" if condition else "")
+        kinds = (error, _inner(error))
+        raised = next((row for kind, row in _REACTIONS.items() if any(isinstance(e, kind) for e in kinds)), UNREACHABLE)
+        return as_error(reaction_to(condition, raised), f"{self._site}/{entity}", seen, error)
 
 
 def raw_batch(chunk: Sequence[Outgoing], limit: int) -> ServiceBusMessageBatch:
@@ -241,9 +234,3 @@ def _needs_a_new_link(answer: BuswayError | None) -> bool:
 def _inner(error: Exception) -> BaseException | None:
     """Return what the SDK has wrapped: an identity without a token comes as an error of no special kind."""
     return error.inner_exception if isinstance(error, AzureError) else None
-
-
-def _reason(condition: str | None) -> str:
-    if condition is None or "size" in condition:
-        return "MessageSizeExceeded"
-    return "TargetRefusedMessage"

@@ -1,11 +1,14 @@
 """The deployed app: what `func` uploads, and that requirements.txt installs what it imports."""
 
+import json
 import re
+from datetime import timedelta
 from fnmatch import fnmatch
 
 import pytest
 
 from shared.config.files import load
+from shared.hold import LONGEST_HOLD
 from tests.architecture.imports import OURS, ROOT, is_standard, modules, within
 
 UPLOADED = {"function_app.py", "host.json", "requirements.txt", "config", "functions", "shared"}
@@ -17,9 +20,15 @@ DISTRIBUTIONS = {
     "azure.functions": "azure-functions",
     "azure.identity": "azure-identity",
     "azure.keyvault.secrets": "azure-keyvault-secrets",
+    "azure.monitor.opentelemetry.exporter": "azure-monitor-opentelemetry-exporter",
     "azure.servicebus": "azure-servicebus",
     "azurefunctions.extensions.base": "azurefunctions-extensions-base",
+    "jsonschema": "jsonschema",
+    "opentelemetry": "opentelemetry-api",
+    "opentelemetry.exporter.otlp.proto.http": "opentelemetry-exporter-otlp-proto-http",
+    "opentelemetry.sdk": "opentelemetry-sdk",
     "pydantic": "pydantic",
+    "referencing": "referencing",
     "yaml": "PyYAML",
 }
 
@@ -49,6 +58,12 @@ def test_examples_stay_here() -> None:
 def test_every_requirement_is_pinned(name: str) -> None:
     assert requirements(name)
     assert [distribution for distribution, version in requirements(name).items() if not version] == []
+
+
+def test_a_batch_is_held_for_less_than_the_host_lets_a_function_run() -> None:
+    text = json.loads(ROOT.joinpath("host.json").read_text(encoding="utf-8"))["functionTimeout"]
+    hours, minutes, seconds = map(int, text.split(":"))
+    assert timedelta(hours=hours, minutes=minutes, seconds=seconds) - LONGEST_HOLD >= timedelta(minutes=5)
 
 
 def test_requirements_install_what_the_deployed_app_imports() -> None:

@@ -14,9 +14,22 @@ ONLY_THERE = {
     "azure.functions": ("function_app", "functions"),
     "azurefunctions": ("functions", "local.host"),
     "azure_functions_runtime": ("local.host",),
+    "azure.monitor": ("shared.telemetry",),
+    "opentelemetry": ("shared.telemetry",),
+    "jsonschema": ("shared.editors",),
     "pydantic": ("shared.config", "shared.editors"),
+    "referencing": ("shared.editors",),
     # The SDKs. functions/ gets bytes from the worker and hands them on.
-    "azure": ("shared.resources", "shared.outputs", "shared.journal", "clients", "local", "cli"),
+    "azure": (
+        "shared.resources",
+        "shared.secrets",
+        "shared.outputs",
+        "shared.sources",
+        "shared.journal",
+        "clients",
+        "local",
+        "cli",
+    ),
 }
 
 ONLY_THESE = {
@@ -26,7 +39,7 @@ ONLY_THESE = {
     "shared.clock": ("shared.clock",),
     "local.broker.core": BROKER,
     "local.broker.protocol": BROKER,
-    "local.broker": (*BROKER, "aiohttp", "cryptography", "pytest"),
+    "local.broker": (*BROKER, "aiohttp", "cryptography", "pytest", "uvloop"),
 }
 
 

@@ -203,6 +203,34 @@ def test_locks_can_be_ended_at_any_time(broker, client, faults):
     assert remaining(broker) == ["id-0"]
 
 
+def test_connections_can_be_cut_at_any_time_and_opened_again(broker, client, faults):
+    send(client, message())
+    with received(client) as (receiver, each):
+        faults.cut_connections()
+        with pytest.raises(exceptions.ServiceBusError):
+            receiver.complete_message(each)
+    assert remaining(broker) == ["id-0"]
+    faults.expire_locks(QUEUE)
+    with received(client) as (receiver, each):
+        receiver.complete_message(each)
+    assert remaining(broker) == []
+
+
+def test_a_namespace_that_is_down_takes_nobody_and_keeps_everything(broker, client, faults):
+    send(client, message())
+    faults.go_down()
+    string = broker.connection_string("west")
+    with (
+        ServiceBusClient.from_connection_string(string, retry_total=0) as late,
+        pytest.raises(exceptions.ServiceBusError),
+    ):
+        late.get_queue_sender(QUEUE).__enter__()
+    faults.come_up()
+    with received(client) as (receiver, each):
+        receiver.complete_message(each)
+    assert remaining(broker) == []
+
+
 def test_session_locks_can_be_ended_at_any_time(client, faults):
     with client.get_queue_receiver("by-session", session_id="a") as receiver:
         faults.expire_locks("by-session")

@@ -28,6 +28,8 @@ asyncio.run(run(Path(sys.argv[1]), wire="--wire" in sys.argv, http_port=0, on_re
 class HostProcess:
     """The running host of a test app; its notes are the invocations so far, in order."""
 
+    program = _PROGRAM
+
     def __init__(self, app: str, folder: Path, settings: dict[str, str], *arguments: str) -> None:
         self._app = APPS / app
         self._notes = folder / "notes.jsonl"
@@ -41,7 +43,7 @@ class HostProcess:
         environment = {**os.environ, **self._settings, "NOTES": str(self._notes), "PYTHONPATH": str(ROOT)}
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - the arguments are the test's own
-                [sys.executable, "-c", _PROGRAM, str(self._app), *self._arguments],
+                [sys.executable, "-c", self.program, str(self._app), *self._arguments],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env=environment,
@@ -71,6 +73,14 @@ class HostProcess:
         """Send SIGTERM and return the exit code."""
         self._process.send_signal(signal.SIGTERM)
         return self._process.wait(seconds)
+
+    def pause(self) -> None:
+        """Let the process do nothing until `go_on`; its connections stay open."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let a paused process go on."""
+        self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """End the process as a crash would."""

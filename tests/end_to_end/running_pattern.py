@@ -63,7 +63,7 @@ class RunningPattern:
         with contextlib.ExitStack() as ends:
             ends.enter_context(self.broker)
             strings = {alias: self.broker.connection_string(alias) for alias in self.configuration.connections}
-            settings = {self.configuration.connections[alias].setting: text for alias, text in strings.items()}
+            settings = {self.configuration.connections[alias].key: text for alias, text in strings.items()}
             settings["BUSWAY_CONFIG"] = str(self._folder)
             self.host = ends.enter_context(HostProcess(str(ROOT), self._scratch, settings))
             for alias, connection in self.configuration.connections.items():

@@ -18,12 +18,20 @@ SHORT_LOCK = timedelta(seconds=6)
 WEST = NamespaceConfig(
     name="west",
     queues=tuple(
-        QueueConfig(name=name, max_message_size=MEGABYTE, lock_duration=SHORT_LOCK)
-        for name in ("orders", "visits", "lost", "unlistened", "rejected")
+        QueueConfig(
+            name=name, max_message_size=MEGABYTE, lock_duration=SHORT_LOCK, requires_session=name == "strict-sessions"
+        )
+        for name in ("orders", "visits", "lost", "unlistened", "rejected", "strict", "strict-sessions")
     ),
 )
 EAST = NamespaceConfig(
-    name="east", queues=(QueueConfig(name="orders"), QueueConfig(name="visits", requires_session=True))
+    name="east",
+    queues=(
+        QueueConfig(name="orders"),
+        QueueConfig(name="visits", requires_session=True),
+        QueueConfig(name="strict"),
+        QueueConfig(name="strict-sessions"),
+    ),
 )
 
 CONNECTIONS = """
@@ -41,6 +49,14 @@ task: visits
 source: {connection: west, queue: visits}
 routes: [{target: {connection: east, queue: visits}}]
 rejects: {connection: west, queue: rejected}
+---
+task: strict
+source: {connection: west, queue: strict}
+routes: [{target: {connection: east, queue: strict}}]
+---
+task: strict-sessions
+source: {connection: west, queue: strict-sessions, sessions: true}
+routes: [{target: {connection: east, queue: strict-sessions}}]
 ---
 task: lost
 source: {connection: west, queue: lost}
@@ -166,12 +182,39 @@ def test_a_message_without_session_for_a_session_queue_is_set_aside(clients):
     assert "amqp:not-allowed" in text(rejected, rejection.DESCRIPTION)
 
 
+@pytest.mark.usefixtures("host")
+@pytest.mark.parametrize("queue", ["strict", "strict-sessions"])
+def test_without_rejects_only_the_message_at_fault_goes_to_the_dead_letter_queue(clients, broker, host, queue):
+    sessions: dict = {"session_id": "s"} if queue == "strict-sessions" else {}
+    messages: list = [ServiceBusMessage(b"x", message_id=f"s{number}", **sessions) for number in range(5)]
+    messages[2].application_properties = {"repl-path": 7}
+    with clients["west"].get_queue_sender(queue) as sender:
+        sender.send_messages(messages)
+    assert set(take(clients["east"], queue, 4)) == {"s0", "s1", "s3", "s4"}
+    host.wait_for(lambda: not broker.counts("west")[queue].active, 20)
+    (dead,) = take(clients["west"], queue, 1, sub_queue="deadletter").values()
+    assert (dead.message_id, dead.dead_letter_reason) == ("s2", "MalformedMessage")
+    assert dead.dead_letter_error_description == f"{queue}, stamped: property repl-path: got a int, expected a string"
+    send(clients["west"], queue, ServiceBusMessage(b"x", message_id="next", **sessions))
+    assert set(take(clients["east"], queue, 1)) == {"next"}
+
+
 @pytest.mark.parametrize(
     ("queue", "told"),
     [("lost", "east/nowhere: the target refuses"), ("unlistened", "away/orders: the target cannot be")],
 )
 def test_messages_of_a_target_that_is_not_there_stay_at_the_source(host, clients, broker, queue, told):
     send(clients["west"], queue, ServiceBusMessage(b"kept", message_id="kept"))
-    host.wait_for(lambda: f"{queue}: the batch stays at the source: {told}" in host.log(), 30)
+    host.wait_for(lambda: f"{queue}: the batch is held and tried again: {told}" in host.log(), 30)
     assert broker.inspect("west", lambda west: len(list(west.target(queue).backlog.store.peek(0)))) == 1
     assert "SAS_KEY_VALUE" not in host.log()
+
+
+def test_a_host_that_is_told_to_end_lets_go_of_what_it_holds(host, clients, broker):
+    """The last test of this module: the host is gone then."""
+    send(clients["west"], "unlistened", ServiceBusMessage(b"kept", message_id="held"))
+    host.wait_for(lambda: "unlistened: the batch is held" in host.log(), 30)
+    assert host.stop() == 0
+    assert "unlistened: the batch stays at the source" in host.log()
+    assert broker.counts("west")["unlistened"].active
+    assert not broker.counts("west")["unlistened"].dead_lettered

@@ -9,21 +9,15 @@ import pytest
 from shared.amqp.sections import Sections, data
 from shared.amqp.values import int_, string
 from shared.amqp.values import uuid as amqp_uuid
+from shared.dispatch import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
+from shared.hold import DEFAULT_HOLD, LOCK_MARGIN_SECONDS, SHORTEST_ATTEMPT_SECONDS
 from shared.loop_prevention import LoopGuard
 from shared.message import Arrival, Message, Origin
 from shared.metadata import deterministic_id
-from shared.pipeline import (
-    FIRST_WAIT_SECONDS,
-    LOCK_MARGIN_SECONDS,
-    LONGEST_WAIT_SECONDS,
-    SHORTEST_ATTEMPT_SECONDS,
-    UNLOCKED_BUDGET_SECONDS,
-    Pipeline,
-    Task,
-)
+from shared.pipeline import Pipeline, Task
 from shared.protocols import Editor, Outcome, Outgoing, Output, Record
-from shared.rejection import DESCRIPTION, REASON, TASK, WRAPPED_CONTENT_TYPE
+from shared.rejection import DESCRIPTION, REASON, SEQUENCE, SOURCE, STAGE, TASK, WRAPPED_CONTENT_TYPE
 from shared.routing import Route, Router, Target
 from shared.rules import parse_filter
 from shared.ttl import CLOCK_SKEW, Keep, Remaining, TimeToLive
@@ -335,7 +329,10 @@ def test_a_message_that_its_target_refuses_goes_to_rejects_as_it_came():
         "colour": "red",
         REASON: "TargetRefusedMessage",
         DESCRIPTION: "target/entity: no",
+        STAGE: "sent",
         TASK: "copy",
+        SOURCE: "west/orders",
+        SEQUENCE: "2",
     }
     assert line.journal.records[1].target == "west/rejected"
 
@@ -456,11 +453,11 @@ def test_of_a_long_lock_no_more_than_the_margin_is_left():
     assert 0 < 300 - LOCK_MARGIN_SECONDS - line.clock.monotonic() < LONGEST_WAIT_SECONDS + SHORTEST_ATTEMPT_SECONDS
 
 
-def test_a_batch_without_locks_is_held_for_a_fixed_time():
+def test_a_batch_without_locks_is_held_for_the_whole_time_of_its_task():
     line = Line(OutputThatIsDown())
     with pytest.raises(TargetUnavailable):
         line.run(delivered(None))
-    assert UNLOCKED_BUDGET_SECONDS / 2 < line.clock.monotonic() < UNLOCKED_BUDGET_SECONDS
+    assert 0 <= DEFAULT_HOLD.total_seconds() - line.clock.monotonic() < LONGEST_WAIT_SECONDS + SHORTEST_ATTEMPT_SECONDS
 
 
 def test_a_lock_that_is_nearly_over_allows_one_attempt():

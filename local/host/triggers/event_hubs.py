@@ -12,7 +12,7 @@ Microsoft.Azure.WebJobs.Extensions.EventHubs/src/Listeners, commit ce5a31530b3d)
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from local.host.checkpoints import Checkpoints, Partition
 from local.host.dotnet_values import CannotReceive
@@ -45,6 +45,7 @@ class EventHubsListener:
         worker: Worker,
         clock: Clock,
         *,
+        stopping: Stopping,
         checkpoints: Checkpoints,
         wire: bool,
     ) -> None:
@@ -67,7 +68,7 @@ class EventHubsListener:
         self._clock = clock
         self._checkpoints = checkpoints
         self._wire = wire
-        self._stopping = Stopping()
+        self._stopping = stopping
         self._links: set[RawLink] = set()
         self._waiting_partitions = 0
 
@@ -84,8 +85,9 @@ class EventHubsListener:
         for link in self._links:
             link.interrupt()
 
-    async def _listen(self) -> None:
+    async def _listen(self, let_in: Callable[[], None]) -> None:
         partition_ids = await self._hub.partition_ids()
+        let_in()
         self._waiting_partitions = len(partition_ids)
         async with asyncio.TaskGroup() as partitions:
             for partition_id in partition_ids:
@@ -96,10 +98,11 @@ class EventHubsListener:
         name = f"{self.function.name}/{partition_id}"
         is_first = True
 
-        async def listen() -> None:
+        async def listen(let_in: Callable[[], None]) -> None:
             nonlocal is_first
             opened = await self._hub.open(partition_id, self._position(partition), self._options.prefetch_count)
             self._links.add(opened.link)
+            let_in()
             if is_first:
                 is_first = False
                 self._waiting_partitions -= 1

@@ -38,12 +38,14 @@ _PARAMETER = re.compile(r"\{(\*?)(\w+)((?::[^}?]+)?)(\??)\}")
 class HttpListener:
     """Serves all functions with an httpTrigger."""
 
-    def __init__(self, functions: Sequence[Function], route_prefix: str, port: int, worker: Worker) -> None:
+    def __init__(
+        self, functions: Sequence[Function], route_prefix: str, port: int, worker: Worker, stopping: Stopping
+    ) -> None:
         """Prepare; port 0 lets the system choose, see `port`."""
         self.is_listening = asyncio.Event()
         self.port = port
         self._worker = worker
-        self._stopping = Stopping()
+        self._stopping = stopping
         self._routes = [(route_pattern(_route(function), route_prefix), function) for function in functions]
 
     async def run(self) -> None:

@@ -11,7 +11,7 @@ sdk/servicebus/Microsoft.Azure.WebJobs.Extensions.ServiceBus/src/Listeners, comm
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from local.host import frames
 from local.host.dotnet_values import CannotReceive
@@ -43,6 +43,7 @@ class ServiceBusBatchListener:
         worker: Worker,
         clock: Clock,
         *,
+        stopping: Stopping,
         wire: bool,
     ) -> None:
         """Prepare; nothing is opened before `run`."""
@@ -53,7 +54,7 @@ class ServiceBusBatchListener:
         self._worker = worker
         self._clock = clock
         self._wire = wire
-        self._stopping = Stopping()
+        self._stopping = stopping
         self._link: RawLink | None = None
         self._accepting: asyncio.Task[RawLink] | None = None
 
@@ -69,15 +70,16 @@ class ServiceBusBatchListener:
         if self._accepting is not None:
             self._accepting.cancel()
 
-    async def _listen(self) -> None:
+    async def _listen(self, let_in: Callable[[], None]) -> None:
         connection = await self._source.open()
         try:
             if self._source.has_sessions:
                 self.is_listening.set()
                 while not self._stopping:
-                    await self._next_session(connection)
+                    await self._next_session(connection, let_in)
             else:
                 self._link = await connection.attach(self._options.prefetch_count)
+                let_in()
                 self.is_listening.set()
                 await self._batches(connection, self._link, _TRY_TIMEOUT, until_idle=False)
                 await self._link.drain()
@@ -85,11 +87,12 @@ class ServiceBusBatchListener:
             self._link = None
             await connection.close()
 
-    async def _next_session(self, connection: ServiceBusConnection) -> None:
+    async def _next_session(self, connection: ServiceBusConnection, let_in: Callable[[], None]) -> None:
         attach = connection.attach(self._options.prefetch_count, session_wait=_TRY_TIMEOUT)
         self._accepting = asyncio.create_task(attach)
         try:
             self._link = await self._accepting
+            let_in()
         except asyncio.CancelledError:
             if not self._stopping:
                 raise
@@ -118,11 +121,11 @@ class ServiceBusBatchListener:
                 await connection.raw.release(deliveries)
                 return
             if deliveries:
-                await self._process(connection, deliveries)
+                await self._process(connection, link, deliveries)
             elif until_idle:
                 return
 
-    async def _process(self, connection: ServiceBusConnection, deliveries: Sequence[Delivery]) -> None:
+    async def _process(self, connection: ServiceBusConnection, link: RawLink, deliveries: Sequence[Delivery]) -> None:
         now = int(self._clock.now().timestamp() * 1000)
         try:
             invocation = await invoke(
@@ -137,19 +140,29 @@ class ServiceBusBatchListener:
             return
         if invocation.succeeded and not self._source.auto_complete:
             return
+        if self._source.has_sessions:
+            link.raise_if_closed()  # the session is lost, and nobody would answer
         outcome = frames.ACCEPTED if invocation.succeeded else frames.MODIFIED
-        await settle(self.function, connection, deliveries, outcome)
+        unsettled = await settle(self.function, connection, link, deliveries, outcome)
+        if unsettled and self._source.has_sessions:
+            # The failed settlement ends in the catch of the receive loop, which closes the session's receiver.
+            raise LinkClosed(f"{unsettled} messages of session {link.session_id} not settled", "not settled")
 
 
 async def settle(
-    function: Function, connection: ServiceBusConnection, deliveries: Sequence[Delivery], outcome: int
-) -> None:
-    """Settle and log what the service did not confirm: a message whose lock was lost will come again."""
+    function: Function, connection: ServiceBusConnection, link: RawLink, deliveries: Sequence[Delivery], outcome: int
+) -> int:
+    """
+    Settle, and return how many settlements the service did not confirm.
+
+    They are logged: a message whose lock was lost will come again, unless someone else has settled it.
+    """
     try:
-        failures = await connection.raw.settle(deliveries, outcome)
+        failures = await connection.raw.settle(link, deliveries, outcome)
     except TargetUnavailable as error:
         _log.warning("%s: %d messages not settled, they will come again: %s", function.name, len(deliveries), error)
         raise
     if failures:
         reasons = ", ".join(sorted(set(failures.values())))
         _log.warning("%s: %d messages not settled, they will come again: %s", function.name, len(failures), reasons)
+    return len(failures)

@@ -48,6 +48,7 @@ class ServiceBusSingleListener:
         worker: Worker,
         clock: Clock,
         *,
+        stopping: Stopping,
         wire: bool,
     ) -> None:
         """Prepare; nothing is opened before `run`."""
@@ -58,7 +59,7 @@ class ServiceBusSingleListener:
         self._worker = worker
         self._clock = clock
         self._wire = wire
-        self._stopping = Stopping()
+        self._stopping = stopping
         self._links: set[RawLink] = set()
         self._accepting: set[asyncio.Task[RawLink]] = set()
 
@@ -74,24 +75,25 @@ class ServiceBusSingleListener:
         for accepting in self._accepting:
             accepting.cancel()
 
-    async def _listen(self) -> None:
+    async def _listen(self, let_in: Callable[[], None]) -> None:
         connection = await self._source.open()
         try:
             if self._source.has_sessions:
                 self.is_listening.set()
                 async with asyncio.TaskGroup() as sessions:
                     for _ in range(self._options.max_concurrent_sessions):
-                        sessions.create_task(self._sessions(connection))
+                        sessions.create_task(self._sessions(connection, let_in))
             else:
-                await self._messages(connection)
+                await self._messages(connection, let_in)
         except* (TargetUnavailable, TargetRefused) as errors:
             raise errors.exceptions[0] from errors
         finally:
             await connection.close()
 
-    async def _messages(self, connection: ServiceBusConnection) -> None:
+    async def _messages(self, connection: ServiceBusConnection, let_in: Callable[[], None]) -> None:
         link = await connection.attach(self._options.prefetch_count)
         self._links.add(link)
+        let_in()
         self.is_listening.set()
         running: set[asyncio.Task[None]] = set()
         try:
@@ -105,7 +107,7 @@ class ServiceBusSingleListener:
                 if self._stopping:
                     await connection.raw.release(deliveries)
                     break
-                running |= {asyncio.create_task(self._process_message(connection, one)) for one in deliveries}
+                running |= {asyncio.create_task(self._process_message(connection, link, one)) for one in deliveries}
                 running = {task for task in running if not task.done()}
             await link.drain()
         finally:
@@ -113,25 +115,26 @@ class ServiceBusSingleListener:
             if running:
                 await asyncio.gather(*running, return_exceptions=True)
 
-    async def _process_message(self, connection: ServiceBusConnection, delivery: Delivery) -> None:
+    async def _process_message(self, connection: ServiceBusConnection, link: RawLink, delivery: Delivery) -> None:
         async def renew() -> datetime:
             return await connection.renew_message_lock(delivery.tag)
 
         renewing = asyncio.create_task(self._renew(renew, delivery))
         try:
-            await self._process(connection, delivery)
+            await self._process(connection, link, delivery)
         except TargetUnavailable:
             return  # logged by `settle`; the receiving loop sees the lost connection for itself
         finally:
             renewing.cancel()
 
-    async def _sessions(self, connection: ServiceBusConnection) -> None:
+    async def _sessions(self, connection: ServiceBusConnection, let_in: Callable[[], None]) -> None:
         while not self._stopping:
             attach = connection.attach(self._options.prefetch_count, session_wait=_TRY_TIMEOUT)
             accepting = asyncio.create_task(attach)
             self._accepting.add(accepting)
             try:
                 link = await accepting
+                let_in()
             except asyncio.CancelledError:
                 if not self._stopping:
                     raise
@@ -156,7 +159,7 @@ class ServiceBusSingleListener:
             while not self._stopping and (deliveries := await link.receive(1, idle)):
                 renewing = asyncio.create_task(self._renew(renew, deliveries[0]))
                 try:
-                    await self._process(connection, deliveries[0])
+                    await self._process(connection, link, deliveries[0])
                 finally:
                     renewing.cancel()
         except LinkClosed as error:
@@ -167,7 +170,7 @@ class ServiceBusSingleListener:
             self._links.discard(link)
             await connection.raw.detach(link)
 
-    async def _process(self, connection: ServiceBusConnection, delivery: Delivery) -> None:
+    async def _process(self, connection: ServiceBusConnection, link: RawLink, delivery: Delivery) -> None:
         now = int(self._clock.now().timestamp() * 1000)
         try:
             invocation = await invoke(
@@ -181,7 +184,7 @@ class ServiceBusSingleListener:
         if invocation.succeeded and not self._source.auto_complete:
             return
         outcome = frames.ACCEPTED if invocation.succeeded else frames.MODIFIED
-        await settle(self.function, connection, [delivery], outcome)
+        await settle(self.function, connection, link, [delivery], outcome)
 
     async def _renew(self, renew: Callable[[], Awaitable[datetime]], delivery: Delivery) -> None:
         """Renew a lock until cancelled, or until the configured duration is over."""

@@ -26,7 +26,9 @@ from shared.errors import ConfigError, Problem
 class TimerListener:
     """Invokes one function on its schedule."""
 
-    def __init__(self, function: Function, settings: Settings, worker: Worker, clock: Clock) -> None:
+    def __init__(
+        self, function: Function, settings: Settings, worker: Worker, clock: Clock, stopping: Stopping
+    ) -> None:
         """Read the schedule; a ConfigError for one that is none."""
         path = f"{function.name}.{function.parameter}.schedule"
         try:
@@ -37,7 +39,7 @@ class TimerListener:
         self.is_listening = asyncio.Event()
         self._worker = worker
         self._clock = clock
-        self._stopping = Stopping()
+        self._stopping = stopping
         self._last: datetime | None = None
 
     async def run(self) -> None:

@@ -208,6 +208,14 @@ ENTITY_MISSING = _check(
     "create it, or mend its name",
     needs_entities=True,
 )
+PARTITION_COUNTS = _check(
+    _WARNING,
+    "partition-counts-differ",
+    "The task keeps partitions, and the target's hub has more than the source's: the rest stay empty, and what an "
+    "application sends to the target by key may go to another partition than the copies with that key.",
+    "give both hubs the same number of partitions, or leave `partition` out so that the key decides",
+    needs_entities=True,
+)
 PARTITION_MISSING = _check(
     _ERROR,
     "partition-missing",
@@ -222,8 +230,9 @@ BINARY_PROPERTIES = _check(
     "Azure's Functions host cannot hand events with binary, list or array properties to the raw trigger. A batch of "
     "such an event fails before Busway is called and is tried again for ever: nothing is lost, and its partition "
     "stands still.",
-    "if senders use such properties, set `trigger: stock` in the task: it gets binaries as base64 text. An event with "
-    "a map as a property goes through no trigger at all",
+    "if no sender uses such properties, say `binary_properties: false` in the source; if one does, set "
+    "`trigger: stock` in the task, which gets binaries as base64 text. An event with a map as a property goes through "
+    "no trigger at all",
 )
 STOCK_TRIGGER = _check(
     _WARNING,
@@ -235,8 +244,8 @@ STOCK_TRIGGER = _check(
 MISSING_REJECTS = _check(
     _WARNING,
     "missing-rejects",
-    "Without `rejects`, a message at fault stays at the source and brings its whole batch back with it, until the "
-    "source dead-letters it and perhaps its neighbours.",
+    "Without `rejects`, a message at fault goes to the source's dead-letter queue, among what others have put there; "
+    "if Busway may not settle it there, it brings its whole batch back until the source gives all of it up.",
     "add `rejects` with a queue of the source's site",
 )
 REJECTS_AMONG_COPIES = _check(
@@ -268,7 +277,9 @@ SESSION_ID_MISSING = _check(
     "session-id-missing",
     "The target requires sessions and the source does not: messages without a session id are rejected, or "
     "dead-lettered by the subscription.",
-    "require sessions at the source, or set the id in the route: `action: \"SET sys.SessionId = 'all'\"`",
+    "require sessions at the source, set the id in the route, `action: \"SET sys.SessionId = 'all'\"`, or send "
+    'elsewhere what has none, `when: "sys.SessionId IS NOT NULL"`; of a hub the partition key becomes the session id, '
+    '`when: "sys.PartitionKey IS NOT NULL"`',
 )
 REJECTS_NEED_SESSION = _check(
     _WARNING,

@@ -91,7 +91,7 @@ class Namespace(Protocol):
 
 
 class Entities:
-    """The namespaces that are known, by the app setting of their connection; nothing is known of the others."""
+    """The namespaces that are known, by the key of their connection; nothing is known of the others."""
 
     def __init__(self, namespaces: Mapping[str, Namespace]) -> None:
         """Answer from *namespaces*."""
@@ -99,7 +99,7 @@ class Entities:
 
     def namespace(self, connection: Connection) -> Namespace | None:
         """Return the namespace behind *connection*, None where it is not known."""
-        return self._namespaces.get(connection.setting)
+        return self._namespaces.get(connection.key)
 
     def deliverer(self, connection: Connection, source: Source) -> Queue | Subscription | None:
         """Return the queue or subscription that *source* names, None for a hub and where it is not known."""

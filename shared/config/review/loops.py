@@ -122,7 +122,7 @@ def _blinded_guards(network: Network) -> Iterator[Finding]:
         yield Finding(checks.HISTORY_CHANGED, place, f"changes {name}")
     aliases: dict[str, str] = {}
     for alias, connection in network.configuration.connections.items():
-        other = aliases.setdefault(connection.setting, alias)
+        other = aliases.setdefault(connection.key, alias)
         sites = network.configuration.site(other), network.configuration.site(alias)
         if sites[0] != sites[1]:
             seen = f"is the namespace of {other!r}, but site {sites[1]!r} and not {sites[0]!r}"

@@ -12,10 +12,11 @@ from functools import lru_cache
 
 from shared.amqp.values import string
 from shared.config.files import Configuration
-from shared.config.models import Connection, Source, Target, TaskFile
+from shared.config.models import Connection, EditorStep, Source, Target, TaskFile
 from shared.config.review.entities import Entities
 from shared.config.review.passages import DEAD_LETTER_SOURCE_KEY, PATH_KEY, Edge, Node, Passage, Stop, Way, history
 from shared.config.review.possibilities import Facts, Key, Knowledge, Unknown, applied, key_of, satisfied, unsatisfied
+from shared.editors.filter import FilterStep
 from shared.loop_prevention import LoopGuard
 from shared.metadata import (
     DEAD_LETTER_DESCRIPTION,
@@ -84,13 +85,11 @@ class Network:
 
     def source_node(self, source: Source) -> Node:
         """Return the entity that messages of *source* were sent to."""
-        return Node(
-            self.connection(source.connection).setting, (source.queue or source.topic or source.hub or "").lower()
-        )
+        return Node(self.connection(source.connection).key, (source.queue or source.topic or source.hub or "").lower())
 
     def target_node(self, target: Target) -> Node:
         """Return the entity that *target* names."""
-        return Node(self.connection(target.connection).setting, target.entity.lower())
+        return Node(self.connection(target.connection).key, target.entity.lower())
 
     def readers(self, node: Node) -> list[TaskFile]:
         """Return the tasks that take what is sent to *node*, its dead letters included."""
@@ -167,9 +166,10 @@ class Network:
                 found.append((changed, passage.is_certain and is_certain, marks))
         for editor in task.editors:
             found = [
-                (after, is_certain and is_sure, marks)
+                # What else than a filter looks at, such as the body, is not known here.
+                (after, is_certain and is_sure and isinstance(editor, FilterStep), marks)
                 for each, is_certain, marks in found
-                for after, is_sure in _filtered(_filter(editor.filter), each)
+                for after, is_sure in _filtered(filter_of(editor), each)
             ]
         return found
 
@@ -248,6 +248,14 @@ def compact(facts: Facts) -> Mapping[Key, Knowledge]:
 def _few(found: list[tuple[Facts, bool]], facts: Facts) -> list[tuple[Facts, bool]]:
     """Return what was found; where it is more than is worth telling apart, only that it is possible."""
     return found if len(found) <= _MOST_ALTERNATIVES else [(facts, False)]
+
+
+def filter_of(editor: EditorStep) -> SqlFilter | None:
+    """Return a rule of which every message is true that *editor* lets through; None where nothing is known of them."""
+    if isinstance(editor, FilterStep):
+        return _filter(editor.rule)
+    system = [name for name in editor.options.required_properties or () if name.lower().startswith("sys.")]
+    return _filter(" AND ".join(f"{name} IS NOT NULL" for name in system)) if system else None
 
 
 @lru_cache(maxsize=1024)

@@ -8,6 +8,7 @@ from shared.config.review import checks
 from shared.config.review.findings import Finding
 from shared.config.review.network import Network, mark_keys
 from shared.config.review.possibilities import Facts, Key, key_of, satisfied
+from shared.editors.filter import FilterStep
 from shared.rules import Action, CorrelationFilter, Filter, SqlFilter, TrueFilter, parse_action, parse_filter
 from shared.rules.operators import compare
 from shared.rules.syntax import Comparison, In, Literal, Property, Scope, Set
@@ -18,9 +19,9 @@ def findings(network: Network) -> Iterator[Finding]:
     for task in network.tasks:
         yield from _source_findings(network, task)
         for index, editor in enumerate(task.editors):
-            if not satisfied(parse_filter(editor.filter).condition, Facts()):
+            if isinstance(editor, FilterStep) and not satisfied(parse_filter(editor.rule).condition, Facts()):
                 place = network.place(task, f"editors[{index}].filter")
-                yield Finding(checks.FILTER_WITHHOLDS_ALL, place, f"no message satisfies {editor.filter}")
+                yield Finding(checks.FILTER_WITHHOLDS_ALL, place, f"no message satisfies {editor.rule}")
         yield from _deployed(network, task)
     yield from _types(network)
 
@@ -134,7 +135,8 @@ def _conditions(task: TaskFile) -> Iterator[tuple[str, str]]:
     if task.source.rule is not None:
         yield "source.rule.filter", task.source.rule.filter
     for index, editor in enumerate(task.editors):
-        yield f"editors[{index}].filter", editor.filter
+        if isinstance(editor, FilterStep):
+            yield f"editors[{index}].filter", editor.rule
     for index, route in enumerate(task.routes):
         if route.when is not None:
             yield f"routes[{index}].when", route.when

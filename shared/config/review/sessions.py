@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from shared.config.models import Target, TaskFile
 from shared.config.review import checks
 from shared.config.review.findings import Finding
-from shared.config.review.network import Network
+from shared.config.review.network import Network, filter_of
 from shared.config.review.passages import Node
-from shared.config.review.possibilities import key_of
-from shared.rules import parse_action
+from shared.config.review.possibilities import Facts, Key, Unknown, key_of, satisfied, unsatisfied
+from shared.rules import parse_action, parse_filter
 from shared.rules.syntax import Scope
 
-_SESSION_ID = (Scope.SYSTEM, "sessionid")
+_SESSION_ID: Key = (Scope.SYSTEM, "sessionid")
+_PARTITION_KEY: Key = (Scope.SYSTEM, "partitionkey")
 
 
 def findings(network: Network) -> Iterator[Finding]:
@@ -32,6 +33,8 @@ def findings(network: Network) -> Iterator[Finding]:
             elif not source.sessions and True in required and not _sets_session(route.action):
                 # A dead-letter sub-queue has no sessions, but what died in an entity with sessions has their ids.
                 if source.dead_letter and deliverer is not None and deliverer.requires_session:
+                    continue
+                if not _takes_without_session(task, index):
                     continue
                 seen = f"{network.label(route.target)} requires sessions, {network.label(source)} does not"
                 yield Finding(checks.SESSION_ID_MISSING, place, seen)
@@ -68,6 +71,23 @@ def _said_by_tasks(network: Network, node: Node) -> set[bool]:
         for task in network.readers(node)
         if task.source.hub is None and not task.source.dead_letter
     }
+
+
+def _takes_without_session(task: TaskFile, index: int) -> bool:
+    """Tell whether a message without a session id, and from a hub without the key that becomes one, gets to a route."""
+    lacking = [_SESSION_ID, *([_PARTITION_KEY] if task.source.hub is not None else [])]
+    found = [Facts(dict.fromkeys(lacking, Unknown.ABSENT))]
+    rule = task.source.rule
+    filters = [None if rule is None else parse_filter(rule.filter), *map(filter_of, task.editors)]
+    for each in filters:
+        if each is not None:
+            found = [then for facts in found for then in satisfied(each.condition, facts)]
+    for route in task.routes[:index]:
+        if route.when is None:
+            return False
+        found = [then for facts in found for then in unsatisfied(parse_filter(route.when).condition, facts)]
+    when = task.routes[index].when
+    return any(when is None or satisfied(parse_filter(when).condition, facts) for facts in found)
 
 
 def _sets_session(action: str | None) -> bool:

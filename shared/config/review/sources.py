@@ -19,7 +19,7 @@ def findings(network: Network) -> Iterator[Finding]:
         if task.trigger == "stock":
             seen = f"takes from {network.label(task.source)} with the stock trigger"
             yield Finding(checks.STOCK_TRIGGER, network.place(task, "trigger"), seen)
-        elif task.source.hub is not None:
+        elif task.source.hub is not None and task.source.binary_properties is not False:
             yield Finding(
                 checks.BINARY_PROPERTIES, network.place(task, "source.hub"), f"takes from the hub {task.source.hub}"
             )
@@ -83,6 +83,9 @@ def _partitions(network: Network, task: TaskFile) -> Iterator[Finding]:
         if partition == "keep" and here is not None and here > there:
             seen = f"keeps the partition of {here} at the source, {network.label(edge.target)} has {there}"
             yield Finding(checks.PARTITION_MISSING, network.place(task, path), seen)
+        elif partition == "keep" and here is not None and here < there:
+            seen = f"keeps the partition of {here} at the source, {network.label(edge.target)} has {there}"
+            yield Finding(checks.PARTITION_COUNTS, network.place(task, path), seen)
         elif isinstance(partition, int) and partition >= there:
             seen = f"names partition {partition}, {network.label(edge.target)} has {there}, from 0"
             yield Finding(checks.PARTITION_MISSING, network.place(task, path), seen)

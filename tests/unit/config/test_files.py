@@ -332,8 +332,50 @@ def test_the_rules_of_all_routes_are_looked_at(problems, key):
 
 
 def test_an_unknown_editor_is_told(problems):
-    found = problems(copy=TASK + "editors: [{validate: {schema: x}}]\n")
-    assert ("tasks/copy.yaml: editors[0].validate", "unknown key", "") in found
+    found = problems(copy=TASK + "editors: [{fliter: a = 1}, {sort: {}}, {filter: a = 1, sort: {}}, 5, {}]\n")
+    assert found == [
+        ("tasks/copy.yaml: editors[0]", "no editor is called 'fliter', did you mean 'filter'?", ""),
+        ("tasks/copy.yaml: editors[1]", "no editor is called 'sort', expected filter or validate", ""),
+        ("tasks/copy.yaml: editors[2]", "names filter and sort, expected one editor with its options", ""),
+        ("tasks/copy.yaml: editors[3]", "names no editor, expected one editor with its options", ""),
+        ("tasks/copy.yaml: editors[4]", "names no editor, expected one editor with its options", ""),
+    ]
+
+
+def test_a_schema_at_fault_is_told_with_the_other_problems(folder, problems):
+    folder.joinpath("bad.json").write_text('{"type": "objekt"}', encoding="utf-8")
+    found = problems(
+        copy=TASK + "editors: [{validate: {schema: bad.json}}, {validate: {schema: no.json}}]\n",
+        other=TASK.replace("copy", "other").replace("west", "wets"),
+    )
+    assert [(path, told) for path, told, _ in found] == [
+        (
+            "tasks/copy.yaml: editors[0].validate.schema",
+            "bad.json: $.type: 'objekt' is not valid under any of the given schemas",
+        ),
+        ("tasks/copy.yaml: editors[1].validate.schema", "no.json: the file is missing"),
+        ("tasks/other.yaml: source.connection", "no connection is called 'wets'"),
+    ]
+
+
+def test_the_options_of_an_editor_are_told_by_their_path(problems):
+    found = problems(
+        copy=TASK
+        + "editors: [{validate: 5}, {validate: {}}, {validate: {max_size: -1, shcema: x}}, {filter: a >> 1}]\n"
+    )
+    assert [(path, told.splitlines()[0]) for path, told, _ in found] == [
+        ("tasks/copy.yaml: editors[0].validate", "expected a mapping"),
+        (
+            "tasks/copy.yaml: editors[1].validate",
+            "checks nothing, expected schema, required_properties, content_type or max_size",
+        ),
+        ("tasks/copy.yaml: editors[2].validate.max_size", "Input should be greater than or equal to 0"),
+        ("tasks/copy.yaml: editors[2].validate.shcema", "unknown key"),
+        (
+            "tasks/copy.yaml: editors[3].filter",
+            "rule, line 1, column 4: saw >, expected a value: a property, a constant, a parameter or a function",
+        ),
+    ]
 
 
 def test_all_problems_of_all_files_are_told_at_once(problems):

@@ -268,6 +268,81 @@ def test_every_check_says_how_to_mend_what_it_finds():
     assert len({check.name for check in CHECKS}) == len(CHECKS)
 
 
+HUB = "{connection: hubs, hub: telemetry, binary_properties: false}"
+
+
+@pytest.mark.parametrize(
+    ("source", "editors", "routes", "expected"),
+    [
+        (HUB, "", [to("east")], ["routes[0].target"]),
+        (HUB, "", [to("east", more="\n    when: sys.PartitionKey IS NOT NULL"), to("north")], []),
+        (HUB, "", [to("north", more="\n    when: sys.PartitionKey IS NULL"), to("east")], []),
+        (HUB, "", [to("north", more="\n    when: priority > 1"), to("east")], ["routes[1].target"]),
+        (HUB, "editors: [{validate: {required_properties: [sys.PartitionKey]}}]", [to("east")], []),
+        (HUB, "editors: [{validate: {required_properties: [key], max_size: 5}}]", [to("east")], ["routes[0].target"]),
+        (HUB, "editors: [{filter: sys.SessionId IS NOT NULL}]", [to("east")], []),
+        # Of a queue, the partition key is not what becomes the session.
+        (
+            "{connection: west, queue: orders}",
+            "editors: [{filter: sys.PartitionKey IS NOT NULL}]",
+            [to("east")],
+            ["routes[0].target"],
+        ),
+    ],
+)
+def test_messages_without_a_session_are_looked_for_at_each_route(found, source, editors, routes, expected):
+    second = task("second", "{connection: east, queue: orders, sessions: true}", to("north", "queue: all"))
+    missing = found(task("first", source, *routes, more=editors + "\n"), second)
+    assert [(name, path.partition(": ")[2]) for name, path in missing if name == "session-id-missing"] == [
+        ("session-id-missing", path) for path in expected
+    ]
+
+
+def test_what_a_validation_lets_through_is_not_certain(found):
+    there = task("there", "{connection: west, queue: a}", to("east"), more="loop_prevention: off\n")
+    editors = "editors: [{validate: {max_size: 100}}]\nloop_prevention: off\n"
+    back = task("back", "{connection: east, queue: orders}", to("west", "queue: a"), more=editors)
+    assert "possible-loop" in names(found(there, back))
+
+
+def test_binary_properties_are_no_matter_where_the_task_says_that_there_are_none(found):
+    source = "{connection: hubs, hub: telemetry, consumer_group: GROUP}"
+    tasks = [
+        task("a", source.replace("GROUP", "a"), to("east", "queue: a")),
+        task("b", source.replace("GROUP", "b, binary_properties: true"), to("east", "queue: b")),
+        task("c", source.replace("GROUP", "c, binary_properties: false"), to("east", "queue: c")),
+    ]
+    assert [path for name, path in found(*tasks) if name == "binary-properties"] == [
+        "document 1: source.hub",
+        "document 2: source.hub",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "expected"), [(4, 4, None), (2, 4, "partition-counts-differ"), (4, 2, "partition-missing")]
+)
+def test_partitions_are_kept_where_the_counts_agree(tmp_path, here, there, expected):
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "connections.yaml").write_text(
+        "west: {kind: event-hubs, setting: WEST}\neast: {kind: event-hubs, setting: EAST}\n"
+    )
+    copy = task(
+        "copy",
+        "{connection: west, hub: telemetry, binary_properties: false}",
+        to("east", "hub: telemetry, partition: keep"),
+        rejects="{connection: west, hub: rejected}",
+    )
+    (tmp_path / "tasks/copy.yaml").write_text(copy)
+    for site, count in (("west", here), ("east", there)):
+        hubs = [{"Name": name, "PartitionCount": count, "ConsumerGroups": []} for name in ("telemetry", "rejected")]
+        document = {"UserConfig": {"NamespaceConfig": [{"Type": "EventHub", "Name": "ns", "Entities": hubs}]}}
+        (tmp_path / f"{site}.json").write_text(json.dumps(document))
+    configuration = load(tmp_path)
+    files = [str(tmp_path / f"{site}.json") for site in ("west", "east")]
+    findings = review(configuration, entities_of(files, configuration.connections))
+    assert [each.check.name for each in findings] == ([] if expected is None else [expected])
+
+
 def test_every_check_is_found_in_a_golden_set_or_here():
     told = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("tests/golden/broken/*/findings.txt"))
     here = Path(__file__).read_text(encoding="utf-8")

@@ -1,0 +1,47 @@
+"""
+JSON as RFC 8259 has it.
+
+Stricter than Python's own reader where two readers of one text could see different things: UTF-8 without a byte order
+mark, no NaN or Infinity, no name twice in one object.
+"""
+
+import json
+from typing import NoReturn
+
+from shared.errors import MessageRejected
+
+NOT_JSON = "NotJson"
+
+type Json = dict[str, Json] | list[Json] | str | int | float | bool | None
+
+
+def read(content: bytes) -> Json:
+    """Return what *content* says; raises MessageRejected with the place of the fault, and nothing of what is there."""
+    try:
+        value: Json = _DECODER.decode(content.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise MessageRejected(NOT_JSON, f"body is no UTF-8 at byte {error.start}, expected JSON in UTF-8") from error
+    except json.JSONDecodeError as error:
+        # Of Python's words those before a colon, such as "Expecting value": behind one it may quote.
+        told = f"line {error.lineno} column {error.colno}: {error.msg.partition(':')[0].lower()}"
+        raise MessageRejected(NOT_JSON, f"body is no JSON, {told}") from error
+    except RecursionError as error:
+        raise MessageRejected(NOT_JSON, "body is JSON nested too deeply to be read") from error
+    except ValueError as error:
+        # Of all that is left, only a number with thousands of digits.
+        raise MessageRejected(NOT_JSON, "body is JSON with a number too long to be read") from error
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise MessageRejected(NOT_JSON, f"body is no JSON, {name} is no number there")
+
+
+def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise MessageRejected(NOT_JSON, "body is JSON in which an object has one name twice")
+    return found
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_object)

@@ -1,0 +1,45 @@
+"""What a message's body says, for editors that read one."""
+
+from shared.amqp import sections
+from shared.amqp.values import Value
+from shared.errors import MessageRejected
+from shared.message import Message
+
+_EXPECTED = "expected data, or a value that is a string or binary"
+
+
+def content_of(message: Message) -> bytes:
+    """
+    Return the bytes of data sections, or of an amqp-value that is a string (as UTF-8) or a binary.
+
+    Raises MessageRejected for every other body, and for none.
+    """
+    body = message.sections.body
+    if not body:
+        raise MessageRejected("NoBody", f"the message has no body, {_EXPECTED}")
+    content = message.body
+    if content is not None:
+        return content
+    number, value = sections.body_parts(body)[0]
+    content = _content(number, value)
+    if content is None:
+        kind = f" ({value.kind})" if number == sections.VALUE else ""
+        raise MessageRejected("UnreadableBody", f"the body is an {sections.NAMES[number]}{kind}, {_EXPECTED}")
+    return content
+
+
+def size_of(message: Message) -> int:
+    """Return the bytes of what `content_of` returns; of every other body those of its encoding."""
+    body = message.sections.body
+    content = message.body
+    if content is None:
+        content = _content(*sections.body_parts(body)[0])
+    return len(body if content is None else content)
+
+
+def _content(number: int, value: Value) -> bytes | None:
+    if number == sections.VALUE and value.kind == "string" and isinstance(value.payload, str):
+        return value.payload.encode()
+    if number == sections.VALUE and value.kind == "binary" and isinstance(value.payload, bytes):
+        return value.payload
+    return None

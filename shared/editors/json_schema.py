@@ -1,0 +1,219 @@
+"""
+JSON Schema 2020-12, read from files of the configuration folder and applied to what bodies say.
+
+References lead to files of that folder and nowhere else: nothing is fetched. `format` is an annotation, as the
+specification has it, and refuses nothing.
+
+Source: JSON Schema draft 2020-12, core and validation.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, cast
+from urllib.parse import quote, unquote, urljoin, urlsplit
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError, ValidationError, best_match
+from pydantic import PlainValidator, ValidationInfo, WithJsonSchema
+from referencing import Registry, Resource
+from referencing.exceptions import NoSuchResource, Unresolvable
+from referencing.jsonschema import DRAFT202012
+
+from shared.codecs.json import Json, read
+from shared.editors.options import configured_file
+from shared.errors import MessageRejected
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+# The folder of the configuration is the root of this address, so that relative references work as they do in a web.
+_ROOT = "file:///"
+_REFERENCES = ("$ref", "$dynamicRef")
+# Of all that is wrong with a body the most telling is told; a body can be wrong in a million places.
+_MOST_ERRORS = 20
+_LONGEST_EXPECTATION = 200
+_JSON_TYPES: Mapping[type, str] = {
+    dict: "an object",
+    list: "an array",
+    str: "a string",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    type(None): "null",
+}
+
+
+type Schema = Any
+type Resolver = Any
+"""The library's, which does not export the class."""
+
+
+class JsonSchema:
+    """A schema, compiled once; its references are known to lead somewhere."""
+
+    def __init__(self, validator: Draft202012Validator, names: frozenset[str]) -> None:
+        """Check with *validator*; *names* are those of properties that the schema itself has."""
+        self._validator = validator
+        self._names = names
+
+    def check(self, value: Json) -> None:
+        """Raise MessageRejected where *value* is not as the schema says: the place, and what was expected there."""
+        try:
+            errors = list(islice(self._validator.iter_errors(value), _MOST_ERRORS))
+        except RecursionError as error:
+            raise MessageRejected(
+                "SchemaViolated", "body is nested too deeply to be compared with the schema"
+            ) from error
+        except OverflowError as error:
+            raise MessageRejected(
+                "SchemaViolated", "body has a number too large to be compared with the schema"
+            ) from error
+        if errors:
+            raise MessageRejected("SchemaViolated", self._told(best_match(errors)))
+
+    def _told(self, error: ValidationError) -> str:
+        place = "$" + "".join(map(self._step, error.absolute_path))
+        if error.validator == "required":
+            present = cast("dict[str, Json]", error.instance)
+            missing = [name for name in cast("list[str]", error.validator_value) if name not in present]
+            return f"{place}: has no {', '.join(missing)}"
+        seen = f"{place}: got {_JSON_TYPES[type(error.instance)]}"
+        if error.validator is None:
+            return f"{seen} where nothing is expected"
+        expected = "" if _has_schemas(error.validator_value) else f" {_written(error.validator_value)}"
+        return f"{seen}, expected {error.validator}{expected}"
+
+    def _step(self, step: str | int) -> str:
+        """Return a step of a path; a name that only the body has is the sender's and not told."""
+        if isinstance(step, int):
+            return f"[{step}]"
+        return f".{step}" if step in self._names else ".*"
+
+
+def load_schema(name: object, info: ValidationInfo) -> JsonSchema:
+    """Return the schema of a file of the configuration folder; ValueError with the file and the place in it."""
+    if not isinstance(name, str):
+        raise ValueError("expected the name of a file")  # noqa: TRY004 - pydantic collects ValueErrors
+    main = configured_file(name, info)
+    files = _SchemaFiles(main.parents[len(PurePosixPath(name).parts) - 1], PurePosixPath(name).parent)
+    address = files.address(PurePosixPath(name))
+    names = frozenset(files.names(address))
+    return JsonSchema(Draft202012Validator({"$ref": address}, registry=files.registry()), names)
+
+
+type SchemaFile = Annotated[JsonSchema, PlainValidator(load_schema), WithJsonSchema({"type": "string", "minLength": 1})]
+
+
+class _FileAtFault(ValueError):
+    """A file that a schema consists of cannot be used."""
+
+
+class _SchemaFiles:
+    """The schema files that one schema consists of, each read once."""
+
+    def __init__(self, folder: Path, beside: PurePosixPath) -> None:
+        """Read from *folder*; a schema that is referred to by its `$id` lies in its folder *beside*."""
+        self._folder = folder
+        self._beside = beside
+        self._read: dict[str, Resource[Any]] = {}
+
+    @staticmethod
+    def address(name: PurePosixPath) -> str:
+        """Return the address of a file, in which the configuration folder is the root."""
+        return _ROOT + quote(name.as_posix())
+
+    def registry(self) -> Registry[Any]:
+        """Return what has been read so far."""
+        return Registry[Any]().with_resources(self._read.items())
+
+    def names(self, address: str) -> Iterator[str]:
+        """Yield the properties that the schemas name; ValueError for a file at fault, and a reference to nothing."""
+        # The type checker does not see the arguments that attrs gives the class.
+        registry = Registry[Any](retrieve=self._retrieve)  # type: ignore[call-arg]
+        # Where a schema stands, the schema, and what resolves the references in it.
+        waiting = [(address, *_resolved(registry.resolver(), address, address))]
+        known: set[int] = set()
+        while waiting:
+            place, schema, resolver = waiting.pop()
+            if not isinstance(schema, dict) or id(schema) in known:
+                continue
+            known.add(id(schema))
+            resource = DRAFT202012.create_resource(schema)
+            resolver = resolver.in_subresource(resource)
+            yield from schema.get("properties", {})
+            references = [schema[key] for key in _REFERENCES if key in schema]
+            waiting += [(each, *_resolved(resolver, each, place)) for each in references]
+            parts = resource.subresources()
+            waiting += [(place, each.contents, resolver) for each in parts]
+
+    def _retrieve(self, address: str) -> Resource[Any]:
+        if address not in self._read:
+            if address.startswith(_ROOT):
+                name = PurePosixPath(unquote(urlsplit(address).path)[1:])
+                if ".." in name.parts:
+                    raise NoSuchResource(address)
+                self._keep(address, self._schema(name))
+            else:
+                self._keep_those_beside()
+        if address not in self._read:
+            raise NoSuchResource(address)
+        return self._read[address]
+
+    def _keep_those_beside(self) -> None:
+        """Keep every schema of the folder, of which one may have the `$id` that is looked for."""
+        for path in sorted((self._folder / self._beside).glob("*.json")):
+            name = self._beside / path.name
+            self._keep(self.address(name), self._schema(name))
+
+    def _keep(self, address: str, schema: Schema) -> None:
+        """Keep a schema where it lies, and where its `$id` says; the library resolves from the latter only there."""
+        identity = urljoin(address, schema.get("$id", "")) if isinstance(schema, dict) else address
+        if identity != address:
+            self._read[address] = DRAFT202012.create_resource({"$ref": identity})
+            schema = {key: value for key, value in schema.items() if key != "$id"}
+        self._read.setdefault(identity, DRAFT202012.create_resource(schema))
+
+    def _schema(self, name: PurePosixPath) -> Schema:
+        """Return the schema of one file, which by itself is in order."""
+        try:
+            schema = read((self._folder / name).read_bytes())
+        except FileNotFoundError as error:
+            raise _FileAtFault(f"{name}: the file is missing") from error
+        except OSError as error:
+            raise _FileAtFault(f"{name}: the file cannot be read: {error.strerror}") from error
+        except MessageRejected as error:
+            raise _FileAtFault(f"{name}: {error.description.replace('body', 'the file', 1)}") from error
+        if not isinstance(schema, dict | bool):
+            raise _FileAtFault(f"{name}: is no JSON schema, expected an object")
+        dialect = schema.get("$schema", _DIALECT) if isinstance(schema, dict) else _DIALECT
+        if not isinstance(dialect, str) or dialect.rstrip("#") != _DIALECT:
+            raise _FileAtFault(f"{name}: $schema: names another dialect, expected {_DIALECT}")
+        try:
+            Draft202012Validator.check_schema(schema)
+        except SchemaError as error:
+            raise _FileAtFault(f"{name}: {error.json_path}: {error.message}") from error
+        return schema
+
+
+def _resolved(resolver: Resolver, reference: str, place: str) -> tuple[Schema, Resolver]:
+    """Return what a reference at *place* leads to, and what resolves the references there."""
+    try:
+        found = resolver.lookup(reference)
+    except Unresolvable as error:
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, _FileAtFault):
+                raise cause from None
+            cause = cause.__cause__
+        told = f"{place.removeprefix(_ROOT)}: {reference!r} leads to nothing in the configuration folder"
+        raise ValueError(told) from error
+    return found.contents, found.resolver
+
+
+def _written(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _LONGEST_EXPECTATION else f"{text[:_LONGEST_EXPECTATION]}…"
+
+
+def _has_schemas(value: object) -> bool:
+    return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(each, dict) for each in value))

@@ -1,0 +1,72 @@
+"""
+What editors declare their options with.
+
+An editor is one file: its `Step`, which is its line in a task file, and the editor that the step makes. The step's one
+field has the editor's verb as its alias. `shared.config.models.EditorStep` lists the steps.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo
+
+from shared.errors import ConfigError
+from shared.protocols import Editor
+from shared.rules import SYSTEM_PROPERTIES, Action, SqlFilter, parse_action, parse_filter, unknown_system_properties
+
+FOLDER = "folder"
+"""Key of the validation context under which the configuration folder stands, a Path."""
+
+
+class Strict(BaseModel):
+    """A mapping in which an unknown key or a value of another type is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+
+
+class Step(Strict, ABC):
+    """One editor with its options: a mapping whose only key is the editor's verb."""
+
+    @classmethod
+    def verb(cls) -> str:
+        """Return the key by which task files name the editor."""
+        (field,) = cls.model_fields.values()
+        return field.alias or ""
+
+    @abstractmethod
+    def editor(self) -> Editor:
+        """Return the editor that does what the options say."""
+
+
+def _parsed_by(parse: Callable[[str], SqlFilter | Action]) -> Callable[[str], str]:
+    """Return a validator that lets through the text of a rule that can be parsed and names properties that exist."""
+
+    def checked(text: str) -> str:
+        try:
+            unknown = unknown_system_properties(parse(text))
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        if unknown:
+            raise ValueError(f"names sys.{unknown[0]}, expected one of {', '.join(SYSTEM_NAMES)}")
+        return text
+
+    return checked
+
+
+SYSTEM_NAMES = sorted({each.name for each in SYSTEM_PROPERTIES.values()})
+
+type FilterText = Annotated[str, AfterValidator(_parsed_by(parse_filter))]
+type ActionText = Annotated[str, AfterValidator(_parsed_by(parse_action))]
+
+
+def configured_file(name: str, info: ValidationInfo) -> Path:
+    """Return the file *name* of the configuration folder, which may be missing; ValueError where it lies outside."""
+    folder = (info.context or {}).get(FOLDER)
+    if folder is None:
+        raise ValueError(f"names the file {name}, and there is no configuration folder here to find it in")
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise ValueError(f"names the file {name}, expected one below the folder of connections.yaml")
+    return Path(folder) / path

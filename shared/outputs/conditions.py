@@ -1,0 +1,99 @@
+"""
+What the services answer, and what Busway makes of it: one table for all outputs, shown in docs/operations.md.
+
+Sources: Microsoft Learn, "AMQP 1.0 in Service Bus: error conditions" and "Service Bus throttling"; the SDKs' own maps.
+"""
+
+from datetime import timedelta
+from typing import NamedTuple
+
+from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
+
+SIZE_EXCEEDED = "MessageSizeExceeded"
+REFUSED = "TargetRefusedMessage"
+
+
+class Reaction(NamedTuple):
+    """
+    One row: AMQP's conditions for it, the error they become, what it says.
+
+    Shape:  told is the half sentence for people; reason is the word for machines of a message at fault, retry_after the
+            wait that the service asks for.
+    """
+
+    name: str
+    conditions: tuple[str, ...]
+    error: type[MessageRejected | TargetRefused | TargetUnavailable]
+    told: str
+    reason: str = REFUSED
+    retry_after: timedelta | None = None
+
+
+THROTTLED = Reaction(
+    "throttled",
+    ("com.microsoft:server-busy",),
+    TargetUnavailable,
+    "the target is busy",
+    retry_after=timedelta(seconds=10),
+)
+FULL = Reaction("full", ("amqp:resource-limit-exceeded",), TargetRefused, "its quota is exceeded")
+DISABLED = Reaction("disabled", ("com.microsoft:entity-disabled",), TargetRefused, "it is disabled")
+MISSING = Reaction("missing", ("amqp:not-found",), TargetRefused, "it does not exist")
+UNAUTHORIZED = Reaction(
+    "unauthorized",
+    ("amqp:unauthorized-access", "com.microsoft:auth-failed", "com.microsoft:publisher-revoked"),
+    TargetRefused,
+    "Busway may not send to it",
+)
+TOO_LARGE = Reaction(
+    "too large",
+    ("amqp:link:message-size-exceeded", "com.microsoft:message-size-exceeded"),
+    MessageRejected,
+    "the target refused the message as too large",
+    SIZE_EXCEEDED,
+)
+NOT_WANTED = Reaction(
+    "not wanted",
+    (
+        "amqp:not-allowed",
+        "amqp:decode-error",
+        "amqp:invalid-field",
+        "amqp:not-implemented",
+        "com.microsoft:argument-error",
+        "com.microsoft:argument-out-of-range",
+        "com.microsoft:precondition-failed",
+    ),
+    MessageRejected,
+    "the target refused the message",
+)
+UNREACHABLE = Reaction("unreachable", (), TargetUnavailable, "the target cannot be reached")
+
+REACTIONS = (THROTTLED, UNREACHABLE, FULL, DISABLED, MISSING, UNAUTHORIZED, TOO_LARGE, NOT_WANTED)
+_BY_CONDITION = {condition: each for each in REACTIONS for condition in each.conditions}
+
+
+def reaction_to(condition: str | None, otherwise: Reaction = UNREACHABLE) -> Reaction:
+    """Return the row of a condition, *otherwise* for one that is in none or was not named."""
+    return otherwise if condition is None else _BY_CONDITION.get(condition, otherwise)
+
+
+def as_error(reaction: Reaction, where: str, seen: str, cause: BaseException) -> BuswayError:
+    """Return the error of a row for the place *where*, from what was *seen* of the cause."""
+    error: BuswayError
+    if reaction.error is MessageRejected:
+        error = MessageRejected(reaction.reason, f"{where}: {reaction.told}, {seen}")
+    elif reaction.error is TargetRefused:
+        error = TargetRefused(f"{where}: the target refuses to take messages, {reaction.told}: {seen}")
+    else:
+        error = TargetUnavailable(f"{where}: {reaction.told}, {seen}", retry_after=reaction.retry_after)
+    error.__cause__ = cause
+    return error
+
+
+def about_the_link(error: BuswayError, where: str) -> BuswayError:
+    """Return what is to be made of an error that came before there was a message it could be about."""
+    if not isinstance(error, MessageRejected):
+        return error
+    refused = TargetRefused(f"{where}: the target refuses the link, {error.description}")
+    refused.__cause__ = error.__cause__
+    return refused

@@ -1,0 +1,156 @@
+"""
+Batches as OpenTelemetry metrics and spans, through the API alone.
+
+A batch is a span with a link to every trace that its messages belong to, since a span has one parent and a batch many.
+A message that its sender traces gets a span within that trace besides, so that whoever looks at the trace sees the hop.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from opentelemetry import metrics
+from opentelemetry.context import Context
+from opentelemetry.trace import Link, Span, SpanContext, SpanKind, StatusCode, Tracer
+
+from shared.protocols import BatchReport, Carried
+from shared.telemetry import names
+from shared.telemetry.names import Metric, outcome_of
+from shared.telemetry.trace_context import span_context, trace_context
+
+_NANOSECONDS = 1_000_000_000
+
+type Attributes = Mapping[str, str | int]
+
+
+class Instruments:
+    """The instruments of all tasks: each exists once, whatever the number of tasks."""
+
+    def __init__(self, meter: metrics.Meter, tracer: Tracer) -> None:
+        """Make every instrument of `names`."""
+        self.tracer = tracer
+        self.messages = _counter(meter, names.MESSAGES)
+        self.lag = _histogram(meter, names.LAG)
+        self.batch_size = _histogram(meter, names.BATCH_SIZE)
+        self.duration = _histogram(meter, names.DURATION)
+        self.retries = _counter(meter, names.RETRIES)
+        self.bytes = _counter(meter, names.BYTES)
+
+    def of_task(self, source: Mapping[str, str]) -> "TaskInstruments":
+        """Return what measures a task, by the attributes of its *source* (`names.OF_THE_SOURCE`)."""
+        return TaskInstruments(self, source)
+
+
+class TaskInstruments:
+    """Measures the batches of one task."""
+
+    def __init__(self, instruments: Instruments, source: Mapping[str, str]) -> None:
+        """Give every measurement the attributes of the *source*."""
+        self._instruments = instruments
+        self._source = dict(source)
+        self._task = source[names.TASK]
+        operation = {names.OPERATION: names.PROCESS, names.OPERATION_TYPE: names.PROCESS}
+        azure = {names.AZURE_NAMESPACE: names.AZURE_NAMESPACES[source[names.SYSTEM]]}
+        self._of_spans: Attributes = {**self._source, **operation, **azure}
+
+    def batch(self, report: BatchReport) -> None:
+        """Record the metrics and spans of a batch."""
+        self._measure(report)
+        self._trace(report)
+
+    def _measure(self, report: BatchReport) -> None:
+        to, source = self._instruments, self._source
+        counts: Counter[tuple[str, int]] = Counter()
+        targets: dict[int, object] = {}
+        oldest: dict[str, int] = {}
+        received = transmitted = 0
+        for message in report.carried:
+            outcome = outcome_of(message)
+            # A target is one object for all messages of a batch, and its name takes longer to make than all the rest.
+            counts[outcome, id(message.target)] += 1
+            targets[id(message.target)] = message.target
+            received += len(message.content)
+            if outcome in names.TRANSMITTED and message.outgoing is not None:
+                transmitted += len(message.outgoing.content)
+            enqueued = message.arrival.enqueued_time
+            if enqueued is not None and enqueued < oldest.get(outcome, enqueued + 1):
+                oldest[outcome] = enqueued
+        for (outcome, identity), count in counts.items():
+            target = targets[identity]
+            placed = {} if target is None else {names.TARGET: str(target)}
+            to.messages.add(count, {**source, names.OUTCOME: outcome, **placed})
+        ended = report.started.timestamp() + report.seconds
+        for outcome, enqueued in oldest.items():
+            # The service's clock may be ahead of this machine's.
+            to.lag.record(max(ended - enqueued / 1000, 0), {**source, names.OUTCOME: outcome})
+        to.batch_size.record(report.size, source)
+        failed = {} if report.obstacle is None else {names.ERROR_TYPE: type(report.obstacle).__name__}
+        to.duration.record(report.seconds, {**source, names.OPERATION: names.PROCESS, **failed})
+        if report.retries:
+            to.retries.add(report.retries, source)
+        to.bytes.add(received, {**source, names.DIRECTION: names.RECEIVE})
+        if transmitted:
+            to.bytes.add(transmitted, {**source, names.DIRECTION: names.TRANSMIT})
+
+    def _trace(self, report: BatchReport) -> None:
+        started = int(report.started.timestamp() * _NANOSECONDS)
+        ended = started + int(report.seconds * _NANOSECONDS)
+        traced = [
+            (message, context) for message in report.carried if (context := trace_context(message.content)) is not None
+        ]
+        attributes: dict[str, str | int] = {**self._of_spans, names.BATCH_COUNT: report.size}
+        if report.origin.partition is not None:
+            attributes[names.PARTITION] = report.origin.partition
+        span = self._instruments.tracer.start_span(
+            names.BATCH_SPAN.format(task=self._task),
+            kind=SpanKind.CONSUMER,
+            attributes=attributes,
+            links=_links(traced),
+            start_time=started,
+        )
+        if report.obstacle is not None:
+            span.set_attribute(names.ERROR_TYPE, type(report.obstacle).__name__)
+            span.set_status(StatusCode.ERROR, str(report.obstacle))
+        span.end(ended)
+        for message, context in traced:
+            self._trace_message(message, context, span.get_span_context(), started).end(ended)
+
+    def _trace_message(self, message: Carried, context: Context, batch: SpanContext, started: int) -> Span:
+        outcome = outcome_of(message)
+        attributes: dict[str, str | int] = {**self._of_spans, names.OUTCOME: outcome}
+        if message.target is not None:
+            attributes[names.TARGET] = str(message.target)
+        if message.arrival.sequence_number is not None:
+            attributes[names.SEQUENCE_NUMBER] = message.arrival.sequence_number
+        if message.outgoing is not None and message.outgoing.message_id is not None:
+            attributes[names.MESSAGE_ID] = message.outgoing.message_id
+        span = self._instruments.tracer.start_span(
+            names.MESSAGE_SPAN.format(task=self._task),
+            context,
+            kind=SpanKind.CONSUMER,
+            attributes=attributes,
+            links=(Link(batch, {}),),
+            start_time=started,
+        )
+        if outcome in names.FAILED:
+            span.set_status(StatusCode.ERROR, outcome)
+        return span
+
+
+def _links(traced: Sequence[tuple[Carried, Context]]) -> list[Link]:
+    links: dict[tuple[int, int], Link] = {}
+    for message, context in traced:
+        sent_in = span_context(context)
+        time = message.arrival.enqueued_time
+        # What an editor has made of one message has one sender.
+        links[sent_in.trace_id, sent_in.span_id] = Link(sent_in, {} if time is None else {names.ENQUEUED_TIME: time})
+    return list(links.values())
+
+
+def _counter(meter: metrics.Meter, metric: Metric) -> metrics.Counter:
+    return meter.create_counter(metric.name, metric.unit, metric.description)
+
+
+def _histogram(meter: metrics.Meter, metric: Metric) -> metrics.Histogram:
+    return meter.create_histogram(
+        metric.name, metric.unit, metric.description, explicit_bucket_boundaries_advisory=metric.boundaries
+    )

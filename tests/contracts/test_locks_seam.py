@@ -1,0 +1,127 @@
+"""
+What shared/sources/service_bus.py takes for granted of azure-servicebus.
+
+A failure here after an update of the SDK means: look at that module before anything is deployed. That the requests are
+those that Service Bus documents, tests/azure and tests/broker/test_azure_assumptions.py show.
+"""
+
+import asyncio
+import uuid
+
+import pytest
+from azure.core.exceptions import ClientAuthenticationError
+from azure.servicebus._pyamqp.aio import AMQPClientAsync
+from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.exceptions import (
+    MessageLockLostError,
+    MessagingEntityNotFoundError,
+    OperationTimeoutError,
+    ServiceBusAuthorizationError,
+    ServiceBusConnectionError,
+    ServiceBusError,
+    SessionLockLostError,
+)
+
+from shared.errors import LockLost, TargetRefused, TargetUnavailable
+from shared.sources.service_bus import TOKENS_AT_ONCE, ServiceBusLocks
+
+CONNECTION_STRING = "Endpoint=sb://localhost;SharedAccessKeyName=a;SharedAccessKey=b;UseDevelopmentEmulator=true"
+
+
+def client():
+    return ServiceBusClient.from_connection_string(CONNECTION_STRING, retry_total=0)
+
+
+class Answering:
+    """Stands where the SDK's management connection stands, and keeps what it was asked."""
+
+    def __init__(self, answer):
+        self.answer = answer
+        self.asked = []
+
+    async def _mgmt_request_response_with_retry(self, operation, request, callback, **options):
+        assert callable(callback)
+        assert options["timeout"]
+        self.asked.append((operation, request))
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return self.answer
+
+    async def close(self):
+        pass
+
+
+def asked(answer, ask, *, sessions=False):
+    async def run():
+        locks = ServiceBusLocks("west", "orders", client, sessions=sessions)
+        locks._connection = answering = Answering(answer)
+        return await ask(locks), answering.asked
+
+    return asyncio.run(run())
+
+
+def test_the_sdk_has_a_connection_without_a_link():
+    async def run():
+        async with client() as opened:
+            browser = opened._create_session_browser("topic/Subscriptions/s/$DeadLetterQueue")
+            assert browser._mgmt_target == "topic/Subscriptions/s/$DeadLetterQueue/$management"
+            assert browser._auth_uri.endswith("/topic/Subscriptions/s/$DeadLetterQueue")
+            browser._create_handler(None)
+            assert type(browser._handler) is AMQPClientAsync
+            assert asyncio.iscoroutinefunction(browser._mgmt_request_response_with_retry)
+
+    asyncio.run(run())
+
+
+def test_locks_are_renewed_by_their_tokens_some_at_once():
+    tokens = [uuid.uuid4() for _ in range(TOKENS_AT_ONCE + 1)]
+    until, requests = asked(
+        {b"expirations": [7, 5]},
+        lambda locks: locks.renew([each.bytes_le for each in tokens], None, timeout_seconds=5),
+    )
+    assert until == 5
+    assert [operation for operation, _ in requests] == [b"com.microsoft:renew-lock"] * 2
+    sent = [token for _, request in requests for token in request["lock-tokens"]["VALUE"]]
+    assert [each["VALUE"] if isinstance(each, dict) else each for each in sent] == tokens
+
+
+def test_a_session_is_renewed_by_its_id():
+    until, requests = asked(
+        {b"expiration": 9}, lambda locks: locks.renew([bytes(16)], "s", timeout_seconds=5), sessions=True
+    )
+    assert until == 9
+    assert requests == [(b"com.microsoft:renew-session-lock", {"session-id": "s"})]
+
+
+def test_a_message_is_dead_lettered_with_its_reason():
+    _, ((operation, request),) = asked(
+        {}, lambda locks: locks.dead_letter(bytes(16), "s", "r" * 5000, "d", timeout_seconds=5), sessions=True
+    )
+    assert operation == b"com.microsoft:update-disposition"
+    del request["lock-tokens"]
+    assert request == {
+        "disposition-status": "suspended",
+        "deadletter-reason": "r" * 4096,
+        "deadletter-description": "d",
+        "session-id": "s",
+    }
+
+
+@pytest.mark.parametrize(
+    ("error", "translated"),
+    [
+        (MessageLockLostError(), LockLost),
+        (SessionLockLostError(), LockLost),
+        (ServiceBusAuthorizationError(), TargetRefused),
+        (MessagingEntityNotFoundError(), TargetRefused),
+        (ServiceBusError("Handler failed", error=ClientAuthenticationError("no token")), TargetRefused),
+        (OperationTimeoutError(), TargetUnavailable),
+        (ServiceBusConnectionError(), TargetUnavailable),
+        (TimeoutError(), TargetUnavailable),
+        (ConnectionRefusedError(), TargetUnavailable),
+    ],
+)
+def test_what_the_sdk_raises_is_translated(error, translated):
+    with pytest.raises(translated, match="west/orders") as caught:
+        asked(error, lambda locks: locks.renew([bytes(16)], None, timeout_seconds=5))
+    assert type(caught.value) is translated

@@ -1,0 +1,313 @@
+"""The function app of this repository in the host, telling a collector what it does with real messages."""
+
+import json
+import re
+from datetime import timedelta
+
+import pytest
+from azure.eventhub import EventData, EventHubProducerClient
+from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
+
+from local.broker.config import HubConfig, NamespaceConfig, QueueConfig
+from local.broker.thread import RunningBroker
+from tests.collectors import Collector, plain
+from tests.end_to_end.host_process import ROOT, HostProcess
+
+WEST = NamespaceConfig(
+    name="west",
+    queues=(QueueConfig(name="orders"), QueueConfig(name="lost", lock_duration=timedelta(seconds=8))),
+    hubs=(HubConfig(name="readings", partition_count=1),),
+)
+EAST = NamespaceConfig(name="east", queues=(QueueConfig(name="copies"), QueueConfig(name="from-hub")))
+CONNECTIONS = """
+west: {kind: service-bus, setting: WEST}
+hub: {kind: event-hubs, setting: WEST, site: west-hub}
+east: {kind: service-bus, setting: EAST}
+"""
+TASKS = """
+task: orders
+source: {connection: west, queue: orders}
+routes: [{when: "priority IS NULL", target: {connection: east, queue: copies}}]
+---
+task: readings
+source: {connection: hub, hub: readings}
+routes: [{target: {connection: east, queue: from-hub}}]
+rejects: {connection: west, queue: lost}
+---
+task: lost
+source: {connection: west, queue: lost}
+routes: [{target: {connection: east, queue: no-such-queue}}]
+"""
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+SENDER = "b7ad6b7169203331"
+TRACED: dict = {
+    "Diagnostic-Id": f"00-{TRACE}-{SENDER}-01",
+    "traceparent": f"00-{TRACE}-{SENDER}-01",
+    "tracestate": "rojo=00f067aa0ba902b7",
+}
+OTHER_TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+SECONDS = 30
+
+
+@pytest.fixture
+def broker():
+    with RunningBroker([WEST, EAST]) as running:
+        yield running
+
+
+@pytest.fixture
+def collector():
+    with Collector() as running:
+        yield running
+
+
+@pytest.fixture
+def host(broker, tmp_path):
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "connections.yaml").write_text(CONNECTIONS)
+    (tmp_path / "tasks" / "all.yaml").write_text(TASKS)
+    settings = {
+        "BUSWAY_CONFIG": str(tmp_path),
+        "WEST": broker.connection_string("west"),
+        "EAST": broker.connection_string("east"),
+        "OTEL_METRIC_EXPORT_INTERVAL": "300",
+        "OTEL_BSP_SCHEDULE_DELAY": "200",
+    }
+    return lambda **more: HostProcess(str(ROOT), tmp_path, {**settings, **more})
+
+
+def over_otlp(collector):
+    return {"BUSWAY_TELEMETRY": "otlp", "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
+
+
+def send(broker, queue, *messages):
+    with (
+        ServiceBusClient.from_connection_string(broker.connection_string("west")) as client,
+        client.get_queue_sender(queue) as sender,
+    ):
+        sender.send_messages(list(messages))
+
+
+def take(broker, queue, count):
+    with (
+        ServiceBusClient.from_connection_string(broker.connection_string("east")) as client,
+        client.get_queue_receiver(queue, receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE) as receiver,
+    ):
+        messages: list = []
+        while len(messages) < count:
+            more = receiver.receive_messages(count - len(messages), max_wait_time=20)
+            assert more, f"{queue}: {len(messages)} of {count} arrived"
+            messages += more
+        return messages
+
+
+def points(collector, name):
+    metric = collector.metrics()[name]
+    return metric, list(getattr(metric, metric.WhichOneof("data")).data_points)
+
+
+def test_spans_continue_the_trace_of_each_message_and_leave_the_message_alone(broker, collector, host):
+    with host(**over_otlp(collector)) as running:
+        running.wait_until_ready()
+        send(
+            broker,
+            "orders",
+            ServiceBusMessage("traced", message_id="m1", application_properties=dict(TRACED)),
+            ServiceBusMessage("plain", message_id="m2"),
+            ServiceBusMessage("old", application_properties={"Diagnostic-Id": f"00-{OTHER_TRACE}-{SENDER}-01"}),
+            ServiceBusMessage("odd", application_properties={"traceparent": 17, "Diagnostic-Id": "|4711.1."}),
+        )
+        arrived = {str(message): message.application_properties for message in take(broker, "copies", 4)}
+        running.wait_for(lambda: len(collector.spans()) >= 3)
+        assert running.stop() == 0
+    for name, value in TRACED.items():
+        assert arrived["traced"][name.encode()] == value.encode()
+    assert set(arrived["plain"]) == {b"repl-path", b"repl-enqueue-time", b"repl-sequence"}
+    assert arrived["odd"][b"traceparent"] == 17
+
+    batches = [span for span in collector.spans() if span.name == "process orders"]
+    links = {
+        (link.trace_id.hex(), link.span_id.hex()): plain(link.attributes) for span in batches for link in span.links
+    }
+    assert set(links) == {(TRACE, SENDER), (OTHER_TRACE, SENDER)}
+    assert all(
+        abs(int(str(each["enqueuedTime"])) / 1000 - batches[0].start_time_unix_nano / 1e9) < SECONDS
+        for each in links.values()
+    )
+    assert sum(int(str(plain(span.attributes)["messaging.batch.message_count"])) for span in batches) == 4
+    told = plain(batches[0].attributes)
+    assert told.pop("messaging.batch.message_count")
+    assert told == {
+        "busway.task": "orders",
+        "busway.source": "west/orders",
+        "messaging.system": "servicebus",
+        "messaging.destination.name": "orders",
+        "messaging.operation.name": "process",
+        "messaging.operation.type": "process",
+        "az.namespace": "Microsoft.ServiceBus",
+    }
+    assert {span.kind for span in collector.spans()} == {5}, "consumers"
+
+    hops = {span.trace_id.hex(): span for span in collector.spans() if span.name == "process orders message"}
+    assert set(hops) == {TRACE, OTHER_TRACE}
+    hop = hops[TRACE]
+    assert hop.parent_span_id.hex() == SENDER
+    assert hop.trace_state == TRACED["tracestate"]
+    assert hop.start_time_unix_nano <= hop.end_time_unix_nano
+    (link,) = hop.links
+    assert link.span_id in {span.span_id for span in batches}
+    assert plain(hop.attributes) | {
+        "busway.outcome": "sent",
+        "busway.target": "east/copies",
+        "messaging.message.id": "m1",
+    } == plain(hop.attributes)
+
+
+def test_metrics_count_what_became_of_the_messages(broker, collector, host):
+    with host(**over_otlp(collector), WEBSITE_SITE_NAME="busway-west") as running:
+        running.wait_until_ready()
+        send(
+            broker,
+            "orders",
+            *(ServiceBusMessage("x" * 1000) for _ in range(20)),
+            *(ServiceBusMessage("y", application_properties={"priority": 1}) for _ in range(3)),
+        )
+        connection = broker.connection_string("west")
+        with EventHubProducerClient.from_connection_string(connection, eventhub_name="readings") as producer:
+            producer.send_batch([EventData("17 K")])
+        take(broker, "copies", 20)
+        take(broker, "from-hub", 1)
+        # Nothing waits for the next export: the end of the process is one.
+        assert running.stop() == 0
+    metric, counts = points(collector, "busway.messages")
+    assert metric.unit == "{message}"
+    found = {
+        (str(told["busway.task"]), str(told["busway.outcome"]), told.get("busway.target")): point.as_int
+        for point in counts
+        for told in [plain(point.attributes)]
+    }
+    assert found == {
+        ("orders", "sent", "east/copies"): 20,
+        ("orders", "filtered", None): 3,
+        ("readings", "sent", "east/from-hub"): 1,
+    }
+    metric, sizes = points(collector, "busway.batch.size")
+    of_task = {plain(point.attributes)["busway.task"]: point for point in sizes}
+    assert (metric.unit, of_task["orders"].sum, of_task["readings"].sum) == ("{message}", 23, 1)
+    told = plain(of_task["readings"].attributes)
+    assert (told["messaging.system"], told["messaging.destination.name"]) == ("eventhubs", "readings")
+    assert told["messaging.consumer.group.name"] == "$Default"
+    metric, durations = points(collector, "messaging.process.duration")
+    assert metric.unit == "s"
+    assert all(0 < point.sum < SECONDS for point in durations)
+    metric, lags = points(collector, "busway.lag")
+    assert metric.unit == "s"
+    assert {plain(point.attributes)["busway.outcome"] for point in lags} == {"sent", "filtered"}
+    assert all(0 <= point.max < SECONDS for point in lags)
+    metric, transferred = points(collector, "busway.io")
+    by_direction = {
+        plain(point.attributes)["network.io.direction"]: point.as_int
+        for point in transferred
+        if plain(point.attributes)["busway.task"] == "orders"
+    }
+    assert metric.unit == "By"
+    assert by_direction["transmit"] > 20_000, by_direction
+    assert by_direction["receive"] > 20_000, by_direction
+    assert "busway.retries" not in collector.metrics()
+    assert collector.service_names() == {"busway-west"}
+
+
+def test_a_batch_that_stays_at_its_source_is_an_error_that_can_be_seen(broker, collector, host):
+    with host(**over_otlp(collector)) as running:
+        running.wait_until_ready()
+        send(broker, "lost", ServiceBusMessage("x", application_properties=dict(TRACED)))
+        running.wait_for(lambda: any(span.status.code == 2 for span in collector.spans()), 90)
+        running.wait_for(lambda: "busway.retries" in collector.metrics())
+        running.kill()
+    errors = {span.name: span for span in collector.spans() if span.status.code == 2}
+    assert set(errors) == {"process lost", "process lost message"}
+    assert plain(errors["process lost"].attributes)["error.type"] == "TargetRefused"
+    assert "east/no-such-queue: the target refuses" in errors["process lost"].status.message
+    assert plain(errors["process lost message"].attributes)["busway.outcome"] == "retry"
+    _, durations = points(collector, "messaging.process.duration")
+    assert {plain(point.attributes).get("error.type") for point in durations} == {"TargetRefused"}
+
+
+def test_application_insights_gets_metrics_and_requests_with_their_links(broker, collector, host):
+    settings = {
+        "BUSWAY_TELEMETRY": "azure-monitor",
+        "APPLICATIONINSIGHTS_CONNECTION_STRING": "InstrumentationKey=00000000-0000-4000-8000-000000000000;"
+        f"IngestionEndpoint={collector.url}/",
+        # The exporter's telemetry of itself, which goes to Microsoft.
+        "APPLICATIONINSIGHTS_STATSBEAT_DISABLED_ALL": "true",
+        "APPLICATIONINSIGHTS_CONTROLPLANE_DISABLED": "true",
+    }
+    with host(**settings) as running:
+        running.wait_until_ready()
+        send(broker, "orders", ServiceBusMessage("traced", application_properties=dict(TRACED)))
+        take(broker, "copies", 1)
+        assert running.stop() == 0
+    data = [envelope["data"] for envelope in collector.envelopes()]
+    requests = {each["baseData"]["name"]: each["baseData"] for each in data if each["baseType"] == "RequestData"}
+    assert set(requests) == {"process orders", "process orders message"}
+    batch = requests["process orders"]
+    assert json.loads(batch["properties"]["_MS.links"]) == [{"operation_Id": TRACE, "id": SENDER}]
+    assert batch["properties"]["busway.task"] == "orders"
+    assert batch["measurements"]["timeSinceEnqueued"] >= 0
+    operations = {
+        envelope["data"]["baseData"].get("name"): (
+            envelope["tags"]["ai.operation.id"],
+            envelope["tags"].get("ai.operation.parentId"),
+        )
+        for envelope in collector.envelopes()
+        if envelope["data"]["baseType"] == "RequestData"
+    }
+    assert operations["process orders message"] == (TRACE, SENDER)
+    named = {
+        metric["name"]: each["baseData"]["properties"]
+        for each in data
+        if each["baseType"] == "MetricData"
+        for metric in each["baseData"]["metrics"]
+    }
+    assert {"busway.messages", "busway.lag", "busway.batch.size", "busway.io", "messaging.process.duration"} <= set(
+        named
+    )
+    assert named["busway.messages"]["busway.outcome"] == "sent"
+
+
+def test_a_line_for_each_batch_says_it_in_words_and_in_fields(broker, host):
+    with host() as running:
+        running.wait_until_ready()
+        send(broker, "orders", ServiceBusMessage("x", application_properties=dict(TRACED)))
+        take(broker, "copies", 1)
+        running.wait_for(lambda: "busway.batch" in running.log())
+        assert running.stop() == 0
+        log = running.log()
+    line = re.search(r"INFO busway\.batch: orders: 1 messages in \d+ ms: 1 sent\. (\{.*\})$", log, re.MULTILINE)
+    assert line, log[-2000:]
+    fields = json.loads(line[1])
+    assert fields["busway.task"] == "orders"
+    assert fields["busway.messages.sent"] == 1
+    assert 0 <= fields["busway.lag"] < SECONDS
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"BUSWAY_TELEMETRY": "on"}, "BUSWAY_TELEMETRY: is 'on', expected one of off, otlp, azure-monitor"),
+        (
+            {"BUSWAY_TELEMETRY": "azure-monitor", "APPLICATIONINSIGHTS_CONNECTION_STRING": ""},
+            "the app setting is missing",
+        ),
+        (
+            {"BUSWAY_TELEMETRY": "azure-monitor", "APPLICATIONINSIGHTS_CONNECTION_STRING": "InstrumentationKey=hidden"},
+            "is no connection string of Application Insights",
+        ),
+    ],
+)
+def test_a_setting_that_is_wrong_stops_the_start(host, settings, told):
+    with host(**settings) as running:
+        assert running._process.wait(SECONDS)
+        log = running.log()
+    assert told in log
+    assert "hidden" not in log

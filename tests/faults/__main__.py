@@ -1,0 +1,36 @@
+"""`python -m tests.faults [WORD …]`: play all scenarios, or those that a word is in, and print their table."""
+
+import sys
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from rich.console import Console
+
+from tests.faults.catalogue import PLAYED_AT_ONCE, SCENARIOS
+from tests.faults.scenario import Row
+from tests.faults.table import table
+
+_WIDTH = 220
+
+
+def main(words: list[str]) -> int:
+    """Return the exit code: 1 if a scenario did not go as it must."""
+    chosen = [scenario for scenario in SCENARIOS if not words or any(word in str(scenario) for word in words)]
+    with ThreadPoolExecutor(PLAYED_AT_ONCE) as pool:
+        playing = {pool.submit(scenario.run): scenario for scenario in chosen}
+    failed = {scenario: error for future, scenario in playing.items() if (error := future.exception()) is not None}
+    rows = [future.result() for future in playing if _has_row(future)]
+    console = Console(highlight=False, markup=False, width=_WIDTH)
+    console.print(table(rows))
+    for scenario, error in failed.items():
+        console.print(f"{scenario}: did not come to its end: {error}", style="red")
+    for row in rows:
+        for objection in row.objections():
+            console.print(f"{row.scenario}: {objection}", style="red")
+    return 1 if failed or any(row.objections() for row in rows) else 0
+
+
+def _has_row(future: "Future[Row]") -> bool:
+    return future.exception() is None
+
+
+sys.exit(main(sys.argv[1:]))

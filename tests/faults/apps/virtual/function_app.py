@@ -1,0 +1,24 @@
+"""The function app of this repository by another clock: as `function_app.py`, but for the pipelines' time."""
+
+import os
+from pathlib import Path
+
+import azure.functions as func
+
+from functions.drain import drain_on_signals
+from functions.tasks import RAW, register
+from shared.config.assembly import pipelines
+from shared.config.files import load
+from shared.shutdown import Shutdown
+from tests.faults.virtual_time import RemoteClock
+
+app = func.FunctionApp()
+
+_clock = RemoteClock.of_environment()
+_configuration = load(Path(os.environ["BUSWAY_CONFIG"]))
+
+_shutdown = Shutdown()
+drain_on_signals(_shutdown)
+
+for _task, _pipeline in pipelines(_configuration, os.environ, _shutdown, clock=_clock, sleep=_clock.sleep):
+    register(app, _task, _pipeline, _configuration.connections[_task.source.connection].setting, RAW)

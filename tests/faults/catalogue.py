@@ -1,0 +1,11 @@
+"""All scenarios; the tests play them without the soak."""
+
+from tests.faults.cuts import CUTS
+from tests.faults.kills import KILLS
+from tests.faults.outages import OUTAGES
+from tests.faults.soak import SOAK
+
+SCENARIOS = [*KILLS, *CUTS, *OUTAGES, *SOAK]
+
+# A scenario mostly waits: for a host to start, for the SDKs to open and close connections.
+PLAYED_AT_ONCE = 4

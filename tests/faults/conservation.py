@@ -1,0 +1,101 @@
+"""
+The oracle: what may become of messages that a source has accepted.
+
+1. Each is at a target, in rejects, withheld by a decision that the journal tells of, or still at the source. One that
+   is nowhere is lost, wherever the fault struck.
+2. The first copies of the messages of a key arrive in the order in which the source accepted them.
+3. A second copy is counted, and has to be one of those that the scenario can explain.
+4. Nothing lies in the source's dead-letter queue, and nothing arrives that was never sent.
+
+It knows nothing of brokers, hosts and faults: it compares lists of names.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Copy(NamedTuple):
+    """One message by the name that the test gave it, and the key within which its order counts."""
+
+    key: str
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """
+    What there was to see once everything had come to rest.
+
+    Shape: accepted and delivered are in the order of the source and of the targets, as far as one key is concerned;
+           rejected and dead_lettered may name a message more than once, as they are queues. repeatable says how many
+           copies beyond the first the scenario can explain, by name.
+    """
+
+    accepted: Sequence[Copy]
+    delivered: Sequence[Copy]
+    withheld: frozenset[str] = frozenset()
+    rejected: Sequence[str] = ()
+    remaining: frozenset[str] = frozenset()
+    dead_lettered: Sequence[str] = ()
+    repeatable: Counter[str]
+
+
+@dataclass(frozen=True)
+class Balance:
+    """What the oracle makes of an account; names are in the order of acceptance."""
+
+    accepted: int
+    delivered: int
+    withheld: int
+    rejected: int
+    remaining: int
+    lost: tuple[str, ...]
+    foreign: tuple[str, ...]
+    contradicted: tuple[str, ...]
+    duplicates: Counter[str]
+    unexplained: Counter[str]
+    order_breaks: tuple[str, ...]
+    dead_lettered: tuple[str, ...]
+
+
+def balance(account: Account) -> Balance:
+    """Return what became of the accepted messages; a ValueError for names that were accepted twice."""
+    names = [copy.name for copy in account.accepted]
+    if len(set(names)) < len(names):
+        raise ValueError("accepted: names twice, expected each message to have a name of its own")
+    copies = Counter([*(copy.name for copy in account.delivered), *account.rejected])
+    duplicates = Counter({name: count - 1 for name, count in copies.items() if count > 1})
+    accounted = copies.keys() | account.withheld | account.remaining
+    known = set(names)
+    return Balance(
+        accepted=len(names),
+        delivered=len({copy.name for copy in account.delivered}),
+        withheld=len(account.withheld),
+        rejected=len(set(account.rejected)),
+        remaining=len(account.remaining),
+        lost=tuple(name for name in names if name not in accounted),
+        foreign=tuple(sorted((accounted | set(account.dead_lettered)) - known)),
+        contradicted=tuple(name for name in names if name in account.withheld and name in copies),
+        duplicates=duplicates,
+        unexplained=duplicates - account.repeatable,
+        order_breaks=_order_breaks(account.accepted, account.delivered),
+        dead_lettered=tuple(account.dead_lettered),
+    )
+
+
+def _order_breaks(accepted: Iterable[Copy], delivered: Iterable[Copy]) -> tuple[str, ...]:
+    """Return the names of first copies that came after one that the source had accepted later, within their key."""
+    position = {copy.name: number for number, copy in enumerate(accepted)}
+    latest: dict[str, int] = {}
+    seen: set[str] = set()
+    breaks = []
+    for copy in delivered:
+        if copy.name in seen or copy.name not in position:
+            continue
+        seen.add(copy.name)
+        if position[copy.name] < latest.get(copy.key, -1):
+            breaks.append(copy.name)
+        latest[copy.key] = max(latest.get(copy.key, -1), position[copy.name])
+    return tuple(breaks)

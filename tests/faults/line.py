@@ -1,0 +1,245 @@
+"""
+A route in operation: a broker with both namespaces in this process, and hosts of the function app in their own.
+
+Faults are set in the broker. What the oracle is told, the SDKs have read from the targets; only what no client can see
+without disturbing it (the source, dead letters, a hub's checkpoints) is looked up in the broker.
+"""
+
+import asyncio
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from datetime import timedelta
+from pathlib import Path
+from typing import Self
+
+from azure.servicebus.aio import ServiceBusClient
+
+from local.broker.core.namespace import Namespace
+from local.broker.thread import NamespaceFaults, RunningBroker
+from shared.clock import Clock
+from shared.message import Message, Origin
+from tests.end_to_end.host_process import ROOT, HostProcess
+from tests.faults.conservation import Account, Balance, Copy, balance
+from tests.faults.parties import Letter, name_of, read_hub, read_queue, read_sessions, send
+from tests.faults.routes import CONNECTIONS, CONSUMER_GROUP, REJECTED, Kind, Route, east, west
+
+_WAIT_SECONDS = 40.0
+_POLL_SECONDS = 0.01
+_JOURNAL = re.compile(r"busway\.journal: (\{.*\})$", re.MULTILINE)
+_WITHHELD = ("filtered", "looped", "expired")
+_MINUTE = timedelta(minutes=1)
+
+
+class Line:
+    """One route with its broker and its hosts; everything ends with its context."""
+
+    def __init__(
+        self,
+        route: Route,
+        folder: Path,
+        *,
+        clock: Clock | None = None,
+        lock: timedelta = _MINUTE,
+        duplicate_window: timedelta | None = None,
+        ttl: str = "keep",
+    ) -> None:
+        """Prepare in *folder*; with a *clock* of its own the broker does not live in the machine's time."""
+        self.route = route
+        self.accepted: list[Copy] = []
+        self.repeatable: Counter[str] = Counter()
+        self.hosts: list[HostProcess] = []
+        self._folder = folder
+        self._broker = RunningBroker([west(lock), east(duplicate_window)], clock)
+        self._stack = ExitStack()
+        (folder / "tasks").mkdir(parents=True)
+        (folder / "connections.yaml").write_text(CONNECTIONS)
+        (folder / "tasks" / "carry.yaml").write_text(route.task(ttl))
+
+    def __enter__(self) -> Self:
+        """Start the broker."""
+        self._stack.enter_context(self._broker)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the hosts, then the broker."""
+        self._stack.close()
+
+    # The parts
+
+    @property
+    def broker(self) -> RunningBroker:
+        """Return the broker."""
+        return self._broker
+
+    @property
+    def source(self) -> NamespaceFaults:
+        """Return the faults of the source's namespace."""
+        return self._broker.faults("west")
+
+    @property
+    def target(self) -> NamespaceFaults:
+        """Return the faults of the target's namespace."""
+        return self._broker.faults("east")
+
+    def host(self, *, is_awaited: bool = True) -> HostProcess:
+        """Start a host, one more if there are some, and wait until it listens."""
+        folder = self._folder / f"host-{len(self.hosts)}"
+        folder.mkdir()
+        host = self._make_host(folder)
+        self.hosts.append(self._stack.enter_context(host))
+        if is_awaited:
+            host.wait_until_ready(_WAIT_SECONDS)
+        return host
+
+    def _make_host(self, folder: Path) -> HostProcess:
+        return HostProcess(str(ROOT), folder, self._settings())
+
+    def _settings(self) -> dict[str, str]:
+        return {
+            "BUSWAY_CONFIG": str(self._folder),
+            "BUSWAY_CHECKPOINTS": str(self._checkpoints),
+            "WEST": self._broker.connection_string("west"),
+            "EAST": self._broker.connection_string("east"),
+        }
+
+    def send(self, mail: Sequence[Letter]) -> None:
+        """Have an application send *mail* to the source."""
+        send(self._broker.connection_string("west"), self.route, mail)
+        self.accepted += [letter.copy for letter in mail]
+
+    def end_locks(self) -> None:
+        """End the locks at the source, as time would; a hub has none."""
+        if self.route.source is not Kind.HUB:
+            self.source.expire_locks(self.route.source_path)
+
+    # Waiting
+
+    def wait_until(self, condition: Callable[[], object], what: str, seconds: float = _WAIT_SECONDS) -> None:
+        """Wait for *condition*; fail with the hosts' logs when it does not come true."""
+        end = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < end, f"{self.route}: not {what} within {seconds} s\n{self._logs()}"
+            time.sleep(_POLL_SECONDS)
+
+    def wait_until_struck(self, faults: NamespaceFaults, times: int = 1) -> None:
+        """Wait until the first fault of a namespace has struck so often."""
+        self.wait_until(lambda: struck(faults) >= times, f"struck {times} times by {faults.plain()[0]}")
+
+    def wait_until_carried(self, seconds: float = _WAIT_SECONDS) -> None:
+        """Wait until nothing is left at the source."""
+        self.wait_until(lambda: not self.remaining(), "all carried", seconds)
+
+    def _logs(self) -> str:
+        told = [f"at the source: {sorted(self.remaining())}"]
+        told += [f"host {number}:\n{host.log()[-3000:]}" for number, host in enumerate(self.hosts)]
+        return "\n".join(told)
+
+    # What there is to see
+
+    def remaining(self) -> frozenset[str]:
+        """Return the names of what the source still holds, or a hub has delivered to no checkpoint."""
+        if self.route.source is Kind.HUB:
+            return frozenset(self._broker.inspect("west", self._beyond_checkpoints))
+        return frozenset(self._stored("west", self.route.source_path))
+
+    def at_target(self) -> list[str]:
+        """Return the names of what the target holds, in the order of its arrival as far as one key is concerned."""
+        if self.route.target is Kind.HUB:
+            return self._broker.inspect("east", lambda namespace: _events(namespace, self.route.target_path))
+        return self._stored("east", self.route.target_path)
+
+    def in_hand(self) -> frozenset[str]:
+        """Return the names of what the target or rejects have, and the source still holds."""
+        return self.remaining().intersection([*self.at_target(), *self._stored("west", REJECTED)])
+
+    def expect_repeats(self, names: Iterable[str]) -> None:
+        """Allow for one more copy of each of *names*."""
+        self.repeatable.update(names)
+
+    def balance(self) -> Balance:
+        """Let the readers empty the targets, and the oracle judge."""
+        delivered, rejected = asyncio.run(self._read())
+        return balance(
+            Account(
+                accepted=self.accepted,
+                delivered=delivered,
+                withheld=frozenset(self._journalled()),
+                rejected=rejected,
+                remaining=self.remaining(),
+                dead_lettered=self._dead_letters(),
+                repeatable=self.repeatable,
+            )
+        )
+
+    async def _read(self) -> tuple[list[Copy], list[str]]:
+        """Return what has arrived at the target and in rejects."""
+        at_west, at_east = self._broker.connection_string("west"), self._broker.connection_string("east")
+        path = self.route.target_path
+        async with (
+            ServiceBusClient.from_connection_string(at_west) as west_client,
+            ServiceBusClient.from_connection_string(at_east) as east_client,
+        ):
+            rejects = read_queue(west_client, REJECTED, len(self._stored("west", REJECTED)))
+            if self.route.target is Kind.HUB:
+                return await asyncio.gather(read_hub(at_east, path), rejects)
+            if self.route.target is Kind.SESSIONS:
+                counts = Counter(self._broker.inspect("east", lambda namespace: _sessions(namespace, path)))
+                return await asyncio.gather(read_sessions(east_client, path, counts), rejects)
+            names, rejected = await asyncio.gather(
+                read_queue(east_client, path, len(self._stored("east", path))), rejects
+            )
+            key_of = {copy.name: copy.key for copy in self.accepted}
+            return [Copy(key_of.get(name, ""), name) for name in names], rejected
+
+    def _journalled(self) -> list[str]:
+        records = [json.loads(line) for host in self.hosts for line in _JOURNAL.findall(host.log())]
+        return [record["message_id"] for record in records if record["outcome"] in _WITHHELD]
+
+    def _dead_letters(self) -> list[str]:
+        if self.route.source is Kind.HUB:
+            return []
+        return self._stored("west", f"{self.route.source_path}/$DeadLetterQueue")
+
+    def _stored(self, site: str, path: str) -> list[str]:
+        return self._broker.inspect(site, lambda namespace: [_name(each) for each in _messages(namespace, path)])
+
+    @property
+    def _checkpoints(self) -> Path:
+        return self._folder / "checkpoints.json"
+
+    def _beyond_checkpoints(self, namespace: Namespace) -> list[str]:
+        offsets = json.loads(self._checkpoints.read_text()) if self._checkpoints.exists() else {}
+        path = self.route.source_path
+        return [
+            _name(event.encode())
+            for partition in namespace.hub(path).partitions
+            for event in partition.events
+            if event.offset > int(offsets.get(f"WEST/{path}/{CONSUMER_GROUP}/{partition.partition_id}", -1))
+        ]
+
+
+def struck(faults: NamespaceFaults) -> int:
+    """Return how often the first fault of a namespace has struck."""
+    return int(str(faults.plain()[0]["struck"]))
+
+
+def _name(encoded: bytes) -> str:
+    return name_of(Message.received(encoded, Origin("", "")).body or b"")
+
+
+def _messages(namespace: Namespace, path: str) -> list[bytes]:
+    return [each.encode() for each in namespace.store(path).peek(0)]
+
+
+def _sessions(namespace: Namespace, path: str) -> list[str]:
+    received = [Message.received(each, Origin("", "")) for each in _messages(namespace, path)]
+    return [str(each.session_id) for each in received]
+
+
+def _events(namespace: Namespace, path: str) -> list[str]:
+    partitions = namespace.hub(path).partitions
+    return [_name(event.encode()) for partition in partitions for event in partition.events]

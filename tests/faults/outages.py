@@ -1,0 +1,222 @@
+"""The target away, busy or silent, locks that end too early, what comes again too late: most of it in virtual time."""
+
+import random
+from datetime import timedelta
+
+from local.broker.faults import Effect, Fault, Operation
+from tests.faults.line import Line
+from tests.faults.parties import letters
+from tests.faults.routes import HUB_TO_SESSIONS, HUBS, QUEUES, SESSIONS, SESSIONS_TO_HUB
+from tests.faults.scenario import Scenario
+from tests.faults.virtual_time import LineWithHostAhead, LineWithHostBehind, VirtualLine
+
+_OUTAGE_SECONDS = 600.0
+_WINDOW = timedelta(minutes=10)
+_HELD_SECONDS = 100_000.0
+_SENDS = frozenset({Operation.SEND})
+_SETTLEMENTS = frozenset({Operation.SETTLE})
+
+
+def _virtual(line: Line) -> VirtualLine:
+    assert isinstance(line, VirtualLine), f"{line.route}: the scenario needs virtual time"
+    return line
+
+
+def _outage(line: Line) -> None:
+    """Have nobody at home in the target's namespace for ten minutes, in the midst of the traffic."""
+    line = _virtual(line)
+    line.host()
+    line.send(letters(line.route, "before-"))
+    line.wait_until_carried()
+    line.target.go_down()
+    started = line.clock.monotonic()
+    line.send(letters(line.route, "during-"))
+    line.wait_until_passed(started + _OUTAGE_SECONDS)
+    line.target.come_up()
+    line.send(letters(line.route, "after-"))
+    line.wait_until_carried()
+
+
+def _throttling(line: Line) -> None:
+    """Have the target refuse every other send, by chance, for as long as it takes."""
+    line.target.add(Fault(effect=Effect.THROTTLE, operations=_SENDS, probability=0.5, seed=7))
+    line.host()
+    for number in range(6):
+        line.send(letters(line.route, f"{number}-", each=4))
+    line.wait_until_struck(line.target, 2)
+    line.wait_until_carried()
+
+
+def _silence(line: Line) -> None:
+    """Have the target take a batch and never answer, with the connection as it was."""
+    line.target.add(Fault(effect=Effect.LOSE_ACKNOWLEDGEMENT, operations=_SENDS, times=1))
+    line.send(letters(line.route))
+    line.host()
+    line.wait_until_struck(line.target)
+    line.expect_repeats(line.at_target())
+    line.wait_until_carried()
+
+
+def _lock_lost_while_waiting(line: Line) -> None:
+    """End the locks while the pipeline waits for a busy target with the batch in hand."""
+    line.target.add(Fault(effect=Effect.THROTTLE, operations=_SENDS, at=2, times=3))
+    line.send(letters(line.route))
+    line.host()
+    line.wait_until_struck(line.target)
+    line.end_locks()
+    line.wait_until_carried()
+
+
+def _lock_lost_at_settlement(line: Line) -> None:
+    """End the locks just before the batch is settled, twice."""
+    line.source.add(Fault(effect=Effect.EXPIRE_LOCKS, operations=_SETTLEMENTS, at=3, times=2))
+    line.send(letters(line.route))
+    line.host()
+    line.wait_until_struck(line.source, 2)
+    line.wait_until_carried()
+
+
+def _frozen(line: Line) -> None:
+    """Freeze the host for longer than a lock lasts, with messages on their way to it."""
+    host = line.host()
+    host.pause()
+    line.send(letters(line.route))
+    line.end_locks()
+    # What was on its way comes again over the same link, and is in the host's hands twice.
+    line.expect_repeats(line.remaining())
+    host.go_on()
+    line.wait_until_carried()
+
+
+def _within_window(line: Line) -> None:
+    """Kill the host between send and settle, and have the next one send again while the target still knows the ids."""
+    _send_again_after(line, _WINDOW.total_seconds() / 2)
+
+
+def _after_window(line: Line) -> None:
+    """Kill the host between send and settle, and have the next one send again when the target has forgotten the ids."""
+    line.expect_repeats(_send_again_after(line, _WINDOW.total_seconds() + 60))
+
+
+def _send_again_after(line: Line, seconds: float) -> frozenset[str]:
+    line = _virtual(line)
+    line.target.add(Fault(effect=Effect.DELAY, operations=_SENDS, delay=_HELD_SECONDS))
+    line.send(letters(line.route))
+    host = line.host(is_awaited=False)
+    line.wait_until_struck(line.target)
+    host.kill()
+    line.target.clear()
+    sent = line.in_hand()
+    assert sent, f"{line.route}: nothing was sent before the kill"
+    line.let_pass(seconds)
+    line.host()
+    line.wait_until_carried()
+    return sent
+
+
+def _same_host_after_window(line: Line) -> None:
+    """Cut the source before the batch is settled, and let it come again to the same host after the window."""
+    line = _virtual(line)
+    line.source.add(Fault(effect=Effect.DROP_CONNECTION, operations=_SETTLEMENTS, times=1))
+    line.send(letters(line.route))
+    line.host()
+    line.wait_until_struck(line.source)
+    line.let_pass(_WINDOW.total_seconds() + 60)
+    line.wait_until_carried()
+
+
+def _two_hosts(line: Line) -> None:
+    """Let two hosts share the source, and kill one of them on the way."""
+    chance = random.Random(4)
+    hosts = [line.host(), line.host()]
+    for number in range(4):
+        line.send(letters(line.route, f"{number}-", keys=6, each=10))
+    line.wait_until(lambda: all("busway.pipeline: carry:" in host.log() for host in hosts), "both hosts at work")
+    line.send(letters(line.route, "last-", keys=6, each=10))
+    chance.choice(hosts).kill()
+    line.expect_repeats(line.in_hand())
+    line.end_locks()
+    line.wait_until_carried()
+
+
+def _skewed(line: Line) -> None:
+    """Carry messages that live for a minute past a busy target, under locks of twenty seconds."""
+    line.target.add(Fault(effect=Effect.THROTTLE, operations=_SENDS, times=3))
+    line.send(letters(line.route, life=timedelta(minutes=1)))
+    line.host()
+    line.wait_until_struck(line.target, 3)
+    line.wait_until_carried()
+
+
+_EVERY_ROUTE = (QUEUES, SESSIONS, SESSIONS_TO_HUB, HUB_TO_SESSIONS, HUBS)
+
+OUTAGES = [
+    *(Scenario("target down for 10 minutes", route, _outage, line=VirtualLine) for route in _EVERY_ROUTE),
+    *(
+        Scenario("target throttles every other send", route, _throttling, line=VirtualLine)
+        for route in (SESSIONS, SESSIONS_TO_HUB, HUB_TO_SESSIONS)
+    ),
+    *(
+        Scenario(
+            "target never answers a send",
+            route,
+            _silence,
+            explains="accepted, and never answered: once more",
+            repeats=True,
+            lock=timedelta(seconds=5),
+        )
+        for route in (QUEUES, SESSIONS)
+    ),
+    *(
+        Scenario("lock lost while the target is busy", route, _lock_lost_while_waiting, line=VirtualLine)
+        for route in (QUEUES, SESSIONS, SESSIONS_TO_HUB)
+    ),
+    *(Scenario("lock lost before settling", route, _lock_lost_at_settlement) for route in (QUEUES, SESSIONS)),
+    *(
+        Scenario(
+            "host frozen for longer than a lock",
+            route,
+            _frozen,
+            explains="in the host's hands twice, in one batch",
+            repeats=None,
+        )
+        for route in (QUEUES, SESSIONS)
+    ),
+    Scenario(
+        "sent again within the duplicate window", SESSIONS, _within_window, line=VirtualLine, duplicate_window=_WINDOW
+    ),
+    Scenario(
+        "sent again after the duplicate window",
+        SESSIONS,
+        _after_window,
+        explains="by another host, when the target has forgotten their ids",
+        repeats=True,
+        line=VirtualLine,
+        duplicate_window=_WINDOW,
+    ),
+    *(
+        Scenario(
+            "redelivered to the same host after the duplicate window",
+            route,
+            _same_host_after_window,
+            line=VirtualLine,
+            duplicate_window=_WINDOW,
+        )
+        for route in (QUEUES, SESSIONS)
+    ),
+    *(
+        Scenario(
+            "two hosts on one source, one killed",
+            route,
+            _two_hosts,
+            explains="sent by the host that was killed, and not settled: once more",
+            repeats=None,
+        )
+        for route in (QUEUES, SESSIONS)
+    ),
+    *(
+        Scenario(f"host's clock {skew}", route, _skewed, line=line, lock=timedelta(seconds=20), ttl="remaining")
+        for skew, line in (("5 s ahead", LineWithHostAhead), ("5 s behind", LineWithHostBehind))
+        for route in (SESSIONS, HUB_TO_SESSIONS)
+    ),
+]

@@ -1,0 +1,119 @@
+"""The routes on which faults strike: entities in two namespaces, and the task that carries from one to the other."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+
+# East is of the Standard tier and west of Premium: too large a message is the one that goes to rejects.
+EAST_LIMIT = 256 * 1024
+WEST_LIMIT = 1024 * 1024
+REJECTED = "rejected"
+CONSUMER_GROUP = "$Default"
+
+
+class Kind(StrEnum):
+    """What messages are taken from or sent to."""
+
+    QUEUE = "queue"
+    SESSIONS = "sessions"
+    HUB = "hub"
+
+
+@dataclass(frozen=True)
+class Route:
+    """Where messages come from and where they go; the source with sessions is a subscription."""
+
+    source: Kind
+    target: Kind
+
+    def __str__(self) -> str:
+        """Return it as the table shows it."""
+        return f"{self.source} → {self.target}"
+
+    @property
+    def keeps_order(self) -> bool:
+        """Tell whether the services promise an order per key at both ends: a queue without sessions has none."""
+        return Kind.QUEUE not in (self.source, self.target)
+
+    @property
+    def too_large(self) -> int | None:
+        """Return the size of a body that the source takes and the target does not; a hub takes whatever can be sent."""
+        return None if self.target is Kind.HUB else EAST_LIMIT + 5_000
+
+    @property
+    def source_path(self) -> str:
+        """Return the path of the source in its namespace."""
+        return {Kind.QUEUE: "jobs", Kind.SESSIONS: "orders/Subscriptions/copy", Kind.HUB: "telemetry"}[self.source]
+
+    @property
+    def target_path(self) -> str:
+        """Return the path of the target in its namespace."""
+        return {Kind.QUEUE: "jobs", Kind.SESSIONS: "orders", Kind.HUB: "stream"}[self.target]
+
+    def task(self, ttl: str) -> str:
+        """Return the task file; it withholds what has the property `skip`."""
+        source = {
+            Kind.QUEUE: "{connection: west, queue: jobs}",
+            Kind.SESSIONS: "{connection: west, topic: orders, subscription: copy, sessions: true}",
+            Kind.HUB: "{connection: hub-west, hub: telemetry}",
+        }[self.source]
+        target = "{connection: hub-east, hub: stream}" if self.target is Kind.HUB else None
+        return (
+            "task: carry\n"
+            f"source: {source}\n"
+            "routes:\n"
+            "  - when: skip IS NULL\n"
+            f"    target: {target or f'{{connection: east, queue: {self.target_path}}}'}\n"
+            f"rejects: {{connection: west, queue: {REJECTED}}}\n"
+            f"ttl: {ttl}\n"
+        )
+
+
+QUEUES = Route(Kind.QUEUE, Kind.QUEUE)
+SESSIONS = Route(Kind.SESSIONS, Kind.SESSIONS)
+SESSIONS_TO_HUB = Route(Kind.SESSIONS, Kind.HUB)
+HUB_TO_SESSIONS = Route(Kind.HUB, Kind.SESSIONS)
+HUBS = Route(Kind.HUB, Kind.HUB)
+
+CONNECTIONS = """
+west: {kind: service-bus, setting: WEST}
+hub-west: {kind: event-hubs, setting: WEST}
+east: {kind: service-bus, setting: EAST}
+hub-east: {kind: event-hubs, setting: EAST}
+"""
+
+
+def west(lock: timedelta) -> NamespaceConfig:
+    """Return the namespace of the sources, which lock for *lock* and give a message up after Azure's ten deliveries."""
+    copy = SubscriptionConfig(name="copy", requires_session=True, lock_duration=lock)
+    return NamespaceConfig(
+        name="west",
+        queues=(QueueConfig(name="jobs", lock_duration=lock), QueueConfig(name=REJECTED)),
+        topics=(TopicConfig(name="orders", subscriptions=(copy,)),),
+        hubs=(HubConfig(name="telemetry", partition_count=2),),
+        max_message_size=WEST_LIMIT,
+    )
+
+
+def east(duplicate_window: timedelta | None) -> NamespaceConfig:
+    """Return the namespace of the targets; its queues know duplicates within the window if there is one."""
+
+    def queue(name: str, *, has_sessions: bool) -> QueueConfig:
+        config = QueueConfig(name=name, requires_session=has_sessions)
+        if duplicate_window is None:
+            return config
+        return QueueConfig(
+            name=name,
+            requires_session=has_sessions,
+            requires_duplicate_detection=True,
+            duplicate_detection_history_time_window=duplicate_window,
+        )
+
+    return NamespaceConfig(
+        name="east",
+        queues=(queue("jobs", has_sessions=False), queue("orders", has_sessions=True)),
+        hubs=(HubConfig(name="stream", partition_count=2),),
+        max_message_size=EAST_LIMIT,
+    )

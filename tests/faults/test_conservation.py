@@ -1,0 +1,125 @@
+"""The oracle objects to whatever is planted, and to nothing else."""
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from tests.faults.conservation import Account, Copy, balance
+
+KEYS = ("a", "b", "c")
+ACCEPTED = [Copy(key, f"{key}{number}") for number in range(10) for key in KEYS]
+FAIR = Account(
+    accepted=ACCEPTED,
+    delivered=[copy for key in KEYS for copy in ACCEPTED if copy.key == key][:-3],
+    withheld=frozenset({"c7"}),
+    rejected=("c8",),
+    remaining=frozenset({"c9"}),
+    repeatable=Counter(),
+)
+
+
+def clean(account):
+    told = balance(account)
+    return not (
+        told.lost
+        or told.foreign
+        or told.contradicted
+        or told.unexplained
+        or told.order_breaks
+        or told.dead_lettered
+        or told.duplicates
+    )
+
+
+def test_a_fair_account_is_clean():
+    told = balance(FAIR)
+    assert clean(FAIR)
+    assert (told.accepted, told.delivered, told.withheld, told.rejected, told.remaining) == (30, 27, 1, 1, 1)
+
+
+@pytest.mark.parametrize("place", ["delivered", "withheld", "rejected", "remaining"])
+def test_a_message_that_is_nowhere_is_lost(place):
+    found = getattr(FAIR, place)
+    missing = min(each.name if isinstance(each, Copy) else each for each in found)
+    left = type(found)(each for each in found if missing not in (each, getattr(each, "name", None)))
+    assert balance(replace(FAIR, **{place: left})).lost == (missing,)
+
+
+def test_every_single_loss_is_found():
+    for number, copy in enumerate(FAIR.delivered):
+        told = balance(replace(FAIR, delivered=[*FAIR.delivered[:number], *FAIR.delivered[number + 1 :]]))
+        assert told.lost == (copy.name,)
+
+
+def test_a_loss_is_not_made_up_for_by_a_duplicate():
+    told = balance(replace(FAIR, delivered=[FAIR.delivered[1], *FAIR.delivered[1:]]))
+    assert told.lost == ("a0",)
+    assert told.duplicates == Counter({"a1": 1})
+
+
+def test_a_swap_within_a_key_breaks_its_order():
+    delivered = list(FAIR.delivered)
+    delivered[3], delivered[4] = delivered[4], delivered[3]
+    assert balance(replace(FAIR, delivered=delivered)).order_breaks == ("a3",)
+
+
+def test_a_message_that_comes_far_too_late_is_one_break_and_not_one_for_each_that_passed_it():
+    delivered = [*FAIR.delivered[1:10], FAIR.delivered[0], *FAIR.delivered[10:]]
+    assert balance(replace(FAIR, delivered=delivered)).order_breaks == ("a0",)
+
+
+def test_the_order_between_keys_does_not_count():
+    delivered = sorted(FAIR.delivered, key=lambda copy: (copy.name[1:], copy.key))
+    assert balance(replace(FAIR, delivered=delivered)).order_breaks == ()
+
+
+def test_the_second_copy_of_a_message_breaks_no_order():
+    told = balance(replace(FAIR, delivered=[*FAIR.delivered, FAIR.delivered[0], FAIR.delivered[0]]))
+    assert told.order_breaks == ()
+    assert told.duplicates == told.unexplained == Counter({"a0": 2})
+
+
+def test_only_as_many_copies_as_can_be_explained_are():
+    delivered = [*FAIR.delivered, *FAIR.delivered[:2], FAIR.delivered[0]]
+    told = balance(replace(FAIR, delivered=delivered, repeatable=Counter({"a0": 1, "a1": 1, "a2": 1})))
+    assert told.duplicates == Counter({"a0": 2, "a1": 1})
+    assert told.unexplained == Counter({"a0": 1})
+
+
+def test_a_message_at_the_target_and_in_rejects_is_there_twice():
+    assert balance(replace(FAIR, rejected=("c8", "a0"))).unexplained == Counter({"a0": 1})
+
+
+def test_a_message_that_was_withheld_and_arrived_is_contradicted():
+    assert balance(replace(FAIR, withheld=frozenset({"c7", "a0"}))).contradicted == ("a0",)
+
+
+def test_what_was_never_sent_is_foreign():
+    assert balance(replace(FAIR, delivered=[*FAIR.delivered, Copy("a", "x")])).foreign == ("x",)
+    assert balance(replace(FAIR, rejected=("c8", "y"))).foreign == ("y",)
+
+
+def test_a_dead_letter_is_told_and_is_no_place_to_be():
+    told = balance(replace(FAIR, remaining=frozenset(), dead_lettered=("c9",)))
+    assert (told.lost, told.dead_lettered) == (("c9",), ("c9",))
+
+
+def test_names_must_tell_messages_apart():
+    with pytest.raises(ValueError, match="names twice"):
+        balance(replace(FAIR, accepted=[*ACCEPTED, ACCEPTED[0]]))
+
+
+def test_planted_faults_are_found_in_any_mixture():
+    chance = random.Random(20261121)
+    for _ in range(200):
+        delivered = list(FAIR.delivered)
+        lost = {delivered.pop(chance.randrange(len(delivered))).name for _ in range(chance.randrange(4))}
+        again = Counter(copy.name for copy in chance.choices(delivered, k=chance.randrange(4)))
+        for copy in [each for each in delivered for _ in range(again[each.name])]:
+            delivered.insert(chance.randrange(delivered.index(copy) + 1, len(delivered) + 1), copy)
+        told = balance(replace(FAIR, delivered=delivered))
+        assert set(told.lost) == lost
+        assert told.duplicates == told.unexplained == again
+        assert told.order_breaks == ()

@@ -1,0 +1,61 @@
+"""A secret shows itself nowhere, whatever it holds."""
+
+import asyncio
+import logging
+import traceback
+from functools import partial
+from io import StringIO
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.config.assembly import _output_by
+from shared.outputs.renewed import RenewedOutput
+from shared.protocols import Outgoing
+from shared.secrets import Secret, SettingSecrets, setting_of
+
+# Long enough not to stand in a text by chance.
+hidden = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), min_size=8, max_size=40).filter(
+    lambda text: text.strip() == text
+)
+# Shapes that get as far as the parser of connection strings, and are refused there or by the rules of Busway.
+unusable = st.sampled_from(
+    [
+        "{}",
+        "Endpoint={};SharedAccessKey=",
+        "Endpoint=sb://a/;SharedAccessKeyName=n;SharedAccessKey={};EntityPath=q",
+        "{};=",
+    ]
+)
+
+
+@given(hidden)
+def test_in_no_text_of_its_own(value):
+    secret = Secret("name", "1", value)
+    assert value not in f"{secret!r} {secret} {[secret]}"
+    assert secret.reveal() == value
+
+
+@pytest.mark.parametrize("kind", ["service-bus", "event-hubs"])
+@given(hidden, unusable)
+def test_in_no_error_and_in_no_log_line(kind, value, shape):
+    async def send():
+        secrets = SettingSecrets({setting_of("east-key"): shape.format(value)})
+        output = RenewedOutput("east", "east-key", secrets, partial(_output_by, "east", kind, "east-key"))
+        return await output.send("copies", [Outgoing(b"", None, None, None)], timeout_seconds=1)
+
+    lines = StringIO()
+    handler = logging.StreamHandler(lines)
+    root = logging.getLogger()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    try:
+        (answer,) = asyncio.run(send())
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(level)
+    assert answer is not None
+    told = "".join(traceback.format_exception(answer)) + repr(answer) + lines.getvalue()
+    assert value not in told

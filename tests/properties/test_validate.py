@@ -1,0 +1,77 @@
+"""The validate editor agrees with the library it is built on, touches nothing, and says nothing of what it has seen."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from shared.editors.options import FOLDER
+from shared.editors.validate import ValidateStep
+from shared.errors import MessageRejected
+from shared.message import Message, Origin
+from tests.messages import delivered
+
+MARK = "s3cr3t"
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string", "maxLength": 8, "pattern": "^[a-z]*$"},
+        "amount": {"type": "number", "minimum": 0, "multipleOf": 0.5},
+        "tags": {"type": "array", "items": {"type": "string"}, "uniqueItems": True, "maxItems": 3},
+        "next": {"$ref": "#"},
+    },
+    "required": ["id"],
+    "additionalProperties": {"oneOf": [{"type": "null"}, {"type": "boolean"}]},
+}
+
+secrets = st.sampled_from(["", "x", "!", "y" * 9]).map(lambda text: MARK + text)
+names = st.sampled_from(["id", "amount", "tags", "next"]) | secrets
+scalars = st.none() | st.booleans() | st.integers(-5, 10**400) | st.floats(allow_nan=False, allow_infinity=False)
+texts = st.text("abc", max_size=9) | secrets
+bodies = st.recursive(
+    scalars | texts,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(names, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@pytest.fixture(scope="module")
+def editor(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("config")
+    (folder / "schema.json").write_text(json.dumps(SCHEMA))
+    return ValidateStep.model_validate({"validate": {"schema": "schema.json"}}, context={FOLDER: folder}).editor()
+
+
+def received(body: bytes) -> Message:
+    return Message.received(delivered(body=body), Origin("west", "orders"))
+
+
+def answer_of(editor, message):
+    """Return why a message does not pass, None where it does."""
+    try:
+        assert editor.edit(message) == (message,)
+    except MessageRejected as error:
+        return error
+    return None
+
+
+@given(body=bodies | st.dictionaries(names, scalars | texts | st.lists(texts, max_size=4)))
+def test_it_passes_what_the_library_passes_and_tells_nothing_of_the_rest(editor, body):
+    message = received(json.dumps(body).encode())
+    before = message.encode()
+    try:
+        passes = Draft202012Validator(SCHEMA).is_valid(body)
+    except OverflowError:
+        passes = False
+    answer = answer_of(editor, message)
+    assert (answer is None) == passes
+    assert MARK not in str(answer)
+    assert message.encode() == before
+
+
+@given(body=st.binary(max_size=40) | st.text(alphabet='{}[]",:1eE-.\\u truefalsn', max_size=40).map(str.encode))
+def test_no_body_raises_anything_else(editor, body):
+    answer = answer_of(editor, received(body))
+    assert answer is None or answer.reason in {"NotJson", "SchemaViolated"}

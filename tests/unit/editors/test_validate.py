@@ -1,0 +1,312 @@
+"""The validate editor: what it lets through, and what it says of what it does not."""
+
+import json
+
+import pytest
+from pydantic import ValidationError
+
+from shared.amqp.codec import encode
+from shared.amqp.values import NULL, Value, binary, list_, long, string
+from shared.editors.options import FOLDER
+from shared.editors.validate import ValidateStep
+from shared.errors import MessageRejected
+from shared.message import Message, Origin
+from shared.protocols import Withheld
+from tests.messages import delivered
+
+ORDER = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "properties": {
+        "id": {"type": "string", "minLength": 3},
+        "lines": {"type": "array", "items": {"$ref": "line.json"}, "uniqueItems": True},
+        "paid": {"anyOf": [{"type": "boolean"}, {"const": "later"}]},
+    },
+    "required": ["id", "lines"],
+    "additionalProperties": {"type": "null"},
+}
+LINE = {"type": "object", "properties": {"price": {"type": "number", "minimum": 0}, "kind": {"enum": ["a", "b"]}}}
+GOOD = {"id": "4711", "lines": [{"price": 3.5, "kind": "a"}]}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "schemas").mkdir()
+    (tmp_path / "schemas/order.json").write_text(json.dumps(ORDER))
+    (tmp_path / "schemas/line.json").write_text(json.dumps(LINE))
+    return tmp_path
+
+
+@pytest.fixture
+def editor(folder):
+    return lambda **options: step(folder, **options).editor()
+
+
+def step(folder, **options):
+    return ValidateStep.model_validate({"validate": options}, context={FOLDER: folder})
+
+
+def message(body: bytes | str | Value | None = b"{}", **options):
+    made = Message.received(delivered(**options), Origin("west", "orders"))
+    match body:
+        case bytes():
+            made.body = body
+        case str():
+            made.sections.body = b"\x00\x53\x77" + encode(string(body))
+        case Value():
+            made.sections.body = b"\x00\x53\x77" + encode(body)
+        case None:
+            made.sections.body = b""
+    return made
+
+
+def told(editor, received):
+    with pytest.raises(MessageRejected) as caught:
+        editor.edit(received)
+    return caught.value.reason, caught.value.description
+
+
+def test_what_keeps_to_the_schema_passes_untouched(editor):
+    check = editor(schema="schemas/order.json")
+    for body in (json.dumps(GOOD).encode(), json.dumps(GOOD), binary(json.dumps(GOOD).encode())):
+        received = message(body)
+        before = received.encode()
+        assert check.edit(received) == (received,)
+        assert received.encode() == before
+
+
+def test_the_body_of_several_data_sections_is_one(editor):
+    received = message(b'{"id": "4711"')
+    received.sections.body += message(b', "lines": []}').sections.body
+    assert editor(schema="schemas/order.json").edit(received) == (received,)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b'{"id": "4711"}', "$: has no lines"),
+        (b"{}", "$: has no id, lines"),
+        (b"[]", '$: got an array, expected type "object"'),
+        (b'{"id": 5, "lines": []}', '$.id: got a number, expected type "string"'),
+        (b'{"id": "x", "lines": []}', "$.id: got a string, expected minLength 3"),
+        (
+            b'{"id": "xyz", "lines": [{}, {"price": "secret"}]}',
+            '$.lines[1].price: got a string, expected type "number"',
+        ),
+        (b'{"id": "xyz", "lines": [{"price": -1}]}', "$.lines[0].price: got a number, expected minimum 0"),
+        (b'{"id": "xyz", "lines": [{"kind": "c"}]}', '$.lines[0].kind: got a string, expected enum ["a", "b"]'),
+        (b'{"id": "xyz", "lines": [null]}', '$.lines[0]: got null, expected type "object"'),
+        (b'{"id": "xyz", "lines": [{}, {}]}', "$.lines: got an array, expected uniqueItems true"),
+        (b'{"id": "xyz", "lines": [], "secret": 1}', '$.*: got a number, expected type "null"'),
+    ],
+)
+def test_what_breaks_the_schema_is_told_by_its_path(editor, body, expected):
+    assert told(editor(schema="schemas/order.json"), message(body)) == ("SchemaViolated", f"validate: {expected}")
+
+
+@pytest.mark.parametrize(
+    ("schema", "body", "expected"),
+    [
+        (False, b"1", "$: got a number where nothing is expected"),
+        ({"properties": {"a": False}}, b'{"a": 1}', "$: got a number where nothing is expected"),
+        ({"not": {"type": "null"}}, b"null", "$: got null, expected not"),
+        ({"additionalProperties": False}, b'{"b": 1}', "$: got an object, expected additionalProperties false"),
+        ({"const": "x" * 500}, b'"secret"', '$: got a string, expected const "' + "x" * 199 + "…"),
+    ],
+)
+def test_other_ways_to_break_a_schema(folder, schema, body, expected):
+    (folder / "other.json").write_text(json.dumps(schema))
+    assert told(step(folder, schema="other.json").editor(), message(body)) == (
+        "SchemaViolated",
+        f"validate: {expected}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "reason", "expected"),
+    [
+        (None, "NoBody", "the message has no body, expected data, or a value that is a string or binary"),
+        (
+            list_([long(1)]),
+            "UnreadableBody",
+            "the body is an amqp-value (list), expected data, or a value that is a string or binary",
+        ),
+        (
+            NULL,
+            "UnreadableBody",
+            "the body is an amqp-value (null), expected data, or a value that is a string or binary",
+        ),
+        (b"", "NotJson", "body is no JSON, line 1 column 1: expecting value"),
+        (b"\xef\xbb\xbf{}", "NotJson", "body is no JSON, line 1 column 1: expecting value"),
+        (b'{"a": 1,\n "b" 2}', "NotJson", "body is no JSON, line 2 column 6: expecting '"),
+        (b'{"a": "\xff"}', "NotJson", "body is no UTF-8 at byte 7, expected JSON in UTF-8"),
+        (b'{"a": "\\q"}', "NotJson", "body is no JSON, line 1 column 8: invalid \\escape"),
+        (b"[1, NaN]", "NotJson", "body is no JSON, NaN is no number there"),
+        (b"-Infinity", "NotJson", "body is no JSON, -Infinity is no number there"),
+        (b'{"a": 1, "a": 2}', "NotJson", "body is JSON in which an object has one name twice"),
+        (b"[" * 200_000, "NotJson", "body is JSON nested too deeply to be read"),
+        (b"[" * 200_000 + b"]" * 200_000, "NotJson", "body is JSON nested too deeply to be read"),
+        (b"1" * 5_000, "NotJson", "body is JSON with a number too long to be read"),
+    ],
+    ids=range(14),
+)
+def test_a_body_that_is_no_json_is_told_without_what_it_says(editor, body, reason, expected):
+    found, description = told(editor(schema="schemas/order.json"), message(body))
+    assert found == reason
+    assert description.startswith(f"validate: {expected}")
+    assert len(description) < 120
+
+
+def test_a_sequence_is_no_body_to_be_validated(editor):
+    received = message()
+    received.sections.body = b"\x00\x53\x76" + encode(list_([long(1)]))
+    assert told(editor(schema="schemas/order.json"), received) == (
+        "UnreadableBody",
+        "validate: the body is an amqp-sequence, expected data, or a value that is a string or binary",
+    )
+
+
+def test_nesting_and_numbers_beyond_the_comparison_are_rejected(folder):
+    (folder / "tree.json").write_text(json.dumps({"items": {"$ref": "#"}, "multipleOf": 0.5}))
+    check = step(folder, schema="tree.json").editor()
+    deep = message(b"[" * 900 + b"]" * 900)
+    assert told(check, deep)[1] == "validate: body is nested too deeply to be compared with the schema"
+    large = message(b"1" + b"0" * 400)
+    assert told(check, large)[1] == "validate: body has a number too large to be compared with the schema"
+
+
+def test_a_body_that_is_wrong_in_many_places_is_told_of_quickly(editor):
+    lines = b",".join(b'{"price": "x%d"}' % number for number in range(20_000))
+    reason, _ = told(editor(schema="schemas/order.json"), message(b'{"id": 5, "lines": [%b]}' % lines))
+    assert reason == "SchemaViolated"
+
+
+def test_the_limit_of_size_counts_what_the_body_says(editor):
+    check = editor(max_size=300)
+    exact: list[bytes | str | Value] = [b"x" * 300, "x" * 300, binary(b"x" * 300)]
+    for body in exact:
+        assert check.edit(message(body))
+    larger: list[bytes | str] = [b"x" * 301, "x" * 301]
+    for body in larger:
+        assert told(check, message(body)) == ("BodyTooLarge", "validate: body has 301 bytes, expected at most 300")
+    assert check.edit(message(None))
+    assert told(check, message(list_([string("x" * 300)])))[0] == "BodyTooLarge"
+
+
+def test_a_body_over_the_limit_is_not_parsed(editor):
+    assert told(editor(schema="schemas/order.json", max_size=10), message(b"no JSON at all"))[0] == "BodyTooLarge"
+
+
+def test_required_properties_are_found_in_any_case_and_null_is_none(editor):
+    check = editor(required_properties=["Tenant", "sys.SessionId"])
+    here = message(named={"tenant": string("")}, session_id="s")
+    assert check.edit(here) == (here,)
+    assert told(check, message(named={"tenant": NULL})) == (
+        "PropertyMissing",
+        "validate: has no property Tenant, sys.SessionId",
+    )
+
+
+def test_the_content_type_is_compared_without_its_parameters(editor):
+    check = editor(content_type="application/json")
+    for seen in ("application/json", "Application/JSON; charset=utf-8"):
+        assert check.edit(message(content_type=string(seen)))
+    assert told(check, message(content_type=string("text/secret"))) == (
+        "WrongContentType",
+        "validate: has another content type than application/json",
+    )
+    assert told(check, message())[1] == "validate: has no content type, expected application/json"
+
+
+def test_what_is_dropped_is_withheld_with_the_reason(editor):
+    check = editor(schema="schemas/order.json", on_failure="drop")
+    assert check.edit(message(b"[]")) == Withheld('validate: SchemaViolated: $: got an array, expected type "object"')
+    good = message(json.dumps(GOOD).encode())
+    assert check.edit(good) == (good,)
+
+
+# Bad options
+
+
+def problem(folder, **options):
+    with pytest.raises(ValidationError) as caught:
+        step(folder, **options)
+    error, *others = caught.value.errors()
+    assert {other["type"] for other in others} <= {"too_short"}
+    return ".".join(map(str, error["loc"])), error["msg"].removeprefix("Value error, ")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("missing.json", None, "missing.json: the file is missing"),
+        ("x.json", b"{", "x.json: the file is no JSON, line 1 column 2: expecting property name enclosed"),
+        ("x.json", b"\xff", "x.json: the file is no UTF-8 at byte 0"),
+        ("x.json", b"5", "x.json: is no JSON schema, expected an object"),
+        ("x.json", b'{"type": "objekt"}', "x.json: $.type: 'objekt' is not valid under any of the given schemas"),
+        ("x.json", b'{"properties": {"a": {"minimum": "1"}}}', "x.json: $.properties.a.minimum: '1' is not of type"),
+        ("x.json", b'{"pattern": "("}', "x.json: $.pattern: "),
+        (
+            "x.json",
+            b'{"$schema": "http://json-schema.org/draft-07/schema#"}',
+            "x.json: $schema: names another dialect, expected https://json-schema.org/draft/2020-12/schema",
+        ),
+        ("x.json", b'{"items": {"$ref": "#/$defs/no"}}', "x.json: '#/$defs/no' leads to nothing in the configuration"),
+        ("x.json", b'{"$ref": "no.json"}', "no.json: the file is missing"),
+        ("x.json", b'{"$ref": "http://example.com/a"}', "x.json: 'http://example.com/a' leads to nothing in the conf"),
+        ("x.json", b'{"$ref": "schemas/bad.json"}', "schemas/bad.json: $.type: 5 is not valid"),
+        ("x.json", b'{"$dynamicRef": "#no"}', "x.json: '#no' leads to nothing in the configuration folder"),
+    ],
+)
+def test_a_schema_at_fault_is_told_with_its_file_and_place(folder, name, content, expected):
+    (folder / "schemas/bad.json").write_text('{"type": 5}')
+    if content is not None:
+        (folder / name).write_bytes(content)
+    place, text = problem(folder, schema=name)
+    assert place == "validate.schema"
+    assert text.startswith(expected)
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../secret.json", "schemas/../../x.json", ""])
+def test_a_schema_lies_in_the_configuration_folder(folder, name):
+    assert problem(folder, schema=name)[1].startswith(f"names the file {name}, expected one below the folder")
+
+
+def test_a_reference_does_not_lead_out_of_the_folder(folder):
+    (folder.parent / "outside.json").write_text("{}")
+    for reference in ("../outside.json", "%2e%2e/outside.json"):
+        (folder / "x.json").write_text(json.dumps({"$ref": reference}))
+        assert "leads to nothing in the configuration folder" in problem(folder, schema="x.json")[1]
+
+
+def test_a_schema_is_found_by_its_id(folder):
+    (folder / "schemas/line.json").write_text(json.dumps({"$id": "https://example.com/line", **LINE}))
+    (folder / "schemas/list.json").write_text(
+        json.dumps({"$id": "https://example.com/list", "items": {"$ref": "line"}, "$defs": {"no": {"$ref": "#"}}})
+    )
+    check = step(folder, schema="schemas/list.json").editor()
+    assert check.edit(message(b'[{"price": 1}]'))
+    assert told(check, message(b'[{"price": "1"}]'))[1] == 'validate: $[0].price: got a string, expected type "number"'
+
+
+@pytest.mark.parametrize(
+    ("options", "place", "expected"),
+    [
+        ({}, "validate", "checks nothing, expected schema, required_properties, content_type or max_size"),
+        ({"on_failure": "drop"}, "validate", "checks nothing"),
+        ({"max_size": -1}, "validate.max_size", "Input should be greater than or equal to 0"),
+        ({"max_size": "5"}, "validate.max_size", "Input should be a valid integer"),
+        ({"content_type": "json"}, "validate.content_type", "String should match"),
+        ({"required_properties": []}, "validate.required_properties", "Tuple should have at least 1 item"),
+        (
+            {"required_properties": ["sys.Secret"]},
+            "validate.required_properties.0",
+            "names sys.Secret, expected sys. and one of",
+        ),
+        ({"schema": 5}, "validate.schema", "expected the name of a file"),
+        ({"max_size": 1, "on_failure": "ignore"}, "validate.on_failure", "Input should be 'reject' or 'drop'"),
+    ],
+)
+def test_bad_options_are_refused(folder, options, place, expected):
+    found, text = problem(folder, **options)
+    assert (found, text[: len(expected)]) == (place, expected)

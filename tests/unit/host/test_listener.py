@@ -1,0 +1,51 @@
+"""How long a listener waits before it listens again, in virtual time."""
+
+import asyncio
+
+import pytest
+
+from local.host.listener import Stopping, keep_listening
+from shared.errors import TargetUnavailable
+
+
+def pauses_of(attempts):
+    """Listen in vain, once for each of *attempts*, which say whether the source lets the listener in first."""
+    pauses: list[float] = []
+    left = iter(attempts)
+
+    async def sleep(seconds):
+        pauses.append(seconds)
+
+    stopping = Stopping(sleep)
+
+    async def listen(let_in):
+        is_let_in = next(left, None)
+        if is_let_in is None:
+            stopping.request()
+            return
+        if is_let_in:
+            let_in()
+        raise TargetUnavailable("source: closed")
+
+    asyncio.run(keep_listening("task", stopping, listen))
+    return pauses
+
+
+def test_pauses_grow_while_the_source_is_away():
+    assert pauses_of([False] * 8) == [0.5, 1, 2, 4, 8, 16, 30, 30]
+
+
+def test_a_connection_that_is_cut_is_opened_again_soon_however_often():
+    assert pauses_of([True] * 5) == [0.5] * 5
+    assert pauses_of([False, False, True, False]) == [0.5, 1, 0.5, 1]
+
+
+@pytest.mark.parametrize("seconds", [0.01, 3600])
+def test_a_request_to_stop_ends_the_wait(seconds):
+    async def wait():
+        stopping = Stopping()
+        asyncio.get_running_loop().call_later(0.05, stopping.request)
+        await stopping.wait(seconds)
+        return bool(stopping)
+
+    assert asyncio.run(asyncio.wait_for(wait(), 5)) is (seconds == 3600)
