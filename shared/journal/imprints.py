@@ -103,13 +103,15 @@ class Imprinter:
         """Return *arrived* where the content of *message* is what it was then, else another imprint."""
         raw = message.sections
         properties, application_properties, body = arrived.sections
-        if raw.body == body and raw.properties == properties:
+        is_same_body = raw.body == body
+        if is_same_body and raw.properties == properties:
             # Stamps are appended, so that what was there is still there in one piece.
             before = _content(application_properties)
             if before is not None and before in raw.application_properties:
                 return arrived
-        digest, size = (arrived.body_digest, arrived.body_size) if raw.body == body else body_digest(raw.body)
-        return arrived._replace(body_digest=digest, body_size=size, property_digest=self._property_digest(message))
+        digest, size = (arrived.body_digest, arrived.body_size) if is_same_body else body_digest(raw.body)
+        departed = arrived._replace(body_digest=digest, body_size=size, property_digest=self._property_digest(message))
+        return arrived if departed == arrived else departed
 
     def _property_digest(self, message: Message) -> bytes:
         section = message.sections.application_properties

@@ -5,9 +5,9 @@ import logging
 from collections.abc import Sequence
 
 from shared.message import Message
-from shared.protocols import Imprint, Outcome, Record
+from shared.protocols import Entry, Imprint, Outcome, Record
 
-_GOING_ON = (Outcome.RECEIVED, Outcome.SENT, Outcome.RETRY)
+_GOING_ON = (Outcome.SENT, Outcome.RETRY)
 
 _LOGGER = logging.getLogger("busway.journal")
 
@@ -31,7 +31,10 @@ class LogJournal:
         """Keep nothing of what is sent."""
         return arrived
 
-    async def write(self, records: Sequence[Record], batch_id: int = 0) -> None:  # noqa: ARG002 - as the protocol says
+    async def received(self, entries: Sequence[Entry], batch_id: int) -> None:
+        """Tell nothing of what is received."""
+
+    async def write(self, records: Sequence[Record], batch_id: int) -> None:  # noqa: ARG002 - as the protocol says
         """Log every record whose message came to an end other than its target."""
         for record in records:
             if record.outcome not in _GOING_ON:

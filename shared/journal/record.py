@@ -11,6 +11,10 @@ from typing import NamedTuple
 
 VERSION = 1
 
+# What a record says of a message whose outcome it does not tell; the others are `shared.protocols.Outcome`.
+RECEIVED = "received"
+SEEN = "seen"
+
 
 class Role(StrEnum):
     """The side of a task that a record is about, and the last folder of its path."""

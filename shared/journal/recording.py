@@ -3,30 +3,31 @@
 from shared.journal.imprints import check_of
 from shared.journal.lines import Line
 from shared.message import Origin
-from shared.protocols import Imprint, Outcome, Record
+from shared.metadata import entity_that_gave_up
+from shared.protocols import Entry, Imprint, Outcome, Record
 
 MICROSECONDS = 1000
 
 _SERVICE_BUS_PARTITION = 0
 
 
-def received_line(record: Record) -> Line:
+def received_line(entry: Entry) -> Line:
     """Return what is known of a message that has been received."""
-    arrival, imprint = record.arrival, record.imprint
-    line: Line = {"src_seq": arrival.sequence_number}
-    if arrival.sequence_number is None:
-        del line["src_seq"]
+    arrival, imprint = entry.arrival, entry.imprint
+    line: Line = {}
+    if arrival.sequence_number is not None:
+        line["src_seq"] = arrival.sequence_number
     if arrival.enqueued_time is not None:
         line["enqueued_time"] = arrival.enqueued_time * MICROSECONDS
-    if imprint is not None:
-        add_imprint(line, imprint)
-        if imprint.attempt is not None and imprint.attempt > 1:
-            line["attempt"] = imprint.attempt
-        line["hops"] = [*imprint.hops, arrival.origin.site]
-    if record.parts > 1:
-        line["parts"] = record.parts
-    if arrival.dead_letter_source is not None:
-        line["given_up_by"] = arrival.dead_letter_source
+    add_imprint(line, imprint)
+    if imprint.attempt is not None and imprint.attempt > 1:
+        line["attempt"] = imprint.attempt
+    line["hops"] = [*imprint.hops, arrival.origin.site]
+    if entry.parts > 1:
+        line["parts"] = entry.parts
+    given_up_by = entity_that_gave_up(arrival)
+    if given_up_by is not None:
+        line["given_up_by"] = given_up_by
     return line
 
 
@@ -49,9 +50,9 @@ def outcome_line(record: Record, ordinal: int) -> Line:
     line: Line = {}
     if record.arrival.sequence_number is not None:
         line["src_seq"] = record.arrival.sequence_number
-    imprint, arrived = record.imprint, record.arrived
-    if record.outcome is Outcome.SENT and imprint is not None and imprint.property_digest is not None:
-        line["check"] = check_of(imprint.body_digest, imprint.property_digest).hex()
+    arrived, departed = record.arrived, record.departed
+    if record.outcome is Outcome.SENT and departed is not None and departed.property_digest is not None:
+        line["check"] = check_of(departed.body_digest, departed.property_digest).hex()
     line["send_ordinal"] = ordinal
     line["outcome"] = record.outcome
     if record.target is not None:
@@ -63,14 +64,14 @@ def outcome_line(record: Record, ordinal: int) -> Line:
             line["message_id"] = record.message_id
         if record.order_key is not None and record.order_key != arrived.order_key:
             line["order_key"] = record.order_key
-        if imprint is not None and imprint is not arrived and imprint.property_digest is not None:
-            line["body_digest"] = imprint.body_digest.hex()
-            line["property_digest"] = imprint.property_digest.hex()
-            line["body_size"] = imprint.body_size
+        if departed is not None and departed is not arrived and departed.property_digest is not None:
+            line["body_digest"] = departed.body_digest.hex()
+            line["property_digest"] = departed.property_digest.hex()
+            line["body_size"] = departed.body_size
             line["edited"] = True
     if record.is_remembered:
         line["remembered"] = True
-    if record.stage is not None and record.outcome is not Outcome.SENT:
+    if record.stage is not None:
         line["stage"] = record.stage
     if record.reason is not None:
         line["reason"] = record.reason

@@ -8,11 +8,11 @@ from shared.errors import TargetRefused, TargetUnavailable
 from shared.journal.imprints import Imprinter, of_unreadable
 from shared.journal.lines import Line, member
 from shared.journal.log import LogJournal
-from shared.journal.record import VERSION, Observer, Role
+from shared.journal.record import RECEIVED, VERSION, Observer, Role
 from shared.journal.recording import outcome_line, place_of, received_line
 from shared.journal.sink import Sink, Stream
 from shared.message import Message, Origin
-from shared.protocols import Imprint, Outcome, Record
+from shared.protocols import Entry, Imprint, Record
 from shared.rules import Action
 
 _LOGGER = logging.getLogger("busway.journal")
@@ -46,6 +46,7 @@ class TaskJournal:
         self._imprinter = Imprinter(actions)
         self._log = LogJournal()
         self._lost_since_told = 0
+        self._unwritten: dict[tuple[Role, int], bytes] = {}
 
     def arriving(self, message: Message) -> Imprint | None:
         """Return the imprint of a message just received."""
@@ -59,30 +60,39 @@ class TaskJournal:
         """Return the imprint of a message about to be sent, *arrived* itself where nothing has changed."""
         return self._imprinter.departing(message, arrived)
 
-    async def write(self, records: Sequence[Record], batch_id: int = 0) -> None:
-        """Write *records*; raises TargetUnavailable or TargetRefused where they are required and cannot be kept."""
-        if not records:
-            return
+    async def received(self, entries: Sequence[Entry], batch_id: int) -> None:
+        """Write what was received; raises TargetUnavailable or TargetRefused where it cannot be kept and must be."""
+        lines = [received_line(entry) for entry in entries]
+        await self._append(Role.SOURCE, lines, {"outcome": RECEIVED}, entries[0].arrival.origin, batch_id)
+
+    async def write(self, records: Sequence[Record], batch_id: int) -> None:
+        """Write what became of a batch; as `received`."""
         await self._log.write(records, batch_id)
-        if records[0].outcome is Outcome.RECEIVED:
-            role, lines = Role.SOURCE, [received_line(record) for record in records]
-        else:
-            role, lines = Role.TARGET, [outcome_line(record, ordinal) for ordinal, record in enumerate(records)]
-        content = member(lines, self._constants(role, records[0].arrival.origin, batch_id))
+        lines = [outcome_line(record, ordinal) for ordinal, record in enumerate(records)]
+        await self._append(Role.TARGET, lines, {}, records[0].arrival.origin, batch_id)
+
+    async def _append(self, role: Role, lines: Sequence[Line], told: Line, origin: Origin, batch_id: int) -> None:
+        key = role, batch_id
+        content = self._unwritten.pop(key, None) or member(lines, self._constants(role, told, origin, batch_id))
         try:
             await self._sink.append(Stream(self._task, role), content)
         except (TargetUnavailable, TargetRefused) as error:
             if self._is_required:
+                # The next attempt is made with the same bytes: whether these have landed may not be known yet.
+                self._unwritten[key] = content
                 raise
-            self._lose(len(records), error)
+            self._lose(len(lines), error)
         else:
             self._go_on()
 
-    def _constants(self, role: Role, origin: Origin, batch_id: int) -> Line:
-        constants: Line = {"v": VERSION, "task": self._task, "role": role, "observer": Observer.TASK}
-        if role is Role.SOURCE:
-            constants["outcome"] = Outcome.RECEIVED
-        return constants | place_of(origin, is_hub=self._is_hub) | {
+    def _constants(self, role: Role, told: Line, origin: Origin, batch_id: int) -> Line:
+        return {
+            **told,
+            "v": VERSION,
+            "task": self._task,
+            "role": role,
+            "observer": Observer.TASK,
+            **place_of(origin, is_hub=self._is_hub),
             "batch_id": batch_id,
             "instance": self._sink.instance,
             "journal_time": round(self._clock.now().timestamp() * 1_000_000),
