@@ -97,6 +97,27 @@ class BlobSink:
         if self._container is not None:
             await self._container.close()
 
+    async def read_mark(self, name: str) -> bytes | None:
+        """Return what `write_mark` wrote last, None for nothing; raises as `append`."""
+        try:
+            return await (await self._opened().get_blob_client(_mark(name)).download_blob()).readall()
+        except ResourceNotFoundError:
+            return None
+        except (AzureError, TimeoutError) as error:
+            raise _translated(error) from error
+
+    async def write_mark(self, name: str, content: bytes) -> None:
+        """Keep a small text by its name, beside the journal; raises as `append`."""
+        try:
+            await self._opened().get_blob_client(_mark(name)).upload_blob(content, overwrite=True)
+        except (AzureError, TimeoutError) as error:
+            raise _translated(error) from error
+
+    def _opened(self) -> ContainerClient:
+        if self._container is None:
+            self._container = self._open_container()
+        return self._container
+
     async def _append(self, stream: Stream, member: bytes) -> None:
         blob = self._blobs.get(stream)
         if blob is not None and blob.doubtful is not None:
@@ -154,7 +175,7 @@ class BlobSink:
         return blob
 
     async def _created(self, path: str, now: datetime) -> BlobClient:
-        container = self._container = self._container or self._open_container()
+        container = self._opened()
         epoch = _milliseconds(now)
         for later in range(_NAMES_TRIED):
             client = container.get_blob_client(f"{path}-{epoch + later}.jsonl.gz")
@@ -198,6 +219,10 @@ def _translated(error: AzureError | TimeoutError) -> TargetUnavailable | TargetR
     if status in _REFUSED or isinstance(error, ClientAuthenticationError):
         return TargetRefused(f"{told}, expected the app's identity to have the role Storage Blob Data Contributor")
     return TargetUnavailable(f"{told}, expected the records to be kept")
+
+
+def _mark(name: str) -> str:
+    return f"marks/{name}.json"
 
 
 def _milliseconds(time: datetime) -> int:

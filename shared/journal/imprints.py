@@ -278,15 +278,19 @@ def _identity(field: bytes) -> str | None:
 
 @lru_cache(maxsize=1024)
 def _life_and_attempt(header: bytes) -> tuple[int | None, int | None]:
-    """Return the time to live in milliseconds and the number of the delivery; few headers serve most messages."""
+    """
+    Return the time to live in milliseconds and the number of the delivery; few headers serve most messages.
+
+    Service Bus counts the deliveries that failed, Azure's host hands over one more than that.
+    """
     try:
         fields = list_fields(header, sections.descriptor(header, 0)[1], len(header))
         values = [decode_all(field).payload for field in fields]
     except Malformed:
         return None, None
     values += [None] * (_HEADER_DELIVERY_COUNT + 1 - len(values))
-    life, failed = values[_HEADER_TTL], values[_HEADER_DELIVERY_COUNT]
+    life, deliveries = values[_HEADER_TTL], values[_HEADER_DELIVERY_COUNT]
     return (
         life if isinstance(life, int) else None,
-        failed + 1 if isinstance(failed, int) else None,
+        max(deliveries, 1) if isinstance(deliveries, int) else None,
     )

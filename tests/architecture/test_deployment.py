@@ -22,14 +22,17 @@ DISTRIBUTIONS = {
     "azure.keyvault.secrets": "azure-keyvault-secrets",
     "azure.monitor.opentelemetry.exporter": "azure-monitor-opentelemetry-exporter",
     "azure.servicebus": "azure-servicebus",
+    "azure.storage.blob": "azure-storage-blob",
     "azurefunctions.extensions.base": "azurefunctions-extensions-base",
     "jsonschema": "jsonschema",
     "opentelemetry": "opentelemetry-api",
     "opentelemetry.exporter.otlp.proto.http": "opentelemetry-exporter-otlp-proto-http",
     "opentelemetry.sdk": "opentelemetry-sdk",
+    "orjson": "orjson",
     "pydantic": "pydantic",
     "referencing": "referencing",
     "yaml": "PyYAML",
+    "zlib_ng": "zlib-ng",
 }
 
 

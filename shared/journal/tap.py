@@ -1,0 +1,169 @@
+"""What a tap sees, as records: independent evidence of what a task takes or has sent."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import datetime
+from itertools import count
+
+from shared.amqp.values import Malformed
+from shared.clock import Clock, SystemClock
+from shared.errors import TargetUnavailable
+from shared.journal.imprints import Imprinter, of_unreadable
+from shared.journal.lines import Line, member
+from shared.journal.record import SEEN, VERSION, Observer, Role
+from shared.journal.recording import MICROSECONDS, add_imprint, partition_number, place_of
+from shared.journal.sink import Sink, Stream
+from shared.message import Arrival, Message, Origin
+from shared.metadata import ENQUEUE_TIME, SEPARATOR, SEQUENCE, entity_that_gave_up, visited_sites
+from shared.rules import Action
+
+_LOGGER = logging.getLogger("busway.journal")
+
+_SERVICE_BUS_PARTITION = 0
+# Each abandoned batch costs its messages a delivery, so that a journal that is away for a moment is waited for.
+_WAITS_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0)
+
+
+class Tap:
+    """
+    Writes what comes by at one place for the journal of the task that it watches.
+
+    On the target's side the stamps of the last hop say which message of the source it is. On the source's side that is
+    known only where the tap sees the messages under the numbers that the task sees: a hub, or the same queue.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        task: str,
+        role: Role,
+        *,
+        watched: Origin,
+        is_hub_watched: bool,
+        place: Origin,
+        target: str,
+        is_hub: bool,
+        has_same_numbers: bool,
+        sink: Sink,
+        actions: Iterable[Action] = (),
+        clock: Clock | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """
+        Look at *place* for *task*, which takes from *watched* and whose rule and routes have the *actions*.
+
+        *target* is what the task calls the place that it sends to: of a subscription, its topic.
+        """
+        self.name = name
+        self._task = task
+        self._role = role
+        self._watched = watched
+        self._is_hub_watched = is_hub_watched
+        self._place = place
+        self._target = target
+        self._is_hub = is_hub
+        self._has_same_numbers = has_same_numbers
+        self._sink = sink
+        self._imprinter = Imprinter(actions)
+        self._clock = clock or SystemClock()
+        self._sleep = sleep
+        self._batch_ids = count(1)
+
+    async def see(self, batch: Sequence[bytes], partition: str | None = None) -> None:
+        """
+        Write what is known of the encoded messages of *batch*.
+
+        Raises: TargetUnavailable or TargetRefused where it cannot be kept; the batch must then come again.
+        """
+        origin = self._place if partition is None else self._place._replace(partition=partition)
+        lines = [self._line(content, origin) for content in batch]
+        if not lines:
+            return
+        content = member(lines, self._constants(partition))
+        for wait in _WAITS_SECONDS:
+            try:
+                await self._sink.append(Stream(self._task, self._role), content)
+            except TargetUnavailable as error:
+                _LOGGER.warning("%s: next attempt in %.1f s: %s", self.name, wait, error)
+                await self._sleep(wait)
+            else:
+                return
+        await self._sink.append(Stream(self._task, self._role), content)
+
+    def _constants(self, partition: str | None) -> Line:
+        constants: Line = {
+            "v": VERSION,
+            "task": self._task,
+            "role": self._role,
+            "observer": Observer.TAP,
+            "tap": self.name,
+            "outcome": SEEN,
+        }
+        is_known = self._role is Role.SOURCE and self._has_same_numbers
+        watched = self._watched._replace(partition=partition) if is_known else self._watched
+        constants |= place_of(watched, is_hub=self._is_hub_watched)
+        if self._role is Role.TARGET:
+            constants["target"] = self._target
+        part = partition_number(partition) if self._is_hub else _SERVICE_BUS_PARTITION
+        if part is not None:
+            constants["tgt_part"] = part
+        return constants | {
+            "batch_id": next(self._batch_ids),
+            "instance": self._sink.instance,
+            "journal_time": round(self._clock.now().timestamp() * 1_000_000),
+        }
+
+    def _line(self, content: bytes, origin: Origin) -> Line:
+        line: Line = {}
+        try:
+            message = Message.received(content, origin)
+        except Malformed:
+            add_imprint(line, of_unreadable(content))
+            return line
+        arrival = message.arrival
+        line |= self._identity(message) if self._role is Role.TARGET else self._own_identity(arrival)
+        imprint = self._imprinter.arriving(message)
+        add_imprint(line, imprint)
+        if arrival.sequence_number is not None:
+            line["tgt_seq"] = arrival.sequence_number
+        if arrival.enqueued_time is not None:
+            line["tgt_enqueued_time"] = arrival.enqueued_time * MICROSECONDS
+        if self._role is Role.SOURCE:
+            line["hops"] = [*imprint.hops, self._watched.site]
+        elif imprint.hops:
+            line["hops"] = imprint.hops
+        given_up_by = entity_that_gave_up(arrival)
+        if given_up_by is not None:
+            line["given_up_by"] = given_up_by
+        return line
+
+    def _own_identity(self, arrival: Arrival) -> Line:
+        line: Line = {}
+        if self._has_same_numbers and arrival.sequence_number is not None:
+            line["src_seq"] = arrival.sequence_number
+        if arrival.enqueued_time is not None:
+            line["enqueued_time"] = arrival.enqueued_time * MICROSECONDS
+        return line
+
+    def _identity(self, message: Message) -> Line:
+        """Return which message of the source a copy is, by the stamps of its last hop, if they say."""
+        line: Line = {}
+        try:
+            if not message.sections.application_properties or visited_sites(message)[-1:] != [self._watched.site]:
+                return line
+            sequence, enqueued = _last(message, SEQUENCE), _last(message, ENQUEUE_TIME)
+            if sequence is not None:
+                line["src_seq"] = int(sequence)
+            if enqueued is not None:
+                line["enqueued_time"] = round(datetime.fromisoformat(enqueued).timestamp() * 1000) * MICROSECONDS
+        except (Malformed, ValueError):
+            return {}  # somebody else's stamps
+        return line
+
+
+def _last(message: Message, name: str) -> str | None:
+    value = message.application_property(name)
+    if value is None or not isinstance(value.payload, str):
+        return None
+    return value.payload.rpartition(SEPARATOR)[2]
