@@ -26,6 +26,7 @@ from shared.loop_prevention import LoopGuard, path_before
 from shared.memory import Key
 from shared.message import Arrival, Message, Origin
 from shared.metadata import deterministic_id, stamp
+from shared.obstacles import Obstacles
 from shared.protocols import BatchReport, Editor, Entry, Journal, Locks, Outcome, Record, Telemetry, Withheld
 from shared.reject_guard import DEFAULT_REJECTS_IN_A_ROW
 from shared.rejection import Rejection, Stage
@@ -34,6 +35,8 @@ from shared.shutdown import Shutdown
 from shared.ttl import TimeToLive
 
 _LOGGER = logging.getLogger("busway.pipeline")
+
+_JOURNAL = "the journal"
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,10 @@ class Pipeline:
         self._clock = clock or SystemClock()
         self._shutdown = shutdown or Shutdown()
         self._sleep = sleep or self._shutdown.sleep
-        self._dispatch = Dispatch(task.name, task.rejects, task.locks, task.rejects_in_a_row, self._clock)
+        self._obstacles = Obstacles(task.name, self._clock, telemetry)
+        self._dispatch = Dispatch(
+            task.name, task.rejects, task.locks, self._obstacles, rejects_in_a_row=task.rejects_in_a_row
+        )
         self._telemetry = telemetry
         self._batch_ids = count(1)
 
@@ -135,12 +141,14 @@ class Pipeline:
                 await write()
             except (TargetUnavailable, TargetRefused) as error:
                 attempts += 1
+                self._obstacles.note({_JOURNAL: error})
                 try:
                     if not await hold.pause(wait_seconds(error, attempts)):
                         return error
                 except LockLost as lost:
                     return lost
             else:
+                self._obstacles.note({_JOURNAL: None})
                 return None
 
     def _takes_from(self, partition: str | None) -> bool:

@@ -50,10 +50,12 @@ def outcome_line(record: Record, ordinal: int) -> Line:
     line: Line = {}
     if record.arrival.sequence_number is not None:
         line["src_seq"] = record.arrival.sequence_number
-    arrived, departed = record.arrived, record.departed
-    if record.outcome is Outcome.SENT and departed is not None and departed.property_digest is not None:
-        line["check"] = check_of(departed.body_digest, departed.property_digest).hex()
     line["send_ordinal"] = ordinal
+    arrived, departed = record.arrived, record.departed
+    if record.is_remembered:
+        line["remembered"] = True
+    elif record.outcome is Outcome.SENT and departed is not None and departed.property_digest is not None:
+        line["check"] = check_of(departed.body_digest, departed.property_digest).hex()
     line["outcome"] = record.outcome
     if record.target is not None:
         line["target"] = record.target
@@ -69,8 +71,6 @@ def outcome_line(record: Record, ordinal: int) -> Line:
             line["property_digest"] = departed.property_digest.hex()
             line["body_size"] = departed.body_size
             line["edited"] = True
-    if record.is_remembered:
-        line["remembered"] = True
     if record.stage is not None:
         line["stage"] = record.stage
     if record.reason is not None:

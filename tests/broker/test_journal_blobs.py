@@ -33,7 +33,7 @@ def storage(tmp_path_factory):
         yield connection_string
 
 
-class Transport(AioHttpTransport):
+class Transport(AioHttpTransport):  # type: ignore[misc] # the SDK loads it when asked for
     """The network, which loses requests or answers as told."""
 
     def __init__(self):
@@ -151,7 +151,7 @@ def test_when_not_even_the_look_is_answered_the_next_attempt_looks_first(journal
     async def lose():
         journal.transport.lost_answers = 1
         send = journal.transport.send
-        looked = []
+        looked: list = []
 
         async def no_look(request, **options):
             if request.method == "HEAD" and not looked:

@@ -5,6 +5,7 @@ import gzip
 import json
 import logging
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -21,8 +22,14 @@ from shared.protocols import Outcome, Withheld
 from shared.routing import Route, Router, Target
 from shared.rules import parse_filter
 from shared.ttl import Remaining
-from tests.fakes import OutputThatAccepts, OutputThatFailsOnce, OutputThatIsDown, OutputThatRejects
-from tests.fakes import clock_at_delivery, sleep_by
+from tests.fakes import (
+    OutputThatAccepts,
+    OutputThatFailsOnce,
+    OutputThatIsDown,
+    OutputThatRejects,
+    clock_at_delivery,
+    sleep_by,
+)
 from tests.messages import ENQUEUED, delivered
 
 JSON_TYPES = {"int": int, "string": str, "hex": str, "boolean": bool, "list": list}
@@ -65,7 +72,7 @@ class Line:
     def __init__(self, *, output=None, editors=(), when=None, is_required=True, sink=None, rejects=True):
         self.output = output or OutputThatAccepts()
         self.rejected = OutputThatAccepts()
-        self.sink = sink or MemorySink()
+        self.sink: Any = sink or MemorySink()
         self.clock = clock_at_delivery()
         self.journal = TaskJournal("copy", self.sink, is_hub=False, is_required=is_required, clock=self.clock)
         task = Task(
