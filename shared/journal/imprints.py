@@ -46,7 +46,7 @@ _COVERED = {
     7: "ContentEncoding",
     12: "ReplyToSessionId",
 }
-_CORRELATION_ID, _GROUP_ID = 5, 10
+_CORRELATION_ID, _GROUP_ID, _LAST_FIELD = 5, 10, 12
 
 _STAMPS = b"repl-"
 _DEAD_LETTER = b"DeadLetter"
@@ -77,16 +77,20 @@ class Imprinter:
         digest, size = body_digest(raw.body)
         life, attempt = _life_and_attempt(raw.header) if raw.header else (None, None)
         enqueued = message.arrival.enqueued_time
+        identity = order_key = None
+        hops: Sequence[str] = ()
         try:
-            hops: Sequence[str] = path_before(message)
             fields = message.property_fields()
-            identity = _identity(fields[0]) if fields else None
-            order_key = text(fields[_GROUP_ID]) if len(fields) > _GROUP_ID else None
+            if fields:
+                identity = _identity(fields[0])
+                order_key = text(fields[_GROUP_ID]) if len(fields) > _GROUP_ID else None
             if order_key is None and b"x-opt-partition-key" in raw.message_annotations:
                 order_key = message.partition_key
+            if _STAMPS in raw.application_properties:
+                hops = path_before(message)
         except Malformed:
             # The line rejects it for that, or not; the journal tells of it either way.
-            hops, identity, order_key = (), None, None
+            identity = order_key = None
         return Imprint(
             digest,
             size,
@@ -120,8 +124,9 @@ class Imprinter:
             fields = message.property_fields()
             if len(fields) > 1:
                 # Without the message id in front; few of the rest serve most messages.
-                pairs += self._fields(b"".join(fields[1:5]), b"".join(fields[6:8]), b"".join(fields[12:13]))
-                if len(fields) > _CORRELATION_ID and self._counts_correlation_id:
+                last = fields[_LAST_FIELD] if len(fields) > _LAST_FIELD else b""
+                pairs += self._fields(b"".join(fields[1:5]), b"".join(fields[6:8]), last)
+                if len(fields) > _CORRELATION_ID and fields[_CORRELATION_ID] != _NULL and self._counts_correlation_id:
                     pairs += _field(_CORRELATION_ID, fields[_CORRELATION_ID])
         except Malformed:
             # It cannot be told apart what is in there; the bytes stand for it.
@@ -170,18 +175,14 @@ def of_unreadable(content: bytes) -> Imprint:
 def body_digest(body: bytes) -> tuple[bytes, int]:
     """Return the digest of an encoded body, and how many bytes it is of."""
     prefix = body[:4]
+    content: bytes
     if prefix == _DATA_32 and len(body) == 8 + int.from_bytes(body[4:8]):
-        content: bytes | memoryview = memoryview(body)[8:]
+        content = body[8:]
     elif prefix == _DATA_8 and len(body) == 5 + body[4]:
         content = body[5:]
     else:
         content = _unusual_content(body)
     return blake2b(content, digest_size=BODY_DIGEST_BYTES).digest(), len(content)
-
-
-def check_of(body: bytes, properties: bytes) -> bytes:
-    """Return 8 bytes that stand for both digests of a message."""
-    return (int.from_bytes(body[:PROPERTY_DIGEST_BYTES]) ^ int.from_bytes(properties)).to_bytes(PROPERTY_DIGEST_BYTES)
 
 
 def _unusual_content(body: bytes) -> bytes:

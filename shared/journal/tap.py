@@ -10,11 +10,11 @@ from shared.amqp.values import Malformed
 from shared.clock import Clock, SystemClock
 from shared.errors import TargetUnavailable
 from shared.journal.imprints import Imprinter, of_unreadable
-from shared.journal.lines import Line, member
+from shared.journal.lines import member, quoted
 from shared.journal.record import SEEN, VERSION, Observer, Role
-from shared.journal.recording import MICROSECONDS, add_imprint, partition_number, place_of
+from shared.journal.recording import identity_fields, imprint_fields, partition_number, place_of
 from shared.journal.sink import Sink, Stream
-from shared.message import Arrival, Message, Origin
+from shared.message import Message, Origin
 from shared.metadata import ENQUEUE_TIME, SEPARATOR, SEQUENCE, entity_that_gave_up, visited_sites
 from shared.rules import Action
 
@@ -91,8 +91,8 @@ class Tap:
                 return
         await self._sink.append(Stream(self._task, self._role), content)
 
-    def _constants(self, partition: str | None) -> Line:
-        constants: Line = {
+    def _constants(self, partition: str | None) -> dict[str, object]:
+        constants: dict[str, object] = {
             "v": VERSION,
             "task": self._task,
             "role": self._role,
@@ -114,52 +114,44 @@ class Tap:
             "journal_time": round(self._clock.now().timestamp() * 1_000_000),
         }
 
-    def _line(self, content: bytes, origin: Origin) -> Line:
-        line: Line = {}
+    def _line(self, content: bytes, origin: Origin) -> str:
         try:
             message = Message.received(content, origin)
         except Malformed:
-            add_imprint(line, of_unreadable(content))
-            return line
+            return f"{{{imprint_fields(of_unreadable(content))}"
         arrival = message.arrival
-        line |= self._identity(message) if self._role is Role.TARGET else self._own_identity(arrival)
         imprint = self._imprinter.arriving(message)
-        add_imprint(line, imprint)
-        if arrival.sequence_number is not None:
-            line["tgt_seq"] = arrival.sequence_number
-        if arrival.enqueued_time is not None:
-            line["tgt_enqueued_time"] = arrival.enqueued_time * MICROSECONDS
-        if self._role is Role.SOURCE:
-            line["hops"] = [*imprint.hops, self._watched.site]
-        elif imprint.hops:
-            line["hops"] = imprint.hops
+        if self._role is Role.TARGET:
+            sequence, enqueued = self._identity(message)
+            hops = [*imprint.hops]
+        else:
+            sequence = arrival.sequence_number if self._has_same_numbers else None
+            enqueued = arrival.enqueued_time
+            hops = [*imprint.hops, self._watched.site]
         given_up_by = entity_that_gave_up(arrival)
-        if given_up_by is not None:
-            line["given_up_by"] = given_up_by
-        return line
-
-    def _own_identity(self, arrival: Arrival) -> Line:
-        line: Line = {}
-        if self._has_same_numbers and arrival.sequence_number is not None:
-            line["src_seq"] = arrival.sequence_number
+        line = identity_fields(sequence, enqueued) + imprint_fields(imprint)
+        if arrival.sequence_number is not None:
+            line += f',"tgt_seq":{arrival.sequence_number}'
         if arrival.enqueued_time is not None:
-            line["enqueued_time"] = arrival.enqueued_time * MICROSECONDS
+            line += f',"tgt_enqueued_time":{arrival.enqueued_time}000'
+        if hops:
+            line += f',"hops":[{",".join(map(quoted, hops))}]'
+        if given_up_by is not None:
+            line += f',"given_up_by":{quoted(given_up_by)}'
         return line
 
-    def _identity(self, message: Message) -> Line:
-        """Return which message of the source a copy is, by the stamps of its last hop, if they say."""
-        line: Line = {}
+    def _identity(self, message: Message) -> tuple[int | None, int | None]:
+        """Return number and time (ms) of a copy's original by the stamps of its last hop, where they say."""
         try:
             if not message.sections.application_properties or visited_sites(message)[-1:] != [self._watched.site]:
-                return line
+                return None, None
             sequence, enqueued = _last(message, SEQUENCE), _last(message, ENQUEUE_TIME)
-            if sequence is not None:
-                line["src_seq"] = int(sequence)
-            if enqueued is not None:
-                line["enqueued_time"] = round(datetime.fromisoformat(enqueued).timestamp() * 1000) * MICROSECONDS
+            return (
+                None if sequence is None else int(sequence),
+                None if enqueued is None else round(datetime.fromisoformat(enqueued).timestamp() * 1000),
+            )
         except (Malformed, ValueError):
-            return {}  # somebody else's stamps
-        return line
+            return None, None  # somebody else's stamps
 
 
 def _last(message: Message, name: str) -> str | None:

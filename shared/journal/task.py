@@ -1,12 +1,12 @@
 """The journal of one task: what its pipeline decides, as records in a sink."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from shared.clock import Clock, SystemClock
 from shared.errors import TargetRefused, TargetUnavailable
 from shared.journal.imprints import Imprinter, of_unreadable
-from shared.journal.lines import Line, member
+from shared.journal.lines import member
 from shared.journal.log import LogJournal
 from shared.journal.record import RECEIVED, VERSION, Observer, Role
 from shared.journal.recording import outcome_line, place_of, received_line
@@ -71,7 +71,9 @@ class TaskJournal:
         lines = [outcome_line(record, ordinal) for ordinal, record in enumerate(records)]
         await self._append(Role.TARGET, lines, {}, records[0].arrival.origin, batch_id)
 
-    async def _append(self, role: Role, lines: Sequence[Line], told: Line, origin: Origin, batch_id: int) -> None:
+    async def _append(
+        self, role: Role, lines: Sequence[str], told: Mapping[str, str], origin: Origin, batch_id: int
+    ) -> None:
         key = role, batch_id
         content = self._unwritten.pop(key, None) or member(lines, self._constants(role, told, origin, batch_id))
         try:
@@ -85,7 +87,7 @@ class TaskJournal:
         else:
             self._go_on()
 
-    def _constants(self, role: Role, told: Line, origin: Origin, batch_id: int) -> Line:
+    def _constants(self, role: Role, told: Mapping[str, str], origin: Origin, batch_id: int) -> dict[str, object]:
         return {
             **told,
             "v": VERSION,

@@ -28,7 +28,6 @@ DISTRIBUTIONS = {
     "opentelemetry": "opentelemetry-api",
     "opentelemetry.exporter.otlp.proto.http": "opentelemetry-exporter-otlp-proto-http",
     "opentelemetry.sdk": "opentelemetry-sdk",
-    "orjson": "orjson",
     "pydantic": "pydantic",
     "referencing": "referencing",
     "yaml": "PyYAML",
