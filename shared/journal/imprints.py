@@ -136,9 +136,10 @@ class Imprinter:
 
     def _pairs(self, section: bytes) -> list[bytes]:
         """Return the application properties that count, each as its key and value in their one encoding."""
-        if _ENCODINGS in section:
-            return self._decoded_pairs(section)
-        if not self._left_out and _STAMPS not in section and _DEAD_LETTER not in section:
+        if _STAMPS in section:
+            if _ENCODINGS in section:
+                return self._decoded_pairs(section)
+        elif not self._left_out and _DEAD_LETTER not in section:
             usual = _usual_pairs(section)
             if usual is not None:
                 return usual
