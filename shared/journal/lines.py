@@ -24,6 +24,10 @@ quoted = encode_basestring_ascii
 def member(lines: Iterable[str], constants: Mapping[str, object]) -> bytes:
     """Return a gzip member of *lines*, which are JSON objects without their last brace, each with *constants* added."""
     tail = f",{json.dumps(constants, separators=(',', ':'))[1:]}\n"
-    text = tail.join(lines) + tail
+    return compressed((tail.join(lines) + tail).encode())
+
+
+def compressed(text: bytes) -> bytes:
+    """Return *text* as one gzip member."""
     compressor = zlib_ng.compressobj(_LEVEL, zlib_ng.DEFLATED, _GZIP_OF_8_KB)
-    return bytes(compressor.compress(text.encode()) + compressor.flush())
+    return bytes(compressor.compress(text) + compressor.flush())

@@ -1,12 +1,14 @@
-"""The journal of the function app on Azurite: tasks and taps over the local broker and host, and a host that is killed."""
+"""The journal of the function app: tasks and taps over broker, host and Azurite, and a host that is killed."""
 
 import gzip
 import json
 import socket
+import threading
 import uuid
+from dataclasses import replace
 
 import pytest
-from azure.eventhub import EventData, EventHubProducerClient
+from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.storage.blob import ContainerClient
 
@@ -180,11 +182,11 @@ def test_tasks_and_taps_write_what_they_see_of_the_same_messages(app):
     received = app.wait_for("readings", "source", 9, observer="task")
     before = app.wait_for("readings", "source", 9, observer="tap")
     after = app.wait_for("readings", "target", 9, observer="tap")
-    told = ("src_part", "src_seq", "enqueued_time", "body_digest", "order_key")
-    originals = {tuple(each[name] for name in told) for each in received}
-    assert {tuple(each[name] for name in told) for each in before} == originals
+    keys = ("src_part", "src_seq", "enqueued_time", "body_digest", "order_key")
+    originals = {tuple(each[name] for name in keys) for each in received}
+    assert {tuple(each[name] for name in keys) for each in before} == originals
     assert all("src_part" not in each for each in after)
-    assert {tuple(each[name] for name in told[1:]) for each in after} == {each[1:] for each in originals}
+    assert {tuple(each[name] for name in keys[1:]) for each in after} == {each[1:] for each in originals}
     assert app.host.stop() == 0
 
 
@@ -234,3 +236,39 @@ def test_while_the_journal_is_away_nothing_is_sent_and_no_delivery_is_lost(app, 
         assert "attempt" not in received
         assert app.broker.counts("east")["jobs"].active == 1
         assert app.host.stop() == 0
+
+
+def test_a_journal_in_an_event_hub_gets_an_event_for_each_batch(storage, tmp_path):
+    journal = replace(EAST, hubs=(*EAST.hubs, HubConfig(name="journal", partition_count=1)))
+    with RunningBroker([WEST, journal]) as broker:
+        app = App(storage, tmp_path, broker)
+        tasks = [document for document in TASKS.split("---") if "peek" not in document]
+        (tmp_path / "tasks" / "all.yaml").write_text("---".join(tasks))
+        (tmp_path / "journal.yaml").write_text("event_hub: {connection: hub-east, hub: journal}\n")
+        with app.client, app.host:
+            app.host.wait_until_ready()
+            plain = {"kind": "x"}
+            app.send("orders", *(ServiceBusMessage(f"b{n}", application_properties=plain) for n in range(3)))
+            records: list = []
+
+            def on_event(_, event):
+                records.extend(json.loads(line) for line in gzip.decompress(b"".join(event.body)).splitlines())
+
+            consumer = EventHubConsumerClient.from_connection_string(
+                app.settings["EAST"], consumer_group="$Default", eventhub_name="journal"
+            )
+            reading = threading.Thread(target=consumer.receive, args=(on_event,), kwargs={"starting_position": "-1"})
+            reading.start()
+            try:
+                app.host.wait_for(lambda: len(records) >= 12)
+            finally:
+                consumer.close()
+                reading.join()
+            told = sorted((each["observer"], each["role"], each["outcome"]) for each in records)
+            assert told == [
+                *[("tap", "source", "seen")] * 3,
+                *[("tap", "target", "seen")] * 3,
+                *[("task", "source", "received")] * 3,
+                *[("task", "target", "sent")] * 3,
+            ]
+            assert app.host.stop() == 0
