@@ -247,7 +247,7 @@ def test_a_journal_in_an_event_hub_gets_an_event_for_each_batch(storage, tmp_pat
         (tmp_path / "journal.yaml").write_text("event_hub: {connection: hub-east, hub: journal}\n")
         with app.client, app.host:
             app.host.wait_until_ready()
-            plain = {"kind": "x"}
+            plain: dict = {"kind": "x"}
             app.send("orders", *(ServiceBusMessage(f"b{n}", application_properties=plain) for n in range(3)))
             records: list = []
 
