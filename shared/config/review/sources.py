@@ -116,7 +116,7 @@ def _forwarding(network: Network, task: TaskFile) -> Iterator[Finding]:
 
 def _rejects(network: Network, task: TaskFile) -> Iterator[Finding]:
     if task.rejects is None:
-        seen = f"a message at fault stays in {network.label(task.source)}, and its batch with it"
+        seen = f"a message at fault goes to the dead-letter queue of {network.label(task.source)}"
         yield Finding(checks.MISSING_REJECTS, network.place(task), seen)
         return
     node = network.target_node(task.rejects)
