@@ -29,7 +29,7 @@ from uuid import UUID
 from shared.amqp import values
 from shared.amqp.codec import plain
 from shared.amqp.values import Value
-from shared.codecs.json import ExactJson, read_exact
+from shared.codecs.json import ExactJson, Json, read_exact
 from shared.editors.body import content_of, put_content
 from shared.errors import MessageRejected
 from shared.message import Message
@@ -38,6 +38,7 @@ __all__ = [
     "Edit",
     "Message",
     "MessageRejected",
+    "Property",
     "json_of",
     "properties_of",
     "put_json",
@@ -46,6 +47,9 @@ __all__ = [
     "set_property",
     "text_of",
 ]
+
+type Property = str | bool | float | datetime | UUID | Value | None
+"""What an application property may be set to."""
 
 type Edit = Callable[[Message], Message | Sequence[Message] | None]
 """What such a function looks like."""
@@ -75,7 +79,7 @@ def json_of(message: Message) -> ExactJson:
     return read_exact(content_of(message))
 
 
-def put_json(message: Message, value: ExactJson | float) -> None:
+def put_json(message: Message, value: ExactJson | Json) -> None:
     """Make *value* the body, as JSON, with floats too; raises MessageRejected for what JSON cannot say."""
     from shared.codecs.json_writing import write  # noqa: PLC0415 - loads a library that few tasks need
 
@@ -90,7 +94,7 @@ def properties_of(message: Message) -> dict[str, object]:
     }
 
 
-def set_property(message: Message, name: str, value: str | bool | float | datetime | UUID | Value | None) -> None:
+def set_property(message: Message, name: str, value: Property) -> None:
     """
     Set an application property of the AMQP type that Azure's SDKs give such a value, or remove it with None.
 
@@ -125,7 +129,7 @@ def _time(value: Value) -> object:
     return datetime.fromtimestamp(milliseconds / 1000, UTC) if isinstance(milliseconds, int) else None
 
 
-def _value(given: str | bool | float | datetime | UUID | Value) -> Value:
+def _value(given: Property) -> Value:
     match given:
         case Value():
             return given

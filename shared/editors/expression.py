@@ -23,7 +23,7 @@ from typing import Any
 
 import jmespath
 from jmespath.exceptions import JMESPathError, JMESPathTypeError
-from jmespath.functions import Functions, signature
+from jmespath.functions import TYPES_MAP, Functions, signature
 from jmespath.visitor import Options, TreeInterpreter
 
 from shared.amqp.values import Value
@@ -61,7 +61,7 @@ class Expression:
         except RecursionError as error:
             raise ValueError("is no JMESPath expression that can be read: nested too deeply") from error
         self._functions = _Functions()
-        self._interpreter = TreeInterpreter(Options(custom_functions=self._functions))
+        self._interpreter = _Interpreter(Options(custom_functions=self._functions))
 
     def of(self, value: ExactJson, message: Message) -> ExactJson:
         """Return what the expression makes of the body *value* of *message*; raises MessageRejected."""
@@ -83,6 +83,18 @@ class Expression:
         finally:
             self._functions.message = None
         return found
+
+
+class _Interpreter(TreeInterpreter):
+    """The library's, which raises where the specification says null."""
+
+    def visit_comparator(self, node: Node, value: ExactJson) -> bool | None:
+        """Return null where a text is compared with a number."""
+        try:
+            compared: bool | None = super().visit_comparator(node, value)
+        except TypeError:
+            return None
+        return compared
 
 
 class _Functions(Functions):
@@ -321,7 +333,8 @@ def _is_finite(value: Any) -> bool:  # noqa: ANN401 - any JSON
 
 
 def _type_name(name: str) -> str:
-    return "another type" if name == "unknown" else name
+    """Return the type in words of the language, which the library tells now as that and now as Python's."""
+    return "number" if name == _DECIMAL else TYPES_MAP.get(name, "another type" if name == "unknown" else name)
 
 
 def _no_number(_: str) -> None:

@@ -37,7 +37,7 @@ _OWN = OWN.encode()
 
 def load_function(name: object, info: ValidationInfo) -> "OwnFunction":
     """Return the function `module:name` of the configuration folder or the app; ValueError where there is none."""
-    if not isinstance(name, str) or not _PATTERN.match(name):
+    if not isinstance(name, str) or not _PATTERN.fullmatch(name):
         raise ValueError("expected a function as package.module:function")
     module_name, _, attribute = name.partition(":")
     folder = (info.context or {}).get(FOLDER)
