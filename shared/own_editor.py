@@ -83,7 +83,11 @@ def put_json(message: Message, value: ExactJson | Json) -> None:
     """Make *value* the body, as JSON, with floats too; raises MessageRejected for what JSON cannot say."""
     from shared.codecs.json_writing import write  # noqa: PLC0415 - loads a library that few tasks need
 
-    put_content(message, write(_finite(value)))
+    try:
+        content = write(_finite(value))
+    except RecursionError as error:
+        raise MessageRejected("NotWritable", "the result is nested too deeply to be written as JSON") from error
+    put_content(message, content)
 
 
 def properties_of(message: Message) -> dict[str, object]:

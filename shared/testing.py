@@ -185,7 +185,8 @@ def carried(folder: str | Path, task: str, *messages: Message, partition: str | 
     """
     Return what a task of the configuration in *folder* makes of *messages*, from one *partition* of a hub.
 
-    Raises ConfigError where the configuration is at fault, and what would keep the messages at their source.
+    Raises ConfigError where the configuration is at fault, ValueError where it has no such task, and what would keep
+    the messages at their source.
     """
     return _carried(load(Path(folder)), task, messages, partition)
 
@@ -194,7 +195,10 @@ def _carried(
     configuration: Configuration, name: str, messages: Sequence[Message], partition: str | None = None
 ) -> Carried:
     outputs = {alias: _Output() for alias in configuration.connections}
-    (task,) = [task for task in assembled(configuration, outputs) if task.name == name]
+    tasks = {task.name: task for task in assembled(configuration, outputs)}
+    if name not in tasks:
+        raise ValueError(f"no task is called {name!r}, expected one of {', '.join(tasks)}")
+    task = tasks[name]
     journal, clock = _Journal(), ManualClock(NOW)
 
     async def sleep(seconds: float) -> None:

@@ -2,10 +2,10 @@
 Task files and what they do: messages in, outcomes, messages out and journal lines, each case one file.
 
 A case has a task, or names a task file (`file`) or a configuration folder (`folder`) of the repository, and steps;
-`connections` replace those of the repository, and `files` are what else is in the configuration folder, as text or JSON. A step
-delivers messages to one task, from one `partition` where it has any, written out or `taken` from where an earlier step
-has sent them, and says what must come of it. Expected messages are compared in the keys that the case names, their
-application properties as a whole.
+`connections` replace those of the repository, and `files` are what else is in the configuration folder, as a text or
+as JSON. A step delivers messages to one task, from one `partition` where it has any, written out or `taken` from where
+an earlier step has sent them, and says what must come of it. Expected messages are compared in the keys that the case
+names, their application properties as a whole.
 """
 
 import asyncio
