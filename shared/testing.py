@@ -28,7 +28,7 @@ from shared.config.models import Connection, TaskFile
 from shared.editors.options import FOLDER
 from shared.errors import BuswayError
 from shared.message import Arrival, Message, Origin
-from shared.own_editor import Property, properties_of, put_json, put_text, set_property, text_of
+from shared.own_editor import properties_of, put_json, put_text, set_property, text_of
 from shared.pipeline import Pipeline
 from shared.protocols import Entry, Imprint, Outcome, Outgoing, Record
 
@@ -42,9 +42,9 @@ _STAMPED = "repl-"
 
 
 def message(
-    body: Json | bytes = b"",
+    body: object = b"",
     *,
-    properties: Mapping[str, Property] | None = None,
+    properties: Mapping[str, object] | None = None,
     message_id: str | None = "m-1",
     session_id: str | None = None,
     partition_key: str | None = None,

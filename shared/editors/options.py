@@ -35,6 +35,10 @@ class Step(Strict, ABC):
         (field,) = cls.model_fields.values()
         return field.alias or ""
 
+    def __hash__(self) -> int:
+        # Options may be mappings, and tasks, which hold steps, are keys.
+        return hash(type(self))
+
     @abstractmethod
     def editor(self) -> Editor:
         """Return the editor that does what the options say."""

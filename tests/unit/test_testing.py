@@ -1,6 +1,7 @@
 """The kit with which users test editors and tasks."""
 
 from textwrap import dedent
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -32,7 +33,7 @@ def test_messages_are_left_as_they_are():
 
 
 def test_several_steps_and_messages_and_what_became_of_each():
-    steps = [{"filter": "n > 1"}, {"transform": {"expression": "a"}}]
+    steps: list[dict[str, Any]] = [{"filter": "n > 1"}, {"transform": {"expression": "a"}}]
     bodies = [({"a": 1}, 1), ({"a": 2}, 2), ({}, 3)]
     result = edited(steps, *(message(body, properties={"n": n}) for body, n in bodies))
     assert result.outcomes == [Outcome.FILTERED, Outcome.SENT, Outcome.REJECTED]
