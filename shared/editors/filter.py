@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from shared.editors.options import FilterText, Step
+from shared.editors.options import FilterText, Step, TaskFacts
 from shared.message import Message
 from shared.routing import RuleProperties
 from shared.rules.rule import Filter as Rule
@@ -17,7 +17,7 @@ class FilterStep(Step):
     rule: FilterText = Field(alias="filter")
     """Rule that the messages which go on are true of; the others are withheld and journalled."""
 
-    def editor(self) -> "Filter":
+    def editor(self, _: TaskFacts, /) -> "Filter":
         """Return the editor that does what the options say."""
         return Filter(parse_filter(self.rule))
 

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 from shared.codecs.json import read
 from shared.editors.body import content_of, size_of
 from shared.editors.json_schema import JsonSchema, SchemaFile
-from shared.editors.options import SYSTEM_NAMES, Step, Strict
+from shared.editors.options import SYSTEM_NAMES, Step, Strict, TaskFacts
 from shared.errors import MessageRejected
 from shared.message import Message
 from shared.protocols import Withheld
@@ -54,7 +54,7 @@ class ValidateStep(Step):
 
     options: ValidateOptions = Field(alias="validate")
 
-    def editor(self) -> "Validate":
+    def editor(self, _: TaskFacts, /) -> "Validate":
         """Return the editor that does what the options say."""
         return Validate(self.options)
 
