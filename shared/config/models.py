@@ -19,8 +19,10 @@ from pydantic import (
     model_validator,
 )
 
+from shared.editors.batch import BatchStep
 from shared.editors.filter import FilterStep
 from shared.editors.options import ActionText, FilterText, Step, Strict
+from shared.editors.split import SplitStep
 from shared.editors.validate import ValidateStep
 from shared.hold import DEFAULT_HOLD, LONGEST_HOLD
 from shared.loop_prevention import DEFAULT_MAX_HOPS
@@ -164,7 +166,7 @@ class Route(Strict):
     action: ActionText | None = None
 
 
-_STEPS: dict[str, type[Step]] = {step.verb(): step for step in (FilterStep, ValidateStep)}
+_STEPS: dict[str, type[Step]] = {step.verb(): step for step in (BatchStep, FilterStep, SplitStep, ValidateStep)}
 
 
 def _tag_of(step: object) -> str:
@@ -188,7 +190,10 @@ def _of_one_editor(step: object) -> object:
 
 
 type EditorStep = Annotated[
-    Annotated[FilterStep, Tag("filter step")] | Annotated[ValidateStep, Tag("validate step")],
+    Annotated[BatchStep, Tag("batch step")]
+    | Annotated[FilterStep, Tag("filter step")]
+    | Annotated[SplitStep, Tag("split step")]
+    | Annotated[ValidateStep, Tag("validate step")],
     Discriminator(_tag_of),
     BeforeValidator(_of_one_editor),
 ]

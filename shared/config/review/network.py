@@ -17,6 +17,7 @@ from shared.config.review.entities import Entities
 from shared.config.review.passages import DEAD_LETTER_SOURCE_KEY, PATH_KEY, Edge, Node, Passage, Stop, Way, history
 from shared.config.review.possibilities import Facts, Key, Knowledge, Unknown, applied, key_of, satisfied, unsatisfied
 from shared.editors.filter import FilterStep
+from shared.editors.validate import ValidateStep
 from shared.loop_prevention import LoopGuard
 from shared.metadata import (
     DEAD_LETTER_DESCRIPTION,
@@ -44,6 +45,7 @@ _TOLD_OF_A_DEATH: tuple[Key, ...] = tuple(
     for name in (DEAD_LETTER_REASON, DEAD_LETTER_DESCRIPTION, "deadletterreason", "deadlettererrordescription")
 )
 
+_KEPT_BY_EDITORS = frozenset(((Scope.SYSTEM, "sessionid"), (Scope.SYSTEM, "partitionkey")))
 _MOST_ALTERNATIVES = 24
 
 
@@ -167,7 +169,7 @@ class Network:
         for editor in task.editors:
             found = [
                 # What else than a filter looks at, such as the body, is not known here.
-                (after, is_certain and is_sure and isinstance(editor, FilterStep), marks)
+                (_behind(editor, after), is_certain and is_sure and isinstance(editor, FilterStep), marks)
                 for each, is_certain, marks in found
                 for after, is_sure in _filtered(filter_of(editor), each)
             ]
@@ -230,6 +232,13 @@ class Network:
         return [Selection(parse_filter(source.rule.filter), action)]
 
 
+def _behind(editor: EditorStep, facts: Facts) -> Facts:
+    """Return what is still known of a message behind an editor, which leaves its history and ordering keys alone."""
+    if editor.keeps_properties:
+        return facts
+    return Facts({key: value for key, value in facts.known.items() if is_history(key) or key in _KEPT_BY_EDITORS})
+
+
 def mark_keys(action: Action | None) -> frozenset[Key]:
     """Return the properties that *action* sets or removes."""
     return frozenset() if action is None else frozenset(key_of(each.property) for each in action.statements)
@@ -254,6 +263,8 @@ def filter_of(editor: EditorStep) -> SqlFilter | None:
     """Return a rule of which every message is true that *editor* lets through; None where nothing is known of them."""
     if isinstance(editor, FilterStep):
         return _filter(editor.rule)
+    if not isinstance(editor, ValidateStep):
+        return None
     system = [name for name in editor.options.required_properties or () if name.lower().startswith("sys.")]
     return _filter(" AND ".join(f"{name} IS NOT NULL" for name in system)) if system else None
 
