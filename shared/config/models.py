@@ -166,7 +166,8 @@ class Route(Strict):
     action: ActionText | None = None
 
 
-_STEPS: dict[str, type[Step]] = {step.verb(): step for step in (BatchStep, FilterStep, SplitStep, ValidateStep)}
+STEPS: dict[str, type[Step]] = {step.verb(): step for step in (BatchStep, FilterStep, SplitStep, ValidateStep)}
+"""The steps of all editors by their verbs."""
 
 
 def _tag_of(step: object) -> str:
@@ -182,9 +183,9 @@ def _of_one_editor(step: object) -> object:
         named = " and ".join(map(str, step)) if isinstance(step, dict) else ""
         raise ValueError(f"names {named or 'no editor'}, expected one editor with its options")
     verb = str(next(iter(step)))
-    if verb not in _STEPS:
-        near = difflib.get_close_matches(verb, _STEPS, 1)
-        meant = f"did you mean {near[0]!r}?" if near else f"expected {' or '.join(_STEPS)}"
+    if verb not in STEPS:
+        near = difflib.get_close_matches(verb, STEPS, 1)
+        meant = f"did you mean {near[0]!r}?" if near else f"expected {' or '.join(STEPS)}"
         raise ValueError(f"no editor is called {verb!r}, {meant}")
     return step
 
