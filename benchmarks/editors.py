@@ -18,8 +18,9 @@ from jsonschema import Draft202012Validator
 from benchmarks.measurement import Measurement, report
 from shared.amqp.sections import Sections, data
 from shared.amqp.values import double, long, string
+from shared.clock import SystemClock
 from shared.editors.filter import FilterStep
-from shared.editors.options import FOLDER
+from shared.editors.options import FOLDER, TaskFacts
 from shared.editors.partition import PartitionStep
 from shared.editors.properties import PropertiesStep
 from shared.editors.python import PythonStep
@@ -31,6 +32,7 @@ from shared.message import Arrival, Message, Origin
 from shared.protocols import Editor
 from shared.routing import RuleProperties
 from shared.rules.rule import parse_action, parse_filter
+from shared.secrets import open_secrets
 
 ROUNDS, CALLS = 60, 50
 MOST = 1.5
@@ -48,6 +50,9 @@ ORDER = {
     "note": None,
 }
 CONTENT = json.dumps(ORDER, ensure_ascii=False).encode()
+
+
+TASK = TaskFacts("orders", Origin("west", "orders"), {}, open_secrets({}), SystemClock())
 
 
 class Case(NamedTuple):
@@ -75,7 +80,7 @@ def filter_() -> Case:
     """Return the case of the filter editor."""
     text = "country = 'DE' AND priority > 5 AND tenant LIKE 'b%'"
     rule = parse_filter(text)
-    editor = FilterStep.model_validate({"filter": text}).editor()
+    editor = FilterStep.model_validate({"filter": text}).editor(TASK)
     return Case("filter", editor, order(), lambda message: rule.matches(RuleProperties(message)))
 
 
@@ -96,7 +101,7 @@ def validate() -> Case:
         Path(folder, "order.json").write_text(json.dumps(schema), encoding="utf-8")
         step = ValidateStep.model_validate({"validate": {"schema": "order.json"}}, context={FOLDER: Path(folder)})
     validator = Draft202012Validator(schema)
-    return Case("validate", step.editor(), order(), lambda _: list(validator.iter_errors(json.loads(CONTENT))))
+    return Case("validate", step.editor(TASK), order(), lambda _: list(validator.iter_errors(json.loads(CONTENT))))
 
 
 def transform() -> Case:
@@ -104,7 +109,7 @@ def transform() -> Case:
     text = (
         "{id: id, customer: customer.name, lines: lines[].{article: article, count: count}, total: sum(lines[].price)}"
     )
-    editor = TransformStep.model_validate({"transform": {"expression": text}}).editor()
+    editor = TransformStep.model_validate({"transform": {"expression": text}}).editor(TASK)
     expression = jmespath.compile(text)
     return Case("transform", editor, order(), lambda _: _dumped(expression.search(json.loads(CONTENT))))
 
@@ -112,7 +117,7 @@ def transform() -> Case:
 def reduce() -> Case:
     """Return the case of the reduce editor, against an expression that keeps the same."""
     keep = ["id", "customer.name", "customer.address.country", "lines[].article", "lines[].count", "total"]
-    editor = ReduceStep.model_validate({"reduce": {"keep": keep}}).editor()
+    editor = ReduceStep.model_validate({"reduce": {"keep": keep}}).editor(TASK)
     expression = jmespath.compile(
         "{id: id, customer: {name: customer.name, address: {country: customer.address.country}},"
         " lines: lines[].{article: article, count: count}, total: total}"
@@ -123,7 +128,7 @@ def reduce() -> Case:
 def route() -> Case:
     """Return the case of the route editor, which lifts two values."""
     options = {"country": {"value": "customer.address.country"}, "total": {"value": "total", "type": "double"}}
-    editor = RouteStep.model_validate({"route": options}).editor()
+    editor = RouteStep.model_validate({"route": options}).editor(TASK)
     country, total = jmespath.compile("customer.address.country"), jmespath.compile("total")
 
     def bare(message: Message) -> None:
@@ -136,7 +141,7 @@ def route() -> Case:
 
 def partition() -> Case:
     """Return the case of the partition editor, which takes a key from the body."""
-    editor = PartitionStep.model_validate({"partition": {"value": "customer.id"}}).editor()
+    editor = PartitionStep.model_validate({"partition": {"value": "customer.id"}}).editor(TASK)
     expression = jmespath.compile("customer.id")
     message = order()
     message.session_id = None
@@ -152,7 +157,7 @@ def partition() -> Case:
 def properties() -> Case:
     """Return the case of the properties editor with an action of a rule, against the action itself."""
     text = "SET region = 'eu'; SET priority = priority + 1; REMOVE kind"
-    editor = PropertiesStep.model_validate({"properties": {"action": text}}).editor()
+    editor = PropertiesStep.model_validate({"properties": {"action": text}}).editor(TASK)
     action = parse_action(text)
     return Case("properties", editor, order(), lambda message: action.apply(RuleProperties(message)))
 
@@ -160,14 +165,14 @@ def properties() -> Case:
 def renaming() -> Case:
     """Return the case of the properties editor that renames and removes, against an action that does the same."""
     options = {"remove": ["kind"], "rename": {"tenant": "customer"}}
-    editor = PropertiesStep.model_validate({"properties": options}).editor()
+    editor = PropertiesStep.model_validate({"properties": options}).editor(TASK)
     action = parse_action("REMOVE kind; SET customer = tenant; REMOVE tenant")
     return Case("properties, renaming", editor, order(), lambda message: action.apply(RuleProperties(message)))
 
 
 def python() -> Case:
     """Return the case of the python editor, against the function that it calls."""
-    editor = PythonStep.model_validate({"python": "benchmarks.editors:with_tax"}).editor()
+    editor = PythonStep.model_validate({"python": "benchmarks.editors:with_tax"}).editor(TASK)
     return Case("python", editor, order(), with_tax)
 
 

@@ -16,7 +16,7 @@ What a function of your own works with, which the python editor calls for each m
 The function gets a message that is its own to change, and returns it, several messages (each a `message.copy()`), or
 None to withhold it. It is called between receipt and send, so it does no I/O, and keeps nothing from call to call. It
 leaves alone the id, the session, the partition key, the arrival, and properties that begin with `repl-`; whatever it
-raises sets the message aside. Of several messages each gets an id of its own: ID/1, ID/2. `shared.testing` tests it.
+raises sets the message aside. Of several messages each gets an id of its own: ID/0, ID/1. `shared.testing` tests it.
 """
 
 from collections.abc import Callable, Sequence

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from shared.editors.options import Step, Strict
+from shared.editors.options import Step, Strict, TaskFacts
 from shared.editors.ordering import OWN, EditingAction, FreeName
 from shared.errors import MessageRejected
 from shared.message import Message
@@ -61,7 +61,7 @@ class PropertiesStep(Step):
 
     options: PropertiesOptions = Field(alias="properties")
 
-    def editor(self) -> "Properties":
+    def editor(self, _: TaskFacts, /) -> "Properties":
         """Return the editor that does what the options say."""
         return Properties(self.options)
 

@@ -24,6 +24,7 @@ DISTRIBUTIONS = {
     "azure.servicebus": "azure-servicebus",
     "azure.storage.blob": "azure-storage-blob",
     "azurefunctions.extensions.base": "azurefunctions-extensions-base",
+    "fastavro": "fastavro",
     "jmespath": "jmespath",
     "jsonschema": "jsonschema",
     "msgspec": "msgspec",

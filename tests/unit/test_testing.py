@@ -41,6 +41,12 @@ def test_several_steps_and_messages_and_what_became_of_each():
     assert result.reasons == ["withheld by an editor", "NothingFound: transform: the result is null, expected a value"]
 
 
+def test_a_batch_is_given_as_a_whole():
+    result = edited({"batch": {}}, message({"a": 1}), message({"a": 2}, message_id="m-2"))
+    assert result.message.json == [{"a": 1}, {"a": 2}]
+    assert result.outcomes == [Outcome.SENT, Outcome.SENT]
+
+
 def test_the_one_message_has_to_be_one():
     with pytest.raises(AssertionError, match=r"0 messages were sent, expected one: .*withheld by an editor"):
         _ = edited({"filter": "1 = 2"}, message()).message

@@ -19,8 +19,8 @@ from shared.config.review.possibilities import Facts, Key, Knowledge, Unknown, a
 from shared.editors.filter import FilterStep
 from shared.editors.partition import PartitionOptions, PartitionStep
 from shared.editors.properties import PropertiesOptions, PropertiesStep
-from shared.editors.python import PythonStep
 from shared.editors.route import RouteStep
+from shared.editors.transform import TransformStep
 from shared.editors.validate import ValidateStep
 from shared.loop_prevention import LoopGuard
 from shared.metadata import (
@@ -51,6 +51,7 @@ _TOLD_OF_A_DEATH: tuple[Key, ...] = tuple(
 
 SESSION_ID: Key = (Scope.SYSTEM, "sessionid")
 PARTITION_KEY: Key = (Scope.SYSTEM, "partitionkey")
+_KEPT = frozenset((SESSION_ID, PARTITION_KEY))
 _MOST_ALTERNATIVES = 24
 
 
@@ -270,8 +271,6 @@ def filter_of(editor: EditorStep) -> SqlFilter | None:
 def after_editor(editor: EditorStep, facts: Facts) -> Facts:
     """Return what is known of a message that *editor* has let through."""
     match editor:
-        case FilterStep() | ValidateStep():
-            return facts
         case PropertiesStep():
             return _with_properties_edited(editor.options, facts)
         case RouteStep():
@@ -279,12 +278,13 @@ def after_editor(editor: EditorStep, facts: Facts) -> Facts:
             return Facts({**facts.known, **lifted}, facts.others)
         case PartitionStep():
             return _with_key(editor.options, facts)
-        case PythonStep():
-            # It changes what it wants but for the history.
-            return Facts({key: value for key, value in facts.known.items() if is_history(key)}, Unknown.ANYTHING)
-        case _:
-            # What makes another body may say of what type it is.
+        case TransformStep():
             return facts.with_((Scope.SYSTEM, "contenttype"), Unknown.ANYTHING)
+        case _ if editor.keeps_properties:
+            return facts
+        case _:
+            # An editor leaves history and ordering keys alone.
+            return Facts({key: value for key, value in facts.known.items() if is_history(key) or key in _KEPT})
 
 
 def _with_key(options: PartitionOptions, facts: Facts) -> Facts:

@@ -10,7 +10,6 @@ from shared.config.review.network import Network, mark_keys
 from shared.config.review.possibilities import Facts, Key, key_of, satisfied
 from shared.editors.filter import FilterStep
 from shared.editors.properties import PropertiesStep
-from shared.editors.python import PythonStep
 from shared.editors.route import RouteStep
 from shared.rules import Action, CorrelationFilter, Filter, SqlFilter, TrueFilter, parse_action, parse_filter
 from shared.rules.operators import compare
@@ -166,4 +165,4 @@ def _may_set(editor: EditorStep, key: Key) -> bool:
         case RouteStep():
             return key[1] in {name.lower() for name in editor.lifted}
         case _:
-            return isinstance(editor, PythonStep)
+            return not editor.keeps_properties

@@ -43,7 +43,7 @@ def test_nothing_withholds(run, nothing):
 def test_several_messages_have_ids_of_their_own(run, several):
     result = run(f"def edit(m): return {several}", message(message_id="a"), message(message_id=None))
     ids = [each.message_id for each in result.messages]
-    assert ids[:2] == ["a/1", "a/2"]
+    assert ids[:2] == ["a/0", "a/1"]
     assert len(set(ids)) == 4
     again = run(f"def edit(m): return {several}", message(message_id="a"), message(message_id=None))
     assert [each.message_id for each in again.messages] == ids

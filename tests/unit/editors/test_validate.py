@@ -12,6 +12,7 @@ from shared.editors.validate import ValidateStep
 from shared.errors import MessageRejected
 from shared.message import Message, Origin
 from shared.protocols import Withheld
+from tests.fakes import task_facts
 from tests.messages import delivered
 
 ORDER = {
@@ -39,7 +40,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def editor(folder):
-    return lambda **options: step(folder, **options).editor()
+    return lambda **options: step(folder, **options).editor(task_facts())
 
 
 def step(folder, **options):
@@ -116,7 +117,7 @@ def test_what_breaks_the_schema_is_told_by_its_path(editor, body, expected):
 )
 def test_other_ways_to_break_a_schema(folder, schema, body, expected):
     (folder / "other.json").write_text(json.dumps(schema))
-    assert told(step(folder, schema="other.json").editor(), message(body)) == (
+    assert told(step(folder, schema="other.json").editor(task_facts()), message(body)) == (
         "SchemaViolated",
         f"validate: {expected}",
     )
@@ -168,7 +169,7 @@ def test_a_sequence_is_no_body_to_be_validated(editor):
 
 def test_nesting_and_numbers_beyond_the_comparison_are_rejected(folder):
     (folder / "tree.json").write_text(json.dumps({"items": {"$ref": "#"}, "multipleOf": 0.5}))
-    check = step(folder, schema="tree.json").editor()
+    check = step(folder, schema="tree.json").editor(task_facts())
     deep = message(b"[" * 900 + b"]" * 900)
     assert told(check, deep)[1] == "validate: body is nested too deeply to be compared with the schema"
     large = message(b"1" + b"0" * 400)
@@ -284,7 +285,7 @@ def test_a_schema_is_found_by_its_id(folder):
     (folder / "schemas/list.json").write_text(
         json.dumps({"$id": "https://example.com/list", "items": {"$ref": "line"}, "$defs": {"no": {"$ref": "#"}}})
     )
-    check = step(folder, schema="schemas/list.json").editor()
+    check = step(folder, schema="schemas/list.json").editor(task_facts())
     assert check.edit(message(b'[{"price": 1}]'))
     assert told(check, message(b'[{"price": "1"}]'))[1] == 'validate: $[0].price: got a string, expected type "number"'
 
