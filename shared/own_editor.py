@@ -98,8 +98,8 @@ def set_property(message: Message, name: str, value: object) -> None:
     """
     Set an application property of the AMQP type that Azure's SDKs give a text, a truth, a number, a time or a UUID.
 
-    None removes it. Raises TypeError for a value of another type.
-    An integer is a long; an AMQP value of `shared.amqp.values` is taken as it is, and `values.NULL` is the null.
+    An integer is a long; an AMQP value of `shared.amqp.values` is taken as it is, and `values.NULL` is the null. None
+    removes the property. Raises TypeError for a value of another type.
     """
     message.set_properties({name: None if value is None else _value(value)})
 

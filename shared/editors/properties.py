@@ -14,6 +14,8 @@ from shared.routing import RuleProperties
 from shared.rules import parse_action
 
 _ANYTHING = "*"
+# Of names that are looked up once; senders use few, and one that makes up ever new ones is not remembered.
+_MOST_NAMES = 1024
 
 
 class PropertiesOptions(Strict):
@@ -99,9 +101,10 @@ class Properties:
 
         def renamed(name: str) -> str | None:
             new = self._names[name]
-            if new is None:
-                return None
-            (given.append if new != name else taken.add)(new.lower())
+            if new == name:
+                taken.add(name.lower())
+            elif new is not None:
+                given.append(new.lower())
             return new
 
         message.rename_properties(renamed)
@@ -111,7 +114,7 @@ class Properties:
 
 
 class _Names(dict[str, str | None]):
-    """What each name becomes, None for one that goes; senders use few names, and these are looked up once."""
+    """What each name becomes, None for one that goes."""
 
     def __init__(self, rename: Mapping[str, str], remove: Sequence[str]) -> None:
         super().__init__()
@@ -126,9 +129,6 @@ class _Names(dict[str, str | None]):
         if len(self) < _MOST_NAMES:
             self[name] = new
         return new
-
-
-_MOST_NAMES = 1024
 
 
 def _matching(patterns: Sequence[str]) -> Callable[[str], bool]:

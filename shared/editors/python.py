@@ -102,7 +102,7 @@ class Python:
         try:
             found = self._call(message)
         except MessageRejected as error:
-            raise MessageRejected(error.reason, f"{self._told}: {error.description}") from error
+            raise MessageRejected(str(error.reason), f"{self._told}: {error.description}") from error
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it raises, the message is at fault
             _LOGGER.debug("%s failed at\n%s", self._told, "".join(traceback.format_tb(error.__traceback__)))
             # Without a cause, whose text may quote the body.
@@ -141,7 +141,7 @@ class _Kept:
         raw = message.sections
         if message.arrival is not self._arrival and message.arrival != self._arrival:
             return "the arrival"
-        if not all(isinstance(each, bytes) for each in _all_of(raw)):
+        if not isinstance(raw, Sections) or not all(isinstance(each, bytes) for each in _all_of(raw)):
             return "a section to what is no bytes"
         before = Message(self._raw, self._arrival)
         if raw.properties != self._raw.properties:
@@ -173,11 +173,11 @@ def _own(raw: Sections) -> list[bytes]:
     section = raw.application_properties
     if _OWN not in section.lower():
         return []
-    return [
+    return sorted(
         section[start:stop]
         for key, start, _, stop in map_section.entries(section)
         if key is not None and key.lower().startswith(OWN)
-    ]
+    )
 
 
 def _distinct(messages: Sequence[Message]) -> Sequence[Message]:
