@@ -1,5 +1,6 @@
 """
-Avro: single values by a schema that is known, raw or as single objects, and its containers (`shared.codecs.avro_container`).
+Avro: single values by a schema that is known, raw or as single objects, and its containers
+(`shared.codecs.avro_container`).
 
 Source: Apache Avro 1.12 specification; `Single-object encoding`, `Parsing Canonical Form`, CRC-64-AVRO.
 """
@@ -10,7 +11,6 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import lru_cache
 from io import BytesIO
-from typing import Any
 
 import fastavro
 from fastavro import _read_py as unhurried
@@ -37,20 +37,19 @@ class AvroSchema:
             raise ValueError(error.description.replace("body", "the schema", 1)) from error
         named: dict[str, Schema] = {}
         try:
-            self._parsed = fastavro.parse_schema(written, named)
+            self.parsed = fastavro.parse_schema(written, named)
             # It takes what is not canonical out of the schema that it is given.
             canonical = fastavro.schema.to_parsing_canonical_form(fastavro.parse_schema(copy.deepcopy(written)))
-            self._convert = converter(self._parsed, named)
+            self._convert = converter(self.parsed, named)
         except ValueError:
             raise
-        except Exception as error:  # noqa: BLE001 - the library raises whatever it comes upon
+        except Exception as error:
             raise ValueError(f"is no Avro schema: {type(error).__name__}: {error}") from error
-        if _repeats_nothing(self._parsed, named):
+        if _repeats_nothing(self.parsed, named):
             raise ValueError("has an array of items that take no bytes, of which any number fits into a few")
         self.text = json.dumps(written, separators=(",", ":")).encode()
         self.fingerprint = bytes.fromhex(fastavro.schema.fingerprint(canonical, "CRC-64-AVRO"))
-        # The library's fast reader calls itself for what lies within, and ends the process when that is too deep.
-        self._read = unhurried.schemaless_reader if _holds_itself(self._parsed, named) else fastavro.schemaless_reader
+        self.holds_itself = _holds_itself(self.parsed, named)
 
     def read(self, content: bytes) -> Plain:
         """Return the value that fills *content*; raises MessageRejected."""
@@ -59,8 +58,9 @@ class AvroSchema:
     def read_several(self, content: bytes, count: int, writer: "AvroSchema") -> list[Plain]:
         """Return the values that fill *content*, written with the schema *writer*, as this one has them."""
         stream = BytesIO(content)
-        schemas = (writer._parsed, None if writer is self else self._parsed)
-        read = self._read if writer._read is self._read else unhurried.schemaless_reader
+        # The library's fast reader calls itself for what lies within, and ends the process when that is too deep.
+        schemas = (writer.parsed, None if writer is self else self.parsed)
+        read = unhurried.schemaless_reader if self.holds_itself or writer.holds_itself else fastavro.schemaless_reader
         try:
             values = [read(stream, *schemas) for _ in range(count)]
         except Exception as error:  # noqa: BLE001 - the library raises whatever it comes upon, with what it has read
@@ -82,7 +82,7 @@ class AvroSchema:
             raise MessageRejected("TooDeep", "body is nested too deeply to be written as Avro") from error
         stream = BytesIO()
         try:
-            fastavro.schemaless_writer(stream, self._parsed, datum)
+            fastavro.schemaless_writer(stream, self.parsed, datum)
         except UnicodeEncodeError as error:
             raise not_writable(value, _encodes, error, "Avro") from error
         return stream.getvalue()

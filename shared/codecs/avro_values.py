@@ -1,9 +1,9 @@
 """
 Values as an Avro schema has them, prepared for the library that writes them.
 
-The library writes what it can make fit: it cuts off fractions, leaves out what is no field, and writes beyond the range of
-an int. So every value is compared with the schema first. Bytes are Base64 where they are text, times as RFC 3339 has them,
-both as `shared.codecs.plain.as_text` writes them; a decimal is a number.
+The library writes what it can make fit: it cuts off fractions, leaves out what is no field, and writes beyond the
+range of an int. So every value is compared with the schema first. Bytes are Base64 where they are text, times as RFC
+3339 has them, both as `shared.codecs.plain.as_text` writes them; a decimal is a number.
 """
 
 import re
@@ -41,7 +41,7 @@ _KINDS: Mapping[type, str] = {
 _LAST = ("bytes", "fixed", "map")
 
 
-class Mismatch(Exception):  # noqa: N818 - it says what was found, and becomes a MessageRejected
+class Mismatch(Exception):
     """A value is not as the schema says; the path names fields of the schema only."""
 
     def __init__(self, told: str) -> None:
@@ -91,7 +91,7 @@ class _Compiler:
     def _by_name(self, name: str) -> Convert:
         if name not in self._made:
             # A record may hold itself: whoever asks while it is made gets what will find it.
-            self._made[name] = lambda value: self._made[name](value)
+            self._made[name] = lambda value: self._made[name](value)  # noqa: PLW0108 - it looks the other up later
             self._made[name] = self._named_type(name, self._named[name])
         return self._made[name]
 

@@ -1,10 +1,10 @@
 """
 CBOR as RFC 8949 has it: one data item that fills the body.
 
-Taken are the tags of times, large integers, decimal fractions and UUIDs, and that which says that it is CBOR. What makes
-many bytes of a few (shared values and texts), or is no data (expressions, mails), is rejected with all other tags; so is a
-map with a key that is no text or stands twice, and `undefined`. A Decimal is written as a decimal fraction, an integer of
-more than 64 bits as a bignum.
+Taken are the tags of times, large integers, decimal fractions and UUIDs, and that which says that it is CBOR. What
+makes many bytes of a few (shared values and texts), or is no data (expressions, mails), is rejected with all other
+tags; so is a map with a key that is no text or stands twice, and `undefined`. A Decimal is written as a decimal
+fraction, an integer of more than 64 bits as a bignum.
 """
 
 from functools import partial
@@ -17,12 +17,12 @@ from shared.errors import MessageRejected
 
 NOT_CBOR = "NotCbor"
 
-# By the IANA registry of tags: bigfloat, references to texts and to values, rationals, expressions, mails, sets, addresses
-# and complex numbers.
+# By the IANA registry of tags: bigfloat, references to texts and to values, rationals, expressions, mails, sets,
+# addresses and complex numbers.
 _REFUSED = (5, 25, 28, 29, 30, 35, 36, 52, 54, 256, 258, 260, 261, 43000)
 
 
-class _RefusedTag(Exception):  # noqa: N818 - it says what was found, and does not leave this file
+class _RefusedTag(Exception):
     """A tag that is not taken."""
 
 

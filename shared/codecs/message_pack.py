@@ -49,7 +49,7 @@ class MessagePack:
     def write(self, value: Plain) -> bytes:
         """Return *value* as MessagePack."""
         try:
-            return _written(value)
+            return bytes(_written(value))
         except (ValueError, TypeError, OverflowError) as error:
             raise not_writable(value, _written, error, "MessagePack") from error
 

@@ -1,8 +1,9 @@
 """
 What a body says, whatever format says it: the values that codecs hand to one another.
 
-Shape:   mappings of texts to values, lists, text, booleans, integers of any size, floats, None, and what only some formats
-         have: bytes, Decimal, dates and times, UUID. A codec that has no place for a value rejects it; none rounds.
+Shape:   mappings of texts to values, lists, text, booleans, integers of any size, floats, None, and what only some
+         formats have: bytes, Decimal, dates and times, UUID. A codec that has no place for a value rejects it; none
+         rounds.
 """
 
 from base64 import b64encode

@@ -15,7 +15,7 @@ from shared.codecs.json import read_exact
 from shared.codecs.plain import DEEPEST, Plain, as_text, check_depth, not_writable
 
 
-class _HasDecimals(Exception):  # noqa: N818 - it says what was found, and does not leave this file
+class _HasDecimals(Exception):
     """A value is a Decimal, which the standard library's encoder cannot write as a number."""
 
 

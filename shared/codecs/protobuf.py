@@ -2,10 +2,11 @@
 Protocol Buffers: messages of a type that a descriptor set describes, as `protoc --descriptor_set_out --include_imports`
 writes it.
 
-Names and values are those of ProtoJSON: lowerCamelCase (the names of the .proto file are taken too), enums by name, bytes
-in Base64, well-known types in their own form. Where JSON is the other format, integers of 64 bits, NaN and the infinities
-are text. What ProtoJSON's own reader lets through with a loss is rejected: a name twice, text that is no Base64, numbers
-with more digits than the field holds. So are fields that the descriptor set does not know, unless they may be dropped.
+Names and values are those of ProtoJSON: lowerCamelCase (the names of the .proto file are taken too), enums by name,
+bytes in Base64, well-known types in their own form. Where JSON is the other format, integers of 64 bits, NaN and the
+infinities are text. What ProtoJSON's own reader lets through with a loss is rejected: a name twice, text that is no
+Base64, numbers with more digits than the field holds. So are fields that the descriptor set does not know, unless they
+may be dropped.
 
 Source: protobuf.dev, ProtoJSON Format, Encoding.
 """
@@ -53,7 +54,7 @@ type ProtoMessage = Any
 type Descriptor = Any
 
 
-class _Mismatch(Exception):  # noqa: N818 - it says what was found, and becomes a MessageRejected
+class _Mismatch(Exception):
     """A value is not as its field says."""
 
     def __init__(self, told: str, path: str = "") -> None:
@@ -75,7 +76,7 @@ class Protobuf:
         pool = descriptor_pool.DescriptorPool()
         try:
             for file in descriptor_pb2.FileDescriptorSet.FromString(descriptors).file:
-                pool.Add(file)  # type: ignore[no-untyped-call]
+                pool.Add(file)
         except DecodeError as error:
             raise ValueError("is no descriptor set, expected what protoc --descriptor_set_out writes") from error
         except TypeError as error:
@@ -137,7 +138,7 @@ class Protobuf:
             name = f"[{field.full_name}]" if field.is_extension else field.json_name
             entry = _map_entry(field)
             if entry is not None:
-                of_key, of_value = entry
+                _, of_value = entry
                 made[name] = {_key(each): self._single(of_value, value[each]) for each in value}
             elif field.is_repeated:
                 made[name] = [self._single(field, each) for each in value]
@@ -212,7 +213,7 @@ class Protobuf:
         else:
             setattr(message, field.name, _scalar(field, value))
 
-    def _set_map(self, found: Any, of_key: Descriptor, of_value: Descriptor, value: Plain, depth: int) -> None:  # noqa: ANN401 - the library's mapping
+    def _set_map(self, found: ProtoMessage, of_key: Descriptor, of_value: Descriptor, value: Plain, depth: int) -> None:
         if type(value) is not dict:
             raise _Mismatch("got something else, expected a mapping")
         for given, each in value.items():

@@ -1,12 +1,13 @@
 """
 XML 1.0 as JSON has it.
 
-An element becomes a mapping: an attribute has @ before its name, text beside attributes or elements stands under #text,
-elements of one name are a list, and an element that has text only is that text. All values are texts; nothing is taken for
-a number. Names keep their prefixes. What JSON has no place for is rejected: text between elements, whose place would be
-lost. Comments and processing instructions are left out.
+An element becomes a mapping: an attribute has @ before its name, text beside attributes or elements stands under
+#text, elements of one name are a list, and an element that has text only is that text. All values are texts; nothing
+is taken for a number. Names keep their prefixes. What JSON has no place for is rejected: text between elements, whose
+place would be lost. Comments and processing instructions are left out.
 
-There is no document type declaration and no entity but the five of XML, so that nothing is fetched and nothing multiplies.
+There is no document type declaration and no entity but the five of XML, so that nothing is fetched and nothing
+multiplies.
 """
 
 from collections.abc import Collection, Mapping
@@ -54,7 +55,7 @@ class Xml:
             raise MessageRejected(NOT_XML, "body is XML in an encoding that is not taken") from error
         return document.root
 
-    def write(self, value: Plain) -> Never:
+    def write(self, _: Plain) -> Never:
         """Raise ValueError: what the elements were called is not in JSON."""
         raise ValueError("XML is only read")
 
@@ -68,7 +69,7 @@ class _Document:
         self._open: list[dict[str, Plain]] = [self.root]
         self._texts: list[list[str]] = [[]]
 
-    def start(self, name: str, attributes: Mapping[str, str]) -> None:
+    def start(self, _: str, attributes: Mapping[str, str]) -> None:
         if len(self._open) > DEEPEST:
             raise too_deep()
         self._open.append({f"@{each}": value for each, value in attributes.items()})

@@ -19,8 +19,12 @@ from pydantic import (
     model_validator,
 )
 
+from shared.editors.cloudevents import CloudEventsStep
+from shared.editors.compress import CompressStep
+from shared.editors.decompress import DecompressStep
 from shared.editors.filter import FilterStep
 from shared.editors.options import ActionText, FilterText, Step, Strict
+from shared.editors.transcode import TranscodeStep
 from shared.editors.validate import ValidateStep
 from shared.hold import DEFAULT_HOLD, LONGEST_HOLD
 from shared.loop_prevention import DEFAULT_MAX_HOPS
@@ -164,7 +168,10 @@ class Route(Strict):
     action: ActionText | None = None
 
 
-_STEPS: dict[str, type[Step]] = {step.verb(): step for step in (FilterStep, ValidateStep)}
+_STEPS: dict[str, type[Step]] = {
+    step.verb(): step
+    for step in (CloudEventsStep, CompressStep, DecompressStep, FilterStep, TranscodeStep, ValidateStep)
+}
 
 
 def _tag_of(step: object) -> str:
@@ -188,7 +195,12 @@ def _of_one_editor(step: object) -> object:
 
 
 type EditorStep = Annotated[
-    Annotated[FilterStep, Tag("filter step")] | Annotated[ValidateStep, Tag("validate step")],
+    Annotated[CloudEventsStep, Tag("cloudevents step")]
+    | Annotated[CompressStep, Tag("compress step")]
+    | Annotated[DecompressStep, Tag("decompress step")]
+    | Annotated[FilterStep, Tag("filter step")]
+    | Annotated[TranscodeStep, Tag("transcode step")]
+    | Annotated[ValidateStep, Tag("validate step")],
     Discriminator(_tag_of),
     BeforeValidator(_of_one_editor),
 ]

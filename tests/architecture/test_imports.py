@@ -16,7 +16,13 @@ ONLY_THERE = {
     "azure_functions_runtime": ("local.host",),
     "azure.monitor": ("shared.telemetry",),
     "opentelemetry": ("shared.telemetry",),
+    "brotli": ("shared.codecs",),
+    "cbor2": ("shared.codecs",),
+    "fastavro": ("shared.codecs",),
+    "google": ("shared.codecs",),
     "jsonschema": ("shared.editors",),
+    "msgpack": ("shared.codecs",),
+    "zstandard": ("shared.codecs",),
     "pydantic": ("shared.config", "shared.editors"),
     "referencing": ("shared.editors",),
     # The SDKs. functions/ gets bytes from the worker and hands them on.
