@@ -12,18 +12,25 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+import jmespath
 from jsonschema import Draft202012Validator
 
 from benchmarks.measurement import Measurement, report
 from shared.amqp.sections import Sections, data
-from shared.amqp.values import long, string
+from shared.amqp.values import double, long, string
 from shared.editors.filter import FilterStep
 from shared.editors.options import FOLDER
+from shared.editors.partition import PartitionStep
+from shared.editors.properties import PropertiesStep
+from shared.editors.python import PythonStep
+from shared.editors.reduce import ReduceStep
+from shared.editors.route import RouteStep
+from shared.editors.transform import TransformStep
 from shared.editors.validate import ValidateStep
 from shared.message import Arrival, Message, Origin
 from shared.protocols import Editor
 from shared.routing import RuleProperties
-from shared.rules.rule import parse_filter
+from shared.rules.rule import parse_action, parse_filter
 
 ROUNDS, CALLS = 60, 50
 MOST = 1.5
@@ -92,9 +99,100 @@ def validate() -> Case:
     return Case("validate", step.editor(), order(), lambda _: list(validator.iter_errors(json.loads(CONTENT))))
 
 
+def transform() -> Case:
+    """Return the case of the transform editor, which reshapes the order and computes a sum."""
+    text = (
+        "{id: id, customer: customer.name, lines: lines[].{article: article, count: count}, total: sum(lines[].price)}"
+    )
+    editor = TransformStep.model_validate({"transform": {"expression": text}}).editor()
+    expression = jmespath.compile(text)
+    return Case("transform", editor, order(), lambda _: _dumped(expression.search(json.loads(CONTENT))))
+
+
+def reduce() -> Case:
+    """Return the case of the reduce editor, against an expression that keeps the same."""
+    keep = ["id", "customer.name", "customer.address.country", "lines[].article", "lines[].count", "total"]
+    editor = ReduceStep.model_validate({"reduce": {"keep": keep}}).editor()
+    expression = jmespath.compile(
+        "{id: id, customer: {name: customer.name, address: {country: customer.address.country}},"
+        " lines: lines[].{article: article, count: count}, total: total}"
+    )
+    return Case("reduce", editor, order(), lambda _: _dumped(expression.search(json.loads(CONTENT))))
+
+
+def route() -> Case:
+    """Return the case of the route editor, which lifts two values."""
+    options = {"country": {"value": "customer.address.country"}, "total": {"value": "total", "type": "double"}}
+    editor = RouteStep.model_validate({"route": options}).editor()
+    country, total = jmespath.compile("customer.address.country"), jmespath.compile("total")
+
+    def bare(message: Message) -> None:
+        body = json.loads(CONTENT)
+        found = {"country": string(country.search(body)), "total": double(total.search(body))}
+        message.set_properties(found)
+
+    return Case("route", editor, order(), bare)
+
+
+def partition() -> Case:
+    """Return the case of the partition editor, which takes a key from the body."""
+    editor = PartitionStep.model_validate({"partition": {"value": "customer.id"}}).editor()
+    expression = jmespath.compile("customer.id")
+    message = order()
+    message.session_id = None
+
+    def bare(message: Message) -> None:
+        if message.session_id or message.partition_key:
+            raise SystemExit("the message has a key already, expected none")
+        message.set_annotations({"x-opt-partition-key": string(expression.search(json.loads(CONTENT)))})
+
+    return Case("partition", editor, message, bare)
+
+
+def properties() -> Case:
+    """Return the case of the properties editor with an action of a rule, against the action itself."""
+    text = "SET region = 'eu'; SET priority = priority + 1; REMOVE kind"
+    editor = PropertiesStep.model_validate({"properties": {"action": text}}).editor()
+    action = parse_action(text)
+    return Case("properties", editor, order(), lambda message: action.apply(RuleProperties(message)))
+
+
+def renaming() -> Case:
+    """Return the case of the properties editor that renames and removes, against an action that does the same."""
+    options = {"remove": ["kind"], "rename": {"tenant": "customer"}}
+    editor = PropertiesStep.model_validate({"properties": options}).editor()
+    action = parse_action("REMOVE kind; SET customer = tenant; REMOVE tenant")
+    return Case("properties, renaming", editor, order(), lambda message: action.apply(RuleProperties(message)))
+
+
+def python() -> Case:
+    """Return the case of the python editor, against the function that it calls."""
+    editor = PythonStep.model_validate({"python": "benchmarks.editors:with_tax"}).editor()
+    return Case("python", editor, order(), with_tax)
+
+
+def with_tax(message: Message) -> Message:
+    """Return an order with its tax, as a function of a user's may do it."""
+    body = json.loads(message.body or b"")
+    message.body = _dumped({**body, "tax": body["total"] * 0.19})
+    message.set_properties({"taxed": string("yes")})
+    return message
+
+
+def _dumped(value: object) -> bytes:
+    return json.dumps(value).encode()
+
+
 CASES: Sequence[Callable[[], Case]] = (
     filter_,
     validate,
+    transform,
+    reduce,
+    properties,
+    renaming,
+    route,
+    partition,
+    python,
 )
 
 

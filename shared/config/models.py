@@ -24,7 +24,13 @@ from shared.editors.compress import CompressStep
 from shared.editors.decompress import DecompressStep
 from shared.editors.filter import FilterStep
 from shared.editors.options import ActionText, FilterText, Step, Strict
+from shared.editors.partition import PartitionStep
+from shared.editors.properties import PropertiesStep
+from shared.editors.python import PythonStep
+from shared.editors.reduce import ReduceStep
+from shared.editors.route import RouteStep
 from shared.editors.transcode import TranscodeStep
+from shared.editors.transform import TransformStep
 from shared.editors.validate import ValidateStep
 from shared.hold import DEFAULT_HOLD, LONGEST_HOLD
 from shared.loop_prevention import DEFAULT_MAX_HOPS
@@ -170,7 +176,20 @@ class Route(Strict):
 
 _STEPS: dict[str, type[Step]] = {
     step.verb(): step
-    for step in (CloudEventsStep, CompressStep, DecompressStep, FilterStep, TranscodeStep, ValidateStep)
+    for step in (
+        CloudEventsStep,
+        CompressStep,
+        DecompressStep,
+        FilterStep,
+        PartitionStep,
+        PropertiesStep,
+        PythonStep,
+        ReduceStep,
+        RouteStep,
+        TranscodeStep,
+        TransformStep,
+        ValidateStep,
+    )
 }
 
 
@@ -189,7 +208,7 @@ def _of_one_editor(step: object) -> object:
     verb = str(next(iter(step)))
     if verb not in _STEPS:
         near = difflib.get_close_matches(verb, _STEPS, 1)
-        meant = f"did you mean {near[0]!r}?" if near else f"expected {' or '.join(_STEPS)}"
+        meant = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(_STEPS)}"
         raise ValueError(f"no editor is called {verb!r}, {meant}")
     return step
 
@@ -199,7 +218,13 @@ type EditorStep = Annotated[
     | Annotated[CompressStep, Tag("compress step")]
     | Annotated[DecompressStep, Tag("decompress step")]
     | Annotated[FilterStep, Tag("filter step")]
+    | Annotated[PartitionStep, Tag("partition step")]
+    | Annotated[PropertiesStep, Tag("properties step")]
+    | Annotated[PythonStep, Tag("python step")]
+    | Annotated[ReduceStep, Tag("reduce step")]
+    | Annotated[RouteStep, Tag("route step")]
     | Annotated[TranscodeStep, Tag("transcode step")]
+    | Annotated[TransformStep, Tag("transform step")]
     | Annotated[ValidateStep, Tag("validate step")],
     Discriminator(_tag_of),
     BeforeValidator(_of_one_editor),
@@ -280,6 +305,16 @@ class TaskFile(Strict):
     def _has_partitions_to_keep(self) -> Self:
         if self.source.hub is None and any(each.partition == "keep" for each in self.targets()):
             raise ValueError("keeps the partition of messages that have none, expected a hub as the source")
+        return self
+
+    @model_validator(mode="after")
+    def _has_partition_keys_of_use(self) -> Self:
+        if not any(isinstance(step, PartitionStep) for step in self.editors):
+            return self
+        if self.source.sessions:
+            raise ValueError("gives messages a partition key that have a session, which is their key already")
+        if any(route.target.partition is not None for route in self.routes):
+            raise ValueError("gives messages a partition key, and a route names the partition whatever the key says")
         return self
 
     def targets(self) -> list[Target]:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 type Text = Annotated[str, Field(min_length=1)]
 
+ATTRIBUTES = ("specversion", "id", "source", "type", "datacontenttype", "dataschema", "subject", "time")
+"""Those of the specification; events may have others."""
 _PREFIXES = ("cloudEvents_", "cloudEvents:")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WHOLE = frozenset(("ubyte", "ushort", "uint", "ulong", "byte", "short", "int", "long"))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 
 from shared.errors import ConfigError
 from shared.protocols import Editor
@@ -59,6 +59,20 @@ SYSTEM_NAMES = sorted({each.name for each in SYSTEM_PROPERTIES.values()})
 
 type FilterText = Annotated[str, AfterValidator(_parsed_by(parse_filter))]
 type ActionText = Annotated[str, AfterValidator(_parsed_by(parse_action))]
+
+
+def _compiled(text: str) -> str:
+    """Let through the text of an expression that can be compiled."""
+    from shared.editors.expression import Expression  # noqa: PLC0415 - loads a library that few tasks need
+
+    Expression(text)
+    return text
+
+
+type ExpressionText = Annotated[str, Field(min_length=1), AfterValidator(_compiled)]
+"""A JMESPath expression, with the functions of `shared.editors.expression`."""
+
+type MediaType = Annotated[str, Field(pattern=r"^[^/;\s]+/[^/;\s]+$")]
 
 
 def configured_file(name: str, info: ValidationInfo) -> Path:

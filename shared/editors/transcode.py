@@ -10,8 +10,7 @@ from shared.codecs.plain import Codec
 from shared.codecs.text import charset, recoded
 from shared.editors.body import content_of
 from shared.editors.formats import Format, TextFormat
-from shared.editors.options import Step, Strict
-from shared.editors.validate import MediaType
+from shared.editors.options import MediaType, Step, Strict
 from shared.errors import MessageRejected
 from shared.message import Message
 

@@ -10,7 +10,7 @@ from shared.codecs.json import read
 from shared.editors.body import content_of, size_of
 from shared.editors.formats import AvroFile, AvroForm, avro_reader
 from shared.editors.json_schema import JsonSchema, SchemaFile
-from shared.editors.options import SYSTEM_NAMES, Step, Strict
+from shared.editors.options import SYSTEM_NAMES, MediaType, Step, Strict
 from shared.errors import MessageRejected
 from shared.message import Message
 from shared.protocols import Withheld
@@ -27,7 +27,6 @@ def _existing(name: str) -> str:
 
 
 type PropertyName = Annotated[str, Field(min_length=1), AfterValidator(_existing)]
-type MediaType = Annotated[str, Field(pattern=r"^[^/;\s]+/[^/;\s]+$")]
 
 
 class Mark(Strict):

@@ -28,6 +28,7 @@ DISTRIBUTIONS = {
     "cbor2": "cbor2",
     "fastavro": "fastavro",
     "google.protobuf": "protobuf",
+    "jmespath": "jmespath",
     "jsonschema": "jsonschema",
     "msgpack": "msgpack",
     "msgspec": "msgspec",

@@ -16,7 +16,12 @@ from shared.config.models import Connection, EditorStep, Source, Target, TaskFil
 from shared.config.review.entities import Entities
 from shared.config.review.passages import DEAD_LETTER_SOURCE_KEY, PATH_KEY, Edge, Node, Passage, Stop, Way, history
 from shared.config.review.possibilities import Facts, Key, Knowledge, Unknown, applied, key_of, satisfied, unsatisfied
+from shared.editors.cloudevents import ATTRIBUTES, CloudEventsStep
 from shared.editors.filter import FilterStep
+from shared.editors.properties import PropertiesOptions, PropertiesStep
+from shared.editors.python import PythonStep
+from shared.editors.route import RouteStep
+from shared.editors.validate import Mark, ValidateOptions, ValidateStep
 from shared.loop_prevention import LoopGuard
 from shared.metadata import (
     DEAD_LETTER_DESCRIPTION,
@@ -166,8 +171,8 @@ class Network:
                 found.append((changed, passage.is_certain and is_certain, marks))
         for editor in task.editors:
             found = [
-                # What else than a filter looks at, such as the body, is not known here.
-                (after, is_certain and is_sure and isinstance(editor, FilterStep), marks)
+                # What else most editors look at, such as the body, is not known here.
+                (_edited(editor, after), is_certain and is_sure and isinstance(editor, FilterStep), marks)
                 for each, is_certain, marks in found
                 for after, is_sure in _filtered(filter_of(editor), each)
             ]
@@ -254,8 +259,47 @@ def filter_of(editor: EditorStep) -> SqlFilter | None:
     """Return a rule of which every message is true that *editor* lets through; None where nothing is known of them."""
     if isinstance(editor, FilterStep):
         return _filter(editor.rule)
+    if not isinstance(editor, ValidateStep) or not isinstance(editor.options.on_failure, str):
+        return None
     system = [name for name in editor.options.required_properties or () if name.lower().startswith("sys.")]
     return _filter(" AND ".join(f"{name} IS NOT NULL" for name in system)) if system else None
+
+
+def _edited(editor: EditorStep, facts: Facts) -> Facts:
+    """Return what is known of a message that *editor* has let through."""
+    match editor:
+        case ValidateStep(options=ValidateOptions(on_failure=Mark(mark=name))):
+            return facts.with_((Scope.USER, name.lower()), Unknown.ANYTHING)
+        case FilterStep() | ValidateStep():
+            return facts
+        case CloudEventsStep():
+            names = [f"cloudevents{separator}{name}" for separator in "_:" for name in ATTRIBUTES]
+            attributes = {(Scope.USER, name): Unknown.ANYTHING for name in names}
+            changed = Facts({**facts.known, **attributes}, facts.others)
+            return changed.with_((Scope.SYSTEM, "contenttype"), Unknown.ANYTHING)
+        case PropertiesStep():
+            return _with_properties_edited(editor.options, facts)
+        case RouteStep():
+            lifted = {(Scope.USER, name.lower()): Unknown.ANYTHING for name in editor.lifted}
+            return Facts({**facts.known, **lifted}, facts.others)
+        case PythonStep():
+            # It changes what it wants but for the history.
+            return Facts({key: value for key, value in facts.known.items() if is_history(key)}, Unknown.ANYTHING)
+        case _:
+            # What makes another body may say of what type it is.
+            return facts.with_((Scope.SYSTEM, "contenttype"), Unknown.ANYTHING)
+
+
+def _with_properties_edited(options: PropertiesOptions, facts: Facts) -> Facts:
+    known = dict(facts.known)
+    others = facts.others if options.remove is None else Unknown.ANYTHING
+    for key in [key for key in known if key[0] is Scope.USER and options.removes(key[1])]:
+        known[key] = Unknown.ABSENT
+    renamed = {old.lower(): new.lower() for old, new in (options.rename or {}).items()}
+    moved = {(Scope.USER, new): facts.of((Scope.USER, old)) for old, new in renamed.items()}
+    known |= {(Scope.USER, old): Unknown.ABSENT for old in renamed} | moved
+    changed = Facts(known, others)
+    return changed if options.action is None else applied(parse_action(options.action), changed)
 
 
 @lru_cache(maxsize=1024)
