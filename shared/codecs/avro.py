@@ -7,7 +7,7 @@ Source: Apache Avro 1.12 specification; `Single-object encoding`, `Parsing Canon
 
 import copy
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from decimal import Decimal
 from functools import lru_cache
 from io import BytesIO
@@ -16,6 +16,7 @@ import fastavro
 from fastavro import _read_py as unhurried
 from fastavro.read import LOGICAL_READERS
 
+from shared.codecs.avro_shape import Shape
 from shared.codecs.avro_values import Mismatch, Schema, converter
 from shared.codecs.plain import Plain, not_writable
 from shared.codecs.plain_json import PlainJson
@@ -23,7 +24,6 @@ from shared.errors import MessageRejected
 
 NOT_AVRO = "NotAvro"
 _MARKER = b"\xc3\x01"
-_PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
 
 
 class AvroSchema:
@@ -35,21 +35,18 @@ class AvroSchema:
             written = PlainJson().read(text)
         except MessageRejected as error:
             raise ValueError(error.description.replace("body", "the schema", 1)) from error
+        self.text = PlainJson().write(written)
         named: dict[str, Schema] = {}
         try:
             self.parsed = fastavro.parse_schema(written, named)
             # It takes what is not canonical out of the schema that it is given.
             canonical = fastavro.schema.to_parsing_canonical_form(fastavro.parse_schema(copy.deepcopy(written)))
             self._convert = converter(self.parsed, named)
-        except ValueError:
-            raise
+            self.holds_itself = Shape(self.parsed, named).holds_itself
+            self.fingerprint = bytes.fromhex(fastavro.schema.fingerprint(canonical, "CRC-64-AVRO"))
         except Exception as error:
-            raise ValueError(f"is no Avro schema: {type(error).__name__}: {error}") from error
-        if _repeats_nothing(self.parsed, named):
-            raise ValueError("has an array of items that take no bytes, of which any number fits into a few")
-        self.text = json.dumps(written, separators=(",", ":")).encode()
-        self.fingerprint = bytes.fromhex(fastavro.schema.fingerprint(canonical, "CRC-64-AVRO"))
-        self.holds_itself = _holds_itself(self.parsed, named)
+            # The library raises whatever it comes upon.
+            raise ValueError(f"is no Avro schema that can be used: {type(error).__name__}: {error}") from error
 
     def read(self, content: bytes) -> Plain:
         """Return the value that fills *content*; raises MessageRejected."""
@@ -150,64 +147,6 @@ def embedded_schema(text: bytes) -> AvroSchema:
 
 def _encodes(value: Plain) -> None:
     json.dumps(value, ensure_ascii=False, default=str).encode()
-
-
-def _parts(schema: Schema, named: Mapping[str, Schema]) -> list[Schema]:
-    if isinstance(schema, list):
-        return schema
-    if isinstance(schema, str):
-        return [] if schema in _PRIMITIVES else [named[schema]]
-    match schema["type"]:
-        case "record" | "error":
-            return [field["type"] for field in schema["fields"]]
-        case "array":
-            return [schema["items"]]
-        case "map":
-            return [schema["values"]]
-        case "enum" | "fixed":
-            return []
-    return [schema["type"]]
-
-
-def _holds_itself(schema: Schema, named: Mapping[str, Schema], above: frozenset[str] = frozenset()) -> bool:
-    if isinstance(schema, str) and schema in above:
-        return True
-    if isinstance(schema, dict) and schema["type"] in {"record", "error"}:
-        above |= {schema["name"]}
-    return any(_holds_itself(part, named, above) for part in _parts(schema, named))
-
-
-def _repeats_nothing(schema: Schema, named: Mapping[str, Schema], above: frozenset[str] = frozenset()) -> bool:
-    """Tell whether there is an array whose items take no bytes."""
-    if isinstance(schema, dict):
-        if schema["type"] == "array" and _takes_nothing(schema["items"], named):
-            return True
-        if schema["type"] in {"record", "error"}:
-            above |= {schema["name"]}
-    return any(
-        _repeats_nothing(part, named, above)
-        for part in _parts(schema, named)
-        if not (isinstance(part, str) and part in above)
-    )
-
-
-def _takes_nothing(schema: Schema, named: Mapping[str, Schema], above: frozenset[str] = frozenset()) -> bool:
-    if isinstance(schema, list):
-        return False
-    if isinstance(schema, str):
-        if schema in _PRIMITIVES:
-            return schema == "null"
-        # A record that holds itself without a union or an array between has no value at all.
-        return schema in above or _takes_nothing(named[schema], named, above | {schema})
-    match schema["type"]:
-        case "fixed":
-            return bool(schema["size"] == 0)
-        case "record" | "error":
-            inside = above | {schema["name"]}
-            return all(_takes_nothing(field["type"], named, inside) for field in schema["fields"])
-        case "array" | "map" | "enum":
-            return False
-    return _takes_nothing(schema["type"], named, above)
 
 
 def _exact_decimal(content: bytes, writer_schema: Schema, _: Schema = None) -> Decimal:

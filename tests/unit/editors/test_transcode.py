@@ -12,6 +12,8 @@ from pydantic import ValidationError
 
 from shared.amqp.codec import encode
 from shared.amqp.values import string
+from shared.codecs.avro import AvroSchema
+from shared.codecs.avro_container import write_container
 from shared.config.files import load
 from shared.editors.options import FOLDER
 from shared.editors.transcode import TranscodeStep
@@ -63,6 +65,12 @@ def descriptors() -> bytes:
     known = descriptor_pb2.FileDescriptorProto()
     timestamp_pb2.DESCRIPTOR.CopyToProto(known)
     return descriptor_pb2.FileDescriptorSet(file=[known, file]).SerializeToString()
+
+
+def length(content: bytes) -> bytes:
+    size = len(content) << 1
+    assert size < 2**21
+    return bytes((size & 0x7F | 0x80, size >> 7 & 0x7F | 0x80, size >> 14)) + content
 
 
 @pytest.fixture(scope="module")
@@ -315,6 +323,16 @@ def test_a_container_with_a_codec_or_a_schema_of_harm_is_rejected(editor):
     stream = io.BytesIO()
     fastavro.writer(stream, fastavro.parse_schema("bytes"), [bytes(70 * 2**20)], codec="deflate")
     assert told(editor("avro", "json"), stream.getvalue())[0] == "BodyTooLarge"
+
+
+def test_a_schema_that_makes_many_values_of_no_bytes_is_rejected(editor):
+    doubling = [{"type": "record", "name": "R0", "fields": [{"name": "a", "type": "null"}]}]
+    for number in range(40):
+        fields = [{"name": name, "type": f"R{number}"} for name in "ab"]
+        doubling.append({"type": "record", "name": f"R{number + 1}", "fields": fields})
+    head = write_container(AvroSchema(b'"null"'), [None])
+    body = head.replace(b'\x0c"null"', length(json.dumps(doubling).encode()))
+    assert told(editor("avro", "json"), body) == ("NotAvro", "body has a schema that cannot be used")
 
 
 def test_times_and_numbers_keep_what_they_say_between_formats(editor):

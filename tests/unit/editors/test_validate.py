@@ -292,7 +292,7 @@ def test_a_schema_is_found_by_its_id(folder):
 @pytest.mark.parametrize(
     ("options", "place", "expected"),
     [
-        ({}, "validate", "checks nothing, expected schema, required_properties, content_type or max_size"),
+        ({}, "validate", "checks nothing, expected schema, avro, required_properties, content_type or"),
         ({"on_failure": "drop"}, "validate", "checks nothing"),
         ({"max_size": -1}, "validate.max_size", "Input should be greater than or equal to 0"),
         ({"max_size": "5"}, "validate.max_size", "Input should be a valid integer"),
@@ -304,7 +304,7 @@ def test_a_schema_is_found_by_its_id(folder):
             "names sys.Secret, expected sys. and one of",
         ),
         ({"schema": 5}, "validate.schema", "expected the name of a file"),
-        ({"max_size": 1, "on_failure": "ignore"}, "validate.on_failure", "Input should be 'reject' or 'drop'"),
+        ({"max_size": 1, "on_failure": "ignore"}, "validate.on_failure.word", "Input should be 'reject' or 'drop'"),
     ],
 )
 def test_bad_options_are_refused(folder, options, place, expected):
