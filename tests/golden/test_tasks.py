@@ -3,9 +3,9 @@ Task files and what they do: messages in, outcomes, messages out and journal lin
 
 A case has a task, or names a task file (`file`) or a configuration folder (`folder`) of the repository, and steps;
 `connections` replace those of the repository, and `files` are what else is in the configuration folder, as text, JSON
-or bytes (!!binary, as for bodies). A step delivers messages to one task, from one `partition` where it has any, written out or `taken` from where an earlier step
-has sent them, and says what must come of it. Expected messages are compared in the keys that the case names, their
-application properties as a whole.
+or bytes (!!binary, as for bodies). A step delivers messages to one task, from one `partition` where it has any,
+written out or `taken` from where an earlier step has sent them, and says what must come of it. Expected messages are
+compared in the keys that the case names, their application properties as a whole.
 """
 
 import asyncio

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from shared.codecs.avro import AvroSchema, RawAvro, SingleObject
 from shared.codecs.avro_container import Container, read_container, write_container
 from shared.codecs.cbor import Cbor
-from shared.codecs.compression import Limits, compressor, decompressor, inflate
+from shared.codecs.compression import Encoding, Limits, compressor, decompressor, inflate
 from shared.codecs.message_pack import MessagePack
 from shared.codecs.plain_json import PlainJson
 from shared.codecs.protobuf import Protobuf
@@ -57,7 +57,7 @@ TREE = {
 prices = st.integers(-(10**30) + 1, 10**30 - 1).map(
     lambda units: Decimal((units < 0, tuple(map(int, str(abs(units)))), -4))
 )
-avro_trees = st.deferred(
+avro_trees: st.SearchStrategy = st.deferred(
     lambda: st.fixed_dictionaries(
         {
             "whole": st.integers(-(2**31), 2**31 - 1),
@@ -95,7 +95,7 @@ single = st.floats(width=32, allow_nan=False, allow_infinity=False).map(
     lambda x: struct.unpack("f", struct.pack("f", x))[0]
 )
 # Fields that are as they would be without being there are not written.
-proto_trees = st.deferred(
+proto_trees: st.SearchStrategy = st.deferred(
     lambda: st.fixed_dictionaries(
         {},
         optional={
@@ -113,7 +113,7 @@ proto_trees = st.deferred(
 
 SCHEMA = schema_of(TREE)
 PROTOBUF = Protobuf(descriptors(), "t.Tree", beside_json=False)
-ENCODINGS = ("gzip", "zstd", "brotli")
+ENCODINGS: tuple[Encoding, ...] = ("gzip", "zstd", "brotli")
 READERS = {
     "json": PlainJson().read,
     "cbor": Cbor().read,
