@@ -12,11 +12,13 @@ from typing import NoReturn
 
 import msgpack
 
-from shared.codecs.plain import Plain, as_text, not_writable
+from shared.codecs.plain import DEEPEST, Plain, as_text, check_depth, not_writable, too_deep
 from shared.errors import MessageRejected
 
 NOT_MESSAGE_PACK = "NotMessagePack"
 _BYTES = (b"\xc4", b"\xc5", b"\xc6")
+# All that begins neither a map nor an array: a body with few others is not nested deeply.
+_NO_CONTAINERS = bytes((*range(0x80), *range(0xA0, 0xDC), *range(0xE0, 0x100)))
 
 
 class MessagePack:
@@ -33,12 +35,14 @@ class MessagePack:
         """Return what *content* says."""
         try:
             value = _read_fast(content)
+            if len(content.translate(None, _NO_CONTAINERS)) > DEEPEST:
+                check_depth(value)
             # It takes the last of two equal keys, and keys that are bytes. What is written again is the same, without
             # the header of any bytes, where there were none.
             if _written(value) != content or any(header in content for header in _BYTES):
                 value = _read_with_care(content)
         except msgpack.StackError as error:
-            raise MessageRejected("TooDeep", "body is nested too deeply to be read") from error
+            raise too_deep() from error
         except msgpack.ExtraData as error:
             raise MessageRejected("TrailingBytes", "body has bytes behind the end of its MessagePack") from error
         except (ValueError, TypeError) as error:

@@ -6,6 +6,7 @@ import json
 import math
 import struct
 import uuid
+from collections.abc import Callable
 from decimal import Decimal
 
 import pytest
@@ -114,7 +115,7 @@ proto_trees: st.SearchStrategy = st.deferred(
 SCHEMA = schema_of(TREE)
 PROTOBUF = Protobuf(descriptors(), "t.Tree", beside_json=False)
 ENCODINGS: tuple[Encoding, ...] = ("gzip", "zstd", "brotli")
-READERS = {
+READERS: dict[str, Callable[[bytes], object]] = {
     "json": PlainJson().read,
     "cbor": Cbor().read,
     "messagepack": MessagePack().read,

@@ -283,7 +283,8 @@ def test_what_cannot_be_written_is_told_with_its_place_and_without_what_it_says(
         ("cbor", b"\x81" * 200 + b"\x01", "body is no CBOR, is nested too deeply, or has a map with one key twice"),
         ("messagepack", b"\xc1", "body is no MessagePack, or ends before its end"),
         ("messagepack", b"\xdd\xff\xff\xff\xff", "body is no MessagePack, or ends before its end"),
-        ("messagepack", b"\x91" * 2000, "body is nested too deeply to be read"),
+        ("messagepack", b"\x91" * 2000, "body is nested more than 100 deep"),
+        ("messagepack", b"\x91" * 101 + b"\xc0", "body is nested more than 100 deep"),
         ("messagepack", b"\xd4\x05a", "body has an extension other than the timestamp"),
         ("messagepack", b"\x81\xc4\x01a\x01", "body has a key that is no text, expected texts only"),
         ("messagepack", b"\x01\x02", "body has bytes behind the end of its MessagePack"),
@@ -307,7 +308,7 @@ def test_what_cannot_be_written_is_told_with_its_place_and_without_what_it_says(
         ("xml", b"<a>&s3cr3t;</a>", "body is no XML, line 1 column 4: undefined entity"),
         ("xml", b"<a>s3cr3t<b/></a>", "body is XML with text between elements, which JSON has no place for"),
     ],
-    ids=range(30),
+    ids=range(31),
 )
 def test_what_is_not_what_it_claims_to_be_is_told(editor, before, body, expected):
     assert told(editor(before, "json"), body)[1] == expected
