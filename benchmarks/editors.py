@@ -33,11 +33,12 @@ from jsonschema import Draft202012Validator
 from benchmarks.measurement import Measurement, report
 from shared.amqp.sections import Sections, data
 from shared.amqp.values import double, long, string
+from shared.clock import SystemClock
 from shared.editors.cloudevents import CloudEventsStep
 from shared.editors.compress import CompressStep
 from shared.editors.decompress import DecompressStep
 from shared.editors.filter import FilterStep
-from shared.editors.options import FOLDER
+from shared.editors.options import FOLDER, TaskFacts
 from shared.editors.partition import PartitionStep
 from shared.editors.properties import PropertiesStep
 from shared.editors.python import PythonStep
@@ -50,6 +51,7 @@ from shared.message import Arrival, Message, Origin
 from shared.protocols import Editor
 from shared.routing import RuleProperties
 from shared.rules.rule import parse_action, parse_filter
+from shared.secrets import open_secrets
 
 ROUNDS, CALLS = 60, 50
 MOST = 1.5
@@ -67,6 +69,9 @@ ORDER = {
     "note": None,
 }
 CONTENT = json.dumps(ORDER, ensure_ascii=False).encode()
+
+
+TASK = TaskFacts("orders", Origin("west", "orders"), {}, open_secrets({}), SystemClock())
 
 
 class Case(NamedTuple):
@@ -94,7 +99,7 @@ def filter_() -> Case:
     """Return the case of the filter editor."""
     text = "country = 'DE' AND priority > 5 AND tenant LIKE 'b%'"
     rule = parse_filter(text)
-    editor = FilterStep.model_validate({"filter": text}).editor()
+    editor = FilterStep.model_validate({"filter": text}).editor(TASK)
     return Case("filter", editor, order(), lambda message: rule.matches(RuleProperties(message)))
 
 
@@ -115,7 +120,7 @@ def validate() -> Case:
         Path(folder, "order.json").write_text(json.dumps(schema), encoding="utf-8")
         step = ValidateStep.model_validate({"validate": {"schema": "order.json"}}, context={FOLDER: Path(folder)})
     validator = Draft202012Validator(schema)
-    return Case("validate", step.editor(), order(), lambda _: list(validator.iter_errors(json.loads(CONTENT))))
+    return Case("validate", step.editor(TASK), order(), lambda _: list(validator.iter_errors(json.loads(CONTENT))))
 
 
 def transform() -> Case:
@@ -123,7 +128,7 @@ def transform() -> Case:
     text = (
         "{id: id, customer: customer.name, lines: lines[].{article: article, count: count}, total: sum(lines[].price)}"
     )
-    editor = TransformStep.model_validate({"transform": {"expression": text}}).editor()
+    editor = TransformStep.model_validate({"transform": {"expression": text}}).editor(TASK)
     expression = jmespath.compile(text)
     return Case("transform", editor, order(), lambda _: _dumped(expression.search(json.loads(CONTENT))))
 
@@ -131,7 +136,7 @@ def transform() -> Case:
 def reduce() -> Case:
     """Return the case of the reduce editor, against an expression that keeps the same."""
     keep = ["id", "customer.name", "customer.address.country", "lines[].article", "lines[].count", "total"]
-    editor = ReduceStep.model_validate({"reduce": {"keep": keep}}).editor()
+    editor = ReduceStep.model_validate({"reduce": {"keep": keep}}).editor(TASK)
     expression = jmespath.compile(
         "{id: id, customer: {name: customer.name, address: {country: customer.address.country}},"
         " lines: lines[].{article: article, count: count}, total: total}"
@@ -142,7 +147,7 @@ def reduce() -> Case:
 def route() -> Case:
     """Return the case of the route editor, which lifts two values."""
     options = {"country": {"value": "customer.address.country"}, "total": {"value": "total", "type": "double"}}
-    editor = RouteStep.model_validate({"route": options}).editor()
+    editor = RouteStep.model_validate({"route": options}).editor(TASK)
     country, total = jmespath.compile("customer.address.country"), jmespath.compile("total")
 
     def bare(message: Message) -> None:
@@ -155,7 +160,7 @@ def route() -> Case:
 
 def partition() -> Case:
     """Return the case of the partition editor, which takes a key from the body."""
-    editor = PartitionStep.model_validate({"partition": {"value": "customer.id"}}).editor()
+    editor = PartitionStep.model_validate({"partition": {"value": "customer.id"}}).editor(TASK)
     expression = jmespath.compile("customer.id")
     message = order()
     message.session_id = None
@@ -171,7 +176,7 @@ def partition() -> Case:
 def properties() -> Case:
     """Return the case of the properties editor with an action of a rule, against the action itself."""
     text = "SET region = 'eu'; SET priority = priority + 1; REMOVE kind"
-    editor = PropertiesStep.model_validate({"properties": {"action": text}}).editor()
+    editor = PropertiesStep.model_validate({"properties": {"action": text}}).editor(TASK)
     action = parse_action(text)
     return Case("properties", editor, order(), lambda message: action.apply(RuleProperties(message)))
 
@@ -179,14 +184,14 @@ def properties() -> Case:
 def renaming() -> Case:
     """Return the case of the properties editor that renames and removes, against an action that does the same."""
     options = {"remove": ["kind"], "rename": {"tenant": "customer"}}
-    editor = PropertiesStep.model_validate({"properties": options}).editor()
+    editor = PropertiesStep.model_validate({"properties": options}).editor(TASK)
     action = parse_action("REMOVE kind; SET customer = tenant; REMOVE tenant")
     return Case("properties, renaming", editor, order(), lambda message: action.apply(RuleProperties(message)))
 
 
 def python() -> Case:
     """Return the case of the python editor, against the function that it calls."""
-    editor = PythonStep.model_validate({"python": "benchmarks.editors:with_tax"}).editor()
+    editor = PythonStep.model_validate({"python": "benchmarks.editors:with_tax"}).editor(TASK)
     return Case("python", editor, order(), with_tax)
 
 
@@ -235,7 +240,7 @@ def compress(encoding: str, bare: Callable[[bytes], bytes]) -> Callable[[], Case
     """Return the case of the compress editor."""
 
     def made() -> Case:
-        editor = CompressStep.model_validate({"compress": {"encoding": encoding}}).editor()
+        editor = CompressStep.model_validate({"compress": {"encoding": encoding}}).editor(TASK)
         return Case(f"compress {encoding}", editor, order(), partial(_encoded, bare, encoding))
 
     return made
@@ -245,8 +250,8 @@ def decompress(encoding: str, bare: Callable[[bytes], bytes]) -> Callable[[], Ca
     """Return the case of the decompress editor."""
 
     def made() -> Case:
-        packed = _one(CompressStep.model_validate({"compress": {"encoding": encoding}}).editor())
-        editor = DecompressStep.model_validate({"decompress": {}}).editor()
+        packed = _one(CompressStep.model_validate({"compress": {"encoding": encoding}}).editor(TASK))
+        editor = DecompressStep.model_validate({"decompress": {}}).editor(TASK)
         return Case(f"decompress {encoding}", editor, packed, partial(_encoded, bare, None))
 
     return made
@@ -260,12 +265,12 @@ def validate_avro() -> Case:
         {"validate": {"avro": "order.avsc", "as": "single_object"}}, context={FOLDER: _folder()}
     )
     bare = partial(_avro_read, content)
-    return Case("validate avro", step.editor(), packed, lambda _: bare())
+    return Case("validate avro", step.editor(TASK), packed, lambda _: bare())
 
 
 def cloudevents() -> Case:
     """Return the case of the cloudevents editor, against reading the order and writing it in an envelope."""
-    editor = CloudEventsStep.model_validate({"cloudevents": {"to": "structured", "type": "order"}}).editor()
+    editor = CloudEventsStep.model_validate({"cloudevents": {"to": "structured", "type": "order"}}).editor(TASK)
     envelope = {"specversion": "1.0", "type": "order", "source": "/west/orders", "id": "4711", "time": "2030-03-17"}
 
     def bare(content: bytes) -> bytes:
@@ -277,8 +282,8 @@ def cloudevents() -> Case:
 def cloudevents_to_binary() -> Case:
     """Return the case of the cloudevents editor back, against reading the envelope and writing the order."""
     step = CloudEventsStep.model_validate({"cloudevents": {"to": "structured", "type": "order"}})
-    packed = _one(step.editor())
-    editor = CloudEventsStep.model_validate({"cloudevents": {"to": "binary"}}).editor()
+    packed = _one(step.editor(TASK))
+    editor = CloudEventsStep.model_validate({"cloudevents": {"to": "binary"}}).editor(TASK)
 
     def bare(message: Message) -> None:
         event = json.loads(message.body or b"")
@@ -310,7 +315,7 @@ def _one(editor: Editor) -> Message:
 
 def _transcode(before: object, after: object) -> Editor:
     document = {"transcode": {"from": before, "to": after}}
-    return TranscodeStep.model_validate(document, context={FOLDER: _folder()}).editor()
+    return TranscodeStep.model_validate(document, context={FOLDER: _folder()}).editor(TASK)
 
 
 @cache

@@ -15,7 +15,7 @@ from shared.hold import RENEWAL_SECONDS, Hold
 from shared.memory import AcceptedSends, Key
 from shared.message import Arrival, Message
 from shared.obstacles import Obstacles
-from shared.protocols import Imprint, Locks, Outcome, Outgoing
+from shared.protocols import Imprint, Joined, Locks, Outcome, Outgoing
 from shared.reject_guard import RejectGuard
 from shared.rejection import Rejection, Stage, set_aside, wrapped
 from shared.routing import Target
@@ -52,6 +52,9 @@ class Item:
     part: int | None = None
     arrived: Imprint | None = None
     departed: Imprint | None = None
+    joined: Joined | None = None
+    """How it shares what becomes of another item, among whose followers it is then; only that one is sent."""
+    followers: "Sequence[Item]" = ()
 
 
 class Dispatch:
@@ -163,6 +166,12 @@ class Dispatch:
                         f" one among them; it goes on with the first good message or a restart. The next: {item.reason}"
                     )
                 item.is_counted = item.is_set_aside = True
+                # What is joined to it is set aside with it, each message by itself.
+                for follower in item.followers:
+                    follower.joined, follower.stage, follower.reason = None, item.stage, item.reason
+                    follower.rejection = item.rejection
+                    follower.is_counted = follower.is_set_aside = True
+                item.followers = ()
         return None
 
     async def _send_rejects(
@@ -234,7 +243,21 @@ class Dispatch:
         if outcome is Outcome.SENT:
             # It was at fault at an earlier attempt, and the target has changed its mind.
             item.rejection = item.reason = None
+            for follower in item.followers:
+                follow(follower, item)
+                if follower.outcome is not None:
+                    self.memory.remember(follower.key, follower.outcome)
         self.memory.remember(item.key, outcome)
+
+
+def follow(follower: Item, leader: Item) -> None:
+    """Let an item that is joined to another one share what has become of that."""
+    joined = follower.joined
+    if leader.outcome is Outcome.SENT and joined is not None and joined.outcome is not Outcome.SENT:
+        follower.outcome, follower.reason, follower.departed = joined.outcome, joined.reason, None
+        return
+    follower.outcome, follower.reason, follower.stage = leader.outcome, leader.reason, leader.stage
+    follower.target, follower.departed, follower.is_remembered = leader.target, leader.departed, leader.is_remembered
 
 
 def _repeats(items: Sequence[Item]) -> dict[int, Item]:

@@ -16,7 +16,7 @@ What a function of your own works with, which the python editor calls for each m
 The function gets a message that is its own to change, and returns it, several messages (each a `message.copy()`), or
 None to withhold it. It is called between receipt and send, so it does no I/O, and keeps nothing from call to call. It
 leaves alone the id, the session, the partition key, the arrival, and properties that begin with `repl-`; whatever it
-raises sets the message aside. Of several messages each gets an id of its own: ID/1, ID/2. `shared.testing` tests it.
+raises sets the message aside. Of several messages each gets an id of its own: ID/0, ID/1. `shared.testing` tests it.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ from uuid import UUID
 from shared.amqp import values
 from shared.amqp.codec import plain
 from shared.amqp.values import Value
-from shared.codecs.json import ExactJson, Json, read_exact
+from shared.codecs.json import ExactJson, read_exact
 from shared.editors.body import content_of, put_content
 from shared.errors import MessageRejected
 from shared.message import Message
@@ -38,7 +38,6 @@ __all__ = [
     "Edit",
     "Message",
     "MessageRejected",
-    "Property",
     "json_of",
     "properties_of",
     "put_json",
@@ -47,9 +46,6 @@ __all__ = [
     "set_property",
     "text_of",
 ]
-
-type Property = str | bool | float | datetime | UUID | Value | None
-"""What an application property may be set to."""
 
 type Edit = Callable[[Message], Message | Sequence[Message] | None]
 """What such a function looks like."""
@@ -79,11 +75,15 @@ def json_of(message: Message) -> ExactJson:
     return read_exact(content_of(message))
 
 
-def put_json(message: Message, value: ExactJson | Json) -> None:
+def put_json(message: Message, value: object) -> None:
     """Make *value* the body, as JSON, with floats too; raises MessageRejected for what JSON cannot say."""
     from shared.codecs.json_writing import write  # noqa: PLC0415 - loads a library that few tasks need
 
-    put_content(message, write(_finite(value)))
+    try:
+        content = write(_finite(value))
+    except RecursionError as error:
+        raise MessageRejected("NotWritable", "the result is nested too deeply to be written as JSON") from error
+    put_content(message, content)
 
 
 def properties_of(message: Message) -> dict[str, object]:
@@ -94,10 +94,11 @@ def properties_of(message: Message) -> dict[str, object]:
     }
 
 
-def set_property(message: Message, name: str, value: Property) -> None:
+def set_property(message: Message, name: str, value: object) -> None:
     """
-    Set an application property of the AMQP type that Azure's SDKs give such a value, or remove it with None.
+    Set an application property of the AMQP type that Azure's SDKs give a text, a truth, a number, a time or a UUID.
 
+    None removes it. Raises TypeError for a value of another type.
     An integer is a long; an AMQP value of `shared.amqp.values` is taken as it is, and `values.NULL` is the null.
     """
     message.set_properties({name: None if value is None else _value(value)})
@@ -129,7 +130,7 @@ def _time(value: Value) -> object:
     return datetime.fromtimestamp(milliseconds / 1000, UTC) if isinstance(milliseconds, int) else None
 
 
-def _value(given: Property) -> Value:
+def _value(given: object) -> Value:
     match given:
         case Value():
             return given

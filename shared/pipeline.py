@@ -1,7 +1,7 @@
 """
 One straight line: received → edited → stamped → routed → journalled → sent → journalled; the caller then settles.
 
-1. Everything before the send is synchronous and does no I/O.
+1. Everything before the send is synchronous and does no I/O, but for editors that are given a batch as a whole.
 2. A message is decided once. What the target has accepted is remembered, so that the redelivery of a batch that failed
    half-way does not send it again from this instance.
 3. The journal has what was received before anything is sent, and what became of it before the source is settled.
@@ -19,15 +19,27 @@ from itertools import count
 
 from shared.amqp.values import string
 from shared.clock import Clock, SystemClock
-from shared.dispatch import Dispatch, Item, place_of, wait_seconds
-from shared.errors import BuswayError, LockLost, MessageRejected, TargetRefused, TargetUnavailable
+from shared.dispatch import Dispatch, Item, follow, place_of, wait_seconds
+from shared.editing import Ask, Piece, edited, edited_together
+from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.hold import DEFAULT_HOLD, Hold
 from shared.loop_prevention import LoopGuard, path_before
 from shared.memory import Key
 from shared.message import Arrival, Message, Origin
 from shared.metadata import deterministic_id, stamp
 from shared.obstacles import Obstacles
-from shared.protocols import BatchReport, Editor, Entry, Journal, Locks, Outcome, Record, Telemetry, Withheld
+from shared.protocols import (
+    BatchEditor,
+    BatchReport,
+    Editor,
+    Entry,
+    Journal,
+    Locks,
+    Outcome,
+    Record,
+    Telemetry,
+    Withheld,
+)
 from shared.reject_guard import DEFAULT_REJECTS_IN_A_ROW
 from shared.rejection import Rejection, Stage
 from shared.routing import Router, Target
@@ -45,7 +57,7 @@ class Task:
 
     name: str
     origin: Origin
-    editors: Sequence[Editor]
+    editors: Sequence[Editor | BatchEditor]
     router: Router
     rejects: Target | None
     time_to_live: TimeToLive
@@ -90,6 +102,8 @@ class Pipeline:
             task.name, task.rejects, task.locks, self._obstacles, rejects_in_a_row=task.rejects_in_a_row
         )
         self._telemetry = telemetry
+        self._batch_editors = [each for each in task.editors if isinstance(each, BatchEditor)]
+        self._editors = [each for each in task.editors if not isinstance(each, BatchEditor)]
         self._batch_ids = count(1)
 
     async def run(
@@ -109,21 +123,21 @@ class Pipeline:
         origin = self._task.origin if partition is None else self._task.origin._replace(partition=partition)
         now = self._clock.now()
         tokens: Sequence[bytes | None] = lock_tokens or [None] * len(batch)
-        items: list[Item] = []
-        entries: list[Entry] = []
-        for content, token in zip(batch, tokens, strict=True):
-            parts = self._prepare(content, token, origin, now)
-            items += parts
-            if parts[0].arrived is not None:
-                entries.append(Entry(parts[0].arrival, parts[0].arrived, len(parts)))
-        hold = self._hold(items)
+        obstacle: BuswayError | None = None
+        if self._batch_editors:
+            received = [self._received(*each, origin) for each in zip(batch, tokens, strict=True)]
+            hold = self._hold([item for item, _ in received])
+            try:
+                parts = await self._prepare_together(received, partial(self._ask, hold), now)
+            except BuswayError as error:
+                parts, obstacle = [[item] for item, _ in received], error
+        else:
+            parts = [self._prepare(*each, origin, now) for each in zip(batch, tokens, strict=True)]
+            hold = self._hold([item for each in parts for item in each])
+        items = [item for each in parts for item in each]
         batch_id = next(self._batch_ids)
-        obstacle = await self._journalled(partial(self._journal.received, entries, batch_id), hold) if entries else None
         if obstacle is None:
-            obstacle = await self._dispatch.carry(items, hold)
-            records = [self._record(item) for item in items]
-            unwritten = await self._journalled(partial(self._journal.write, records, batch_id), hold)
-            obstacle = obstacle or unwritten
+            obstacle = await self._carry(items, parts, batch_id, hold)
         if self._telemetry is not None:
             seconds = self._clock.monotonic() - started
             self._telemetry.batch(BatchReport(origin, len(batch), items, now, seconds, hold.retries, obstacle))
@@ -133,23 +147,41 @@ class Pipeline:
             raise obstacle
         return outcomes
 
-    async def _journalled(self, write: Callable[[], Awaitable[None]], hold: Hold) -> BuswayError | None:
-        """Attempt to write until it is done or *hold* is over; return what stood in the way then."""
+    async def _carry(
+        self, items: Sequence[Item], parts: Sequence[Sequence[Item]], batch_id: int, hold: Hold
+    ) -> BuswayError | None:
+        """Journal, send and journal what has been prepared; return what stood in the way."""
+        entries = [Entry(each[0].arrival, each[0].arrived, len(each)) for each in parts if each[0].arrived is not None]
+        try:
+            if entries:
+                await self._ask(hold, _JOURNAL, lambda _: self._journal.received(entries, batch_id))
+        except BuswayError as error:
+            return error
+        obstacle = await self._dispatch.carry(items, hold)
+        try:
+            outcomes = [(item.arrival, item.outcome) for item in items if item.outcome is not None]
+            for editor in self._batch_editors if outcomes else ():
+                await self._ask(hold, f"the editor {editor.name}", partial(_settled, editor, outcomes))
+            records = [self._record(item) for item in items]
+            await self._ask(hold, _JOURNAL, lambda _: self._journal.write(records, batch_id))
+        except BuswayError as error:
+            return obstacle or error
+        return obstacle
+
+    async def _ask[T](self, hold: Hold, place: str, question: Callable[[float], Awaitable[T]], /) -> T:
+        """Ask until there is an answer; raises what stood in the way when *hold* is over."""
         attempts = 0
         while True:
             try:
-                await write()
+                answer = await question(hold.attempt_seconds)
             except (TargetUnavailable, TargetRefused) as error:
                 attempts += 1
-                self._obstacles.note({_JOURNAL: error})
-                try:
-                    if not await hold.pause(wait_seconds(error, attempts)):
-                        return error
-                except LockLost as lost:
-                    return lost
+                self._obstacles.note({place: error})
+                if not await hold.pause(wait_seconds(error, attempts)):
+                    raise
             else:
-                self._obstacles.note({_JOURNAL: None})
-                return None
+                self._obstacles.note({place: None})
+                return answer
 
     def _takes_from(self, partition: str | None) -> bool:
         """Tell whether the batch is the task's affair; what is not, it neither carries nor journals."""
@@ -183,12 +215,12 @@ class Pipeline:
             if self._task.restore is not None:
                 self._task.restore(message)
             item.stage = Stage.EDITED
-            edited = self._edited(message) if self._task.editors else (message,)
-            if isinstance(edited, Withheld):
-                _withhold(item, message, Outcome.FILTERED, edited.reason)
+            edits = edited(self._editors, message) if self._editors else (message,)
+            if isinstance(edits, Withheld):
+                _withhold(item, message, Outcome.FILTERED, edits.reason)
                 return [item]
-            items = [item] if len(edited) == 1 else [replace(item) for _ in edited]
-            for part, (each, edit) in enumerate(zip(items, edited, strict=True)):
+            items = [item] if len(edits) == 1 else [replace(item) for _ in edits]
+            for part, (each, edit) in enumerate(zip(items, edits, strict=True)):
                 current = each
                 each.part = part if len(items) > 1 else None
                 each.key = _key(each.arrival, part)
@@ -198,35 +230,95 @@ class Pipeline:
                     self._decide(each, edit, now)
         except MessageRejected as error:
             # All of the message is rejected, whatever parts the editors have made of it.
-            item.stage = current.stage
-            item.key = _key(item.arrival, 0)
-            item.outcome = self._dispatch.memory.outcome(item.key)
-            item.is_remembered = item.outcome is not None
-            item.target = item.outgoing = None
-            if item.arrived is None:
-                item.arrived = self._journal.unreadable(content)
-            if item.outcome is None:
-                item.reason = str(error)
-                item.rejection = Rejection(error, item.stage, self._task.name)
-            return [item]
+            return [self._rejected(item, error, current.stage)]
         return items
 
-    def _edited(self, message: Message) -> Sequence[Message] | Withheld:
-        """Return what the editors have made of *message*; Withheld where nothing is left, with the last reason."""
-        messages: Sequence[Message] = (message,)
-        for editor in self._task.editors:
-            withheld = Withheld("withheld by an editor")
-            left: list[Message] = []
-            for each in messages:
-                edited = editor.edit(each)
-                if isinstance(edited, Withheld):
-                    withheld = edited
+    def _rejected(self, item: Item, error: MessageRejected, stage: Stage) -> Item:
+        """Return *item* as one that is at fault, unless what became of it is remembered."""
+        item.stage, item.part = stage, None
+        item.key = _key(item.arrival, 0)
+        item.outcome = self._dispatch.memory.outcome(item.key)
+        item.is_remembered = item.outcome is not None
+        item.target = item.outgoing = None
+        if item.arrived is None:
+            item.arrived = self._journal.unreadable(item.content)
+        if item.outcome is None:
+            item.reason = str(error)
+            item.rejection = Rejection(error, stage, self._task.name)
+        return item
+
+    def _received(self, content: bytes, lock_token: bytes | None, origin: Origin) -> tuple[Item, Message | None]:
+        """Return the item of a message and, where it can be read, the message."""
+        item = Item(content, Arrival(origin), lock_token)
+        try:
+            message = Message.received(content, origin)
+            item.arrival = message.arrival
+            item.key = _key(item.arrival, 0)
+            item.arrived = self._journal.arriving(message)
+            if self._task.restore is not None:
+                self._task.restore(message)
+        except MessageRejected as error:
+            return self._rejected(item, error, item.stage), None
+        item.stage = Stage.EDITED
+        return item, message
+
+    async def _prepare_together(
+        self, received: Sequence[tuple[Item, Message | None]], ask: Ask, now: datetime
+    ) -> list[list[Item]]:
+        """Return for each received message its items: what `_prepare` does, with editors that look at the batch."""
+        # A message that is in the batch twice is carried once.
+        first = {item.key: index for index, (item, _) in reversed(list(enumerate(received))) if item.key is not None}
+        messages = [
+            (index, message)
+            for index, (item, message) in enumerate(received)
+            if message is not None and (item.key is None or first[item.key] == index)
+        ]
+
+        def is_sent(index: int, number: int) -> bool:
+            return self._dispatch.memory.outcome(_key(received[index][0].arrival, number)) is not None
+
+        pieces_of: dict[int, list[Piece]] = {}
+        for piece in await edited_together(self._task.editors, messages, ask, is_sent):
+            pieces_of.setdefault(piece.source, []).append(piece)
+        item_of: dict[Piece, Item] = {}
+        parts = [self._parts(item, pieces_of.get(index, ()), item_of, now) for index, (item, _) in enumerate(received)]
+        for piece, item in item_of.items():
+            if piece.leader is not None and piece.leader in item_of and item.outcome is None:
+                leader = item_of[piece.leader]
+                item.joined, leader.followers = piece.joined, (*leader.followers, item)
+                if leader.outcome is not None:
+                    follow(item, leader)
                 else:
-                    left += edited
-            if not left:
-                return withheld
-            messages = left
-        return messages
+                    item.departed = leader.departed
+        return parts
+
+    def _parts(self, item: Item, pieces: Sequence[Piece], item_of: dict[Piece, Item], now: datetime) -> list[Item]:
+        """Return the items of a received message, of which *pieces* are left; enter them in *item_of*."""
+        if not pieces:
+            return [item]
+        left = [piece for piece in pieces if not isinstance(piece.end, Withheld)]
+        if not left:
+            end = pieces[-1].end
+            _withhold(item, pieces[-1].message, Outcome.FILTERED, end.reason if isinstance(end, Withheld) else "")
+            return [item]
+        items = [item] if len(left) == 1 else [replace(item) for _ in left]
+        for number, (each, piece) in enumerate(zip(items, left, strict=True)):
+            item_of[piece] = each
+            each.part = number if len(items) > 1 else None
+            each.key = _key(each.arrival, number)
+            each.outcome = self._dispatch.memory.outcome(each.key)
+            each.is_remembered = each.outcome is not None
+            each.message_id = _id_of(piece.message)
+            if each.outcome is not None or piece.leader is not None:
+                continue
+            try:
+                if isinstance(piece.end, MessageRejected):
+                    raise piece.end
+                self._decide(each, piece.message, now)
+            except MessageRejected as error:
+                each.target = each.outgoing = None
+                each.reason, each.rejection = str(error), Rejection(error, each.stage, self._task.name)
+        return items
 
     def _decide(self, item: Item, message: Message, now: datetime) -> None:
         task = self._task
@@ -273,9 +365,17 @@ class Pipeline:
 
 
 def _withhold(item: Item, message: Message, outcome: Outcome, reason: str) -> None:
-    identity = message.message_id
-    item.message_id = identity.payload if identity is not None and isinstance(identity.payload, str) else None
+    item.message_id = _id_of(message)
     item.outcome, item.reason = outcome, reason
+
+
+def _id_of(message: Message) -> str | None:
+    identity = message.message_id
+    return identity.payload if identity is not None and isinstance(identity.payload, str) else None
+
+
+async def _settled(editor: BatchEditor, outcomes: Sequence[tuple[Arrival, Outcome]], seconds: float) -> None:
+    await editor.settled(outcomes, timeout_seconds=seconds)
 
 
 def _key(arrival: Arrival, part: int) -> Key | None:

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
-from shared.errors import BuswayError
+from shared.errors import BuswayError, MessageRejected
 from shared.message import Arrival, Message, Origin
 
 
@@ -85,6 +85,51 @@ class Editor(Protocol):
 
     def edit(self, message: Message) -> Sequence[Message] | Withheld:
         """Return what takes the place of *message*; nothing drops it. Raises MessageRejected and nothing else."""
+        ...
+
+
+class Joined(NamedTuple):
+    """That a message goes on in what takes the place of another one of its batch, and shares what becomes of that."""
+
+    leader: int
+    """Index of the other one in what the editor was given; it is not joined to a third."""
+    outcome: Outcome = Outcome.SENT
+    """What becomes of it once the other one is sent; FILTERED, with the reason, for one that need not be."""
+    reason: str | None = None
+
+
+type EditedTogether = Sequence[Message] | Withheld | Joined | MessageRejected
+"""What takes the place of a message, nothing with a reason, the message it is joined to, or what is wrong with it."""
+
+
+@runtime_checkable
+class BatchEditor(Protocol):
+    """
+    A step that is given the messages of a batch together, so that it may join them, and ask the world once for all.
+
+    Like an `Editor` it leaves id, ordering key and arrival alone; what several are joined to has an id of its own.
+    """
+
+    name: str
+    joins: bool
+    """Whether it may answer Joined; it is not given what an earlier delivery of the batch has sent, then."""
+
+    async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
+        """
+        Return for each message, in their order, what becomes of it here.
+
+        Raises TargetUnavailable or TargetRefused where what it asks cannot answer, and nothing else: it is then called
+        again with the same messages, which it must have left as they were.
+        """
+        ...
+
+    async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
+        """
+        Take note of what became of messages that it was given, before the source is settled.
+
+        Shape:  one for each message that was edited here; it may come for a message more than once, as deliveries do.
+        Raises: TargetUnavailable or TargetRefused where it cannot; it is then called again.
+        """
         ...
 
 

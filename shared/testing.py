@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from shared.amqp.sections import Sections
@@ -28,7 +29,7 @@ from shared.config.models import Connection, TaskFile
 from shared.editors.options import FOLDER
 from shared.errors import BuswayError
 from shared.message import Arrival, Message, Origin
-from shared.own_editor import Property, properties_of, put_json, put_text, set_property, text_of
+from shared.own_editor import properties_of, put_json, put_text, set_property, text_of
 from shared.pipeline import Pipeline
 from shared.protocols import Entry, Imprint, Outcome, Outgoing, Record
 
@@ -39,12 +40,13 @@ NOW = datetime(2030, 3, 17, 17, 46, 40, tzinfo=UTC)
 
 _HERE = Origin("here", "source")
 _STAMPED = "repl-"
+_NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
 def message(
-    body: Json | bytes = b"",
+    body: object = b"",
     *,
-    properties: Mapping[str, Property] | None = None,
+    properties: Mapping[str, object] | None = None,
     message_id: str | None = "m-1",
     session_id: str | None = None,
     partition_key: str | None = None,
@@ -157,13 +159,16 @@ class Carried:
 
 
 def edited(
-    steps: Mapping[str, Any] | Sequence[Mapping[str, Any]], *messages: Message, folder: str | Path | None = None
+    steps: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    *messages: Message,
+    folder: str | Path | None = None,
+    settings: Mapping[str, str] = _NO_SETTINGS,
 ) -> Carried:
     """
     Return what editors make of *messages*, which are left as they are.
 
-    *steps* stand as in a task file; *folder* is where the configuration and its files lie. Raises pydantic's
-    ValidationError, a ValueError, where the steps are at fault.
+    *steps* stand as in a task file; *folder* is where the configuration and its files lie, *settings* are app settings.
+    Raises pydantic's ValidationError, a ValueError, where the steps are at fault.
     """
     document = {
         "task": "test",
@@ -178,24 +183,38 @@ def edited(
     configuration = Configuration(
         {name: Connection.model_validate(each) for name, each in connections.items()}, [task], {"test": "test"}
     )
-    return _carried(configuration, "test", messages)
+    return _carried(configuration, "test", messages, settings)
 
 
-def carried(folder: str | Path, task: str, *messages: Message, partition: str | None = None) -> Carried:
+def carried(
+    folder: str | Path,
+    task: str,
+    *messages: Message,
+    partition: str | None = None,
+    settings: Mapping[str, str] = _NO_SETTINGS,
+) -> Carried:
     """
     Return what a task of the configuration in *folder* makes of *messages*, from one *partition* of a hub.
 
-    Raises ConfigError where the configuration is at fault, and what would keep the messages at their source.
+    Raises ConfigError where the configuration is at fault, ValueError where it has no such task, and what would keep
+    the messages at their source.
     """
-    return _carried(load(Path(folder)), task, messages, partition)
+    return _carried(load(Path(folder)), task, messages, settings, partition)
 
 
 def _carried(
-    configuration: Configuration, name: str, messages: Sequence[Message], partition: str | None = None
+    configuration: Configuration,
+    name: str,
+    messages: Sequence[Message],
+    settings: Mapping[str, str],
+    partition: str | None = None,
 ) -> Carried:
     outputs = {alias: _Output() for alias in configuration.connections}
-    (task,) = [task for task in assembled(configuration, outputs) if task.name == name]
     journal, clock = _Journal(), ManualClock(NOW)
+    tasks = {task.name: task for task in assembled(configuration, outputs, settings=settings, clock=clock)}
+    if name not in tasks:
+        raise ValueError(f"no task is called {name!r}, expected one of {', '.join(tasks)}")
+    task = tasks[name]
 
     async def sleep(seconds: float) -> None:
         clock.advance(seconds)

@@ -1,13 +1,15 @@
 """Outputs, a journal and a sleep that behave as told, in virtual time."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from shared.clock import ManualClock
+from shared.clock import Clock, ManualClock
+from shared.editors.options import TaskFacts
 from shared.errors import BuswayError, MessageRejected, TargetUnavailable
 from shared.journal.log import LogJournal
 from shared.message import Message, Origin
 from shared.protocols import Outgoing, Record
+from shared.secrets import open_secrets
 from tests.messages import ENQUEUED
 
 SOMEWHERE = Origin("target", "entity")
@@ -26,6 +28,12 @@ def sleep_by(clock: ManualClock, pauses: list[float] | None = None) -> Callable[
             pauses.append(seconds)
 
     return sleep
+
+
+def task_facts(settings: Mapping[str, str] | None = None, clock: Clock | None = None) -> TaskFacts:
+    """Return what an editor of the task `copy` from west/orders may know."""
+    settings = settings or {}
+    return TaskFacts("copy", Origin("west", "orders"), settings, open_secrets(settings), clock or clock_at_delivery())
 
 
 class OutputThatAccepts:

@@ -2,11 +2,13 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 
-from shared.clock import Clock
+from shared.clock import Clock, SystemClock
 from shared.config.files import Configuration
 from shared.config.journalling import Journals
 from shared.config.models import DEFAULT_CONSUMER_GROUP, Connection, StampedLife, Target, TaskFile
+from shared.editors.options import TaskFacts
 from shared.errors import ConfigError, Problem, TargetRefused
 from shared.loop_prevention import LoopGuard
 from shared.mapping import fit_between, restore_event
@@ -52,7 +54,11 @@ def pipelines(
     """
     journals = journals or Journals(configuration, settings, clock)
     tasks = assembled(
-        configuration, opened_outputs(configuration, settings), lambda file: _locks(file, configuration, settings)
+        configuration,
+        opened_outputs(configuration, settings),
+        lambda file: _locks(file, configuration, settings),
+        settings=settings,
+        clock=clock,
     )
     telemetry_of = open_telemetry(settings)
     return [
@@ -127,16 +133,31 @@ def assembled(
     configuration: Configuration,
     outputs: Mapping[str, Output],
     locks: Callable[[TaskFile], Locks | None] = lambda _: None,
+    *,
+    settings: Mapping[str, str] = MappingProxyType({}),
+    clock: Clock | None = None,
 ) -> list[Task]:
     """
     Return the tasks of *configuration*, in its order, sending to the *outputs* by their connections' aliases.
 
-    *locks* gives what reaches the locks on the source of a task, None where nothing does.
+    *locks* gives what reaches the locks on the source of a task, None where nothing does. Editors may read *settings*.
     """
-    return [_task(file, configuration, outputs, locks(file)) for file in configuration.tasks]
+    secrets, clock = open_secrets(settings), clock or SystemClock()
+
+    def facts(file: TaskFile) -> TaskFacts:
+        origin = Origin(configuration.site(file.source.connection), file.source.entity)
+        return TaskFacts(file.task, origin, settings, secrets, clock)
+
+    return [_task(file, configuration, outputs, locks(file), facts(file)) for file in configuration.tasks]
 
 
-def _task(file: TaskFile, configuration: Configuration, outputs: Mapping[str, Output], locks: Locks | None) -> Task:
+def _task(
+    file: TaskFile,
+    configuration: Configuration,
+    outputs: Mapping[str, Output],
+    locks: Locks | None,
+    facts: TaskFacts,
+) -> Task:
     source = configuration.connections[file.source.connection].kind
 
     def target(model: Target) -> RoutedTarget:
@@ -159,8 +180,8 @@ def _task(file: TaskFile, configuration: Configuration, outputs: Mapping[str, Ou
     ]
     return Task(
         name=file.task,
-        origin=Origin(configuration.site(file.source.connection), file.source.entity),
-        editors=[step.editor() for step in file.editors],
+        origin=facts.origin,
+        editors=[step.editor(facts) for step in file.editors],
         router=Router(routes),
         rejects=target(file.rejects) if file.rejects is not None else None,
         time_to_live=_time_to_live(file),

@@ -19,6 +19,7 @@ from pydantic import (
     model_validator,
 )
 
+from shared.editors.batch import BatchStep
 from shared.editors.cloudevents import CloudEventsStep
 from shared.editors.compress import CompressStep
 from shared.editors.decompress import DecompressStep
@@ -29,6 +30,7 @@ from shared.editors.properties import PropertiesStep
 from shared.editors.python import PythonStep
 from shared.editors.reduce import ReduceStep
 from shared.editors.route import RouteStep
+from shared.editors.split import SplitStep
 from shared.editors.transcode import TranscodeStep
 from shared.editors.transform import TransformStep
 from shared.editors.validate import ValidateStep
@@ -174,9 +176,10 @@ class Route(Strict):
     action: ActionText | None = None
 
 
-_STEPS: dict[str, type[Step]] = {
+STEPS: dict[str, type[Step]] = {
     step.verb(): step
     for step in (
+        BatchStep,
         CloudEventsStep,
         CompressStep,
         DecompressStep,
@@ -186,11 +189,13 @@ _STEPS: dict[str, type[Step]] = {
         PythonStep,
         ReduceStep,
         RouteStep,
+        SplitStep,
         TranscodeStep,
         TransformStep,
         ValidateStep,
     )
 }
+"""The steps of all editors by their verbs."""
 
 
 def _tag_of(step: object) -> str:
@@ -206,15 +211,16 @@ def _of_one_editor(step: object) -> object:
         named = " and ".join(map(str, step)) if isinstance(step, dict) else ""
         raise ValueError(f"names {named or 'no editor'}, expected one editor with its options")
     verb = str(next(iter(step)))
-    if verb not in _STEPS:
-        near = difflib.get_close_matches(verb, _STEPS, 1)
-        meant = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(_STEPS)}"
+    if verb not in STEPS:
+        near = difflib.get_close_matches(verb, STEPS, 1)
+        meant = f"did you mean {near[0]!r}?" if near else f"expected {' or '.join(STEPS)}"
         raise ValueError(f"no editor is called {verb!r}, {meant}")
     return step
 
 
 type EditorStep = Annotated[
-    Annotated[CloudEventsStep, Tag("cloudevents step")]
+    Annotated[BatchStep, Tag("batch step")]
+    | Annotated[CloudEventsStep, Tag("cloudevents step")]
     | Annotated[CompressStep, Tag("compress step")]
     | Annotated[DecompressStep, Tag("decompress step")]
     | Annotated[FilterStep, Tag("filter step")]
@@ -223,6 +229,7 @@ type EditorStep = Annotated[
     | Annotated[PythonStep, Tag("python step")]
     | Annotated[ReduceStep, Tag("reduce step")]
     | Annotated[RouteStep, Tag("route step")]
+    | Annotated[SplitStep, Tag("split step")]
     | Annotated[TranscodeStep, Tag("transcode step")]
     | Annotated[TransformStep, Tag("transform step")]
     | Annotated[ValidateStep, Tag("validate step")],

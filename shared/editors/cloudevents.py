@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from shared.amqp.values import Described, Value, boolean, long, string
 from shared.editors.body import content_of
-from shared.editors.options import Step, Strict
+from shared.editors.options import Step, Strict, TaskFacts
 from shared.errors import MessageRejected
 from shared.message import Message
 from shared.metadata import deterministic_id
@@ -61,7 +61,7 @@ class CloudEventsStep(Step):
 
     options: CloudEventsOptions = Field(alias="cloudevents")
 
-    def editor(self) -> "CloudEvents":
+    def editor(self, _: TaskFacts, /) -> "CloudEvents":
         """Return the editor that does what the options say."""
         return CloudEvents(self.options)
 

@@ -1,13 +1,13 @@
 """The compress editor: bodies made smaller for the way."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from shared.codecs.compression import Encoding, compressor
 from shared.editors.body import content_of
-from shared.editors.options import Step, Strict
+from shared.editors.options import Step, Strict, TaskFacts
 from shared.errors import MessageRejected
 from shared.message import Message
 
@@ -39,9 +39,10 @@ class CompressOptions(Strict):
 class CompressStep(Step):
     """Compresses the body, and says so in the property content-encoding, behind what stands there."""
 
+    keeps_properties: ClassVar[bool] = True
     options: CompressOptions = Field(alias="compress")
 
-    def editor(self) -> "Compress":
+    def editor(self, _: TaskFacts, /) -> "Compress":
         """Return the editor that does what the options say."""
         options = self.options
         level = _LEVELS[options.encoding][2] if options.level is None else options.level

@@ -1,14 +1,14 @@
 """The decompress editor: bodies as they were before they were compressed."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from shared.codecs.compression import Encoding, Limits, decompressor
 from shared.editors.body import content_of
 from shared.editors.compress import CODINGS
-from shared.editors.options import Step, Strict
+from shared.editors.options import Step, Strict, TaskFacts
 from shared.errors import MessageRejected
 from shared.message import Message
 
@@ -41,9 +41,10 @@ class DecompressOptions(Strict):
 class DecompressStep(Step):
     """Undoes what compress has done last, and takes its name out of the property content-encoding."""
 
+    keeps_properties: ClassVar[bool] = True
     options: DecompressOptions = Field(alias="decompress")
 
-    def editor(self) -> "Decompress":
+    def editor(self, _: TaskFacts, /) -> "Decompress":
         """Return the editor that does what the options say."""
         options = self.options
         limits = Limits(options.max_size, options.max_ratio)

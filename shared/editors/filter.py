@@ -1,10 +1,11 @@
 """The filter editor: a rule that decides which messages go on."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from pydantic import Field
 
-from shared.editors.options import FilterText, Step
+from shared.editors.options import FilterText, Step, TaskFacts
 from shared.message import Message
 from shared.routing import RuleProperties
 from shared.rules.rule import Filter as Rule
@@ -14,10 +15,11 @@ from shared.rules.rule import parse_filter
 class FilterStep(Step):
     """Lets through the messages of which a rule is true; the others are withheld and journalled."""
 
+    keeps_properties: ClassVar[bool] = True
     rule: FilterText = Field(alias="filter")
     """Rule that the messages which go on are true of; the others are withheld and journalled."""
 
-    def editor(self) -> "Filter":
+    def editor(self, _: TaskFacts, /) -> "Filter":
         """Return the editor that does what the options say."""
         return Filter(parse_filter(self.rule))
 

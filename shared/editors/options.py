@@ -6,18 +6,32 @@ field has the editor's verb as its alias. `shared.config.models.EditorStep` list
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Annotated
+from typing import Annotated, ClassVar, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 
+from shared.clock import Clock
 from shared.errors import ConfigError
-from shared.protocols import Editor
+from shared.message import Origin
+from shared.protocols import BatchEditor, Editor
 from shared.rules import SYSTEM_PROPERTIES, Action, SqlFilter, parse_action, parse_filter, unknown_system_properties
+from shared.secrets import Secrets
 
 FOLDER = "folder"
 """Key of the validation context under which the configuration folder stands, a Path."""
+
+
+class TaskFacts(NamedTuple):
+    """What an editor may know of the task that it works in, and what it may ask for."""
+
+    name: str
+    origin: Origin
+    settings: Mapping[str, str]
+    """The app settings."""
+    secrets: Secrets
+    clock: Clock
 
 
 class Strict(BaseModel):
@@ -29,15 +43,22 @@ class Strict(BaseModel):
 class Step(Strict, ABC):
     """One editor with its options: a mapping whose only key is the editor's verb."""
 
+    keeps_properties: ClassVar[bool] = False
+    """Whether all application properties are what they were, for what `busway check` can say of a message's way."""
+
     @classmethod
     def verb(cls) -> str:
         """Return the key by which task files name the editor."""
         (field,) = cls.model_fields.values()
         return field.alias or ""
 
+    def __hash__(self) -> int:
+        # Options may be mappings, and tasks, which hold steps, are keys.
+        return hash(type(self))
+
     @abstractmethod
-    def editor(self) -> Editor:
-        """Return the editor that does what the options say."""
+    def editor(self, task: TaskFacts, /) -> Editor | BatchEditor:
+        """Return the editor that does what the options say; raises ConfigError where the app's settings forbid it."""
 
 
 def _parsed_by(parse: Callable[[str], SqlFilter | Action]) -> Callable[[str], str]:

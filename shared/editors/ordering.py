@@ -4,7 +4,7 @@ What no editor changes: the id, the keys by which messages keep their order, and
 The session is Service Bus' ordering key, the partition key that of Event Hubs.
 """
 
-from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -17,6 +17,8 @@ from shared.rules import SYSTEM_PROPERTIES, parse_action
 from shared.rules.syntax import Scope
 
 KEPT = ("MessageId", "PartitionKey", "SessionId", "ViaPartitionKey")
+LONGEST_ID = 128
+"""Characters of a message id at most, in Service Bus."""
 PARTITION_KEY = "x-opt-partition-key"
 """Name of the annotation that holds the partition key."""
 OWN = "repl-"
@@ -46,21 +48,20 @@ def _leaves_order(text: str) -> str:
     return text
 
 
-def number_parts(messages: Sequence[Message]) -> None:
+def part_id(whole: Message, number: int) -> Value | None:
     """
-    Give the messages that one has become ids of their own, the same at every delivery: ID/1, ID/2 and so on.
+    Return the id of one of the messages that *whole* becomes, the same at every delivery: ID/0, ID/1 and so on.
 
-    A target that detects duplicates would otherwise keep the first of them only.
+    None where the message has nothing that tells it from others.
     """
-    for number, part in enumerate(messages, 1):
-        identity = part.message_id
-        text = deterministic_id(part.arrival) if identity is None else _as_text(identity)
-        if text is not None:
-            part.message_id = string(f"{text}/{number}")
-
-
-def _as_text(identity: Value) -> str:
-    return identity.payload.hex() if isinstance(identity.payload, bytes) else str(identity.payload)
+    identity = whole.message_id
+    text = deterministic_id(whole.arrival) if identity is None else str(identity.payload)
+    if text is None:
+        return None
+    told = f"{text}/{number}"
+    if len(told) > LONGEST_ID:
+        told = f"{blake2b(text.encode(), digest_size=16).hexdigest()}/{number}"
+    return string(told)
 
 
 type FreeName = Annotated[str, Field(min_length=1), AfterValidator(_is_free)]

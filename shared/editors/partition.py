@@ -1,14 +1,14 @@
 """The partition editor: a partition key for messages that have nothing by which they keep their order."""
 
 from collections.abc import Sequence
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from shared.amqp.values import string
 from shared.codecs.json import read_exact
 from shared.editors.body import content_of
-from shared.editors.options import ExpressionText, Step, Strict
+from shared.editors.options import ExpressionText, Step, Strict, TaskFacts
 from shared.editors.ordering import PARTITION_KEY, FreeName
 from shared.errors import MessageRejected
 from shared.mapping import EVENT_HUBS_PARTITION_KEY
@@ -39,9 +39,11 @@ class PartitionOptions(Strict):
 class PartitionStep(Step):
     """Gives messages a partition key that have neither one nor a session: in a hub, those of one key stay in order."""
 
+    keeps_properties: ClassVar[bool] = True
+
     options: PartitionOptions = Field(alias="partition")
 
-    def editor(self) -> "Partition":
+    def editor(self, _: TaskFacts, /) -> "Partition":
         """Return the editor that does what the options say."""
         return Partition(self.options)
 

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from shared.editors.options import Step, Strict
+from shared.editors.options import Step, Strict, TaskFacts
 from shared.editors.ordering import OWN, EditingAction, FreeName
 from shared.errors import MessageRejected
 from shared.message import Message
@@ -20,7 +20,11 @@ class PropertiesOptions(Strict):
     """What becomes of the properties; at least one thing, carried out in the order in which they stand here."""
 
     remove: Annotated[tuple[FreeName, ...], Field(strict=False, min_length=1)] | None = None
-    """Application properties that go, by name in any case; `*` stands for any characters: `debug-*`, or `*` for all."""
+    """
+    Application properties that go, by name in any case; `*` stands for any characters, as in `debug-*`.
+
+    A pattern leaves what is renamed, and properties of Busway's own.
+    """
     rename: Annotated[dict[FreeName, FreeName], Field(min_length=1)] | None = None
     """Old names, in any case, and new ones of application properties; all at once, so that two may change places."""
     action: EditingAction | None = None
@@ -40,15 +44,16 @@ class PropertiesOptions(Strict):
             starred = [name for name in names if _ANYTHING in name]
             if starred:
                 raise ValueError(f"renames by {starred[0]}, expected a name without {_ANYTHING}")
-        is_removed = _matching(self.remove or ())
-        gone = [name for name in old if is_removed(name)]
+        removed = [name.lower() for name in self.remove or ()]
+        gone = [name for name in old if name in removed]
         if gone:
-            raise ValueError(f"removes {gone[0]} before it could be renamed, expected one of them")
+            raise ValueError(f"removes {gone[0]} and renames it, expected one of them")
         return self
 
     def removes(self, name: str) -> bool:
         """Tell whether a property of this name, in lower case, goes."""
-        return not name.startswith(OWN) and _matching(self.remove or ())(name)
+        renamed = [old.lower() for old in self.rename or ()]
+        return name not in renamed and not name.startswith(OWN) and _matching(self.remove or ())(name)
 
 
 class PropertiesStep(Step):
@@ -56,7 +61,7 @@ class PropertiesStep(Step):
 
     options: PropertiesOptions = Field(alias="properties")
 
-    def editor(self) -> "Properties":
+    def editor(self, _: TaskFacts, /) -> "Properties":
         """Return the editor that does what the options say."""
         return Properties(self.options)
 

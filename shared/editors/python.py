@@ -18,8 +18,8 @@ from pydantic import Field, PlainValidator, ValidationInfo, WithJsonSchema
 
 from shared.amqp import map_section
 from shared.amqp.sections import Sections
-from shared.editors.options import FOLDER, Step
-from shared.editors.ordering import OWN, PARTITION_KEY, number_parts
+from shared.editors.options import FOLDER, Step, TaskFacts
+from shared.editors.ordering import OWN, PARTITION_KEY, part_id
 from shared.errors import MessageRejected
 from shared.message import Message
 from shared.protocols import Withheld
@@ -76,7 +76,7 @@ class PythonStep(Step):
     ] = Field(alias="python")
     """Function as `package.module:function`; the module is found in the folder of connections.yaml, else in the app."""
 
-    def editor(self) -> "Python":
+    def editor(self, _: TaskFacts, /) -> "Python":
         """Return the editor that does what the options say."""
         return Python(self.function)
 
@@ -120,7 +120,9 @@ class Python:
                 raise self._rejected(f"changed {changed} of the message, expected that to be left alone")
         messages = _distinct(messages)
         if len(messages) > 1:
-            number_parts(messages)
+            # A target that detects duplicates would otherwise keep the first of them only.
+            for number, part in enumerate(messages):
+                part.message_id = part_id(part, number)
         return messages
 
     def _rejected(self, told: str) -> MessageRejected:

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from shared.codecs.json import ExactJson, read_exact
 from shared.editors.body import content_of, put_content
-from shared.editors.options import Step, Strict
+from shared.editors.options import Step, Strict, TaskFacts
 from shared.errors import MessageRejected
 from shared.message import Message
 
@@ -85,9 +85,11 @@ class ReduceOptions(Strict):
 class ReduceStep(Step):
     """Keeps or drops parts of a JSON body by their paths, drops what says nothing, and flattens it."""
 
+    keeps_properties: ClassVar[bool] = True
+
     options: ReduceOptions = Field(alias="reduce")
 
-    def editor(self) -> "Reduce":
+    def editor(self, _: TaskFacts, /) -> "Reduce":
         """Return the editor that does what the options say."""
         return Reduce(self.options)
 

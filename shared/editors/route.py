@@ -11,7 +11,7 @@ from shared.amqp import map_section
 from shared.amqp.values import Value, boolean, double, long, string, timestamp
 from shared.codecs.json import ExactJson, read_exact
 from shared.editors.body import content_of
-from shared.editors.options import ExpressionText, Step, Strict
+from shared.editors.options import ExpressionText, Step, Strict, TaskFacts
 from shared.editors.ordering import FreeName
 from shared.errors import MessageRejected
 from shared.message import Message
@@ -50,7 +50,7 @@ class RouteStep(Step):
             raise ValueError(f"lifts to {' and '.join(twice)}, expected names that differ in more than case")
         return lifted
 
-    def editor(self) -> "Route":
+    def editor(self, _: TaskFacts, /) -> "Route":
         """Return the editor that does what the options say."""
         return Route(self.lifted)
 

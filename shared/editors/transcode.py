@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Self
+from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -10,7 +10,7 @@ from shared.codecs.plain import Codec
 from shared.codecs.text import charset, recoded
 from shared.editors.body import content_of
 from shared.editors.formats import Format, TextFormat
-from shared.editors.options import MediaType, Step, Strict
+from shared.editors.options import MediaType, Step, Strict, TaskFacts
 from shared.errors import MessageRejected
 from shared.message import Message
 
@@ -45,9 +45,10 @@ class TranscodeOptions(Strict):
 class TranscodeStep(Step):
     """Writes the body in another format, or text in another character set; the content type follows."""
 
+    keeps_properties: ClassVar[bool] = True
     options: TranscodeOptions = Field(alias="transcode")
 
-    def editor(self) -> "Transcode | Recode":
+    def editor(self, _: TaskFacts, /) -> "Transcode | Recode":
         """Return the editor that does what the options say."""
         options = self.options
         before, after = options.before, options.after

@@ -1,13 +1,13 @@
 """The transform editor: a new JSON body, computed from the old one."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from shared.codecs.json import read_exact
 from shared.editors.body import content_of, put_content
-from shared.editors.options import ExpressionText, MediaType, Step, Strict
+from shared.editors.options import ExpressionText, MediaType, Step, Strict, TaskFacts
 from shared.errors import MessageRejected
 from shared.message import Message
 from shared.protocols import Withheld
@@ -30,9 +30,11 @@ class TransformOptions(Strict):
 class TransformStep(Step):
     """Makes a new JSON body of the old one with a JMESPath expression; numbers keep every digit."""
 
+    keeps_properties: ClassVar[bool] = True
+
     options: TransformOptions = Field(alias="transform")
 
-    def editor(self) -> "Transform":
+    def editor(self, _: TaskFacts, /) -> "Transform":
         """Return the editor that does what the options say."""
         return Transform(self.options)
 

@@ -1,7 +1,7 @@
 """The validate editor: what does not keep to the rules of a border does not pass it."""
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag, model_validator
 
@@ -10,7 +10,7 @@ from shared.codecs.json import read
 from shared.editors.body import content_of, size_of
 from shared.editors.formats import AvroFile, AvroForm, avro_reader
 from shared.editors.json_schema import JsonSchema, SchemaFile
-from shared.editors.options import SYSTEM_NAMES, MediaType, Step, Strict
+from shared.editors.options import SYSTEM_NAMES, MediaType, Step, Strict, TaskFacts
 from shared.errors import MessageRejected
 from shared.message import Message
 from shared.protocols import Withheld
@@ -72,9 +72,10 @@ class ValidateOptions(Strict):
 class ValidateStep(Step):
     """Lets through the messages that are as they have to be; others are rejected, withheld, or marked for a route."""
 
+    keeps_properties: ClassVar[bool] = True
     options: ValidateOptions = Field(alias="validate")
 
-    def editor(self) -> "Validate":
+    def editor(self, _: TaskFacts, /) -> "Validate":
         """Return the editor that does what the options say."""
         return Validate(self.options)
 

@@ -18,7 +18,7 @@ ONLY_THERE = {
     "opentelemetry": ("shared.telemetry",),
     "brotli": ("shared.codecs",),
     "cbor2": ("shared.codecs",),
-    "fastavro": ("shared.codecs",),
+    "fastavro": ("shared.codecs", "shared.editors"),
     "google": ("shared.codecs",),
     "jmespath": ("shared.editors",),
     "jsonschema": ("shared.editors",),

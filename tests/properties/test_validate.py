@@ -11,6 +11,7 @@ from shared.editors.options import FOLDER
 from shared.editors.validate import ValidateStep
 from shared.errors import MessageRejected
 from shared.message import Message, Origin
+from tests.fakes import task_facts
 from tests.messages import delivered
 
 MARK = "s3cr3t"
@@ -41,7 +42,9 @@ bodies = st.recursive(
 def editor(tmp_path_factory):
     folder = tmp_path_factory.mktemp("config")
     (folder / "schema.json").write_text(json.dumps(SCHEMA))
-    return ValidateStep.model_validate({"validate": {"schema": "schema.json"}}, context={FOLDER: folder}).editor()
+    return ValidateStep.model_validate({"validate": {"schema": "schema.json"}}, context={FOLDER: folder}).editor(
+        task_facts()
+    )
 
 
 def received(body: bytes) -> Message:

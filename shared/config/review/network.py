@@ -18,9 +18,11 @@ from shared.config.review.passages import DEAD_LETTER_SOURCE_KEY, PATH_KEY, Edge
 from shared.config.review.possibilities import Facts, Key, Knowledge, Unknown, applied, key_of, satisfied, unsatisfied
 from shared.editors.cloudevents import ATTRIBUTES, CloudEventsStep
 from shared.editors.filter import FilterStep
+from shared.editors.partition import PartitionOptions, PartitionStep
 from shared.editors.properties import PropertiesOptions, PropertiesStep
-from shared.editors.python import PythonStep
 from shared.editors.route import RouteStep
+from shared.editors.transcode import TranscodeStep
+from shared.editors.transform import TransformStep
 from shared.editors.validate import Mark, ValidateOptions, ValidateStep
 from shared.loop_prevention import LoopGuard
 from shared.metadata import (
@@ -49,6 +51,9 @@ _TOLD_OF_A_DEATH: tuple[Key, ...] = tuple(
     for name in (DEAD_LETTER_REASON, DEAD_LETTER_DESCRIPTION, "deadletterreason", "deadlettererrordescription")
 )
 
+SESSION_ID: Key = (Scope.SYSTEM, "sessionid")
+PARTITION_KEY: Key = (Scope.SYSTEM, "partitionkey")
+_KEPT = frozenset((SESSION_ID, PARTITION_KEY))
 _MOST_ALTERNATIVES = 24
 
 
@@ -172,7 +177,7 @@ class Network:
         for editor in task.editors:
             found = [
                 # What else most editors look at, such as the body, is not known here.
-                (_edited(editor, after), is_certain and is_sure and isinstance(editor, FilterStep), marks)
+                (after_editor(editor, after), is_certain and is_sure and isinstance(editor, FilterStep), marks)
                 for each, is_certain, marks in found
                 for after, is_sure in _filtered(filter_of(editor), each)
             ]
@@ -265,13 +270,11 @@ def filter_of(editor: EditorStep) -> SqlFilter | None:
     return _filter(" AND ".join(f"{name} IS NOT NULL" for name in system)) if system else None
 
 
-def _edited(editor: EditorStep, facts: Facts) -> Facts:
+def after_editor(editor: EditorStep, facts: Facts) -> Facts:
     """Return what is known of a message that *editor* has let through."""
     match editor:
         case ValidateStep(options=ValidateOptions(on_failure=Mark(mark=name))):
             return facts.with_((Scope.USER, name.lower()), Unknown.ANYTHING)
-        case FilterStep() | ValidateStep():
-            return facts
         case CloudEventsStep():
             names = [f"cloudevents{separator}{name}" for separator in "_:" for name in ATTRIBUTES]
             attributes = {(Scope.USER, name): Unknown.ANYTHING for name in names}
@@ -282,12 +285,22 @@ def _edited(editor: EditorStep, facts: Facts) -> Facts:
         case RouteStep():
             lifted = {(Scope.USER, name.lower()): Unknown.ANYTHING for name in editor.lifted}
             return Facts({**facts.known, **lifted}, facts.others)
-        case PythonStep():
-            # It changes what it wants but for the history.
-            return Facts({key: value for key, value in facts.known.items() if is_history(key)}, Unknown.ANYTHING)
-        case _:
-            # What makes another body may say of what type it is.
+        case PartitionStep():
+            return _with_key(editor.options, facts)
+        case TransformStep() | TranscodeStep():
             return facts.with_((Scope.SYSTEM, "contenttype"), Unknown.ANYTHING)
+        case _ if editor.keeps_properties:
+            return facts
+        case _:
+            # An editor leaves history and ordering keys alone.
+            return Facts({key: value for key, value in facts.known.items() if is_history(key) or key in _KEPT})
+
+
+def _with_key(options: PartitionOptions, facts: Facts) -> Facts:
+    if facts.of(PARTITION_KEY) not in (Unknown.ABSENT, Unknown.NOTHING):
+        return facts
+    is_sure = options.missing == "reject" and facts.of(SESSION_ID) is Unknown.ABSENT
+    return facts.with_(PARTITION_KEY, Unknown.SOMETHING if is_sure else Unknown.ANYTHING)
 
 
 def _with_properties_edited(options: PropertiesOptions, facts: Facts) -> Facts:
@@ -296,8 +309,13 @@ def _with_properties_edited(options: PropertiesOptions, facts: Facts) -> Facts:
     for key in [key for key in known if key[0] is Scope.USER and options.removes(key[1])]:
         known[key] = Unknown.ABSENT
     renamed = {old.lower(): new.lower() for old, new in (options.rename or {}).items()}
-    moved = {(Scope.USER, new): facts.of((Scope.USER, old)) for old, new in renamed.items()}
-    known |= {(Scope.USER, old): Unknown.ABSENT for old in renamed} | moved
+    known |= {(Scope.USER, old): Unknown.ABSENT for old in renamed}
+    for old, new in renamed.items():
+        moved, stays = facts.of((Scope.USER, old)), facts.of((Scope.USER, new))
+        if moved is not Unknown.ABSENT:
+            known[Scope.USER, new] = Unknown.ANYTHING if moved is Unknown.NOTHING else moved
+        elif new not in renamed:
+            known[Scope.USER, new] = stays
     changed = Facts(known, others)
     return changed if options.action is None else applied(parse_action(options.action), changed)
 

@@ -10,6 +10,7 @@ from shared.amqp.values import binary, boolean, described, double, int_, long, s
 from shared.editors.cloudevents import CloudEventsStep
 from shared.errors import MessageRejected
 from shared.message import Message, Origin
+from tests.fakes import task_facts
 from tests.messages import ENQUEUED, delivered
 
 REQUIRED = {"specversion": "1.0", "id": "1", "source": "/shop", "type": "acme.paid"}
@@ -17,7 +18,7 @@ STRUCTURED = "application/cloudevents+json"
 
 
 def editor(**options):
-    return CloudEventsStep.model_validate({"cloudevents": options}).editor()
+    return CloudEventsStep.model_validate({"cloudevents": options}).editor(task_facts())
 
 
 def message(body=b'{"total": 12.50}', content_type="application/json", named=None, **options):

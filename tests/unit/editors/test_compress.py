@@ -14,17 +14,18 @@ from shared.editors.compress import CompressStep
 from shared.editors.decompress import DecompressStep
 from shared.errors import MessageRejected
 from shared.message import Message, Origin
+from tests.fakes import task_facts
 from tests.messages import delivered
 
 ENCODINGS = ("gzip", "zstd", "brotli")
 
 
 def compress(**options):
-    return CompressStep.model_validate({"compress": options}).editor()
+    return CompressStep.model_validate({"compress": options}).editor(task_facts())
 
 
 def decompress(**options):
-    return DecompressStep.model_validate({"decompress": options}).editor()
+    return DecompressStep.model_validate({"decompress": options}).editor(task_facts())
 
 
 def message(body=b"{}", content_encoding=None):

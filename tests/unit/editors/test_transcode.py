@@ -19,6 +19,7 @@ from shared.editors.options import FOLDER
 from shared.editors.transcode import TranscodeStep
 from shared.errors import ConfigError, MessageRejected
 from shared.message import Message, Origin
+from tests.fakes import task_facts
 from tests.messages import delivered
 
 ORDER = {
@@ -88,7 +89,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def editor(folder):
-    return lambda before, after, **options: step(folder, before, after, **options).editor()
+    return lambda before, after, **options: step(folder, before, after, **options).editor(task_facts())
 
 
 AVRO = {"format": "avro", "schema": "order.avsc"}

@@ -15,6 +15,7 @@ from shared.editors.validate import ValidateStep
 from shared.errors import MessageRejected
 from shared.message import Message, Origin
 from shared.protocols import Withheld
+from tests.fakes import task_facts
 from tests.messages import delivered
 
 ORDER = {
@@ -42,7 +43,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def editor(folder):
-    return lambda **options: step(folder, **options).editor()
+    return lambda **options: step(folder, **options).editor(task_facts())
 
 
 def step(folder, **options):
@@ -119,7 +120,7 @@ def test_what_breaks_the_schema_is_told_by_its_path(editor, body, expected):
 )
 def test_other_ways_to_break_a_schema(folder, schema, body, expected):
     (folder / "other.json").write_text(json.dumps(schema))
-    assert told(step(folder, schema="other.json").editor(), message(body)) == (
+    assert told(step(folder, schema="other.json").editor(task_facts()), message(body)) == (
         "SchemaViolated",
         f"validate: {expected}",
     )
@@ -171,7 +172,7 @@ def test_a_sequence_is_no_body_to_be_validated(editor):
 
 def test_nesting_and_numbers_beyond_the_comparison_are_rejected(folder):
     (folder / "tree.json").write_text(json.dumps({"items": {"$ref": "#"}, "multipleOf": 0.5}))
-    check = step(folder, schema="tree.json").editor()
+    check = step(folder, schema="tree.json").editor(task_facts())
     deep = message(b"[" * 900 + b"]" * 900)
     assert told(check, deep)[1] == "validate: body is nested too deeply to be compared with the schema"
     large = message(b"1" + b"0" * 400)
@@ -287,7 +288,7 @@ def test_a_schema_is_found_by_its_id(folder):
     (folder / "schemas/list.json").write_text(
         json.dumps({"$id": "https://example.com/list", "items": {"$ref": "line"}, "$defs": {"no": {"$ref": "#"}}})
     )
-    check = step(folder, schema="schemas/list.json").editor()
+    check = step(folder, schema="schemas/list.json").editor(task_facts())
     assert check.edit(message(b'[{"price": 1}]'))
     assert told(check, message(b'[{"price": "1"}]'))[1] == 'validate: $[0].price: got a string, expected type "number"'
 
@@ -321,7 +322,7 @@ AVRO = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "st
 @pytest.mark.parametrize("form", ["container", "raw", "single_object"])
 def test_a_body_in_avro_is_compared_with_its_schema(folder, form):
     (folder / "order.avsc").write_text(json.dumps(AVRO))
-    check = step(folder, avro="order.avsc", **{"as": form}).editor()
+    check = step(folder, avro="order.avsc", **{"as": form}).editor(task_facts())
     schema = AvroSchema(json.dumps(AVRO).encode())
     codecs: dict[str, Codec] = {
         "container": Container(schema),
@@ -340,7 +341,7 @@ def test_a_body_in_avro_is_compared_with_its_schema(folder, form):
 
 def test_a_container_may_hold_any_number_of_values(folder):
     (folder / "order.avsc").write_text(json.dumps(AVRO))
-    check = step(folder, avro="order.avsc").editor()
+    check = step(folder, avro="order.avsc").editor(task_facts())
     schema = AvroSchema(json.dumps(AVRO).encode())
     for values in ([], [{"id": "a"}], [{"id": "a"}, {"id": "b"}]):
         assert check.edit(message(write_container(schema, values)))
@@ -349,7 +350,9 @@ def test_a_container_may_hold_any_number_of_values(folder):
 
 
 def test_a_mark_says_what_is_wrong_and_leaves_with_the_fault():
-    check = ValidateStep.model_validate({"validate": {"max_size": 3, "on_failure": {"mark": "fault"}}}).editor()
+    check = ValidateStep.model_validate({"validate": {"max_size": 3, "on_failure": {"mark": "fault"}}}).editor(
+        task_facts()
+    )
     received = message(b"1234")
     assert check.edit(received) == (received,)
     mark = received.application_property("fault")
