@@ -53,6 +53,7 @@ _SUBJECT = 3
 _REPLY_TO = 4
 _CORRELATION_ID = 5
 _CONTENT_TYPE = 6
+_CONTENT_ENCODING = 7
 _ABSOLUTE_EXPIRY_TIME = 8
 _GROUP_ID = 10
 _REPLY_TO_GROUP_ID = 12
@@ -225,9 +226,16 @@ class Message:
 
     @content_type.setter
     def content_type(self, value: str | None) -> None:
-        if value is not None and not value.isascii():
-            raise Malformed("content type: got characters beyond ASCII, expected a symbol")
-        self._set_property_field(_CONTENT_TYPE, None if value is None else symbol(value))
+        self._set_property_symbol(_CONTENT_TYPE, "content type", value)
+
+    @property
+    def content_encoding(self) -> str | None:
+        """What has been done to the body that its media type does not say, such as gzip."""
+        return self._property_text(_CONTENT_ENCODING)
+
+    @content_encoding.setter
+    def content_encoding(self, value: str | None) -> None:
+        self._set_property_symbol(_CONTENT_ENCODING, "content encoding", value)
 
     @property
     def session_id(self) -> str | None:
@@ -369,6 +377,11 @@ class Message:
         fields[index] = _NULL if value is None else encode(value)
         self.sections.properties = join_list(_PROPERTIES, fields)
         self._fields = fields
+
+    def _set_property_symbol(self, index: int, name: str, value: str | None) -> None:
+        if value is not None and not value.isascii():
+            raise Malformed(f"{name}: got characters beyond ASCII, expected a symbol")
+        self._set_property_field(index, None if value is None else symbol(value))
 
     def _set_property_text(self, index: int, value: str | None) -> None:
         self._set_property_field(index, None if value is None else string(value))

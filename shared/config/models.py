@@ -20,6 +20,9 @@ from pydantic import (
 )
 
 from shared.editors.batch import BatchStep
+from shared.editors.cloudevents import CloudEventsStep
+from shared.editors.compress import CompressStep
+from shared.editors.decompress import DecompressStep
 from shared.editors.filter import FilterStep
 from shared.editors.options import ActionText, FilterText, Step, Strict
 from shared.editors.partition import PartitionStep
@@ -28,6 +31,7 @@ from shared.editors.python import PythonStep
 from shared.editors.reduce import ReduceStep
 from shared.editors.route import RouteStep
 from shared.editors.split import SplitStep
+from shared.editors.transcode import TranscodeStep
 from shared.editors.transform import TransformStep
 from shared.editors.validate import ValidateStep
 from shared.hold import DEFAULT_HOLD, LONGEST_HOLD
@@ -176,6 +180,9 @@ STEPS: dict[str, type[Step]] = {
     step.verb(): step
     for step in (
         BatchStep,
+        CloudEventsStep,
+        CompressStep,
+        DecompressStep,
         FilterStep,
         PartitionStep,
         PropertiesStep,
@@ -183,6 +190,7 @@ STEPS: dict[str, type[Step]] = {
         ReduceStep,
         RouteStep,
         SplitStep,
+        TranscodeStep,
         TransformStep,
         ValidateStep,
     )
@@ -212,6 +220,9 @@ def _of_one_editor(step: object) -> object:
 
 type EditorStep = Annotated[
     Annotated[BatchStep, Tag("batch step")]
+    | Annotated[CloudEventsStep, Tag("cloudevents step")]
+    | Annotated[CompressStep, Tag("compress step")]
+    | Annotated[DecompressStep, Tag("decompress step")]
     | Annotated[FilterStep, Tag("filter step")]
     | Annotated[PartitionStep, Tag("partition step")]
     | Annotated[PropertiesStep, Tag("properties step")]
@@ -219,6 +230,7 @@ type EditorStep = Annotated[
     | Annotated[ReduceStep, Tag("reduce step")]
     | Annotated[RouteStep, Tag("route step")]
     | Annotated[SplitStep, Tag("split step")]
+    | Annotated[TranscodeStep, Tag("transcode step")]
     | Annotated[TransformStep, Tag("transform step")]
     | Annotated[ValidateStep, Tag("validate step")],
     Discriminator(_tag_of),

@@ -1,12 +1,14 @@
 """The validate editor: what does not keep to the rules of a border does not pass it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag, model_validator
 
+from shared.amqp.values import string
 from shared.codecs.json import read
 from shared.editors.body import content_of, size_of
+from shared.editors.formats import AvroFile, AvroForm, avro_reader
 from shared.editors.json_schema import JsonSchema, SchemaFile
 from shared.editors.options import SYSTEM_NAMES, MediaType, Step, Strict, TaskFacts
 from shared.errors import MessageRejected
@@ -27,29 +29,48 @@ def _existing(name: str) -> str:
 type PropertyName = Annotated[str, Field(min_length=1), AfterValidator(_existing)]
 
 
+class Mark(Strict):
+    """A mark on the messages at fault, by which a route's `when` takes them elsewhere."""
+
+    mark: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
+    """Application property that says what is wrong; messages without fault have none of this name."""
+
+
 class ValidateOptions(Strict):
     """What a message has to be like; at least one thing."""
 
     body_schema: SchemaFile | None = Field(None, alias="schema")
     """File with a JSON Schema (2020-12) for the body, by its path in the folder of connections.yaml."""
+    avro: AvroFile | None = None
+    """File with an Avro schema that the body is written with; one of this and `schema`."""
+    form: AvroForm = Field("container", alias="as")
+    """How: `container` (its own schema may differ as far as Avro can resolve it), `single_object`, or `raw`."""
     required_properties: Annotated[tuple[PropertyName, ...], Field(strict=False, min_length=1)] | None = None
     """Application properties, in any case, or broker properties as sys.MessageId; one that is null is missing."""
     content_type: MediaType | None = None
     """Media type of the body, in any case; its parameters, such as a charset, are not compared."""
     max_size: Annotated[int, Field(ge=0)] | None = None
     """Bytes of the body at most; of a sequence, and of a value that is no string or binary, as it is encoded."""
-    on_failure: Literal["reject", "drop"] = "reject"
-    """`reject` sends the message to `rejects` with the reason, `drop` withholds it; both are journalled."""
+    on_failure: Annotated[
+        Annotated[Literal["reject", "drop"], Tag("word")] | Annotated[Mark, Tag("mapping")],
+        Discriminator(lambda value: "mapping" if isinstance(value, (dict, BaseModel)) else "word"),
+    ] = "reject"
+    """`reject` sends it to `rejects` with the reason, `drop` withholds it, `{mark: NAME}` says it to the routes."""
 
     @model_validator(mode="after")
     def _checks_something(self) -> Self:
-        if (self.body_schema, self.required_properties, self.content_type, self.max_size) == (None,) * 4:
-            raise ValueError("checks nothing, expected schema, required_properties, content_type or max_size")
+        checks = (self.body_schema, self.avro, self.required_properties, self.content_type, self.max_size)
+        if all(each is None for each in checks):
+            raise ValueError("checks nothing, expected schema, avro, required_properties, content_type or max_size")
+        if self.body_schema is not None and self.avro is not None:
+            raise ValueError("has schema and avro, expected one: a body is either JSON or Avro")
+        if self.avro is None and "form" in self.model_fields_set:
+            raise ValueError("has as, expected it beside avro only")
         return self
 
 
 class ValidateStep(Step):
-    """Lets through the messages that are as they have to be; the others are rejected, or withheld and journalled."""
+    """Lets through the messages that are as they have to be; others are rejected, withheld, or marked for a route."""
 
     keeps_properties: ClassVar[bool] = True
     options: ValidateOptions = Field(alias="validate")
@@ -71,20 +92,32 @@ class Validate:
 
     def __init__(self, options: ValidateOptions) -> None:
         """Check what *options* name."""
-        self._schema: JsonSchema | None = options.body_schema
+        schema: JsonSchema | None = options.body_schema
+        self._check_body: Callable[[bytes], object] | None = None
+        if schema is not None:
+            self._check_body = lambda content: schema.check(read(content))
+        elif options.avro is not None:
+            self._check_body = avro_reader(options.avro, options.form)
         self._required = options.required_properties or ()
         self._content_type = options.content_type
         self._max_size = options.max_size
         self._drops = options.on_failure == "drop"
+        self._mark = options.on_failure.mark if isinstance(options.on_failure, Mark) else None
 
     def edit(self, message: Message) -> Sequence[Message] | Withheld:
-        """Return the message; one at fault is withheld, or MessageRejected is raised."""
+        """Return the message; one at fault is withheld or marked, or MessageRejected is raised."""
         try:
             self._check(message)
         except MessageRejected as error:
             if self._drops:
                 return Withheld(f"{self.name}: {error}")
+            if self._mark is not None:
+                message.set_properties({self._mark: string(f"{error.reason}: {error.description}")})
+                return (message,)
             raise MessageRejected(error.reason, f"{self.name}: {error.description}") from error
+        # A mark of the sender's, or of an earlier pass, would lead a message without fault astray.
+        if self._mark is not None and message.application_property(self._mark) is not None:
+            message.set_properties({self._mark: None})
         return (message,)
 
     def _check(self, message: Message) -> None:
@@ -92,15 +125,15 @@ class Validate:
             _check_content_type(message.content_type, self._content_type)
         if self._required:
             self._check_properties(message)
-        if self._max_size is None and self._schema is None:
+        if self._max_size is None and self._check_body is None:
             return
         # Encoded, a body is longer than what it says, so that one within the limit need not be looked at.
         if self._max_size is not None and len(message.sections.body) > self._max_size:
             size = size_of(message)
             if size > self._max_size:
                 raise MessageRejected("BodyTooLarge", f"body has {size} bytes, expected at most {self._max_size}")
-        if self._schema is not None:
-            self._schema.check(read(content_of(message)))
+        if self._check_body is not None:
+            self._check_body(content_of(message))
 
     def _check_properties(self, message: Message) -> None:
         properties = RuleProperties(message)

@@ -24,9 +24,13 @@ DISTRIBUTIONS = {
     "azure.servicebus": "azure-servicebus",
     "azure.storage.blob": "azure-storage-blob",
     "azurefunctions.extensions.base": "azurefunctions-extensions-base",
+    "brotli": "Brotli",
+    "cbor2": "cbor2",
     "fastavro": "fastavro",
+    "google.protobuf": "protobuf",
     "jmespath": "jmespath",
     "jsonschema": "jsonschema",
+    "msgpack": "msgpack",
     "msgspec": "msgspec",
     "opentelemetry": "opentelemetry-api",
     "opentelemetry.exporter.otlp.proto.http": "opentelemetry-exporter-otlp-proto-http",
@@ -35,6 +39,7 @@ DISTRIBUTIONS = {
     "referencing": "referencing",
     "yaml": "PyYAML",
     "zlib_ng": "zlib-ng",
+    "zstandard": "zstandard",
 }
 
 

@@ -2,10 +2,10 @@
 Task files and what they do: messages in, outcomes, messages out and journal lines, each case one file.
 
 A case has a task, or names a task file (`file`) or a configuration folder (`folder`) of the repository, and steps;
-`connections` replace those of the repository, and `files` are what else is in the configuration folder, as a text or
-as JSON. A step delivers messages to one task, from one `partition` where it has any, written out or `taken` from where
-an earlier step has sent them, and says what must come of it. Expected messages are compared in the keys that the case
-names, their application properties as a whole.
+`connections` replace those of the repository, and `files` are what else is in the configuration folder, as text, JSON
+or bytes (!!binary, as for bodies). A step delivers messages to one task, from one `partition` where it has any,
+written out or `taken` from where an earlier step has sent them, and says what must come of it. Expected messages are
+compared in the keys that the case names, their application properties as a whole.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from tests.messages import ENQUEUED, delivered
 
 ROOT = Path(__file__).parents[2]
 CASES = Path(__file__).parent / "cases"
-TEXTS = ("message_id", "session_id", "subject", "content_type", "to")
+TEXTS = ("message_id", "session_id", "subject", "content_type", "content_encoding", "to")
 
 
 class Play:
@@ -71,7 +71,7 @@ class Play:
             return delivered(
                 number,
                 named=named,
-                body=written.get("body", "body").encode(),
+                body=body_of(written.get("body", "body")),
                 time_to_live=written.get("time_to_live"),
                 annotated={"x-opt-partition-key": string(written["partition_key"])}
                 if "partition_key" in written
@@ -85,6 +85,10 @@ class Play:
         # The service puts in again what Busway has taken out.
         message.set_annotations({"x-opt-sequence-number": long(number), "x-opt-enqueued-time": timestamp(ENQUEUED)})
         return message.encode()
+
+
+def body_of(written: str | bytes) -> bytes:
+    return written if isinstance(written, bytes) else written.encode()
 
 
 def value_of(plain: object) -> Value:
@@ -112,7 +116,8 @@ def told(outgoing: Outgoing, keys: Mapping) -> dict[str, object]:
         elif key == "partition":
             found[key] = outgoing.partition
         elif key == "body":
-            found[key] = (message.body or b"").decode(errors="replace")
+            body = message.body or b""
+            found[key] = body if isinstance(keys[key], bytes) else body.decode(errors="replace")
         else:
             value = getattr(message, key)
             found[key] = value.payload if isinstance(value, Value) else value
@@ -128,8 +133,8 @@ def written(case: Mapping, folder: Path) -> Path:
         shutil.copy(ROOT / "config/connections.yaml", folder)
     for name, document in case.get("files", {}).items():
         folder.joinpath(name).parent.mkdir(parents=True, exist_ok=True)
-        text = document if isinstance(document, str) else json.dumps(document)
-        folder.joinpath(name).write_text(text, encoding="utf-8")
+        content = document if isinstance(document, (str, bytes)) else json.dumps(document)
+        folder.joinpath(name).write_bytes(body_of(content))
     if "file" in case:
         shutil.copy(ROOT / case["file"], folder / "tasks")
     else:

@@ -16,12 +16,14 @@ from shared.config.models import Connection, EditorStep, Source, Target, TaskFil
 from shared.config.review.entities import Entities
 from shared.config.review.passages import DEAD_LETTER_SOURCE_KEY, PATH_KEY, Edge, Node, Passage, Stop, Way, history
 from shared.config.review.possibilities import Facts, Key, Knowledge, Unknown, applied, key_of, satisfied, unsatisfied
+from shared.editors.cloudevents import ATTRIBUTES, CloudEventsStep
 from shared.editors.filter import FilterStep
 from shared.editors.partition import PartitionOptions, PartitionStep
 from shared.editors.properties import PropertiesOptions, PropertiesStep
 from shared.editors.route import RouteStep
+from shared.editors.transcode import TranscodeStep
 from shared.editors.transform import TransformStep
-from shared.editors.validate import ValidateStep
+from shared.editors.validate import Mark, ValidateOptions, ValidateStep
 from shared.loop_prevention import LoopGuard
 from shared.metadata import (
     DEAD_LETTER_DESCRIPTION,
@@ -262,7 +264,7 @@ def filter_of(editor: EditorStep) -> SqlFilter | None:
     """Return a rule of which every message is true that *editor* lets through; None where nothing is known of them."""
     if isinstance(editor, FilterStep):
         return _filter(editor.rule)
-    if not isinstance(editor, ValidateStep):
+    if not isinstance(editor, ValidateStep) or not isinstance(editor.options.on_failure, str):
         return None
     system = [name for name in editor.options.required_properties or () if name.lower().startswith("sys.")]
     return _filter(" AND ".join(f"{name} IS NOT NULL" for name in system)) if system else None
@@ -271,6 +273,13 @@ def filter_of(editor: EditorStep) -> SqlFilter | None:
 def after_editor(editor: EditorStep, facts: Facts) -> Facts:
     """Return what is known of a message that *editor* has let through."""
     match editor:
+        case ValidateStep(options=ValidateOptions(on_failure=Mark(mark=name))):
+            return facts.with_((Scope.USER, name.lower()), Unknown.ANYTHING)
+        case CloudEventsStep():
+            names = [f"cloudevents{separator}{name}" for separator in "_:" for name in ATTRIBUTES]
+            attributes = {(Scope.USER, name): Unknown.ANYTHING for name in names}
+            changed = Facts({**facts.known, **attributes}, facts.others)
+            return changed.with_((Scope.SYSTEM, "contenttype"), Unknown.ANYTHING)
         case PropertiesStep():
             return _with_properties_edited(editor.options, facts)
         case RouteStep():
@@ -278,7 +287,7 @@ def after_editor(editor: EditorStep, facts: Facts) -> Facts:
             return Facts({**facts.known, **lifted}, facts.others)
         case PartitionStep():
             return _with_key(editor.options, facts)
-        case TransformStep():
+        case TransformStep() | TranscodeStep():
             return facts.with_((Scope.SYSTEM, "contenttype"), Unknown.ANYTHING)
         case _ if editor.keeps_properties:
             return facts

@@ -385,7 +385,7 @@ def test_the_options_of_an_editor_are_told_by_their_path(problems):
         ("tasks/copy.yaml: editors[0].validate", "expected a mapping"),
         (
             "tasks/copy.yaml: editors[1].validate",
-            "checks nothing, expected schema, required_properties, content_type or max_size",
+            "checks nothing, expected schema, avro, required_properties, content_type or max_size",
         ),
         ("tasks/copy.yaml: editors[2].validate.max_size", "Input should be greater than or equal to 0"),
         ("tasks/copy.yaml: editors[2].validate.shcema", "unknown key"),

@@ -7,6 +7,9 @@ from pydantic import ValidationError
 
 from shared.amqp.codec import encode
 from shared.amqp.values import NULL, Value, binary, list_, long, string
+from shared.codecs.avro import AvroSchema, RawAvro, SingleObject
+from shared.codecs.avro_container import Container, write_container
+from shared.codecs.plain import Codec
 from shared.editors.options import FOLDER
 from shared.editors.validate import ValidateStep
 from shared.errors import MessageRejected
@@ -293,7 +296,7 @@ def test_a_schema_is_found_by_its_id(folder):
 @pytest.mark.parametrize(
     ("options", "place", "expected"),
     [
-        ({}, "validate", "checks nothing, expected schema, required_properties, content_type or max_size"),
+        ({}, "validate", "checks nothing, expected schema, avro, required_properties, content_type or"),
         ({"on_failure": "drop"}, "validate", "checks nothing"),
         ({"max_size": -1}, "validate.max_size", "Input should be greater than or equal to 0"),
         ({"max_size": "5"}, "validate.max_size", "Input should be a valid integer"),
@@ -305,9 +308,75 @@ def test_a_schema_is_found_by_its_id(folder):
             "names sys.Secret, expected sys. and one of",
         ),
         ({"schema": 5}, "validate.schema", "expected the name of a file"),
-        ({"max_size": 1, "on_failure": "ignore"}, "validate.on_failure", "Input should be 'reject' or 'drop'"),
+        ({"max_size": 1, "on_failure": "ignore"}, "validate.on_failure.word", "Input should be 'reject' or 'drop'"),
     ],
 )
 def test_bad_options_are_refused(folder, options, place, expected):
     found, text = problem(folder, **options)
     assert (found, text[: len(expected)]) == (place, expected)
+
+
+AVRO = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "string"}]}
+
+
+@pytest.mark.parametrize("form", ["container", "raw", "single_object"])
+def test_a_body_in_avro_is_compared_with_its_schema(folder, form):
+    (folder / "order.avsc").write_text(json.dumps(AVRO))
+    check = step(folder, avro="order.avsc", **{"as": form}).editor(task_facts())
+    schema = AvroSchema(json.dumps(AVRO).encode())
+    codecs: dict[str, Codec] = {
+        "container": Container(schema),
+        "raw": RawAvro(schema),
+        "single_object": SingleObject(schema),
+    }
+    good = message(codecs[form].write({"id": "4711"}))
+    before = good.encode()
+    assert check.edit(good) == (good,)
+    assert good.encode() == before
+    for bad in (codecs[form].write({"id": "s3cr3t"})[:-1], b"", b'{"id": "s3cr3t"}'):
+        reason, description = told(check, message(bad))
+        assert reason == "NotAvro"
+        assert "s3cr3t" not in description
+
+
+def test_a_container_may_hold_any_number_of_values(folder):
+    (folder / "order.avsc").write_text(json.dumps(AVRO))
+    check = step(folder, avro="order.avsc").editor(task_facts())
+    schema = AvroSchema(json.dumps(AVRO).encode())
+    for values in ([], [{"id": "a"}], [{"id": "a"}, {"id": "b"}]):
+        assert check.edit(message(write_container(schema, values)))
+    other = AvroSchema(b'{"type": "record", "name": "Other", "fields": [{"name": "x", "type": "long"}]}')
+    assert told(check, message(write_container(other, [{"x": 1}])))[0] == "NotAvro"
+
+
+def test_a_mark_says_what_is_wrong_and_leaves_with_the_fault():
+    check = ValidateStep.model_validate({"validate": {"max_size": 3, "on_failure": {"mark": "fault"}}}).editor(
+        task_facts()
+    )
+    received = message(b"1234")
+    assert check.edit(received) == (received,)
+    mark = received.application_property("fault")
+    assert mark == string("BodyTooLarge: body has 4 bytes, expected at most 3")
+    received.body = b"123"
+    assert check.edit(received) == (received,)
+    assert received.application_property("fault") is None
+    untouched = message(b"123")
+    before = untouched.encode()
+    check.edit(untouched)
+    assert untouched.encode() == before
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"avro": "none.avsc"}, "none.avsc: the file is missing"),
+        ({"avro": "schemas/order.json"}, "schemas/order.json: is no Avro schema that can be used"),
+        ({"avro": "order.avsc", "schema": "schemas/order.json"}, "has schema and avro, expected one"),
+        ({"max_size": 1, "as": "raw"}, "has as, expected it beside avro only"),
+        ({"max_size": 1, "on_failure": {"mark": "no name"}}, "String should match pattern"),
+    ],
+)
+def test_bad_options_of_avro_and_marks_are_refused(folder, options, expected):
+    (folder / "order.avsc").write_text(json.dumps(AVRO))
+    with pytest.raises(ValidationError, match=expected):
+        step(folder, **options)

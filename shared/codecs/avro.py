@@ -1,0 +1,161 @@
+"""
+Avro: single values by a schema that is known, raw or as single objects, and its containers
+(`shared.codecs.avro_container`).
+
+Source: Apache Avro 1.12 specification; `Single-object encoding`, `Parsing Canonical Form`, CRC-64-AVRO.
+"""
+
+import copy
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from functools import lru_cache
+from io import BytesIO
+
+import fastavro
+from fastavro import _read_py as unhurried
+from fastavro.read import LOGICAL_READERS
+
+from shared.codecs.avro_shape import Shape
+from shared.codecs.avro_values import Mismatch, Schema, converter
+from shared.codecs.plain import Plain, not_writable
+from shared.codecs.plain_json import PlainJson
+from shared.errors import MessageRejected
+
+NOT_AVRO = "NotAvro"
+_MARKER = b"\xc3\x01"
+
+
+class AvroSchema:
+    """A schema, parsed once, that is safe to read what others have written with."""
+
+    def __init__(self, text: bytes) -> None:
+        """Parse *text*; raises ValueError with what is wrong with it."""
+        try:
+            written = PlainJson().read(text)
+        except MessageRejected as error:
+            raise ValueError(error.description.replace("body", "the schema", 1)) from error
+        self.text = PlainJson().write(written)
+        named: dict[str, Schema] = {}
+        try:
+            self.parsed = fastavro.parse_schema(written, named)
+            # It takes what is not canonical out of the schema that it is given.
+            canonical = fastavro.schema.to_parsing_canonical_form(fastavro.parse_schema(copy.deepcopy(written)))
+            self._convert = converter(self.parsed, named)
+            self.holds_itself = Shape(self.parsed, named).holds_itself
+            self.fingerprint = bytes.fromhex(fastavro.schema.fingerprint(canonical, "CRC-64-AVRO"))
+        except Exception as error:
+            # The library raises whatever it comes upon.
+            raise ValueError(f"is no Avro schema that can be used: {type(error).__name__}: {error}") from error
+
+    def read(self, content: bytes) -> Plain:
+        """Return the value that fills *content*; raises MessageRejected."""
+        return self.read_several(content, 1, self)[0]
+
+    def read_several(self, content: bytes, count: int, writer: "AvroSchema") -> list[Plain]:
+        """Return the values that fill *content*, written with the schema *writer*, as this one has them."""
+        stream = BytesIO(content)
+        # The library's fast reader calls itself for what lies within, and ends the process when that is too deep.
+        schemas = (writer.parsed, None if writer is self else self.parsed)
+        read = unhurried.schemaless_reader if self.holds_itself or writer.holds_itself else fastavro.schemaless_reader
+        try:
+            values = [read(stream, *schemas) for _ in range(count)]
+        except Exception as error:  # noqa: BLE001 - the library raises whatever it comes upon, with what it has read
+            told = (
+                "is nested too deeply to be read" if isinstance(error, RecursionError) else "is no Avro of the schema"
+            )
+            raise MessageRejected(NOT_AVRO, f"body {told}, or ends before its end") from None
+        if stream.tell() != len(content):
+            raise MessageRejected("TrailingBytes", "body has bytes behind the end of its Avro")
+        return values
+
+    def write(self, value: Plain) -> bytes:
+        """Return *value* as Avro; raises MessageRejected where it is not as the schema says."""
+        try:
+            datum = self._convert(value)
+        except Mismatch as error:
+            raise MessageRejected("SchemaViolated", f"${error.path}: {error.told}") from error
+        except RecursionError as error:
+            raise MessageRejected("TooDeep", "body is nested too deeply to be written as Avro") from error
+        stream = BytesIO()
+        try:
+            fastavro.schemaless_writer(stream, self.parsed, datum)
+        except UnicodeEncodeError as error:
+            raise not_writable(value, _encodes, error, "Avro") from error
+        return stream.getvalue()
+
+
+class RawAvro:
+    """A value by a schema, and nothing else; `avro/binary`."""
+
+    name = "avro"
+    media_type = "avro/binary"
+
+    def __init__(self, schema: AvroSchema) -> None:
+        """Read and write by *schema*."""
+        self.read: Callable[[bytes], Plain] = schema.read
+        self.write: Callable[[Plain], bytes] = schema.write
+
+    def claims(self, media_type: str) -> bool:
+        """Tell whether a media type is of Avro."""
+        return claims_avro(media_type)
+
+
+class SingleObject:
+    """A value behind the fingerprint of its schema; `avro/binary`."""
+
+    name = "avro"
+    media_type = "avro/binary"
+
+    def __init__(self, schema: AvroSchema) -> None:
+        """Read and write by *schema*."""
+        self._schema = schema
+        self._head = _MARKER + schema.fingerprint
+
+    def claims(self, media_type: str) -> bool:
+        """Tell whether a media type is of Avro."""
+        return claims_avro(media_type)
+
+    def read(self, content: bytes) -> Plain:
+        """Return what *content* says; raises MessageRejected, also for the fingerprint of another schema."""
+        if content[: len(self._head)] != self._head:
+            if content[: len(_MARKER)] != _MARKER:
+                raise MessageRejected(NOT_AVRO, "body is no single object of Avro, expected it to begin with c301")
+            raise MessageRejected(NOT_AVRO, "body has the fingerprint of another schema")
+        return self._schema.read(content[len(self._head) :])
+
+    def write(self, value: Plain) -> bytes:
+        """Return *value* behind the schema's fingerprint."""
+        return self._head + self._schema.write(value)
+
+
+def claims_avro(media_type: str) -> bool:
+    """Tell whether a media type is one of those in use for Avro; none is registered."""
+    return media_type in {"avro/binary", "application/avro", "application/x-avro", "application/vnd.apache.avro"} or (
+        media_type.endswith("+avro") or media_type.startswith("avro/binary+")
+    )
+
+
+@lru_cache(maxsize=64)
+def embedded_schema(text: bytes) -> AvroSchema:
+    """Return the schema that a body brings; raises MessageRejected. Few schemas serve most bodies."""
+    try:
+        return AvroSchema(text)
+    except ValueError as error:
+        raise MessageRejected(NOT_AVRO, "body has a schema that cannot be used") from error
+
+
+def _encodes(value: Plain) -> None:
+    json.dumps(value, ensure_ascii=False, default=str).encode()
+
+
+def _exact_decimal(content: bytes, writer_schema: Schema, _: Schema = None) -> Decimal:
+    """Return a decimal with all its digits; the library's own reader rounds to the precision of the schema."""
+    unscaled = int.from_bytes(content, signed=True)
+    digits = Decimal(unscaled).as_tuple()
+    if len(digits.digits) > writer_schema["precision"]:
+        raise ValueError("more digits than the precision")
+    return Decimal((digits.sign, digits.digits, -writer_schema.get("scale", 0)))
+
+
+LOGICAL_READERS["bytes-decimal"] = LOGICAL_READERS["fixed-decimal"] = _exact_decimal

@@ -1,0 +1,154 @@
+"""
+Avro's object container files: a schema, and blocks of values written with it.
+
+What is read was made by somebody else, so its blocks are decompressed within limits.
+
+Source: Apache Avro 1.12 specification, `Object Container Files`.
+"""
+
+from collections.abc import Iterator, Sequence
+from hashlib import md5
+
+from shared.codecs.avro import NOT_AVRO, AvroSchema, claims_avro, embedded_schema
+from shared.codecs.compression import Limits, decompressor, inflate
+from shared.codecs.plain import Plain
+from shared.errors import MessageRejected
+
+_MAGIC = b"Obj\x01"
+_SYNC = 16
+_LARGEST = Limits(64 * 2**20)
+_MOST_VALUES = 1_000_000
+_HIGHEST_SHIFT = 63
+_META = AvroSchema(b'{"type": "map", "values": "bytes"}')
+
+
+class Container:
+    """A container of one value; `application/avro`."""
+
+    name = "avro"
+    media_type = "application/avro"
+
+    def __init__(self, schema: AvroSchema | None) -> None:
+        """Write with *schema*, and read as it says whatever the container's own schema; None: as that says."""
+        self._schema = schema
+
+    def claims(self, media_type: str) -> bool:
+        """Tell whether a media type is of Avro."""
+        return claims_avro(media_type)
+
+    def read(self, content: bytes) -> Plain:
+        """Return the only value of a container; raises MessageRejected for none and for several."""
+        values = read_container(content, self._schema)
+        if len(values) != 1:
+            raise MessageRejected(
+                NOT_AVRO, f"body is a container of {len(values)} values, expected one (split them first)"
+            )
+        return values[0]
+
+    def write(self, value: Plain) -> bytes:
+        """Return a container of *value*."""
+        if self._schema is None:
+            raise ValueError("a container is written with a schema")
+        return write_container(self._schema, [value])
+
+
+def read_container(content: bytes, schema: AvroSchema | None = None) -> list[Plain]:
+    """Return the values of a container, as *schema* or else its own has them; raises MessageRejected."""
+    if not content.startswith(_MAGIC):
+        raise MessageRejected(NOT_AVRO, "body is no container of Avro, expected it to begin with Obj and 01")
+    entries, position = _metadata(content)
+    writer = embedded_schema(entries.get("avro.schema", b""))
+    reader = schema or writer
+    codec = entries.get("avro.codec", b"null")
+    sync = content[position : position + _SYNC]
+    values: list[Plain] = []
+    size = 0
+    for count, block in _blocks(content, position + _SYNC, sync):
+        plain = _decompressed(block, codec)
+        size += len(plain)
+        _LARGEST.check(size, content)
+        if count > len(plain) + 1 or len(values) + count > _MOST_VALUES:
+            raise MessageRejected(NOT_AVRO, "body has a block of more values than it has bytes")
+        values += reader.read_several(plain, count, writer)
+    return values
+
+
+def write_container(schema: AvroSchema, values: Sequence[Plain]) -> bytes:
+    """Return a container of one uncompressed block; the same values always give the same bytes."""
+    block = b"".join(map(schema.write, values))
+    sync = md5(schema.text, usedforsecurity=False).digest()
+    head = _MAGIC + _META.write({"avro.schema": schema.text, "avro.codec": b"null"}) + sync
+    return b"".join((head, _long(len(values)), _long(len(block)), block, sync))
+
+
+def _metadata(content: bytes) -> tuple[dict[str, bytes], int]:
+    """Return the entries of the head, and where they end."""
+    entries: dict[str, bytes] = {}
+    position = len(_MAGIC)
+    while True:
+        count, position = _number(content, position)
+        if count < 0:
+            # The size of the block follows, for those who skip it.
+            count, position = -count, _number(content, position)[1]
+        if count == 0:
+            return entries, position
+        for _ in range(count):
+            key, position = _piece(content, position)
+            entry, position = _piece(content, position)
+            entries[key.decode(errors="replace")] = entry
+
+
+def _blocks(content: bytes, position: int, sync: bytes) -> Iterator[tuple[int, bytes]]:
+    while position < len(content):
+        count, position = _number(content, position)
+        block, position = _piece(content, position)
+        if count < 0 or content[position : position + _SYNC] != sync:
+            raise _cut_off()
+        position += _SYNC
+        yield count, block
+
+
+def _decompressed(block: bytes, codec: bytes) -> bytes:
+    match codec:
+        case b"null":
+            return block
+        case b"deflate":
+            return inflate(block, _LARGEST)
+        case b"zstandard":
+            return decompressor("zstd", _LARGEST)(block)
+    raise MessageRejected(NOT_AVRO, "body is a container with a codec that is not taken, expected deflate or zstandard")
+
+
+def _piece(content: bytes, position: int) -> tuple[bytes, int]:
+    """Return the bytes behind their length, and where they end."""
+    length, position = _number(content, position)
+    if not 0 <= length <= len(content) - position:
+        raise _cut_off()
+    return content[position : position + length], position + length
+
+
+def _number(content: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while shift <= _HIGHEST_SHIFT and position < len(content):
+        byte = content[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:  # noqa: PLR2004 - the bit that says that more follows
+            return (value >> 1) ^ -(value & 1), position
+    raise _cut_off()
+
+
+def _long(value: int) -> bytes:
+    """Return a number that is not negative."""
+    value <<= 1
+    found = bytearray()
+    while value > 0x7F:  # noqa: PLR2004 - what fits into one byte
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    found.append(value)
+    return bytes(found)
+
+
+def _cut_off() -> MessageRejected:
+    return MessageRejected(NOT_AVRO, "body is a container of Avro that is damaged, or ends before its end")

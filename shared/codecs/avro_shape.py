@@ -1,0 +1,69 @@
+"""What a schema of somebody else's lets few bytes do: values that take no bytes, and records that hold themselves."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from shared.codecs.avro_values import Schema
+
+_MOST = 100
+
+
+class _Empty(NamedTuple):
+    """How many values of a type take no bytes, and whether all of it does."""
+
+    values: int
+    all: bool
+
+
+class Shape:
+    """A schema, walked through once."""
+
+    def __init__(self, schema: Schema, named: Mapping[str, Schema]) -> None:
+        """Raise ValueError for a schema by which a few bytes become any number of values."""
+        self.holds_itself = False
+        self._named = named
+        self._open = set[str]()
+        self._known: dict[str, _Empty] = {}
+        self._empty(schema)
+
+    def _empty(self, schema: Schema) -> _Empty:
+        if isinstance(schema, list):
+            # The number of the branch takes a byte.
+            return _Empty(max((self._empty(each).values for each in schema), default=0), all=False)
+        if isinstance(schema, str):
+            return self._of_name(schema) if schema in self._named else _Empty(int(schema == "null"), schema == "null")
+        match schema["type"]:
+            case "record" | "error" | "enum" | "fixed":
+                return self._of_name(schema["name"])
+            case "array":
+                if self._empty(schema["items"]).all:
+                    raise ValueError("has an array of items that take no bytes, of which any number fits into a few")
+                return _Empty(0, all=False)
+            case "map":
+                self._empty(schema["values"])
+                return _Empty(0, all=False)
+        return self._empty(schema["type"])
+
+    def _of_name(self, name: str) -> _Empty:
+        if name in self._open:
+            # An array or a union lies between, which takes a byte; without one there is no such value at all.
+            self.holds_itself = True
+            return _Empty(0, all=False)
+        if name not in self._known:
+            self._open.add(name)
+            self._known[name] = self._of_type(self._named[name])
+            self._open.remove(name)
+        return self._known[name]
+
+    def _of_type(self, schema: Schema) -> _Empty:
+        match schema["type"]:
+            case "enum":
+                return _Empty(0, all=False)
+            case "fixed":
+                return _Empty(int(schema["size"] == 0), schema["size"] == 0)
+        fields = [self._empty(field["type"]) for field in schema["fields"]]
+        takes_nothing = all(field.all for field in fields)
+        values = sum(field.values for field in fields) + takes_nothing
+        if values > _MOST:
+            raise ValueError(f"has a record of more than {_MOST} values that take no bytes")
+        return _Empty(values, takes_nothing)

@@ -1,0 +1,82 @@
+"""
+CBOR as RFC 8949 has it: one data item that fills the body.
+
+Taken are the tags of times, large integers, decimal fractions and UUIDs, and that which says that it is CBOR. What
+makes many bytes of a few (shared values and texts), or is no data (expressions, mails), is rejected with all other
+tags; so is a map with a key that is no text or stands twice, and `undefined`. A Decimal is written as a decimal
+fraction, an integer of more than 64 bits as a bignum.
+"""
+
+from functools import partial
+from io import BytesIO
+
+import cbor2
+
+from shared.codecs.plain import DEEPEST, Plain, as_text, check_names, not_writable
+from shared.errors import MessageRejected
+
+NOT_CBOR = "NotCbor"
+
+# By the IANA registry of tags: bigfloat, references to texts and to values, rationals, expressions, mails, sets,
+# addresses and complex numbers.
+_REFUSED = (5, 25, 28, 29, 30, 35, 36, 52, 54, 256, 258, 260, 261, 43000)
+
+
+class _RefusedTag(Exception):
+    """A tag that is not taken."""
+
+
+class Cbor:
+    """CBOR, `application/cbor`."""
+
+    name = "cbor"
+    media_type = "application/cbor"
+
+    def claims(self, media_type: str) -> bool:
+        """Tell whether a media type is of CBOR (RFC 8949, section 9.5)."""
+        return media_type == "application/cbor" or media_type.endswith("+cbor")
+
+    def read(self, content: bytes) -> Plain:
+        """Return what *content* says."""
+        decoder = _decoder(BytesIO(content))
+        try:
+            value = decoder.decode()
+        except cbor2.CBORDecodeEOF as error:
+            raise MessageRejected(NOT_CBOR, "body is CBOR that ends before its end") from error
+        except cbor2.CBORDecodeError as error:
+            # The library's words quote.
+            if isinstance(error.__cause__, _RefusedTag):
+                raise MessageRejected(NOT_CBOR, "body is CBOR with a tag that is not taken") from error
+            told = "body is no CBOR, is nested too deeply, or has a map with one key twice"
+            raise MessageRejected(NOT_CBOR, told) from error
+        try:
+            decoder.read(1)
+        except cbor2.CBORDecodeEOF:
+            check_names(value)
+            return value
+        raise MessageRejected("TrailingBytes", "body has bytes behind the end of its CBOR")
+
+    def write(self, value: Plain) -> bytes:
+        """Return *value* as CBOR."""
+        try:
+            return _written(value)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise not_writable(value, _written, error, "CBOR") from error
+
+
+def _refuse(*_: object) -> None:
+    raise _RefusedTag
+
+
+def _default(encoder: cbor2.CBOREncoder, value: object) -> None:
+    encoder.encode(as_text(value))
+
+
+_decoder = partial(
+    cbor2.CBORDecoder,
+    allow_duplicate_keys=False,
+    max_depth=DEEPEST,
+    semantic_decoders=dict.fromkeys(_REFUSED, _refuse),
+    tag_hook=_refuse,
+)
+_written = partial(cbor2.dumps, default=_default)

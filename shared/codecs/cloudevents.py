@@ -1,0 +1,174 @@
+"""
+CloudEvents 1.0: attributes with their rules, and the JSON format of an event.
+
+Source: CloudEvents 1.0.2 specification; JSON Event Format 1.0.2.
+"""
+
+import re
+from base64 import b64decode, b64encode
+from binascii import Error as NotBase64
+from collections.abc import Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from shared.codecs.plain_json import PlainJson
+from shared.errors import MessageRejected
+
+INVALID = "InvalidEvent"
+MEDIA_TYPE = "application/cloudevents+json"
+BATCH = "application/cloudevents-batch"
+ANY_FORMAT = "application/cloudevents"
+
+type Attribute = str | bool | int
+
+_REQUIRED = ("specversion", "id", "source", "type")
+_OPTIONAL = ("datacontenttype", "dataschema", "subject", "time")
+_NAME = re.compile(r"[a-z0-9]+")
+# Control characters and those that Unicode says are none; halves of characters cannot be encoded anyway.
+_FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff\ud800-\udfff]")
+_URI_REFERENCE = re.compile(r"(?:[!#$&-;=?-Z_a-z~\[\]]|%[0-9A-Fa-f]{2})+")
+_ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)")
+_MEDIA_TYPE = re.compile(r"[^\s/;]+/[^\s/;]+(?:\s*;.*)?")
+_CHARSET = re.compile(r'charset\s*=\s*"?([^\s;"]+)', re.IGNORECASE)
+_LARGEST_INTEGER = 2**31
+_JSON = PlainJson()
+_RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ENCODER = msgspec.json.Encoder()
+
+
+class Event(NamedTuple):
+    """Attributes by name, without those that are null, and the bytes of the data; None where there is none."""
+
+    attributes: Mapping[str, Attribute]
+    data: bytes | None
+
+
+def check(attributes: Mapping[str, Attribute]) -> None:
+    """Raise MessageRejected where attributes are not those of an event of version 1.0."""
+    missing = [name for name in _REQUIRED if name not in attributes]
+    if missing:
+        raise MessageRejected(INVALID, f"event has no {', '.join(missing)}")
+    if attributes["specversion"] != "1.0":
+        raise MessageRejected(INVALID, "specversion: expected 1.0")
+    for name, value in attributes.items():
+        if not _NAME.fullmatch(name) or name == "data":
+            raise MessageRejected(INVALID, "event has an attribute whose name is not of a to z and 0 to 9, or is data")
+        told = name if name in _REQUIRED or name in _OPTIONAL else "an extension attribute"
+        if isinstance(value, str):
+            if _FORBIDDEN.search(value):
+                raise MessageRejected(INVALID, f"{told}: has a character that attributes may not have")
+        elif told == name:
+            raise MessageRejected(INVALID, f"{told}: expected a text")
+        elif not isinstance(value, bool) and not -_LARGEST_INTEGER <= value < _LARGEST_INTEGER:
+            raise MessageRejected(INVALID, f"{told}: got a number out of range, expected 32 bits")
+    for name in (*_REQUIRED, *_OPTIONAL):
+        if name in attributes:
+            _check_form(name, str(attributes[name]))
+
+
+def _check_form(name: str, value: str) -> None:
+    match name:
+        case "source":
+            fits, form = _URI_REFERENCE.fullmatch(value), "a URI reference"
+        case "dataschema":
+            fits, form = _ABSOLUTE.match(value) and _URI_REFERENCE.fullmatch(value), "a URI"
+        case "time":
+            fits, form = _TIME.fullmatch(value), "a time as RFC 3339 has it"
+        case "datacontenttype":
+            fits, form = _MEDIA_TYPE.fullmatch(value), "a media type"
+        case _:
+            fits, form = re.search(r".", value), "a text that is not empty"
+    if not fits or (name == "time" and not _is_time(value)):
+        raise MessageRejected(INVALID, f"{name}: expected {form}")
+
+
+def _is_time(value: str) -> bool:
+    try:
+        # A leap second is a time to RFC 3339, and none to Python.
+        datetime.fromisoformat(value.upper().replace(":60", ":59", 1) if value[16:19] == ":60" else value.upper())
+    except ValueError:
+        return False
+    return True
+
+
+def read(content: bytes) -> Event:
+    """Return the event of the JSON format that fills *content*; raises MessageRejected."""
+    members = _JSON.read(content)
+    if not isinstance(members, dict):
+        raise MessageRejected(INVALID, "body is no JSON object, expected an event")
+    attributes: dict[str, Attribute] = {}
+    for name, value in members.items():
+        if name in {"data", "data_base64"} or value is None:
+            continue
+        if not isinstance(value, (str, bool, int)):
+            told = name if name in _REQUIRED or name in _OPTIONAL else "an extension attribute"
+            raise MessageRejected(INVALID, f"{told}: expected a text, a boolean or a whole number")
+        attributes[name] = value
+    check(attributes)
+    if members.get("data_base64") is not None:
+        if "data" in members:
+            raise MessageRejected(INVALID, "event has data and data_base64, expected one")
+        try:
+            return Event(attributes, b64decode(str(members["data_base64"]), validate=True))
+        except (NotBase64, ValueError) as error:
+            raise MessageRejected(INVALID, "data_base64: expected Base64") from error
+    if "data" not in members:
+        return Event(attributes, None)
+    declared = attributes.setdefault("datacontenttype", "application/json")
+    if is_json(str(declared)):
+        # Its own text, so that no number is written otherwise.
+        return Event(attributes, bytes(_RAW.decode(content)["data"]))
+    if not isinstance(members["data"], str):
+        raise MessageRejected(INVALID, "data: expected a text, as datacontenttype is not JSON")
+    return Event(attributes, _encoded(members["data"], str(declared)))
+
+
+def write(event: Event) -> bytes:
+    """Return *event*, whose attributes are checked, in the JSON format; MessageRejected for data that is no JSON."""
+    head = _ENCODER.encode(event.attributes)
+    if event.data is None:
+        return head
+    declared = event.attributes.get("datacontenttype")
+    if isinstance(declared, str) and _is_utf8(declared):
+        if is_json(declared):
+            _JSON.read(event.data)
+            return b'%b,"data":%b}' % (head[:-1], event.data.strip(b" \t\r\n"))
+        text = _text(event.data) if is_text(declared) else None
+        if text is not None:
+            return b'%b,"data":%b}' % (head[:-1], _ENCODER.encode(text))
+    return b'%b,"data_base64":"%b"}' % (head[:-1], b64encode(event.data))
+
+
+def is_json(media_type: str) -> bool:
+    """Tell whether a media type is of JSON, as the JSON format of events has it."""
+    name = media_type.partition(";")[0].strip().lower()
+    return name.endswith(("/json", "+json"))
+
+
+def is_text(media_type: str) -> bool:
+    """Tell whether a media type is of text that may stand in JSON as it is."""
+    name = media_type.partition(";")[0].strip().lower()
+    return name.startswith("text/") or name.endswith(("/xml", "+xml"))
+
+
+def _is_utf8(media_type: str) -> bool:
+    named = _CHARSET.search(media_type)
+    return named is None or named[1].lower() in {"utf-8", "utf8", "us-ascii"}
+
+
+def _text(content: bytes) -> str | None:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _encoded(text: str, media_type: str) -> bytes:
+    named = _CHARSET.search(media_type)
+    try:
+        return text.encode(named[1] if named else "utf-8")
+    except (UnicodeError, LookupError, ValueError) as error:
+        raise MessageRejected(INVALID, "data: expected a text in the character set of datacontenttype") from error

@@ -1,0 +1,169 @@
+"""
+Gzip, zstd and brotli: bodies compressed whole, and decompressed no further than to a limit.
+
+What is decompressed was made by somebody else: it may be cut off, followed by other bytes, or a bomb, a few bytes that
+become many. Output is taken piece by piece, so that a bomb is stopped at the limit and not after it.
+
+Source: RFC 1952 (gzip), RFC 8878 (zstd), RFC 7932 (brotli).
+"""
+
+import zlib
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+from shared.errors import MessageRejected
+
+type Encoding = Literal["gzip", "zstd", "brotli"]
+
+_GZIP = zlib.MAX_WBITS | 16
+_PIECE = 2**16
+# Of gzip the library copies what is left behind each member, which many small ones make expensive.
+_MOST_MEMBERS = 1000
+# A zstd block takes at least 4 bytes and becomes 128 KiB at most; so many bytes at once are never too many.
+_BLOCK, _LEAST_BLOCK, _LEAST_PIECE = 2**17, 4, 64
+# What RFC 8878, 3.1.1.1.2 asks every decoder to support.
+_WINDOW = 2**23
+
+
+class Limits(NamedTuple):
+    """How much a body may become: bytes, and times its compressed size (None for any)."""
+
+    size: int
+    ratio: int | None = None
+
+    def most(self, content: bytes) -> int:
+        """Return how many bytes *content* may become."""
+        return self.size if self.ratio is None else min(self.size, self.ratio * len(content))
+
+    def check(self, size: int, content: bytes) -> None:
+        """Raise MessageRejected where *content* has become too much."""
+        if size > self.size:
+            raise MessageRejected("BodyTooLarge", f"body becomes more than {self.size} bytes when decompressed")
+        if self.ratio is not None and size > self.ratio * len(content):
+            raise MessageRejected("BodyTooLarge", f"body becomes more than {self.ratio} times its compressed size")
+
+
+def compressor(encoding: Encoding, level: int) -> Callable[[bytes], bytes]:
+    """Return what compresses with *level*, one that the encoding has."""
+    match encoding:
+        case "gzip":
+            return lambda content: zlib.compress(content, level, _GZIP)
+        case "zstd":
+            import zstandard  # noqa: PLC0415 - loaded by tasks that need it
+
+            # It puts the size into the frame, so that a decoder knows beforehand.
+            return zstandard.ZstdCompressor(level=level).compress
+        case "brotli":
+            import brotli  # noqa: PLC0415 - likewise
+
+            return lambda content: bytes(brotli.compress(content, quality=level))
+
+
+def decompressor(encoding: Encoding, limits: Limits) -> Callable[[bytes], bytes]:
+    """Return what decompresses; it raises MessageRejected for what is not so compressed, or exceeds *limits*."""
+    match encoding:
+        case "gzip":
+            return lambda content: _gunzip(content, limits)
+        case "zstd":
+            return _unzstd_within(limits)
+        case "brotli":
+            return _unbrotli_within(limits)
+
+
+def inflate(content: bytes, limits: Limits) -> bytes:
+    """Return what a raw deflate stream becomes; writers of Avro leave a part of a checksum behind it."""
+    stream = zlib.decompressobj(-zlib.MAX_WBITS)
+    try:
+        found = stream.decompress(content, limits.most(content) + 1)
+    except zlib.error as error:
+        raise _not("deflate") from error
+    limits.check(len(found), content)
+    if not stream.eof:
+        raise _cut_off("deflate")
+    return found
+
+
+def _gunzip(content: bytes, limits: Limits) -> bytes:
+    """Return what the members become, one after the other as RFC 1952, 2.2 has it."""
+    found = b""
+    left = content
+    for _ in range(_MOST_MEMBERS):
+        member = zlib.decompressobj(_GZIP)
+        try:
+            found += member.decompress(left, limits.most(content) + 1 - len(found))
+        except zlib.error as error:
+            raise (_trailing("gzip") if left is not content else _not("gzip")) from error
+        limits.check(len(found), content)
+        if not member.eof:
+            raise _cut_off("gzip")
+        if not member.unused_data:
+            return found
+        left = member.unused_data
+    raise MessageRejected("NotCompressed", f"body is gzip of more than {_MOST_MEMBERS} members")
+
+
+def _unzstd_within(limits: Limits) -> Callable[[bytes], bytes]:
+    import zstandard  # noqa: PLC0415 - loaded by tasks that need it
+
+    decoder = zstandard.ZstdDecompressor(max_window_size=max(_WINDOW, limits.size))
+
+    def unzstd(content: bytes) -> bytes:
+        """Return what the frames become, one after the other as RFC 8878, 3 has it."""
+        most = limits.most(content)
+        pieces: list[bytes] = []
+        size = position = 0
+        while True:
+            frame = decoder.decompressobj()
+            try:
+                while position < len(content) and not frame.eof:
+                    taken = max(_LEAST_PIECE, (most - size) // _BLOCK * _LEAST_BLOCK)
+                    piece = frame.decompress(content[position : position + taken])
+                    position = min(position + taken, len(content)) - len(frame.unused_data)
+                    size += len(piece)
+                    pieces.append(piece)
+                    limits.check(size, content)
+            except zstandard.ZstdError as error:
+                raise (_trailing("zstd") if pieces else _not("zstd")) from error
+            if not frame.eof:
+                raise _cut_off("zstd")
+            if position == len(content):
+                return b"".join(pieces)
+
+    return unzstd
+
+
+def _unbrotli_within(limits: Limits) -> Callable[[bytes], bytes]:
+    import brotli  # noqa: PLC0415 - loaded by tasks that need it
+
+    def unbrotli(content: bytes) -> bytes:
+        stream = brotli.Decompressor()
+        pieces: list[bytes] = []
+        size = 0
+        given = content
+        try:
+            while not stream.is_finished():
+                piece = stream.process(given, output_buffer_limit=_PIECE)
+                given = b""
+                size += len(piece)
+                pieces.append(piece)
+                limits.check(size, content)
+                if not piece and stream.can_accept_more_data() and not stream.is_finished():
+                    raise _cut_off("brotli")
+        except brotli.error as error:
+            # It says no more than that it failed: for other bytes behind the end too.
+            raise _not("brotli") from error
+        return b"".join(pieces)
+
+    return unbrotli
+
+
+def _not(encoding: str) -> MessageRejected:
+    return MessageRejected("NotCompressed", f"body is no {encoding}, or is damaged")
+
+
+def _cut_off(encoding: str) -> MessageRejected:
+    return MessageRejected("NotCompressed", f"body is {encoding} that ends before its end")
+
+
+def _trailing(encoding: str) -> MessageRejected:
+    return MessageRejected("TrailingBytes", f"body has bytes behind the end of its {encoding}")

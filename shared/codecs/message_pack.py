@@ -1,0 +1,84 @@
+"""
+MessagePack as its specification has it: one object that fills the body.
+
+Taken is its own extension, the timestamp, and no other; rejected is a map with a key that is no text or stands twice. A
+number beyond 64 bits, and a Decimal, have no place.
+
+Source: github.com/msgpack/msgpack, spec.md.
+"""
+
+from functools import partial
+from typing import NoReturn
+
+import msgpack
+
+from shared.codecs.plain import DEEPEST, Plain, as_text, check_depth, not_writable, too_deep
+from shared.errors import MessageRejected
+
+NOT_MESSAGE_PACK = "NotMessagePack"
+_BYTES = (b"\xc4", b"\xc5", b"\xc6")
+# All that begins neither a map nor an array: a body with few others is not nested deeply.
+_NO_CONTAINERS = bytes((*range(0x80), *range(0xA0, 0xDC), *range(0xE0, 0x100)))
+
+
+class MessagePack:
+    """MessagePack, `application/vnd.msgpack`."""
+
+    name = "messagepack"
+    media_type = "application/vnd.msgpack"
+
+    def claims(self, media_type: str) -> bool:
+        """Tell whether a media type is of MessagePack: the registered one, or those in use before it."""
+        return media_type in {self.media_type, "application/msgpack", "application/x-msgpack"}
+
+    def read(self, content: bytes) -> Plain:
+        """Return what *content* says."""
+        try:
+            value = _read_fast(content)
+            if len(content.translate(None, _NO_CONTAINERS)) > DEEPEST:
+                check_depth(value)
+            # It takes the last of two equal keys, and keys that are bytes. What is written again is the same, without
+            # the header of any bytes, where there were none.
+            if _written(value) != content or any(header in content for header in _BYTES):
+                value = _read_with_care(content)
+        except msgpack.StackError as error:
+            raise too_deep() from error
+        except msgpack.ExtraData as error:
+            raise MessageRejected("TrailingBytes", "body has bytes behind the end of its MessagePack") from error
+        except (ValueError, TypeError) as error:
+            # The library's words quote.
+            raise MessageRejected(NOT_MESSAGE_PACK, "body is no MessagePack, or ends before its end") from error
+        return value
+
+    def write(self, value: Plain) -> bytes:
+        """Return *value* as MessagePack."""
+        try:
+            return bytes(_written(value))
+        except (ValueError, TypeError, OverflowError) as error:
+            raise not_writable(value, _written, error, "MessagePack") from error
+
+
+def _mapping(pairs: list[tuple[Plain, Plain]]) -> dict[str, Plain]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise MessageRejected(NOT_MESSAGE_PACK, "body is MessagePack in which a map has one key twice")
+    try:
+        "".join(found)
+    except TypeError as error:
+        raise MessageRejected(NOT_MESSAGE_PACK, "body has a key that is no text, expected texts only") from error
+    return found
+
+
+def _refuse(*_: object) -> NoReturn:
+    raise MessageRejected(NOT_MESSAGE_PACK, "body has an extension other than the timestamp")
+
+
+def _default(value: object) -> str:
+    if isinstance(value, int):
+        raise OverflowError
+    return as_text(value)
+
+
+_read_fast = partial(msgpack.unpackb, ext_hook=_refuse)
+_read_with_care = partial(msgpack.unpackb, ext_hook=_refuse, strict_map_key=False, object_pairs_hook=_mapping)
+_written = partial(msgpack.packb, default=_default, datetime=True)

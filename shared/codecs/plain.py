@@ -1,0 +1,141 @@
+"""
+What a body says, whatever format says it: the values that codecs hand to one another.
+
+Shape:   mappings of texts to values, lists, text, booleans, integers of any size, floats, None, and what only some
+         formats have: bytes, Decimal, dates and times, UUID. A codec that has no place for a value rejects it; none
+         rounds.
+"""
+
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, time
+from typing import Any, Protocol
+from uuid import UUID
+
+from shared.errors import MessageRejected
+
+DEEPEST = 100
+"""How many mappings and lists may lie within one another; as protobuf's own limit."""
+
+# Every codec narrows it by looking.
+type Plain = Any
+
+# What the libraries raise for values that a format has no place for; their words quote the value.
+_TOLD: Mapping[type[Exception], str] = {
+    UnicodeEncodeError: "half a character (a lone surrogate)",
+    OverflowError: "a number out of range",
+    ValueError: "a number that is infinite, NaN or too long",
+    TypeError: "a value of a kind",
+}
+
+
+class Codec(Protocol):
+    """A format of bodies."""
+
+    name: str
+    media_type: str
+    """Of what it writes."""
+
+    def claims(self, media_type: str) -> bool:
+        """Whether a media type, in lower case and without parameters, is one of this format."""
+        ...
+
+    def read(self, content: bytes) -> Plain:
+        """Return what *content* says; raises MessageRejected where it is not of this format."""
+        ...
+
+    def write(self, value: Plain) -> bytes:
+        """Return *value* in this format; raises MessageRejected where the format has no place for it."""
+        ...
+
+
+def check_depth(value: Plain) -> None:
+    """Raise MessageRejected where mappings and lists lie more than DEEPEST within one another."""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [
+            child
+            for each in level
+            if isinstance(each, (dict, list))
+            for child in (each.values() if isinstance(each, dict) else each)
+            if isinstance(child, (dict, list))
+        ]
+        if not level:
+            return
+    raise too_deep()
+
+
+def check_names(value: Plain) -> None:
+    """Raise MessageRejected where a mapping has a key that is no text."""
+    if type(value) is dict:
+        try:
+            "".join(value)
+        except TypeError as error:
+            raise MessageRejected("NotReadable", "body has a key that is no text, expected texts only") from error
+        value = value.values()
+    elif type(value) is not list:
+        return
+    for each in value:
+        if type(each) is dict or type(each) is list:
+            check_names(each)
+
+
+def as_text(value: object) -> str:
+    """
+    Return what formats say that have text alone: bytes in Base64, times as RFC 3339 has them.
+
+    Raises TypeError for a value that is no value of ours.
+    """
+    match value:
+        case bytes():
+            return b64encode(value).decode()
+        case datetime():
+            return value.isoformat().replace("+00:00", "Z")
+        case date() | time():
+            return value.isoformat()
+        case UUID():
+            return str(value)
+    seconds, nanoseconds = getattr(value, "seconds", None), getattr(value, "nanoseconds", None)
+    if not isinstance(seconds, int) or not isinstance(nanoseconds, int):
+        raise TypeError(type(value).__name__)
+    # A timestamp of MessagePack, which knows more than Python's.
+    whole = datetime.fromtimestamp(seconds, tz=UTC).replace(tzinfo=None).isoformat()
+    fraction = f"{nanoseconds:09}".rstrip("0")
+    return f"{whole}.{fraction}Z" if fraction else f"{whole}Z"
+
+
+def not_writable(value: Plain, write: Callable[[Plain], object], error: Exception, name: str) -> MessageRejected:
+    """
+    Return the rejection of *value*, for which *write* has raised *error*.
+
+    The place is that of the first part which cannot be written alone; names are the sender's and not told.
+    """
+    what = next(told for kind, told in _TOLD.items() if isinstance(error, kind))
+    return MessageRejected("NotWritable", f"body has {what} at {_place(value, write)}, which {name} has no place for")
+
+
+def too_deep() -> MessageRejected:
+    """Return the rejection of a body that is nested too deeply."""
+    return MessageRejected("TooDeep", f"body is nested more than {DEEPEST} deep")
+
+
+def _place(value: Plain, write: Callable[[Plain], object]) -> str:
+    path = "$"
+    while True:
+        parts: list[tuple[str, Plain]] = []
+        if isinstance(value, dict):
+            parts = [(".*", each) for each in value.values()]
+        elif isinstance(value, list):
+            parts = [(f"[{index}]", each) for index, each in enumerate(value)]
+        refused = [part for part in parts if _is_refused(part[1], write)]
+        if not refused:
+            return path
+        path, value = path + refused[0][0], refused[0][1]
+
+
+def _is_refused(value: Plain, write: Callable[[Plain], object]) -> bool:
+    try:
+        write(value)
+    except tuple(_TOLD):
+        return True
+    return False

@@ -1,0 +1,36 @@
+"""Character sets: text as bytes and back, strictly."""
+
+import codecs
+
+from shared.errors import MessageRejected
+
+# They know no characters but ways to write others, or depend on the machine.
+_NO_CHARSETS = frozenset(
+    ("idna", "punycode", "raw_unicode_escape", "unicode_escape", "undefined", "mbcs", "oem", "utf-7", "palmos")
+)
+
+
+def charset(name: str) -> str:
+    """Return the name by which Python knows a character set; ValueError where it does not."""
+    try:
+        found = codecs.lookup(name).name
+        "".encode(found)
+    except LookupError as error:
+        raise ValueError(f"names the character set {name}, which is not known") from error
+    if found in _NO_CHARSETS:
+        raise ValueError(f"names {name}, which is no character set")
+    return found
+
+
+def recoded(content: bytes, before: str, after: str) -> bytes:
+    """Return text in another character set; raises MessageRejected where it is not in both."""
+    try:
+        text = content.decode(before)
+    except UnicodeError as error:
+        at = f" at byte {error.start}" if isinstance(error, UnicodeDecodeError) else ""
+        raise MessageRejected("NotText", f"body is not in the character set {before}{at}") from error
+    try:
+        return text.encode(after)
+    except UnicodeError as error:
+        at = f" at position {error.start}" if isinstance(error, UnicodeEncodeError) else ""
+        raise MessageRejected("NotWritable", f"body has a character{at} that {after} does not have") from error

@@ -1,0 +1,221 @@
+"""The cloudevents editor: messages as CloudEvents, in either mode of the AMQP binding, and back."""
+
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+from uuid import UUID
+
+from pydantic import Field, model_validator
+
+from shared.amqp.values import Described, Value, boolean, long, string
+from shared.editors.body import content_of
+from shared.editors.options import Step, Strict, TaskFacts
+from shared.errors import MessageRejected
+from shared.message import Message
+from shared.metadata import deterministic_id
+
+if TYPE_CHECKING:
+    from shared.codecs.cloudevents import Attribute, Event
+
+type Text = Annotated[str, Field(min_length=1)]
+
+ATTRIBUTES = ("specversion", "id", "source", "type", "datacontenttype", "dataschema", "subject", "time")
+"""Those of the specification; events may have others."""
+_PREFIXES = ("cloudEvents_", "cloudEvents:")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_WHOLE = frozenset(("ubyte", "ushort", "uint", "ulong", "byte", "short", "int", "long"))
+
+
+class CloudEventsOptions(Strict):
+    """Which mode, and what a message that is no event yet says of itself."""
+
+    to: Literal["binary", "structured", "plain"]
+    """`binary`: attributes as application properties; `structured`: one JSON document; `plain`: no event any more."""
+    source: Text | None = None
+    """Where events come from, a URI reference; /SITE/ENTITY of the task's source unless given."""
+    type: Text | None = None
+    """What has happened, such as acme.order.placed; the message's subject unless given."""
+    subject: Text | None = None
+    """What it is about; where `type` is given, the message's subject unless given."""
+    dataschema: Text | None = None
+    """URI of the schema that the data keeps to."""
+    separator: Literal["_", ":"] = "_"
+    """What stands between cloudEvents and the attribute's name in properties; `_` can be named in rules as it is."""
+
+    @model_validator(mode="after")
+    def _has_attributes_that_events_may_have(self) -> Self:
+        from shared.codecs.cloudevents import check  # noqa: PLC0415 - loaded by tasks that need it
+
+        named = ("source", "type", "subject", "dataschema")
+        given = {name: str(getattr(self, name)) for name in named if getattr(self, name) is not None}
+        try:
+            check({"specversion": "1.0", "id": "1", "source": "/", "type": "any"} | given)
+        except MessageRejected as error:
+            raise ValueError(error.description) from error
+        return self
+
+
+class CloudEventsStep(Step):
+    """Makes a message a CloudEvent 1.0, changes the mode of one that it is already, or takes the event off it."""
+
+    options: CloudEventsOptions = Field(alias="cloudevents")
+
+    def editor(self, _: TaskFacts, /) -> "CloudEvents":
+        """Return the editor that does what the options say."""
+        return CloudEvents(self.options)
+
+
+class CloudEvents:
+    """
+    Makes messages CloudEvents 1.0 and back.
+
+    A message is an event already if its content type begins with application/cloudevents, or it has the property
+    cloudEvents_specversion or cloudEvents:specversion; its attributes then are those that it has. Of another message
+    id, source, type, subject, time (when it was enqueued) and datacontenttype come from the message and the options.
+
+    JSON data stands in a structured event as it is, text (text/*, XML) as a text, everything else in Base64; data
+    without a content type too. Events in batches, and in other formats than JSON, are rejected.
+
+    Source: CloudEvents 1.0.2, AMQP Protocol Binding.
+    """
+
+    name = "cloudevents"
+
+    def __init__(self, options: CloudEventsOptions) -> None:
+        """Make of messages what *options* say."""
+        from shared.codecs import cloudevents  # noqa: PLC0415 - loaded by tasks that need it
+
+        self._codec = cloudevents
+        self._to = options.to
+        self._prefix = f"cloudEvents{options.separator}"
+        self._options = options
+
+    def edit(self, message: Message) -> Sequence[Message]:
+        """Return the message; MessageRejected for an event that is none, or a message that cannot become one."""
+        try:
+            self._edit(message)
+        except MessageRejected as error:
+            raise MessageRejected(error.reason, f"{self.name}: {error.description}") from error
+        return (message,)
+
+    def _edit(self, message: Message) -> None:
+        media_type = (message.content_type or "").partition(";")[0].strip().lower()
+        properties = dict(_event_properties(message))
+        if media_type.startswith(self._codec.ANY_FORMAT):
+            event = self._structured(message, media_type)
+        elif any(f"{prefix}specversion" in properties for prefix in _PREFIXES):
+            event = self._binary(message, properties)
+        elif self._to == "plain":
+            return
+        else:
+            event = self._made(message)
+        changes: dict[str, Value | None] = dict.fromkeys(properties)
+        attributes = dict(event.attributes)
+        if self._to == "structured":
+            message.body = self._codec.write(event)
+            message.content_type = f"{self._codec.MEDIA_TYPE}; charset=utf-8"
+        else:
+            content_type = attributes.pop("datacontenttype", None)
+            if self._to == "binary":
+                changes |= {f"{self._prefix}{name}": _value(each) for name, each in attributes.items()}
+            if event.data is not None:
+                message.body = event.data
+            elif media_type.startswith(self._codec.ANY_FORMAT):
+                message.body = b""
+            message.content_type = None if content_type is None else str(content_type)
+        if changes:
+            message.set_properties(changes)
+
+    def _structured(self, message: Message, media_type: str) -> "Event":
+        if media_type.startswith(self._codec.BATCH):
+            raise MessageRejected(self._codec.INVALID, "body is a batch of events, expected one (split it first)")
+        if media_type != self._codec.MEDIA_TYPE:
+            raise MessageRejected(self._codec.INVALID, f"event is in another format, expected {self._codec.MEDIA_TYPE}")
+        return self._codec.read(content_of(message))
+
+    def _binary(self, message: Message, properties: Mapping[str, Value]) -> "Event":
+        if len({name[: len(_PREFIXES[0])] for name in properties}) > 1:
+            raise MessageRejected(self._codec.INVALID, "event has properties with _ and with :, expected one of them")
+        attributes: dict[str, Attribute] = {}
+        for name, value in properties.items():
+            attribute = _attribute(value)
+            if attribute is None:
+                raise MessageRejected(
+                    self._codec.INVALID, f"a property of the event is a {value.kind}, which none can be"
+                )
+            attributes[name[len(_PREFIXES[0]) :]] = attribute
+        if "datacontenttype" in attributes:
+            raise MessageRejected(
+                self._codec.INVALID, "event has datacontenttype as a property, expected the content type"
+            )
+        return self._checked(message, attributes)
+
+    def _made(self, message: Message) -> "Event":
+        options, arrival = self._options, message.arrival
+        kind = options.type or message.subject
+        if kind is None:
+            raise MessageRejected(self._codec.INVALID, "event would have no type: the message has no subject")
+        identity = message.message_id
+        found = deterministic_id(arrival) if identity is None else str(_attribute(identity))
+        attributes: dict[str, Attribute] = {"specversion": "1.0", "type": kind}
+        attributes["source"] = options.source or f"/{arrival.origin.site}/{arrival.origin.entity}"
+        if found is not None:
+            attributes["id"] = found
+        subject = options.subject or (message.subject if options.type is not None else None)
+        if subject:
+            attributes["subject"] = subject
+        if arrival.enqueued_time is not None:
+            attributes["time"] = _time(arrival.enqueued_time)
+        if options.dataschema is not None:
+            attributes["dataschema"] = options.dataschema
+        return self._checked(message, attributes)
+
+    def _checked(self, message: Message, attributes: "dict[str, Attribute]") -> "Event":
+        if message.content_type is not None:
+            attributes["datacontenttype"] = message.content_type
+        self._codec.check(attributes)
+        data = content_of(message) if message.sections.body else None
+        # Data of a content type that has no empty text is none.
+        return self._codec.Event(attributes, data or None)
+
+
+def _event_properties(message: Message) -> Iterator[tuple[str, Value]]:
+    """Yield the application properties that are attributes of an event."""
+    if b"cloudEvents" in message.sections.application_properties:
+        for name, value in message.application_properties():
+            if name.startswith(_PREFIXES):
+                yield name, value
+
+
+def _attribute(value: Value) -> "Attribute | None":
+    """Return what an attribute says, natively or as its canonical text; None for what no attribute can be."""
+    match value.payload:
+        case bool() | str():
+            return value.payload
+        case int() if value.kind in _WHOLE:
+            return value.payload
+        case int() if value.kind == "timestamp":
+            return _time(value.payload)
+        case bytes() if value.kind == "binary":
+            return b64encode(value.payload).decode()
+        case UUID():
+            return str(value.payload)
+        case Described() as described:
+            # The SDKs for .NET describe a URI so.
+            return described.value.payload if isinstance(described.value.payload, str) else None
+    return None
+
+
+def _value(attribute: "Attribute") -> Value:
+    if isinstance(attribute, bool):
+        return boolean(attribute)
+    return long(attribute) if isinstance(attribute, int) else string(attribute)
+
+
+def _time(milliseconds: int) -> str:
+    try:
+        moment = _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError as error:
+        raise MessageRejected("InvalidEvent", "time: got a time out of range") from error
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

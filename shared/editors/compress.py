@@ -1,0 +1,78 @@
+"""The compress editor: bodies made smaller for the way."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from shared.codecs.compression import Encoding, compressor
+from shared.editors.body import content_of
+from shared.editors.options import Step, Strict, TaskFacts
+from shared.errors import MessageRejected
+from shared.message import Message
+
+# Least, most and usual level. The usual ones are those at which each takes about as long as gzip.
+_LEVELS: Mapping[Encoding, tuple[int, int, int]] = {"gzip": (0, 9, 6), "zstd": (1, 22, 3), "brotli": (0, 11, 4)}
+
+CODINGS: Mapping[Encoding, str] = {"gzip": "gzip", "zstd": "zstd", "brotli": "br"}
+"""By what name the property content-encoding knows each; source: IANA, HTTP Content Coding Registry."""
+
+
+class CompressOptions(Strict):
+    """How bodies are compressed."""
+
+    encoding: Encoding
+    """`gzip` is understood everywhere, `zstd` is fast and small, `brotli` is made for text."""
+    level: int | None = None
+    """How much effort: gzip 0 to 9 (6 unless given), zstd 1 to 22 (3), brotli 0 to 11 (4)."""
+    min_size: Annotated[int, Field(ge=0)] = 0
+    """Bytes that a body has at least; a smaller one goes on as it is."""
+
+    @model_validator(mode="after")
+    def _has_the_level(self) -> Self:
+        least, most, _ = _LEVELS[self.encoding]
+        if self.level is not None and not least <= self.level <= most:
+            raise ValueError(f"has the level {self.level}, expected {least} to {most} for {self.encoding}")
+        return self
+
+
+class CompressStep(Step):
+    """Compresses the body, and says so in the property content-encoding, behind what stands there."""
+
+    keeps_properties: ClassVar[bool] = True
+    options: CompressOptions = Field(alias="compress")
+
+    def editor(self, _: TaskFacts, /) -> "Compress":
+        """Return the editor that does what the options say."""
+        options = self.options
+        level = _LEVELS[options.encoding][2] if options.level is None else options.level
+        return Compress(compressor(options.encoding, level), CODINGS[options.encoding], options.min_size)
+
+
+class Compress:
+    """
+    Compresses the body: data sections (joined), or a value that is a string or a binary. It becomes one data section.
+
+    The content type stays that of the body before. A content encoding that is there already stays and counts as the
+    first of two, as in HTTP (RFC 9110, section 8.4).
+    """
+
+    name = "compress"
+
+    def __init__(self, compress: Callable[[bytes], bytes], coding: str, min_size: int) -> None:
+        """Compress bodies of *min_size* bytes and more."""
+        self._compress = compress
+        self._coding = coding
+        self._min_size = min_size
+
+    def edit(self, message: Message) -> Sequence[Message]:
+        """Return the message; MessageRejected where it has no body that can be compressed."""
+        try:
+            content = content_of(message)
+        except MessageRejected as error:
+            raise MessageRejected(error.reason, f"{self.name}: {error.description}") from error
+        if len(content) >= self._min_size:
+            message.body = self._compress(content)
+            before = message.content_encoding
+            message.content_encoding = f"{before}, {self._coding}" if before else self._coding
+        return (message,)

@@ -1,0 +1,216 @@
+"""How task files name the formats of bodies; the libraries of those that are named are loaded with the task."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    PlainValidator,
+    Tag,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
+
+from shared.codecs.plain import Codec
+from shared.codecs.text import charset
+from shared.editors.options import Strict, configured_file
+
+if TYPE_CHECKING:
+    from shared.codecs.avro import AvroSchema
+
+type AvroForm = Literal["container", "raw", "single_object"]
+
+
+def _content(name: object, info: ValidationInfo) -> bytes:
+    """Return what is in a file of the configuration folder; ValueError where it cannot be read."""
+    if not isinstance(name, str):
+        raise ValueError("expected the name of a file")  # noqa: TRY004 - pydantic collects ValueErrors
+    try:
+        return configured_file(name, info).read_bytes()
+    except FileNotFoundError as error:
+        raise ValueError(f"{name}: the file is missing") from error
+    except OSError as error:
+        raise ValueError(f"{name}: the file cannot be read: {error.strerror}") from error
+
+
+def _avro_schema(name: object, info: ValidationInfo) -> "AvroSchema":
+    from shared.codecs.avro import AvroSchema  # noqa: PLC0415 - loaded by tasks that need it
+
+    content = _content(name, info)
+    try:
+        return AvroSchema(content)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+
+
+type AvroFile = Annotated[Any, PlainValidator(_avro_schema), WithJsonSchema({"type": "string", "minLength": 1})]
+type File = Annotated[bytes, PlainValidator(_content), WithJsonSchema({"type": "string", "minLength": 1})]
+
+
+class JsonFormat(Strict):
+    """JSON in UTF-8, `application/json`."""
+
+    format: Literal["json"]
+
+    def codec(self, _: str) -> Codec:
+        """Return what reads and writes it."""
+        from shared.codecs.plain_json import PlainJson  # noqa: PLC0415 - loaded by tasks that need it
+
+        return PlainJson()
+
+
+class CborFormat(Strict):
+    """CBOR, `application/cbor`."""
+
+    format: Literal["cbor"]
+
+    def codec(self, _: str) -> Codec:
+        """Return what reads and writes it."""
+        from shared.codecs.cbor import Cbor  # noqa: PLC0415 - loaded by tasks that need it
+
+        return Cbor()
+
+
+class MessagePackFormat(Strict):
+    """MessagePack, `application/vnd.msgpack`."""
+
+    format: Literal["messagepack"]
+
+    def codec(self, _: str) -> Codec:
+        """Return what reads and writes it."""
+        from shared.codecs.message_pack import MessagePack  # noqa: PLC0415 - loaded by tasks that need it
+
+        return MessagePack()
+
+
+class AvroFormat(Strict):
+    """Avro, `application/avro` as a container, `avro/binary` otherwise."""
+
+    format: Literal["avro"]
+    avro_schema: AvroFile | None = Field(None, alias="schema")
+    """File with the schema, by its path in the folder of connections.yaml; none to read a container by its own."""
+    form: AvroForm = Field("container", alias="as")
+    """`container` brings its schema, `single_object` the fingerprint of it, `raw` neither."""
+
+    @field_validator("form")
+    @classmethod
+    def _can_be_read(cls, form: AvroForm, info: ValidationInfo) -> AvroForm:
+        if form != "container" and info.data.get("avro_schema", "") is None:
+            raise ValueError(f"{form} needs a schema, expected one, or a container")
+        return form
+
+    def codec(self, _: str) -> Codec:
+        """Return what reads and writes it."""
+        return avro_codec(self.avro_schema, self.form)
+
+
+class ProtobufFormat(Strict):
+    """Protocol Buffers, `application/protobuf`."""
+
+    format: Literal["protobuf"]
+    descriptors: File
+    """File that protoc --descriptor_set_out --include_imports has written, in the folder of connections.yaml."""
+    message: str
+    """Full name of the body's message, such as acme.Order."""
+    unknown_fields: Literal["reject", "drop"] = "reject"
+    """What becomes of fields that the descriptors do not know."""
+
+    @field_validator("message")
+    @classmethod
+    def _is_described(cls, message: str, info: ValidationInfo) -> str:
+        from shared.codecs.protobuf import Protobuf  # noqa: PLC0415 - loaded by tasks that need it
+
+        if "descriptors" in info.data:
+            Protobuf(info.data["descriptors"], message)
+        return message
+
+    def codec(self, beside: str) -> Codec:
+        """Return what reads and writes it *beside* another format."""
+        from shared.codecs.protobuf import Protobuf  # noqa: PLC0415 - loaded by tasks that need it
+
+        drops = self.unknown_fields == "drop"
+        return Protobuf(self.descriptors, self.message, beside_json=beside == "json", drops_unknown=drops)
+
+
+class XmlFormat(Strict):
+    """XML, `application/xml`; it is only read."""
+
+    format: Literal["xml"]
+    lists: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Elements that become a list also where there is one only, by their names as they are written."""
+
+    def codec(self, _: str) -> Codec:
+        """Return what reads it."""
+        from shared.codecs.xml import Xml  # noqa: PLC0415 - loaded by tasks that need it
+
+        return Xml(self.lists)
+
+
+def avro_codec(schema: Any, form: AvroForm) -> Codec:  # noqa: ANN401 - an AvroSchema, whose library is not loaded here
+    """Return what reads and writes Avro of *form*; only a container has a schema of its own."""
+    from shared.codecs.avro import RawAvro, SingleObject  # noqa: PLC0415 - loaded by tasks that need it
+    from shared.codecs.avro_container import Container  # noqa: PLC0415 - likewise
+
+    match form:
+        case "raw":
+            return RawAvro(schema)
+        case "single_object":
+            return SingleObject(schema)
+    return Container(schema)
+
+
+def avro_reader(schema: Any, form: AvroForm) -> Callable[[bytes], object]:  # noqa: ANN401 - likewise
+    """Return what reads Avro of *form* and raises MessageRejected; a container may hold any number of values."""
+    if form != "container":
+        return avro_codec(schema, form).read
+    from shared.codecs.avro_container import read_container  # noqa: PLC0415 - loaded by tasks that need it
+
+    return lambda content: read_container(content, schema)
+
+
+def _known(name: str) -> str:
+    charset(name)
+    return name
+
+
+class TextFormat(Strict):
+    """Text in a character set."""
+
+    format: Literal["text"]
+    charset: Annotated[str, AfterValidator(_known)]
+    """Its name, such as windows-1252, iso-8859-15 or utf-8."""
+
+    def codec(self, _: str) -> Codec:
+        """Raise ValueError: text has no values."""
+        raise ValueError("text is only read and written as text")
+
+
+def _written_out(value: object) -> object:
+    """Return the mapping that a word stands for."""
+    return {"format": value} if isinstance(value, str) else value
+
+
+def _format_of(value: object) -> str:
+    name = value.get("format") if isinstance(value, dict) else getattr(value, "format", None)
+    return f"{name} format"
+
+
+type Format = Annotated[
+    Annotated[JsonFormat, Tag("json format")]
+    | Annotated[CborFormat, Tag("cbor format")]
+    | Annotated[MessagePackFormat, Tag("messagepack format")]
+    | Annotated[AvroFormat, Tag("avro format")]
+    | Annotated[ProtobufFormat, Tag("protobuf format")]
+    | Annotated[XmlFormat, Tag("xml format")]
+    | Annotated[TextFormat, Tag("text format")],
+    Discriminator(
+        _format_of,
+        custom_error_type="format",
+        custom_error_message="names no format, expected json, cbor, messagepack, avro, protobuf, xml or text",
+    ),
+    BeforeValidator(_written_out),
+]

@@ -1,0 +1,267 @@
+"""Codecs and compression: what is written reads back as it was, and no bytes raise anything but MessageRejected."""
+
+import contextlib
+import datetime as dt
+import json
+import math
+import struct
+import uuid
+from collections.abc import Callable
+from decimal import Decimal
+
+import pytest
+from google.protobuf import descriptor_pb2
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from shared.codecs.avro import AvroSchema, RawAvro, SingleObject
+from shared.codecs.avro_container import Container, read_container, write_container
+from shared.codecs.cbor import Cbor
+from shared.codecs.compression import Encoding, Limits, compressor, decompressor, inflate
+from shared.codecs.message_pack import MessagePack
+from shared.codecs.plain_json import PlainJson
+from shared.codecs.protobuf import Protobuf
+from shared.codecs.xml import Xml
+from shared.errors import MessageRejected
+
+texts = st.text(max_size=12)
+scalars = st.none() | st.booleans() | texts | st.floats(allow_nan=False, allow_infinity=False)
+longs = st.integers(-(2**63), 2**63 - 1)
+huge = st.integers(-(10**40), 10**40)
+decimals = st.decimals(allow_nan=False, allow_infinity=False)
+instants = st.datetimes(min_value=dt.datetime(1970, 1, 1), timezones=st.just(dt.UTC))  # noqa: DTZ001 - the zone is the other argument
+
+
+def trees(leaves):
+    return st.recursive(
+        leaves, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4), max_leaves=15
+    )
+
+
+TREE = {
+    "type": "record",
+    "name": "Tree",
+    "fields": [
+        {"name": "whole", "type": "int"},
+        {"name": "long", "type": {"type": "map", "values": "long"}},
+        {"name": "double", "type": ["null", "double"], "default": None},
+        {"name": "text", "type": ["null", "long", "string", "boolean", {"type": "array", "items": "string"}]},
+        {"name": "bytes", "type": "bytes"},
+        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 30, "scale": 4}},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "key", "type": {"type": "string", "logicalType": "uuid"}},
+        {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}},
+        {"name": "parts", "type": {"type": "array", "items": "Tree"}},
+    ],
+}
+prices = st.integers(-(10**30) + 1, 10**30 - 1).map(
+    lambda units: Decimal((units < 0, tuple(map(int, str(abs(units)))), -4))
+)
+avro_trees: st.SearchStrategy = st.deferred(
+    lambda: st.fixed_dictionaries(
+        {
+            "whole": st.integers(-(2**31), 2**31 - 1),
+            "long": st.dictionaries(texts, longs, max_size=3),
+            "double": st.none() | st.floats(allow_nan=False),
+            "text": st.none() | longs | texts | st.booleans() | st.lists(texts, max_size=3),
+            "bytes": st.binary(max_size=8),
+            "price": prices,
+            "day": st.dates(),
+            "at": instants,
+            "key": st.uuids(),
+            "kind": st.sampled_from("AB"),
+            "parts": st.lists(avro_trees, max_size=1),
+        }
+    )
+)
+
+
+def schema_of(document) -> AvroSchema:
+    return AvroSchema(json.dumps(document).encode())
+
+
+def descriptors() -> bytes:
+    file = descriptor_pb2.FileDescriptorProto(name="t.proto", package="t", syntax="proto3")
+    tree = file.message_type.add(name="Tree")
+    kinds = {"text": 9, "wide": 3, "unsigned": 13, "ratio": 1, "small": 2, "raw": 12, "yes": 8}
+    for number, (name, kind) in enumerate(kinds.items(), 1):
+        tree.field.add(name=name, json_name=name, number=number, type=kind, label=1)
+    tree.field.add(name="child", json_name="child", number=8, type=11, label=1, type_name=".t.Tree")
+    tree.field.add(name="tags", json_name="tags", number=9, type=9, label=3)
+    return descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString()
+
+
+single = st.floats(width=32, allow_nan=False, allow_infinity=False).map(
+    lambda x: struct.unpack("f", struct.pack("f", x))[0]
+)
+# Fields that are as they would be without being there are not written.
+proto_trees: st.SearchStrategy = st.deferred(
+    lambda: st.fixed_dictionaries(
+        {},
+        optional={
+            "text": st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=9),
+            "wide": longs.filter(bool),
+            "unsigned": st.integers(1, 2**32 - 1),
+            "ratio": st.floats(allow_nan=False).filter(bool),
+            "raw": st.binary(min_size=1, max_size=9),
+            "yes": st.just(value=True),
+            "child": proto_trees,
+            "tags": st.lists(st.text(max_size=5), min_size=1, max_size=3),
+        },
+    )
+)
+
+SCHEMA = schema_of(TREE)
+PROTOBUF = Protobuf(descriptors(), "t.Tree", beside_json=False)
+ENCODINGS: tuple[Encoding, ...] = ("gzip", "zstd", "brotli")
+READERS: dict[str, Callable[[bytes], object]] = {
+    "json": PlainJson().read,
+    "cbor": Cbor().read,
+    "messagepack": MessagePack().read,
+    "xml": Xml().read,
+    "raw": RawAvro(SCHEMA).read,
+    "single": lambda content: SingleObject(SCHEMA).read(b"\xc3\x01" + SCHEMA.fingerprint + content),
+    "container": lambda content: Container(None).read(b"Obj\x01" + content),
+    "protobuf": PROTOBUF.read,
+    "deflate": lambda content: inflate(content, Limits(10_000)),
+    **{encoding: decompressor(encoding, Limits(10_000)) for encoding in ENCODINGS},
+}
+
+
+@settings(max_examples=60)
+@given(value=trees(scalars | huge | decimals))
+def test_json_reads_what_it_has_written(value):
+    codec = PlainJson()
+    written = codec.write(value)
+    assert same_numbers(codec.read(written), value)
+    assert codec.write(codec.read(written)) == codec.write(codec.read(codec.write(codec.read(written))))
+
+
+@settings(max_examples=60)
+@given(value=trees(scalars | huge | decimals | st.binary(max_size=9) | instants | st.uuids()))
+def test_cbor_reads_what_it_has_written(value):
+    assert Cbor().read(Cbor().write(value)) == value
+
+
+@settings(max_examples=60)
+@given(value=trees(scalars | longs | st.binary(max_size=9)))
+def test_messagepack_reads_what_it_has_written(value):
+    assert MessagePack().read(MessagePack().write(value)) == value
+
+
+@settings(max_examples=60)
+@given(value=trees(scalars | longs))
+def test_json_goes_through_every_format_without_a_schema_and_back(value):
+    written = PlainJson().write(value)
+    for codec in (Cbor(), MessagePack()):
+        through = codec.read(codec.write(PlainJson().read(written)))
+        assert PlainJson().write(through) == written
+
+
+@settings(max_examples=40)
+@given(value=avro_trees)
+def test_avro_reads_what_it_has_written_also_by_way_of_json(value):
+    for codec in (RawAvro(SCHEMA), SingleObject(SCHEMA), Container(SCHEMA)):
+        written = codec.write(value)
+        assert codec.read(written) == value
+        assert codec.write(PlainJson().read(PlainJson().write(codec.read(written)))) == written
+
+
+@settings(max_examples=20)
+@given(values=st.lists(avro_trees, max_size=3))
+def test_a_container_holds_any_number_of_values(values):
+    content = write_container(SCHEMA, values)
+    assert read_container(content) == read_container(content, SCHEMA) == values
+
+
+@settings(max_examples=60)
+@given(value=proto_trees)
+def test_protobuf_reads_what_it_has_written_also_by_way_of_json(value):
+    written = PROTOBUF.write(value)
+    assert PROTOBUF.read(written) == value
+    beside_json = Protobuf(descriptors(), "t.Tree")
+    assert beside_json.write(PlainJson().read(PlainJson().write(beside_json.read(written)))) == written
+
+
+@given(value=single.filter(bool))
+def test_protobuf_writes_a_float_in_the_fewest_digits(value):
+    read = PROTOBUF.read(PROTOBUF.write({"small": value}))["small"]
+    assert struct.pack("f", read) == struct.pack("f", value)
+    assert len(repr(read)) <= len(repr(value))
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@settings(max_examples=25)
+@given(content=st.binary(max_size=400) | st.binary(max_size=5).map(lambda piece: piece * 3000))
+def test_what_was_compressed_is_decompressed(encoding, content):
+    compressed = compressor(encoding, 5)(content)
+    assert decompressor(encoding, Limits(20_000))(compressed) == content
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@settings(max_examples=25)
+@given(content=st.binary(max_size=60), data=st.data())
+def test_what_is_compressed_and_cut_off_is_rejected(encoding, content, data):
+    compressed = compressor(encoding, 5)(content)
+    end = data.draw(st.integers(0, len(compressed) - 1))
+    with pytest.raises(MessageRejected):
+        decompressor(encoding, Limits(20_000))(compressed[:end])
+
+
+@pytest.mark.parametrize("name", READERS)
+@settings(max_examples=80)
+@example(content=b"")
+@example(content=b"\x02" * 100_000)
+@example(content=b"\x81" * 100_000)
+@example(content=b"\x91" * 100_000)
+@example(content=b"[" * 100_000)
+@example(content=b"<a>" * 50_000)
+@example(content=b"\x42" * 100_000)
+@example(content=b"\xff" * 40)
+@given(content=st.binary(max_size=60))
+def test_no_bytes_raise_anything_else(name, content):
+    with contextlib.suppress(MessageRejected):
+        READERS[name](content)
+
+
+@pytest.mark.parametrize("name", ["raw", "cbor", "messagepack", "protobuf", "gzip", "zstd", "brotli", "container"])
+@settings(max_examples=60)
+@given(data=st.data())
+def test_no_damage_raises_anything_else(name, data):
+    tree = {
+        "whole": 1,
+        "long": {"a": 5},
+        "double": 1.5,
+        "text": "text",
+        "bytes": b"x",
+        "price": Decimal("1.5"),
+        "day": dt.date(2030, 1, 2),
+        "at": dt.datetime(2030, 1, 2, tzinfo=dt.UTC),
+        "key": uuid.UUID(int=7),
+        "kind": "A",
+        "parts": [],
+    }
+    whole = {
+        "raw": lambda: SCHEMA.write(tree),
+        "container": lambda: Container(SCHEMA).write(tree)[4:],
+        "cbor": lambda: Cbor().write(tree),
+        "messagepack": lambda: MessagePack().write({**tree, "price": 5}),
+        "protobuf": lambda: PROTOBUF.write({"text": "x", "wide": 5, "child": {"raw": b"x"}}),
+    }.get(name, lambda: compressor(name, 5)(b"some content" * 20))()
+    content = bytearray(whole)
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(MessageRejected):
+        READERS[name](bytes(content))
+
+
+def same_numbers(found, expected) -> bool:
+    """Compare; a Decimal that a double holds may be one."""
+    if isinstance(expected, dict):
+        return found.keys() == expected.keys() and all(same_numbers(found[name], expected[name]) for name in expected)
+    if isinstance(expected, list):
+        return len(found) == len(expected) and all(map(same_numbers, found, expected))
+    if isinstance(expected, Decimal) and isinstance(found, float):
+        return Decimal(repr(found)) == expected and math.isfinite(found)
+    return found == expected and isinstance(found, bool) == isinstance(expected, bool)

@@ -1,0 +1,227 @@
+"""The cloudevents editor: both modes of the AMQP binding, and which events are none."""
+
+import json
+import uuid as uuid_module
+
+import pytest
+from pydantic import ValidationError
+
+from shared.amqp.values import binary, boolean, described, double, int_, long, string, symbol, timestamp, ulong, uuid
+from shared.editors.cloudevents import CloudEventsStep
+from shared.errors import MessageRejected
+from shared.message import Message, Origin
+from tests.fakes import task_facts
+from tests.messages import ENQUEUED, delivered
+
+REQUIRED = {"specversion": "1.0", "id": "1", "source": "/shop", "type": "acme.paid"}
+STRUCTURED = "application/cloudevents+json"
+
+
+def editor(**options):
+    return CloudEventsStep.model_validate({"cloudevents": options}).editor(task_facts())
+
+
+def message(body=b'{"total": 12.50}', content_type="application/json", named=None, **options):
+    made = Message.received(delivered(body=body, named=named, **options), Origin("west", "orders"))
+    if content_type is not None:
+        made.content_type = content_type
+    return made
+
+
+def edited(received, **options):
+    (made,) = editor(**options).edit(received)
+    return made
+
+
+def properties(received):
+    return {name: value.payload for name, value in received.application_properties()}
+
+
+def event(data=None, content_type=STRUCTURED, **attributes):
+    return message(json.dumps({**REQUIRED, **attributes, **(data or {})}).encode(), content_type)
+
+
+def told(received, **options):
+    with pytest.raises(MessageRejected) as caught:
+        editor(**options).edit(received)
+    assert "s3cr3t" not in str(caught.value)
+    return caught.value.description.removeprefix("cloudevents: ")
+
+
+def test_a_message_becomes_an_event_with_what_is_known_of_it():
+    made = json.loads(edited(message(subject=string("order placed")), to="structured").body)
+    assert made == {
+        "specversion": "1.0",
+        "id": "m-1",
+        "source": "/west/orders",
+        "type": "order placed",
+        "time": "2030-03-17T17:46:40.123Z",
+        "datacontenttype": "application/json",
+        "data": {"total": 12.5},
+    }
+    options = {"type": "acme.placed", "source": "https://shop.example/orders", "dataschema": "https://shop.example/s"}
+    made = json.loads(edited(message(subject=string("4711")), to="structured", **options).body)
+    assert made["subject"] == "4711"
+    assert {name: made[name] for name in options} == options
+
+
+def test_an_event_without_a_message_id_has_the_same_id_at_every_delivery():
+    first, second = (edited(message(message_id=None), to="binary", type="t") for _ in range(2))
+    assert properties(first)["cloudEvents_id"] == properties(second)["cloudEvents_id"]
+    assert not first.has_message_id
+
+
+@pytest.mark.parametrize(
+    ("identity", "expected"),
+    [
+        (ulong(5), "5"),
+        (uuid(uuid_module.UUID(int=1)), "00000000-0000-0000-0000-000000000001"),
+        (binary(b"\xff"), "/w=="),
+    ],
+)
+def test_a_message_id_of_any_type_becomes_text(identity, expected):
+    received = edited(message(message_id=identity), to="binary", type="t")
+    assert properties(received)["cloudEvents_id"] == expected
+    assert received.message_id == identity
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "text/plain", "application/xml", "image/png", None])
+@pytest.mark.parametrize("separator", ["_", ":"])
+def test_there_and_back_is_the_same_message(content_type, separator):
+    body = b'{"total": 12.50, "n": 12345678901234567.89}' if content_type == "application/json" else "Köln €".encode()
+    received = message(body, content_type, {"tenant": string("t")}, subject=string("s"))
+    binary_mode = edited(
+        message(body, content_type, {"tenant": string("t")}), to="binary", type="t", separator=separator
+    )
+    before = binary_mode.encode()
+    there = edited(binary_mode, to="structured")
+    assert there.content_type == f"{STRUCTURED}; charset=utf-8"
+    assert properties(there) == {"tenant": "t"}
+    assert edited(there, to="binary", separator=separator).encode() == before
+    original = received.encode()
+    assert edited(edited(received, to="structured"), to="plain").encode() == original
+    assert edited(edited(received, to="binary"), to="plain").encode() == original
+
+
+def test_bytes_that_are_no_text_are_carried_in_base64():
+    there = edited(message(b"\xff\x00", "text/plain"), to="structured", type="t")
+    assert json.loads(there.body)["data_base64"] == "/wA="
+    assert edited(there, to="plain").body == b"\xff\x00"
+
+
+def test_a_message_that_is_no_event_stays_as_it_is_on_the_way_to_plain():
+    received = message()
+    before = received.encode()
+    assert edited(received, to="plain").encode() == before
+
+
+def test_properties_may_be_of_every_type_of_the_binding():
+    named = {f"cloudEvents:{name}": string(value) for name, value in REQUIRED.items()} | {
+        "cloudEvents:time": timestamp(ENQUEUED),
+        "cloudEvents:flag": boolean(True),
+        "cloudEvents:count": int_(-5),
+        "cloudEvents:raw": binary(b"\xff"),
+        "cloudEvents:source": described(symbol("com.microsoft:uri"), string("https://shop.example")),
+    }
+    made = json.loads(edited(message(named=named), to="structured").body)
+    assert {name: made[name] for name in ("time", "flag", "count", "raw", "source")} == {
+        "time": "2030-03-17T17:46:40.123Z",
+        "flag": True,
+        "count": -5,
+        "raw": "/w==",
+        "source": "https://shop.example",
+    }
+
+
+def test_attributes_become_native_properties_where_amqp_has_the_type():
+    received = edited(event(flag=True, count=5, time="2030-03-17T17:46:40.123456+01:00"), to="binary")
+    found = dict(received.application_properties())
+    assert (found["cloudEvents_flag"].kind, found["cloudEvents_count"].kind) == ("boolean", "long")
+    assert found["cloudEvents_time"].payload == "2030-03-17T17:46:40.123456+01:00"
+
+
+def test_data_is_what_datacontenttype_says():
+    assert edited(event({"data": "text"}), to="binary").body == b'"text"'
+    assert edited(event({"data": "text"}), to="binary").content_type == "application/json"
+    assert edited(event({"data": "Köln"}, datacontenttype="text/plain"), to="binary").body == "Köln".encode()
+    latin = event({"data": "Köln"}, datacontenttype="text/plain; charset=iso-8859-1")
+    assert edited(latin, to="binary").body == "Köln".encode("latin-1")
+    assert edited(event({"data_base64": "/w=="}, datacontenttype="image/png"), to="binary").body == b"\xff"
+    assert edited(event({"data": None}), to="binary").body == b"null"
+    assert edited(event(), to="binary").body == b""
+    assert edited(event(subject=None), to="binary").content_type is None
+
+
+@pytest.mark.parametrize(
+    ("received", "expected"),
+    [
+        (message(b"s3cr3t", STRUCTURED), "body is no JSON, line 1 column 1: expecting value"),
+        (message(b"[]", STRUCTURED), "body is no JSON object, expected an event"),
+        (message(b"{}", STRUCTURED), "event has no specversion, id, source, type"),
+        (
+            message(b"[]", "application/cloudevents-batch+json"),
+            "body is a batch of events, expected one (split it first)",
+        ),
+        (message(b"x", "application/cloudevents+avro"), f"event is in another format, expected {STRUCTURED}"),
+        (event(specversion="0.3"), "specversion: expected 1.0"),
+        (event(id=""), "id: expected a text that is not empty"),
+        (event(id=5), "id: expected a text"),
+        (event(type=""), "type: expected a text that is not empty"),
+        (event(source=""), "source: expected a URI reference"),
+        (event(source="s3cr3t or not"), "source: expected a URI reference"),
+        (event(dataschema="/relative"), "dataschema: expected a URI"),
+        (event(time="s3cr3t"), "time: expected a time as RFC 3339 has it"),
+        (event(time="2030-02-30T00:00:00Z"), "time: expected a time as RFC 3339 has it"),
+        (event(time="2030-03-17T17:46:40"), "time: expected a time as RFC 3339 has it"),
+        (event(datacontenttype="s3cr3t"), "datacontenttype: expected a media type"),
+        (event(subject="a\nb"), "subject: has a character that attributes may not have"),
+        (event(s3cr3t_=1), "event has an attribute whose name is not of a to z and 0 to 9, or is data"),
+        (event(extension=[]), "an extension attribute: expected a text, a boolean or a whole number"),
+        (event(extension=1.5), "an extension attribute: expected a text, a boolean or a whole number"),
+        (event(extension=2**31), "an extension attribute: got a number out of range, expected 32 bits"),
+        (event({"data": 1, "data_base64": "AA=="}), "event has data and data_base64, expected one"),
+        (event({"data_base64": "s3cr3t!"}), "data_base64: expected Base64"),
+        (event({"data": 1}, datacontenttype="text/plain"), "data: expected a text, as datacontenttype is not JSON"),
+    ],
+    ids=range(24),
+)
+def test_a_document_that_is_no_event_is_told_without_what_it_says(received, expected):
+    assert told(received, to="binary") == expected
+
+
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        ({"cloudEvents_id": string("1")}, "event has no source, type"),
+        ({"cloudEvents:id": string("1")}, "event has properties with _ and with :, expected one of them"),
+        ({"cloudEvents_flag": double(1.5)}, "a property of the event is a double, which none can be"),
+        ({"cloudEvents_count": long(2**40)}, "event has no id, source, type"),
+        (
+            {"cloudEvents_datacontenttype": string("a/b")},
+            "event has datacontenttype as a property, expected the content type",
+        ),
+    ],
+)
+def test_properties_that_are_no_event_are_told(named, expected):
+    assert told(message(named={"cloudEvents_specversion": string("1.0")} | named), to="structured") == expected
+
+
+def test_a_message_that_cannot_become_an_event_is_told():
+    assert told(message(), to="binary") == "event would have no type: the message has no subject"
+    assert told(message(b"s3cr3t"), to="structured", type="t") == "body is no JSON, line 1 column 1: expecting value"
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, "Field required"),
+        ({"to": "batch"}, "'binary', 'structured' or 'plain'"),
+        ({"to": "binary", "source": "not a uri"}, "source: expected a URI reference"),
+        ({"to": "binary", "dataschema": "relative"}, "dataschema: expected a URI"),
+        ({"to": "binary", "type": ""}, "at least 1 character"),
+        ({"to": "binary", "separator": "-"}, "'_' or ':'"),
+    ],
+)
+def test_options_that_no_event_may_have_are_told_when_the_task_is_loaded(options, expected):
+    with pytest.raises(ValidationError, match=expected):
+        editor(**options)

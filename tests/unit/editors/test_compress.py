@@ -1,0 +1,208 @@
+"""The compress and decompress editors: what they say of a body, and what they do not take."""
+
+import gzip
+import zlib
+
+import brotli
+import pytest
+import zstandard
+from pydantic import ValidationError
+
+from shared.amqp.codec import encode
+from shared.amqp.values import long, string
+from shared.editors.compress import CompressStep
+from shared.editors.decompress import DecompressStep
+from shared.errors import MessageRejected
+from shared.message import Message, Origin
+from tests.fakes import task_facts
+from tests.messages import delivered
+
+ENCODINGS = ("gzip", "zstd", "brotli")
+
+
+def compress(**options):
+    return CompressStep.model_validate({"compress": options}).editor(task_facts())
+
+
+def decompress(**options):
+    return DecompressStep.model_validate({"decompress": options}).editor(task_facts())
+
+
+def message(body=b"{}", content_encoding=None):
+    made = Message.received(delivered(body=body), Origin("west", "orders"))
+    if content_encoding is not None:
+        made.content_encoding = content_encoding
+    return made
+
+
+def edited(editor, received):
+    (made,) = editor.edit(received)
+    return made
+
+
+def told(editor, received):
+    with pytest.raises(MessageRejected) as caught:
+        editor.edit(received)
+    return caught.value.reason, caught.value.description
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_the_way_there_and_back_leaves_a_message_as_it_was(encoding):
+    for before in (None, "utf-8", "gzip"):
+        received = message(b"content" * 30, before)
+        original = received.encode()
+        packed = edited(compress(encoding=encoding), received)
+        assert packed.encode() != original
+        unpacked = edited(decompress(), packed)
+        assert (unpacked.body, unpacked.content_encoding) == (b"content" * 30, before)
+        if before is not None:
+            assert unpacked.encode() == original
+
+
+def test_other_programs_read_what_was_compressed():
+    body = b"content" * 30
+    assert gzip.decompress(edited(compress(encoding="gzip"), message(body)).body) == body
+    assert zstandard.decompress(edited(compress(encoding="zstd"), message(body)).body) == body
+    assert brotli.decompress(edited(compress(encoding="brotli"), message(body)).body) == body
+
+
+def test_the_same_body_is_compressed_to_the_same_bytes():
+    for encoding in ENCODINGS:
+        assert (
+            edited(compress(encoding=encoding), message()).body == edited(compress(encoding=encoding), message()).body
+        )
+
+
+def test_a_body_below_the_least_size_stays():
+    received = message(b"123")
+    before = received.encode()
+    assert edited(compress(encoding="gzip", min_size=4), received).encode() == before
+    assert edited(compress(encoding="gzip", min_size=3), received).content_encoding == "gzip"
+
+
+def test_a_value_that_is_a_string_is_compressed_as_its_text():
+    received = message()
+    received.sections.body = b"\x00\x53\x77" + encode(string("Köln"))
+    assert edited(decompress(), edited(compress(encoding="gzip"), received)).body == "Köln".encode()
+    received.sections.body = b"\x00\x53\x77" + encode(long(5))
+    assert told(compress(encoding="gzip"), received)[0] == "UnreadableBody"
+
+
+def test_an_encoding_has_several_names_in_any_case():
+    body = gzip.compress(b"content")
+    for name in ("gzip", "x-gzip", "GZip"):
+        assert edited(decompress(), message(body, name)).body == b"content"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body", "expected"),
+    [
+        ("gzip", b"", ("NotCompressed", "body is gzip that ends before its end")),
+        ("gzip", b"content", ("NotCompressed", "body is no gzip, or is damaged")),
+        ("gzip", gzip.compress(b"content")[:-1], ("NotCompressed", "body is gzip that ends before its end")),
+        ("gzip", gzip.compress(b"content") + b"more", ("TrailingBytes", "body has bytes behind the end of its gzip")),
+        ("gzip", gzip.compress(b"a")[:-8] + bytes(8), ("NotCompressed", "body is no gzip, or is damaged")),
+        ("gzip", gzip.compress(b"") * 1001, ("NotCompressed", "body is gzip of more than 1000 members")),
+        (
+            "zstd",
+            zstandard.compress(b"content") + b"more",
+            ("TrailingBytes", "body has bytes behind the end of its zstd"),
+        ),
+        ("zstd", zstandard.compress(b"content")[:-1], ("NotCompressed", "body is zstd that ends before its end")),
+        ("zstd", b"content", ("NotCompressed", "body is no zstd, or is damaged")),
+        ("br", brotli.compress(b"content") + b"more", ("NotCompressed", "body is no brotli, or is damaged")),
+        ("br", brotli.compress(b"content")[:-1], ("NotCompressed", "body is brotli that ends before its end")),
+        (
+            "deflate",
+            zlib.compress(b"content"),
+            ("NotCompressed", "the content encoding names no compression, expected gzip, zstd, br"),
+        ),
+        (
+            None,
+            gzip.compress(b"content"),
+            ("NotCompressed", "the content encoding names no compression, expected gzip, zstd, br"),
+        ),
+    ],
+    ids=range(13),
+)
+def test_what_is_not_compressed_so_is_told(encoding, body, expected):
+    reason, description = expected
+    assert told(decompress(), message(body, encoding)) == (reason, f"decompress: {description}")
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_members_that_follow_one_another_are_one_body(encoding):
+    piece = edited(compress(encoding=encoding), message(b"content")).body
+    if encoding == "brotli":
+        return
+    assert edited(decompress(encoding=encoding), message(piece + piece)).body == b"contentcontent"
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_body_may_become_as_large_as_the_limit_and_no_larger(encoding):
+    exact = edited(compress(encoding=encoding), message(bytes(1000)))
+    assert edited(decompress(max_size=1000), exact).body == bytes(1000)
+    larger = edited(compress(encoding=encoding), message(bytes(1001)))
+    assert told(decompress(max_size=1000), larger)[0] == "BodyTooLarge"
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_body_may_grow_as_many_times_as_the_limit_says(encoding):
+    packed = edited(compress(encoding=encoding), message(bytes(50_000)))
+    assert told(decompress(max_ratio=10), packed) == (
+        "BodyTooLarge",
+        "decompress: body becomes more than 10 times its compressed size",
+    )
+
+
+def test_a_bomb_without_its_size_in_the_frame_is_stopped_too():
+    stream = zstandard.ZstdCompressor().compressobj()
+    bomb = stream.compress(bytes(2**26)) + stream.flush()
+    assert len(bomb) < 10_000
+    assert told(decompress(), message(bomb, "zstd"))[0] == "BodyTooLarge"
+
+
+def test_a_window_beyond_the_limit_is_not_allocated():
+    parameters = zstandard.ZstdCompressionParameters(window_log=27, enable_ldm=True)
+    stream = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    frame = stream.compress(b"x") + stream.flush()
+    assert told(decompress(max_size=100), message(frame, "zstd"))[0] == "NotCompressed"
+
+
+def test_what_the_message_does_not_say_the_option_does():
+    body = gzip.compress(b"content")
+    received = edited(decompress(encoding="gzip"), message(body))
+    assert (received.body, received.content_encoding) == (b"content", None)
+    assert told(decompress(encoding="zstd"), message(body, "gzip")) == (
+        "WrongEncoding",
+        "decompress: the content encoding is gzip, expected zstd",
+    )
+
+
+def test_what_is_not_compressed_passes_if_it_may():
+    passing = decompress(uncompressed="pass", encoding="gzip")
+    for received in (message(b"content"), message(b"content", "utf-8")):
+        before = received.encode()
+        assert edited(passing, received).encode() == before
+    assert told(passing, message(b"content", "gzip"))[0] == "NotCompressed"
+    assert edited(passing, message(gzip.compress(b"content"))).body == b"content"
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        ({"encoding": "lz4"}, "'gzip', 'zstd' or 'brotli'"),
+        ({}, "Field required"),
+        ({"encoding": "gzip", "level": 10}, "has the level 10, expected 0 to 9 for gzip"),
+        ({"encoding": "zstd", "level": 0}, "has the level 0, expected 1 to 22 for zstd"),
+        ({"encoding": "gzip", "min_size": -1}, "greater than or equal to 0"),
+    ],
+)
+def test_options_that_cannot_be_are_told(step, expected):
+    with pytest.raises(ValidationError, match=expected):
+        compress(**step)
+
+
+def test_what_cannot_be_told_from_other_bytes_cannot_be_let_through():
+    with pytest.raises(ValidationError, match="which cannot be told from other bytes"):
+        decompress(encoding="brotli", uncompressed="pass")
