@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from shared.codecs.avro_values import Schema
+from shared.codecs.avro_scalars import Schema
 from shared.codecs.plain import DEEPEST
 
 _MOST = 100
