@@ -19,9 +19,15 @@ from pydantic import (
     model_validator,
 )
 
+from shared.editors.attest import AttestStep
+from shared.editors.decrypt import DecryptStep
+from shared.editors.encrypt import EncryptStep
 from shared.editors.filter import FilterStep
 from shared.editors.options import ActionText, FilterText, Step, Strict
+from shared.editors.re_encrypt import ReEncryptStep
+from shared.editors.sign import SignStep
 from shared.editors.validate import ValidateStep
+from shared.editors.verify import VerifyStep
 from shared.hold import DEFAULT_HOLD, LONGEST_HOLD
 from shared.loop_prevention import DEFAULT_MAX_HOPS
 from shared.reject_guard import DEFAULT_REJECTS_IN_A_ROW
@@ -164,7 +170,19 @@ class Route(Strict):
     action: ActionText | None = None
 
 
-_STEPS: dict[str, type[Step]] = {step.verb(): step for step in (FilterStep, ValidateStep)}
+_STEPS: dict[str, type[Step]] = {
+    step.verb(): step
+    for step in (
+        FilterStep,
+        ValidateStep,
+        EncryptStep,
+        DecryptStep,
+        ReEncryptStep,
+        SignStep,
+        VerifyStep,
+        AttestStep,
+    )
+}
 
 
 def _tag_of(step: object) -> str:
@@ -188,7 +206,14 @@ def _of_one_editor(step: object) -> object:
 
 
 type EditorStep = Annotated[
-    Annotated[FilterStep, Tag("filter step")] | Annotated[ValidateStep, Tag("validate step")],
+    Annotated[FilterStep, Tag("filter step")]
+    | Annotated[ValidateStep, Tag("validate step")]
+    | Annotated[EncryptStep, Tag("encrypt step")]
+    | Annotated[DecryptStep, Tag("decrypt step")]
+    | Annotated[ReEncryptStep, Tag("re-encrypt step")]
+    | Annotated[SignStep, Tag("sign step")]
+    | Annotated[VerifyStep, Tag("verify step")]
+    | Annotated[AttestStep, Tag("attest step")],
     Discriminator(_tag_of),
     BeforeValidator(_of_one_editor),
 ]

@@ -24,6 +24,8 @@ DISTRIBUTIONS = {
     "azure.servicebus": "azure-servicebus",
     "azure.storage.blob": "azure-storage-blob",
     "azurefunctions.extensions.base": "azurefunctions-extensions-base",
+    "cryptography": "cryptography",
+    "joserfc": "joserfc",
     "jsonschema": "jsonschema",
     "opentelemetry": "opentelemetry-api",
     "opentelemetry.exporter.otlp.proto.http": "opentelemetry-exporter-otlp-proto-http",
