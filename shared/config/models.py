@@ -19,7 +19,9 @@ from pydantic import (
     model_validator,
 )
 
+from shared.config.chains import chain_fault
 from shared.editors.attest import AttestStep
+from shared.editors.chain import ChainStep
 from shared.editors.decrypt import DecryptStep
 from shared.editors.encrypt import EncryptStep
 from shared.editors.filter import FilterStep
@@ -28,6 +30,7 @@ from shared.editors.re_encrypt import ReEncryptStep
 from shared.editors.sign import SignStep
 from shared.editors.validate import ValidateStep
 from shared.editors.verify import VerifyStep
+from shared.editors.verify_chain import VerifyChainStep
 from shared.hold import DEFAULT_HOLD, LONGEST_HOLD
 from shared.loop_prevention import DEFAULT_MAX_HOPS
 from shared.reject_guard import DEFAULT_REJECTS_IN_A_ROW
@@ -181,6 +184,8 @@ _STEPS: dict[str, type[Step]] = {
         SignStep,
         VerifyStep,
         AttestStep,
+        ChainStep,
+        VerifyChainStep,
     )
 }
 
@@ -213,7 +218,9 @@ type EditorStep = Annotated[
     | Annotated[ReEncryptStep, Tag("re-encrypt step")]
     | Annotated[SignStep, Tag("sign step")]
     | Annotated[VerifyStep, Tag("verify step")]
-    | Annotated[AttestStep, Tag("attest step")],
+    | Annotated[AttestStep, Tag("attest step")]
+    | Annotated[ChainStep, Tag("chain step")]
+    | Annotated[VerifyChainStep, Tag("verify-chain step")],
     Discriminator(_tag_of),
     BeforeValidator(_of_one_editor),
 ]
@@ -293,6 +300,13 @@ class TaskFile(Strict):
     def _has_partitions_to_keep(self) -> Self:
         if self.source.hub is None and any(each.partition == "keep" for each in self.targets()):
             raise ValueError("keeps the partition of messages that have none, expected a hub as the source")
+        return self
+
+    @model_validator(mode="after")
+    def _chains_are_whole(self) -> Self:
+        fault = chain_fault(self.source, self.editors, [route.when for route in self.routes])
+        if fault is not None:
+            raise ValueError(fault)
         return self
 
     def targets(self) -> list[Target]:

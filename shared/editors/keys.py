@@ -85,13 +85,33 @@ class KeyRings:
             self._read = secret.version, parsed_ring(self._secret, secret.reveal())
         return self._read[1]
 
+    async def each[Item, Done](
+        self, items: Sequence[Item], work: Callable[[Item, KeyRing], Done], *, timeout_seconds: float
+    ) -> list[Done | MessageRejected]:
+        """
+        Return what *work* makes of each item with the keys, or why it cannot; raises what keeps the keys away.
+
+        Where one names a key that is not there, they are asked for once more: it may have been added meanwhile.
+        """
+        ring = await self.ring(timeout_seconds=timeout_seconds)
+        results = [_done(work, item, ring) for item in items]
+        if any(isinstance(each, UnknownKey) for each in results):
+            ring = await self.ring(timeout_seconds=timeout_seconds, anew=True)
+            for index, each in enumerate(results):
+                if isinstance(each, UnknownKey):
+                    results[index] = _done(work, items[index], ring)
+        return results
+
+
+def _done[Item, Done](work: Callable[[Item, KeyRing], Done], item: Item, ring: KeyRing) -> Done | MessageRejected:
+    try:
+        return work(item, ring)
+    except MessageRejected as error:
+        return error
+
 
 class Keyed:
-    """
-    Edits messages one by one with the keys of a secret, which it asks for once a batch.
-
-    Where a message names a key that is not there, they are asked for once more: it may have been added meanwhile.
-    """
+    """Edits messages one by one with the keys of a secret, which it asks for once a batch."""
 
     joins = False
 
@@ -115,32 +135,24 @@ class Keyed:
 
     async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
         """Return each message edited, withheld or rejected; raises what keeps the keys away."""
-        ring = await self._rings.ring(timeout_seconds=timeout_seconds)
-        results = [self._edited(message, ring) for message in messages]
-        if any(isinstance(each, UnknownKey) for each in results):
-            ring = await self._rings.ring(timeout_seconds=timeout_seconds, anew=True)
-            for index, each in enumerate(results):
-                if isinstance(each, UnknownKey):
-                    results[index] = self._edited(messages[index], ring)
-        return [self._told(each) for each in results]
+        edited = await self._rings.each(messages, self._edited, timeout_seconds=timeout_seconds)
+        return [self._told(each) for each in edited]
 
     async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
         """Nothing is kept of what was edited."""
 
-    def _edited(self, message: Message, ring: KeyRing) -> EditedTogether:
-        try:
-            # A copy: the batch may be asked for again, with the messages as they were.
-            edited = self._edit(message.copy(), ring)
-        except MessageRejected as error:
-            return error
-        return edited if isinstance(edited, Withheld) else (edited,)
+    def _edited(self, message: Message, ring: KeyRing) -> Message | Withheld:
+        # A copy: the batch may be asked for again, with the messages as they were.
+        return self._edit(message.copy(), ring)
 
-    def _told(self, result: EditedTogether) -> EditedTogether:
-        if isinstance(result, MessageRejected):
-            if self._drops:
-                return Withheld(f"{self.name}: {result}")
-            return MessageRejected(result.reason, f"{self.name}: {result.description}")
-        return result
+    def _told(self, result: Message | Withheld | MessageRejected) -> EditedTogether:
+        if isinstance(result, Message):
+            return (result,)
+        if isinstance(result, Withheld):
+            return result
+        if self._drops:
+            return Withheld(f"{self.name}: {result}")
+        return MessageRejected(result.reason, f"{self.name}: {result.description}")
 
 
 class PerRing[T]:

@@ -22,6 +22,7 @@ ONLY_THERE = {
     "referencing": ("shared.editors",),
     # The SDKs. functions/ gets bytes from the worker and hands them on.
     "azure": (
+        "shared.documents",
         "shared.resources",
         "shared.secrets",
         "shared.outputs",

@@ -17,6 +17,7 @@ from shared.config.review.entities import Entities
 from shared.config.review.passages import DEAD_LETTER_SOURCE_KEY, PATH_KEY, Edge, Node, Passage, Stop, Way, history
 from shared.config.review.possibilities import Facts, Key, Knowledge, Unknown, applied, key_of, satisfied, unsatisfied
 from shared.editors.filter import FilterStep
+from shared.editors.validate import ValidateStep
 from shared.loop_prevention import LoopGuard
 from shared.metadata import (
     DEAD_LETTER_DESCRIPTION,
@@ -254,6 +255,8 @@ def filter_of(editor: EditorStep) -> SqlFilter | None:
     """Return a rule of which every message is true that *editor* lets through; None where nothing is known of them."""
     if isinstance(editor, FilterStep):
         return _filter(editor.rule)
+    if not isinstance(editor, ValidateStep):
+        return None
     system = [name for name in editor.options.required_properties or () if name.lower().startswith("sys.")]
     return _filter(" AND ".join(f"{name} IS NOT NULL" for name in system)) if system else None
 
