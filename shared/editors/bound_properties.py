@@ -100,10 +100,20 @@ def encoded(content: bytes) -> str:
     return urlsafe_b64encode(content).rstrip(b"=").decode()
 
 
-def covers(bound: Iterable[object], names: Iterable[str]) -> bool:
+def covers(bound: Iterable[str], names: Iterable[str]) -> bool:
     """Tell whether all of *names* are among the names *bound*, in any case."""
-    present = {each.lower() for each in bound if isinstance(each, str)}
+    present = {each.lower() for each in bound}
     return all(name.lower() in present for name in names)
+
+
+def listed(named: object) -> list[str]:
+    """Return the names that a header lists, none where it lists anything else."""
+    return named if isinstance(named, list) and all(isinstance(each, str) and is_text(each) for each in named) else []
+
+
+def is_text(text: str) -> bool:
+    """Tell whether a text of a JSON document can be written: an escape can be half a character."""
+    return text.encode("utf-8", "replace").decode() == text
 
 
 def _told(name: str, message: Message, properties: RuleProperties) -> tuple[str, str | None]:

@@ -8,7 +8,7 @@ from shared.amqp import sections
 from shared.amqp.values import Malformed
 from shared.codecs.json import read
 from shared.editors.body import content_of
-from shared.editors.bound_properties import covers, digest
+from shared.editors.bound_properties import covers, digest, listed
 from shared.editors.json_fields import Fields
 from shared.editors.jwe import (
     AMQP_BODY,
@@ -80,7 +80,7 @@ def open_fields(message: Message, ring: KeyRing, fields: Fields, bound: Sequence
 
     def opened(text: str, path: str) -> str:
         value = json.loads(text)
-        if not isinstance(value, str):
+        if not isinstance(value, str) or not value.isascii():
             raise MessageRejected("NotDecrypted", "a field is no text, expected an encrypted one")
         header, content = unsealed(value.encode(), ring)
         _check_binding(message, header, bound)
@@ -120,8 +120,9 @@ def _binding(message: Message, bound: Sequence[str]) -> Header:
 
 
 def _check_binding(message: Message, header: Header, bound: Sequence[str]) -> None:
-    named = header.get(BOUND)
-    names = named if isinstance(named, list) else []
+    names = listed(header.get(BOUND))
+    if header.get(BOUND, names) != names:
+        raise MessageRejected("BoundElsewhere", "the content is bound to what can be no properties")
     if not covers(names, bound):
         raise MessageRejected("NotBound", f"the content is not bound to {', '.join(bound)}")
     if names and header.get(BOUND_DIGEST) != digest(names, message):
