@@ -11,8 +11,9 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from shared.amqp.values import string
 from shared.documents import Document
-from tests import chained
+from shared.message import Message
 from tests.chained import arrived, carried, chainer, linked, message, store_settings, verifier
 
 few = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -54,7 +55,8 @@ def in_batches(items, sizes):
 
 def chain_of(count, sizes, redelivered):
     """Return a chain that was made in batches, of which some were delivered twice, with a restart each time."""
-    store, made = InMemory(), {}
+    store = InMemory()
+    made: dict[int, Message] = {}
     for start, numbers in in_batches(range(1, count + 1), sizes):
         for _ in range(2 if start % 2 == redelivered else 1):
             links = linked(stored(chainer(APP), store), [message(number) for number in numbers])
@@ -104,7 +106,7 @@ def test_whatever_is_tampered_with_is_noticed(sizes, others, what, data):
             place = data.draw(st.integers(0, len(value) - 1))
             letter = data.draw(st.sampled_from("Aa0-_.").filter(lambda letter: letter != value[place]))
             changed = value[:place] + letter + value[place + 1 :]
-            tampered[index].set_properties({"repl-chain": chained.string(changed)})
+            tampered[index].set_properties({"repl-chain": string(changed)})
         case "insert":
             tampered.insert(index, message(1000))
         case "exchange":

@@ -6,6 +6,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shared.amqp import sections
 from shared.config.models import _STEPS
 from shared.editors.json_fields import Fields
 from shared.errors import MessageRejected
@@ -64,7 +65,13 @@ json_values = st.recursive(
 @given(messages(of=bodies.filter(bool)), st.sampled_from(KINDS))
 def test_decrypt_of_encrypt_is_identity(message, kind):
     sealed = one(EDITORS["encrypt", kind], message)
-    assert one(EDITORS["decrypt", kind], sealed).encode() == message.encode()
+    back = one(EDITORS["decrypt", kind], sealed)
+    # The length of a single data section may have been written in more bytes than it takes.
+    ((number, value), *more) = sections.body_parts(message.sections.body)
+    if number == sections.DATA and not more:
+        assert back.body == value.payload
+        back.sections.body = message.sections.body
+    assert back.encode() == message.encode()
 
 
 @few
@@ -141,11 +148,16 @@ def test_nothing_but_a_signature_is_verified_and_nothing_else_is_raised(text):
 def test_a_path_finds_what_it_leads_to(document, steps):
     text = json.dumps(document)
     path = "$" + "".join("[*]" if step is None else f"[{step!r}]" for step in steps)
-    found = []
-    Fields([path], optional=True).replaced(text.encode(), lambda value, _: found.append(json.loads(value)) or value)
+    found: list[object] = []
+
+    def noted(value, _):
+        found.append(json.loads(value))
+        return value
+
+    Fields([path], optional=True).replaced(text.encode(), noted)
     wanted = [document]
     for step in steps:
-        below = []
+        below: list[object] = []
         for each in wanted:
             if isinstance(each, dict):
                 below += each.values() if step is None else [each[step]] if step in each else []
