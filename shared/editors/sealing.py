@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from shared.amqp import sections
 from shared.amqp.values import Malformed
 from shared.codecs.json import read
-from shared.editors.body import content_of
+from shared.editors.body import content_of, only_data
 from shared.editors.bound_properties import covers, digest, listed
 from shared.editors.json_fields import Fields
 from shared.editors.jwe import (
@@ -61,7 +61,10 @@ def open_body(message: Message, ring: KeyRing, bound: Sequence[str]) -> None:
         message.sections.body = _encoded_body(content)
     else:
         message.body = content
-    message.content_type = header.get(_TYPE)
+    content_type = header.get(_TYPE)
+    if content_type is not None and not isinstance(content_type, str):
+        raise MessageRejected("NotDecrypted", "the content has a content type that is no text")
+    message.content_type = content_type
     _check_binding(message, header, bound)
 
 
@@ -97,11 +100,8 @@ def _plain(message: Message) -> tuple[bytes, bool]:
     body = message.sections.body
     if not body:
         raise MessageRejected("NoBody", "the message has no body to encrypt")
-    parts = sections.body_parts(body)
-    number, value = parts[0]
-    if len(parts) == 1 and number == sections.DATA and isinstance(value.payload, bytes):
-        return value.payload, False
-    return body, True
+    content = only_data(body)
+    return (body, True) if content is None else (content, False)
 
 
 def _encoded_body(content: bytes) -> bytes:

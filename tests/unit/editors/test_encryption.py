@@ -444,7 +444,7 @@ def test_a_key_that_is_no_app_setting_stops_the_start():
         ({"key": "k", "fields": ["$.a[*]", "$.a[0]"]}, "may lead to one field"),
         ({"key": "k", "missing_fields": "pass"}, "expected fields with it"),
         ({"key": "k", "fields": ["$.a"], "serialization": "json"}, "expected the compact one"),
-        ({"key": "k", "bind": ["sys.SequenceNumber"]}, "expected sys. and one of ContentType"),
+        ({"key": "k", "bind": ["sys.SequenceNumber"]}, "expected one of sys.ContentType"),
         ({"key": "k", "bind": ["repl-path"]}, "expected a property that does not change on the way"),
         ({"key": "k", "bind": ["a", "A"]}, "twice"),
     ],

@@ -22,7 +22,7 @@ from shared.message import Message, Origin
 from shared.protocols import Withheld
 from tests.fakes import clock_at_delivery, task_facts
 from tests.keys import jwks, made, settings
-from tests.messages import ENQUEUED, delivered
+from tests.messages import delivered
 
 ORDER = b'{"id": "4711", "amount": 10.50}'
 
@@ -94,9 +94,7 @@ def test_any_jose_library_verifies_the_signature_over_the_bytes_of_the_body(body
     key = made("EC")
     signed = one(editor("sign", settings(k=jwks(key))), message(body))
     header, _, signature = signature_of(signed).split(".")
-    assert json.loads(part(signature_of(signed), 0)) == {
-        "alg": "ES256", "kid": "k1", "b64": False, "crit": ["b64"], "iat": ENQUEUED // 1000
-    }  # fmt: skip
+    assert json.loads(part(signature_of(signed), 0)) == {"alg": "ES256", "kid": "k1", "b64": False, "crit": ["b64"]}
     algorithm = jws.JWSRegistry.algorithms["ES256"]
     raw = urlsafe_b64decode(signature + "=" * (-len(signature) % 4))
     assert algorithm.verify(f"{header}.".encode() + body, raw, key)
@@ -275,7 +273,7 @@ def test_a_key_that_is_not_for_signing_is_a_persons_affair(key):
     ("options", "told"),
     [
         ({"lifetime": "PT0S"}, "greater than 0"),
-        ({"properties": ["sys.TimeToLive"]}, "expected sys. and one of"),
+        ({"properties": ["sys.TimeToLive"]}, "expected one of sys."),
         ({"properties": []}, "at least 1 item"),
         ({"into": ""}, "at least 1 character"),
         ({"algorithm": "none"}, "Extra inputs"),
