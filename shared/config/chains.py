@@ -9,7 +9,12 @@ from shared.editors.verify_chain import VerifyChainStep
 
 # A redelivered message becomes another one here, whose link would be another one as well.
 _NEVER_THE_SAME = ("encrypt", "re-encrypt")
-_WITHHOLDING = ("filter", "deduplicate", "batch")
+# Behind a chain: what it does to the messages that were linked.
+_TEARING = {
+    **dict.fromkeys(("filter", "deduplicate"), "withholds messages that would then be missing"),
+    **dict.fromkeys(("batch", "split"), "makes other messages of those that were linked"),
+    **dict.fromkeys(("transform", "reduce"), "makes another content of the one that was linked"),
+}
 
 
 class OrderedSource(Protocol):
@@ -56,11 +61,9 @@ def _faults(source: OrderedSource, steps: Sequence[Step], conditions: Sequence[s
                         " same one at each delivery, expected it before"
                     )
             for other in steps[index + 1 :]:
-                if _withholds(other):
-                    yield (
-                        f"editors[{index}].chain stands before {other.verb()}, which withholds messages that would"
-                        " then be missing in the chain, expected it behind"
-                    )
+                why = _tears(other)
+                if why is not None:
+                    yield f"editors[{index}].chain stands before {other.verb()}, which {why}, expected it behind"
             if conditions[0] is not None:
                 yield (
                     f"editors[{index}].chain: the first route has a condition, so that a part of the chain would go"
@@ -82,8 +85,7 @@ def _fault_of_order(source: OrderedSource, options: ChainOptions) -> str | None:
     return None
 
 
-def _withholds(step: Step) -> bool:
-    if step.verb() in _WITHHOLDING:
-        return True
+def _tears(step: Step) -> str | None:
     (field,) = type(step).model_fields
-    return getattr(getattr(step, field), "on_failure", None) == "drop"
+    drops = getattr(getattr(step, field), "on_failure", None) == "drop"
+    return _TEARING["filter"] if drops else _TEARING.get(step.verb())

@@ -10,6 +10,7 @@ Source: RFC 7517 (JWK), RFC 7638 (thumbprint).
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -21,6 +22,8 @@ from shared.errors import MessageRejected, TargetRefused, TargetUnavailable
 from shared.message import Arrival, Message
 from shared.protocols import EditedTogether, Outcome, Withheld
 from shared.secrets import Secrets
+
+_LOGGER = logging.getLogger("busway.editors")
 
 # What the libraries raise for keys that are none; their texts may quote what they have seen.
 _FAULTS = (JoseError, UnsupportedAlgorithm, ValueError, TypeError, KeyError, AttributeError, AssertionError)
@@ -81,8 +84,15 @@ class KeyRings:
                 secret = await self._secrets.get(self._secret, anew=anew)
         except TimeoutError as error:
             raise TargetUnavailable(f"secret {self._secret}: no answer within {timeout_seconds:.0f} s") from error
-        if self._read is None or self._read[0] != secret.version:
+        if self._read is None:
             self._read = secret.version, parsed_ring(self._secret, secret.reveal())
+        elif self._read[0] != secret.version:
+            try:
+                ring = parsed_ring(self._secret, secret.reveal())
+            except TargetRefused as error:
+                _LOGGER.warning("%s; the version that was read before serves on", error)
+                ring = self._read[1]
+            self._read = secret.version, ring
         return self._read[1]
 
     async def each[Item, Done](

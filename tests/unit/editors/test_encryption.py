@@ -356,6 +356,18 @@ def test_a_key_that_came_between_two_batches_is_asked_for_once_a_batch():
     assert secrets.asked == [("k", False), ("k", True)]
 
 
+def test_a_new_version_that_holds_no_keys_is_told_of_and_not_used(caplog):
+    secrets = SecretsThatChange(k=jwks(made("oct")))
+    encrypt = with_secrets("encrypt", secrets, key="k")
+    one(encrypt, message())
+    secrets.values["k"] = "hidden-material"
+    assert one(encrypt, message()).content_type == "application/jose"
+    assert one(encrypt, message()).content_type == "application/jose"
+    (told,) = [each for each in caplog.messages if "secret k" in each]
+    assert told.startswith("secret k: it is no JSON")
+    assert "hidden-material" not in told
+
+
 @pytest.mark.parametrize("away", [TargetUnavailable("vault: away"), TargetRefused("vault: no")])
 @pytest.mark.parametrize("verb", ["encrypt", "decrypt", "sign", "verify", "attest"])
 def test_without_its_keys_an_editor_lets_nothing_go_on(verb, away):
