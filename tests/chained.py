@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from shared.amqp.values import string
-from shared.config.models import _STEPS
+from shared.config.models import STEPS
 from shared.errors import MessageRejected
 from shared.message import Arrival, Message, Origin
 from shared.protocols import BatchEditor, EditedTogether, Outcome, Withheld
@@ -23,7 +23,7 @@ def store_settings(path: Path, kind: str = "oct") -> dict[str, str]:
 
 def editor(verb: str, app: dict[str, str], **options: Any) -> Any:
     asked = {"key": "k", "store": {"setting": "STATE"}, **options}
-    return _STEPS[verb].model_validate({verb: asked}).editor(task_facts(app))
+    return STEPS[verb].model_validate({verb: asked}).editor(task_facts(app))
 
 
 def chainer(app: dict[str, str], **options: Any) -> Any:

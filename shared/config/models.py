@@ -21,6 +21,7 @@ from pydantic import (
 
 from shared.config.chains import chain_fault
 from shared.editors.attest import AttestStep
+from shared.editors.batch import BatchStep
 from shared.editors.chain import ChainStep
 from shared.editors.decrypt import DecryptStep
 from shared.editors.encrypt import EncryptStep
@@ -28,6 +29,7 @@ from shared.editors.filter import FilterStep
 from shared.editors.options import ActionText, FilterText, Step, Strict
 from shared.editors.re_encrypt import ReEncryptStep
 from shared.editors.sign import SignStep
+from shared.editors.split import SplitStep
 from shared.editors.validate import ValidateStep
 from shared.editors.verify import VerifyStep
 from shared.editors.verify_chain import VerifyChainStep
@@ -173,10 +175,12 @@ class Route(Strict):
     action: ActionText | None = None
 
 
-_STEPS: dict[str, type[Step]] = {
+STEPS: dict[str, type[Step]] = {
     step.verb(): step
     for step in (
+        BatchStep,
         FilterStep,
+        SplitStep,
         ValidateStep,
         EncryptStep,
         DecryptStep,
@@ -188,6 +192,7 @@ _STEPS: dict[str, type[Step]] = {
         VerifyChainStep,
     )
 }
+"""The steps of all editors by their verbs."""
 
 
 def _tag_of(step: object) -> str:
@@ -203,15 +208,17 @@ def _of_one_editor(step: object) -> object:
         named = " and ".join(map(str, step)) if isinstance(step, dict) else ""
         raise ValueError(f"names {named or 'no editor'}, expected one editor with its options")
     verb = str(next(iter(step)))
-    if verb not in _STEPS:
-        near = difflib.get_close_matches(verb, _STEPS, 1)
-        meant = f"did you mean {near[0]!r}?" if near else f"expected {' or '.join(_STEPS)}"
+    if verb not in STEPS:
+        near = difflib.get_close_matches(verb, STEPS, 1)
+        meant = f"did you mean {near[0]!r}?" if near else f"expected {' or '.join(STEPS)}"
         raise ValueError(f"no editor is called {verb!r}, {meant}")
     return step
 
 
 type EditorStep = Annotated[
-    Annotated[FilterStep, Tag("filter step")]
+    Annotated[BatchStep, Tag("batch step")]
+    | Annotated[FilterStep, Tag("filter step")]
+    | Annotated[SplitStep, Tag("split step")]
     | Annotated[ValidateStep, Tag("validate step")]
     | Annotated[EncryptStep, Tag("encrypt step")]
     | Annotated[DecryptStep, Tag("decrypt step")]

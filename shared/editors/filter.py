@@ -1,6 +1,7 @@
 """The filter editor: a rule that decides which messages go on."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -14,6 +15,7 @@ from shared.rules.rule import parse_filter
 class FilterStep(Step):
     """Lets through the messages of which a rule is true; the others are withheld and journalled."""
 
+    keeps_properties: ClassVar[bool] = True
     rule: FilterText = Field(alias="filter")
     """Rule that the messages which go on are true of; the others are withheld and journalled."""
 

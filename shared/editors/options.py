@@ -8,7 +8,7 @@ field has the editor's verb as its alias. `shared.config.models.EditorStep` list
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo
 
@@ -42,6 +42,9 @@ class Strict(BaseModel):
 
 class Step(Strict, ABC):
     """One editor with its options: a mapping whose only key is the editor's verb."""
+
+    keeps_properties: ClassVar[bool] = False
+    """Whether all application properties are what they were, for what `busway check` can say of a message's way."""
 
     @classmethod
     def verb(cls) -> str:

@@ -1,7 +1,7 @@
 """The validate editor: what does not keep to the rules of a border does not pass it."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -52,6 +52,7 @@ class ValidateOptions(Strict):
 class ValidateStep(Step):
     """Lets through the messages that are as they have to be; the others are rejected, or withheld and journalled."""
 
+    keeps_properties: ClassVar[bool] = True
     options: ValidateOptions = Field(alias="validate")
 
     def editor(self, _: TaskFacts, /) -> "Validate":

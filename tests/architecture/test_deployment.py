@@ -26,6 +26,7 @@ DISTRIBUTIONS = {
     "azurefunctions.extensions.base": "azurefunctions-extensions-base",
     "cryptography": "cryptography",
     "joserfc": "joserfc",
+    "fastavro": "fastavro",
     "jsonschema": "jsonschema",
     "opentelemetry": "opentelemetry-api",
     "opentelemetry.exporter.otlp.proto.http": "opentelemetry-exporter-otlp-proto-http",

@@ -8,7 +8,7 @@ import pytest
 from azure.keyvault.secrets.aio import SecretClient
 
 from shared.clock import ManualClock
-from shared.config.models import _STEPS
+from shared.config.models import STEPS
 from shared.errors import TargetRefused, TargetUnavailable
 from shared.message import Message, Origin
 from shared.protocols import BatchEditor
@@ -40,7 +40,7 @@ def play(vault, scene):
         facts = task_facts()._replace(secrets=secrets, clock=clock)
 
         async def edited(verb, *messages):
-            editor = _STEPS[verb].model_validate({verb: {"key": "orders"}}).editor(facts)
+            editor = STEPS[verb].model_validate({verb: {"key": "orders"}}).editor(facts)
             assert isinstance(editor, BatchEditor)
             return await editor.edit_batch(messages, timeout_seconds=30)
 

@@ -45,6 +45,7 @@ _TOLD_OF_A_DEATH: tuple[Key, ...] = tuple(
     for name in (DEAD_LETTER_REASON, DEAD_LETTER_DESCRIPTION, "deadletterreason", "deadlettererrordescription")
 )
 
+_KEPT_BY_EDITORS = frozenset(((Scope.SYSTEM, "sessionid"), (Scope.SYSTEM, "partitionkey")))
 _MOST_ALTERNATIVES = 24
 
 
@@ -168,7 +169,7 @@ class Network:
         for editor in task.editors:
             found = [
                 # What else than a filter looks at, such as the body, is not known here.
-                (after, is_certain and is_sure and isinstance(editor, FilterStep), marks)
+                (_behind(editor, after), is_certain and is_sure and isinstance(editor, FilterStep), marks)
                 for each, is_certain, marks in found
                 for after, is_sure in _filtered(filter_of(editor), each)
             ]
@@ -229,6 +230,13 @@ class Network:
             return [Selection(None)]
         action = None if source.rule.action is None else parse_action(source.rule.action)
         return [Selection(parse_filter(source.rule.filter), action)]
+
+
+def _behind(editor: EditorStep, facts: Facts) -> Facts:
+    """Return what is still known of a message behind an editor, which leaves its history and ordering keys alone."""
+    if editor.keeps_properties:
+        return facts
+    return Facts({key: value for key, value in facts.known.items() if is_history(key) or key in _KEPT_BY_EDITORS})
 
 
 def mark_keys(action: Action | None) -> frozenset[Key]:

@@ -1,0 +1,196 @@
+"""The batch editor: several messages in one envelope."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from hashlib import blake2b
+from typing import Annotated
+
+from pydantic import Field
+
+from shared.amqp import map_section
+from shared.amqp.codec import encode
+from shared.amqp.scan import join_list, join_map
+from shared.amqp.values import int_, string
+from shared.editors.envelopes import Entry, Envelope, Format, envelope
+from shared.editors.options import Step, Strict, TaskFacts
+from shared.errors import MessageRejected
+from shared.message import Arrival, Message
+from shared.protocols import EditedTogether, Joined, Outcome
+
+COUNT = "batch-count"
+
+_APPLICATION_PROPERTIES = b"\x00\x53\x74"
+_PROPERTIES = b"\x00\x53\x73"
+_PARTITION_KEY = "x-opt-partition-key"
+_STAMPS = "repl-"
+_NULL = b"\x40"
+_MESSAGE_ID = 0
+
+
+class BatchOptions(Strict):
+    """What an envelope is, and how much goes into one."""
+
+    format: Format = Field("json-array", alias="as")
+    """`json-array` and `json-lines` of bodies that are JSON, or `avro`: a container of whole messages."""
+    max_count: Annotated[int, Field(ge=1, le=100_000)] = 100
+    """Messages in an envelope at most."""
+    max_bytes: Annotated[int, Field(ge=1, le=100 * 1024 * 1024)] = 192 * 1024
+    """Bytes of an envelope's body at most; a message that is larger by itself is rejected."""
+    within: Annotated[timedelta, Field(strict=False, gt=timedelta())] | None = None
+    """ISO 8601 duration that may lie between the enqueued times of an envelope's first and last message."""
+    content_type: Annotated[str, Field(pattern=r"^[!-~]+/[ -~]+$")] | None = None
+    """Content type of envelopes; that of the format unless given."""
+
+
+class BatchStep(Step):
+    """
+    Puts messages that were delivered together into envelopes.
+
+    An envelope holds messages of one session, one partition key, one path and one time to live, in their order. What
+    all of them have alike in their properties it has too, and their number in `batch-count`. Its id is made of theirs.
+    All of its messages share what becomes of it: they are completed once it is sent, and set aside each by itself where
+    it is rejected. No envelope waits for more than the delivery has: maxMessageBatchSize and maxBatchWaitTime of
+    host.json say how many that may be.
+    """
+
+    options: BatchOptions = Field(alias="batch")
+
+    def editor(self, _: TaskFacts, /) -> "Batch":
+        """Return the editor that does what the options say."""
+        return Batch(self.options)
+
+
+class _Group:
+    """An envelope that is being filled."""
+
+    def __init__(self, first: int, entry: Entry, size: int) -> None:
+        """Begin with the message of index *first*; *size* counts the empty envelope."""
+        self.members = [first]
+        self.entries = [entry]
+        self.size = size + entry.size
+
+
+class Batch:
+    """Joins the messages of a delivery to the first of each envelope."""
+
+    name = "batch"
+    joins = True
+
+    def __init__(self, options: BatchOptions) -> None:
+        """Fill envelopes as *options* say."""
+        self._envelope: Envelope = envelope(options.format)
+        self._max_count = options.max_count
+        self._max_bytes = options.max_bytes
+        self._within = None if options.within is None else options.within // timedelta(milliseconds=1)
+        self._content_type = options.content_type or self._envelope.media_type
+
+    async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:  # noqa: ARG002 - nobody is asked
+        """Return an envelope in the place of its first message; the others are joined to it."""
+        results: list[EditedTogether] = [()] * len(messages)
+        filling: dict[object, _Group] = {}
+        groups: list[_Group] = []
+        for index, message in enumerate(messages):
+            try:
+                entry = self._entry(message)
+                key = _key(message)
+            except MessageRejected as error:
+                results[index] = MessageRejected(error.reason, f"{self.name}: {error.description}")
+                continue
+            group = filling.get(key)
+            if group is not None and self._takes(group, entry):
+                group.members.append(index)
+                group.entries.append(entry)
+                group.size += entry.size
+            else:
+                filling[key] = _Group(index, entry, self._envelope.overhead)
+                groups.append(filling[key])
+        for group in groups:
+            results[group.members[0]] = (self._filled(group.entries),)
+            for index in group.members[1:]:
+                results[index] = Joined(group.members[0])
+        return results
+
+    async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
+        """Keep nothing."""
+
+    def _entry(self, message: Message) -> Entry:
+        """Return the part of a message that can be read to its end and that fits an envelope."""
+        map_section.entries(message.sections.application_properties)
+        entry = self._envelope.entry(message)
+        size = self._envelope.overhead + entry.size
+        if size > self._max_bytes:
+            raise MessageRejected(
+                "BodyTooLarge", f"an envelope of it has {size} bytes, expected at most {self._max_bytes}"
+            )
+        return entry
+
+    def _takes(self, group: _Group, entry: Entry) -> bool:
+        if len(group.members) >= self._max_count or group.size + entry.size > self._max_bytes:
+            return False
+        if self._within is None:
+            return True
+        first, last = (each.message.arrival.enqueued_time for each in (group.entries[0], entry))
+        return first is not None and last is not None and abs(last - first) <= self._within
+
+    def _filled(self, entries: Sequence[Entry]) -> Message:
+        messages = [each.message for each in entries]
+        message = messages[0].copy()
+        raw = message.sections
+        raw.application_properties = _common_properties(messages)
+        raw.properties = _common_fields(messages)
+        if any(each.sections.message_annotations != raw.message_annotations for each in messages):
+            partition_key = message.annotation(_PARTITION_KEY)
+            raw.message_annotations = b""
+            message.set_annotations({_PARTITION_KEY: partition_key} if partition_key is not None else {})
+        raw.footer = b""
+        # What it was made from has been read before: this is another message now.
+        message = Message(raw, message.arrival)
+        message.message_id = string(_identity(messages))
+        message.content_type = self._content_type
+        message.set_properties({COUNT: int_(len(messages))})
+        message.body = self._envelope.joined(entries)
+        return message
+
+
+def _key(message: Message) -> object:
+    """Return what the messages of one envelope have in common."""
+    path = message.application_property("repl-path")
+    return message.session_id, message.partition_key, path, message.time_to_live
+
+
+def _identity(messages: Sequence[Message]) -> str:
+    """Return an id that the same messages always get."""
+    digest = blake2b(digest_size=16)
+    for message in messages:
+        fields, arrival = message.property_fields(), message.arrival
+        identity = fields[_MESSAGE_ID] if fields else _NULL
+        digest.update(identity + repr((arrival.origin, arrival.sequence_number, arrival.enqueued_time)).encode())
+    return f"batch-{digest.hexdigest()}"
+
+
+def _common_properties(messages: Sequence[Message]) -> bytes:
+    """Return the application properties that all have, and the stamps of the first, whose way they share."""
+    common: dict[str, bytes] | None = None
+    stamps: dict[str, bytes] = {}
+    for message in messages:
+        section = message.sections.application_properties
+        found = {
+            key: section[value_start:stop]
+            for key, _, value_start, stop in map_section.entries(section)
+            if key is not None
+        }
+        if common is None:
+            stamps = {key: value for key, value in found.items() if key.startswith(_STAMPS)}
+            common = found
+        common = {key: value for key, value in common.items() if found.get(key) == value}
+    kept = {**(common or {}), **stamps}
+    return join_map(_APPLICATION_PROPERTIES, [encode(string(key)) + value for key, value in kept.items()], len(kept))
+
+
+def _common_fields(messages: Sequence[Message]) -> bytes:
+    """Return the properties section with the fields that all have alike."""
+    rows = [message.property_fields() for message in messages]
+    width = max(map(len, rows))
+    padded = [[*row, *([_NULL] * (width - len(row)))] for row in rows]
+    fields = [column[0] if all(each == column[0] for each in column) else _NULL for column in zip(*padded, strict=True)]
+    return join_list(_PROPERTIES, fields) if fields else b""

@@ -1,0 +1,64 @@
+"""What goes into an envelope comes out of it, and whatever bytes claim to be one are read or rejected."""
+
+import asyncio
+import json
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.editors.batch import BatchStep
+from shared.editors.split import SplitStep
+from shared.errors import MessageRejected
+from shared.message import Message, Origin
+from shared.protocols import Joined, Withheld
+from tests.fakes import task_facts
+from tests.messages import delivered
+
+ORIGIN = Origin("west", "orders")
+FORMATS = st.sampled_from(["json-array", "json-lines", "avro"])
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda each: st.lists(each, max_size=3) | st.dictionaries(st.text(max_size=3), each, max_size=3),
+    max_leaves=6,
+)
+WRITTEN = st.builds(
+    lambda value, indent, ascii_only: json.dumps(value, indent=indent, ensure_ascii=ascii_only).encode(),
+    JSON,
+    st.sampled_from([None, 2]),
+    st.booleans(),
+)
+
+
+def round_trip(kind: str, contents: list[bytes]) -> list[bytes]:
+    messages = [Message.received(delivered(number, body=each), ORIGIN) for number, each in enumerate(contents, 1)]
+    batch = BatchStep.model_validate({"batch": {"as": kind}}).editor(task_facts())
+    split = SplitStep.model_validate({"split": {"from": kind}}).editor(task_facts())
+    found = []
+    for result in asyncio.run(batch.edit_batch(messages, timeout_seconds=1)):
+        if not isinstance(result, Joined | Withheld | MessageRejected):
+            parts = split.edit(Message.received(result[0].encode(), ORIGIN))
+            assert not isinstance(parts, Withheld)
+            found += [each.body or b"" for each in parts]
+    return found
+
+
+@settings(max_examples=60)
+@given(FORMATS, st.lists(WRITTEN, min_size=1, max_size=6))
+def test_json_comes_out_with_the_value_that_it_had(kind, contents):
+    assert [json.loads(each) for each in round_trip(kind, contents)] == [json.loads(each) for each in contents]
+
+
+@settings(max_examples=60)
+@given(st.lists(st.binary(max_size=40), min_size=1, max_size=6))
+def test_a_container_gives_back_every_byte(contents):
+    assert round_trip("avro", contents) == contents
+
+
+@settings(max_examples=150)
+@given(FORMATS, st.binary(max_size=80) | WRITTEN | st.binary(max_size=60).map(lambda each: b"Obj\x01" + each))
+def test_whatever_it_is_it_is_read_or_rejected(kind, content):
+    split = SplitStep.model_validate({"split": {"from": kind}}).editor(task_facts())
+    try:
+        split.edit(Message.received(delivered(1, body=content), ORIGIN))
+    except MessageRejected as error:
+        assert error.description.startswith("split: ")  # noqa: PT017 - whether it is raised is open

@@ -1,0 +1,241 @@
+"""What goes into one envelope with what, and what comes out of one."""
+
+import asyncio
+import io
+import uuid
+from collections.abc import Sequence
+
+import fastavro
+import pytest
+from pydantic import ValidationError
+
+from shared.amqp.values import Value, int_, long, string, symbol, timestamp
+from shared.amqp.values import uuid as amqp_uuid
+from shared.editors.batch import BatchStep
+from shared.editors.envelopes import envelope
+from shared.editors.split import SplitStep
+from shared.errors import MessageRejected
+from shared.message import Message, Origin
+from shared.protocols import EditedTogether, Joined, Withheld
+from tests.fakes import task_facts
+from tests.messages import ENQUEUED, delivered
+
+ORIGIN = Origin("west", "orders")
+
+
+def message(number: int, body: str = "{}", **options) -> Message:
+    return Message.received(delivered(number, body=body.encode(), **options), ORIGIN)
+
+
+def batched(messages: Sequence[Message], **options) -> Sequence[EditedTogether]:
+    editor = BatchStep.model_validate({"batch": options}).editor(task_facts())
+    return asyncio.run(editor.edit_batch(messages, timeout_seconds=1))
+
+
+def envelopes(messages: Sequence[Message], **options) -> list[Message]:
+    return [
+        each[0] for each in batched(messages, **options) if not isinstance(each, Joined | Withheld | MessageRejected)
+    ]
+
+
+def split(whole: Message, **options) -> Sequence[Message]:
+    parts = SplitStep.model_validate({"split": options}).editor(task_facts()).edit(whole)
+    assert not isinstance(parts, Withheld)
+    return parts
+
+
+def bodies(messages: Sequence[Message]) -> list[str]:
+    return [(each.body or b"").decode() for each in messages]
+
+
+def container(schema: dict, records: Sequence[dict], codec: str = "null") -> str:
+    file = io.BytesIO()
+    fastavro.writer(file, schema, records, codec=codec)
+    return file.getvalue().decode("latin-1")
+
+
+# Groups
+
+
+def test_an_envelope_takes_its_first_place_and_the_others_are_joined_to_it():
+    results = batched([message(1, "1"), message(2, "2"), message(3, "3")])
+    assert [type(each) for each in results] == [tuple, Joined, Joined]
+    assert [each.leader for each in results if isinstance(each, Joined)] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"max_count": 2}, ["[1,2]", "[3]"]),
+        ({"max_bytes": 6}, ["[1,2]", "[3]"]),
+        ({"within": "PT0.01S"}, ["[1,2]", "[3]"]),
+        ({"within": "PT1M"}, ["[1,2,3]"]),
+        ({"as": "json-lines"}, ["1\n2\n3\n"]),
+    ],
+)
+def test_an_envelope_is_full_by_count_bytes_or_time(options, expected):
+    messages = [message(number, str(number), enqueued=ENQUEUED + (number - 1) ** 3 * 5) for number in (1, 2, 3)]
+    assert bodies(envelopes(messages, **options)) == expected
+
+
+def test_messages_are_together_that_share_session_key_path_and_life_and_their_order_is_kept():
+    messages = [
+        message(1, "1", session_id="a"),
+        message(2, "2", session_id="b"),
+        message(3, "3", session_id="a"),
+        message(4, "4", time_to_live=1000),
+        message(5, "5", annotated={"x-opt-partition-key": string("k")}),
+        message(6, "6", named={"repl-path": string("north")}),
+        message(7, "7"),
+        message(8, "8"),
+    ]
+    found = envelopes(messages)
+    assert bodies(found) == ["[1,3]", "[2]", "[4]", "[5]", "[6]", "[7,8]"]
+    assert [each.session_id for each in found] == ["a", "b", None, None, None, None]
+    assert found[2].time_to_live == 1000
+    assert found[3].partition_key == "k"
+
+
+def test_an_envelope_has_what_its_messages_have_alike():
+    one = message(
+        1, named={"region": string("n"), "only": int_(1), "size": int_(3)}, subject=string("order"), to=string("a")
+    )
+    two = message(2, named={"region": string("n"), "size": long(3)}, subject=string("order"), to=string("b"))
+    (found,) = envelopes([one, two])
+    assert {name: value.payload for name, value in found.application_properties()} == {"region": "n", "batch-count": 2}
+    assert (found.subject, found.to, found.content_type) == ("order", None, "application/json")
+
+
+def test_an_envelope_goes_on_with_the_way_that_its_messages_have_come():
+    stamps = [{"repl-path": string("north"), "repl-sequence": string(str(number))} for number in (5, 6)]
+    (found,) = envelopes([message(number, named=each) for number, each in enumerate(stamps, 1)])
+    assert {name: value.payload for name, value in found.application_properties()} == {
+        "repl-path": "north",
+        "repl-sequence": "5",
+        "batch-count": 2,
+    }
+
+
+def test_the_same_messages_always_make_the_same_envelope_and_others_another():
+    def envelope_of(*numbers: int) -> Message:
+        return envelopes([message(number, "1") for number in numbers], **{"as": "avro"})[0]
+
+    assert envelope_of(1, 2).encode() == envelope_of(1, 2).encode()
+    assert envelope_of(1, 2).message_id != envelope_of(1, 3).message_id
+    assert envelope_of(1).message_id != envelope_of(1, 2).message_id
+
+
+@pytest.mark.parametrize("body", ["", "{", '{"a": 1} 2', "nan", '{"a": 1, "a": 2}', "[" * 100_000, "1" * 5000])
+def test_a_body_that_is_no_json_is_rejected_and_the_others_are_joined(body):
+    one, two, three = batched([message(1, "1"), message(2, body), message(3, "3")])
+    assert isinstance(two, MessageRejected)
+    assert two.description.startswith("batch: ")
+    assert isinstance(one, tuple)
+    assert three == Joined(0)
+
+
+def test_a_message_too_large_for_any_envelope_is_rejected_with_the_sizes():
+    (found,) = batched([message(1, '"' + "x" * 100 + '"')], max_bytes=50)
+    assert isinstance(found, MessageRejected)
+    assert found.description == "batch: an envelope of it has 105 bytes, expected at most 50"
+
+
+@pytest.mark.parametrize(
+    "step", [{"max_count": 0}, {"as": "xml"}, {"within": "PT0S"}, {"content_type": "json"}, {"of": 1}]
+)
+def test_options_at_fault_are_told_of(step):
+    with pytest.raises(ValidationError):
+        BatchStep.model_validate({"batch": step})
+
+
+# Parts
+
+
+def test_lines_and_arrays_come_apart_as_they_were_written():
+    assert bodies(split(message(1, '[1.10, {"a" : 1e400},"]"]'))) == ["1.10", '{"a" : 1e400}', '"]"']
+    assert bodies(split(message(1, '{"a": 1}\n\n 2 \r\n"x"'), **{"from": "json-lines"})) == ['{"a": 1}', "2", '"x"']
+
+
+def test_parts_have_ids_of_their_own_that_fit():
+    assert [each.message_id for each in split(message(1, "[1,2]"))] == [string("m-1/0"), string("m-1/1")]
+    (long_one,) = split(message(1, "[1]", message_id="x" * 127))
+    assert len(str(long_one.message_id and long_one.message_id.payload)) <= 128
+    nameless = [each.message_id for each in split(message(1, "[1,2]", message_id=None))]
+    assert None not in nameless
+    assert len({str(each and each.payload) for each in nameless}) == 2
+
+
+def test_what_was_put_into_a_container_comes_out_as_it_was():
+    named: dict[str, Value] = {"n": int_(5), "at": timestamp(7), "id": amqp_uuid(uuid.UUID(int=5)), "text": string("ü")}
+    options = {"session_id": "s", "subject": string("order"), "content_type": symbol("application/json")}
+    messages = [message(1, "body", named=named, **options), message(2, "\x00", session_id="s")]
+    (whole,) = envelopes(messages, **{"as": "avro"})
+    parts = split(whole, **{"from": "avro"})
+    assert [each.sections.properties for each in parts] == [each.sections.properties for each in messages]
+    assert [dict(each.application_properties()) for each in parts] == [named, {}]
+    assert bodies(parts) == ["body", "\x00"]
+
+
+def test_a_container_can_be_read_without_busway():
+    (whole,) = envelopes([message(7, "hello", named={"n": long(5)}, subject=string("order"))], **{"as": "avro"})
+    (record,) = fastavro.reader(io.BytesIO(whole.body or b""))
+    assert isinstance(record, dict)
+    assert (record["message_id"], record["sequence_number"], record["body"]) == ("m-7", 7, b"hello")
+    assert (record["subject"], record["properties"]) == ("order", {"n": 5})
+
+
+def test_a_container_of_capture_comes_apart_too():
+    schema = {"type": "record", "name": "EventData", "fields": [{"name": "Body", "type": ["null", "bytes"]}]}
+    content = container(schema, [{"Body": b"one"}, {"Body": b"two"}])
+    whole = Message.received(delivered(1, body=content.encode("latin-1")), ORIGIN)
+    assert bodies(split(whole, **{"from": "avro"})) == ["one", "two"]
+
+
+ARRAYS = {
+    "type": "record",
+    "name": "Bomb",
+    "fields": [{"name": "body", "type": "bytes"}, {"name": "x", "type": {"type": "array", "items": "null"}}],
+}
+NO_BODY = {"type": "record", "name": "Other", "fields": [{"name": "text", "type": "string"}]}
+PLAIN = {"type": "record", "name": "Plain", "fields": [{"name": "body", "type": ["null", "bytes"]}]}
+FOREIGN = {
+    "type": "record",
+    "name": "Message",
+    "fields": [{"name": "body", "type": "bytes"}, {"name": "amqp", "type": "bytes"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("", "no Avro container"),
+        ("Obj\x01", "no Avro container"),
+        (container(PLAIN, [{"body": b"x"}])[:-20], "torn"),
+        (container(ARRAYS, [{"body": b"x", "x": [None] * 1000}]), "plain fields"),
+        (container(NO_BODY, [{"text": "x"}]), "no field body"),
+        (container(PLAIN, [{"body": None}]), "no bytes"),
+        (container(PLAIN, [{"body": b"x"}], "deflate"), "compressed"),
+        (container(PLAIN, [{"body": b"x"}] * 11), "more than 10"),
+        (container(FOREIGN, [{"body": b"x", "amqp": b"\x01\x02"}]), "cannot be read"),
+        (container(FOREIGN, [{"body": b"x", "amqp": b"\x00\x53\x75\xa0\x01x"}]), "other kinds"),
+    ],
+)
+def test_what_is_no_container_or_a_trap_is_rejected(content, told):
+    whole = Message.received(delivered(1, body=content.encode("latin-1")), ORIGIN)
+    with pytest.raises(MessageRejected, match=told) as caught:
+        split(whole, **{"from": "avro", "max_count": 10})
+    assert caught.value.description.startswith("split: ")
+
+
+def test_a_part_of_another_session_than_its_envelope_is_not_let_through():
+    (whole,) = envelopes([message(1, "x", session_id="a")], **{"as": "avro"})
+    whole.session_id = "b"
+    with pytest.raises(MessageRejected, match="another session"):
+        split(whole, **{"from": "avro"})
+
+
+@pytest.mark.parametrize("name", ["json-array", "json-lines", "avro"])
+def test_an_envelope_is_not_larger_than_it_was_thought_to_be(name):
+    kind = envelope(name)
+    entries = [kind.entry(message(number, f'"{"x" * number}"', named={"n": int_(number)})) for number in range(50)]
+    assert len(kind.joined(entries)) <= kind.overhead + sum(each.size for each in entries)
