@@ -73,10 +73,11 @@ class Attest:
     def _claims(self, message: Message) -> dict[str, object]:
         arrival = message.arrival
         names, spelling = all_spelled(message)
+        origin = arrival.origin
         claims: dict[str, object] = {
-            "site": arrival.origin.site,
-            "entity": arrival.origin.entity,
-            "partition": arrival.origin.partition,
+            "site": origin.site,
+            "entity": origin.entity,
+            "partition": origin.partition,
             "task": self._task.name,
             "enqueued_time": None if arrival.enqueued_time is None else iso_time(arrival.enqueued_time),
             "received": iso_time(round(self._task.clock.now().timestamp() * 1000)),

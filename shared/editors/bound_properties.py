@@ -48,6 +48,7 @@ _FIELDS = {
     "sys.To": 2,
 }
 _NULL = b"\x40"
+_CHAR = 0x73
 _SHORT_TEXTS = frozenset((0xA1, 0xA3))
 _STAMPED = "repl-"
 _INTEGERS = frozenset(("ubyte", "ushort", "uint", "ulong", "byte", "short", "int", "long"))
@@ -82,8 +83,14 @@ type BoundNames = Annotated[
 
 def all_spelled(message: Message) -> tuple[list[str], bytes]:
     """Return the names of all properties of *message* that can be bound, and their one spelling."""
-    told = {name: _system(name, message) for name in _FIELDS}
-    found = [(name, *each) for name, each in told.items() if each[1] is not None]
+    fields = message.property_fields()
+    last = len(fields)
+    found = [
+        (name, *_system(name, message))
+        for name, index in _FIELDS.items()
+        if index is None or index == 0 or (index < last and fields[index] != _NULL)
+    ]
+    found = [each for each in found if each[2] is not None]
     seen: set[str] = set()
     for name, value in message.application_properties():
         lower = name.lower()
@@ -167,14 +174,15 @@ def _text(value: Value) -> str | None:
 
 
 def _of_value(value: Value | None) -> tuple[str, str | None]:
-    if value is None or value.payload is None:
+    payload = None if value is None else value.payload
+    if value is None or payload is None:
         return "null", None
-    kind, payload = value.kind, value.payload
+    if isinstance(payload, str):
+        return "char" if value.code == _CHAR else "string", payload
+    kind = value.kind
     match payload:
         case bool():
             told = "boolean", "true" if payload else "false"
-        case str():
-            told = "char" if kind == "char" else "string", payload
         case int() if kind in _INTEGERS:
             told = "integer", str(payload)
         case int() | UUID():
