@@ -17,6 +17,7 @@ from benchmarks.measurement import Measurement
 BENCHMARKS = (
     "benchmarks.broker",
     "benchmarks.rules",
+    "benchmarks.editors",
     "benchmarks.worker_cost",
     "benchmarks.journal",
     "benchmarks.end_to_end",

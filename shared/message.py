@@ -6,7 +6,7 @@ A message as its raw AMQP sections.
 3. What the service assigned on arrival is read once into `Arrival` and does not leave again.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -308,6 +308,12 @@ class Message:
             self.sections.application_properties, _APPLICATION_PROPERTIES, changes, string
         )
 
+    def rename_properties(self, renamed: Callable[[str], str | None]) -> None:
+        """Give every application property with a textual name the name that *renamed* returns; None removes it."""
+        self.sections.application_properties = map_section.renamed(
+            self.sections.application_properties, _APPLICATION_PROPERTIES, renamed
+        )
+
     def append_properties(self, pairs: bytes, count: int) -> None:
         """Append *count* encoded pairs of new application properties; the caller knows that none is there yet."""
         self.sections.application_properties = map_section.appended(
@@ -319,6 +325,9 @@ class Message:
     @property
     def body(self) -> bytes | None:
         """The bytes of the data sections, joined; None for a value or sequence body."""
+        content = sections.only_data(self.sections.body)
+        if content is not None:
+            return content
         parts = sections.body_parts(self.sections.body)
         if any(number != sections.DATA for number, _ in parts):
             return None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from shared.amqp.codec import decode, encode
 from shared.amqp.scan import Entry, compound_content, join_map, map_entries, walk_map
 from shared.amqp.sections import descriptor
-from shared.amqp.values import Malformed, Value
+from shared.amqp.values import Malformed, Value, string
 
 _SIZE_AND_COUNT = struct.Struct(">II")
 
@@ -92,6 +92,27 @@ def edited(
         elif key in left and (value := left.pop(key)) is not None:
             pairs.append(section[start:value_start] + encode(value))
     pairs += [encode(encoded_key(name)) + encode(value) for name, value in left.items() if value is not None]
+    return join_map(prefix, pairs, len(pairs)) if pairs else b""
+
+
+def renamed(section: bytes, prefix: bytes, name_of: Callable[[str], str | None]) -> bytes:
+    """
+    Return the section with its textual keys as *name_of* returns them, None for an entry that goes.
+
+    Values keep their bytes, entries their places; empty when no entry is left.
+    """
+    pairs = []
+    is_changed = False
+    for key, start, value_start, stop in entries(section):
+        name = key if key is None else name_of(key)
+        if name == key:
+            pairs.append(section[start:stop])
+            continue
+        is_changed = True
+        if name is not None:
+            pairs.append(encode(string(name)) + section[value_start:stop])
+    if not is_changed:
+        return section
     return join_map(prefix, pairs, len(pairs)) if pairs else b""
 
 

@@ -63,6 +63,8 @@ _LENGTH_8 = frozenset((0xA0, 0xC0, 0xC1))
 _LENGTH_32 = frozenset((0xB0, 0xD0, 0xD1))
 # The descriptors as everybody writes them, by their bytes.
 _USUAL = {bytes((0x00, 0x53, number)): number for number in NAMES}
+_SHORT_DATA = b"\x00\x53\x75\xa0"
+_LONG_DATA = b"\x00\x53\x75\xb0"
 _REPEATABLE = frozenset((DATA, SEQUENCE))
 
 
@@ -193,8 +195,17 @@ def body_parts(body: bytes) -> list[tuple[int, Value]]:
     return parts
 
 
+def only_data(body: bytes) -> bytes | None:
+    """Return the content of a body that is a single data section in its usual encoding, None of every other body."""
+    if body[:4] == _SHORT_DATA and len(body) == 5 + int.from_bytes(body[4:5]):
+        return body[5:]
+    if body[:4] == _LONG_DATA and len(body) == 8 + int.from_bytes(body[4:8]):
+        return body[8:]
+    return None
+
+
 def data(content: bytes) -> bytes:
     """Return an encoded data section that holds *content*."""
     if len(content) <= 0xFF:
-        return b"\x00\x53\x75\xa0%c%b" % (len(content), content)
-    return b"\x00\x53\x75\xb0%b%b" % (len(content).to_bytes(4), content)
+        return b"%b%c%b" % (_SHORT_DATA, len(content), content)
+    return b"%b%b%b" % (_LONG_DATA, len(content).to_bytes(4), content)

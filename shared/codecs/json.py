@@ -6,19 +6,33 @@ mark, no NaN or Infinity, no name twice in one object.
 """
 
 import json
-from typing import NoReturn
+from decimal import Decimal, InvalidOperation
+from typing import Any, NoReturn
 
 from shared.errors import MessageRejected
 
 NOT_JSON = "NotJson"
 
 type Json = dict[str, Json] | list[Json] | str | int | float | bool | None
+type ExactJson = dict[str, ExactJson] | list[ExactJson] | str | int | Decimal | bool | None
+"""JSON in which a number that is no integer is a Decimal, so that 10.10 and 1E400 stay what they are."""
 
 
 def read(content: bytes) -> Json:
     """Return what *content* says; raises MessageRejected with the place of the fault, and nothing of what is there."""
+    value: Json = _read(content, _DECODER)
+    return value
+
+
+def read_exact(content: bytes) -> ExactJson:
+    """Return what *content* says with every digit of its numbers; raises MessageRejected as `read` does."""
+    value: ExactJson = _read(content, _EXACT_DECODER)
+    return value
+
+
+def _read(content: bytes, decoder: json.JSONDecoder) -> Any:  # noqa: ANN401 - what the decoder is made for
     try:
-        value: Json = _DECODER.decode(content.decode("utf-8"))
+        return decoder.decode(content.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise MessageRejected(NOT_JSON, f"body is no UTF-8 at byte {error.start}, expected JSON in UTF-8") from error
     except json.JSONDecodeError as error:
@@ -27,10 +41,9 @@ def read(content: bytes) -> Json:
         raise MessageRejected(NOT_JSON, f"body is no JSON, {told}") from error
     except RecursionError as error:
         raise MessageRejected(NOT_JSON, "body is JSON nested too deeply to be read") from error
-    except ValueError as error:
-        # Of all that is left, only a number with thousands of digits.
+    except (ValueError, InvalidOperation) as error:
+        # Of all that is left, only a number with thousands of digits, also in its exponent.
         raise MessageRejected(NOT_JSON, "body is JSON with a number too long to be read") from error
-    return value
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -45,3 +58,4 @@ def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_object)
+_EXACT_DECODER = json.JSONDecoder(parse_float=Decimal, parse_constant=_refuse_constant, object_pairs_hook=_object)

@@ -233,9 +233,16 @@ def _problem(model: type[BaseModel], place: str, location: tuple[int | str, ...]
         path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else str(step)
     where = f"{place}: {path}" if path else place
     if kind == "extra_forbidden":
-        near = difflib.get_close_matches(str(location[-1]), _known_keys(model, location), 1)
+        unknown, own = str(location[-1]), _own_keys(model) if len(location) == 1 else []
+        near = difflib.get_close_matches(unknown, own, 1) or difflib.get_close_matches(
+            unknown, _known_keys(model, location), 1
+        )
         return Problem(where, "unknown key", f"did you mean {near[0]!r}?" if near else "")
     return Problem(where, _PLAIN_WORDS.get(kind, text.removeprefix("Value error, ")))
+
+
+def _own_keys(model: type[BaseModel]) -> list[str]:
+    return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:

@@ -27,9 +27,15 @@ from shared.editors.decrypt import DecryptStep
 from shared.editors.encrypt import EncryptStep
 from shared.editors.filter import FilterStep
 from shared.editors.options import ActionText, FilterText, Step, Strict
+from shared.editors.partition import PartitionStep
+from shared.editors.properties import PropertiesStep
+from shared.editors.python import PythonStep
 from shared.editors.re_encrypt import ReEncryptStep
+from shared.editors.reduce import ReduceStep
+from shared.editors.route import RouteStep
 from shared.editors.sign import SignStep
 from shared.editors.split import SplitStep
+from shared.editors.transform import TransformStep
 from shared.editors.validate import ValidateStep
 from shared.editors.verify import VerifyStep
 from shared.editors.verify_chain import VerifyChainStep
@@ -180,7 +186,13 @@ STEPS: dict[str, type[Step]] = {
     for step in (
         BatchStep,
         FilterStep,
+        PartitionStep,
+        PropertiesStep,
+        PythonStep,
+        ReduceStep,
+        RouteStep,
         SplitStep,
+        TransformStep,
         ValidateStep,
         EncryptStep,
         DecryptStep,
@@ -218,7 +230,13 @@ def _of_one_editor(step: object) -> object:
 type EditorStep = Annotated[
     Annotated[BatchStep, Tag("batch step")]
     | Annotated[FilterStep, Tag("filter step")]
+    | Annotated[PartitionStep, Tag("partition step")]
+    | Annotated[PropertiesStep, Tag("properties step")]
+    | Annotated[PythonStep, Tag("python step")]
+    | Annotated[ReduceStep, Tag("reduce step")]
+    | Annotated[RouteStep, Tag("route step")]
     | Annotated[SplitStep, Tag("split step")]
+    | Annotated[TransformStep, Tag("transform step")]
     | Annotated[ValidateStep, Tag("validate step")]
     | Annotated[EncryptStep, Tag("encrypt step")]
     | Annotated[DecryptStep, Tag("decrypt step")]
@@ -314,6 +332,16 @@ class TaskFile(Strict):
         fault = chain_fault(self.source, self.editors, [route.when for route in self.routes])
         if fault is not None:
             raise ValueError(fault)
+        return self
+
+    @model_validator(mode="after")
+    def _has_partition_keys_of_use(self) -> Self:
+        if not any(isinstance(step, PartitionStep) for step in self.editors):
+            return self
+        if self.source.sessions:
+            raise ValueError("gives messages a partition key that have a session, which is their key already")
+        if any(route.target.partition is not None for route in self.routes):
+            raise ValueError("gives messages a partition key, and a route names the partition whatever the key says")
         return self
 
     def targets(self) -> list[Target]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Annotated, ClassVar, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 
 from shared.clock import Clock
 from shared.errors import ConfigError
@@ -52,6 +52,10 @@ class Step(Strict, ABC):
         (field,) = cls.model_fields.values()
         return field.alias or ""
 
+    def __hash__(self) -> int:
+        # Options may be mappings, and tasks, which hold steps, are keys.
+        return hash(type(self))
+
     @abstractmethod
     def editor(self, task: TaskFacts, /) -> Editor | BatchEditor:
         """Return the editor that does what the options say; raises ConfigError where the app's settings forbid it."""
@@ -76,6 +80,20 @@ SYSTEM_NAMES = sorted({each.name for each in SYSTEM_PROPERTIES.values()})
 
 type FilterText = Annotated[str, AfterValidator(_parsed_by(parse_filter))]
 type ActionText = Annotated[str, AfterValidator(_parsed_by(parse_action))]
+
+
+def _compiled(text: str) -> str:
+    """Let through the text of an expression that can be compiled."""
+    from shared.editors.expression import Expression  # noqa: PLC0415 - loads a library that few tasks need
+
+    Expression(text)
+    return text
+
+
+type ExpressionText = Annotated[str, Field(min_length=1), AfterValidator(_compiled)]
+"""A JMESPath expression, with the functions of `shared.editors.expression`."""
+
+type MediaType = Annotated[str, Field(pattern=r"^[^/;\s]+/[^/;\s]+$")]
 
 
 def configured_file(name: str, info: ValidationInfo) -> Path:

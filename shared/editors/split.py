@@ -1,23 +1,19 @@
 """The split editor: an envelope's messages, each by itself."""
 
 from collections.abc import Sequence
-from hashlib import blake2b
 from typing import Annotated
 
 from pydantic import Field
 
 from shared.amqp.sections import Sections
-from shared.amqp.values import Value, string
 from shared.editors.batch import COUNT
 from shared.editors.body import content_of
 from shared.editors.envelopes import Format, Taken, envelope
 from shared.editors.options import Step, Strict, TaskFacts
+from shared.editors.ordering import part_id
 from shared.errors import MessageRejected
 from shared.message import Message
-from shared.metadata import deterministic_id
 from shared.protocols import Withheld
-
-LONGEST_ID = 128
 
 
 class SplitOptions(Strict):
@@ -73,7 +69,7 @@ class Split:
         if taken.properties is not None:
             return _restored(whole, taken.properties, taken.body, number)
         part = whole.copy()
-        part.message_id = _identity(whole, number)
+        part.message_id = part_id(whole, number)
         if self._content_type is not None:
             part.content_type = self._content_type
         part.body = taken.body
@@ -102,18 +98,6 @@ def _restored(whole: Message, properties: Sections, body: bytes, number: int) ->
     stamps = {name: value for name, value in whole.application_properties() if name.startswith("repl-")}
     part.set_properties(stamps)
     if not part.has_message_id:
-        part.message_id = _identity(whole, number)
+        part.message_id = part_id(whole, number)
     part.body = body
     return part
-
-
-def _identity(whole: Message, number: int) -> Value | None:
-    """Return the id of a part, None where the envelope has nothing that tells it from others."""
-    identity = whole.message_id
-    text = deterministic_id(whole.arrival) if identity is None else str(identity.payload)
-    if text is None:
-        return None
-    told = f"{text}/{number}"
-    if len(told) > LONGEST_ID:
-        told = f"{blake2b(text.encode(), digest_size=16).hexdigest()}/{number}"
-    return string(told)

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 from shared.codecs.json import read
 from shared.editors.body import content_of, size_of
 from shared.editors.json_schema import JsonSchema, SchemaFile
-from shared.editors.options import SYSTEM_NAMES, Step, Strict, TaskFacts
+from shared.editors.options import SYSTEM_NAMES, MediaType, Step, Strict, TaskFacts
 from shared.errors import MessageRejected
 from shared.message import Message
 from shared.protocols import Withheld
@@ -25,7 +25,6 @@ def _existing(name: str) -> str:
 
 
 type PropertyName = Annotated[str, Field(min_length=1), AfterValidator(_existing)]
-type MediaType = Annotated[str, Field(pattern=r"^[^/;\s]+/[^/;\s]+$")]
 
 
 class ValidateOptions(Strict):

@@ -16,8 +16,10 @@ ONLY_THERE = {
     "azure_functions_runtime": ("local.host",),
     "azure.monitor": ("shared.telemetry",),
     "opentelemetry": ("shared.telemetry",),
+    "jmespath": ("shared.editors",),
     "joserfc": ("shared.editors",),
     "jsonschema": ("shared.editors",),
+    "msgspec": ("shared.codecs",),
     "pydantic": ("shared.config", "shared.editors"),
     "referencing": ("shared.editors",),
     # The SDKs. functions/ gets bytes from the worker and hands them on.

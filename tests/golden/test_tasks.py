@@ -2,12 +2,12 @@
 Task files and what they do: messages in, outcomes, messages out and journal lines, each case one file.
 
 A case has a task, or names a task file (`file`) or a configuration folder (`folder`) of the repository, and steps;
-`connections` replace those of the repository, and `files` are what else is in the configuration folder, as JSON. A step
-delivers messages to one task, from one `partition` where it has any, written out or `taken` from where an earlier step
-has sent them (the next one, or the one `at` a number), and says what must come of it. Expected messages are compared in
-the keys that the case names, their application properties as a whole; `{matches: EXPRESSION}` stands for a text that is
-another one each time. App settings are `settings`: `{keys: [{kind: oct, kid: ID}]}` are made for the run, and
-`{file: NAME}` lies in a folder of its own.
+`connections` replace those of the repository, and `files` are what else is in the configuration folder, as a text or
+as JSON. A step delivers messages to one task, from one `partition` where it has any, written out or `taken` from where
+an earlier step has sent them (the next one, or the one `at` a number), and says what must come of it. Expected messages
+are compared in the keys that the case names, their application properties as a whole; `{matches: EXPRESSION}` stands
+for a text that is another one each time. App settings are `settings`: `{keys: [{kind: oct, kid: ID}]}` are made for the
+run, and `{file: NAME}` lies in a folder of its own.
 """
 
 import asyncio
@@ -134,7 +134,8 @@ def written(case: Mapping, folder: Path) -> Path:
         shutil.copy(ROOT / "config/connections.yaml", folder)
     for name, document in case.get("files", {}).items():
         folder.joinpath(name).parent.mkdir(parents=True, exist_ok=True)
-        folder.joinpath(name).write_text(json.dumps(document), encoding="utf-8")
+        text = document if isinstance(document, str) else json.dumps(document)
+        folder.joinpath(name).write_text(text, encoding="utf-8")
     if "file" in case:
         shutil.copy(ROOT / case["file"], folder / "tasks")
     else:

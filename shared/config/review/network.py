@@ -17,6 +17,10 @@ from shared.config.review.entities import Entities
 from shared.config.review.passages import DEAD_LETTER_SOURCE_KEY, PATH_KEY, Edge, Node, Passage, Stop, Way, history
 from shared.config.review.possibilities import Facts, Key, Knowledge, Unknown, applied, key_of, satisfied, unsatisfied
 from shared.editors.filter import FilterStep
+from shared.editors.partition import PartitionOptions, PartitionStep
+from shared.editors.properties import PropertiesOptions, PropertiesStep
+from shared.editors.route import RouteStep
+from shared.editors.transform import TransformStep
 from shared.editors.validate import ValidateStep
 from shared.loop_prevention import LoopGuard
 from shared.metadata import (
@@ -45,7 +49,9 @@ _TOLD_OF_A_DEATH: tuple[Key, ...] = tuple(
     for name in (DEAD_LETTER_REASON, DEAD_LETTER_DESCRIPTION, "deadletterreason", "deadlettererrordescription")
 )
 
-_KEPT_BY_EDITORS = frozenset(((Scope.SYSTEM, "sessionid"), (Scope.SYSTEM, "partitionkey")))
+SESSION_ID: Key = (Scope.SYSTEM, "sessionid")
+PARTITION_KEY: Key = (Scope.SYSTEM, "partitionkey")
+_KEPT = frozenset((SESSION_ID, PARTITION_KEY))
 _MOST_ALTERNATIVES = 24
 
 
@@ -168,8 +174,8 @@ class Network:
                 found.append((changed, passage.is_certain and is_certain, marks))
         for editor in task.editors:
             found = [
-                # What else than a filter looks at, such as the body, is not known here.
-                (_behind(editor, after), is_certain and is_sure and isinstance(editor, FilterStep), marks)
+                # What else most editors look at, such as the body, is not known here.
+                (after_editor(editor, after), is_certain and is_sure and isinstance(editor, FilterStep), marks)
                 for each, is_certain, marks in found
                 for after, is_sure in _filtered(filter_of(editor), each)
             ]
@@ -232,13 +238,6 @@ class Network:
         return [Selection(parse_filter(source.rule.filter), action)]
 
 
-def _behind(editor: EditorStep, facts: Facts) -> Facts:
-    """Return what is still known of a message behind an editor, which leaves its history and ordering keys alone."""
-    if editor.keeps_properties:
-        return facts
-    return Facts({key: value for key, value in facts.known.items() if is_history(key) or key in _KEPT_BY_EDITORS})
-
-
 def mark_keys(action: Action | None) -> frozenset[Key]:
     """Return the properties that *action* sets or removes."""
     return frozenset() if action is None else frozenset(key_of(each.property) for each in action.statements)
@@ -267,6 +266,49 @@ def filter_of(editor: EditorStep) -> SqlFilter | None:
         return None
     system = [name for name in editor.options.required_properties or () if name.lower().startswith("sys.")]
     return _filter(" AND ".join(f"{name} IS NOT NULL" for name in system)) if system else None
+
+
+def after_editor(editor: EditorStep, facts: Facts) -> Facts:
+    """Return what is known of a message that *editor* has let through."""
+    match editor:
+        case PropertiesStep():
+            return _with_properties_edited(editor.options, facts)
+        case RouteStep():
+            lifted = {(Scope.USER, name.lower()): Unknown.ANYTHING for name in editor.lifted}
+            return Facts({**facts.known, **lifted}, facts.others)
+        case PartitionStep():
+            return _with_key(editor.options, facts)
+        case TransformStep():
+            return facts.with_((Scope.SYSTEM, "contenttype"), Unknown.ANYTHING)
+        case _ if editor.keeps_properties:
+            return facts
+        case _:
+            # An editor leaves history and ordering keys alone.
+            return Facts({key: value for key, value in facts.known.items() if is_history(key) or key in _KEPT})
+
+
+def _with_key(options: PartitionOptions, facts: Facts) -> Facts:
+    if facts.of(PARTITION_KEY) not in (Unknown.ABSENT, Unknown.NOTHING):
+        return facts
+    is_sure = options.missing == "reject" and facts.of(SESSION_ID) is Unknown.ABSENT
+    return facts.with_(PARTITION_KEY, Unknown.SOMETHING if is_sure else Unknown.ANYTHING)
+
+
+def _with_properties_edited(options: PropertiesOptions, facts: Facts) -> Facts:
+    known = dict(facts.known)
+    others = facts.others if options.remove is None else Unknown.ANYTHING
+    for key in [key for key in known if key[0] is Scope.USER and options.removes(key[1])]:
+        known[key] = Unknown.ABSENT
+    renamed = {old.lower(): new.lower() for old, new in (options.rename or {}).items()}
+    known |= {(Scope.USER, old): Unknown.ABSENT for old in renamed}
+    for old, new in renamed.items():
+        moved, stays = facts.of((Scope.USER, old)), facts.of((Scope.USER, new))
+        if moved is not Unknown.ABSENT:
+            known[Scope.USER, new] = Unknown.ANYTHING if moved is Unknown.NOTHING else moved
+        elif new not in renamed:
+            known[Scope.USER, new] = stays
+    changed = Facts(known, others)
+    return changed if options.action is None else applied(parse_action(options.action), changed)
 
 
 @lru_cache(maxsize=1024)

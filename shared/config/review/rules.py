@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 
 from shared.amqp.values import Value
-from shared.config.models import TaskFile
+from shared.config.models import EditorStep, TaskFile
 from shared.config.review import checks
 from shared.config.review.findings import Finding
 from shared.config.review.network import Network, mark_keys
 from shared.config.review.possibilities import Facts, Key, key_of, satisfied
 from shared.editors.filter import FilterStep
+from shared.editors.properties import PropertiesStep
+from shared.editors.route import RouteStep
 from shared.rules import Action, CorrelationFilter, Filter, SqlFilter, TrueFilter, parse_action, parse_filter
 from shared.rules.operators import compare
 from shared.rules.syntax import Comparison, In, Literal, Property, Scope, Set
@@ -98,6 +100,10 @@ def _types(network: Network) -> Iterator[Finding]:
     for task in network.tasks:
         for key, value in (pair for action in _actions(task) for pair in _constants(action)):
             given.setdefault(key, []).append(value)
+    for key in [
+        key for key in given if any(_may_set(editor, key) for task in network.tasks for editor in task.editors)
+    ]:
+        del given[key]
     for task in network.tasks:
         for path, text in _conditions(task):
             for key, value in _comparisons(parse_filter(text).condition):
@@ -145,4 +151,18 @@ def _conditions(task: TaskFile) -> Iterator[tuple[str, str]]:
 def _actions(task: TaskFile) -> Iterator[Action]:
     if task.source.rule is not None and task.source.rule.action is not None:
         yield parse_action(task.source.rule.action)
+    for editor in task.editors:
+        if isinstance(editor, PropertiesStep) and editor.options.action is not None:
+            yield parse_action(editor.options.action)
     yield from (parse_action(route.action) for route in task.routes if route.action is not None)
+
+
+def _may_set(editor: EditorStep, key: Key) -> bool:
+    """Tell whether *editor* may set an application property to something else than a constant of an action."""
+    match editor:
+        case PropertiesStep():
+            return key[1] in {name.lower() for name in (editor.options.rename or {}).values()}
+        case RouteStep():
+            return key[1] in {name.lower() for name in editor.lifted}
+        case _:
+            return not editor.keeps_properties

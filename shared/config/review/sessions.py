@@ -5,14 +5,10 @@ from collections.abc import Iterator
 from shared.config.models import Target, TaskFile
 from shared.config.review import checks
 from shared.config.review.findings import Finding
-from shared.config.review.network import Network, filter_of
+from shared.config.review.network import PARTITION_KEY, SESSION_ID, Network, after_editor, filter_of
 from shared.config.review.passages import Node
-from shared.config.review.possibilities import Facts, Key, Unknown, key_of, satisfied, unsatisfied
+from shared.config.review.possibilities import Facts, Unknown, key_of, satisfied, unsatisfied
 from shared.rules import parse_action, parse_filter
-from shared.rules.syntax import Scope
-
-_SESSION_ID: Key = (Scope.SYSTEM, "sessionid")
-_PARTITION_KEY: Key = (Scope.SYSTEM, "partitionkey")
 
 
 def findings(network: Network) -> Iterator[Finding]:
@@ -75,13 +71,17 @@ def _said_by_tasks(network: Network, node: Node) -> set[bool]:
 
 def _takes_without_session(task: TaskFile, index: int) -> bool:
     """Tell whether a message without a session id, and from a hub without the key that becomes one, gets to a route."""
-    lacking = [_SESSION_ID, *([_PARTITION_KEY] if task.source.hub is not None else [])]
+    lacking = [SESSION_ID, *([PARTITION_KEY] if task.source.hub is not None else [])]
     found = [Facts(dict.fromkeys(lacking, Unknown.ABSENT))]
-    rule = task.source.rule
-    filters = [None if rule is None else parse_filter(rule.filter), *map(filter_of, task.editors)]
-    for each in filters:
-        if each is not None:
-            found = [then for facts in found for then in satisfied(each.condition, facts)]
+    if task.source.rule is not None:
+        rule = parse_filter(task.source.rule.filter)
+        found = [then for facts in found for then in satisfied(rule.condition, facts)]
+    for editor in task.editors:
+        lets_through = filter_of(editor)
+        if lets_through is not None:
+            found = [then for facts in found for then in satisfied(lets_through.condition, facts)]
+        found = [after_editor(editor, facts) for facts in found]
+    found = [facts for facts in found if all(facts.of(key) is not Unknown.SOMETHING for key in lacking)]
     for route in task.routes[:index]:
         if route.when is None:
             return False
@@ -91,4 +91,4 @@ def _takes_without_session(task: TaskFile, index: int) -> bool:
 
 
 def _sets_session(action: str | None) -> bool:
-    return action is not None and any(key_of(each.property) == _SESSION_ID for each in parse_action(action).statements)
+    return action is not None and any(key_of(each.property) == SESSION_ID for each in parse_action(action).statements)

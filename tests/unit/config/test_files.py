@@ -331,6 +331,24 @@ def test_the_rules_of_all_routes_are_looked_at(problems, key):
     assert [path for path, _, _ in found] == [f"tasks/copy.yaml: routes[{number}].{key}" for number in range(3)]
 
 
+def test_options_of_editors_are_told_with_their_place_and_may_not_lead_back_to_themselves(problems):
+    steps = (
+        *(
+            "{transform: &a {expression: *a}}",
+            "{reduce: &b {keep: [*b]}}",
+            "{route: &c {x: *c}}",
+            "{partition: &d [*d]}",
+        ),
+        *("{route: {x: {value: 'a.'}}}", "{properties: {rename: {a: repl-b}}}", "{python: 'nowhere:edit'}"),
+    )
+    found = problems(copy=TASK + f"editors: [{', '.join(steps)}]\n")
+    assert [path.removeprefix("tasks/copy.yaml: ") for path, _, _ in found] == [
+        *("editors[0].transform.expression", "editors[1].reduce.keep[0]", "editors[2].route.x.value"),
+        *("editors[2].route.x.x", "editors[3].partition", "editors[4].route.x.value"),
+        *("editors[5].properties.rename.a", "editors[6].python"),
+    ]
+
+
 def test_an_unknown_editor_is_told(problems):
     found = problems(copy=TASK + "editors: [{fliter: a = 1}, {sort: {}}, {filter: a = 1, sort: {}}, 5, {}]\n")
     assert found == [

@@ -423,3 +423,51 @@ def test_a_file_for_no_connection_is_a_problem(tmp_path, connections):
     with pytest.raises(ConfigError) as caught:
         entities_of([str(hubs_file(tmp_path, "east"))], connections)
     assert "is for 'east', which is no connection of this kind" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("editor", "is_loop"),
+    [
+        ("filter: replication IS NULL", False),
+        ("{properties: {action: 'SET a = 1'}}", False),
+        ("{properties: {remove: [repli*]}}", True),
+        ("{properties: {rename: {replication: mark}}}", True),
+        ("{properties: {action: 'REMOVE replication'}}", True),
+        ("{python: 'copy:copy'}", True),
+        ("{route: {replication: {value: a}}}", True),
+        ("{transform: {expression: a}}", False),
+    ],
+)
+def test_a_mark_holds_where_no_editor_takes_it_away(found, editor, is_loop):
+    editors = editor if editor.startswith("{") else "{" + editor + "}"
+    more = f"loop_prevention: off\neditors: [{editors}]\n"
+    there = task("there", subscribed("west", "r"), to("east", "topic: events"), more=more)
+    back = task("back", subscribed("east", "r"), to("west", "topic: events"), more=more)
+    assert any("loop" in name for name in names(found(there, back))) is is_loop
+
+
+@pytest.mark.parametrize(
+    ("partition", "is_missing"),
+    [("{value: id}", False), ("{value: id, missing: leave}", True)],
+)
+def test_a_key_from_the_body_becomes_the_session(found, partition, is_missing):
+    second = task("second", "{connection: east, queue: orders, sessions: true}", to("north", "queue: all"))
+    editors = f"editors: [{{partition: {partition}}}]\n"
+    assert ("session-id-missing" in names(found(task("first", HUB, to("east"), more=editors), second))) is is_missing
+
+
+@pytest.mark.parametrize(
+    ("editor", "is_told"),
+    [
+        ("{filter: 1 = 1}", True),
+        ("{route: {Mark: {value: a}}}", False),
+        ("{properties: {rename: {old: mark}}}", False),
+        ("{properties: {action: \"SET mark = '1'\"}}", False),
+        ("{python: 'copy:copy'}", False),
+    ],
+)
+def test_a_mark_of_another_type_is_told_where_nothing_else_sets_it(found, editor, is_told):
+    first = task("first", "{connection: west, queue: a}", to("east", more="\n    action: SET mark = 1"))
+    more = f"editors: [{editor}]\n"
+    second = task("second", "{connection: north, queue: a}", to("east", more="\n    when: mark = '1'"), more=more)
+    assert ("mark-of-another-type" in names(found(first, second))) is is_told

@@ -1,0 +1,71 @@
+"""
+What no editor changes: the id, the keys by which messages keep their order, and what Busway itself keeps in properties.
+
+The session is Service Bus' ordering key, the partition key that of Event Hubs.
+"""
+
+from hashlib import blake2b
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from shared.amqp.values import Value, string
+from shared.editors.options import ActionText
+from shared.message import Message
+from shared.metadata import deterministic_id
+from shared.rules import SYSTEM_PROPERTIES, parse_action
+from shared.rules.syntax import Scope
+
+KEPT = ("MessageId", "PartitionKey", "SessionId", "ViaPartitionKey")
+LONGEST_ID = 128
+"""Characters of a message id at most, in Service Bus."""
+PARTITION_KEY = "x-opt-partition-key"
+"""Name of the annotation that holds the partition key."""
+OWN = "repl-"
+"""What the names of Busway's own properties begin with."""
+
+_SYSTEM = "sys."
+
+
+def _is_free(name: str) -> str:
+    if name.lower().startswith(OWN):
+        raise ValueError(f"names {name}, expected none of Busway's own, which begin with {OWN}")
+    if name.lower().startswith(_SYSTEM):
+        raise ValueError(f"names {name}, expected an application property; an `action` changes broker properties")
+    return name
+
+
+def _leaves_order(text: str) -> str:
+    for statement in parse_action(text).statements:
+        changed = statement.property
+        if changed.scope is Scope.USER:
+            if changed.name.lower().startswith(OWN):
+                raise ValueError(f"changes {changed}, expected none of Busway's own, which begin with {OWN}")
+            continue
+        known = SYSTEM_PROPERTIES.get(changed.name.lower())
+        if known is not None and known.name in KEPT:
+            raise ValueError(f"changes {changed}, expected the id and the ordering keys of a message to be left alone")
+    return text
+
+
+def part_id(whole: Message, number: int) -> Value | None:
+    """
+    Return the id of one of the messages that *whole* becomes, the same at every delivery: ID/0, ID/1 and so on.
+
+    None where the message has nothing that tells it from others.
+    """
+    identity = whole.message_id
+    text = deterministic_id(whole.arrival) if identity is None else str(identity.payload)
+    if text is None:
+        return None
+    told = f"{text}/{number}"
+    if len(told) > LONGEST_ID:
+        told = f"{blake2b(text.encode(), digest_size=16).hexdigest()}/{number}"
+    return string(told)
+
+
+type FreeName = Annotated[str, Field(min_length=1), AfterValidator(_is_free)]
+"""The name of an application property that is the applications'."""
+
+type EditingAction = Annotated[ActionText, AfterValidator(_leaves_order)]
+"""An action that leaves the id, the ordering keys and Busway's own properties alone."""

@@ -1,0 +1,109 @@
+"""The partition editor: a partition key for messages that have nothing by which they keep their order."""
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from shared.amqp.values import string
+from shared.codecs.json import read_exact
+from shared.editors.body import content_of
+from shared.editors.options import ExpressionText, Step, Strict, TaskFacts
+from shared.editors.ordering import PARTITION_KEY, FreeName
+from shared.errors import MessageRejected
+from shared.mapping import EVENT_HUBS_PARTITION_KEY
+from shared.message import Message
+from shared.routing import RuleProperties
+
+LONGEST_KEY = 128
+"""Characters of a partition key or session id at most, in Service Bus."""
+
+
+class PartitionOptions(Strict):
+    """Where the key comes from; one of both."""
+
+    value: ExpressionText | None = None
+    """JMESPath expression over the JSON body, such as `customer.id`; it has to yield a text or a whole number."""
+    from_property: FreeName | None = Field(None, alias="property")
+    """Application property that is a text or a whole number, in any case."""
+    missing: Literal["reject", "leave"] = "reject"
+    """What a value that is null or not there does: `leave` lets the message go on without a key."""
+
+    @model_validator(mode="after")
+    def _has_one_origin(self) -> Self:
+        if (self.value is None) == (self.from_property is None):
+            raise ValueError("expected one of value and property")
+        return self
+
+
+class PartitionStep(Step):
+    """Gives messages a partition key that have neither one nor a session: in a hub, those of one key stay in order."""
+
+    keeps_properties: ClassVar[bool] = True
+
+    options: PartitionOptions = Field(alias="partition")
+
+    def editor(self, _: TaskFacts, /) -> "Partition":
+        """Return the editor that does what the options say."""
+        return Partition(self.options)
+
+
+class Partition:
+    """Gives messages a partition key that have neither one nor a session; the others keep what they have."""
+
+    name = "partition"
+
+    def __init__(self, options: PartitionOptions) -> None:
+        """Take the key from where *options* say."""
+        self._expression = None
+        if options.value is not None:
+            from shared.editors.expression import Expression  # noqa: PLC0415 - loads libraries that few tasks need
+
+            self._expression = Expression(options.value)
+        self._property = (options.from_property or "").lower()
+        self._is_required = options.missing == "reject"
+
+    def edit(self, message: Message) -> Sequence[Message]:
+        """Return the message, with a key where it had none, or raise MessageRejected."""
+        if message.session_id or message.partition_key or _has_kept_key(message):
+            return (message,)
+        try:
+            key = self._key(message)
+        except MessageRejected as error:
+            raise MessageRejected(error.reason, f"{self.name}: {error.description}") from error
+        if key is not None:
+            message.set_annotations({PARTITION_KEY: string(key)})
+        return (message,)
+
+    def _key(self, message: Message) -> str | None:
+        found: object
+        if self._expression is not None:
+            found = self._expression.of(read_exact(content_of(message)), message)
+        else:
+            value = RuleProperties(message).user(self._property)
+            found = None if value is None else value.payload
+        if found is None and not self._is_required:
+            return None
+        if found is None:
+            raise MessageRejected("NoPartitionKey", "there is no value for the key, expected a text or a whole number")
+        if isinstance(found, bool) or not isinstance(found, (str, int)):
+            raise MessageRejected("NoPartitionKey", "the value for the key is neither a text nor a whole number")
+        key = str(found)
+        if not 0 < len(key) <= LONGEST_KEY or not _is_utf8(key):
+            told = f"the value for the key has {len(key)} characters, expected 1 to {LONGEST_KEY} of UTF-8"
+            raise MessageRejected("NoPartitionKey", told)
+        return key
+
+
+def _has_kept_key(message: Message) -> bool:
+    """Tell whether the message has been an event with a key, which it gets back in the next hub."""
+    kept = message.application_property(EVENT_HUBS_PARTITION_KEY)
+    return kept is not None and kept.payload is not None
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half a character, which JSON can say
+        return False
+    return True

@@ -1,0 +1,147 @@
+"""The properties editor: application and broker properties set, renamed and removed."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from shared.editors.options import Step, Strict, TaskFacts
+from shared.editors.ordering import OWN, EditingAction, FreeName
+from shared.errors import MessageRejected
+from shared.message import Message
+from shared.routing import RuleProperties
+from shared.rules import parse_action
+
+_ANYTHING = "*"
+# Of names that are looked up once; senders use few, and one that makes up ever new ones is not remembered.
+_MOST_NAMES = 1024
+
+
+class PropertiesOptions(Strict):
+    """What becomes of the properties; at least one thing, carried out in the order in which they stand here."""
+
+    remove: Annotated[tuple[FreeName, ...], Field(strict=False, min_length=1)] | None = None
+    """
+    Application properties that go, by name in any case; `*` stands for any characters, as in `debug-*`.
+
+    A pattern leaves what is renamed, and properties of Busway's own.
+    """
+    rename: Annotated[dict[FreeName, FreeName], Field(min_length=1)] | None = None
+    """Old names, in any case, and new ones of application properties; all at once, so that two may change places."""
+    action: EditingAction | None = None
+    """Action of a rule, such as `SET region = 'eu'; REMOVE sys.ReplyTo`; it sees the properties as renamed."""
+
+    @model_validator(mode="after")
+    def _is_clear(self) -> Self:
+        if self.remove is None and self.rename is None and self.action is None:
+            raise ValueError("changes nothing, expected remove, rename or action")
+        old = [name.lower() for name in self.rename or ()]
+        new = [name.lower() for name in (self.rename or {}).values()]
+        for names, told in ((old, "renames"), (new, "gives the name")):
+            twice = [name for name in names if names.count(name) > 1]
+            if twice:
+                raise ValueError(f"{told} {twice[0]} twice, expected names that differ in more than case")
+        for names in (old, new):
+            starred = [name for name in names if _ANYTHING in name]
+            if starred:
+                raise ValueError(f"renames by {starred[0]}, expected a name without {_ANYTHING}")
+        removed = [name.lower() for name in self.remove or ()]
+        gone = [name for name in old if name in removed]
+        if gone:
+            raise ValueError(f"removes {gone[0]} and renames it, expected one of them")
+        return self
+
+    def removes(self, name: str) -> bool:
+        """Tell whether a property of this name, in lower case, goes."""
+        renamed = [old.lower() for old in self.rename or ()]
+        return name not in renamed and not name.startswith(OWN) and _matching(self.remove or ())(name)
+
+
+class PropertiesStep(Step):
+    """Sets, renames and removes properties; values keep their AMQP types. The id and the ordering keys stay."""
+
+    options: PropertiesOptions = Field(alias="properties")
+
+    def editor(self, _: TaskFacts, /) -> "Properties":
+        """Return the editor that does what the options say."""
+        return Properties(self.options)
+
+
+class Properties:
+    """
+    Sets, renames and removes properties.
+
+    A property that would get the name of another one, which stays, is not written over: the message is rejected.
+    Busway's own properties stay, whatever a pattern says.
+    """
+
+    name = "properties"
+
+    def __init__(self, options: PropertiesOptions) -> None:
+        """Do what *options* say."""
+        self._names = _Names(options.rename or {}, options.remove or ())
+        self._changes_names = options.rename is not None or options.remove is not None
+        self._action = None if options.action is None else parse_action(options.action)
+
+    def edit(self, message: Message) -> Sequence[Message]:
+        """Return the message with its properties changed, or raise MessageRejected."""
+        try:
+            if self._changes_names:
+                self._rename(message)
+            if self._action is not None:
+                self._action.apply(RuleProperties(message))
+        except MessageRejected as error:
+            raise MessageRejected(error.reason, f"{self.name}: {error.description}") from error
+        return (message,)
+
+    def _rename(self, message: Message) -> None:
+        taken: set[str] = set()
+        given: list[str] = []
+
+        def renamed(name: str) -> str | None:
+            new = self._names[name]
+            if new == name:
+                taken.add(name.lower())
+            elif new is not None:
+                given.append(new.lower())
+            return new
+
+        message.rename_properties(renamed)
+        for name in given:
+            if name in taken or given.count(name) > 1:
+                raise MessageRejected("PropertyExists", f"has a property {name} already, expected the name to be free")
+
+
+class _Names(dict[str, str | None]):
+    """What each name becomes, None for one that goes."""
+
+    def __init__(self, rename: Mapping[str, str], remove: Sequence[str]) -> None:
+        super().__init__()
+        self._rename = {old.lower(): new for old, new in rename.items()}
+        self._is_removed = _matching(remove)
+
+    def __missing__(self, name: str) -> str | None:
+        lower = name.lower()
+        new: str | None = self._rename.get(lower, name)
+        if lower not in self._rename and not lower.startswith(OWN) and self._is_removed(lower):
+            new = None
+        if len(self) < _MOST_NAMES:
+            self[name] = new
+        return new
+
+
+def _matching(patterns: Sequence[str]) -> Callable[[str], bool]:
+    """Return whether a name in lower case matches one of *patterns*."""
+    if not patterns:
+        return lambda _: False
+    match = re.compile("|".join(f"(?:{_expression(each.lower())})" for each in patterns), re.DOTALL).fullmatch
+    return lambda name: match(name) is not None
+
+
+def _expression(pattern: str) -> str:
+    """Return a regular expression that takes no more than one look at each place, however many stars there are."""
+    first, *rest = map(re.escape, pattern.split(_ANYTHING))
+    if not rest:
+        return first
+    return first + "".join(f"(?>.*?{each})" for each in rest[:-1]) + ".*" + rest[-1]

@@ -1,0 +1,146 @@
+"""The route editor: values of the body lifted to properties, so that the routes of the task can ask for them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+
+from shared.amqp import map_section
+from shared.amqp.values import Value, boolean, double, long, string, timestamp
+from shared.codecs.json import ExactJson, read_exact
+from shared.editors.body import content_of
+from shared.editors.options import ExpressionText, Step, Strict, TaskFacts
+from shared.editors.ordering import FreeName
+from shared.errors import MessageRejected
+from shared.message import Message
+
+type Kind = Literal["string", "long", "double", "boolean", "timestamp"]
+
+_LARGEST_LONG = 2**63 - 1
+_LARGEST_DOUBLE = Decimal("1.7976931348623157e308")
+# The limit of Service Bus for one property.
+_LONGEST = 32 * 1024
+
+
+class Lifted(Strict):
+    """A value of the body that becomes an application property."""
+
+    value: ExpressionText
+    """JMESPath expression over the JSON body, such as `customer.address.country`."""
+    type: Kind = "string"
+    """Type of the property, which the value has to fit; a timestamp is a text as in 2030-03-17T17:46:40Z."""
+    missing: Literal["reject", "unset"] = "reject"
+    """What a value that is null or not there does: `unset` leaves the message without the property."""
+
+
+class RouteStep(Step):
+    """Lifts values of the JSON body to application properties, for `when` in the routes; the body stays as it is."""
+
+    lifted: Annotated[dict[FreeName, Lifted], Field(min_length=1)] = Field(alias="route")
+    """The properties by name; one that the message has already is replaced."""
+
+    @field_validator("lifted")
+    @classmethod
+    def _differs(cls, lifted: dict[str, Lifted]) -> dict[str, Lifted]:
+        names = [name.lower() for name in lifted]
+        twice = [name for name in lifted if names.count(name.lower()) > 1]
+        if twice:
+            raise ValueError(f"lifts to {' and '.join(twice)}, expected names that differ in more than case")
+        return lifted
+
+    def editor(self, _: TaskFacts, /) -> "Route":
+        """Return the editor that does what the options say."""
+        return Route(self.lifted)
+
+
+class Route:
+    """Lifts values of the body to application properties; what a sender has put there itself does not count."""
+
+    name = "route"
+
+    def __init__(self, lifted: Mapping[str, Lifted]) -> None:
+        """Lift what *lifted* names."""
+        from shared.editors.expression import Expression  # noqa: PLC0415 - loads libraries that few tasks need
+
+        self._lifted = [
+            (name, Expression(each.value), each.type, each.missing == "reject") for name, each in lifted.items()
+        ]
+
+    def edit(self, message: Message) -> Sequence[Message]:
+        """Return the message with the properties set, or raise MessageRejected."""
+        try:
+            body = read_exact(content_of(message))
+            values = [
+                (name, self._value(name, expression.of(body, message), kind, is_required))
+                for name, expression, kind, is_required in self._lifted
+            ]
+        except MessageRejected as error:
+            raise MessageRejected(error.reason, f"{self.name}: {error.description}") from error
+        present = map_section.Names(message.sections.application_properties)
+        message.set_properties({present.spelling(name.lower()) or name: value for name, value in values})
+        return (message,)
+
+    @staticmethod
+    def _value(name: str, found: ExactJson, kind: Kind, is_required: bool) -> Value | None:
+        if found is None:
+            if is_required:
+                raise MessageRejected("ValueMissing", f"there is no value for {name}, expected a {kind}")
+            return None
+        value = _READERS[kind](found)
+        if value is None:
+            raise MessageRejected("WrongType", f"the value for {name} is no {kind}, or out of the range of one")
+        return value
+
+
+def _string(found: ExactJson) -> Value | None:
+    if not isinstance(found, str):
+        return None
+    try:
+        return string(found) if len(found.encode()) <= _LONGEST else None
+    except UnicodeEncodeError:  # half a character, which JSON can say
+        return None
+
+
+def _long(found: ExactJson) -> Value | None:
+    number = _number(found, _LARGEST_LONG)
+    return long(int(number)) if number is not None and number == int(number) else None
+
+
+def _double(found: ExactJson) -> Value | None:
+    number = _number(found, _LARGEST_DOUBLE)
+    return None if number is None else double(float(number))
+
+
+def _number(found: ExactJson, largest: int | Decimal) -> int | Decimal | None:
+    if isinstance(found, bool) or not isinstance(found, (int, Decimal)):
+        return None
+    return found if -largest <= found <= largest else None
+
+
+def _boolean(found: ExactJson) -> Value | None:
+    return boolean(found) if isinstance(found, bool) else None
+
+
+def _timestamp(found: ExactJson) -> Value | None:
+    if not isinstance(found, str):
+        return None
+    try:
+        time = datetime.fromisoformat(found)
+        if time.tzinfo is None:
+            return None
+        since = time.astimezone(UTC) - _EPOCH
+    except (ValueError, OverflowError):
+        return None
+    return timestamp(since.days * 86_400_000 + since.seconds * 1000 + since.microseconds // 1000)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_READERS: Mapping[Kind, Callable[[ExactJson], Value | None]] = {
+    "string": _string,
+    "long": _long,
+    "double": _double,
+    "boolean": _boolean,
+    "timestamp": _timestamp,
+}

@@ -1,0 +1,86 @@
+"""The transform editor: a new JSON body, computed from the old one."""
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from shared.codecs.json import read_exact
+from shared.editors.body import content_of, put_content
+from shared.editors.options import ExpressionText, MediaType, Step, Strict, TaskFacts
+from shared.errors import MessageRejected
+from shared.message import Message
+from shared.protocols import Withheld
+
+LARGEST_RESULT = 100 * 2**20
+"""Bytes of a new body at most, which is what the largest entity of Service Bus takes."""
+
+
+class TransformOptions(Strict):
+    """What becomes of a body."""
+
+    expression: ExpressionText
+    """JMESPath expression over the JSON body; its result is the new body, and `property('name')` asks the message."""
+    content_type: MediaType | None = None
+    """Media type of the new body; the message keeps the one that it has unless given."""
+    on_null: Literal["reject", "drop", "write"] = "reject"
+    """What a result of null does, as of a path that leads nowhere: `write` makes null the body, `drop` withholds."""
+
+
+class TransformStep(Step):
+    """Makes a new JSON body of the old one with a JMESPath expression; numbers keep every digit."""
+
+    keeps_properties: ClassVar[bool] = True
+
+    options: TransformOptions = Field(alias="transform")
+
+    def editor(self, _: TaskFacts, /) -> "Transform":
+        """Return the editor that does what the options say."""
+        return Transform(self.options)
+
+
+class Transform:
+    """
+    Makes a new JSON body of the old one.
+
+    What the expression selects is written as it was read, but for white space and the spelling of exponents. The body
+    stays of its kind: data sections become one, an amqp-value that is a string or binary stays that.
+    """
+
+    name = "transform"
+
+    def __init__(self, options: TransformOptions) -> None:
+        """Compute what *options* say."""
+        from shared.codecs.json_writing import write  # noqa: PLC0415 - loads libraries that few tasks need
+        from shared.editors.expression import Expression  # noqa: PLC0415 - likewise
+
+        self._expression = Expression(options.expression)
+        self._write = write
+        self._content_type = options.content_type
+        self._on_null = options.on_null
+
+    def edit(self, message: Message) -> Sequence[Message] | Withheld:
+        """Return the message with its new body; one that says null is withheld, or MessageRejected is raised."""
+        try:
+            content = self._new_body(message)
+        except MessageRejected as error:
+            raise MessageRejected(error.reason, f"{self.name}: {error.description}") from error
+        if content is None:
+            return Withheld(f"{self.name}: the result is null")
+        put_content(message, content)
+        if self._content_type is not None:
+            message.content_type = self._content_type
+        return (message,)
+
+    def _new_body(self, message: Message) -> bytes | None:
+        """Return the new body, None where the message is to be withheld."""
+        value = self._expression.of(read_exact(content_of(message)), message)
+        if value is None and self._on_null == "drop":
+            return None
+        if value is None and self._on_null == "reject":
+            raise MessageRejected("NothingFound", "the result is null, expected a value")
+        content = self._write(value)
+        if len(content) > LARGEST_RESULT:
+            told = f"the result has {len(content)} bytes, expected at most {LARGEST_RESULT}"
+            raise MessageRejected("ResultTooLarge", told)
+        return content

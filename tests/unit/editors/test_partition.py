@@ -1,0 +1,107 @@
+"""The partition editor: which messages get a key, and which tasks may give one."""
+
+import pytest
+from pydantic import ValidationError
+
+from shared.amqp.values import NULL, double, string
+from shared.config.models import TaskFile
+from shared.editors.partition import PartitionStep
+from shared.testing import edited, message
+
+
+def key_of(received, **options):
+    return edited({"partition": options}, received).message.partition_key
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"), [(b'{"v": "c-1"}', "c-1"), (b'{"v": 47}', "47"), (b'{"v": "' + b"x" * 128 + b'"}', "x" * 128)]
+)
+def test_a_value_of_the_body_becomes_the_key(body, expected):
+    assert key_of(message(body), value="v") == expected
+
+
+def test_a_property_becomes_the_key():
+    assert key_of(message(properties={"Account": "a"}), property="account") == "a"
+    assert key_of(message(properties={"account": 5}), property="Account") == "5"
+
+
+def test_what_has_an_ordering_key_keeps_it():
+    assert key_of(message(b"no JSON", partition_key="own"), value="v") == "own"
+    assert key_of(message(b"no JSON", session_id="own"), value="v") is None
+    assert key_of(message(b"no JSON", properties={"repl-eh-partition-key": "own"}), value="v") is None
+
+
+def test_an_empty_key_is_none():
+    assert key_of(message({"v": "c"}, session_id="", partition_key=""), value="v") == "c"
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b'{"v": 1.5}', "the value for the key is neither a text nor a whole number"),
+        (b'{"v": true}', "the value for the key is neither"),
+        (b'{"v": ["a"]}', "the value for the key is neither"),
+        (b'{"v": ""}', "the value for the key has 0 characters, expected 1 to 128"),
+        (b'{"v": "' + b"x" * 129 + b'"}', "the value for the key has 129 characters"),
+        (b'{"v": "\\ud83d"}', "expected 1 to 128 of UTF-8"),
+        (b'{"v": null}', "there is no value for the key"),
+        (b"5", "there is no value for the key"),
+        (b"{", "body is no JSON"),
+    ],
+)
+def test_a_value_that_is_no_key_rejects(body, told):
+    (reason,) = edited({"partition": {"value": "v"}}, message(body)).reasons
+    assert ": partition: " in reason
+    assert told in reason
+
+
+def test_without_a_value_a_message_may_go_on():
+    assert key_of(message(b"{}"), value="v", missing="leave") is None
+    assert key_of(message(properties={"p": NULL}), property="p", missing="leave") is None
+    received = message(properties={"p": double(1.5)})
+    assert edited({"partition": {"property": "p", "missing": "leave"}}, received).reasons
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, "expected one of value and property"),
+        ({"value": "a", "property": "b"}, "expected one of value and property"),
+        ({"value": "a."}, "is no JMESPath expression"),
+        ({"property": "sys.MessageId"}, "names sys.MessageId, expected an application property"),
+        ({"value": "a", "missing": "drop"}, "'reject' or 'leave'"),
+    ],
+)
+def test_bad_options_are_told_at_load(options, told):
+    with pytest.raises(ValidationError) as caught:
+        PartitionStep.model_validate({"partition": options})
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "told"),
+    [
+        ({"sessions": True}, {}, "gives messages a partition key that have a session"),
+        ({}, {"partition": 3}, "gives messages a partition key, and a route names the partition"),
+        ({}, {}, None),
+    ],
+)
+def test_a_task_in_which_a_key_has_no_place_is_told_at_load(source, target, told):
+    document = {
+        "task": "t",
+        "source": {"connection": "west", "queue": "a", **source},
+        "editors": [{"partition": {"value": "id"}}],
+        "routes": [{"target": {"connection": "hub", "hub": "b", **target}}],
+    }
+    if told is None:
+        assert TaskFile.model_validate(document).editors
+        return
+    with pytest.raises(ValidationError) as caught:
+        TaskFile.model_validate(document)
+    assert told in str(caught.value)
+
+
+def test_the_annotation_beside_stays():
+    received = message({"v": "c"})
+    received.set_annotations({"mine": string("x")})
+    assert edited({"partition": {"value": "v"}}, received).message.raw.annotation("mine") == string("x")

@@ -1,0 +1,99 @@
+"""The properties editor: names, patterns, actions, and what none of them may touch."""
+
+import pytest
+from pydantic import ValidationError
+
+from shared.amqp.values import Value, list_, long, uint
+from shared.editors.properties import PropertiesStep
+from shared.testing import edited, message
+
+
+def changed(properties, **options):
+    return edited({"properties": options}, message(properties=properties)).message.properties
+
+
+@pytest.mark.parametrize(
+    ("properties", "options", "expected"),
+    [
+        ({"a": 1, "B": 2}, {"remove": ["A", "none"]}, {"B": 2}),
+        ({"x-a": 1, "X-b": 2, "ax-": 3}, {"remove": ["x-*"]}, {"ax-": 3}),
+        ({"abc": 1, "ac": 2, "abd": 3}, {"remove": ["a*b*c", "*d"]}, {"ac": 2}),
+        ({"a": 1, "b": 2}, {"remove": ["*"]}, {}),
+        ({"a": 1, "b": 2}, {"rename": {"A": "b", "B": "a"}}, {"b": 1, "a": 2}),
+        ({"a": 1, "b": 2}, {"rename": {"a": "b"}, "remove": ["b"]}, {"b": 1}),
+        ({"a": 1}, {"rename": {"a": "A"}}, {"A": 1}),
+        ({"a": 1}, {"action": "SET b = a + 1; REMOVE a"}, {"b": 2}),
+        ({"a": 1}, {"rename": {"a": "c"}, "action": "SET b = c"}, {"c": 1, "b": 1}),
+        ({"a": 1}, {"rename": {"none": "n"}}, {"a": 1}),
+        ({"a": 1, "c": 2}, {"remove": ["*"], "rename": {"A": "b"}}, {"b": 1}),
+    ],
+)
+def test_changes_application_properties(properties, options, expected):
+    assert changed(properties, **options) == expected
+
+
+def test_values_keep_their_bytes_and_places():
+    odd = Value(0x71, 5)  # an int of four bytes that one byte would hold
+    received = message(properties={"a": odd, "b": uint(0), "l": list_([long(1)])})
+    sent = edited({"properties": {"rename": {"a": "z"}}}, received).message
+    assert [name for name, _ in sent.raw.application_properties()][:3] == ["z", "b", "l"]
+    assert dict(sent.raw.application_properties())["z"] == odd
+
+
+def test_broker_properties_are_set_and_removed_by_the_action():
+    action = "SET sys.ContentType = 'text/plain'; SET sys.TimeToLive = '0:0:30'; REMOVE sys.Subject"
+    sent = edited({"properties": {"action": action}}, message(subject="s")).message
+    assert (sent.content_type, sent.subject, sent.raw.time_to_live) == ("text/plain", None, 30_000)
+
+
+@pytest.mark.parametrize("properties", [{"a": 1, "B": 2}, {"a": 1, "A": 2}])
+def test_a_name_that_is_taken_is_not_written_over(properties):
+    (reason,) = edited({"properties": {"rename": {"a": "b"}}}, message(properties=properties)).reasons
+    assert reason == "PropertyExists: properties: has a property b already, expected the name to be free"
+
+
+def test_patterns_leave_busways_own_properties():
+    received = message(properties={"repl-path": "north", "a": 1})
+    sent = edited({"properties": {"remove": ["*"]}}, received).message
+    assert dict(sent.raw.application_properties())["repl-path"].payload == "north;here"
+
+
+def test_an_action_that_fails_rejects():
+    (reason,) = edited({"properties": {"action": "SET a = 1 / b"}}, message(properties={"b": 0})).reasons
+    assert ": properties: " in reason
+
+
+def test_many_stars_cost_no_time():
+    pattern = "a*" * 30 + "b"
+    assert list(changed({"a" * 5000: 1}, remove=[pattern])) == ["a" * 5000]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, "changes nothing, expected remove, rename or action"),
+        ({"remove": []}, "at least 1 item"),
+        ({"remove": [""]}, "at least 1 character"),
+        ({"remove": ["repl-path"]}, "names repl-path, expected none of Busway's own"),
+        ({"remove": ["sys.Subject"]}, "expected an application property; an `action` changes broker properties"),
+        ({"rename": {}}, "at least 1 item"),
+        ({"rename": {"a": "Repl-x"}}, "names Repl-x"),
+        ({"rename": {"a": 5}}, "valid string"),
+        ({"rename": {"a": "x", "A": "y"}}, "renames a twice"),
+        ({"rename": {"a": "x", "b": "X"}}, "gives the name x twice"),
+        ({"rename": {"a*": "x"}}, "renames by a*"),
+        ({"rename": {"ab": "x"}, "remove": ["AB"]}, "removes ab and renames it"),
+        ({"action": "SET"}, "expected"),
+        ({"action": "SET sys.MessageId = 'x'"}, "changes sys.MessageId, expected the id and the ordering keys"),
+        ({"action": "SET a = 1; SET sys.sessionid = 'x'"}, "changes sys.sessionid"),
+        ({"action": "REMOVE sys.PartitionKey"}, "changes sys.PartitionKey"),
+        ({"action": "SET sys.TransactionPartitionKey = 'x'"}, "changes sys.TransactionPartitionKey"),
+        ({"action": "SET sys.SequenceNumber = 5"}, "expected"),
+        ({"action": "SET [repl-path] = 'x'"}, "changes [repl-path], expected none of Busway's own"),
+        ({"action": "SET sys.Nothing = 5"}, "expected a system property"),
+    ],
+)
+def test_bad_options_are_told_at_load(options, told):
+    with pytest.raises(ValidationError) as caught:
+        PropertiesStep.model_validate({"properties": options})
+    assert told in str(caught.value)

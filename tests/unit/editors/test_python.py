@@ -1,0 +1,202 @@
+"""The python editor: which functions it takes, what they work with, and what becomes of what they do."""
+
+import logging
+from datetime import UTC, datetime
+from decimal import Decimal
+from textwrap import dedent
+from uuid import UUID
+
+import pytest
+from pydantic import ValidationError
+
+from shared.amqp.values import NULL, Value, binary, double, list_, long, string
+from shared.errors import MessageRejected
+from shared.own_editor import json_of, properties_of, put_json, put_text, reject, set_property, text_of
+from shared.testing import edited, message
+
+HEAD = "from shared.own_editor import *\n"
+
+
+@pytest.fixture
+def run(tmp_path):
+    def running(source, *messages, **files):
+        (tmp_path / "own.py").write_text(HEAD + dedent(source), encoding="utf-8")
+        for name, text in files.items():
+            (tmp_path / f"{name}.py").write_text(dedent(text), encoding="utf-8")
+        return edited({"python": "own:edit"}, *(messages or (message({"secret": 1}),)), folder=tmp_path)
+
+    return running
+
+
+def test_the_message_that_is_returned_goes_on(run):
+    result = run("def edit(m):\n    put_json(m, {'a': 2})\n    set_property(m, 'n', 5)\n    return m")
+    assert (result.message.text, result.message.properties, result.message.message_id) == ('{"a":2}', {"n": 5}, "m-1")
+
+
+@pytest.mark.parametrize("nothing", ["None", "[]", "()"])
+def test_nothing_withholds(run, nothing):
+    result = run(f"def edit(m): return {nothing}")
+    assert (result.messages, result.reasons) == ([], ["withheld by python own:edit"])
+
+
+@pytest.mark.parametrize("several", ["[m, m]", "(m, m.copy())"])
+def test_several_messages_have_ids_of_their_own(run, several):
+    result = run(f"def edit(m): return {several}", message(message_id="a"), message(message_id=None))
+    ids = [each.message_id for each in result.messages]
+    assert ids[:2] == ["a/0", "a/1"]
+    assert len(set(ids)) == 4
+    again = run(f"def edit(m): return {several}", message(message_id="a"), message(message_id=None))
+    assert [each.message_id for each in again.messages] == ids
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("raise KeyError('secret')", "EditorFailed: python own:edit: failed with KeyError"),
+        ("raise SystemExit('secret')", "EditorFailed: python own:edit: failed with SystemExit"),
+        ("return edit(m)", "EditorFailed: python own:edit: failed with RecursionError"),
+        ("reject('NoOrder', 'expected one')", "NoOrder: python own:edit: expected one"),
+        ("return 5", "returned a int, expected a message, a list of messages or None"),
+        ("return [m, None]", "returned a list, expected a message, a list of messages or None"),
+        ("return {m}", "returned a set, expected"),
+        ("m.message_id = None; return m", "changed the id of the message"),
+        ("m.session_id = 'x'; return m", "changed the session of the message"),
+        ("m.set_annotations({'x-opt-partition-key': None}); return m", "changed the partition key of the message"),
+        ("m.arrival = m.arrival._replace(sequence_number=9); return m", "changed the arrival of the message"),
+        ("set_property(m, 'repl-path', None); return m", "changed a property that begins with repl- of the message"),
+        ("set_property(m, 'Repl-new', 1); return m", "changed a property that begins with repl- of the message"),
+        ("m.sections.body = 'secret'; return m", "changed a section to what is no bytes"),
+        ("m.body = 'secret'; return m", "failed with TypeError"),
+        ("m.sections = None; return m", "changed a section to what is no bytes"),
+        ("m.sections.properties = b'secret'; return m", "MalformedMessage: "),
+        ("reject(5, ['expected'])", "5: python own:edit: ['expected']"),
+        ("c = m.copy(); c.session_id = 'x'; return [m, c]", "changed the session of the message"),
+        ("put_json(m, {1: 2}); return m", "NotWritable: python own:edit: the result has an object with a name"),
+    ],
+)
+def test_what_goes_wrong_sets_the_message_aside(run, source, told):
+    received = message({"secret": 1}, session_id="s", partition_key="s", properties={"repl-path": "north"})
+    result = run(f"def edit(m): {source}", received)
+    assert [str(each) for each in result.outcomes] == ["rejected"]
+    assert told in result.reasons[0]
+    assert "secret" not in result.reasons[0]
+
+
+def test_no_message_is_lost_beside_one_that_fails(run):
+    received = [message({"n": number}, message_id=str(number)) for number in range(5)]
+    result = run("def edit(m):\n    1 / (json_of(m)['n'] - 3)\n    return m", *received)
+    assert [str(each) for each in result.outcomes] == ["sent", "sent", "sent", "rejected", "sent"]
+
+
+def test_what_is_changed_elsewhere_passes(run):
+    source = "def edit(m):\n    m.subject = 'x'\n    m.set_annotations({'mine': None})\n    return m"
+    sent = run(source, message(session_id="s", partition_key="s", properties={"repl-path": "north"})).message
+    assert (sent.subject, sent.session_id, sent.partition_key) == ("x", "s", "s")
+
+
+def test_the_place_of_a_failure_is_told_at_debug_without_values(run, caplog):
+    caplog.set_level(logging.DEBUG, "busway.editors")
+    run("def edit(m):\n    raise KeyError(text_of(m))", message("a secret"))
+    (record,) = [each for each in caplog.records if each.name == "busway.editors"]
+    assert "own.py" in record.getMessage()
+    assert "a secret" not in caplog.text
+
+
+def test_modules_beside_are_imported_relatively_and_those_of_the_app_by_name(run, tmp_path):
+    source = "from .rates import RATE\ndef edit(m):\n    put_json(m, RATE)\n    return m"
+    assert run(source, rates="RATE = 19").message.text == "19"
+    assert edited({"python": "copy:copy"}, message("x"), folder=tmp_path).message.text == "x"
+    (tmp_path / "copy.py").write_text("def copy(m): return None")
+    assert edited({"python": "copy:copy"}, message("x"), folder=tmp_path).messages == []
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "told"),
+    [
+        ("", 5, "expected a function as package.module:function"),
+        ("", "own", "expected a function as package.module:function"),
+        ("", "own:edit\n", "expected a function as package.module:function"),
+        ("", "../own:edit", "expected a function as package.module:function"),
+        ("", "nowhere:edit", "module nowhere cannot be imported: ModuleNotFoundError"),
+        ("", "own.deeper:edit", "module own.deeper cannot be imported: ModuleNotFoundError"),
+        ("", "own:edit", "module own has no edit"),
+        ("edit = 5", "own:edit", "own:edit is a int, expected a function"),
+        ("class edit: pass", "own:edit", "own:edit is a type, expected a function"),
+        ("def edit(): pass", "own:edit", "own:edit cannot be called with a message alone"),
+        ("def edit(a, b): pass", "own:edit", "own:edit cannot be called with a message alone"),
+        ("async def edit(m): pass", "own:edit", "own:edit is asynchronous"),
+        ("class A:\n    async def __call__(self, m): pass\nedit = A()", "own:edit", "own:edit is asynchronous"),
+        ("def edit(m): yield m", "own:edit", "own:edit is a generator"),
+        ("1 / 0", "own:edit", "module own cannot be imported: ZeroDivisionError: division by zero"),
+        ("def", "own:edit", "module own cannot be imported: SyntaxError"),
+        ("raise SystemExit(1)", "own:edit", "module own cannot be imported: SystemExit"),
+    ],
+)
+def test_a_function_that_cannot_be_used_is_told_at_load(tmp_path, source, name, told):
+    (tmp_path / "own.py").write_text(source)
+    with pytest.raises(ValidationError) as caught:
+        edited({"python": name}, message(), folder=tmp_path)
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"a": [1, 2.5, Decimal("10.10"), True, None, "x"]}, '{"a":[1,2.5,10.10,true,null,"x"]}'),
+        ((1, 2), "[1,2]"),
+        (1e300, "1E+300"),
+    ],
+)
+def test_json_is_written(value, text):
+    made = message()
+    put_json(made, value)
+    assert text_of(made) == text
+
+
+@pytest.mark.parametrize(
+    "value", [float("nan"), [float("inf")], Decimal("NaN"), {"a": b"x"}, object(), {1: 2}, "\ud83d"]
+)
+def test_what_json_cannot_say_is_not_written(value):
+    with pytest.raises(MessageRejected) as caught:
+        put_json(message(), value)
+    assert caught.value.reason == "NotWritable"
+
+
+def test_a_cycle_is_not_written():
+    cycle: list = []
+    cycle.append(cycle)
+    with pytest.raises(MessageRejected):
+        put_json(message(), cycle)
+
+
+def test_json_and_text_are_read():
+    assert json_of(message(b'{"a": 10.10}')) == {"a": Decimal("10.10")}
+    with pytest.raises(MessageRejected, match="NotText: body is no UTF-8 at byte 1"):
+        text_of(message(b"a\xff"))
+    made = message()
+    put_text(made, "grün")
+    assert made.body == "grün".encode()
+
+
+def test_properties_are_read_and_set():
+    made = message()
+    at = datetime(2030, 3, 17, 17, 46, 40, 123_000, UTC)
+    given = {"s": "x", "b": True, "i": 5, "f": 1.5, "t": at, "u": UUID(int=7)}
+    for name, value in given.items():
+        set_property(made, name, value)
+    set_property(made, "v", Value(0x71, 5))
+    set_property(made, "n", NULL)
+    set_property(made, "l", list_([long(1), binary(b"x")]))
+    assert properties_of(made) == {**given, "v": 5, "n": None, "l": [1, b"x"]}
+    assert made.application_property("i") == long(5)
+    assert made.application_property("f") == double(1.5)
+    set_property(made, "s", None)
+    assert made.application_property("s") is None
+    with pytest.raises(TypeError):
+        set_property(made, "s", [])
+    assert properties_of(message(properties={"a": string("x")})) == {"a": "x"}
+
+
+def test_reject_raises():
+    with pytest.raises(MessageRejected, match="A: b"):
+        reject("A", "b")

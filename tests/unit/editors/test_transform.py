@@ -1,0 +1,205 @@
+"""The transform editor: expressions, the numbers in them, and bodies that are not what they claim."""
+
+import json
+
+import pytest
+from pydantic import ValidationError
+
+from shared.amqp.codec import encode
+from shared.amqp.values import binary, list_, long, string
+from shared.editors.transform import TransformStep
+from shared.testing import edited, message
+
+BODY = (
+    '{"a": 10.10, "b": 1E400, "big": 12345678901234567890123, "s": "Text", "n": null,'
+    ' "l": [1, 2.5], "o": {"p": {"q": 1}}, "t": true}'
+)
+
+
+def made(expression, body=BODY, **options):
+    properties = {"country": "DE", "weight": 1.5, "count": 3, "on": True}
+    received = message(body, properties=properties, message_id="m-7", subject="order")
+    return edited({"transform": {"expression": expression, **options}}, received)
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("a", "10.10"),
+        ("b", "1E+400"),
+        ("big", "12345678901234567890123"),
+        ("l[?@ > `1.5`]", "[2.5]"),
+        ("a == `10.1`", "true"),
+        ("a > s", None),
+        ("{x: o.p.q, y: s}", '{"x":1,"y":"Text"}'),
+        ("type(a)", '"number"'),
+        ("to_string(a)", '"10.10"'),
+        ("to_string(l)", '"[1,2.5]"'),
+        ("to_number('1.50')", "1.50"),
+        ("to_number('1e999999999999999999999')", None),
+        ("to_number('NaN')", None),
+        ("to_number('[1]')", None),
+        ("to_number(s)", None),
+        ("sum([a, big])", "12345678901234567890133.10"),
+        ("sum(`[]`)", "0"),
+        ("avg(l)", "1.75"),
+        ("avg(`[]`)", None),
+        ("ceil(a)", "11"),
+        ("floor(`-0.5`)", "-1"),
+        ("floor(b)", "1E+400"),
+        ("abs(`-2.50`)", "2.5"),
+        ("max(l)", "2.5"),
+        ("sort_by([{k: a}, {k: `1`}], &k)[*].k", "[1,10.10]"),
+        ("add(a, `1`)", "11.10"),
+        ("subtract(big, `1`)", "12345678901234567890122"),
+        ("multiply(a, `3`)", "30.30"),
+        ("divide(`1`, `3`)", "0.3333333333333333333333333333333333"),
+        ("divide(`1000`, `10`)", "100"),
+        ("round(`2.345`, `2`)", "2.34"),
+        ("round(a, `5`)", "10.10"),
+        ("omit(@, ['a', 'b', 'big', 'n', 'l', 'o'])", '{"s":"Text","t":true}'),
+        ("items(o)", '[["p",{"q":1}]]'),
+        ("from_items(items(o))", '{"p":{"q":1}}'),
+        ("flatten({o: o, l: l, e: `{}`}, '/')", '{"o/p/q":1,"l/0":1,"l/1":2.5,"e":{}}'),
+        ("[lower(s), upper(s), trim(' x ')]", '["text","TEXT","x"]'),
+        ("split(s, 'e')", '["T","xt"]'),
+        ("replace(s, 'T', 'n')", '"next"'),
+        ("property('COUNTRY')", '"DE"'),
+        ("[property('weight'), property('count'), property('on')]", "[1.5,3,true]"),
+        ("property('sys.MessageId')", '"m-7"'),
+        ("property('sys.label')", '"order"'),
+        ("property('none')", None),
+    ],
+)
+def test_what_an_expression_makes_of_a_body(expression, expected):
+    result = made(expression)
+    if expected is None:
+        assert result.reasons == ["NothingFound: transform: the result is null, expected a value"]
+    else:
+        assert result.message.text == expected
+
+
+@pytest.mark.parametrize(
+    ("expression", "reason"),
+    [
+        ("lower(a)", "ExpressionFailed: transform: lower() got number, expected string"),
+        ("sum([a, s])", "ExpressionFailed: transform: sum() got string, expected array-number"),
+        ("join(',', l)", "ExpressionFailed: transform: join() got number, expected array-string"),
+        (
+            "contains(s, `1`)",
+            "transform: the expression cannot be computed for this body (TypeError)",
+        ),
+        ("divide(a, `0`)", "transform: the expression cannot be computed for this body (DivisionByZero)"),
+        ("round(a, `-1`)", "ExpressionFailed: transform: round() got other places than a whole number from 0 to 1000"),
+        ("from_items([[`1`, `2`]])", "from_items() got an item that is no pair of a string and a value"),
+        ("property(s)", None),
+        ("property('sys.Nothing')", "property() got the name of a broker property that there is not"),
+        ("&a", "NotWritable: transform: the result has a value that JSON cannot say"),
+    ],
+)
+def test_a_body_for_which_an_expression_fails_is_told_without_what_it_says(expression, reason):
+    result = made(expression)
+    assert [str(outcome) for outcome in result.outcomes] == ["rejected"]
+    assert reason is None or reason in result.reasons[0]
+    assert "Text" not in result.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"", "NotJson"),
+        (b"{", "NotJson"),
+        (b'{"a": 1, "a": 2}', "NotJson"),
+        (b"\xff", "NotJson"),
+        (b"\xef\xbb\xbf{}", "NotJson"),
+        (b"[Infinity]", "NotJson"),
+        (b"[" * 100_000 + b"]" * 100_000, "NotJson"),
+        (b"1" * 5000, "NotJson"),
+        (b"[1e99999999999999999999]", "NotJson"),
+        (b'"\\ud83d"', "NotWritable"),
+    ],
+)
+def test_a_body_that_is_no_json_is_rejected(body, reason):
+    assert [each.partition(":")[0] for each in made("@", body).reasons] == [reason]
+
+
+@pytest.mark.parametrize("expression", ["to_string(@) == 'x'", "@ == @", "flatten(@, '.')", "sum(@[])", "[] | [*][*]"])
+def test_deep_nesting_ends_in_a_result_or_a_rejection(expression):
+    body = b"[" * 4000 + b"]" * 4000
+    assert len(made(expression, body).outcomes) == 1
+
+
+def test_names_do_not_grow_without_end():
+    level = '{"' + "n" * 20_000 + '":'
+    body = level * 90 + "[" + ",".join("1" * 200) + "]" + "}" * 90
+    assert made("flatten(@, '.')", body).reasons[0].startswith("ResultTooLarge: transform: the names of a flattened")
+
+
+def test_a_number_of_a_billion_digits_is_not_written_out():
+    assert (
+        made("[ceil(@), floor(@), abs(@)]", b"1E999999999").message.text == "[1E+999999999,1E+999999999,1E+999999999]"
+    )
+
+
+def test_the_content_type_follows_where_one_is_given():
+    received = message({"a": 1}, content_type="application/json; charset=utf-8")
+    assert (
+        edited({"transform": {"expression": "a"}}, received).message.content_type == "application/json; charset=utf-8"
+    )
+    options = {"expression": "a", "content_type": "application/vnd.a+json"}
+    assert edited({"transform": options}, received).message.content_type == "application/vnd.a+json"
+
+
+@pytest.mark.parametrize("kind", [string, lambda text: binary(text.encode())])
+def test_an_amqp_value_stays_one(kind):
+    received = message()
+    received.sections.body = b"\x00\x53\x77" + encode(kind('{"a": 1}'))
+    sent = edited({"transform": {"expression": "@"}}, received).message
+    assert sent.raw.sections.body == b"\x00\x53\x77" + encode(kind('{"a":1}'))
+
+
+@pytest.mark.parametrize("body", [b"", b"\x00\x53\x77" + encode(long(1)), b"\x00\x53\x76" + encode(list_([]))])
+def test_a_body_of_another_kind_is_rejected(body):
+    received = message()
+    received.sections.body = body
+    (reason,) = edited({"transform": {"expression": "@"}}, received).reasons
+    assert reason.startswith(("NoBody: transform:", "UnreadableBody: transform:"))
+
+
+def test_null_is_withheld_or_written_as_told():
+    assert made("none", on_null="drop").reasons == ["transform: the result is null"]
+    assert made("none", on_null="write").message.text == "null"
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, "Field required"),
+        ({"expression": ""}, "at least 1 character"),
+        ({"expression": 5}, "valid string"),
+        ({"expression": "a."}, "is no JMESPath expression"),
+        ({"expression": "nope(@)"}, "calls nope(), expected one of abs, add"),
+        ({"expression": "[?lower()]"}, "calls lower() with 0 arguments, expected 1"),
+        ({"expression": "merge()"}, "calls merge() with 0 arguments, expected at least 1"),
+        ({"expression": "map(&nope(@), @)"}, "calls nope()"),
+        ({"expression": "l[::0]"}, "has a slice with the step 0"),
+        ({"expression": "`NaN`"}, "has a literal that is no number"),
+        ({"expression": "(" * 5000 + "a" + ")" * 5000}, "nested too deeply"),
+        ({"expression": "a", "content_type": "json"}, "String should match pattern"),
+        ({"expression": "a", "on_null": "ignore"}, "'reject', 'drop' or 'write'"),
+        ({"expression": "a", "each": True}, "Extra inputs"),
+    ],
+)
+def test_bad_options_are_told_at_load(options, told):
+    with pytest.raises(ValidationError) as caught:
+        TransformStep.model_validate({"transform": options})
+    assert told in str(caught.value)
+
+
+def test_keeps_what_is_no_body():
+    received = message({"a": 1}, properties={"p": 1}, session_id="s", partition_key="s")
+    received.sections.footer = b"\x00\x53\x78\xc1\x01\x00"
+    sent = edited({"transform": {"expression": "{b: a}"}}, received).message
+    assert (sent.message_id, sent.session_id, sent.partition_key, sent.properties) == ("m-1", "s", "s", {"p": 1})
+    assert sent.raw.sections.footer == received.sections.footer
+    assert json.loads(sent.text) == {"b": 1}
