@@ -41,6 +41,11 @@ class AttestStep(Step):
 
     options: AttestOptions = Field(alias="attest")
 
+    @property
+    def attached(self) -> str:
+        """The application property that it sets or takes off, and no other."""
+        return ATTESTATION
+
     def editor(self, task: TaskFacts, /) -> BatchEditor:
         """Return the editor that does what the options say."""
         from shared.editors.keys import Keyed, KeyRings  # noqa: PLC0415 - tasks without keys do not pay for the library

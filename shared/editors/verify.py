@@ -43,6 +43,11 @@ class VerifyStep(Step):
 
     options: VerifyOptions = Field(alias="verify")
 
+    @property
+    def attached(self) -> str:
+        """The application property that it sets or takes off, and no other."""
+        return self.options.signature
+
     def editor(self, task: TaskFacts, /) -> BatchEditor:
         """Return the editor that does what the options say."""
         from shared.editors.keys import Keyed, KeyRings  # noqa: PLC0415 - tasks without keys do not pay for the library

@@ -79,6 +79,11 @@ class VerifyChainStep(Step):
 
     options: VerifyChainOptions = Field(alias="verify-chain")
 
+    @property
+    def attached(self) -> str:
+        """The application property that it sets or takes off, and no other."""
+        return LINK
+
     def editor(self, task: TaskFacts, /) -> BatchEditor:
         """Return the editor that does what the options say."""
         from shared.editors.keys import KeyRings  # noqa: PLC0415 - tasks without keys do not pay for the library

@@ -16,12 +16,20 @@ from shared.config.models import Connection, EditorStep, Source, Target, TaskFil
 from shared.config.review.entities import Entities
 from shared.config.review.passages import DEAD_LETTER_SOURCE_KEY, PATH_KEY, Edge, Node, Passage, Stop, Way, history
 from shared.config.review.possibilities import Facts, Key, Knowledge, Unknown, applied, key_of, satisfied, unsatisfied
+from shared.editors.attest import AttestStep
+from shared.editors.chain import ChainStep
+from shared.editors.decrypt import DecryptStep
+from shared.editors.encrypt import EncryptStep
 from shared.editors.filter import FilterStep
 from shared.editors.partition import PartitionOptions, PartitionStep
 from shared.editors.properties import PropertiesOptions, PropertiesStep
+from shared.editors.re_encrypt import ReEncryptStep
 from shared.editors.route import RouteStep
+from shared.editors.sign import SignStep
 from shared.editors.transform import TransformStep
 from shared.editors.validate import ValidateStep
+from shared.editors.verify import VerifyStep
+from shared.editors.verify_chain import VerifyChainStep
 from shared.loop_prevention import LoopGuard
 from shared.metadata import (
     DEAD_LETTER_DESCRIPTION,
@@ -278,8 +286,10 @@ def after_editor(editor: EditorStep, facts: Facts) -> Facts:
             return Facts({**facts.known, **lifted}, facts.others)
         case PartitionStep():
             return _with_key(editor.options, facts)
-        case TransformStep():
+        case TransformStep() | EncryptStep() | DecryptStep() | ReEncryptStep():
             return facts.with_((Scope.SYSTEM, "contenttype"), Unknown.ANYTHING)
+        case SignStep() | VerifyStep() | AttestStep() | ChainStep() | VerifyChainStep():
+            return facts.with_((Scope.USER, editor.attached.lower()), Unknown.ANYTHING)
         case _ if editor.keeps_properties:
             return facts
         case _:

@@ -8,9 +8,14 @@ from shared.config.review import checks
 from shared.config.review.findings import Finding
 from shared.config.review.network import Network, mark_keys
 from shared.config.review.possibilities import Facts, Key, key_of, satisfied
+from shared.editors.attest import AttestStep
+from shared.editors.chain import ChainStep
 from shared.editors.filter import FilterStep
 from shared.editors.properties import PropertiesStep
 from shared.editors.route import RouteStep
+from shared.editors.sign import SignStep
+from shared.editors.verify import VerifyStep
+from shared.editors.verify_chain import VerifyChainStep
 from shared.rules import Action, CorrelationFilter, Filter, SqlFilter, TrueFilter, parse_action, parse_filter
 from shared.rules.operators import compare
 from shared.rules.syntax import Comparison, In, Literal, Property, Scope, Set
@@ -164,5 +169,7 @@ def _may_set(editor: EditorStep, key: Key) -> bool:
             return key[1] in {name.lower() for name in (editor.options.rename or {}).values()}
         case RouteStep():
             return key[1] in {name.lower() for name in editor.lifted}
+        case SignStep() | VerifyStep() | AttestStep() | ChainStep() | VerifyChainStep():
+            return key[1] == editor.attached.lower()
         case _:
             return not editor.keeps_properties
