@@ -24,5 +24,5 @@ _shutdown = Shutdown()
 drain_on_signals(_shutdown)
 
 for _task, _pipeline in pipelines(_configuration, os.environ, _shutdown):
-    _setting = _configuration.connections[_task.source.connection].setting or ""
+    _setting = _configuration.connections[_task.source.connection].key
     register(app, _task, _pipeline, _setting)

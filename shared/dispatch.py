@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from shared.clock import Clock
 from shared.errors import BuswayError, LockLost, MessageRejected, TargetRefused, TargetUnavailable
 from shared.hold import RENEWAL_SECONDS, Hold
 from shared.memory import AcceptedSends, Key
@@ -55,7 +54,13 @@ class Dispatch:
     """The sending half of one task's line."""
 
     def __init__(
-        self, task: str, rejects: Target | None, locks: Locks | None, rejects_in_a_row: int | None, clock: Clock
+        self,
+        task: str,
+        rejects: Target | None,
+        locks: Locks | None,
+        obstacles: Obstacles,
+        *,
+        rejects_in_a_row: int | None,
     ) -> None:
         """Set messages at fault aside in *rejects*, or over *locks* in the source's dead-letter queue."""
         self.memory = AcceptedSends()
@@ -63,15 +68,17 @@ class Dispatch:
         self._rejects = rejects
         self._locks = locks
         self._guard = RejectGuard(rejects_in_a_row)
-        self._obstacles = Obstacles(task, clock)
+        self._obstacles = obstacles
 
     async def carry(self, items: Sequence[Item], hold: Hold) -> BuswayError | None:
         """Attempt until every item has its outcome or *hold* is over; return what stood in the way of the rest."""
         attempts = 0
+        repeats = _repeats(items)
+        once = [item for item in items if id(item) not in repeats]
         try:
             await hold.begin()
             while True:
-                obstacles = await self._attempt(items, hold)
+                obstacles = await self._attempt(once, hold)
                 attempts += 1
                 if not obstacles or all(isinstance(each, MessageRejected) for each in obstacles):
                     return next(iter(obstacles), None)
@@ -80,6 +87,10 @@ class Dispatch:
         except LockLost as error:
             return error
         finally:
+            for item in items:
+                if id(item) in repeats:
+                    item.outcome, item.reason = repeats[id(item)].outcome, repeats[id(item)].reason
+                    item.target = item.outgoing = None
             self.memory.trim(len(items))
 
     async def renew(self, items: Sequence[Item], timeout_seconds: float) -> int:
@@ -104,7 +115,7 @@ class Dispatch:
         # At once, whatever stands in the way of the others: what has been found out is not to be found out again.
         at_fault = [item for item in items if item.outcome is None and item.is_set_aside]
         if at_fault and self._rejects is not None:
-            answer = await self._send_rejects(self._rejects, at_fault, hold.attempt_seconds)
+            answer = await self._send_rejects(self._rejects, at_fault, items, hold.attempt_seconds)
             met.append((str(self._rejects), answer))
         elif at_fault:
             met.append((_dead_letter_queue(at_fault[0]), await self._dead_letter(at_fault, items)))
@@ -149,9 +160,13 @@ class Dispatch:
         return None
 
     async def _send_rejects(
-        self, rejects: Target, at_fault: Sequence[Item], timeout_seconds: float
+        self, rejects: Target, at_fault: Sequence[Item], items: Sequence[Item], timeout_seconds: float
     ) -> BuswayError | None:
-        """Send to `rejects`; what it does not take as it is goes there wrapped."""
+        """
+        Send to `rejects`; what it does not take as it is goes there wrapped.
+
+        What it takes in no form, being too large for it, goes to the dead-letter queue of the source, or stays.
+        """
         for item in at_fault:
             if item.rejection is not None and item.target is not rejects:
                 item.target = rejects
@@ -170,7 +185,7 @@ class Dispatch:
                     item.is_wrapped = True
                     item.outgoing = wrapped(rejects, item.content, item.arrival, item.rejection)
                     unwrapped.append(item)
-                else:
+                elif await self._dead_letter([item], items) is not None:
                     told = f"{rejects}: it takes rejected messages in no form, {answer.description}"
                     obstacle = obstacle or TargetRefused(told)
             waiting = unwrapped
@@ -214,6 +229,25 @@ class Dispatch:
             # It was at fault at an earlier attempt, and the target has changed its mind.
             item.rejection = item.reason = None
         self.memory.remember(item.key, outcome)
+
+
+def _repeats(items: Sequence[Item]) -> dict[int, Item]:
+    """
+    Return, by the identity of each item that is the same message once more, the first of that message.
+
+    That happens when locks end while messages wait in a host that stands still: they are delivered again, and the batch
+    has both. The first is carried, with the last lock, which is the one that holds.
+    """
+    firsts: dict[Key, Item] = {}
+    repeats: dict[int, Item] = {}
+    for item in items:
+        if item.key is None:
+            continue
+        first = firsts.setdefault(item.key, item)
+        if first is not item:
+            repeats[id(item)] = first
+            first.lock_token, item.lock_token = item.lock_token, None
+    return repeats
 
 
 def session_of(items: Sequence[Item]) -> str | None:

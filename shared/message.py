@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from shared.amqp import map_section, sections
 from shared.amqp.codec import decode, encode
+from shared.amqp.layouts import Layouts
 from shared.amqp.scan import join_list, join_map, list_fields, text
 from shared.amqp.sections import Sections
 from shared.amqp.values import Malformed, Value, string, symbol, uint
@@ -42,6 +43,9 @@ SERVICE_ASSIGNED = frozenset(
 )
 
 _ASSIGNED = frozenset(name.encode() for name in SERVICE_ASSIGNED)
+_NUMBERS = (b"x-opt-sequence-number", b"x-opt-enqueued-time", b"x-opt-locked-until")
+_TEXTS = (b"x-opt-offset", b"x-opt-deadletter-source")
+_ARRIVALS = Layouts(_NUMBERS, _TEXTS, _ASSIGNED)
 
 _MESSAGE_ID = 0
 _TO = 2
@@ -102,26 +106,27 @@ class Message:
         raw = sections.split(content)
         raw.delivery_annotations = b""
         annotations = raw.message_annotations
+        if not annotations:
+            return cls(raw, Arrival(origin))
+        usual = _ARRIVALS.read(annotations)
+        if usual is not None:
+            (sequence_number, enqueued_time, locked_until), (offset, dead_letter_source) = usual
+            raw.message_annotations = b""
+            arrival = Arrival(origin, sequence_number, offset, enqueued_time, locked_until, dead_letter_source)
+            return cls(raw, arrival)
         assigned: dict[bytes, bytes] = {}
-        if annotations:
-            kept = []
-            for start, key_start, value_start, stop in map_section.walk(annotations):
-                key = annotations[key_start:value_start]
-                if key in _ASSIGNED:
-                    assigned[key] = annotations[value_start:stop]
-                else:
-                    kept.append(annotations[start:stop])
-            if assigned:
-                raw.message_annotations = join_map(_MESSAGE_ANNOTATIONS, kept, len(kept)) if kept else b""
-        arrival = Arrival(
-            origin,
-            _integer(assigned, b"x-opt-sequence-number"),
-            _text(assigned, b"x-opt-offset"),
-            _integer(assigned, b"x-opt-enqueued-time"),
-            _integer(assigned, b"x-opt-locked-until"),
-            _text(assigned, b"x-opt-deadletter-source"),
-        )
-        return cls(raw, arrival)
+        kept = []
+        for start, key_start, value_start, stop in map_section.walk(annotations):
+            key = annotations[key_start:value_start]
+            if key in _ASSIGNED:
+                assigned[key] = annotations[value_start:stop]
+            else:
+                kept.append(annotations[start:stop])
+        if assigned:
+            raw.message_annotations = join_map(_MESSAGE_ANNOTATIONS, kept, len(kept)) if kept else b""
+        sequence_number, enqueued_time, locked_until = (_integer(assigned, name) for name in _NUMBERS)
+        offset, dead_letter_source = (_text(assigned, name) for name in _TEXTS)
+        return cls(raw, Arrival(origin, sequence_number, offset, enqueued_time, locked_until, dead_letter_source))
 
     def encode(self) -> bytes:
         """Return the bytes to send: every section but what only the delivery of this hop was about."""

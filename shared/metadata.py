@@ -27,6 +27,7 @@ SAMPLE_ENQUEUE_TIME = "repl-enqueued-time"
 SEPARATOR = ";"
 DEAD_LETTER_QUEUES = ("/$transfer/$deadletterqueue", "/$deadletterqueue")
 
+_KEYS = {name: encode(string(name)) for name in (PATH, ENQUEUE_TIME, SEQUENCE, OFFSET)}
 _SHORT = 256  # a string of fewer bytes has a length of one byte
 
 _SERVICE_DEAD_LETTER = {
@@ -47,14 +48,14 @@ def stamp(message: Message) -> None:
     present = message.sections.application_properties
     given_up_by = arrival.dead_letter_source or _owner_of_dead_letters(arrival.origin.entity)
     if given_up_by is None and b"repl-" not in present and b"DeadLetter" not in present:
-        pairs = [_encoded(PATH), _encoded(arrival.origin.site)]
+        pairs = [_path(arrival.origin.site)]
         if arrival.enqueued_time is not None:
             pairs.append(_pair(ENQUEUE_TIME, iso_time(arrival.enqueued_time)))
         if arrival.sequence_number is not None:
             pairs.append(_pair(SEQUENCE, str(arrival.sequence_number)))
         if arrival.offset is not None:
             pairs.append(_pair(OFFSET, arrival.offset))
-        message.append_properties(b"".join(pairs), len(pairs) - 1)
+        message.append_properties(b"".join(pairs), len(pairs))
         return
     changes: dict[str, Value | None] = {PATH: _appended(message, PATH, arrival.origin.site)}
     if arrival.enqueued_time is not None:
@@ -99,10 +100,16 @@ def deterministic_id(arrival: Arrival) -> str | None:
     return blake2b(identity.encode(), digest_size=16).hexdigest()
 
 
+@lru_cache(maxsize=256)
+def _path(site: str) -> bytes:
+    return _pair(PATH, site)
+
+
 def _pair(name: str, text: str) -> bytes:
-    if len(text) < _SHORT and text.isascii():
-        return b"%b\xa1%c%b" % (_encoded(name), len(text), text.encode())
-    return _encoded(name) + encode(string(text))
+    encoded = text.encode()
+    if len(encoded) < _SHORT:
+        return b"%b\xa1%c%b" % (_KEYS[name], len(encoded), encoded)
+    return _KEYS[name] + encode(string(text))
 
 
 def iso_time(milliseconds: int) -> str:
@@ -117,12 +124,6 @@ def _iso_second(seconds: int) -> str:
         return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()
     except (ValueError, OverflowError, OSError) as error:
         raise Malformed(f"enqueued time: {seconds} s since 1970, expected one in the years 1 to 9999") from error
-
-
-@lru_cache(maxsize=256)
-def _encoded(name: str) -> bytes:
-    """Return a string that many messages share as it is encoded."""
-    return encode(string(name))
 
 
 def _appended(message: Message, name: str, text: str) -> Value:

@@ -24,6 +24,7 @@ from shared.loop_prevention import LoopGuard, path_before
 from shared.memory import Key
 from shared.message import Arrival, Message, Origin
 from shared.metadata import deterministic_id, stamp
+from shared.obstacles import Obstacles
 from shared.protocols import BatchReport, Editor, Journal, Locks, Outcome, Record, Telemetry, Withheld
 from shared.reject_guard import DEFAULT_REJECTS_IN_A_ROW
 from shared.rejection import Rejection, Stage
@@ -80,7 +81,10 @@ class Pipeline:
         self._clock = clock or SystemClock()
         self._shutdown = shutdown or Shutdown()
         self._sleep = sleep or self._shutdown.sleep
-        self._dispatch = Dispatch(task.name, task.rejects, task.locks, task.rejects_in_a_row, self._clock)
+        obstacles = Obstacles(task.name, self._clock, telemetry)
+        self._dispatch = Dispatch(
+            task.name, task.rejects, task.locks, obstacles, rejects_in_a_row=task.rejects_in_a_row
+        )
         self._telemetry = telemetry
 
     async def run(

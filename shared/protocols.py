@@ -157,3 +157,7 @@ class Telemetry(Protocol):
     def batch(self, report: BatchReport) -> None:
         """Take note of a batch that is over; raises nothing, waits for nothing and changes nothing."""
         ...
+
+    def obstacle(self, place: str, error: BuswayError | None) -> None:
+        """Take note of what has come into the way of *place* (a target), or is another thing now; None: it is gone."""
+        ...

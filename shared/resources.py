@@ -10,12 +10,11 @@ from azure.servicebus.aio import ServiceBusClient
 from shared.errors import ConfigError, Problem
 
 NAMESPACE_SUFFIX = "__fullyQualifiedNamespace"
-CONNECTION_STRING_HINT = "it looks like Endpoint=sb://HOST/;SharedAccessKeyName=NAME;SharedAccessKey=KEY"
 
 
-def connection_string_fault(text: str, hubs: Collection[str] = ()) -> str | None:
+def connection_string_fault(text: str, hubs: Collection[str] = ()) -> tuple[str, str] | None:
     """
-    Return what is wrong with a connection string, in words that quote no more of it than the entity it names.
+    Return what is wrong with a connection string and how to mend it, quoting no more of it than the entity it names.
 
     It may be that of one entity (EntityPath), as IoT Hub gives it for its endpoint, where that is the only one of
     *hubs*, which are those that are used by it.
@@ -24,10 +23,13 @@ def connection_string_fault(text: str, hubs: Collection[str] = ()) -> str | None
         entity = parse_connection_string(text).entity_path
     except ValueError:
         # What the SDK says of it may quote it.
-        return "is no connection string"
+        return (
+            "is no connection string",
+            "it looks like Endpoint=sb://HOST/;SharedAccessKeyName=NAME;SharedAccessKey=KEY",
+        )
     if entity and {hub.lower() for hub in hubs} != {entity.lower()}:
         expected = " and ".join(sorted(hubs)) or "a namespace"
-        return f"names one entity, {entity}, expected {expected}, or one without EntityPath"
+        return f"names one entity, {entity}, expected {expected}", "remove EntityPath"
     return None
 
 
@@ -41,7 +43,7 @@ def setting_problem(setting: str, settings: Mapping[str, str], hubs: Collection[
     text = settings.get(setting)
     if text:
         fault = connection_string_fault(text, hubs)
-        return None if fault is None else Problem(setting, f"the app setting {fault}", CONNECTION_STRING_HINT)
+        return None if fault is None else Problem(setting, f"the app setting {fault[0]}", fault[1])
     if settings.get(setting + NAMESPACE_SUFFIX):
         return None
     return Problem(

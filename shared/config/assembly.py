@@ -17,7 +17,6 @@ from shared.outputs.service_bus import ServiceBusOutput
 from shared.pipeline import Pipeline, Task
 from shared.protocols import Locks, Output
 from shared.resources import (
-    CONNECTION_STRING_HINT,
     connection_string_fault,
     event_hub_client,
     event_hub_client_by,
@@ -108,7 +107,7 @@ def _output_by(site: str, kind: str, secret: str, connection_string: str) -> Out
     """Return an output opened with the value of a *secret*; raises TargetRefused where that is none."""
     fault = connection_string_fault(connection_string)
     if fault is not None:
-        raise TargetRefused(f"{site}: secret {secret} {fault}; {CONNECTION_STRING_HINT}")
+        raise TargetRefused(f"{site}: secret {secret} {fault[0]}; {fault[1]}")
     if kind == "service-bus":
         return ServiceBusOutput(site, partial(service_bus_client_by, connection_string))
     return EventHubsOutput(site, partial(event_hub_client_by, connection_string))

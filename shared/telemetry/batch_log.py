@@ -10,6 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 
+from shared.errors import BuswayError
 from shared.protocols import BatchReport
 from shared.telemetry import names
 from shared.telemetry.names import outcome_of
@@ -23,6 +24,9 @@ class BatchLog:
     def __init__(self, task: str) -> None:
         """Start each line with the name of the *task*."""
         self._task = task
+
+    def obstacle(self, place: str, error: BuswayError | None) -> None:
+        """Say nothing: `shared.obstacles` has logged it."""
 
     def batch(self, report: BatchReport) -> None:
         """Log one line."""

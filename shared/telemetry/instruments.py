@@ -12,6 +12,7 @@ from opentelemetry import metrics
 from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, StatusCode, Tracer
 
+from shared.errors import BuswayError
 from shared.protocols import BatchReport, Carried
 from shared.telemetry import names
 from shared.telemetry.names import Metric, outcome_of
@@ -34,6 +35,8 @@ class Instruments:
         self.duration = _histogram(meter, names.DURATION)
         self.retries = _counter(meter, names.RETRIES)
         self.bytes = _counter(meter, names.BYTES)
+        obstacles = names.OBSTACLES
+        self.obstacles = meter.create_up_down_counter(obstacles.name, obstacles.unit, obstacles.description)
 
     def of_task(self, source: Mapping[str, str]) -> "TaskInstruments":
         """Return what measures a task, by the attributes of its *source* (`names.OF_THE_SOURCE`)."""
@@ -51,11 +54,22 @@ class TaskInstruments:
         operation = {names.OPERATION: names.PROCESS, names.OPERATION_TYPE: names.PROCESS}
         azure = {names.AZURE_NAMESPACE: names.AZURE_NAMESPACES[source[names.SYSTEM]]}
         self._of_spans: Attributes = {**self._source, **operation, **azure}
+        self._standing: dict[str, Attributes] = {}
 
     def batch(self, report: BatchReport) -> None:
         """Record the metrics and spans of a batch."""
         self._measure(report)
         self._trace(report)
+
+    def obstacle(self, place: str, error: BuswayError | None) -> None:
+        """Count what stands in the way of a target."""
+        standing = self._standing.pop(place, None)
+        if standing is not None:
+            self._instruments.obstacles.add(-1, standing)
+        if error is not None:
+            attributes = {**self._source, names.TARGET: place, names.ERROR_TYPE: type(error).__name__}
+            self._standing[place] = attributes
+            self._instruments.obstacles.add(1, attributes)
 
     def _measure(self, report: BatchReport) -> None:
         to, source = self._instruments, self._source

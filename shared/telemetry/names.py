@@ -62,7 +62,7 @@ class Metric(NamedTuple):
     """One instrument: what it is called, what it counts in, and by which attributes beside those of the source."""
 
     name: str
-    kind: Literal["counter", "histogram"]
+    kind: Literal["counter", "up-down counter", "histogram"]
     unit: str
     description: str
     attributes: tuple[str, ...] = ()
@@ -100,11 +100,18 @@ DURATION: Final = Metric(
     (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 30, 60, 300),
 )
 RETRIES: Final = Metric("busway.retries", "counter", "{attempt}", "Attempts to send after the first of a batch.")
+OBSTACLES: Final = Metric(
+    "busway.obstacles",
+    "up-down counter",
+    "{obstacle}",
+    "Targets in whose way something stands, while batches are held for it.",
+    (TARGET, ERROR_TYPE),
+)
 BYTES: Final = Metric(
     "busway.io", "counter", "By", "Encoded messages taken from the source and accepted by targets.", (DIRECTION,)
 )
 
-METRICS: Final = (MESSAGES, LAG, BATCH_SIZE, DURATION, RETRIES, BYTES)
+METRICS: Final = (MESSAGES, LAG, BATCH_SIZE, DURATION, RETRIES, OBSTACLES, BYTES)
 
 BATCH_SPAN: Final = "process {task}"
 """Of a batch: a consumer span with a link to the trace of each message."""

@@ -7,7 +7,7 @@ Nothing of OpenTelemetry is imported before a setting asks for it: an app that d
 import importlib
 from collections.abc import Callable, Mapping
 
-from shared.errors import ConfigError, Problem
+from shared.errors import BuswayError, ConfigError, Problem
 from shared.protocols import BatchReport, Telemetry
 from shared.telemetry.batch_log import BatchLog
 from shared.telemetry.names import TASK
@@ -35,6 +35,10 @@ class _Both:
     def batch(self, report: BatchReport) -> None:
         self._first.batch(report)
         self._second.batch(report)
+
+    def obstacle(self, place: str, error: BuswayError | None) -> None:
+        self._first.obstacle(place, error)
+        self._second.obstacle(place, error)
 
 
 def open_telemetry(settings: Mapping[str, str]) -> TelemetryOf:

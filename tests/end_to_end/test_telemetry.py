@@ -37,6 +37,7 @@ rejects: {connection: west, queue: lost}
 task: lost
 source: {connection: west, queue: lost}
 routes: [{target: {connection: east, queue: no-such-queue}}]
+limits: {hold: PT5S}
 """
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 SENDER = "b7ad6b7169203331"
@@ -221,6 +222,7 @@ def test_a_batch_that_stays_at_its_source_is_an_error_that_can_be_seen(broker, c
     with host(**over_otlp(collector)) as running:
         running.wait_until_ready()
         send(broker, "lost", ServiceBusMessage("x", application_properties=dict(TRACED)))
+        running.wait_for(lambda: "busway.obstacles" in collector.metrics(), 90)
         running.wait_for(lambda: any(span.status.code == 2 for span in collector.spans()), 90)
         running.wait_for(lambda: "busway.retries" in collector.metrics())
         running.kill()

@@ -280,6 +280,36 @@ def test_without_the_right_to_settle_the_batch_comes_again_with_its_neighbours_s
     assert line.output.ids("orders") == ["m-1", "m-3"]
 
 
+def test_what_rejects_takes_in_no_form_is_dead_lettered_at_its_source():
+    line = Line(OutputThatRejects(at_fault), rejects=OutputThatRejects(lambda _: True))
+    assert line.deliver(1, 2, 3) == {Outcome.SENT: 2, Outcome.REJECTED: 1}
+    assert [token for token, *_ in line.locks.dead] == [b"\x02" * 16]
+    assert line.journal.records[1].target == "west/orders/$DeadLetterQueue"
+
+
+# The same message twice in a batch, its first lock being over
+
+
+def test_a_message_that_is_twice_in_a_batch_is_sent_once():
+    line = Line(OutputThatAccepts())
+    assert line.deliver(1, 2, 3, 2, 3) == {Outcome.SENT: 5}
+    assert line.output.ids("orders") == ["m-1", "m-2", "m-3"]
+
+
+def test_a_message_at_fault_that_is_twice_in_a_batch_is_set_aside_once():
+    rejects = OutputThatAccepts()
+    line = Line(OutputThatRejects(at_fault), rejects=rejects)
+    assert line.deliver(2, 1, 2) == {Outcome.SENT: 1, Outcome.REJECTED: 2}
+    assert rejects.ids("rejected") == ["m-2"]
+
+
+def test_of_the_locks_of_a_message_that_is_twice_in_a_batch_the_last_one_counts():
+    line = Line(OutputThatRejects(at_fault))
+    batch = [delivered(2), delivered(1), delivered(2)]
+    asyncio.run(line.pipeline.run(batch, None, [b"old" * 5 + b".", b"\x01" * 16, b"new" * 5 + b"."]))
+    assert [token for token, *_ in line.locks.dead] == [b"new" * 5 + b"."]
+
+
 # The run of rejects
 
 

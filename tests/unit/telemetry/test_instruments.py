@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 from shared.amqp.codec import encode
 from shared.amqp.values import binary, string
-from shared.errors import ConfigError, TargetUnavailable
+from shared.errors import ConfigError, TargetRefused, TargetUnavailable
 from shared.loop_prevention import LoopGuard
 from shared.message import Origin
 from shared.pipeline import Pipeline, Task
@@ -90,6 +90,9 @@ class Measured:
             if each.name == metric.name
             for point in each.data.data_points
         ]
+
+    def obstacles(self):
+        return {point.attributes[names.ERROR_TYPE]: point.value for point in self.points(names.OBSTACLES)}
 
     def counts(self):
         return {
@@ -216,7 +219,7 @@ def test_the_log_line_has_its_fields_in_the_text_and_for_other_handlers(caplog):
 
 def test_the_document_has_every_metric_with_unit_and_attributes():
     rows = re.findall(
-        r"^\| `([\w.]+)` \| (\w+) \| `([^`]+)` \| ([^|]*) \| ([^|]*) \|$", DOCUMENT.read_text(), re.MULTILINE
+        r"^\| `([\w.]+)` \| ([\w -]+) \| `([^`]+)` \| ([^|]*) \| ([^|]*) \|$", DOCUMENT.read_text(), re.MULTILINE
     )
     of_document = {
         name: (kind, unit, sorted(re.findall(r"`([^`]+)`", attributes)), told.strip())
@@ -236,3 +239,30 @@ def test_the_document_has_every_attribute():
     }
     dotted = {value for value in constants if re.fullmatch(r"(busway|messaging|network|az|error)\.[\w.]+", value)}
     assert {name for name in dotted if f"`{name}`" not in text} == set()
+
+
+class OutputInTrouble(OutputThatAccepts):
+    """Gives the answers it was told to, then accepts; notes what is measured from the second attempt on."""
+
+    def __init__(self, *errors):
+        super().__init__()
+        self.errors = list(errors)
+        self.standing = []
+        self.measured = Measured(self)
+
+    def answer(self, _, /):
+        if self.standing or len(self.errors) < 3:
+            self.standing.append(self.measured.obstacles())
+        return self.errors.pop(0) if self.errors else None
+
+
+def test_what_stands_in_the_way_is_counted_while_it_stands():
+    away, full = TargetUnavailable("east/copies: away"), TargetRefused("east/copies: full")
+    output = OutputInTrouble(away, away, full)
+    output.measured.run(delivered(1))
+    assert output.standing == [
+        {"TargetUnavailable": 1},
+        {"TargetUnavailable": 1},
+        {"TargetUnavailable": 0, "TargetRefused": 1},
+    ]
+    assert output.measured.obstacles() == {"TargetUnavailable": 0, "TargetRefused": 0}

@@ -6,7 +6,7 @@ from pathlib import Path
 import azure.functions as func
 
 from functions.drain import drain_on_signals
-from functions.tasks import RAW, register
+from functions.tasks import register
 from shared.config.assembly import pipelines
 from shared.config.files import load
 from shared.shutdown import Shutdown
@@ -21,4 +21,4 @@ _shutdown = Shutdown()
 drain_on_signals(_shutdown)
 
 for _task, _pipeline in pipelines(_configuration, os.environ, _shutdown, clock=_clock, sleep=_clock.sleep):
-    register(app, _task, _pipeline, _configuration.connections[_task.source.connection].setting, RAW)
+    register(app, _task, _pipeline, _configuration.connections[_task.source.connection].key)

@@ -1,0 +1,63 @@
+"""What is read by a layout is what a walk through the map finds, whatever came before."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.amqp.codec import decode, encode
+from shared.amqp.layouts import Layouts
+from shared.amqp.map_section import entries
+from shared.amqp.scan import join_map
+from shared.amqp.values import Malformed, symbol
+from tests import strategies
+
+INTEGERS, TEXTS, OTHERS = (b"number", b"time"), (b"text",), (b"state",)
+KINDS = {"long", "int", "uint", "timestamp"}
+
+keys = st.sampled_from(("number", "time", "text", "state", "mine"))
+values = strategies.of_kind("long", "int", "uint", "timestamp", "string", "symbol", "ulong", "boolean", "null")
+sections = st.dictionaries(keys, values, max_size=5).map(
+    lambda named: join_map(
+        b"\x00\x53\x72", [encode(symbol(key)) + encode(each) for key, each in named.items()], len(named)
+    )
+)
+
+
+@given(st.lists(sections, min_size=1, max_size=8))
+def test_a_layout_reads_what_is_there_or_leaves_it_to_a_walk(told):
+    layouts = Layouts(INTEGERS, TEXTS, OTHERS)
+    for section in told + told:
+        found = {key: decode(section, start, stop)[0] for key, _, start, stop in entries(section)}
+        read = layouts.read(section)
+        if read is None:
+            continue
+        assert found.keys() <= {"number", "time", "text", "state"}
+        integers, texts = read
+        for key, value in zip(INTEGERS, integers, strict=True):
+            there = found.get(key.decode())
+            assert value == (None if there is None else there.payload)
+            assert there is None or there.kind in KINDS
+        for key, text in zip(TEXTS, texts, strict=True):
+            there = found.get(key.decode())
+            assert text == (there.payload if there is not None and there.kind in {"string", "symbol"} else None)
+
+
+@given(strategies.damaged(sections))
+def test_what_is_no_map_is_left_to_a_walk_or_malformed(section):
+    layouts = Layouts(INTEGERS, TEXTS, OTHERS)
+    try:
+        layouts.read(section)
+    except Malformed:
+        return
+
+
+def test_a_usual_map_is_read_by_its_layout():
+    section = join_map(
+        b"\x00\x53\x72",
+        [b"\xa3\x06number\x81" + (7).to_bytes(8), b"\xa3\x04time\x83" + (8).to_bytes(8), b"\xa3\x04text\xa1\x01x"],
+        3,
+    )
+    layouts = Layouts(INTEGERS, TEXTS, OTHERS)
+    assert layouts.read(section) == ([7, 8], ["x"])
+    assert layouts.read(section.replace((7).to_bytes(8), (9).to_bytes(8))) == ([9, 8], ["x"])
+    assert layouts.read(section.replace(b"\x01x", b"\x01\xff")) is None, "no UTF-8"
+    assert layouts.read(section.replace(b"time\x83", b"time\x80")) is None, "of another type"
