@@ -7,9 +7,10 @@ from pathlib import Path
 import azure.functions as func
 
 from functions.drain import drain_on_signals
-from functions.tasks import register
+from functions.tasks import register, register_peeking_tap, register_tap
 from shared.config.assembly import pipelines
 from shared.config.files import load
+from shared.config.journalling import Journals
 from shared.shutdown import Shutdown
 
 app = func.FunctionApp()
@@ -23,6 +24,12 @@ _configuration = load(Path(__file__).parent / os.environ.get("BUSWAY_CONFIG", "c
 _shutdown = Shutdown()
 drain_on_signals(_shutdown)
 
-for _task, _pipeline in pipelines(_configuration, os.environ, _shutdown):
+_journals = Journals(_configuration, os.environ)
+
+for _task, _pipeline in pipelines(_configuration, os.environ, _shutdown, journals=_journals):
     _setting = _configuration.connections[_task.source.connection].key
     register(app, _task, _pipeline, _setting)
+for _file, _tap in _journals.taps():
+    register_tap(app, _file, _tap, _configuration.connections[_file.source.connection].key)
+for _file, _peeking in _journals.peeking_taps():
+    register_peeking_tap(app, _file, _peeking)

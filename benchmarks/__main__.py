@@ -18,6 +18,7 @@ BENCHMARKS = (
     "benchmarks.broker",
     "benchmarks.rules",
     "benchmarks.worker_cost",
+    "benchmarks.journal",
     "benchmarks.end_to_end",
     "benchmarks.sessions",
     "benchmarks.memory",

@@ -44,6 +44,7 @@ class Shape(NamedTuple):
 
 
 PLAIN, ROUTED, NAIVE = Shape("one_rule"), Shape("two_rules"), Shape("naive")
+JOURNALLED = Shape("journalled")
 MEASURED, TRACED = Shape("measured"), Shape("measured", traced=True)
 BATCHES = [Shape("one_rule", batch) for batch in (10, 1000)]
 PROPERTIES = [Shape("one_rule", properties=properties) for properties in (0, 50)]
@@ -105,7 +106,7 @@ async def main() -> None:
     functions = {each.name: each for each in await worker.start(Path(__file__).parent.resolve() / "worker_app")}
     now = round(time.time() * 1000)
     costs: dict[Shape, float] = {}
-    shapes = [PLAIN, ROUTED, MEASURED, TRACED, NAIVE, *BATCHES, *PROPERTIES]
+    shapes = [PLAIN, ROUTED, JOURNALLED, MEASURED, TRACED, NAIVE, *BATCHES, *PROPERTIES]
     counts = {shape: NAIVE_MESSAGES if shape is NAIVE else MESSAGES for shape in shapes}
     inputs = {shape: list(_inputs(functions[shape.function], shape, counts[shape], now)) for shape in shapes}
     for _ in range(ROUNDS):
@@ -118,6 +119,7 @@ async def main() -> None:
         [
             Measurement("copy with one rule: worker CPU per message", costs[PLAIN], "µs", 30),
             Measurement("copy with two routes, rules and actions: worker CPU per message", costs[ROUTED], "µs", 40),
+            Measurement("copy with one rule and the journal: worker CPU per message", costs[JOURNALLED], "µs", 38),
             Measurement("copy with metrics and spans: worker CPU per message", costs[MEASURED], "µs"),
             Measurement("copy with a span for every message: worker CPU per message", costs[TRACED], "µs"),
             Measurement("copy by stock binding and add_message: worker CPU per message", costs[NAIVE], "µs"),

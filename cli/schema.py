@@ -2,7 +2,7 @@
 
 import json
 
-from shared.config.models import TaskFile
+from shared.config.journals import file_schema
 
 
 def schema() -> None:
@@ -18,5 +18,5 @@ def schema() -> None:
 
 def text() -> str:
     """Return the schema as it stands in the file."""
-    document = {"$schema": "https://json-schema.org/draft/2020-12/schema", **TaskFile.model_json_schema()}
+    document = {"$schema": "https://json-schema.org/draft/2020-12/schema", **file_schema()}
     return json.dumps(document, indent=2) + "\n"

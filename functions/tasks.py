@@ -1,14 +1,17 @@
-"""One Azure Function per replication task."""
+"""One Azure Function per replication task, and one per tap."""
 
 import logging
-from collections.abc import Awaitable, Callable
-from typing import List  # noqa: UP035 - see its use
+from collections.abc import Awaitable, Callable, Sequence
+from typing import List, Protocol  # noqa: UP035 - see its use
 
 import azure.functions as func
 
 from functions.raw_message import RawMessage
 from functions.stock_binding import STOCK_LOSSES, event_contents, event_partition, lock_tokens, service_bus_content
+from shared.config.journals import TapFile
 from shared.config.models import DEFAULT_CONSUMER_GROUP, TaskFile
+from shared.journal.peek import PeekingTap
+from shared.journal.tap import Tap
 from shared.pipeline import Pipeline
 
 _LOGGER = logging.getLogger("busway.tasks")
@@ -21,42 +24,78 @@ _LONGEST_RETRY = "00:05:00"
 type Decorator = Callable[[object], object]
 
 
+class Run(Protocol):
+    """What is done with a batch; as `shared.pipeline.Pipeline.run`."""
+
+    async def __call__(
+        self, batch: Sequence[bytes], partition: str | None = None, lock_tokens: Sequence[bytes] = ()
+    ) -> object:
+        """Raise where the batch must be redelivered."""
+        ...
+
+
 def register(app: func.FunctionApp, task: TaskFile, pipeline: Pipeline, setting: str) -> None:
     """Add the function of *task* to *app*, which takes from the connection of the app setting *setting*."""
-    if task.trigger == "stock":
-        _LOGGER.warning("%s: takes from the stock trigger: %s", task.task, STOCK_LOSSES)
-    function = _function(task, pipeline)
-    decorated = _trigger(app, task, setting)(function)
-    if task.source.hub is not None:
+    _register(app, task, pipeline.run, setting)
+
+
+def register_tap(app: func.FunctionApp, file: TapFile, tap: Tap, setting: str) -> None:
+    """Add the function of a tap that drains a subscription or a consumer group; as `register`."""
+
+    async def see(
+        batch: Sequence[bytes],
+        partition: str | None = None,
+        lock_tokens: Sequence[bytes] = (),  # noqa: ARG001 - a tap holds nothing
+    ) -> None:
+        await tap.see(batch, partition)
+
+    _register(app, file, see, setting)
+
+
+def register_peeking_tap(app: func.FunctionApp, file: TapFile, tap: PeekingTap) -> None:
+    """Add the function of a tap that looks when its schedule says so."""
+
+    async def look(timer: func.TimerRequest) -> None:  # noqa: ARG001 - the trigger's name for it
+        await tap.look()
+
+    decorated = app.timer_trigger(arg_name="timer", schedule=file.tap.peek or "", run_on_startup=False)(look)
+    app.function_name(file.task)(decorated)
+
+
+def _register(app: func.FunctionApp, file: TaskFile | TapFile, run: Run, setting: str) -> None:
+    if file.trigger == "stock":
+        _LOGGER.warning("%s: takes from the stock trigger: %s", file.task, STOCK_LOSSES)
+    decorated = _trigger(app, file, setting)(_function(file, run))
+    if file.source.hub is not None:
         decorated = app.retry(
             strategy="exponential_backoff",
             max_retry_count=_RETRY_FOR_EVER,
             minimum_interval=_SHORTEST_RETRY,
             maximum_interval=_LONGEST_RETRY,
         )(decorated)
-    app.function_name(task.task)(decorated)
+    app.function_name(file.task)(decorated)
 
 
-def _function(task: TaskFile, pipeline: Pipeline) -> Callable[..., Awaitable[None]]:
+def _function(file: TaskFile | TapFile, run: Run) -> Callable[..., Awaitable[None]]:
     async def replicate(messages: List[RawMessage]) -> None:  # noqa: UP006 - the worker refuses list[RawMessage]
         tokens = [message.lock_token for message in messages if message.lock_token is not None]
-        await pipeline.run([message.content for message in messages], messages[0].partition, tokens)
+        await run([message.content for message in messages], messages[0].partition, tokens)
 
     async def replicate_events(messages: List[func.EventHubEvent]) -> None:  # noqa: UP006 - the worker refuses list[…]
-        await pipeline.run(event_contents(messages), event_partition(messages))
+        await run(event_contents(messages), event_partition(messages))
 
     async def replicate_message(messages: func.ServiceBusMessage) -> None:
-        await pipeline.run([service_bus_content(messages)], lock_tokens=lock_tokens(messages))
+        await run([service_bus_content(messages)], lock_tokens=lock_tokens(messages))
 
-    if task.trigger == "raw":
+    if file.trigger == "raw":
         return replicate
-    return replicate_message if task.source.hub is None else replicate_events
+    return replicate_message if file.source.hub is None else replicate_events
 
 
-def _trigger(app: func.FunctionApp, task: TaskFile, setting: str) -> Decorator:
-    source = task.source
+def _trigger(app: func.FunctionApp, file: TaskFile | TapFile, setting: str) -> Decorator:
+    source = file.source
     # Batches of the stock binding mix up the properties of messages from Service Bus, not those of events.
-    takes_many = task.trigger == "raw" or source.hub is not None
+    takes_many = file.trigger == "raw" or source.hub is not None
     cardinality = func.Cardinality.MANY if takes_many else func.Cardinality.ONE
     # The sessions flag is left out rather than false: a dead-letter sub-queue has no sessions to speak of.
     sessions = True if source.sessions else None

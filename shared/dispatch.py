@@ -15,7 +15,7 @@ from shared.hold import RENEWAL_SECONDS, Hold
 from shared.memory import AcceptedSends, Key
 from shared.message import Arrival, Message
 from shared.obstacles import Obstacles
-from shared.protocols import Locks, Outcome, Outgoing
+from shared.protocols import Imprint, Locks, Outcome, Outgoing
 from shared.reject_guard import RejectGuard
 from shared.rejection import Rejection, Stage, set_aside, wrapped
 from shared.routing import Target
@@ -48,6 +48,10 @@ class Item:
     is_set_aside: bool = False
     is_wrapped: bool = False
     is_dead_lettered: bool = False
+    is_remembered: bool = False
+    part: int | None = None
+    arrived: Imprint | None = None
+    departed: Imprint | None = None
 
 
 class Dispatch:
@@ -82,7 +86,7 @@ class Dispatch:
                 attempts += 1
                 if not obstacles or all(isinstance(each, MessageRejected) for each in obstacles):
                     return next(iter(obstacles), None)
-                if not await hold.pause(max(_wait(each, attempts) for each in obstacles)):
+                if not await hold.pause(max(wait_seconds(each, attempts) for each in obstacles)):
                     return obstacles[0]
         except LockLost as error:
             return error
@@ -91,6 +95,7 @@ class Dispatch:
                 if id(item) in repeats:
                     item.outcome, item.reason = repeats[id(item)].outcome, repeats[id(item)].reason
                     item.target = item.outgoing = None
+                    item.is_remembered = item.outcome is not None
             self.memory.trim(len(items))
 
     async def renew(self, items: Sequence[Item], timeout_seconds: float) -> int:
@@ -273,7 +278,8 @@ def _dead_letter_queue(item: Item) -> str:
     return f"{item.arrival.origin.site}/{item.arrival.origin.entity}/$DeadLetterQueue"
 
 
-def _wait(obstacle: BuswayError, attempts: int) -> float:
+def wait_seconds(obstacle: BuswayError, attempts: int) -> float:
+    """Return how long to wait after so many *attempts*, the last of which met *obstacle*."""
     if isinstance(obstacle, TargetUnavailable):
         asked = obstacle.retry_after.total_seconds() if obstacle.retry_after is not None else 0.0
         return max(asked, _growing(FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, attempts))

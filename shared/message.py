@@ -7,7 +7,7 @@ A message as its raw AMQP sections.
 """
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -160,6 +160,10 @@ class Message:
             text(fields[_GROUP_ID]) if len(fields) > _GROUP_ID else None,
             self.partition_key if self.sections.message_annotations else None,
         )
+
+    def property_fields(self) -> Sequence[bytes]:
+        """Return the encoded fields of the properties section, none of an absent one."""
+        return self._property_fields()
 
     # Broker properties
 

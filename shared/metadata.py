@@ -46,7 +46,7 @@ def stamp(message: Message) -> None:
     """
     arrival = message.arrival
     present = message.sections.application_properties
-    given_up_by = arrival.dead_letter_source or _owner_of_dead_letters(arrival.origin.entity)
+    given_up_by = entity_that_gave_up(arrival)
     if given_up_by is None and b"repl-" not in present and b"DeadLetter" not in present:
         pairs = [_path(arrival.origin.site)]
         if arrival.enqueued_time is not None:
@@ -138,6 +138,11 @@ def _history(message: Message, name: str) -> str | None:
     if isinstance(value.payload, str):
         return value.payload
     raise Malformed(f"property {name}: got a {value.kind}, expected a string")
+
+
+def entity_that_gave_up(arrival: Arrival) -> str | None:
+    """Return the entity whose dead letter a message is, None for one that is none."""
+    return arrival.dead_letter_source or _owner_of_dead_letters(arrival.origin.entity)
 
 
 @lru_cache(maxsize=256)

@@ -1,10 +1,11 @@
 """
-One straight line: received → edited → stamped → routed → sent → journalled; the caller then settles the source.
+One straight line: received → edited → stamped → routed → journalled → sent → journalled; the caller then settles.
 
 1. Everything before the send is synchronous and does no I/O.
 2. A message is decided once. What the target has accepted is remembered, so that the redelivery of a batch that failed
    half-way does not send it again from this instance.
-3. `run` returns when every message has its outcome and raises when one must stay at the source. Functions settle a
+3. The journal has what was received before anything is sent, and what became of it before the source is settled.
+4. `run` returns when every message has its outcome and raises when one must stay at the source. Functions settle a
    whole batch or nothing, so raising leaves all of it there.
 """
 
@@ -14,18 +15,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import count
 
 from shared.amqp.values import string
 from shared.clock import Clock, SystemClock
-from shared.dispatch import Dispatch, Item, place_of
-from shared.errors import MessageRejected, TargetRefused
+from shared.dispatch import Dispatch, Item, place_of, wait_seconds
+from shared.errors import BuswayError, LockLost, MessageRejected, TargetRefused, TargetUnavailable
 from shared.hold import DEFAULT_HOLD, Hold
 from shared.loop_prevention import LoopGuard, path_before
 from shared.memory import Key
 from shared.message import Arrival, Message, Origin
 from shared.metadata import deterministic_id, stamp
 from shared.obstacles import Obstacles
-from shared.protocols import BatchReport, Editor, Journal, Locks, Outcome, Record, Telemetry, Withheld
+from shared.protocols import BatchReport, Editor, Entry, Journal, Locks, Outcome, Record, Telemetry, Withheld
 from shared.reject_guard import DEFAULT_REJECTS_IN_A_ROW
 from shared.rejection import Rejection, Stage
 from shared.routing import Router, Target
@@ -33,6 +35,8 @@ from shared.shutdown import Shutdown
 from shared.ttl import TimeToLive
 
 _LOGGER = logging.getLogger("busway.pipeline")
+
+_JOURNAL = "the journal"
 
 
 @dataclass(frozen=True)
@@ -81,11 +85,12 @@ class Pipeline:
         self._clock = clock or SystemClock()
         self._shutdown = shutdown or Shutdown()
         self._sleep = sleep or self._shutdown.sleep
-        obstacles = Obstacles(task.name, self._clock, telemetry)
+        self._obstacles = Obstacles(task.name, self._clock, telemetry)
         self._dispatch = Dispatch(
-            task.name, task.rejects, task.locks, obstacles, rejects_in_a_row=task.rejects_in_a_row
+            task.name, task.rejects, task.locks, self._obstacles, rejects_in_a_row=task.rejects_in_a_row
         )
         self._telemetry = telemetry
+        self._batch_ids = count(1)
 
     async def run(
         self, batch: Sequence[bytes], partition: str | None = None, lock_tokens: Sequence[bytes] = ()
@@ -104,12 +109,21 @@ class Pipeline:
         origin = self._task.origin if partition is None else self._task.origin._replace(partition=partition)
         now = self._clock.now()
         tokens: Sequence[bytes | None] = lock_tokens or [None] * len(batch)
-        items = []
+        items: list[Item] = []
+        entries: list[Entry] = []
         for content, token in zip(batch, tokens, strict=True):
-            items += self._prepare(content, token, origin, now)
+            parts = self._prepare(content, token, origin, now)
+            items += parts
+            if parts[0].arrived is not None:
+                entries.append(Entry(parts[0].arrival, parts[0].arrived, len(parts)))
         hold = self._hold(items)
-        obstacle = await self._dispatch.carry(items, hold)
-        await self._journal.write([self._record(item) for item in items])
+        batch_id = next(self._batch_ids)
+        obstacle = await self._journalled(partial(self._journal.received, entries, batch_id), hold) if entries else None
+        if obstacle is None:
+            obstacle = await self._dispatch.carry(items, hold)
+            records = [self._record(item) for item in items]
+            unwritten = await self._journalled(partial(self._journal.write, records, batch_id), hold)
+            obstacle = obstacle or unwritten
         if self._telemetry is not None:
             seconds = self._clock.monotonic() - started
             self._telemetry.batch(BatchReport(origin, len(batch), items, now, seconds, hold.retries, obstacle))
@@ -118,6 +132,24 @@ class Pipeline:
             _LOGGER.error("%s: the batch stays at the source: %s", self._task.name, obstacle)
             raise obstacle
         return outcomes
+
+    async def _journalled(self, write: Callable[[], Awaitable[None]], hold: Hold) -> BuswayError | None:
+        """Attempt to write until it is done or *hold* is over; return what stood in the way then."""
+        attempts = 0
+        while True:
+            try:
+                await write()
+            except (TargetUnavailable, TargetRefused) as error:
+                attempts += 1
+                self._obstacles.note({_JOURNAL: error})
+                try:
+                    if not await hold.pause(wait_seconds(error, attempts)):
+                        return error
+                except LockLost as lost:
+                    return lost
+            else:
+                self._obstacles.note({_JOURNAL: None})
+                return None
 
     def _takes_from(self, partition: str | None) -> bool:
         """Tell whether the batch is the task's affair; what is not, it neither carries nor journals."""
@@ -147,6 +179,7 @@ class Pipeline:
         try:
             message = Message.received(content, origin)
             item.arrival = message.arrival
+            item.arrived = self._journal.arriving(message)
             if self._task.restore is not None:
                 self._task.restore(message)
             item.stage = Stage.EDITED
@@ -157,8 +190,10 @@ class Pipeline:
             items = [item] if len(edited) == 1 else [replace(item) for _ in edited]
             for part, (each, edit) in enumerate(zip(items, edited, strict=True)):
                 current = each
+                each.part = part if len(items) > 1 else None
                 each.key = _key(each.arrival, part)
                 each.outcome = self._dispatch.memory.outcome(each.key)
+                each.is_remembered = each.outcome is not None
                 if each.outcome is None:
                     self._decide(each, edit, now)
         except MessageRejected as error:
@@ -166,7 +201,10 @@ class Pipeline:
             item.stage = current.stage
             item.key = _key(item.arrival, 0)
             item.outcome = self._dispatch.memory.outcome(item.key)
+            item.is_remembered = item.outcome is not None
             item.target = item.outgoing = None
+            if item.arrived is None:
+                item.arrived = self._journal.unreadable(content)
             if item.outcome is None:
                 item.reason = str(error)
                 item.rejection = Rejection(error, item.stage, self._task.name)
@@ -213,15 +251,24 @@ class Pipeline:
         item.stage = Stage.FITTED
         item.target = target
         item.outgoing = target.outgoing(message)
+        if item.arrived is not None:
+            item.departed = self._journal.departing(message, item.arrived)
 
     def _record(self, item: Item) -> Record:
+        outcome, outgoing = item.outcome or Outcome.RETRY, item.outgoing
         return Record(
             self._task.name,
             item.arrival,
-            item.outgoing.message_id if item.outgoing else item.message_id,
-            item.outcome or Outcome.RETRY,
+            outgoing.message_id if outgoing else item.message_id,
+            outcome,
             place_of(item),
             item.reason,
+            None if outcome is Outcome.SENT else item.stage,
+            None if outgoing is None else outgoing.session_id or outgoing.partition_key,
+            item.part,
+            item.is_remembered,
+            item.arrived,
+            item.departed,
         )
 
 

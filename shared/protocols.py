@@ -88,6 +88,37 @@ class Editor(Protocol):
         ...
 
 
+class Imprint(NamedTuple):
+    """
+    What a journal keeps of a message's content.
+
+    Units: expires_at is milliseconds since 1970 UTC; attempt counts deliveries from 1; digests are raw bytes.
+    """
+
+    body_digest: bytes
+    body_size: int
+    property_digest: bytes | None
+    """None where the message cannot be read, and the body's digest is that of all its bytes."""
+    message_id: str | None
+    order_key: str | None
+    """The session, without one the partition key."""
+    expires_at: int | None
+    attempt: int | None
+    hops: Sequence[str]
+    """The sites that it had left before it came to this one."""
+    sections: tuple[bytes, bytes, bytes]
+    """Properties, application properties and body as they were encoded."""
+
+
+class Entry(NamedTuple):
+    """A message that was received, for the journal."""
+
+    arrival: Arrival
+    imprint: Imprint
+    parts: int = 1
+    """How many it becomes, each with an outcome of its own."""
+
+
 class Record(NamedTuple):
     """One decision for the journal; the reason is the description of what spoke against the message."""
 
@@ -97,13 +128,44 @@ class Record(NamedTuple):
     outcome: Outcome
     target: str | None
     reason: str | None
+    stage: str | None = None
+    """The step that spoke against it."""
+    order_key: str | None = None
+    part: int | None = None
+    """Which of those it is that a message was split into."""
+    is_remembered: bool = False
+    """It was accepted in an earlier delivery of the batch, and was not sent now."""
+    arrived: Imprint | None = None
+    """As it was received."""
+    departed: Imprint | None = None
+    """As it was to be sent, the same object where nothing had changed; None where nothing was."""
 
 
 class Journal(Protocol):
-    """Where decisions are written before the source is settled."""
+    """
+    Where it is written what was received, before anything is sent, and what became of it, before the source is settled.
 
-    async def write(self, records: Sequence[Record]) -> None:
-        """Keep *records*."""
+    Raises: `received` and `write` raise TargetUnavailable or TargetRefused where what is required cannot be kept.
+    """
+
+    def arriving(self, message: Message) -> Imprint | None:
+        """Return the imprint of a message just received, None where the journal keeps nothing of it."""
+        ...
+
+    def unreadable(self, content: bytes) -> Imprint | None:
+        """Return the imprint of what was received and is no message."""
+        ...
+
+    def departing(self, message: Message, arrived: Imprint) -> Imprint:
+        """Return the imprint of a message to be sent, *arrived* itself where nothing that counts has changed."""
+        ...
+
+    async def received(self, entries: Sequence[Entry], batch_id: int) -> None:
+        """Keep what was received with the batch of this number."""
+        ...
+
+    async def write(self, records: Sequence[Record], batch_id: int) -> None:
+        """Keep what became of the batch of this number."""
         ...
 
 

@@ -6,9 +6,14 @@ from azure.eventhub.aio import EventHubProducerClient
 from azure.identity.aio import DefaultAzureCredential
 from azure.servicebus import parse_connection_string
 from azure.servicebus.aio import ServiceBusClient
+from azure.storage.blob.aio import ContainerClient
 
 from shared.errors import ConfigError, Problem
 
+BLOB_SUFFIX = "__blobServiceUri"
+# An append is an affair of milliseconds, and the locks of a batch run meanwhile.
+_BLOB_CONNECT_SECONDS = 5
+_BLOB_ANSWER_SECONDS = 10
 NAMESPACE_SUFFIX = "__fullyQualifiedNamespace"
 
 
@@ -90,3 +95,44 @@ def _usable(setting: str, settings: Mapping[str, str], hubs: Collection[str] = (
     if problem is not None:
         raise ConfigError([problem])
     return settings.get(setting)
+
+
+def container_problem(setting: str, settings: Mapping[str, str]) -> Problem | None:
+    """Return what is wrong with the app setting that names a storage account, None where it can be used."""
+    text = settings.get(setting)
+    if text:
+        try:
+            ContainerClient.from_connection_string(text, "journal")
+        except ValueError:
+            # What the SDK says of it may quote it.
+            hint = "it looks like DefaultEndpointsProtocol=https;AccountName=NAME;AccountKey=KEY"
+            return Problem(setting, "the app setting is no connection string of a storage account", hint)
+        return None
+    if settings.get(setting + BLOB_SUFFIX):
+        return None
+    hint = f"set {setting} to a connection string or {setting}{BLOB_SUFFIX} to https://ACCOUNT.blob.core.windows.net"
+    return Problem(setting, "the app setting is missing", hint)
+
+
+def container_client(setting: str, settings: Mapping[str, str], container: str) -> ContainerClient:
+    """Return a client of a container in the account that an app setting names; as `service_bus_client`."""
+    problem = container_problem(setting, settings)
+    if problem is not None:
+        raise ConfigError([problem])
+    text = settings.get(setting)
+    if text:
+        return ContainerClient.from_connection_string(
+            text,
+            container,
+            retry_total=0,
+            connection_timeout=_BLOB_CONNECT_SECONDS,
+            read_timeout=_BLOB_ANSWER_SECONDS,
+        )
+    return ContainerClient(
+        settings[setting + BLOB_SUFFIX],
+        container,
+        DefaultAzureCredential(),
+        retry_total=0,
+        connection_timeout=_BLOB_CONNECT_SECONDS,
+        read_timeout=_BLOB_ANSWER_SECONDS,
+    )

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from shared.clock import ManualClock
 from shared.errors import BuswayError, MessageRejected, TargetUnavailable
+from shared.journal.log import LogJournal
 from shared.message import Message, Origin
 from shared.protocols import Outgoing, Record
 from tests.messages import ENQUEUED
@@ -105,11 +106,11 @@ class OutputThatIsDown(OutputThatAccepts):
         return self._error
 
 
-class JournalInMemory:
-    """Keeps its records."""
+class JournalInMemory(LogJournal):
+    """Keeps its records, and asks for nothing of what is received."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
 
-    async def write(self, records: Sequence[Record]) -> None:
+    async def write(self, records: Sequence[Record], batch_id: int) -> None:  # noqa: ARG002 - as the protocol says
         self.records += records

@@ -19,12 +19,14 @@ from functions.tasks import register
 from shared.config.models import TaskFile
 from shared.errors import BuswayError
 from shared.journal.log import LogJournal
+from shared.journal.sink import Stream
+from shared.journal.task import TaskJournal
 from shared.loop_prevention import LoopGuard
 from shared.message import Origin
 from shared.outputs.batches import split_by_size
 from shared.outputs.service_bus import raw_batch
 from shared.pipeline import Pipeline, Task
-from shared.protocols import Outgoing, Telemetry
+from shared.protocols import Journal, Outgoing, Telemetry
 from shared.routing import Route, Router, Target
 from shared.rules.rule import parse_action, parse_filter
 from shared.telemetry.batch_log import BatchLog
@@ -91,7 +93,19 @@ class EncodingOutput:
         """Nothing is open."""
 
 
-def _add(name: str, telemetry: Telemetry, *routes: tuple[str, str | None]) -> None:
+class DroppingSink:
+    """Does all that the blob's does before its client is asked."""
+
+    instance = "instance-1795264790000"
+
+    async def append(self, stream: Stream, member: bytes) -> None:
+        """Keep nothing."""
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+def _add(name: str, telemetry: Telemetry, *routes: tuple[str, str | None], journal: Journal | None = None) -> None:
     """Add a task of Busway's, told of its batches to *telemetry*, whose routes have a `when` and perhaps an action."""
     target = {"connection": "east", "queue": "target"}
     task = TaskFile.model_validate(
@@ -119,7 +133,7 @@ def _add(name: str, telemetry: Telemetry, *routes: tuple[str, str | None]) -> No
         time_to_live=Keep(),
         loop_guard=LoopGuard(),
     )
-    register(app, task, Pipeline(line, LogJournal(), telemetry=telemetry), "WEST")
+    register(app, task, Pipeline(line, journal or LogJournal(), telemetry=telemetry), "WEST")
 
 
 _PLAIN = ("amount > 100 OR amount IS NULL", None)
@@ -129,6 +143,12 @@ _add(
     BatchLog("two_rules"),
     ("amount > 50000", "SET priority = 9"),
     ("amount > 100", "SET priority = 1; SET sys.To = 'east'"),
+)
+_add(
+    "journalled",
+    BatchLog("journalled"),
+    _PLAIN,
+    journal=TaskJournal("journalled", DroppingSink(), is_hub=False, is_required=True),
 )
 # With metrics and spans, up to the exporter: what one does with them runs in a thread of its own, in its own time.
 _add(

@@ -5,9 +5,9 @@ from functools import partial
 
 from shared.clock import Clock
 from shared.config.files import Configuration
+from shared.config.journalling import Journals
 from shared.config.models import DEFAULT_CONSUMER_GROUP, Connection, StampedLife, Target, TaskFile
 from shared.errors import ConfigError, Problem, TargetRefused
-from shared.journal.log import LogJournal
 from shared.loop_prevention import LoopGuard
 from shared.mapping import fit_between, restore_event
 from shared.message import Origin
@@ -40,6 +40,7 @@ def pipelines(
     settings: Mapping[str, str],
     shutdown: Shutdown | None = None,
     *,
+    journals: Journals | None = None,
     clock: Clock | None = None,
     sleep: Callable[[float], Awaitable[None]] | None = None,
 ) -> list[tuple[TaskFile, Pipeline]]:
@@ -49,7 +50,7 @@ def pipelines(
     They live by the machine's time unless given a *clock* of their own and a *sleep* by that clock. Raises ConfigError
     when the app setting of a connection cannot be used.
     """
-    journal = LogJournal()
+    journals = journals or Journals(configuration, settings, clock)
     tasks = assembled(
         configuration, opened_outputs(configuration, settings), lambda file: _locks(file, configuration, settings)
     )
@@ -59,7 +60,7 @@ def pipelines(
             file,
             Pipeline(
                 task,
-                journal,
+                journals.of(file),
                 clock,
                 sleep,
                 shutdown=shutdown,

@@ -9,11 +9,14 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from shared.config.journals import JournalFile, TapFile
 from shared.config.models import DEFAULT_CONSUMER_GROUP, SITE, Connection, Source, Target, TaskFile
+from shared.config.taps import tap_problems
 from shared.editors.options import FOLDER
 from shared.errors import ConfigError, Problem
 
 CONNECTIONS = "connections.yaml"
+JOURNAL = "journal.yaml"
 TASKS = "tasks"
 
 # What pydantic says in words of Python, by the type of the error.
@@ -34,8 +37,10 @@ class Configuration:
     tasks: Sequence[TaskFile]
     places: Mapping[str, str]
     """Where each task stands, by its name in lower case."""
+    taps: Sequence[TapFile] = ()
+    journal: JournalFile | None = None
 
-    def place(self, task: TaskFile) -> str:
+    def place(self, task: TaskFile | TapFile) -> str:
         """Return the file of a task, and its document there if there are several."""
         return self.places[task.task.lower()]
 
@@ -47,6 +52,7 @@ class Configuration:
         """Return the hubs that the tasks name with a connection."""
         ends: list[Source | Target] = [task.source for task in self.tasks]
         ends += [target for task in self.tasks for target in task.targets()]
+        ends += [tap.source for tap in self.taps]
         return {end.hub for end in ends if end.connection == alias and end.hub is not None}
 
 
@@ -55,6 +61,7 @@ def load(folder: Path) -> Configuration:
     problems: list[Problem] = []
     connections = _connections(folder / CONNECTIONS, problems)
     tasks: list[TaskFile] = []
+    taps: list[TapFile] = []
     places: dict[str, str] = {}
     readers: dict[tuple[str, str, str], str] = {}
     files = sorted(path for path in (folder / TASKS).glob("*") if path.suffix in {".yaml", ".yml"})
@@ -66,7 +73,11 @@ def load(folder: Path) -> Configuration:
         for place, document in _documents(path, problems):
             # Of the document as it stands, so that a fault elsewhere in it hides none of its connections'.
             problems += _connection_problems(document, place, connections)
-            task = _validated(TaskFile, document, place, problems, folder)
+            task: TaskFile | TapFile | None
+            if isinstance(document, dict) and "tap" in document:
+                task = _validated(TapFile, document, place, problems, folder)
+            else:
+                task = _validated(TaskFile, document, place, problems, folder)
             if task is None:
                 continue
             if task.task.lower() in places:
@@ -74,11 +85,31 @@ def load(folder: Path) -> Configuration:
                     Problem(f"{place}: task", f"{task.task!r} is a task in {places[task.task.lower()]} already")
                 )
             places[task.task.lower()] = place
-            tasks.append(task)
+            if isinstance(task, TapFile):
+                taps.append(task)
+            else:
+                tasks.append(task)
             problems += _reader_problems(task, place, readers)
+    journal = _journal(folder / JOURNAL, connections, problems)
     if problems:
         raise ConfigError(problems)
-    return Configuration({alias: each for alias, each in connections.items() if each is not None}, tasks, places)
+    usable = {alias: each for alias, each in connections.items() if each is not None}
+    problems += tap_problems(taps, tasks, journal, places)
+    if problems:
+        raise ConfigError(problems)
+    return Configuration(usable, tasks, places, taps, journal)
+
+
+def _journal(path: Path, connections: Mapping[str, Connection | None], problems: list[Problem]) -> JournalFile | None:
+    """Return where the journal is kept, None without such a file: then what is withheld is told in the log."""
+    if not path.exists():
+        return None
+    journal = None
+    for place, document in _documents(path, problems):
+        journal = _validated(JournalFile, document, place, problems)
+        if journal is not None:
+            problems += _connection_problems(document, place, connections)
+    return journal
 
 
 def _connections(path: Path, problems: list[Problem]) -> dict[str, Connection | None]:
@@ -97,7 +128,9 @@ def _connections(path: Path, problems: list[Problem]) -> dict[str, Connection | 
     return connections
 
 
-def _reader_problems(task: TaskFile, place: str, readers: dict[tuple[str, str, str], str]) -> Iterator[Problem]:
+def _reader_problems(
+    task: TaskFile | TapFile, place: str, readers: dict[tuple[str, str, str], str]
+) -> Iterator[Problem]:
     """Yield the other task that reads a hub for the same consumer group: each would get a part of the events only."""
     source = task.source
     if source.hub is None:
@@ -135,7 +168,7 @@ def _connection_uses(document: object) -> Iterator[tuple[str, str, str]]:
     if not isinstance(document, dict):
         return
     routes = document.get("routes")
-    uses = [("source", document.get("source")), ("rejects", document.get("rejects"))]
+    uses = [(name, document.get(name)) for name in ("source", "rejects", "event_hub")]
     for index, route in enumerate(routes if isinstance(routes, list) else ()):
         uses.append((f"routes[{index}].target", route.get("target") if isinstance(route, dict) else None))
     for path, entity in uses:

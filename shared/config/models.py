@@ -1,7 +1,7 @@
 """
 What may stand in `config/connections.yaml` and `config/tasks/*.yaml`.
 
-The JSON schema in `config/task.schema.json` is generated from `TaskFile`.
+The JSON schema in `config/task.schema.json` is generated from `TaskFile`, and `TapFile` of `shared.config.journals`.
 """
 
 import difflib
@@ -28,6 +28,7 @@ from shared.reject_guard import DEFAULT_REJECTS_IN_A_ROW
 
 NAME = r"^[A-Za-z][A-Za-z0-9_-]{0,126}$"
 SITE = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
+SETTING = r"^[A-Za-z][A-Za-z0-9_]*$"
 DEFAULT_CONSUMER_GROUP = "$Default"
 
 
@@ -40,7 +41,7 @@ class Connection(Strict):
     kind: Literal["service-bus", "event-hubs"]
     secret: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,127}$")] | None = None
     """Name of the secret that holds the connection string for sending; sources are opened with the app setting."""
-    setting: Annotated[str | None, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", validate_default=True)] = None
+    setting: Annotated[str | None, Field(pattern=SETTING, validate_default=True)] = None
     """Name of the app setting: NAME holds a connection string, or NAME__fullyQualifiedNamespace a host name."""
     site: Annotated[str, Field(pattern=SITE)] | None = None
     """The site's short name on repl-path; the connection's alias unless given."""
@@ -245,6 +246,8 @@ class TaskFile(Strict):
     ] = LoopPrevention()
     """`off` sends messages to sites they have been to."""
     limits: Limits = Limits()
+    journal: Literal["required", "best_effort", False] = "required"
+    """Whether a batch waits for the journal, where `journal.yaml` says that there is one; `off` keeps none."""
 
     @model_validator(mode="after")
     def _has_rejects(self) -> Self:

@@ -4,7 +4,8 @@ import json
 import logging
 from collections.abc import Sequence
 
-from shared.protocols import Outcome, Record
+from shared.message import Message
+from shared.protocols import Entry, Imprint, Outcome, Record
 
 _GOING_ON = (Outcome.SENT, Outcome.RETRY)
 
@@ -18,7 +19,22 @@ class LogJournal:
     Those to be tried again are told of as a batch, by the error that it ends with.
     """
 
-    async def write(self, records: Sequence[Record]) -> None:
+    def arriving(self, message: Message) -> Imprint | None:  # noqa: ARG002 - as the protocol says
+        """Keep nothing of what is received."""
+        return None
+
+    def unreadable(self, content: bytes) -> Imprint | None:  # noqa: ARG002 - as the protocol says
+        """Keep nothing of what is received."""
+        return None
+
+    def departing(self, message: Message, arrived: Imprint) -> Imprint:  # noqa: ARG002 - as the protocol says
+        """Keep nothing of what is sent."""
+        return arrived
+
+    async def received(self, entries: Sequence[Entry], batch_id: int) -> None:
+        """Tell nothing of what is received."""
+
+    async def write(self, records: Sequence[Record], batch_id: int) -> None:  # noqa: ARG002 - as the protocol says
         """Log every record whose message came to an end other than its target."""
         for record in records:
             if record.outcome not in _GOING_ON:

@@ -22,6 +22,7 @@ DISTRIBUTIONS = {
     "azure.keyvault.secrets": "azure-keyvault-secrets",
     "azure.monitor.opentelemetry.exporter": "azure-monitor-opentelemetry-exporter",
     "azure.servicebus": "azure-servicebus",
+    "azure.storage.blob": "azure-storage-blob",
     "azurefunctions.extensions.base": "azurefunctions-extensions-base",
     "jsonschema": "jsonschema",
     "opentelemetry": "opentelemetry-api",
@@ -30,6 +31,7 @@ DISTRIBUTIONS = {
     "pydantic": "pydantic",
     "referencing": "referencing",
     "yaml": "PyYAML",
+    "zlib_ng": "zlib-ng",
 }
 
 

@@ -1,11 +1,7 @@
 """Reading with checkpoints in a blob container, on Azurite: who comes later goes on where the last one stopped."""
 
-import re
-import shutil
-import subprocess
 import threading
 import uuid
-from pathlib import Path
 
 import pytest
 from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient
@@ -13,41 +9,15 @@ from azure.eventhub.extensions.checkpointstoreblob import BlobCheckpointStore
 
 from local.broker.config import HubConfig, NamespaceConfig
 from local.broker.thread import RunningBroker
+from tests.azurite import running_azurite
 
-AZURITE = Path(__file__).parents[2] / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
-# The emulator's well-known account; its key opens nothing else.
-ACCOUNT = (
-    "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;"
-    "AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==;"
-)
 PARTITIONS = 4
 
 
 @pytest.fixture(scope="module")
 def storage(tmp_path_factory):
-    node = shutil.which("node")
-    if node is None or not AZURITE.exists():
-        pytest.skip("needs node and the npm package azurite")
-    command = [
-        node,
-        str(AZURITE),
-        "--blobPort=0",
-        "--inMemoryPersistence",
-        "--disableTelemetry",
-        "--skipApiVersionCheck",
-    ]
-    folder = tmp_path_factory.mktemp("azurite")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder) as azurite:  # noqa: S603 - our own package
-        assert azurite.stdout is not None
-        try:
-            for line in azurite.stdout:
-                if found := re.search(r"successfully listens on (http\S+)", line):
-                    yield f"{ACCOUNT}BlobEndpoint={found[1]}/devstoreaccount1;"
-                    break
-            else:
-                pytest.fail("azurite has ended before it listened")
-        finally:
-            azurite.terminate()
+    with running_azurite(tmp_path_factory.mktemp("azurite")) as connection_string:
+        yield connection_string
 
 
 @pytest.fixture

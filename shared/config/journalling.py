@@ -1,0 +1,114 @@
+"""From a configuration to the journals of its tasks, and to its taps; all of an app write to one sink."""
+
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from shared.clock import Clock
+from shared.config.files import JOURNAL, Configuration
+from shared.config.journals import TapFile
+from shared.config.models import Source, TaskFile
+from shared.config.taps import is_same_entity
+from shared.errors import ConfigError, Problem
+from shared.journal.blob import BlobSink
+from shared.journal.log import LogJournal
+from shared.journal.peek import PeekingTap
+from shared.journal.record import Role
+from shared.journal.sink import Sink
+from shared.journal.tap import Tap
+from shared.journal.task import TaskJournal
+from shared.message import Origin
+from shared.protocols import Journal
+from shared.resources import container_client, container_problem, service_bus_client
+from shared.rules.rule import Action, parse_action
+
+# Set by Azure for every instance of an app; a laptop has a host name.
+_INSTANCE_SETTING = "WEBSITE_INSTANCE_ID"
+
+
+class Journals:
+    """The journal of every task of a configuration."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        settings: Mapping[str, str],
+        clock: Clock | None = None,
+        *,
+        sink: Sink | None = None,
+    ) -> None:
+        """Write to *sink*, or where journal.yaml says; raises ConfigError where that cannot be opened."""
+        self._configuration = configuration
+        self._settings = settings
+        self._clock = clock
+        self._sink = sink or _opened(configuration, settings, clock)
+
+    def of(self, file: TaskFile) -> Journal:
+        """Return the journal of a task; the log where it keeps no other."""
+        if self._sink is None or file.journal is False:
+            return LogJournal()
+        return TaskJournal(
+            file.task,
+            self._sink,
+            is_hub=file.source.hub is not None,
+            is_required=file.journal == "required",
+            actions=actions_of(file),
+            clock=self._clock,
+        )
+
+    def taps(self) -> Iterator[tuple[TapFile, Tap]]:
+        """Yield the taps that are handed messages."""
+        for file in self._configuration.taps:
+            if file.tap.peek is None:
+                yield file, self._tap(file)
+
+    def peeking_taps(self) -> Iterator[tuple[TapFile, PeekingTap]]:
+        """Yield the taps that look for themselves when they are woken."""
+        for file in self._configuration.taps:
+            if file.tap.peek is not None and isinstance(self._sink, BlobSink):
+                setting = self._configuration.connections[file.source.connection].key
+                open_client = partial(service_bus_client, setting, self._settings)
+                yield file, PeekingTap(self._tap(file), self._origin(file.source), open_client, self._sink)
+
+    def _tap(self, file: TapFile) -> Tap:
+        task = next(each for each in self._configuration.tasks if each.task == file.tap.of)
+        if self._sink is None:
+            raise ConfigError([Problem(self._configuration.place(file), "there is no journal to write to")])
+        source = file.source
+        return Tap(
+            file.task,
+            task.task,
+            Role(file.tap.side),
+            watched=self._origin(task.source),
+            is_hub_watched=task.source.hub is not None,
+            place=self._origin(file.source),
+            target=f"{self._configuration.site(source.connection)}/{source.queue or source.topic or source.hub}",
+            is_hub=file.source.hub is not None,
+            has_same_numbers=is_same_entity(file, task),
+            sink=self._sink,
+            actions=actions_of(task),
+            clock=self._clock,
+        )
+
+    def _origin(self, source: Source) -> Origin:
+        return Origin(self._configuration.site(source.connection), source.entity)
+
+
+def actions_of(file: TaskFile) -> list[Action]:
+    """Return the actions of a task's rule and of its routes."""
+    texts = [file.source.rule.action if file.source.rule is not None else None, *(each.action for each in file.routes)]
+    return [parse_action(text) for text in texts if text is not None]
+
+
+def _opened(configuration: Configuration, settings: Mapping[str, str], clock: Clock | None) -> Sink | None:
+    journal = configuration.journal
+    if journal is None or journal.blob is None:
+        return None
+    problem = container_problem(journal.blob.setting, settings)
+    if problem is not None:
+        where = f"{JOURNAL}: blob: app setting {problem.path}"
+        raise ConfigError([Problem(where, problem.problem, problem.hint)])
+    instance = settings.get(_INSTANCE_SETTING) or f"{socket.gethostname()}{os.getpid()}"
+    open_container = partial(container_client, journal.blob.setting, settings, journal.blob.container)
+    return BlobSink(open_container, instance, clock)

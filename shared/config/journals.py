@@ -1,0 +1,81 @@
+"""
+What may stand in `config/journal.yaml`, and in the file of a tap.
+
+A tap is a task that sends nothing: it looks at what a replication task takes or has sent, and writes that to the
+journal, so that the journal does not rest on the word of the replicator alone.
+"""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, TypeAdapter, model_validator
+
+from shared.config.models import NAME, SETTING, Source, TaskFile
+from shared.editors.options import Strict
+
+CONTAINER = r"^[a-z0-9](-?[a-z0-9]){2,62}$"
+
+
+class BlobJournal(Strict):
+    """Append blobs in a container of a storage account."""
+
+    setting: Annotated[str, Field(pattern=SETTING)]
+    """Name of the app setting: NAME holds a connection string, or NAME__blobServiceUri the account's blob endpoint."""
+    container: Annotated[str, Field(pattern=CONTAINER)] = "journal"
+
+
+class EventHubJournal(Strict):
+    """An event hub, whose Capture keeps what comes."""
+
+    connection: str
+    hub: str
+
+
+class JournalFile(Strict):
+    """Where the journal of all tasks is kept; exactly one place."""
+
+    blob: BlobJournal | None = None
+    event_hub: EventHubJournal | None = None
+
+    @model_validator(mode="after")
+    def _is_one_place(self) -> Self:
+        if (self.blob is None) == (self.event_hub is None):
+            raise ValueError("expected one of blob and event_hub")
+        return self
+
+
+class Tap(Strict):
+    """What a tap looks at, and how."""
+
+    of: str
+    """The replication task that is watched."""
+    side: Literal["source", "target"]
+    """Whether its source is tapped or what it sends to."""
+    peek: str | None = None
+    """Look without taking anything, at the times of this NCRONTAB schedule; a queue can be tapped in no other way."""
+
+
+class TapFile(Strict):
+    """One tap: a task with `tap` in place of routes."""
+
+    task: Annotated[str, Field(pattern=NAME)]
+    """Name of the tap, which is also the function's name."""
+    source: Source
+    """The queue that is peeked, or a subscription or consumer group that nobody else reads."""
+    tap: Tap
+    trigger: Literal["raw", "stock"] = "raw"
+
+    @model_validator(mode="after")
+    def _takes_from_nobody(self) -> Self:
+        source = self.source
+        if self.tap.peek is None and source.queue is not None:
+            raise ValueError("drains a queue, which takes its messages from their consumer: expected tap.peek")
+        if self.tap.peek is not None and source.hub is not None:
+            raise ValueError("peeks at a hub, expected a consumer group of its own without tap.peek")
+        if self.tap.peek is not None and source.sessions:
+            raise ValueError("peeks at sessions, which Service Bus shows one by one: expected a subscription to drain")
+        return self
+
+
+def file_schema() -> dict[str, Any]:
+    """Return the JSON schema of the files in `tasks/`: replication tasks and taps."""
+    return TypeAdapter(TaskFile | TapFile).json_schema()

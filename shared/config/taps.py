@@ -1,0 +1,59 @@
+"""What is wrong with a tap that the tasks tell: it has to look where its task takes from or sends to."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from shared.config.journals import JournalFile, TapFile
+from shared.config.models import Source, TaskFile
+from shared.errors import Problem
+
+
+def tap_problems(
+    taps: Sequence[TapFile], tasks: Sequence[TaskFile], journal: JournalFile | None, places: Mapping[str, str]
+) -> Iterator[Problem]:
+    """Yield what is wrong with each of *taps*; *places* says where it stands, by its name in lower case."""
+    by_name = {task.task: task for task in tasks}
+    for tap in taps:
+        place = places[tap.task.lower()]
+        task = by_name.get(tap.tap.of)
+        if journal is None:
+            yield Problem(place, "there is no journal to write to", "say in journal.yaml where it is kept")
+        elif tap.tap.peek is not None and journal.blob is None:
+            told = "peeks, and the journal in an event hub does not keep how far it has looked"
+            yield Problem(f"{place}: tap.peek", told, "keep the journal in `blob`, or drain a subscription")
+        if task is None:
+            known = ", ".join(by_name) or "none"
+            yield Problem(f"{place}: tap.of", f"no task is called {tap.tap.of!r}", f"the tasks are {known}")
+        elif not _looks_at(tap, task):
+            ends = {"source": "takes from", "target": "sends to"}[tap.tap.side]
+            yield Problem(f"{place}: source", f"is nothing that {task.task!r} {ends}", "tap the same entity")
+        if tap.tap.peek is None:
+            yield from _competing(tap, [*tasks, *taps], place)
+
+
+def is_same_entity(tap: TapFile, task: TaskFile) -> bool:
+    """Tell whether a tap of the source sees messages under the numbers that the task sees them under."""
+    return _path(tap.source) == _path(task.source)
+
+
+def _looks_at(tap: TapFile, task: TaskFile) -> bool:
+    source = tap.source
+    seen = source.connection, source.queue, source.topic, source.hub
+    if tap.tap.side == "source":
+        taken = task.source
+        return bool(source.dead_letter) == bool(taken.dead_letter) and seen == (
+            *(taken.connection, taken.queue, taken.topic, taken.hub),
+        )
+    return seen in [(each.connection, each.queue, each.topic, each.hub) for each in task.targets()]
+
+
+def _competing(tap: TapFile, readers: Sequence[TaskFile | TapFile], place: str) -> Iterator[Problem]:
+    for other in readers:
+        if other is not tap and tap.source.hub is None and _path(other.source) == _path(tap.source):
+            if isinstance(other, TapFile) and other.tap.peek is not None:
+                continue
+            told = f"drains what {other.task!r} takes from, and each would get a part of the messages"
+            yield Problem(f"{place}: source", told, "give the tap a subscription of its own, or let it peek")
+
+
+def _path(source: Source) -> tuple[str, str]:
+    return source.connection, source.entity.lower()

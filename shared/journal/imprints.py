@@ -1,0 +1,297 @@
+"""
+What a journal keeps of a message's content: digests that are the same wherever the message is the same.
+
+1. The body's is BLAKE2b of 16 bytes over the bytes of its data sections, joined; over the canonical encoding of a body
+   of another kind.
+2. The properties' is BLAKE2b of 8 bytes over the application properties, whatever their order, and those broker
+   properties that a sender sets and no hop changes. It takes no notice of how a value is encoded, only of its type and
+   content, since Azure's host encodes anew.
+3. Left out are stamps and whatever else is called `repl-*`, what a service adds to a dead letter, and the properties
+   that the rule or the routes of the task set: those differ between the sides by design.
+"""
+
+import base64
+import binascii
+from collections.abc import Iterable, Sequence
+from functools import lru_cache, partial
+from hashlib import blake2b
+
+from shared.amqp import map_section, sections
+from shared.amqp.codec import decode, decode_all, encode
+from shared.amqp.scan import list_fields, skip, text
+from shared.amqp.values import Malformed, string
+from shared.journal.canonical import CANONICAL_WIDTHS, canonical
+from shared.loop_prevention import path_before
+from shared.mapping import BASE64, ENCODING
+from shared.message import Message
+from shared.protocols import Imprint
+from shared.rules import SYSTEM_PROPERTIES, Action
+from shared.rules.syntax import Scope
+
+BODY_DIGEST_BYTES = 16
+PROPERTY_DIGEST_BYTES = 8
+
+_NULL = b"\x40"
+_TEXT_CODES = frozenset((0xA1, 0xA3, 0xB1, 0xB3))
+_EMPTY_TEXTS = frozenset((b"\xa1\x00", b"\xa3\x00", b"\xb1\x00\x00\x00\x00", b"\xb3\x00\x00\x00\x00"))
+
+# Fields of the properties section, by the names that rules have for them.
+_COVERED = {
+    1: "UserId",
+    2: "To",
+    3: "Subject",
+    4: "ReplyTo",
+    5: "CorrelationId",
+    6: "ContentType",
+    7: "ContentEncoding",
+    12: "ReplyToSessionId",
+}
+_CORRELATION_ID, _GROUP_ID, _LAST_FIELD = 5, 10, 12
+
+_STAMPS = b"repl-"
+_DEAD_LETTER = b"DeadLetter"
+_DEAD_LETTERS = frozenset((b"DeadLetterReason", b"DeadLetterErrorDescription"))
+_ENCODINGS = ENCODING.encode()
+
+_SHORT_STRING = 0xA1
+_DATA_8, _DATA_32 = b"\x00\x53\x75\xa0", b"\x00\x53\x75\xb0"
+_MAP_8, _MAP_32 = b"\x00\x53\x74\xc1", b"\x00\x53\x74\xd1"
+_HEADER_TTL, _HEADER_DELIVERY_COUNT = 2, 4
+
+
+class Imprinter:
+    """Takes the imprints of one task's messages, without what the *actions* of its rule and routes set or remove."""
+
+    def __init__(self, actions: Iterable[Action] = ()) -> None:
+        """Find out what the actions set."""
+        changed = [each.property for action in actions for each in action.statements]
+        self._left_out = frozenset(each.name.lower().encode() for each in changed if each.scope is Scope.USER)
+        system = [SYSTEM_PROPERTIES[each.name.lower()].name for each in changed if each.scope is Scope.SYSTEM]
+        covered = tuple(index for index, name in _COVERED.items() if name not in system)
+        self._counts_correlation_id = _CORRELATION_ID in covered
+        self._fields = lru_cache(maxsize=1024)(partial(_fields, covered))
+
+    def arriving(self, message: Message) -> Imprint:
+        """Return the imprint of *message* as it was received, before anything has changed it."""
+        raw = message.sections
+        digest, size = body_digest(raw.body)
+        life, attempt = _life_and_attempt(raw.header) if raw.header else (None, None)
+        enqueued = message.arrival.enqueued_time
+        identity = order_key = None
+        hops: Sequence[str] = ()
+        try:
+            fields = message.property_fields()
+            if fields:
+                identity = _identity(fields[0])
+                order_key = text(fields[_GROUP_ID]) if len(fields) > _GROUP_ID else None
+            if order_key is None and b"x-opt-partition-key" in raw.message_annotations:
+                order_key = message.partition_key
+            if _STAMPS in raw.application_properties:
+                hops = path_before(message)
+        except Malformed:
+            # The line rejects it for that, or not; the journal tells of it either way.
+            identity = order_key = None
+        return Imprint(
+            digest,
+            size,
+            self._property_digest(message),
+            identity,
+            order_key,
+            None if life is None or enqueued is None else enqueued + life,
+            attempt,
+            hops,
+            (raw.properties, raw.application_properties, raw.body),
+        )
+
+    def departing(self, message: Message, arrived: Imprint) -> Imprint:
+        """Return *arrived* where the content of *message* is what it was then, else another imprint."""
+        raw = message.sections
+        properties, application_properties, body = arrived.sections
+        is_same_body = raw.body == body
+        if is_same_body and raw.properties == properties:
+            # Stamps are appended, so that what was there is still there in one piece.
+            before = _content(application_properties)
+            if before is not None and before in raw.application_properties:
+                return arrived
+        digest, size = (arrived.body_digest, arrived.body_size) if is_same_body else body_digest(raw.body)
+        departed = arrived._replace(body_digest=digest, body_size=size, property_digest=self._property_digest(message))
+        return arrived if departed == arrived else departed
+
+    def _property_digest(self, message: Message) -> bytes:
+        section = message.sections.application_properties
+        try:
+            pairs = self._pairs(section) if section else []
+            fields = message.property_fields()
+            if len(fields) > 1:
+                # Without the message id in front; few of the rest serve most messages.
+                last = fields[_LAST_FIELD] if len(fields) > _LAST_FIELD else b""
+                pairs += self._fields(b"".join(fields[1:5]), b"".join(fields[6:8]), last)
+                if len(fields) > _CORRELATION_ID and fields[_CORRELATION_ID] != _NULL and self._counts_correlation_id:
+                    pairs += _field(_CORRELATION_ID, fields[_CORRELATION_ID])
+        except Malformed:
+            # It cannot be told apart what is in there; the bytes stand for it.
+            pairs = [section, message.sections.properties]
+        pairs.sort()
+        return blake2b(b"".join(pairs), digest_size=PROPERTY_DIGEST_BYTES).digest()
+
+    def _pairs(self, section: bytes) -> list[bytes]:
+        """Return the application properties that count, each as its key and value in their one encoding."""
+        if _ENCODINGS in section:
+            return self._decoded_pairs(section)
+        if not self._left_out and _STAMPS not in section and _DEAD_LETTER not in section:
+            usual = _usual_pairs(section)
+            if usual is not None:
+                return usual
+        return [
+            canonical(section, start, value_start) + canonical(section, value_start, stop)
+            for start, key_start, value_start, stop in map_section.walk(section)
+            if self._counts(section[key_start:value_start])
+        ]
+
+    def _counts(self, key: bytes) -> bool:
+        return not key.startswith(_STAMPS) and key not in _DEAD_LETTERS and key.lower() not in self._left_out
+
+    def _decoded_pairs(self, section: bytes) -> list[bytes]:
+        """Do the same for properties of which some stand encoded, for a service that takes no binaries."""
+        found = {key: section[value_start:stop] for key, _, value_start, stop in map_section.entries(section) if key}
+        pairs = []
+        for key, value in found.items():
+            name = key.encode()
+            if not self._counts(name):
+                continue
+            encoding = found.get(ENCODING + key)
+            content = value if encoding is None else _decoded(value, encoding)
+            encoded_key = encode(string(key))
+            pairs.append(encoded_key + canonical(content, 0, len(content)))
+        return pairs
+
+
+def of_unreadable(content: bytes) -> Imprint:
+    """Return the imprint of bytes that are no message: the digest of all of them."""
+    digest = blake2b(content, digest_size=BODY_DIGEST_BYTES).digest()
+    return Imprint(digest, len(content), None, None, None, None, None, (), (b"", b"", b""))
+
+
+def body_digest(body: bytes) -> tuple[bytes, int]:
+    """Return the digest of an encoded body, and how many bytes it is of."""
+    prefix = body[:4]
+    content: bytes
+    if prefix == _DATA_32 and len(body) == 8 + int.from_bytes(body[4:8]):
+        content = body[8:]
+    elif prefix == _DATA_8 and len(body) == 5 + body[4]:
+        content = body[5:]
+    else:
+        content = _unusual_content(body)
+    return blake2b(content, digest_size=BODY_DIGEST_BYTES).digest(), len(content)
+
+
+def _unusual_content(body: bytes) -> bytes:
+    try:
+        parts = sections.body_parts(body)
+    except Malformed:
+        return body
+    if all(number == sections.DATA for number, _ in parts):
+        return b"".join([value.payload for _, value in parts if isinstance(value.payload, bytes)])
+    content = []
+    position = 0
+    while position < len(body):
+        start = sections.descriptor(body, position)[1]
+        _, stop = decode(body, start)
+        # Azure's host makes an empty data body of a null.
+        content.append(canonical(body, start, stop) if body[start] != _NULL[0] else b"")
+        position = stop
+    return b"".join(content)
+
+
+def _content(section: bytes) -> bytes | None:
+    """Return the pairs of an encoded section of application properties, None where it is not encoded as usual."""
+    if not section:
+        return b""
+    prefix = section[:4]
+    return section[12:] if prefix == _MAP_32 else section[6:] if prefix == _MAP_8 else None
+
+
+def _usual_pairs(section: bytes) -> list[bytes] | None:
+    """Return the pairs of a map of which every key and value has its one encoding already, None for another one."""
+    prefix, stop = section[:4], len(section)
+    position = 12 if prefix == _MAP_32 else 6 if prefix == _MAP_8 else stop + 1
+    pairs = []
+    try:
+        while position < stop:
+            if section[position] != _SHORT_STRING:
+                return None
+            value = position + 2 + section[position + 1]
+            code = section[value]
+            width = CANONICAL_WIDTHS[code]
+            end = value + width if width else value + 2 + section[value + 1]
+            pairs.append(section[position:end])
+            position = end
+    except (KeyError, IndexError):
+        return None
+    return pairs if position == stop else None
+
+
+def _fields(covered: tuple[int, ...], first: bytes, second: bytes, last: bytes) -> list[bytes]:
+    """Return what counts of the properties section: of its encoded fields 1 to 4, 6 and 7, and 12."""
+    found: list[bytes] = []
+    for index, encoded in ((1, first), (6, second), (12, last)):
+        position = 0
+        while position < len(encoded):
+            stop = skip(encoded, position, len(encoded))
+            if index in covered:
+                found += _field(index, encoded[position:stop])
+            index, position = index + 1, stop  # noqa: PLW2901 - the fields of a run are numbered from its first
+    return found
+
+
+def _field(index: int, field: bytes) -> tuple[bytes, ...]:
+    """Return an encoded field with its number, nothing where it is null or, as Azure's host sees it, empty."""
+    if field == _NULL or field in _EMPTY_TEXTS:
+        return ()
+    if index == _CORRELATION_ID:
+        # Azure's host makes a string of an id of another type.
+        content = (_identity(field) or "").encode()
+        return (bytes((index, 0xB1)) + len(content).to_bytes(4) + content,)
+    return (bytes((index,)) + canonical(field, 0, len(field)),)
+
+
+def _decoded(value: bytes, encoding: bytes) -> bytes:
+    """Return the encoded value that a text stands for; the text where its encoding does not say."""
+    content, kind = decode_all(value).payload, decode_all(encoding).payload
+    if not isinstance(content, str):
+        return value
+    try:
+        plain = base64.b64decode(content, validate=True)
+    except (binascii.Error, ValueError):
+        return value
+    return b"\xb0" + len(plain).to_bytes(4) + plain if kind == BASE64 else plain
+
+
+def _identity(field: bytes) -> str | None:
+    """Return a message or correlation id as text, whatever its type."""
+    if field[0] in _TEXT_CODES:
+        return text(field)
+    payload = decode_all(field).payload
+    if payload is None:
+        return None
+    return payload.hex() if isinstance(payload, bytes) else str(payload)
+
+
+@lru_cache(maxsize=1024)
+def _life_and_attempt(header: bytes) -> tuple[int | None, int | None]:
+    """
+    Return the time to live in milliseconds and the number of the delivery; few headers serve most messages.
+
+    Service Bus counts the deliveries that failed, Azure's host hands over one more than that.
+    """
+    try:
+        fields = list_fields(header, sections.descriptor(header, 0)[1], len(header))
+        values = [decode_all(field).payload for field in fields]
+    except Malformed:
+        return None, None
+    values += [None] * (_HEADER_DELIVERY_COUNT + 1 - len(values))
+    life, deliveries = values[_HEADER_TTL], values[_HEADER_DELIVERY_COUNT]
+    return (
+        life if isinstance(life, int) else None,
+        max(deliveries, 1) if isinstance(deliveries, int) else None,
+    )

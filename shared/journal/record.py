@@ -1,0 +1,79 @@
+"""
+The journal's record: what a line of a journal may hold, in one place.
+
+Each field stands with its JSON form, its type in Parquet and Spark, and whether it may be missing; docs/journal.md says
+what it means. A field without a value is left out of its line. Fields that may be missing may be added; anything else
+that changes makes another VERSION.
+"""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+VERSION = 1
+
+# What a record says of a message whose outcome it does not tell; the others are `shared.protocols.Outcome`.
+RECEIVED = "received"
+SEEN = "seen"
+
+
+class Role(StrEnum):
+    """The side of a task that a record is about, and the last folder of its path."""
+
+    SOURCE = "source"
+    TARGET = "target"
+
+
+class Observer(StrEnum):
+    """Who tells it: the task that carries the messages, or a tap that does nothing but look."""
+
+    TASK = "task"
+    TAP = "tap"
+
+
+class Field(NamedTuple):
+    """A field by its name, JSON form (int, string, hex, boolean, list) and Spark type."""
+
+    name: str
+    json: str
+    spark: str
+    is_nullable: bool = True
+
+
+# Units: times are microseconds since 1970 UTC, as Spark keeps them.
+FIELDS = (
+    Field("v", "int", "tinyint", is_nullable=False),
+    Field("task", "string", "string", is_nullable=False),
+    Field("role", "string", "string", is_nullable=False),
+    Field("observer", "string", "string", is_nullable=False),
+    Field("tap", "string", "string"),
+    Field("instance", "string", "string", is_nullable=False),
+    Field("batch_id", "int", "bigint", is_nullable=False),
+    Field("journal_time", "int", "timestamp", is_nullable=False),
+    Field("outcome", "string", "string", is_nullable=False),
+    Field("src_site", "string", "string", is_nullable=False),
+    Field("src_entity", "string", "string", is_nullable=False),
+    Field("src_part", "int", "smallint"),
+    Field("src_seq", "int", "bigint"),
+    Field("enqueued_time", "int", "timestamp"),
+    Field("part", "int", "int"),
+    Field("parts", "int", "int"),
+    Field("attempt", "int", "int"),
+    Field("expires_at", "int", "timestamp"),
+    Field("message_id", "string", "string"),
+    Field("order_key", "string", "string"),
+    Field("body_digest", "hex", "string"),
+    Field("body_size", "int", "int"),
+    Field("property_digest", "hex", "string"),
+    Field("check", "hex", "string"),
+    Field("edited", "boolean", "boolean"),
+    Field("hops", "list", "array<string>"),
+    Field("target", "string", "string"),
+    Field("send_ordinal", "int", "int"),
+    Field("remembered", "boolean", "boolean"),
+    Field("stage", "string", "string"),
+    Field("reason", "string", "string"),
+    Field("given_up_by", "string", "string"),
+    Field("tgt_part", "int", "smallint"),
+    Field("tgt_seq", "int", "bigint"),
+    Field("tgt_enqueued_time", "int", "timestamp"),
+)

@@ -1,0 +1,33 @@
+"""Where the members of a journal go."""
+
+from typing import NamedTuple, Protocol
+
+from shared.journal.record import Role
+
+
+class Stream(NamedTuple):
+    """What goes into one series of files: the records of one side of a task."""
+
+    task: str
+    role: Role
+
+
+class Sink(Protocol):
+    """
+    A place that keeps what is appended to it.
+
+    Raises: `append` raises TargetUnavailable or TargetRefused where it cannot be said that the member has been kept.
+    """
+
+    @property
+    def instance(self) -> str:
+        """Return who writes, as it stands in every record."""
+        ...
+
+    async def append(self, stream: Stream, member: bytes) -> None:
+        """Keep one gzip member of JSON lines."""
+        ...
+
+    async def close(self) -> None:
+        """Close what is open."""
+        ...

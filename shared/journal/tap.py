@@ -1,0 +1,161 @@
+"""What a tap sees, as records: independent evidence of what a task takes or has sent."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import datetime
+from itertools import count
+
+from shared.amqp.values import Malformed
+from shared.clock import Clock, SystemClock
+from shared.errors import TargetUnavailable
+from shared.journal.imprints import Imprinter, of_unreadable
+from shared.journal.lines import member, quoted
+from shared.journal.record import SEEN, VERSION, Observer, Role
+from shared.journal.recording import identity_fields, imprint_fields, partition_number, place_of
+from shared.journal.sink import Sink, Stream
+from shared.message import Message, Origin
+from shared.metadata import ENQUEUE_TIME, SEPARATOR, SEQUENCE, entity_that_gave_up, visited_sites
+from shared.rules import Action
+
+_LOGGER = logging.getLogger("busway.journal")
+
+_SERVICE_BUS_PARTITION = 0
+# Each abandoned batch costs its messages a delivery, so that a journal that is away for a moment is waited for.
+_WAITS_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0)
+
+
+class Tap:
+    """
+    Writes what comes by at one place for the journal of the task that it watches.
+
+    On the target's side the stamps of the last hop say which message of the source it is. On the source's side that is
+    known only where the tap sees the messages under the numbers that the task sees: a hub, or the same queue.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        task: str,
+        role: Role,
+        *,
+        watched: Origin,
+        is_hub_watched: bool,
+        place: Origin,
+        target: str,
+        is_hub: bool,
+        has_same_numbers: bool,
+        sink: Sink,
+        actions: Iterable[Action] = (),
+        clock: Clock | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """
+        Look at *place* for *task*, which takes from *watched* and whose rule and routes have the *actions*.
+
+        *target* is what the task calls the place that it sends to: of a subscription, its topic.
+        """
+        self.name = name
+        self._task = task
+        self._role = role
+        self._watched = watched
+        self._is_hub_watched = is_hub_watched
+        self._place = place
+        self._target = target
+        self._is_hub = is_hub
+        self._has_same_numbers = has_same_numbers
+        self._sink = sink
+        self._imprinter = Imprinter(actions)
+        self._clock = clock or SystemClock()
+        self._sleep = sleep
+        self._batch_ids = count(1)
+
+    async def see(self, batch: Sequence[bytes], partition: str | None = None) -> None:
+        """
+        Write what is known of the encoded messages of *batch*.
+
+        Raises: TargetUnavailable or TargetRefused where it cannot be kept; the batch must then come again.
+        """
+        origin = self._place if partition is None else self._place._replace(partition=partition)
+        lines = [self._line(content, origin) for content in batch]
+        if not lines:
+            return
+        content = member(lines, self._constants(partition))
+        for wait in _WAITS_SECONDS:
+            try:
+                await self._sink.append(Stream(self._task, self._role), content)
+            except TargetUnavailable as error:
+                _LOGGER.warning("%s: next attempt in %.1f s: %s", self.name, wait, error)
+                await self._sleep(wait)
+            else:
+                return
+        await self._sink.append(Stream(self._task, self._role), content)
+
+    def _constants(self, partition: str | None) -> dict[str, object]:
+        constants: dict[str, object] = {
+            "v": VERSION,
+            "task": self._task,
+            "role": self._role,
+            "observer": Observer.TAP,
+            "tap": self.name,
+            "outcome": SEEN,
+        }
+        is_known = self._role is Role.SOURCE and self._has_same_numbers
+        watched = self._watched._replace(partition=partition) if is_known else self._watched
+        constants |= place_of(watched, is_hub=self._is_hub_watched)
+        if self._role is Role.TARGET:
+            constants["target"] = self._target
+        part = partition_number(partition) if self._is_hub else _SERVICE_BUS_PARTITION
+        if part is not None:
+            constants["tgt_part"] = part
+        return constants | {
+            "batch_id": next(self._batch_ids),
+            "instance": self._sink.instance,
+            "journal_time": round(self._clock.now().timestamp() * 1_000_000),
+        }
+
+    def _line(self, content: bytes, origin: Origin) -> str:
+        try:
+            message = Message.received(content, origin)
+        except Malformed:
+            return f"{{{imprint_fields(of_unreadable(content))}"
+        arrival = message.arrival
+        imprint = self._imprinter.arriving(message)
+        if self._role is Role.TARGET:
+            sequence, enqueued = self._identity(message)
+            hops = [*imprint.hops]
+        else:
+            sequence = arrival.sequence_number if self._has_same_numbers else None
+            enqueued = arrival.enqueued_time
+            hops = [*imprint.hops, self._watched.site]
+        given_up_by = entity_that_gave_up(arrival)
+        line = identity_fields(sequence, enqueued) + imprint_fields(imprint)
+        if arrival.sequence_number is not None:
+            line += f',"tgt_seq":{arrival.sequence_number}'
+        if arrival.enqueued_time is not None:
+            line += f',"tgt_enqueued_time":{arrival.enqueued_time}000'
+        if hops:
+            line += f',"hops":[{",".join(map(quoted, hops))}]'
+        if given_up_by is not None:
+            line += f',"given_up_by":{quoted(given_up_by)}'
+        return line
+
+    def _identity(self, message: Message) -> tuple[int | None, int | None]:
+        """Return number and time (ms) of a copy's original by the stamps of its last hop, where they say."""
+        try:
+            if not message.sections.application_properties or visited_sites(message)[-1:] != [self._watched.site]:
+                return None, None
+            sequence, enqueued = _last(message, SEQUENCE), _last(message, ENQUEUE_TIME)
+            return (
+                None if sequence is None else int(sequence),
+                None if enqueued is None else round(datetime.fromisoformat(enqueued).timestamp() * 1000),
+            )
+        except (Malformed, ValueError):
+            return None, None  # somebody else's stamps
+
+
+def _last(message: Message, name: str) -> str | None:
+    value = message.application_property(name)
+    if value is None or not isinstance(value.payload, str):
+        return None
+    return value.payload.rpartition(SEPARATOR)[2]

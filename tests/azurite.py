@@ -1,0 +1,41 @@
+"""Microsoft's storage emulator as a process, in memory, on a free port."""
+
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+AZURITE = Path(__file__).parents[1] / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
+# The emulator's well-known account; its key opens nothing else.
+ACCOUNT = (
+    "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;"
+    "AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==;"
+)
+
+
+@contextmanager
+def running_azurite(folder: Path, port: int = 0) -> Iterator[str]:
+    """Run the blob service until the context ends; give its connection string."""
+    node = shutil.which("node")
+    if node is None or not AZURITE.exists():
+        pytest.skip("needs node and the npm package azurite")
+    options = [f"--blobPort={port}", "--inMemoryPersistence", "--disableTelemetry", "--skipApiVersionCheck"]
+    with subprocess.Popen([node, str(AZURITE), *options], stdout=subprocess.PIPE, text=True, cwd=folder) as azurite:  # noqa: S603 - our own package
+        assert azurite.stdout is not None
+        try:
+            for line in azurite.stdout:
+                if found := re.search(r"successfully listens on (http\S+)", line):
+                    # It tells of every request, and stands still when nobody reads that.
+                    threading.Thread(target=azurite.stdout.read, daemon=True).start()
+                    yield f"{ACCOUNT}BlobEndpoint={found[1]}/devstoreaccount1;"
+                    break
+            else:
+                pytest.fail("azurite has ended before it listened")
+        finally:
+            azurite.kill()
+            azurite.wait()

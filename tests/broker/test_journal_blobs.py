@@ -1,0 +1,252 @@
+"""The journal's blobs on Azurite: what lands, where, once, and what happens when the answer says otherwise."""
+
+import asyncio
+import gzip
+import uuid
+from datetime import UTC, datetime
+
+import pytest
+from azure.core.exceptions import ServiceRequestError, ServiceResponseError
+from azure.core.pipeline.transport import AioHttpTransport
+from azure.storage.blob import ContainerClient as SyncContainerClient
+from azure.storage.blob.aio import ContainerClient
+
+from shared.clock import ManualClock
+from shared.errors import TargetRefused, TargetUnavailable
+from shared.journal.blob import BlobSink
+from shared.journal.record import Role
+from shared.journal.sink import Stream
+from shared.resources import container_client
+from tests.azurite import running_azurite
+
+STREAM = Stream("copy", Role.SOURCE)
+START = datetime(2026, 11, 21, 13, 59, 58, tzinfo=UTC)
+
+
+def member(text):
+    return gzip.compress(text.encode() + b"\n", mtime=0)
+
+
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory):
+    with running_azurite(tmp_path_factory.mktemp("azurite")) as connection_string:
+        yield connection_string
+
+
+class Transport(AioHttpTransport):  # type: ignore[misc] # the SDK loads it when asked for
+    """The network, which loses requests or answers as told."""
+
+    def __init__(self):
+        super().__init__()
+        self.lost_requests = 0
+        self.lost_answers = 0
+        self.requests = []
+        self.before_append = None
+
+    async def send(self, request, **options):
+        self.requests.append(request.method)
+        is_append = "comp=appendblock" in request.url
+        if is_append and self.before_append is not None:
+            act, self.before_append = self.before_append, None
+            await act(request)
+        if is_append and self.lost_requests:
+            self.lost_requests -= 1
+            raise ServiceRequestError("cut")
+        response = await super().send(request, **options)
+        if is_append and self.lost_answers:
+            self.lost_answers -= 1
+            raise ServiceResponseError("cut")
+        return response
+
+
+class Journal:
+    """A sink on a container of its own, and a look at what is in it."""
+
+    def __init__(self, storage, **options):
+        self.name = f"journal-{uuid.uuid4().hex}"
+        self.storage = storage
+        self.transport = Transport()
+        self.clock = ManualClock(START)
+        self.sink = self.another(**options)
+
+    def another(self, **options):
+        def opened():
+            return ContainerClient.from_connection_string(
+                self.storage, self.name, retry_total=0, transport=self.transport
+            )
+
+        return BlobSink(opened, "vm.1", self.clock, **options)
+
+    def run(self, *steps):
+        async def all_steps():
+            try:
+                return [await step() for step in steps]
+            finally:
+                await self.sink.close()
+
+        return asyncio.run(all_steps())
+
+    def append(self, text, sink=None):
+        return lambda: (sink or self.sink).append(STREAM, member(text))
+
+    def files(self):
+        container = SyncContainerClient.from_connection_string(self.storage, self.name)
+        return {
+            blob.name: gzip.decompress(container.download_blob(blob.name).readall()).decode().split()
+            for blob in container.list_blobs()
+            if blob.size
+        }
+
+
+@pytest.fixture
+def journal(storage):
+    return Journal(storage)
+
+
+FIRST = "task=copy/date=2026-11-21/hour=13/role=source/vm1-1795269598000.jsonl.gz"
+
+
+def test_flushes_are_members_of_one_blob_and_the_container_is_made(journal):
+    journal.run(journal.append("a"), journal.append("b"))
+    assert journal.files() == {FIRST: ["a", "b"]}
+    assert journal.sink.instance == "vm1-1795269598000"
+
+
+def test_a_new_hour_has_a_new_blob(journal):
+    async def an_hour_begins():
+        journal.clock.advance(2)
+
+    journal.run(journal.append("a"), an_hour_begins, journal.append("b"))
+    second = "task=copy/date=2026-11-21/hour=14/role=source/vm1-1795269600000.jsonl.gz"
+    assert journal.files() == {FIRST: ["a"], second: ["b"]}
+
+
+def test_a_full_blob_is_followed_by_another(storage):
+    journal = Journal(storage, block_limit=2)
+    journal.run(*(journal.append(text) for text in "abc"))
+    assert list(journal.files().values()) == [["a", "b"], ["c"]]
+
+
+def test_roles_and_tasks_have_blobs_of_their_own(journal):
+    journal.run(
+        journal.append("a"),
+        lambda: journal.sink.append(Stream("copy", Role.TARGET), member("b")),
+        lambda: journal.sink.append(Stream("other", Role.SOURCE), member("c")),
+    )
+    assert {name.split("/")[0] + name.split("/")[3] for name in journal.files()} == {
+        *("task=copyrole=source", "task=copyrole=target", "task=otherrole=source"),
+    }
+
+
+def test_an_append_whose_answer_is_lost_is_not_made_again(journal):
+    async def lose():
+        journal.transport.lost_answers = 1
+
+    journal.run(journal.append("a"), lose, journal.append("b"), journal.append("c"))
+    assert journal.files() == {FIRST: ["a", "b", "c"]}
+
+
+@pytest.mark.parametrize(("later", "expected"), [("bc", "abc"), ("dc", "abdc")])
+def test_when_not_even_the_look_is_answered_the_next_attempt_looks_first(journal, monkeypatch, later, expected):
+    async def lose():
+        journal.transport.lost_answers = 1
+        send = journal.transport.send
+        looked: list = []
+
+        async def no_look(request, **options):
+            if request.method == "HEAD" and not looked:
+                looked.append(request)
+                raise ServiceResponseError("cut")
+            return await send(request, **options)
+
+        monkeypatch.setattr(journal.transport, "send", no_look)
+
+    async def fails():
+        with pytest.raises(TargetUnavailable, match="ServiceResponseError"):
+            await journal.append("b")()
+
+    journal.run(journal.append("a"), lose, fails, *(journal.append(text) for text in later))
+    assert journal.files() == {FIRST: list(expected)}
+
+
+def test_a_request_that_was_not_sent_fails_and_can_be_made_again(journal):
+    async def lose():
+        journal.transport.lost_requests = 1
+
+    async def fails():
+        with pytest.raises(TargetUnavailable, match="ServiceRequestError"):
+            await journal.append("b")()
+
+    journal.run(journal.append("a"), lose, fails, journal.append("b"))
+    assert journal.files() == {FIRST: ["a", "b"]}
+
+
+def test_a_blob_that_somebody_else_has_written_is_left_alone(journal):
+    async def intrude():
+        async with ContainerClient.from_connection_string(journal.storage, journal.name) as other:
+            await other.get_blob_client(FIRST).append_block(member("x"))
+
+    async def later():
+        journal.clock.advance(0.001)
+
+    journal.run(journal.append("a"), intrude, later, journal.append("b"), journal.append("c"))
+    assert list(journal.files().values()) == [["a", "x"], ["b", "c"]]
+
+
+def test_two_instances_of_one_name_that_start_in_one_millisecond_do_not_share_a_blob(journal):
+    other = journal.another()
+    journal.run(journal.append("a"), journal.append("b", other), journal.append("c"), other.close)
+    assert list(journal.files().values()) == [["a", "c"], ["b"]]
+
+
+def test_a_blob_that_was_deleted_is_followed_by_another(journal):
+    async def delete():
+        async with ContainerClient.from_connection_string(journal.storage, journal.name) as other:
+            await other.delete_blob(FIRST)
+        journal.clock.advance(0.001)
+
+    journal.run(journal.append("a"), delete, journal.append("b"))
+    assert list(journal.files().values()) == [["b"]]
+
+
+def test_appends_of_batches_that_run_side_by_side_take_turns(journal):
+    async def together():
+        await asyncio.gather(*(journal.append(text)() for text in "abcdefgh"))
+
+    journal.run(together)
+    ((_, texts),) = journal.files().items()
+    assert sorted(texts) == list("abcdefgh")
+
+
+def test_a_mark_is_read_back_and_replaced(journal):
+    assert journal.run(
+        lambda: journal.sink.append(STREAM, member("a")),
+        lambda: journal.sink.read_mark("tap"),
+        lambda: journal.sink.write_mark("tap", b"1"),
+        lambda: journal.sink.write_mark("tap", b"2"),
+        lambda: journal.sink.read_mark("tap"),
+    ) == [None, None, None, None, b"2"]
+
+
+def test_a_key_that_does_not_fit_is_refused_without_being_told(storage):
+    wrong = storage.replace("Eby8vdM02xNO", "AAAAAAAAAAAA")
+    journal = Journal(wrong)
+    with pytest.raises(TargetRefused, match="role Storage Blob Data Contributor") as caught:
+        journal.run(journal.append("a"))
+    assert "AAAA" not in str(caught.value)
+
+
+def test_an_account_that_is_away_is_unavailable_at_once():
+    away = (
+        "DefaultEndpointsProtocol=http;AccountName=a;AccountKey=YWJj;BlobEndpoint=http://127.0.0.1:9/a;"  # nobody there
+    )
+
+    async def append():
+        sink = BlobSink(lambda: container_client("JOURNAL", {"JOURNAL": away}, "journal"), "vm")
+        try:
+            await sink.append(STREAM, member("a"))
+        finally:
+            await sink.close()
+
+    with pytest.raises(TargetUnavailable, match="journal: ServiceRequestError"):
+        asyncio.run(append())

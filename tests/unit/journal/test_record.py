@@ -1,0 +1,263 @@
+"""The lines of a journal against the one place that says what they may hold."""
+
+import asyncio
+import gzip
+import json
+import logging
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from shared.amqp.values import string
+from shared.errors import TargetRefused, TargetUnavailable
+from shared.journal.memory import MemorySink
+from shared.journal.record import FIELDS, Role
+from shared.journal.sink import Stream
+from shared.journal.task import TaskJournal
+from shared.loop_prevention import LoopGuard
+from shared.message import Origin
+from shared.pipeline import Pipeline, Task
+from shared.protocols import Outcome, Withheld
+from shared.routing import Route, Router, Target
+from shared.rules import parse_filter
+from shared.ttl import Remaining
+from tests.fakes import (
+    OutputThatAccepts,
+    OutputThatFailsOnce,
+    OutputThatIsDown,
+    OutputThatRejects,
+    clock_at_delivery,
+    sleep_by,
+)
+from tests.messages import ENQUEUED, delivered
+
+JSON_TYPES = {"int": int, "string": str, "hex": str, "boolean": bool, "list": list}
+KNOWN = {field.name: field for field in FIELDS}
+NOW = ENQUEUED * 1000
+
+
+class SinkThatIsDown(MemorySink):
+    """Keeps nothing until it is put up, and then nothing of the appends that are to fail."""
+
+    def __init__(self, error=None):
+        super().__init__()
+        self.error = error or TargetUnavailable("journal: away")
+        self.failing = -1
+        self.attempted = []
+
+    async def append(self, stream, member):
+        self.attempted.append((stream.role, member))
+        if self.failing:
+            self.failing -= 1
+            raise self.error
+        await super().append(stream, member)
+
+
+class Splitting:
+    name = "split"
+
+    def edit(self, message):
+        if message.body == b"drop":
+            return Withheld("no use for it")
+        parts = [message.copy(), message.copy()] if message.body == b"split" else [message]
+        for number, part in enumerate(parts[1:], 1):
+            part.body = b"part %d" % number
+        return parts
+
+
+class Line:
+    """A pipeline with its journal, from a queue at west to one at east."""
+
+    def __init__(self, *, output=None, editors=(), when=None, is_required=True, sink=None, rejects=True):
+        self.output = output or OutputThatAccepts()
+        self.rejected = OutputThatAccepts()
+        self.sink: Any = sink or MemorySink()
+        self.clock = clock_at_delivery()
+        self.journal = TaskJournal("copy", self.sink, is_hub=False, is_required=is_required, clock=self.clock)
+        task = Task(
+            name="copy",
+            origin=Origin("west", "orders"),
+            editors=editors,
+            router=Router([Route(Target(self.output, "east", "orders"), None if when is None else parse_filter(when))]),
+            rejects=Target(self.rejected, "west", "rejected") if rejects else None,
+            time_to_live=Remaining(),
+            loop_guard=LoopGuard(),
+            hold=timedelta(seconds=40),
+        )
+        self.pipeline = Pipeline(task, self.journal, self.clock, sleep_by(self.clock))
+
+    def run(self, *batch):
+        return asyncio.run(self.pipeline.run(batch))
+
+    def records(self, role):
+        records = self.sink.records("copy", role)
+        for record in records:
+            assert {field.name for field in FIELDS if not field.is_nullable} <= set(record)
+            for name, value in record.items():
+                assert isinstance(value, JSON_TYPES[KNOWN[name].json]), name
+        return records
+
+
+def outcomes(line):
+    return [(record["src_seq"], record["outcome"]) for record in line.records(Role.TARGET)]
+
+
+def test_a_message_that_is_carried_leaves_two_records():
+    line = Line()
+    line.run(delivered(7, message_id="m", session_id="s"))
+    (received,), (sent,) = line.records(Role.SOURCE), line.records(Role.TARGET)
+    shared = {
+        "v": 1,
+        "task": "copy",
+        "observer": "task",
+        "instance": "memory-0",
+        "batch_id": 1,
+        "journal_time": NOW,
+        "src_site": "west",
+        "src_entity": "orders",
+        "src_part": 0,
+        "src_seq": 7,
+    }
+    assert (
+        received.items()
+        >= {
+            **shared,
+            "role": "source",
+            "outcome": "received",
+            "enqueued_time": NOW,
+            "message_id": "m",
+            "order_key": "s",
+            "hops": ["west"],
+        }.items()
+    )
+    digests = int(received["body_digest"][:16], 16), int(received["property_digest"], 16)
+    assert sent == {
+        **shared,
+        "role": "target",
+        "outcome": "sent",
+        "check": f"{digests[0] ^ digests[1]:016x}",
+        "send_ordinal": 0,
+        "target": "east/orders",
+    }
+
+
+def test_received_is_written_before_anything_is_sent():
+    line = Line(sink=SinkThatIsDown())
+    with pytest.raises(TargetUnavailable, match="journal: away"):
+        line.run(delivered(1))
+    assert line.output.accepted == {}
+    assert {role for role, _ in line.sink.attempted} == {Role.SOURCE}
+
+
+def test_a_journal_that_comes_back_in_time_costs_nothing_but_time():
+    line = Line(sink=SinkThatIsDown())
+    line.sink.failing = 3
+    assert line.run(delivered(1)) == {Outcome.SENT: 1}
+    assert len(line.output.messages("orders")) == 1
+    members = [member for role, member in line.sink.attempted if role is Role.SOURCE]
+    assert len(members) == 4
+    assert len(set(members)) == 1  # the same bytes at every attempt, which is how a sink tells what has landed
+
+
+def test_an_outcome_that_cannot_be_written_leaves_the_batch_at_its_source_and_is_not_sent_twice():
+    line = Line(sink=SinkThatIsDown())
+    line.sink.failing = 0
+    original = line.sink.append
+
+    async def fail_outcomes(stream, member):
+        if stream.role is Role.TARGET:
+            raise TargetUnavailable("journal: away")
+        await original(stream, member)
+
+    line.sink.append = fail_outcomes
+    with pytest.raises(TargetUnavailable):
+        line.run(delivered(1))
+    line.sink.append = original
+    line.run(delivered(1, delivery_count=2))
+    assert len(line.output.messages("orders")) == 1
+    (again,) = line.records(Role.TARGET)
+    assert (again["outcome"], again["remembered"], again["batch_id"]) == ("sent", True, 2)
+    assert "check" not in again
+    assert [record.get("attempt") for record in line.records(Role.SOURCE)] == [None, 2]
+
+
+@pytest.mark.parametrize("error", [TargetUnavailable("journal: away"), TargetRefused("journal: no")])
+def test_best_effort_goes_on_counts_and_tells_once(caplog, error):
+    line = Line(sink=SinkThatIsDown(error), is_required=False)
+    with caplog.at_level(logging.ERROR, "busway.journal"):
+        for number in range(3):
+            assert line.run(delivered(number)) == {Outcome.SENT: 1}
+        assert line.journal.lost_records == 6
+        assert [record.message for record in caplog.records] == [
+            f"copy: its journal cannot be written, and the task goes on without: {error}"
+        ]
+        line.sink.failing = 0
+        line.run(delivered(3))
+    assert [record.message for record in caplog.records][1:] == [
+        "copy: its journal is written again; 6 records are lost"
+    ]
+    assert outcomes(line) == [(3, "sent")]
+
+
+def test_what_is_withheld_says_where_and_why():
+    line = Line(when="color = 'red'", editors=[Splitting()])
+    path = {"repl-path": string("east"), "color": string("red")}
+    line.run(
+        delivered(1),
+        delivered(2, named=path),
+        delivered(3, named=path, time_to_live=1000, enqueued=ENQUEUED - 20_000),
+        delivered(4, body=b"drop"),
+    )
+    told = [(each["src_seq"], each["outcome"], each["stage"]) for each in line.records(Role.TARGET)]
+    assert told == [
+        (1, "filtered", "routed"),
+        (2, "looped", "routed"),
+        (3, "expired", "stamped"),
+        (4, "filtered", "edited"),
+    ]
+    assert all(each["reason"] for each in line.records(Role.TARGET))
+    assert line.records(Role.SOURCE)[2]["expires_at"] == (ENQUEUED - 19_000) * 1000
+    assert line.records(Role.SOURCE)[1]["hops"] == ["east", "west"]
+
+
+def test_a_split_has_one_entry_and_an_outcome_for_each_part():
+    line = Line(editors=[Splitting()])
+    line.run(delivered(1, body=b"split"))
+    (received,) = line.records(Role.SOURCE)
+    assert received["parts"] == 2
+    first, second = line.records(Role.TARGET)
+    assert (first["part"], second["part"]) == (0, 1)
+    assert "edited" not in first
+    assert second["edited"] is True
+    assert second["body_digest"] != received["body_digest"]
+    assert second["property_digest"] == received["property_digest"]
+
+
+def test_what_is_at_fault_is_told_with_the_place_where_it_was_set_aside():
+    line = Line(output=OutputThatRejects(lambda message: message.message_id == "bad"))
+    line.run(delivered(1, message_id="good"), delivered(2, message_id="bad"), b"\x01")
+    good, bad, unreadable = line.records(Role.TARGET)
+    assert good["outcome"] == "sent"
+    assert (bad["outcome"], bad["stage"], bad["target"]) == ("rejected", "sent", "west/rejected")
+    assert (unreadable["outcome"], unreadable["stage"]) == ("rejected", "received")
+    assert "src_seq" not in unreadable
+    assert line.records(Role.SOURCE)[2]["body_size"] == 1
+    assert "property_digest" not in line.records(Role.SOURCE)[2]
+
+
+def test_a_message_that_must_wait_is_told_as_retry_and_those_before_it_as_sent():
+    line = Line(output=OutputThatFailsOnce(after=1, error=TargetRefused("target/entity: no")))
+    assert line.run(delivered(1), delivered(2)) == {Outcome.SENT: 2}
+    line = Line(output=OutputThatIsDown())
+    with pytest.raises(TargetUnavailable):
+        line.run(delivered(1))
+    assert outcomes(line) == [(1, "retry")]
+
+
+def test_a_flush_is_one_gzip_member_of_json_lines():
+    line = Line()
+    line.run(*(delivered(number) for number in range(3)))
+    (member,) = line.sink.members[Stream("copy", Role.SOURCE)]
+    lines = gzip.decompress(member).splitlines()
+    assert [json.loads(each)["src_seq"] for each in lines] == [0, 1, 2]
