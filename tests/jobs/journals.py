@@ -177,7 +177,9 @@ def planted(  # noqa: C901, PLR0912, PLR0915 - one case for each kind, in one pl
                     journals.entered_tap(later, at + step, at + step, **more)
                 journals.received(later, at + step, at + step + timedelta(milliseconds=300), **more)
                 journals.outcome(later, at + step + timedelta(milliseconds=400))
-                arrivals.append((at + step + timedelta(milliseconds=400), {"seq": later, "enqueued": at + step, **more}))
+                arrivals.append(
+                    (at + step + timedelta(milliseconds=400), {"seq": later, "enqueued": at + step, **more})
+                )
                 plan[later] = "delivered"
                 after = at + step + timedelta(minutes=1)
                 if not taps:

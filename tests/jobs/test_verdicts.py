@@ -30,5 +30,8 @@ def test_one_of_each(spark, tmp_path: Path, taps: bool):
     )
     found = {seq: verdict for task, seq, verdict in verdicts(result) if task == TASK}
     expected = {seq: verdict for seq, verdict in plan.items() if verdict != "delivered"}
-    print(result.summary.problems, {k: (found.get(k), expected.get(k)) for k in {*found, *expected} if found.get(k) != expected.get(k)})
+    print(
+        result.summary.problems,
+        {k: (found.get(k), expected.get(k)) for k in {*found, *expected} if found.get(k) != expected.get(k)},
+    )
     assert found == expected
