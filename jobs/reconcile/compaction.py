@@ -118,7 +118,8 @@ def compacted(raw: DataFrame) -> DataFrame:
 
     Shape:   raw.records() without troubles in, schema.compacted() out.
     """
-    once = Window.partitionBy(*schema.IDENTITY).orderBy("landed", "journal_time")
+    # Hours are independent of each other: which of them are compacted together makes no difference.
+    once = Window.partitionBy("landed", *schema.IDENTITY).orderBy("journal_time")
     unique = raw.withColumn("nth", F.row_number().over(once)).where("nth = 1")
     timed = unique.withColumns({name: F.timestamp_micros(F.col(name)) for name in schema.TIMES})
     said = F.conv("check", 16, -10).cast("bigint")
@@ -129,7 +130,7 @@ def compacted(raw: DataFrame) -> DataFrame:
     )
     checked = timed.withColumn("check", F.coalesce(said, computed))
     received = F.col("outcome") == "received"
-    handled = Window.partitionBy("task", "src_seq", "src_part", "src_site", "src_entity", "instance", "batch_id")
+    handled = Window.partitionBy("landed", "task", "src_seq", "src_part", "src_site", "src_entity", "instance", "batch_id")
     is_outcome = (F.col("observer") == "task") & (F.col("role") == "target") & F.col("src_seq").isNotNull()
 
     told = checked.withColumns(
@@ -215,7 +216,7 @@ def _verified(good: DataFrame, kept: DataFrame) -> dict[str, tuple[int, int]]:
     read = {row["landed"]: (row["n"], row["once"]) for row in _sums(good).collect()}
     wrote = {row["landed"]: (row["n"], row["once"]) for row in _sums(kept).collect()}
     unique = sum(n for n, _ in wrote.values())
-    wanted = good.select(*schema.IDENTITY).distinct().count()
+    wanted = good.select("landed", *schema.IDENTITY).distinct().count()
     if unique != wanted or not set(wrote) <= set(read):
         raise CompactionFailed(f"kept {unique} records of hours {sorted(wrote)}, expected {wanted} of {sorted(read)}")
     return {hour: (n, wrote.get(hour, (0, 0))[0]) for hour, (n, _) in read.items()}
