@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 
 from jobs.reconcile import index, schema
 from jobs.reconcile.inputs import JournalFile, Problem, by_hour
-from jobs.reconcile.placement import placed
+from jobs.reconcile.placement import placed, unplaced
 from jobs.reconcile.raw import read_lines, records, troubles
 from jobs.reconcile.storage import Storage
 
@@ -54,6 +54,19 @@ def compact(
     return {hour: there[hour] for hour in wanted}
 
 
+def adopt(spark: SparkSession, folder: str, hours: Iterable[str], *, now: datetime) -> None:
+    """Take over records of *hours* that lie compacted in *folder* already, as another tool has put them there."""
+    storage = Storage(spark)
+    write_index(read_records(spark, f"{folder}/records"), folder)
+    for hour in hours:
+        _mark(storage, folder, Hour(hour, (), 0, 0, (), now.isoformat()))
+
+
+def read_records(spark: SparkSession, folder: str) -> DataFrame:
+    """Return the compacted records in *folder*, of all hours."""
+    return spark.read.option("basePath", folder).schema(schema.compacted()).parquet(folder)
+
+
 def read_marker(storage: Storage, folder: str, hour: str) -> Hour | None:
     """Return what the marker of *hour* says, None where the hour is not compacted."""
     path = _marker(folder, hour)
@@ -65,7 +78,10 @@ def read_marker(storage: Storage, folder: str, hour: str) -> Hour | None:
         tuple((path, size, modified) for path, size, modified in told["files"]),
         told["records"],
         told["repeats"],
-        tuple(Problem(*each[:5], tuple(each[5])) for each in told["problems"]),
+        tuple(
+            Problem(kind, where, text, task, role, tuple(hours))
+            for kind, where, text, task, role, hours in told["problems"]
+        ),
         told["made"],
     )
 
@@ -102,7 +118,8 @@ def compacted(raw: DataFrame) -> DataFrame:
 
     Shape:   raw.records() without troubles in, schema.compacted() out.
     """
-    once = Window.partitionBy(*schema.IDENTITY).orderBy("landed", "journal_time")
+    # Hours are independent of each other: which of them are compacted together makes no difference.
+    once = Window.partitionBy("landed", *schema.IDENTITY).orderBy("journal_time")
     unique = raw.withColumn("nth", F.row_number().over(once)).where("nth = 1")
     timed = unique.withColumns({name: F.timestamp_micros(F.col(name)) for name in schema.TIMES})
     said = F.conv("check", 16, -10).cast("bigint")
@@ -113,7 +130,7 @@ def compacted(raw: DataFrame) -> DataFrame:
     )
     checked = timed.withColumn("check", F.coalesce(said, computed))
     received = F.col("outcome") == "received"
-    handled = Window.partitionBy("task", "src_seq", "src_part", "src_site", "src_entity", "instance", "batch_id")
+    handled = Window.partitionBy("landed", "task", "src_seq", "src_part", "src_site", "src_entity", "instance", "batch_id")
     is_outcome = (F.col("observer") == "task") & (F.col("role") == "target") & F.col("src_seq").isNotNull()
 
     told = checked.withColumns(
@@ -130,13 +147,9 @@ def compacted(raw: DataFrame) -> DataFrame:
     }
     unedited = (F.col("outcome") == "sent") & F.col("edited").isNull()
     entry = F.when(is_outcome & ~unedited, F.col("of_message.check")).otherwise(F.col("check"))
-    return (
-        told.withColumns(
-            {**filled, "entry_check": entry, "hops": F.coalesce("hops", F.when(is_outcome, F.col("of_path")))}
-        )
-        .transform(placed)
-        .select(*schema.compacted().names)
-    )
+    return told.withColumns(
+        {**filled, "entry_check": entry, "hops": F.coalesce("hops", F.when(is_outcome, F.col("of_path")))}
+    ).select(*schema.compacted().names)
 
 
 def _make(
@@ -156,15 +169,17 @@ def _make(
         good = found.where("trouble is null").drop("path", "trouble")
         partitions = max(sum(lines.counts.values()) // _ROWS_PER_FILE, 1)
         _write(_sorted(compacted(good), partitions), attempt, "records")
-        kept = (
-            spark.read.option("basePath", f"{attempt}/records").schema(schema.compacted()).parquet(f"{attempt}/records")
-        )
+        kept = read_records(spark, f"{attempt}/records")
+        if not kept.where(unplaced()).isEmpty():
+            storage.move(f"{attempt}/records", f"{attempt}/unplaced")
+            _write(_sorted(placed(read_records(spark, f"{attempt}/unplaced")), partitions), attempt, "records")
+            kept = read_records(spark, f"{attempt}/records")
         write_index(kept, attempt)
         counts = _verified(good, kept)
         made = {
             hour: Hour(
                 hour,
-                tuple(tuple(each.file) for each in inputs),
+                tuple((each.file.path, each.file.size, each.file.modified) for each in inputs),
                 counts.get(hour, (0, 0))[1],
                 counts.get(hour, (0, 0))[0] - counts.get(hour, (0, 0))[1],
                 tuple(each for each in problems if each.hours == (hour,)),
@@ -201,7 +216,7 @@ def _verified(good: DataFrame, kept: DataFrame) -> dict[str, tuple[int, int]]:
     read = {row["landed"]: (row["n"], row["once"]) for row in _sums(good).collect()}
     wrote = {row["landed"]: (row["n"], row["once"]) for row in _sums(kept).collect()}
     unique = sum(n for n, _ in wrote.values())
-    wanted = good.select(*schema.IDENTITY).distinct().count()
+    wanted = good.select("landed", *schema.IDENTITY).distinct().count()
     if unique != wanted or not set(wrote) <= set(read):
         raise CompactionFailed(f"kept {unique} records of hours {sorted(wrote)}, expected {wanted} of {sorted(read)}")
     return {hour: (n, wrote.get(hour, (0, 0))[0]) for hour, (n, _) in read.items()}
@@ -218,6 +233,10 @@ def _commit(storage: Storage, attempt: str, folder: str, hour: Hour) -> None:
         storage.delete(target)
         if storage.exists(f"{attempt}/{table}/landed={hour.hour}"):
             storage.move(f"{attempt}/{table}/landed={hour.hour}", target)
+    _mark(storage, folder, hour)
+
+
+def _mark(storage: Storage, folder: str, hour: Hour) -> None:
     storage.write(_marker(folder, hour.hour), json.dumps(hour._asdict(), indent=1))
 
 

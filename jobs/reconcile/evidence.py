@@ -69,6 +69,16 @@ def gathered(coverage: Iterable[Mapping[str, Any]]) -> dict[str, TaskEvidence]:
     return tasks
 
 
+def watched(tasks: Mapping[str, TaskEvidence]) -> list[tuple[str, str, str | None]]:
+    """Return task, role and target (None for a source) of all that draining taps watch."""
+    found: list[tuple[str, str, str | None]] = []
+    for one in tasks.values():
+        found += [(one.task, "target", target) for target in sorted(one.target_taps)]
+        if one.source_taps:
+            found.append((one.task, "source", None))
+    return found
+
+
 def missing_sides(coverage: Iterable[Mapping[str, Any]]) -> list[Problem]:
     """Return the hours in which a task journalled one side of its messages and not the other."""
     seen: dict[tuple[str, str], dict[str, list[datetime]]] = defaultdict(lambda: defaultdict(list))

@@ -17,7 +17,7 @@ from jobs.reconcile import schema
 from jobs.reconcile.placement import unplaced
 
 BLOCK = 128
-"""Sequence numbers in a bucket: few enough that one message in a thousand spoils no more than a tenth of the buckets."""
+"""Sequence numbers in a bucket: few enough that one bad message in a thousand spoils only a tenth of the buckets."""
 
 LAG_CLASS = 1.05
 
@@ -44,7 +44,7 @@ def unnumbered() -> Column:
 
 
 def is_loose() -> Column:
-    """Tell of a record whether a night looks at it in any case: it is in no bucket, or tells that another was given up."""
+    """Tell of a record whether a night looks at it in any case: it is in no bucket, or says that one was given up."""
     return unnumbered() | F.col("given_up_by").isNotNull()
 
 
@@ -106,6 +106,8 @@ def digests(records: DataFrame) -> DataFrame:
         "landed", *BUCKET[:4], block().alias("block"), F.coalesce(tapped, F.col("outcome")).alias("side"), "target"
     ).agg(
         F.count("*").alias("n"),
+        F.bit_or(_bit(0)).alias("low_bits"),
+        F.bit_or(_bit(BLOCK // 2)).alias("high_bits"),
         _sum_of_hashes("src_seq", "enqueued_time").alias("keys"),
         _sum_of_hashes("src_seq", "entry_check").alias("entered"),
         _sum_of_hashes("src_seq", "check").alias("contents"),
@@ -117,12 +119,21 @@ def digests(records: DataFrame) -> DataFrame:
     )
 
 
+def _bit(first: int) -> Column:
+    """Which of 64 sequence numbers of its block, from *first* on, the record has, as a bit; 0 if it has another."""
+    place = (F.pmod(F.col("src_seq"), F.lit(BLOCK)) - first).cast("int")
+    return F.when(
+        (place >= 0) & (place < BLOCK // 2), F.expr(f"shiftleft(1L, cast(pmod(src_seq, {BLOCK}) - {first} as int))")
+    ).otherwise(F.lit(0).cast("bigint"))
+
+
 def _sum_of_hashes(*names: str) -> Column:
     # 40 bits each: no number of records that a bucket can hold makes the sum overflow.
     return F.sum(F.shiftright(F.xxhash64(*names), 24))
 
 
 def ordered_arrivals(records: DataFrame) -> DataFrame:
+    """Return the arrivals that have an order to keep, and by `major` and `minor` what it was."""
     major, minor = arrival_order()
     return records.where(is_arrival() & F.col("order_key").isNotNull() & F.col("src_seq").isNotNull()).select(
         "landed", *SESSION, "src_seq", "enqueued_time", major.alias("major"), minor.alias("minor")
@@ -130,7 +141,7 @@ def ordered_arrivals(records: DataFrame) -> DataFrame:
 
 
 def _ordered(records: DataFrame) -> DataFrame:
-    """Return the arrivals that have an order to keep, with the highest number that arrived before them in their hour."""
+    """Return the arrivals that have an order to keep, with the highest number that came before them in their hour."""
     before = Window.partitionBy("landed", *SESSION).orderBy("major", "minor").rowsBetween(Window.unboundedPreceding, -1)
     return ordered_arrivals(records).withColumn("highest_before", F.max("src_seq").over(before))
 

@@ -113,6 +113,12 @@ def _made_in(name: str) -> str | None:
         return None
 
 
+def hour_in(path: str) -> str | None:
+    """Return the hour that the *path* of a journal file names, None where it names none."""
+    date, found, rest = path.partition("/date=")[2].partition("/hour=")
+    return f"{date}T{rest[:2]}" if found else None
+
+
 def by_hour(files: Sequence[JournalFile]) -> dict[str, list[JournalFile]]:
     """Return *files* by the hour in which they were written."""
     sorted_out: dict[str, list[JournalFile]] = defaultdict(list)

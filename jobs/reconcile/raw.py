@@ -13,7 +13,7 @@ from jobs.reconcile import schema
 from jobs.reconcile.inputs import JournalFile, Problem
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    import pyarrow as pa  # type: ignore[import-untyped] # it has no types of its own
 
 _CORRUPT = "not_json"
 _GZIP = 31  # zlib's way to say: with the header and the sum of a gzip member
@@ -152,11 +152,15 @@ def troubles(found: DataFrame, files: Sequence[JournalFile]) -> list[Problem]:
         "incomplete": "records without the fields that every record has",
     }
     rows = found.where("trouble is not null").groupBy("path", "trouble").count().collect()
+
+    def of_version(trouble: str) -> str:
+        return f"records of {trouble}, expected {schema.VERSION}"
+
     return sorted(
         Problem(
             kinds.get(row["trouble"], "unknown-version"),
             row["path"],
-            f"{row['count']} {said.get(row['trouble'], 'records of ' + row['trouble'] + f', expected {schema.VERSION}')}",
+            f"{row['count']} {said.get(row['trouble'], of_version(row['trouble']))}",
             at[row["path"]].task,
             at[row["path"]].role,
             (at[row["path"]].hour,),

@@ -8,9 +8,7 @@ from jobs.reconcile.index import arrival_order, arrival_time, is_round_trip, mic
 
 
 def keyed(records: DataFrame) -> DataFrame:
-    """Return *records* with the columns of schema.KEY; exact repeats, which other hours may hold, are left out."""
-    once = Window.partitionBy(*schema.IDENTITY).orderBy("landed", "journal_time")
-    unique = records.withColumn("nth", F.row_number().over(once)).where("nth = 1").drop("nth")
+    """Return *records* with the columns of schema.KEY."""
     number = Window.partitionBy("task", "src_site", "src_entity", "src_part", "src_seq")
     enqueued = micros("enqueued_time")
     stray = F.when(
@@ -21,7 +19,7 @@ def keyed(records: DataFrame) -> DataFrame:
         ).otherwise(F.concat_ws("/", "role", "instance", "batch_id", F.coalesce("send_ordinal", F.lit(0)))),
     )
     # An outcome that was written apart from its `received` does not know when the message was enqueued.
-    return unique.withColumns(
+    return records.withColumns(
         {
             "stray": stray,
             "generation": F.when(F.col("src_seq").isNotNull(), F.coalesce(enqueued, F.max(enqueued).over(number))),
@@ -43,6 +41,7 @@ def states(records: DataFrame) -> DataFrame:
     watched = F.coalesce(F.col("watched"), F.lit(False))
     place = F.struct(F.coalesce("target", F.lit("")).alias("target"), F.coalesce("part", F.lit(0)).alias("part"))
     view = F.struct("target", "tgt_part", "tgt_seq")
+    send = ("instance", "batch_id", "part", "send_ordinal")
     part = F.coalesce(F.col("part"), F.lit(0))
     major, minor = arrival_order()
     # Where there is a tap, it says when and in which order copies arrived; what the task says is when it was answered.
@@ -56,16 +55,16 @@ def states(records: DataFrame) -> DataFrame:
     first_seen = F.min(F.when(shows & tap, arrival))
     first_sent = F.min(F.when(shows & task, arrival))
     grouped = records.groupBy(*schema.KEY).agg(
-        _count(received).alias("received"),
-        _count(tap & (F.col("role") == "source")).alias("entered_by_tap"),
+        _count(received, "instance", "batch_id").alias("received"),
+        _count(tap & (F.col("role") == "source"), "tap", "tgt_part", "tgt_seq").alias("entered_by_tap"),
         F.max(F.when(received, F.coalesce(F.col("parts"), F.lit(1)))).alias("parts"),
-        _count(sent & ~again).alias("sent"),
-        _count(sent & again).alias("remembered"),
+        _count(sent & ~again, *send).alias("sent"),
+        _count(sent & again, *send).alias("remembered"),
         F.collect_set(F.when(sent, part)).alias("sent_parts"),
         F.collect_set(F.when(sent & watched, place)).alias("due_at_tap"),
         F.collect_set(F.when(F.col("outcome").isin(*schema.WITHHELD), part)).alias("withheld_parts"),
         F.collect_set(F.when(F.col("outcome").isin(*schema.WITHHELD), F.col("outcome"))).alias("withheld_as"),
-        _count(sent & ~again & ~watched).alias("sent_unwatched"),
+        _count(sent & ~again & ~watched, *send).alias("sent_unwatched"),
         F.size(F.collect_set(F.when(seen & watched, view))).alias("seen_watched"),
         F.size(F.collect_set(F.when(seen & ~watched, view))).alias("seen_unwatched"),
         _any(seen).alias("is_seen"),
@@ -111,8 +110,9 @@ def states(records: DataFrame) -> DataFrame:
     return grouped.withColumn("message_id", F.coalesce("id_received", "id_any")).drop("id_received", "id_any")
 
 
-def _count(condition: Column) -> Column:
-    return F.sum(condition.cast("int"))
+def _count(condition: Column, *names: str) -> Column:
+    """Count the different values of *names*: a record that is there twice, in copied files say, counts once."""
+    return F.size(F.collect_set(F.when(condition, F.xxhash64(*names))))
 
 
 def _any(condition: Column) -> Column:

@@ -1,11 +1,14 @@
 """What a run found, in one object: for the exit code, the page, the command, and the run of the next night."""
 
 import json
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from jobs.reconcile.inputs import Problem
 from jobs.reconcile.verdicts import FINDINGS, UNDECIDED
+
+PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "max": 1.0}
 
 CLEAN, FOUND, COULD_NOT_DECIDE = 0, 1, 2
 
@@ -43,6 +46,7 @@ class Summary:
     run: str
     start: str
     end: str
+    counted_until: str
     exit_code: int
     verdict: str
     sentence: str
@@ -97,7 +101,7 @@ def concluded(tasks: list[TaskSummary], problems: list[Problem]) -> tuple[int, s
     return CLEAN, "clean", f"{messages} messages, all accounted for{f', {flying} still in flight' if flying else ''}."
 
 
-def added(counts: Any) -> dict[str, int]:
+def added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Return the sum of several counts by name."""
     total: dict[str, int] = {}
     for each in counts:
@@ -106,14 +110,13 @@ def added(counts: Any) -> dict[str, int]:
     return total
 
 
-def percentiles(classes: dict[int, int], milliseconds: Any) -> dict[str, float]:
+def percentiles(classes: Mapping[int, int], milliseconds: Callable[[int], float]) -> dict[str, float]:
     """Return the usual percentiles of counts by lag class; nothing for nothing."""
     total = sum(classes.values())
     if not total:
         return {}
-    wanted = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "max": 1.0}
     found, passed = {}, 0
-    left = dict(wanted)
+    left = dict(PERCENTILES)
     for each in sorted(classes):
         passed += classes[each]
         for name, share in list(left.items()):

@@ -25,9 +25,7 @@ def compared(digests: DataFrame, tapped: DataFrame, start: datetime, settings: S
     meant to be, or withheld, in time; and where there are taps, they saw the same.
     Shape:   *tapped* has a row for each task, role and target (null for role source) that a draining tap watches.
     """
-    at_target = F.broadcast(
-        tapped.where("role = 'target'").select("task", "target", F.lit(True).alias("watched"))
-    )
+    at_target = F.broadcast(tapped.where("role = 'target'").select("task", "target", F.lit(True).alias("watched")))
     at_source = F.broadcast(
         tapped.where("role = 'source'").select("task").distinct().withColumn("watched_source", F.lit(True))
     )
@@ -49,6 +47,7 @@ def compared(digests: DataFrame, tapped: DataFrame, start: datetime, settings: S
         *(_sum(tap & F.col("watched"), name).alias(f"seen_{name}") for name in ("n", "keys", "contents")),
         *(_sum(F.col("side") == "tap-source", name).alias(f"entry_{name}") for name in ("n", "keys", "entered")),
         _sum(tap & ~F.col("watched"), "n").alias("glimpsed"),
+        *(F.bit_or(F.when(F.col("side") == "received", F.col(name))).alias(name) for name in ("low_bits", "high_bits")),
         F.max("watched_source").alias("watched_source"),
         F.sum("unusual").alias("unusual"),
         F.min("first_enqueued").alias("first_enqueued"),
@@ -58,6 +57,8 @@ def compared(digests: DataFrame, tapped: DataFrame, start: datetime, settings: S
     withheld = sum((F.col(name) for name in schema.WITHHELD), F.lit(0))
     clean = (
         (F.col("received") == F.col("sent") + withheld)
+        # Each once: a message that was received and sent twice balances too.
+        & (F.col("received") == F.bit_count("low_bits") + F.bit_count("high_bits"))
         & (F.col("in_keys") == F.col("out_keys"))
         & (F.col("in_entered") == F.col("out_entered"))
         & (F.col("due_n") == F.col("seen_n"))
