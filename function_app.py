@@ -28,8 +28,8 @@ _journals = Journals(_configuration, os.environ)
 
 for _task, _pipeline in pipelines(_configuration, os.environ, _shutdown, journals=_journals):
     _setting = _configuration.connections[_task.source.connection].key
-    register(app, _task, _pipeline, _setting)
+    register(app, _task, _pipeline, _setting, _journals.binding())
 for _file, _tap in _journals.taps():
-    register_tap(app, _file, _tap, _configuration.connections[_file.source.connection].key)
+    register_tap(app, _file, _tap, _configuration.connections[_file.source.connection].key, _journals.binding())
 for _file, _peeking in _journals.peeking_taps():
     register_peeking_tap(app, _file, _peeking)

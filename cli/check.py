@@ -78,6 +78,10 @@ def _table(configuration: Configuration) -> Table:
         )
         source = f"{configuration.site(task.source.connection)}/{task.source.entity}"
         table.add_row(task.task, source, _routes(task, configuration), rejects)
+    for tap in configuration.taps:
+        source = f"{configuration.site(tap.source.connection)}/{tap.source.entity}"
+        how = "drained" if tap.tap.peek is None else "peeked"
+        table.add_row(tap.task, source, f"{how} for the journal of {tap.tap.of}, {tap.tap.side}", "-")
     return table
 
 

@@ -2,14 +2,16 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import List, Protocol  # noqa: UP035 - see its use
+from typing import Any, List, Protocol  # noqa: UP035 - see its use
 
 import azure.functions as func
 
 from functions.raw_message import RawMessage
 from functions.stock_binding import STOCK_LOSSES, event_contents, event_partition, lock_tokens, service_bus_content
+from shared.config.journalling import OutputBinding
 from shared.config.journals import TapFile
 from shared.config.models import DEFAULT_CONSUMER_GROUP, TaskFile
+from shared.journal.event_hub import EventHubSink, events
 from shared.journal.peek import PeekingTap
 from shared.journal.tap import Tap
 from shared.pipeline import Pipeline
@@ -20,6 +22,8 @@ _LOGGER = logging.getLogger("busway.tasks")
 _RETRY_FOR_EVER = "-1"
 _SHORTEST_RETRY = "00:00:05"
 _LONGEST_RETRY = "00:05:00"
+
+_JOURNAL = "journal"
 
 type Decorator = Callable[[object], object]
 
@@ -34,12 +38,20 @@ class Run(Protocol):
         ...
 
 
-def register(app: func.FunctionApp, task: TaskFile, pipeline: Pipeline, setting: str) -> None:
-    """Add the function of *task* to *app*, which takes from the connection of the app setting *setting*."""
-    _register(app, task, pipeline.run, setting)
+def register(
+    app: func.FunctionApp, task: TaskFile, pipeline: Pipeline, setting: str, journal: OutputBinding | None = None
+) -> None:
+    """
+    Add the function of *task* to *app*, which takes from the connection of the app setting *setting*.
+
+    *journal* is the output binding of a journal that is kept in an event hub.
+    """
+    _register(app, task, pipeline.run, setting, None if task.journal is False else journal)
 
 
-def register_tap(app: func.FunctionApp, file: TapFile, tap: Tap, setting: str) -> None:
+def register_tap(
+    app: func.FunctionApp, file: TapFile, tap: Tap, setting: str, journal: OutputBinding | None = None
+) -> None:
     """Add the function of a tap that drains a subscription or a consumer group; as `register`."""
 
     async def see(
@@ -49,7 +61,7 @@ def register_tap(app: func.FunctionApp, file: TapFile, tap: Tap, setting: str) -
     ) -> None:
         await tap.see(batch, partition)
 
-    _register(app, file, see, setting)
+    _register(app, file, see, setting, journal)
 
 
 def register_peeking_tap(app: func.FunctionApp, file: TapFile, tap: PeekingTap) -> None:
@@ -62,10 +74,19 @@ def register_peeking_tap(app: func.FunctionApp, file: TapFile, tap: PeekingTap) 
     app.function_name(file.task)(decorated)
 
 
-def _register(app: func.FunctionApp, file: TaskFile | TapFile, run: Run, setting: str) -> None:
+def _register(
+    app: func.FunctionApp, file: TaskFile | TapFile, run: Run, setting: str, journal: OutputBinding | None
+) -> None:
     if file.trigger == "stock":
         _LOGGER.warning("%s: takes from the stock trigger: %s", file.task, STOCK_LOSSES)
-    decorated = _trigger(app, file, setting)(_function(file, run))
+    function = _function(file, run)
+    if journal is None:
+        decorated = _trigger(app, file, setting)(function)
+    else:
+        bound = app.event_hub_output(arg_name=_JOURNAL, event_hub_name=journal.hub, connection=journal.setting)(
+            _with_journal(function, journal.sink)
+        )
+        decorated = _trigger(app, file, setting)(bound)
     if file.source.hub is not None:
         decorated = app.retry(
             strategy="exponential_backoff",
@@ -90,6 +111,20 @@ def _function(file: TaskFile | TapFile, run: Run) -> Callable[..., Awaitable[Non
     if file.trigger == "raw":
         return replicate
     return replicate_message if file.source.hub is None else replicate_events
+
+
+def _with_journal(function: Callable[..., Awaitable[None]], sink: EventHubSink) -> Callable[..., Awaitable[None]]:
+    """Return *function* with an output that gets what the batch has written to *sink*, once it is over."""
+
+    async def journalled(messages: Any, journal: func.Out[bytes]) -> None:
+        with sink.collecting() as members:
+            await function(messages)
+        if members:
+            journal.set(events(members))  # type: ignore[arg-type] # the worker takes a list too, and the host makes events of it
+
+    # What the worker reads the trigger's type from.
+    journalled.__annotations__["messages"] = function.__annotations__["messages"]
+    return journalled
 
 
 def _trigger(app: func.FunctionApp, file: TaskFile | TapFile, setting: str) -> Decorator:

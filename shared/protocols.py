@@ -106,8 +106,10 @@ class Imprint(NamedTuple):
     attempt: int | None
     hops: Sequence[str]
     """The sites that it had left before it came to this one."""
-    sections: tuple[bytes, bytes, bytes]
-    """Properties, application properties and body as they were encoded."""
+    properties: bytes = b""
+    """This section as it was encoded, and the next two."""
+    application_properties: bytes = b""
+    body: bytes = b""
 
 
 class Entry(NamedTuple):

@@ -6,7 +6,8 @@ The local Azure Functions host: one function app in this process.
    not the other functions from running: it is logged and tried again.
 3. `stop` takes nothing more, waits for running invocations and their settlement, and closes.
 
-It is a host for tests and development: no scale, no function keys, no leases, no output bindings but HTTP responses.
+It is a host for tests and development: no scale, no function keys, no leases, no output bindings but HTTP responses and
+Event Hubs.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from local.host.checkpoints import Checkpoints, FileCheckpoints, MemoryCheckpoints
 from local.host.listener import Listener, Sleep, Stopping
+from local.host.outputs import EventHubOutputs
 from local.host.settings import HostOptions, Settings, load_host_options
 from local.host.triggers.event_hubs import EventHubsListener
 from local.host.triggers.http import HttpListener
@@ -62,6 +64,7 @@ class Host:
         self._http_port = http_port
         self._worker = Worker()
         self._http: HttpListener | None = None
+        self._outputs: EventHubOutputs | None = None
         self._listeners: list[Listener] = []
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -72,6 +75,7 @@ class Host:
         os.environ.update(settings.values)  # where the app looks for them
         self.functions = await self._worker.start(self.app_folder)
         self._listeners = self._make_listeners(settings, options)
+        self._outputs = self._worker.outputs = EventHubOutputs(settings)
         self._tasks = [asyncio.create_task(listener.run()) for listener in self._listeners]
         for task, listener in zip(self._tasks, self._listeners, strict=True):
             task.add_done_callback(_report_crash(listener))
@@ -98,6 +102,8 @@ class Host:
         for listener in self._listeners:
             listener.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._outputs is not None:
+            await self._outputs.close()
         await asyncio.to_thread(self._worker.stop)
 
     def _make_listeners(self, settings: Settings, options: HostOptions) -> list[Listener]:

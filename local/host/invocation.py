@@ -13,6 +13,7 @@ from datetime import timedelta
 
 from local.host.dotnet_values import CannotBind
 from local.host.listener import Stopping
+from local.host.outputs import EVENT_HUB
 from local.host.shape import Input
 from local.host.worker import Function, Invocation, RetryPolicy, Worker
 
@@ -36,8 +37,8 @@ async def invoke(
         invocation = await worker.invoke(function, data, metadata, retry_count, last_error)
     except CannotBind as error:
         invocation = Invocation(f"the host could not bind {function.parameter}: {error}")
-    if invocation.succeeded and (unsent := _unsent_outputs(function, invocation)):
-        invocation = Invocation(f"this host sends no output bindings, and {', '.join(unsent)} has a value")
+    if invocation.succeeded:
+        invocation = await _with_outputs_sent(worker, function, invocation)
     if invocation.error is not None:
         _log.error("%s: invocation failed: %s", function.name, invocation.error)
     return invocation
@@ -69,9 +70,20 @@ def delay(policy: RetryPolicy, retry_count: int, jitter: float) -> timedelta:
     return min(policy.minimum_interval + timedelta(seconds=seconds), policy.maximum_interval)
 
 
-def _unsent_outputs(function: Function, invocation: Invocation) -> list[str]:
-    names = [binding.name for binding in invocation.outputs if binding.data is not None]
-    is_http = function.outputs.get("$return") == _HTTP_OUTPUT or _HTTP_OUTPUT in function.outputs.values()
-    if invocation.return_value is not None and not is_http and "$return" in function.outputs:
-        names.append("$return")
-    return [name for name in names if function.outputs.get(name) != _HTTP_OUTPUT]
+async def _with_outputs_sent(worker: Worker, function: Function, invocation: Invocation) -> Invocation:
+    """Send the outputs of an invocation that succeeded; return it, or the failure that one of them makes of it."""
+    types = {name: binding["type"] for name, binding in function.outputs.items()}
+    is_http = _HTTP_OUTPUT in types.values()
+    if invocation.return_value is not None and not is_http and "$return" in types:
+        return Invocation("this host sends no return value but that of HTTP, and $return has one")
+    for output in invocation.outputs:
+        if output.data is None or types.get(output.name) == _HTTP_OUTPUT:
+            continue
+        if types.get(output.name) != EVENT_HUB or worker.outputs is None:
+            return Invocation(
+                f"this host sends no output of type {types.get(output.name)}, and {output.name} has a value"
+            )
+        error = await worker.outputs.send(function, output)
+        if error is not None:
+            return Invocation(error)
+    return invocation

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Protocol
 
 import azure_functions_runtime as runtime
 
@@ -39,12 +39,12 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function as the worker indexed it: its trigger binding as JSON, and the names of its output bindings."""
+    """A function as the worker indexed it: its trigger binding as JSON, and its output bindings by their names."""
 
     id: str
     name: str
     trigger: Mapping[str, Any]
-    outputs: Mapping[str, str]
+    outputs: Mapping[str, Mapping[str, Any]]
     retry: RetryPolicy | None
 
     @property
@@ -82,8 +82,19 @@ class Invocation:
         return self.error is None
 
 
+class Outputs(Protocol):
+    """What sends the outputs of functions."""
+
+    async def send(self, function: Function, output: ParameterBinding) -> str | None:
+        """Send what an output holds; return what spoke against it."""
+        ...
+
+
 class Worker:
     """The embedded worker of one function app."""
+
+    outputs: Outputs | None = None
+    """None where the app's functions have no outputs to be sent."""
 
     async def start(self, app_folder: Path) -> list[Function]:
         """
@@ -147,7 +158,7 @@ def _function(metadata: Any) -> Function:
     triggers = [binding for binding in bindings if str(binding["type"]).endswith("Trigger")]
     if len(triggers) != 1:
         raise ConfigError([Problem(metadata.name, f"{len(triggers)} triggers, expected one")])
-    outputs = {binding["name"]: binding["type"] for binding in bindings if binding.get("direction") == _OUT}
+    outputs = {binding["name"]: binding for binding in bindings if binding.get("direction") == _OUT}
     return Function(metadata.function_id, metadata.name, triggers[0], outputs, _retry(metadata.retry_options))
 
 

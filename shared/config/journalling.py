@@ -4,6 +4,7 @@ import os
 import socket
 from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import NamedTuple
 
 from shared.clock import Clock
 from shared.config.files import JOURNAL, Configuration
@@ -12,6 +13,7 @@ from shared.config.models import Source, TaskFile
 from shared.config.taps import is_same_entity
 from shared.errors import ConfigError, Problem
 from shared.journal.blob import BlobSink
+from shared.journal.event_hub import EventHubSink
 from shared.journal.log import LogJournal
 from shared.journal.peek import PeekingTap
 from shared.journal.record import Role
@@ -25,6 +27,14 @@ from shared.rules.rule import Action, parse_action
 
 # Set by Azure for every instance of an app; a laptop has a host name.
 _INSTANCE_SETTING = "WEBSITE_INSTANCE_ID"
+
+
+class OutputBinding(NamedTuple):
+    """The event hub that a function's output is bound to, by name and app setting, and what collects for it."""
+
+    sink: EventHubSink
+    hub: str
+    setting: str
 
 
 class Journals:
@@ -56,6 +66,14 @@ class Journals:
             actions=actions_of(file),
             clock=self._clock,
         )
+
+    def binding(self) -> OutputBinding | None:
+        """Return the output binding that the functions of tasks and taps need, None where the journal needs none."""
+        journal = self._configuration.journal
+        if journal is None or journal.event_hub is None or not isinstance(self._sink, EventHubSink):
+            return None
+        connection = self._configuration.connections[journal.event_hub.connection]
+        return OutputBinding(self._sink, journal.event_hub.hub, connection.key)
 
     def taps(self) -> Iterator[tuple[TapFile, Tap]]:
         """Yield the taps that are handed messages."""
@@ -103,12 +121,12 @@ def actions_of(file: TaskFile) -> list[Action]:
 
 def _opened(configuration: Configuration, settings: Mapping[str, str], clock: Clock | None) -> Sink | None:
     journal = configuration.journal
+    instance = settings.get(_INSTANCE_SETTING) or f"{socket.gethostname()}{os.getpid()}"
     if journal is None or journal.blob is None:
-        return None
+        return None if journal is None else EventHubSink(instance)
     problem = container_problem(journal.blob.setting, settings)
     if problem is not None:
         where = f"{JOURNAL}: blob: app setting {problem.path}"
         raise ConfigError([Problem(where, problem.problem, problem.hint)])
-    instance = settings.get(_INSTANCE_SETTING) or f"{socket.gethostname()}{os.getpid()}"
     open_container = partial(container_client, journal.blob.setting, settings, journal.blob.container)
     return BlobSink(open_container, instance, clock)

@@ -100,17 +100,18 @@ class Imprinter:
             None if life is None or enqueued is None else enqueued + life,
             attempt,
             hops,
-            (raw.properties, raw.application_properties, raw.body),
+            raw.properties,
+            raw.application_properties,
+            raw.body,
         )
 
     def departing(self, message: Message, arrived: Imprint) -> Imprint:
         """Return *arrived* where the content of *message* is what it was then, else another imprint."""
         raw = message.sections
-        properties, application_properties, body = arrived.sections
-        is_same_body = raw.body == body
-        if is_same_body and raw.properties == properties:
+        is_same_body = raw.body == arrived.body
+        if is_same_body and raw.properties == arrived.properties:
             # Stamps are appended, so that what was there is still there in one piece.
-            before = _content(application_properties)
+            before = _content(arrived.application_properties)
             if before is not None and before in raw.application_properties:
                 return arrived
         digest, size = (arrived.body_digest, arrived.body_size) if is_same_body else body_digest(raw.body)
@@ -136,9 +137,10 @@ class Imprinter:
 
     def _pairs(self, section: bytes) -> list[bytes]:
         """Return the application properties that count, each as its key and value in their one encoding."""
-        if _ENCODINGS in section:
-            return self._decoded_pairs(section)
-        if not self._left_out and _STAMPS not in section and _DEAD_LETTER not in section:
+        if _STAMPS in section:
+            if _ENCODINGS in section:
+                return self._decoded_pairs(section)
+        elif not self._left_out and _DEAD_LETTER not in section:
             usual = _usual_pairs(section)
             if usual is not None:
                 return usual
@@ -169,7 +171,7 @@ class Imprinter:
 def of_unreadable(content: bytes) -> Imprint:
     """Return the imprint of bytes that are no message: the digest of all of them."""
     digest = blake2b(content, digest_size=BODY_DIGEST_BYTES).digest()
-    return Imprint(digest, len(content), None, None, None, None, None, (), (b"", b"", b""))
+    return Imprint(digest, len(content), None, None, None, None, None, ())
 
 
 def body_digest(body: bytes) -> tuple[bytes, int]:

@@ -11,6 +11,13 @@ from shared.config.review.network import Network
 def findings(network: Network) -> Iterator[Finding]:
     """Yield what is wrong with the sources, their hubs and the places for rejected messages."""
     yield from _competitors(network)
+    for tap in network.configuration.taps:
+        if network.entities.namespace(network.connection(tap.source.connection)) is not None:
+            missing = _missing_part(network, tap.source)
+            if missing is not None:
+                seen = f"{network.configuration.site(tap.source.connection)} has no {missing}"
+                place = f"{network.configuration.place(tap)}: source"
+                yield Finding(checks.ENTITY_MISSING, place, seen)
     for task in network.tasks:
         yield from _missing(network, task)
         yield from _partitions(network, task)

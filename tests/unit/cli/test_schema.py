@@ -1,6 +1,9 @@
 import json
 from pathlib import Path
 
+import pytest
+from jsonschema import Draft202012Validator
+
 from cli.schema import text
 
 FILE = Path(__file__).parents[3] / "config/task.schema.json"
@@ -11,4 +14,20 @@ def test_the_schema_in_config_is_that_of_the_model() -> None:
 
 
 def test_the_schema_knows_the_keys_of_a_task() -> None:
-    assert {"task", "source", "routes", "rejects", "ttl"} <= json.loads(text())["properties"].keys()
+    assert {"task", "source", "routes", "rejects", "ttl"} <= json.loads(text())["$defs"]["TaskFile"][
+        "properties"
+    ].keys()
+
+
+@pytest.mark.parametrize(
+    ("document", "is_good"),
+    [
+        ({"task": "t", "source": {}, "tap": {"of": "copy", "side": "target"}}, False),
+        ({"task": "t", "source": {"connection": "c"}, "tap": {"of": "copy", "side": "target"}}, True),
+        ({"task": "t", "source": {"connection": "c"}, "tap": {"of": "copy"}, "routes": []}, False),
+        ({"task": "t", "source": {"connection": "c"}, "routes": [{"target": {"connection": "c"}}]}, True),
+        ({"task": "t", "source": {"connection": "c"}}, False),
+    ],
+)
+def test_the_schema_tells_taps_from_tasks(document, is_good) -> None:
+    assert Draft202012Validator(json.loads(text())).is_valid(document) is is_good

@@ -1,0 +1,83 @@
+"""
+The journal in an event hub, by the output binding of the function that carries a batch.
+
+The host sends what a binding is given when the function has returned, and settles the source after that: an event that
+cannot be sent fails the batch, and what was received is on its way no earlier than what became of it. Of a batch that
+fails, or of a process that dies with it, this journal holds nothing; docs/journal.md says what that costs.
+"""
+
+import base64
+import gzip
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from shared.errors import TargetRefused
+from shared.journal.lines import compressed
+from shared.journal.sink import Stream
+
+# A publication may have 1 MB, or 256 KB in the basic tier; base64 makes four bytes of three.
+EVENT_LIMIT = 180_000
+
+_collected: ContextVar[list[bytes] | None] = ContextVar("collected", default=None)
+
+
+class EventHubSink:
+    """Collects the members of a batch for the output binding of its function."""
+
+    def __init__(self, instance: str) -> None:
+        """Write as *instance*."""
+        self.instance = instance
+
+    @contextmanager
+    def collecting(self) -> Iterator[list[bytes]]:
+        """Collect, in the list given, what is appended within this context."""
+        members: list[bytes] = []
+        token = _collected.set(members)
+        try:
+            yield members
+        finally:
+            _collected.reset(token)
+
+    async def append(self, stream: Stream, member: bytes) -> None:
+        """Keep *member* until the function returns; TargetRefused outside of one."""
+        members = _collected.get()
+        if members is None:
+            raise TargetRefused(f"journal {stream.task}: written outside of a function that has the output binding")
+        members.append(member)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+def events(members: Sequence[bytes], limit: int = EVENT_LIMIT) -> bytes | list[str]:
+    """
+    Return what the binding is given: one event's bytes, or the bytes of several as base64.
+
+    Shape:   an event is gzip members behind each other. The worker hands several events over as JSON, which has no
+             bytes, and the host makes an event of each text.
+    """
+    groups: list[bytes] = []
+    for member in members:
+        for piece in _pieces(member, limit):
+            if groups and len(groups[-1]) + len(piece) <= limit:
+                groups[-1] += piece
+            else:
+                groups.append(piece)
+    if len(groups) == 1:
+        return groups[0]
+    return [base64.b64encode(group).decode() for group in groups]
+
+
+def _pieces(member: bytes, limit: int) -> Iterator[bytes]:
+    """Yield *member*, cut between records where it is too large; a record alone is let through whatever its size."""
+    if len(member) <= limit:
+        yield member
+        return
+    lines = gzip.decompress(member).splitlines(keepends=True)
+    middle = len(lines) // 2
+    if middle == 0:
+        yield member
+        return
+    for half in (lines[:middle], lines[middle:]):
+        yield from _pieces(compressed(b"".join(half)), limit)

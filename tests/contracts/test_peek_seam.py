@@ -1,0 +1,73 @@
+"""The private request of the Service Bus SDK that a peeking tap makes, over the wire."""
+
+import asyncio
+
+import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient as AsyncServiceBusClient
+
+from local.broker.config import NamespaceConfig, QueueConfig
+from local.broker.thread import RunningBroker
+from shared.errors import TargetUnavailable
+from shared.journal.memory import MemorySink
+from shared.journal.peek import PeekingTap
+from shared.journal.record import Role
+from shared.journal.tap import Tap
+from shared.message import Origin
+
+
+class Marks:
+    def __init__(self):
+        self.kept = {}
+
+    async def read_mark(self, name):
+        return self.kept.get(name)
+
+    async def write_mark(self, name, content):
+        self.kept[name] = content
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with RunningBroker([NamespaceConfig(name="east", queues=(QueueConfig(name="q"),))]) as running:
+        yield running
+
+
+def peeking(broker, sink, marks, queue="q"):
+    place = Origin("east", queue)
+    tap = Tap(
+        "watch",
+        "copy",
+        Role.SOURCE,
+        watched=place,
+        is_hub_watched=False,
+        place=place,
+        target=f"east/{queue}",
+        is_hub=False,
+        has_same_numbers=True,
+        sink=sink,
+    )
+    connection = broker.connection_string("east")
+    return PeekingTap(tap, place, lambda: AsyncServiceBusClient.from_connection_string(connection), marks)
+
+
+def test_everything_is_seen_once_and_nothing_is_taken(broker):
+    sink, marks = MemorySink(), Marks()
+    client = ServiceBusClient.from_connection_string(broker.connection_string("east"))
+    with client, client.get_queue_sender("q") as sender:
+        sender.send_messages([ServiceBusMessage(f"{n}", message_id=f"m{n}") for n in range(300)])
+        tap = peeking(broker, sink, marks)
+        assert asyncio.run(tap.look()) == 300
+        assert asyncio.run(tap.look()) == 0
+        sender.send_messages(ServiceBusMessage("x", message_id="later"))
+        # Another instance goes on where this one stopped.
+        assert asyncio.run(peeking(broker, sink, marks).look()) == 1
+    records = sink.records("copy", Role.SOURCE)
+    assert [each["message_id"] for each in records] == [*(f"m{n}" for n in range(300)), "later"]
+    assert [each["src_seq"] for each in records] == list(range(1, 302))
+    assert broker.counts("east")["q"].active == 301
+
+
+def test_an_entity_that_is_not_there_cannot_be_peeked(broker):
+    with pytest.raises(TargetUnavailable, match="east/gone: it cannot be peeked"):
+        asyncio.run(peeking(broker, MemorySink(), Marks(), "gone").look())

@@ -1,0 +1,83 @@
+"""What becomes an event of a journal in an event hub, here and in the host."""
+
+import asyncio
+import base64
+import gzip
+
+import pytest
+
+from local.host.outputs import bodies
+from shared.errors import TargetRefused
+from shared.journal.event_hub import EventHubSink, events
+from shared.journal.lines import compressed, member
+from shared.journal.record import Role
+from shared.journal.sink import Stream
+
+LINES = [f'{{"src_seq":{number},"noise":"{number * 7919 % 10007}"' for number in range(400)]
+
+
+def texts(given):
+    """Return the text of every event that the host makes of what a binding was given."""
+    kind, value = ("bytes", given) if isinstance(given, bytes) else ("json", str(given).replace("'", '"'))
+    found = []
+    for body in bodies(kind, value):
+        content = body if body.startswith(b"\x1f\x8b") else base64.b64decode(body)
+        found.append(gzip.decompress(content))
+    return found
+
+
+def test_the_members_of_a_batch_are_one_event():
+    given = events([member(LINES[:2], {"v": 1}), member(LINES[2:3], {"v": 1})])
+    assert isinstance(given, bytes)
+    (text,) = texts(given)
+    assert len(text.splitlines()) == 3
+
+
+def test_what_is_too_large_is_cut_between_records():
+    whole = member(LINES, {"v": 1})
+    given = events([whole, whole], limit=len(whole) // 3)
+    found = texts(given)
+    assert len(found) > 6
+    assert b"".join(found) == gzip.decompress(whole) * 2
+    assert all(text.endswith(b"}\n") for text in found)
+
+
+def test_a_record_that_is_too_large_alone_is_not_cut():
+    alone = compressed(b'{"v":1}\n')
+    assert events([alone], limit=5) == alone
+
+
+def test_what_is_written_outside_of_a_function_is_refused():
+    sink = EventHubSink("vm")
+    with pytest.raises(TargetRefused, match="journal copy: written outside of a function"):
+        asyncio.run(sink.append(Stream("copy", Role.SOURCE), b"x"))
+
+
+def test_batches_that_run_side_by_side_do_not_mix():
+    sink = EventHubSink("vm")
+
+    async def batch(name):
+        with sink.collecting() as members:
+            for _ in range(3):
+                await sink.append(Stream(name, Role.SOURCE), name.encode())
+                await asyncio.sleep(0)
+        return members
+
+    async def both():
+        return await asyncio.gather(batch("a"), batch("b"))
+
+    assert asyncio.run(both()) == [[b"a"] * 3, [b"b"] * 3]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        ("bytes", b"\x00\xff", [b"\x00\xff"]),
+        ("string", "text", [b"text"]),
+        ("string", '["a", {"b": 1}]', [b"a", b'{"b":1}']),
+        ("string", "[no json", [b"[no json"]),
+        ("json", '{"a": 1}', [b'{"a": 1}']),
+    ],
+)
+def test_what_the_host_makes_of_a_value(kind, value, expected):
+    assert bodies(kind, value) == expected

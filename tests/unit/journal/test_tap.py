@@ -1,0 +1,124 @@
+"""A tap: which message of the source a copy is, and what is nobody's copy."""
+
+import asyncio
+
+import pytest
+
+from shared.amqp.values import long, string
+from shared.errors import TargetUnavailable
+from shared.journal.memory import MemorySink
+from shared.journal.record import Role
+from shared.journal.tap import Tap
+from shared.message import Message, Origin
+from shared.metadata import stamp
+from tests.fakes import clock_at_delivery, sleep_by
+from tests.messages import ENQUEUED, delivered
+
+WEST = Origin("west", "orders")
+
+
+def tap(sink, role=Role.TARGET, *, watched=WEST, is_hub=False, has_same_numbers=False, pauses=None):
+    clock = clock_at_delivery()
+    return Tap(
+        "watch",
+        "copy",
+        role,
+        watched=watched,
+        is_hub_watched=is_hub,
+        place=Origin("east", "orders/Subscriptions/journal") if role is Role.TARGET else WEST,
+        target="east/orders",
+        is_hub=is_hub,
+        has_same_numbers=has_same_numbers,
+        sink=sink,
+        clock=clock,
+        sleep=sleep_by(clock, pauses),
+    )
+
+
+def seen(content, role=Role.TARGET, partition=None, **options):
+    sink = MemorySink()
+    asyncio.run(tap(sink, role, **options).see([content], partition))
+    (record,) = sink.records("copy", role)
+    return record
+
+
+def copied(number, *origins):
+    """Return the copy of a message that has gone over *origins*, as it is delivered where it has arrived."""
+    content = delivered(number)
+    for hop, origin in enumerate(origins):
+        message = Message.received(content, origin)
+        stamp(message)
+        named = dict(message.application_properties())
+        content = delivered(number + 100 * (hop + 1), named=named, enqueued=ENQUEUED + 1000 * (hop + 1))
+    return content
+
+
+def test_a_copy_is_the_message_that_the_last_hop_names():
+    record = seen(copied(7, Origin("north", "orders"), WEST))
+    assert (record["src_seq"], record["enqueued_time"]) == (107, (ENQUEUED + 1000) * 1000)
+    assert (record["tgt_seq"], record["tgt_enqueued_time"]) == (207, (ENQUEUED + 2000) * 1000)
+    assert record["hops"] == ["north", "west"]
+    assert (record["src_site"], record["src_entity"], record["src_part"]) == ("west", "orders", 0)
+    assert (record["outcome"], record["observer"], record["tap"]) == ("seen", "tap", "watch")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        delivered(7),
+        copied(7, Origin("north", "orders")),
+        delivered(7, named={"repl-path": string("west"), "repl-sequence": string("no number")}),
+        delivered(7, named={"repl-path": long(5)}),
+        delivered(
+            7, named={"repl-path": string("west"), "repl-sequence": string("4"), "repl-enqueue-time": string("x")}
+        ),
+    ],
+)
+def test_what_is_no_copy_of_the_watched_task_has_no_number_of_its_source(content):
+    record = seen(content)
+    assert "src_seq" not in record
+    assert "enqueued_time" not in record
+    assert record["tgt_seq"] in (7, 107)
+
+
+def test_the_partition_of_a_copy_from_a_hub_is_not_known_and_that_of_an_original_is():
+    copy = seen(copied(7, WEST), is_hub=True, partition="1")
+    assert "src_part" not in copy
+    assert copy["tgt_part"] == 1
+    original = seen(delivered(7), Role.SOURCE, is_hub=True, has_same_numbers=True, partition="3")
+    assert (original["src_part"], original["src_seq"], original["tgt_part"]) == (3, 7, 3)
+    assert original["hops"] == ["west"]
+
+
+def test_a_tap_with_numbers_of_its_own_does_not_pass_them_off_as_the_tasks():
+    record = seen(delivered(7), Role.SOURCE)
+    assert "src_seq" not in record
+    assert (record["tgt_seq"], record["enqueued_time"], record["message_id"]) == (7, ENQUEUED * 1000, "m-7")
+
+
+def test_what_cannot_be_read_is_seen_all_the_same():
+    record = seen(b"\x00nonsense")
+    assert (record["body_size"], record["outcome"]) == (9, "seen")
+    assert "tgt_seq" not in record
+
+
+class SinkThatFails(MemorySink):
+    def __init__(self, times):
+        super().__init__()
+        self.times = times
+
+    async def append(self, stream, member):
+        if self.times:
+            self.times -= 1
+            raise TargetUnavailable("journal: away")
+        await super().append(stream, member)
+
+
+def test_a_journal_that_is_away_for_a_moment_costs_no_delivery():
+    pauses: list[float] = []
+    sink = SinkThatFails(3)
+    asyncio.run(tap(sink, pauses=pauses).see([delivered(1)]))
+    assert len(sink.records("copy", Role.TARGET)) == 1
+    assert pauses == [0.2, 0.5, 1.0]
+    with pytest.raises(TargetUnavailable):
+        asyncio.run(tap(SinkThatFails(99)).see([delivered(1)]))
