@@ -7,24 +7,25 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, NoReturn
+from urllib.parse import urlsplit
 
 import typer
+from azure.storage.blob import ContainerClient
 
-from cli.journal_copy import container_at, container_of_setting, copy_journal
 from cli.output import tell
 from cli.stack import ROOT
-from shared.config.files import load
+from shared.config.files import JOURNAL, load
 from shared.errors import ConfigError, Problem, TargetUnavailable
+from shared.resources import BLOB_SUFFIX, container_problem
 
 OUT = Path("build/reconcile")
 
 _COULD_NOT_DECIDE = 2
 _JAVA = 17
-# As far back as the job looks for the other copies of a message.
-_DAYS_BEFORE = 7
+_STORAGE = "AzureWebJobsStorage"
 
 
 def reconcile(
@@ -66,10 +67,10 @@ def reconcile(
     when = (datetime.now(UTC) - timedelta(days=1)).date() if day is None else day.date()
     try:
         check_spark()
-        source = fetched(journal, folder, out, when, when)
-        options = ["--date", when.isoformat(), "--grace-minutes", str(grace), "--late-after-minutes", str(late_after)]
+        source, storage = journal_at(journal, folder)
+        options = ["--date", when.isoformat(), "--grace-minutes", str(grace), "--late-minutes", str(late_after)]
         options += ["--memory", memory, *["--writers-stopped"] * stopped, *["--refreeze"] * refreeze]
-        code = run_job(source, out, options)
+        code = run_job(source, out, options, storage)
     except ConfigError as error:
         _end(error.problems)
     except TargetUnavailable as error:
@@ -77,28 +78,34 @@ def reconcile(
     raise typer.Exit(code)
 
 
-def fetched(journal: str | None, folder: Path, out: Path, first: date, last: date) -> str:
-    """Return the journal as Spark can read it: a folder or abfss address as it is, a container copied below *out*."""
-    if journal is not None and "://" not in journal and not Path(journal).is_dir():
-        raise ConfigError(
-            [Problem(journal, "is no folder", "a folder with task=… below it, or the URL of a container")]
-        )
-    if journal is not None and not journal.startswith(("http://", "https://")):
-        return journal
+def journal_at(journal: str | None, folder: Path) -> tuple[str, str | None]:
+    """
+    Return the journal as the job takes it, and the connection string of its account where a setting has one.
+
+    Raises ConfigError.
+    """
     if journal is not None:
-        container, prefix = container_at(journal)
-    else:
-        configuration = load(folder)
-        if configuration.journal is None or configuration.journal.blob is None:
-            where = str(folder / "journal.yaml")
-            raise ConfigError([Problem(where, "names no container of blobs", "say where the journal is by --journal")])
-        blob = configuration.journal.blob
-        container, prefix = container_of_setting(blob.setting, blob.container), ""
-    copy = out / "journal"
-    since, until = first - timedelta(days=_DAYS_BEFORE), last + timedelta(days=1)
-    copy_journal(container, prefix, copy, since=since, until=until, progress=typer.echo)
-    copy.mkdir(parents=True, exist_ok=True)
-    return str(copy)
+        if "://" not in journal and not Path(journal).is_dir():
+            hint = "expected a folder with task=… below it, or the URL of a container"
+            raise ConfigError([Problem(journal, "is no folder", hint)])
+        return journal, os.environ.get(_STORAGE) if is_emulated(journal) else None
+    kept = load(folder).journal
+    blob = None if kept is None else kept.blob
+    if blob is None:
+        where = str(folder / JOURNAL)
+        raise ConfigError([Problem(where, "names no container of blobs", "say where the journal is by --journal")])
+    problem = container_problem(blob.setting, os.environ)
+    if problem is not None:
+        raise ConfigError([problem])
+    text = os.environ.get(blob.setting)
+    if text:
+        return ContainerClient.from_connection_string(text, blob.container).url, text
+    return f"{os.environ[blob.setting + BLOB_SUFFIX].rstrip('/')}/{blob.container}", None
+
+
+def is_emulated(journal: str) -> bool:
+    """Tell whether *journal* is the URL of a container in Azurite, whose account stands in the path."""
+    return urlsplit(journal).path.startswith("/devstoreaccount1/")
 
 
 def check_spark() -> None:
@@ -123,8 +130,12 @@ def check_spark() -> None:
         raise ConfigError(problems)
 
 
-def run_job(journal: str, out: Path, options: Sequence[str]) -> int:
-    """Run the job in a process of its own, whose progress is shown, and return its exit code."""
+def run_job(journal: str, out: Path, options: Sequence[str], storage: str | None = None) -> int:
+    """
+    Run the job in a process of its own, which says how far it is, and return its exit code.
+
+    Raises TargetUnavailable where it ends without one of those that the job has.
+    """
     out.mkdir(parents=True, exist_ok=True)
     # Spark's Python workers have to be this interpreter, and what is said on the way to them stays on this machine.
     environment = {
@@ -133,8 +144,11 @@ def run_job(journal: str, out: Path, options: Sequence[str]) -> int:
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        # In the environment and not on the command line: other users can read that.
+        **({} if storage is None else {"BUSWAY_JOURNAL_STORAGE": storage}),
     }
-    command = [sys.executable, "-m", "jobs.reconcile", "--journal", journal, "--out", str(out.resolve()), *options]
+    folders = ["--out", str(out.resolve()), "--staging", str((out / "journal").resolve())]
+    command = [sys.executable, "-m", "jobs.reconcile", "--journal", journal, *folders, *options]
     with (out / "spark.log").open("w") as log:
         code = subprocess.run(command, env=environment, stderr=log, check=False).returncode  # noqa: S603 - our own job
     if code not in (0, 1, _COULD_NOT_DECIDE):

@@ -7,16 +7,17 @@ It ends with 0 if all is accounted for, 1 with findings, 2 where the evidence di
 import argparse
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from jobs.reconcile.compaction import CompactionFailed
+from jobs.reconcile.manifest import write_manifest
 from jobs.reconcile.reconciliation import Result, reconcile
+from jobs.reconcile.report import write_page
 from jobs.reconcile.session import local_session
 from jobs.reconcile.settings import Settings, Window
 from jobs.reconcile.summary import COULD_NOT_DECIDE
@@ -43,10 +44,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         journal = _reachable(options.journal, Path(options.staging))
         spark = _session(options)
         result = reconcile(spark, journal, options.out, window=window, now=now, settings=settings, progress=_say)
-    except (CompactionFailed, PySparkException, OSError) as error:
-        _say(f"reconcile: could not decide about {window.run}: {type(error).__name__}: {str(error).splitlines()[0]}")
+        manifest = write_manifest(spark, result.summary, options.out) if result.summary.counts.get("missing") else None
+        page = write_page(spark, result.summary, options.out)
+    except Exception as error:  # noqa: BLE001 - Python's own exit code 1 would say that something was found
+        traceback.print_exc()
+        told = (str(error).strip() or "no reason is given").splitlines()[0]
+        _say(f"reconcile: could not decide about {window.run}: {type(error).__name__}: {told}")
         return COULD_NOT_DECIDE
     _tell(result)
+    if manifest is not None:
+        _say(f"manifest for busway repair: {_shown(manifest)}")
+    _say(f"page: {_shown(page)}")
     return result.exit_code
 
 
@@ -115,8 +123,15 @@ def _tell(result: Result) -> None:
         _say(f"  {problem['kind']}: {problem['where']}: {problem['text']}")
 
 
+def _shown(address: str) -> str:
+    """Return an address as a person opens it."""
+    return address.removeprefix("file:") if address.startswith("file:/") else address
+
+
 def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
+    # Standard error is Spark's, which says much.
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
