@@ -8,6 +8,7 @@ from cli.demo.command import HELP, demo
 from cli.host import host
 from cli.receive import receive
 from cli.reconcile import reconcile
+from cli.repair.command import repair
 from cli.schema import schema
 from cli.send import send
 from cli.start import start
@@ -38,6 +39,7 @@ app.command(help=HELP, short_help="Run two sites, send 2,000 messages to them, a
 app.command()(start)
 app.command()(check)
 app.command()(reconcile)
+app.command()(repair)
 app.command()(send)
 app.command()(receive)
 app.command()(broker)
