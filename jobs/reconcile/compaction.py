@@ -130,7 +130,9 @@ def compacted(raw: DataFrame) -> DataFrame:
     )
     checked = timed.withColumn("check", F.coalesce(said, computed))
     received = F.col("outcome") == "received"
-    handled = Window.partitionBy("landed", "task", "src_seq", "src_part", "src_site", "src_entity", "instance", "batch_id")
+    handled = Window.partitionBy(
+        "landed", "task", "src_seq", "src_part", "src_site", "src_entity", "instance", "batch_id"
+    )
     is_outcome = (F.col("observer") == "task") & (F.col("role") == "target") & F.col("src_seq").isNotNull()
 
     told = checked.withColumns(

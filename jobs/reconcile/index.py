@@ -16,8 +16,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 from jobs.reconcile import schema
 from jobs.reconcile.placement import unplaced
 
-BLOCK = 128
-"""Sequence numbers in a bucket: few enough that one bad message in a thousand spoils only a tenth of the buckets."""
+BLOCK = 32
+"""Sequence numbers in a bucket (64 at most): few, so that a bad one in a thousand brings few others to be looked at."""
 
 LAG_CLASS = 1.05
 
@@ -106,8 +106,8 @@ def digests(records: DataFrame) -> DataFrame:
         "landed", *BUCKET[:4], block().alias("block"), F.coalesce(tapped, F.col("outcome")).alias("side"), "target"
     ).agg(
         F.count("*").alias("n"),
-        F.bit_or(_bit(0)).alias("low_bits"),
-        F.bit_or(_bit(BLOCK // 2)).alias("high_bits"),
+        # Which numbers of the block there are, a bit for each.
+        F.bit_or(F.expr(f"shiftleft(1L, cast(pmod(src_seq, {BLOCK}) as int))")).alias("bits"),
         _sum_of_hashes("src_seq", "enqueued_time").alias("keys"),
         _sum_of_hashes("src_seq", "entry_check").alias("entered"),
         _sum_of_hashes("src_seq", "check").alias("contents"),
@@ -117,14 +117,6 @@ def digests(records: DataFrame) -> DataFrame:
         F.min(lag).alias("least_lag"),
         F.max(lag).alias("most_lag"),
     )
-
-
-def _bit(first: int) -> Column:
-    """Which of 64 sequence numbers of its block, from *first* on, the record has, as a bit; 0 if it has another."""
-    place = (F.pmod(F.col("src_seq"), F.lit(BLOCK)) - first).cast("int")
-    return F.when(
-        (place >= 0) & (place < BLOCK // 2), F.expr(f"shiftleft(1L, cast(pmod(src_seq, {BLOCK}) - {first} as int))")
-    ).otherwise(F.lit(0).cast("bigint"))
 
 
 def _sum_of_hashes(*names: str) -> Column:

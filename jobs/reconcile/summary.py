@@ -91,6 +91,8 @@ def concluded(tasks: list[TaskSummary], problems: list[Problem]) -> tuple[int, s
         doubts.append(f"{len(problems)} {'problem' if len(problems) == 1 else 'problems'} with the evidence")
     if undecided:
         doubts.append(f"{undecided} messages undecided")
+    if not tasks and not problems:
+        return COULD_NOT_DECIDE, "could not decide", "No journal has a record of these hours."
     but = f"; {' and '.join(doubts)}" if doubts else ""
     if found:
         named = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in found.items())

@@ -47,7 +47,7 @@ def compared(digests: DataFrame, tapped: DataFrame, start: datetime, settings: S
         *(_sum(tap & F.col("watched"), name).alias(f"seen_{name}") for name in ("n", "keys", "contents")),
         *(_sum(F.col("side") == "tap-source", name).alias(f"entry_{name}") for name in ("n", "keys", "entered")),
         _sum(tap & ~F.col("watched"), "n").alias("glimpsed"),
-        *(F.bit_or(F.when(F.col("side") == "received", F.col(name))).alias(name) for name in ("low_bits", "high_bits")),
+        F.bit_or(F.when(F.col("side") == "received", F.col("bits"))).alias("bits"),
         F.max("watched_source").alias("watched_source"),
         F.sum("unusual").alias("unusual"),
         F.min("first_enqueued").alias("first_enqueued"),
@@ -58,7 +58,7 @@ def compared(digests: DataFrame, tapped: DataFrame, start: datetime, settings: S
     clean = (
         (F.col("received") == F.col("sent") + withheld)
         # Each once: a message that was received and sent twice balances too.
-        & (F.col("received") == F.bit_count("low_bits") + F.bit_count("high_bits"))
+        & (F.col("received") == F.bit_count("bits"))
         & (F.col("in_keys") == F.col("out_keys"))
         & (F.col("in_entered") == F.col("out_entered"))
         & (F.col("due_n") == F.col("seen_n"))
