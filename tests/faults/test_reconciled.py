@@ -9,6 +9,7 @@ import json
 import os
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -84,7 +85,7 @@ def test_the_job_finds_that_nothing_is_missing_after_ten_kills(tmp_path: Path):
                     host.wait_until_ready(60)
                     _send(west, kill)
                     # Killed as soon as it has begun with what was sent.
-                    host.wait_for(lambda done=kill: not _has(west, "replication", first=_first(done)), 60)
+                    host.wait_for(partial(_has_begun, west, kill), 60)
                     host.kill()
             with HostProcess(str(ROOT), tmp_path, settings) as host:
                 host.wait_until_ready(60)
@@ -126,6 +127,10 @@ def _has(client: ServiceBusClient, subscription: str, first: int | None = None) 
     with client.get_subscription_receiver("orders", subscription) as receiver:
         found = receiver.peek_messages(1, sequence_number=first or 1)
     return bool(found) and (first is None or found[0].sequence_number == first)
+
+
+def _has_begun(west: ServiceBusClient, kill: int) -> bool:
+    return not _has(west, "replication", first=_first(kill))
 
 
 def _received(journal: Path) -> int:

@@ -4,6 +4,7 @@ import json
 from datetime import timedelta
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,7 +73,9 @@ def test_it_stands_alone(run):
     page = Page(run[1])
     assert not page.all("script")
     assert not page.all("link")
-    addresses = [each.get(name) for each in page.elements for name in ("src", "href", "xlink:href") if name in each]
+    addresses: list[Any] = [
+        each.get(name) for each in page.elements for name in ("src", "href", "xlink:href") if name in each
+    ]
     assert addresses
     assert all(each.startswith("#") for each in addresses)
     assert "url(http" not in run[1]
