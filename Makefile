@@ -32,6 +32,7 @@ bench: packages ## benchmarks: a table, and build/bench.json
 
 faults: packages ## all faults on every route, and a soak: what was lost, delivered twice or out of order, as a table
 	$(python) -m tests.faults $(only)
+	BUSWAY_SLOW=1 $(python) -m pytest -q tests/faults/test_reconciled.py
 
 format: $(command) ## rewrite the sources as the formatter and the linter want them
 	$(python) -m ruff format

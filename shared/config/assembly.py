@@ -41,6 +41,7 @@ def pipelines(
     shutdown: Shutdown | None = None,
     *,
     journals: Journals | None = None,
+    outputs: Mapping[str, Output] | None = None,
     clock: Clock | None = None,
     sleep: Callable[[float], Awaitable[None]] | None = None,
 ) -> list[tuple[TaskFile, Pipeline]]:
@@ -51,9 +52,8 @@ def pipelines(
     when the app setting of a connection cannot be used.
     """
     journals = journals or Journals(configuration, settings, clock)
-    tasks = assembled(
-        configuration, opened_outputs(configuration, settings), lambda file: _locks(file, configuration, settings)
-    )
+    outputs = outputs or opened_outputs(configuration, settings)
+    tasks = assembled(configuration, outputs, lambda file: _locks(file, configuration, settings))
     telemetry_of = open_telemetry(settings)
     return [
         (

@@ -54,6 +54,11 @@ class Journals:
         self._clock = clock
         self._sink = sink or _opened(configuration, settings, clock)
 
+    async def close(self) -> None:
+        """Close what is open; for tests and tools, as `Output.close`."""
+        if isinstance(self._sink, BlobSink):
+            await self._sink.close()
+
     def of(self, file: TaskFile) -> Journal:
         """Return the journal of a task; the log where it keeps no other."""
         if self._sink is None or file.journal is False:

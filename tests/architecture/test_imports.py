@@ -29,6 +29,7 @@ ONLY_THERE = {
         "clients",
         "local",
         "cli",
+        "jobs.reconcile.staging",
     ),
 }
 
