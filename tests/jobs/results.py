@@ -37,8 +37,9 @@ def table(result: Result, name: str) -> list[dict]:
     """Return the rows of a table of *result*."""
     if name not in result.tables:
         return []
-    found = duckdb.sql(f"from read_parquet('{result.tables[name].removeprefix('file:')}/*.parquet')")
-    return [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
+    found = duckdb.execute(f"from read_parquet('{result.tables[name].removeprefix('file:')}/*.parquet')")
+    columns = [column[0] for column in found.description or ()]
+    return [dict(zip(columns, row, strict=True)) for row in found.fetchall()]
 
 
 def verdicts(result: Result) -> Verdicts:

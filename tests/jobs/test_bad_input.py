@@ -34,12 +34,16 @@ def append(path, record):
 
 def test_all_that_can_be_wrong_with_files_is_named_in_one_run(spark, tmp_path):
     for hour in range(4):
-        steady(Journals(instance=f"wn1-{hour}"), hour * 100 + 1, start=START + timedelta(hours=hour)).write(tmp_path / "journal")
+        steady(Journals(instance=f"wn1-{hour}"), hour * 100 + 1, start=START + timedelta(hours=hour)).write(
+            tmp_path / "journal"
+        )
     (first, second, third, fourth) = files(tmp_path, "target")
     # Torn in the middle of its second member.
     extra = Journals(instance="wn1-0")
     steady(extra, 51, 10)
-    last = gzip.compress("".join(json.dumps(record) + "\n" for _, record in extra.records if record["role"] == "target").encode())
+    last = gzip.compress(
+        "".join(json.dumps(record) + "\n" for _, record in extra.records if record["role"] == "target").encode()
+    )
     first.write_bytes(first.read_bytes() + last[: len(last) // 2])
     append(second, {"v": 2, "task": TASK, "role": "target", "src_seq": "not a number any more"})
     with third.open("ab") as file:
