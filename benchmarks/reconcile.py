@@ -81,13 +81,16 @@ from messages({low}, {high}) where kind = 'duplicated'
 _RECORD = """
 copy (
     select 1 as v, '{task}' as task, role, 'task' as observer, null::varchar as tap, null::boolean as peek,
-           'wn1-1795132800000' as instance, batch_id::bigint as batch_id, make_timestamptz(written) as journal_time, outcome, 'west' as src_site,
+           'wn1-1795132800000' as instance, batch_id::bigint as batch_id,
+           make_timestamptz(written) as journal_time, outcome, 'west' as src_site,
            'orders/Subscriptions/replication' as src_entity, 0::smallint as src_part, i::bigint as src_seq,
            make_timestamptz(enqueued) as enqueued_time, null::integer as part, null::integer as parts,
            null::integer as attempt, null::timestamptz as expires_at, message_id, order_key,
            body_digest::varchar as body_digest, case when role = 'source' then 1024 end as body_size,
-           case when role = 'source' then (body_digest::varchar)[:16] end as property_digest, "check"::bigint as "check",
-           null::boolean as edited, hops::varchar[] as hops, target::varchar as target, send_ordinal::integer as send_ordinal, null::boolean as remembered,
+           case when role = 'source' then (body_digest::varchar)[:16] end as property_digest,
+           "check"::bigint as "check",
+           null::boolean as edited, hops::varchar[] as hops, target::varchar as target,
+           send_ordinal::integer as send_ordinal, null::boolean as remembered,
            null::varchar as stage, null::varchar as reason, null::varchar as given_up_by, null::smallint as tgt_part,
            null::bigint as tgt_seq, null::timestamptz as tgt_enqueued_time, entry_check::bigint as entry_check
     from ({rows}) where written >= {begin} and written < {end}
@@ -143,11 +146,10 @@ def _spark(folder: Path, memory: str) -> None:
         adopt(spark, str(folder / "compacted"), hours, now=START + timedelta(days=2))
     indexed = time.monotonic() - started
     (folder / "journal").mkdir(exist_ok=True)
-    cpu = time.monotonic()
     started = time.monotonic()
     result = reconcile(
         spark, str(folder / "journal"), str(folder), window=Window.of_day(START.date()),
-        now=START + timedelta(days=2), progress=lambda text: print(f"{time.monotonic() - cpu:.1f} {text}", file=sys.stderr),
+        now=START + timedelta(days=2),
     )  # fmt: skip
     wall = time.monotonic() - started
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss

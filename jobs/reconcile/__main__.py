@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         journal = _reachable(options.journal, Path(options.staging))
         spark = _session(options)
         result = reconcile(spark, journal, options.out, window=window, now=now, settings=settings, progress=_say)
-    except (CompactionFailed, PySparkException, OSError) as error:
+    except (CompactionFailed, PySparkException, Py4JJavaError, OSError) as error:
         _say(f"reconcile: could not decide about {window.run}: {type(error).__name__}: {str(error).splitlines()[0]}")
         return COULD_NOT_DECIDE
     _tell(result)

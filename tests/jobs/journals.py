@@ -161,7 +161,10 @@ def planted(  # noqa: C901, PLR0912, PLR0915 - one case for each kind, in one pl
             case "altered":
                 salt = f"{chance.random()}"
                 said = None if taps else check(digest(salt), digest(salt, 8))
-                journals.outcome(seq, arrival, **({} if taps else {"check": said}))
+                if taps:
+                    journals.outcome(seq, arrival)
+                else:
+                    journals.outcome(seq, arrival, check=said)
                 arrivals.append((arrival, {"seq": seq, "enqueued": at, "salt": salt, **more}))
             case "duplicated":
                 journals.outcome(seq, arrival)

@@ -38,6 +38,7 @@ def table(result: Result, name: str) -> list[dict]:
     if name not in result.tables:
         return []
     found = duckdb.sql(f"from read_parquet('{result.tables[name].removeprefix('file:')}/*.parquet')")
+    assert found is not None
     return [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
 
 

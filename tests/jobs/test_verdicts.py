@@ -76,7 +76,7 @@ def test_a_clean_night_looks_at_no_message_and_ends_with_0(spark, tmp_path):
 )
 def test_both_agree_about_whatever_happens(spark, tmp_path_factory, nights, seed):
     folder = tmp_path_factory.mktemp("nights")
-    expected = {}
+    expected: dict[tuple[str, int], str] = {}
     for number, (taps, kinds) in enumerate(nights):
         task = f"task-{number}"
         journals, plan = planted(kinds, taps=taps, seed=seed + number, task=task)

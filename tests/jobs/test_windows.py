@@ -1,4 +1,4 @@
-"""Runs that follow one another: what one leaves open, the next decides; what one decided, a late copy brings up again."""
+"""Runs that follow one another: what one leaves open, the next decides; a late copy brings up again what was."""
 
 import shutil
 from datetime import timedelta
@@ -75,7 +75,9 @@ def test_what_lands_after_the_window_is_decided_by_the_next_and_runs_can_be_repe
 
     # Again, in any order, and with an attempt that died half-way: the same bytes.
     before = content(tmp_path / "out")
-    shutil.copytree(tmp_path / "out" / "runs" / second.summary.run, tmp_path / "out" / "runs" / f".attempt-{second.summary.run}")
+    shutil.copytree(
+        tmp_path / "out" / "runs" / second.summary.run, tmp_path / "out" / "runs" / f".attempt-{second.summary.run}"
+    )
     again = run(spark, tmp_path, start=SECOND, hours=2)
     assert verdicts(again) == verdicts(second)
     assert content(tmp_path / "out") == before
