@@ -21,6 +21,7 @@ BENCHMARKS = (
     "benchmarks.end_to_end",
     "benchmarks.sessions",
     "benchmarks.memory",
+    "benchmarks.reconcile",
 )
 
 
