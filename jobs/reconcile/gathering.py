@@ -125,7 +125,10 @@ class Gathering:
             self.suspects = self._keep(suspects.distinct())
             count = self.suspects.count()
             if count:
-                parts.append(rows_of(records, self.suspects, broadcast=count <= _BROADCAST_LIMIT))
+                # Digests of bodies are long, and only what a tap saw is compared by them.
+                has_taps = any(one.source_taps or one.target_taps or one.peeks for one in self._tasks.values())
+                kept = records if has_taps else records.withColumn("body_digest", F.lit(None).cast("string"))
+                parts.append(rows_of(kept, self.suspects, broadcast=count <= _BROADCAST_LIMIT))
         if loose is not None:
             parts.append(loose.where(index.unnumbered()).where(~self._is_foreign()))
         return parts
@@ -142,8 +145,11 @@ class Gathering:
         across = self._keep(across_hours(sessions).where(F.col("landed").isin(self._hours)))
         if across.isEmpty():
             return within
+        # By the key alone first, which leaves few.
+        keys = F.broadcast(across.select("order_key").distinct())
+        near = index.ordered_arrivals(records).join(keys, "order_key", "left_semi")
         late = (
-            join_null_safe(index.ordered_arrivals(records), F.broadcast(across), ("landed", *index.SESSION))
+            join_null_safe(near, F.broadcast(across), ("landed", *index.SESSION))
             .where("src_seq < highest_earlier")
             .drop("highest_earlier")
         )

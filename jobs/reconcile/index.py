@@ -151,8 +151,6 @@ def sessions(records: DataFrame) -> DataFrame:
         .agg(
             F.min("src_seq").alias("lowest"),
             F.max("src_seq").alias("highest"),
-            F.min("major").alias("first_order"),
-            F.max("major").alias("last_order"),
         )
     )
 

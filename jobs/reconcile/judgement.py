@@ -1,6 +1,6 @@
 """The verdicts of a run: the states of its messages, seen in the light of what is wrong with the evidence."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
 from pyspark.sql import Column, DataFrame
@@ -27,7 +27,7 @@ def judge(run: Run, hours: list[str], tasks: Mapping[str, TaskEvidence], rows: D
         bad[role][task] = torn | {hour_of(start_of(hour) + away) for hour in torn}
     there = F.lit(True)
     for task, target, since in _silent(run, tasks, rows):
-        due = F.exists("due_at_tap", lambda each, name=target: each["target"] == name)  # type: ignore[misc] # a default is no parameter of Spark's
+        due = F.exists("due_at_tap", _is_at(target))
         blind = (F.col("task") == task) & due & (F.col("last_sent") > since)
         there = there & ~F.coalesce(blind, F.lit(False))
     found = states(rows).withColumns(
@@ -47,6 +47,10 @@ def judge(run: Run, hours: list[str], tasks: Mapping[str, TaskEvidence], rows: D
         )
     # An unreadable message is counted by its outcome; what a peek saw and nobody numbered proves nothing.
     return judged(marked, end, run.settings).where("verdict <> 'unreadable' and not is_glimpse")
+
+
+def _is_at(target: str) -> Callable[[Column], Column]:
+    return lambda place: place["target"] == target
 
 
 def _given_up(run: Run, hours: list[str]) -> DataFrame | None:

@@ -4,6 +4,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
@@ -13,7 +14,7 @@ from jobs.reconcile import schema
 from jobs.reconcile.inputs import JournalFile, Problem
 
 if TYPE_CHECKING:
-    import pyarrow as pa  # type: ignore[import-untyped] # it has no types of its own
+    import pyarrow as pa
 
 _CORRUPT = "not_json"
 _GZIP = 31  # zlib's way to say: with the header and the sum of a gzip member
@@ -35,7 +36,7 @@ def read_lines(spark: SparkSession, files: Sequence[JournalFile]) -> Lines:
     try:
         frame = _text(spark, list(paths))
         return Lines(frame, _counted(frame), [])
-    except (PySparkException, OSError):
+    except (PySparkException, Py4JJavaError):  # 4.x and 3.5 wrap the failure of a task differently
         torn = {
             row["path"]: row["trouble"]
             for row in _members(spark, list(paths)).where("trouble is not null").select("path", "trouble").collect()

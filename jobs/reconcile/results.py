@@ -1,5 +1,6 @@
 """The tables of a run, as they are written."""
 
+from collections.abc import Callable
 from datetime import datetime
 
 from pyspark.sql import DataFrame
@@ -23,9 +24,9 @@ def write(
     run.storage.delete(attempt)
     tables = _of_counts(run, summary)
     if rows is not None and verdicts is not None:
-        tables |= _of_messages(run, rows, verdicts, end)
+        tables |= _of_messages(run, summary, rows, verdicts, end)
     for table, frame in tables.items():
-        frame.coalesce(1).write.mode("overwrite").parquet(f"{attempt}/{table}")
+        frame.write.mode("overwrite").parquet(f"{attempt}/{table}")
     run.storage.write(f"{attempt}/summary.json", summary.to_json())
     run.storage.move(attempt, f"{run.out}/runs/{run.window.run}")
     return {table: f"{run.out}/{path}" for table, path in summary.tables.items() if table in tables}
@@ -40,12 +41,14 @@ def _of_counts(run: Run, summary: Summary) -> dict[str, DataFrame]:
     ]
     of_lags = ", ".join(f"{name} double" for name in PERCENTILES)
     return {
-        "verdicts": run.spark.createDataFrame(counts, "task string, verdict string, messages bigint"),
-        "lags": run.spark.createDataFrame(lags, f"task string, hour string, messages bigint, {of_lags}"),
+        "verdicts": run.spark.createDataFrame(counts, "task string, verdict string, messages bigint").coalesce(1),
+        "lags": run.spark.createDataFrame(lags, f"task string, hour string, messages bigint, {of_lags}").coalesce(1),
     }
 
 
-def _of_messages(run: Run, rows: DataFrame, verdicts: DataFrame, end: datetime) -> dict[str, DataFrame]:
+def _of_messages(
+    run: Run, summary: Summary, rows: DataFrame, verdicts: DataFrame, end: datetime
+) -> dict[str, DataFrame]:
     known_since = F.coalesce("known_since", F.lit(run.window.run)).alias("known_since")
     named = verdicts.select(
         *("task", "src_site", "src_entity", "src_part", "src_seq"),
@@ -71,10 +74,19 @@ def _of_messages(run: Run, rows: DataFrame, verdicts: DataFrame, end: datetime) 
     of_open = join_null_safe(rows.drop("known_since", "doubted"), still_open, schema.KEY)
     told = verdicts.where(F.col("verdict").isin(*FINDINGS, UNDECIDED)).select(*schema.KEY)
     evidence = semi_join_null_safe(rows, told, schema.KEY).select(*kept, "generation", "stray", "known")
-    return {
-        "findings": named.where(F.col("verdict").isin(*FINDINGS)).orderBy(*place),
-        "explained": named.where(F.col("verdict").isin(*BY_DESIGN, UNDECIDED)),
-        "missing": named.where("verdict = 'missing'").orderBy(*place),
-        "evidence": evidence.orderBy("task", "src_part", "src_seq", "stray", "journal_time"),
-        "open": of_open.select(*kept, "known_since", "doubted"),
+    tables = {
+        "findings": named.where(F.col("verdict").isin(*FINDINGS)).transform(_sorted(*place)),
+        "explained": named.where(F.col("verdict").isin(*BY_DESIGN, UNDECIDED)).coalesce(4),
+        "missing": named.where("verdict = 'missing'").transform(_sorted(*place)),
+        "evidence": evidence.transform(_sorted("task", "src_part", "src_seq", "stray", "journal_time")),
+        "open": of_open.select(*kept, "known_since", "doubted").coalesce(4),
     }
+    counts = summary.counts
+    if not any(counts.get(kind) for kind in OPEN):
+        del tables["open"]
+    return tables
+
+
+def _sorted(*names: str) -> Callable[[DataFrame], DataFrame]:
+    """Return what puts a table, which is small, into one file in the order of *names*."""
+    return lambda frame: frame.coalesce(1).sortWithinPartitions(*names)

@@ -13,6 +13,7 @@ from tests.jobs.journals import START, TASK, Journals, planted
 from tests.jobs.results import kinds, run, table, verdicts
 
 MINUTE = timedelta(minutes=1)
+WITHOUT_GRACE = Settings(grace=timedelta(0))
 
 
 def steady(journals, first=1, count=30, start=START, hours=1):
@@ -69,7 +70,7 @@ def test_what_a_torn_file_took_with_it_is_undecided_not_missing(spark, tmp_path,
     steady(Journals()).write(tmp_path / "journal")
     (target,) = files(tmp_path, "target")
     target.write_bytes(garbage)
-    result = run(spark, tmp_path, hours=1)
+    result = run(spark, tmp_path, hours=1, settings=WITHOUT_GRACE)
     assert "torn-file" in kinds(result)
     assert result.summary.counts == {"undecided": 30}
     assert result.exit_code == 2
@@ -81,7 +82,7 @@ def test_a_side_that_is_missing_is_named_and_decides_nothing(spark, tmp_path, go
     steady(Journals()).write(tmp_path / "journal")
     for path in files(tmp_path, gone):
         path.unlink()
-    result = run(spark, tmp_path, hours=1)
+    result = run(spark, tmp_path, hours=1, settings=WITHOUT_GRACE)
     assert kinds(result) == ["side-missing"]
     assert result.summary.counts == {told: 30}
     assert result.exit_code == 2
@@ -114,14 +115,14 @@ def test_an_hour_that_is_still_written_is_named_and_not_counted(spark, tmp_path)
 
 def test_a_tap_that_fell_silent_proves_no_loss(spark, tmp_path):
     journals, _ = planted(["delivered"] * 100, taps=True, hours=2)
-    half = START + timedelta(minutes=30)
+    half = START + timedelta(minutes=15)
     journals.records = [
         (written, record)
         for written, record in journals.records
         if record.get("tap") != "watch-target" or written < half
     ]
     journals.write(tmp_path / "journal")
-    result = run(spark, tmp_path, hours=2)
+    result = run(spark, tmp_path, hours=2, settings=WITHOUT_GRACE)
     assert kinds(result) == ["silent-tap"]
     assert set(verdicts(result).values()) == {"undecided"}
     assert result.exit_code == 2

@@ -84,11 +84,14 @@ with watched as (
     select task, src_part, src_seq from firsts where nth = 1 and number < highest
 ), joined as (
     select task, src_part, src_seq, message_id, entity, expires, latest, looped, said_in, said_before,
-           e.received, e.task is not null and e.src_seq is not null as is_entered, coalesce(e.enqueued, v.enqueued) as enqueued,
-           e.parts - coalesce(w.parts, 0) as due, w.worst, coalesce(s.sent, 0) as sent, coalesce(s.is_watched, false) as is_watched,
+           e.received, e.src_seq is not null as is_entered,
+           coalesce(e.enqueued, v.enqueued) as enqueued,
+           e.parts - coalesce(w.parts, 0) as due, w.worst, coalesce(s.sent, 0) as sent,
+           coalesce(s.is_watched, false) as is_watched,
            coalesce(v.seen, 0) as seen,
            case when v.seen > 0 and (s.is_watched or exists (from watched x where x.task = e.task)) then v.seen
-                else greatest(coalesce(s.unwatched, 0), coalesce(v.seen, 0), case when s.again and not s.is_watched then 1 else 0 end)
+                else greatest(coalesce(s.unwatched, 0), coalesce(v.seen, 0),
+                              case when s.again and not s.is_watched then 1 else 0 end)
            end as copies,
            coalesce(v.arrived, s.arrived) as arrived,
            lowest_out, highest_out, edited, lowest_seen, highest_seen
@@ -99,9 +102,11 @@ with watched as (
 ), told as (
     select *,
            case when copies > 0 then greatest(coalesce(due, 1), 1) else greatest(coalesce(due, 1), 0) end as expected,
-           coalesce((said_in is not null and not coalesce(edited, false) and (lowest_out <> said_in or highest_out <> said_in))
+           coalesce((said_in is not null and not coalesce(edited, false)
+                     and (lowest_out <> said_in or highest_out <> said_in))
                or (said_before is not null and said_before <> said_in)
-               or (seen > 0 and (lowest_seen <> coalesce(lowest_out, said_in) or highest_seen <> coalesce(highest_out, said_in))
+               or (seen > 0 and (lowest_seen <> coalesce(lowest_out, said_in)
+                                 or highest_seen <> coalesce(highest_out, said_in))
                    and expected = 1), false) as altered
     from joined
 )
@@ -110,7 +115,8 @@ select task, t.src_part, t.src_seq, message_id, copies, expected,
          when not is_entered and copies > 0 then 'orphan'
          when looped then 'looped'
          when expected > 0 and copies < expected then
-           case when exists (from records d where d.given_up_by = t.entity and d.message_id = t.message_id) then 'spilled'
+           case when exists (from records d where d.given_up_by = t.entity and d.message_id = t.message_id)
+                     then 'spilled'
                 when expires <= {end} and sent = 0 then 'expired'
                 when greatest(enqueued, latest) > {end} - {grace} then 'in_flight'
                 else 'missing' end
