@@ -4,6 +4,7 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from math import nan
 from typing import Any
 
 # matplotlib wants colours; these become variables of the page's style.
@@ -12,6 +13,10 @@ _LINES = {"p50": ("#0a0b50", "o", "-"), "p95": ("#0a0b95", "s", "--"), "p99": ("
 _VARIABLES = {_INK: "--ink", _GRID: "--line"} | {colour: f"--{name}" for name, (colour, _, _) in _LINES.items()}
 _SECOND, _MINUTE, _HOUR = 1_000, 60_000, 3_600_000
 _TICKS = (1, 10, 100, _SECOND, 10 * _SECOND, _MINUTE, 10 * _MINUTE, _HOUR, 6 * _HOUR, 24 * _HOUR, 168 * _HOUR)
+
+# Hours from one label to the next, and the most labels that have room.
+_STEPS = (1, 2, 3, 4, 6, 12, 24)
+_LABELS = 7
 
 
 def lag_chart(hours: Sequence[Mapping[str, Any]], name: str) -> str:
@@ -29,12 +34,14 @@ def lag_chart(hours: Sequence[Mapping[str, Any]], name: str) -> str:
         figure = Figure(figsize=(4.8, 2.3), layout="constrained")
         axes = figure.add_subplot()
         axes.set_yscale("log")
-        at = [_hours_since(hours[0]["hour"], each["hour"]) for each in hours]
+        known = {_hours_since(hours[0]["hour"], each["hour"]): each for each in hours}
+        # An hour in which nothing arrived interrupts the line: drawn through, it would say how long messages took.
+        at = range(max(known) + 1)
         for percentile, (colour, marker, line) in _LINES.items():
-            values = [max(each[percentile], 1.0) for each in hours]
+            values = [max(known[hour][percentile], 1.0) if hour in known else nan for hour in at]
             axes.plot(at, values, color=colour, marker=marker, linestyle=line, markersize=3, label=percentile)
-        every = max(1, len(at) // 6)
-        axes.set_xticks(at[::every], [f"{each['hour'][-2:]}:00" for each in hours[::every]])
+        first = int(hours[0]["hour"][-2:])
+        axes.set_xticks(*_hours(first, len(at)))
         ticks = _ticks(min(each["p50"] for each in hours), max(each["p99"] for each in hours))
         axes.set_yticks(ticks, [duration(tick) for tick in ticks])
         axes.set_ylim(ticks[0] * 0.9, ticks[-1] * 1.1)
@@ -66,6 +73,13 @@ def _ticks(lowest: float, highest: float) -> list[int]:
     below = [tick for tick in _TICKS if tick <= lowest][-1:] or [_TICKS[0]]
     above = [tick for tick in _TICKS if tick >= highest][:1]
     return [*below, *(tick for tick in _TICKS if below[0] < tick < (above or [_TICKS[-1] + 1])[0]), *above]
+
+
+def _hours(first: int, count: int) -> tuple[list[int], list[str]]:
+    """Return where the labels of an axis of *count* hours stand that begins at the hour *first*, and what they are."""
+    every = next((step for step in _STEPS if count <= _LABELS * step), -(-count // _LABELS))
+    at = [hour for hour in range(count) if (first + hour) % every == 0] or [0]
+    return at, [f"{(first + hour) % 24:02}:00" for hour in at]
 
 
 def _hours_since(first: str, hour: str) -> int:

@@ -108,10 +108,13 @@ def rendered(summary: Summary, kinds: Sequence[Kind]) -> str:
     """Return the page as HTML."""
     # Imported here: the workers need no templates.
     from jinja2 import Environment, StrictUndefined  # noqa: PLC0415
+    from markupsafe import Markup  # noqa: PLC0415
 
     template = resources.files("jobs.reconcile").joinpath("report.html.j2").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"words": words, "duration": duration, "number": "{:,}".format, "chart": lag_chart}
+    # Names of entities are long, and read best where they break at their parts.
+    environment.filters["breakable"] = lambda text: Markup("/<wbr>").join(str(text).split("/"))
     return environment.from_string(template).render(
         summary=summary,
         kinds=kinds,
