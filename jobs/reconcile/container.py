@@ -156,7 +156,9 @@ def _code(error: AzureError) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="reconcile", description="Reconcile a day where no disk outlives the job.")
+    parser = argparse.ArgumentParser(
+        prog="reconcile", description="Reconcile a day where no disk outlives the job.", allow_abbrev=False
+    )
     parser.add_argument("--journal", required=True, help="URL of the container with the journals")
     parser.add_argument("--results", required=True, help="URL of the container for compacted hours and results")
     parser.add_argument("--date", type=date.fromisoformat, help="the day to reconcile (UTC); default: yesterday")

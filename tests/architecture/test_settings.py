@@ -21,5 +21,6 @@ def test_the_example_holds_every_setting_that_the_code_reads():
     connections = yaml.safe_load(ROOT.joinpath("config", "connections.yaml").read_text(encoding="utf-8"))
     example = json.loads(ROOT.joinpath("local.settings.json.example").read_text(encoding="utf-8"))
     host = {"FUNCTIONS_WORKER_RUNTIME", "AzureWebJobsStorage"}
-    journal = {JOURNAL.search(ROOT.joinpath("docs", "journal.md").read_text(encoding="utf-8"))[1]}
+    journal = set(JOURNAL.findall(ROOT.joinpath("docs", "journal.md").read_text(encoding="utf-8")))
+    assert journal
     assert set(example["Values"]) == read | {each["setting"] for each in connections.values()} | host | journal

@@ -56,43 +56,35 @@ def summary(results, run):
 
 
 def names(results):
-    return {blob.name: blob.etag for blob in results.list_blobs()}
+    return [blob.name for blob in results.list_blobs()]
+
+
+def files(folder):
+    found = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 
 @pytest.mark.usefixtures("spark")
-def test_what_one_night_leaves_open_the_next_decides_on_an_empty_disk(containers, tmp_path):
+def test_a_night_is_published_and_the_next_finds_all_of_it_on_an_empty_disk(containers, tmp_path):
     journal, results = containers
     journals = Journals()
-    for number in range(5):
+    for number in range(4):
         at = FIRST + 5 * number * MINUTE
         journals.received(1 + number, at, at + MINUTE)
         journals.outcome(1 + number, at + MINUTE)
-    edge = SECOND - 5 * MINUTE
-    journals.received(501, edge, edge)
-    journals.received(502, edge, edge)
-    journals.outcome(501, SECOND + MINUTE)
-    # Taken and sent again, a day after the first time.
-    journals.received(3, FIRST + 10 * MINUTE, SECOND + 10 * MINUTE, attempt=2)
-    journals.outcome(3, SECOND + 10 * MINUTE)
+    journals.received(500, FIRST + MINUTE, FIRST + MINUTE)
+    journals.received(501, SECOND - 5 * MINUTE, SECOND - 5 * MINUTE)
     put(journal, journals.write(tmp_path / "written")[0].parents[4])
+    # The findings are in the summary; the exit code is the platform's, which would try again.
     assert one_night(containers, tmp_path / "work", FIRST) == 0
-    first = summary(results, RUNS[0])
-    assert (first.exit_code, first.counts["in_flight"]) == (0, 2)
-    before = names(results)
-    # The findings are in the summary, the exit code is the platform's.
-    assert one_night(containers, tmp_path / "work", SECOND) == 0
-    second = summary(results, RUNS[1])
-    assert (second.exit_code, second.previous_run) == (1, RUNS[0])
-    assert {kind: count for kind, count in second.counts.items() if kind != "delivered"} == {
-        "missing": 1,
-        "duplicated": 1,
-    }
-    after = names(results)
-    assert {name for name in before if after.get(name) != before[name]} == set()
-    assert {f"nightly-runs/runs/{RUNS[1]}/{name}" for name in ("summary.json", "report.html", "repair.jsonl")} <= set(
-        after
-    )
-    assert not [name for name in after if name.rpartition("/")[2].startswith(".")]
+    told = summary(results, RUNS[0])
+    assert (told.exit_code, told.counts) == (1, {"delivered": 4, "missing": 1, "in_flight": 1})
+    published = {name.removeprefix("nightly-runs/") for name in names(results)}
+    assert {f"runs/{RUNS[0]}/{name}" for name in ("summary.json", "report.html", "repair.jsonl")} <= published
+    brought = tmp_path / "brought"
+    night.Results(results, "nightly-runs", brought).bring("2026-11-12T00", but=RUNS[1])
+    assert files(brought) == files(tmp_path / "work" / "out")
+    assert {name for name in published if f"{RUNS[0]}/open/" in name}
 
 
 @pytest.mark.usefixtures("spark")

@@ -14,7 +14,7 @@ from jobs.reconcile.report import SHOWN, write_page
 from jobs.reconcile.settings import Window
 from tests.jobs.journals import KINDS, START, TASK, planted
 
-VOID = {"meta", "link", "br", "img", "input", "hr"}
+VOID = {"meta", "link", "br", "img", "input", "hr", "wbr"}
 EVIL = "<script>alert(1)</script>"
 MISSING = 2 * SHOWN
 
