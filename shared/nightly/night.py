@@ -133,13 +133,13 @@ class Night:
                 return False
 
     async def _follow(self, results: Results, day: date, note: Note) -> None:
-        if self._job is not None and not note.started:
-            if self._clock.now() - datetime.fromisoformat(note.claimed) >= STALE:
-                await self._start(results, self._job, day, replace(note, claimed=self._now()))
-            return
         result = await self._read(results, day)
         if isinstance(result, Result):
             await self._tell_result(results, day, note, result)
+            return
+        if self._job is not None and not note.started:
+            if self._clock.now() - datetime.fromisoformat(note.claimed) >= STALE:
+                await self._start(results, self._job, day, replace(note, claimed=self._now()))
             return
         execution = None if self._job is None else await self._job.execution(day)
         if execution is not None and not execution.is_under_way:

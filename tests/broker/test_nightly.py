@@ -351,6 +351,16 @@ def test_an_instance_that_died_between_claim_and_start_is_made_up_for(management
     assert watch.note()["started"] is True
 
 
+def test_the_result_of_a_job_whose_starter_died_is_told(management, container):
+    watch = Watch(container, management.job)
+    claimed = {"date": str(DAY), "claimed": AT_TWO.isoformat(), "started": False, "told": []}
+    container.upload_blob(f"nightly/{DAY}.json", json.dumps(claimed))
+    watch.write(1, verdict="findings", missing=1)
+    assert "findings" in watch.after(minutes=15)
+    assert watch.after(minutes=15) is None
+    assert management.started == []
+
+
 def test_a_job_that_is_started_by_something_else_is_watched(container):
     watch = Watch(container, None)
     assert watch.look() is None
