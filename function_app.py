@@ -7,7 +7,6 @@ from pathlib import Path
 import azure.functions as func
 
 from functions.drain import drain_on_signals
-from functions.nightly import register_nightly
 from functions.tasks import register, register_peeking_tap, register_tap
 from shared.config.assembly import pipelines
 from shared.config.files import load
@@ -40,4 +39,7 @@ for _file, _peeking in _journals.peeking_taps():
 
 _nightly = nightly_settings(os.environ)
 if _nightly is not None:
+    # An app without a night starts sooner without what it needs.
+    from functions.nightly import register_nightly
+
     register_nightly(app, _nightly, _telemetry.of_nights())
