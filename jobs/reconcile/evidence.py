@@ -47,7 +47,7 @@ def gathered(coverage: Iterable[Mapping[str, Any]]) -> dict[str, TaskEvidence]:
     """
     Return the evidence of each task from the rows of the coverage tables.
 
-    Units:   `first` and `last` are microseconds since 1970: a time that Spark hands over is of the zone of this process.
+    Units:   `first` and `last` are microseconds since 1970; a time that Spark hands over is one of this process's zone.
     """
     tasks: dict[str, TaskEvidence] = {}
     for row in coverage:

@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import Column, DataFrame, DataFrameReader, DataFrameWriter, SparkSession, Window, WindowSpec, functions
 from pyspark.sql.group import GroupedData
 
+
 def imports_spark(path: Path) -> bool:
     """Tell whether anything in *path* can be a Spark frame: matplotlib's axes, say, have methods of the same names."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

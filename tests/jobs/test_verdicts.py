@@ -1,8 +1,10 @@
 """Every kind of verdict, planted and found: by the job, and by an oracle that shares nothing with it."""
 
+import time
 from collections import Counter
 from datetime import timedelta
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -46,7 +48,9 @@ def assert_found(result, plans, oracle):
 
 
 def test_all_that_was_planted_is_found_and_nothing_else(spark, tmp_path):
-    plans, planted_as, gaps = {}, {}, []
+    plans: dict[str, dict[int, str]] = {}
+    planted_as: dict[tuple[str, int], str] = {}
+    gaps = []
     for taps in (True, False):
         name = "tapped" if taps else "own-word"
         everything = [*KINDS, *["delivered"] * 40] * 2
@@ -60,9 +64,7 @@ def test_all_that_was_planted_is_found_and_nothing_else(spark, tmp_path):
             for path in journals.write(tmp_path / "journal"):
                 if "hour=01" in str(path) and f"role={role}" in str(path):
                     path.unlink()
-            of_hour = {
-                record["src_seq"] for at, record in journals.records if START + HOUR <= at < START + 2 * HOUR
-            }
+            of_hour = {record["src_seq"] for at, record in journals.records if START + HOUR <= at < START + 2 * HOUR}
             plans[torn] = {seq: "undecided" if seq in of_hour else verdict for seq, verdict in plan.items()}
             gaps.append((torn, role, START + HOUR))
     result = run(spark, tmp_path)
@@ -97,7 +99,18 @@ def test_all_that_was_planted_is_found_and_nothing_else(spark, tmp_path):
     assert trace == ["received"]
 
 
-def test_a_clean_night_looks_at_no_message_and_ends_with_0(spark, tmp_path):
+@pytest.fixture
+def _elsewhere(monkeypatch):
+    """A process whose clock shows the time of New York."""
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("_elsewhere")
+def test_a_clean_night_looks_at_no_message_and_ends_with_0_in_any_time_zone(spark, tmp_path):
     journals, _ = planted(["delivered"] * 20 + ["filtered"] * 5, taps=True)
     journals.write(tmp_path / "journal")
     result = run(spark, tmp_path)
@@ -105,6 +118,9 @@ def test_a_clean_night_looks_at_no_message_and_ends_with_0(spark, tmp_path):
     assert result.summary.verdict == "clean"
     assert result.summary.counts == {"delivered": 20 + HOURS, "filtered": 5}
     assert result.summary.inputs["messages_looked_at"] == 0
+    written = sorted(at for at, record in journals.records if record["observer"] == "task")
+    (task,) = result.summary.tasks
+    assert (task.first, task.last) == (written[0].isoformat(), written[-1].isoformat())
 
 
 @settings(
