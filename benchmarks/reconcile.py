@@ -7,6 +7,8 @@ to the records. Every ten-thousandth message has one of ten faults. Both engines
 
 import argparse
 import json
+import math
+import os
 import resource
 import shutil
 import subprocess
@@ -15,11 +17,16 @@ import tempfile
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING
 
 import duckdb
 
 from benchmarks.measurement import Measurement, report
 from tests.jobs import twin
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 TASK = "orders-west-to-east"
@@ -124,7 +131,11 @@ def make(folder: Path, pairs: int, *, hot: int = 0) -> None:
 
 def spark_run(folder: Path, memory: str) -> dict[str, float]:
     """Index and reconcile in a process of its own, whose memory is its own too."""
-    command = [sys.executable, "-m", "benchmarks.reconcile", "--spark", str(folder), "--memory", memory]
+    return _apart("--spark", str(folder), "--memory", memory)
+
+
+def _apart(*arguments: str) -> dict[str, float]:
+    command = [sys.executable, "-m", "benchmarks.reconcile", *arguments]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)  # noqa: S603 - our own module
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -146,27 +157,44 @@ def _spark(folder: Path, memory: str) -> None:
         adopt(spark, str(folder / "compacted"), hours, now=START + timedelta(days=2))
     indexed = time.monotonic() - started
     (folder / "journal").mkdir(exist_ok=True)
+    busy = _cpu_seconds(spark)
     started = time.monotonic()
     result = reconcile(
         spark, str(folder / "journal"), str(folder), window=Window.of_day(START.date()),
         now=START + timedelta(days=2),
     )  # fmt: skip
     wall = time.monotonic() - started
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    busy = _cpu_seconds(spark) - busy
     counts = {f"count_{name}": count for name, count in result.summary.counts.items()}
     spark.stop()
-    print(json.dumps({"session": session, "index": indexed, "wall": wall, "peak": peak, **counts}))
+    print(json.dumps({"session": session, "index": indexed, "wall": wall, "cpu": busy, **counts}))
+
+
+def _cpu_seconds(spark: "SparkSession") -> float:
+    """Return the processor time that the Java process of *spark* has used, where the system tells it in /proc."""
+    # PySpark keeps the process that it started for itself.
+    stat = Path(f"/proc/{spark.sparkContext._gateway.proc.pid}/stat")  # type: ignore[union-attr]  # noqa: SLF001
+    if not stat.exists():
+        return math.nan
+    user, system = stat.read_text(encoding="ascii").rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def duckdb_run(folder: Path) -> dict[str, float]:
-    """Join all in DuckDB, write the findings as the job does, and count the verdicts."""
+    """Join all in DuckDB, in a process of its own, write the findings as the job does, and count the verdicts."""
+    return _apart("--duckdb", str(folder))
+
+
+def _duckdb(folder: Path) -> None:
     database = twin.connect()
     started = time.monotonic()
     twin.judge(database, compacted=folder / "compacted" / "records", end=START + timedelta(days=1))
     database.execute(f"copy (from verdicts where verdict <> 'delivered') to '{folder}/twin.parquet' (format parquet)")
     wall = time.monotonic() - started
     rows = database.execute("select verdict, count(*) from verdicts group by all").fetchall()
-    return {"wall": wall, **{f"count_{name}": float(count) for name, count in rows}}
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    counts = {f"count_{name}": count for name, count in rows}
+    print(json.dumps({"wall": wall, "cpu": used.ru_utime + used.ru_stime, **counts}))
 
 
 def differences(found: dict[str, float], pairs: int) -> int:
@@ -180,19 +208,21 @@ def differences(found: dict[str, float], pairs: int) -> int:
 def measure(
     scratch: Path, millions: int, *, memory: str = "4g", hot: int = 0, twin_too: bool = True
 ) -> dict[str, float]:
-    """Make, index, reconcile; return the seconds of each step."""
+    """Make, index, reconcile; return the seconds of each step, those of DuckDB as `twin`."""
     folder = scratch / f"{millions}-{hot}"
     shutil.rmtree(folder, ignore_errors=True)
     made = time.monotonic()
     make(folder / "compacted", millions * MILLION, hot=hot)
     made = time.monotonic() - made
+    # Before and after, so that a busy moment of the machine does not decide.
+    oracles = [duckdb_run(folder)] if twin_too else []
     found = spark_run(folder, memory)
+    oracles += [duckdb_run(folder)] if twin_too else []
     found["made"] = made
     found["wrong"] = differences(found, millions * MILLION)
-    if twin_too:
-        # Before and after, so that a busy moment of the machine does not decide.
-        oracle = duckdb_run(folder)
-        found |= {"twin": oracle["wall"], "twin_wrong": differences(oracle, millions * MILLION)}
+    if oracles:
+        found["twin_wrong"] = sum(differences(oracle, millions * MILLION) for oracle in oracles)
+        found |= {f"twin{name}": fmean(each[of] for each in oracles) for name, of in (("", "wall"), ("_cpu", "cpu"))}
     return found
 
 
@@ -200,11 +230,15 @@ def main() -> None:
     """Measure and report."""
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--spark", type=Path)
+    arguments.add_argument("--duckdb", type=Path)
     arguments.add_argument("--memory", default="4g")
     arguments.add_argument("--full", action="store_true")
     options = arguments.parse_args()
     if options.spark is not None:
         _spark(options.spark, options.memory)
+        return
+    if options.duckdb is not None:
+        _duckdb(options.duckdb)
         return
     with tempfile.TemporaryDirectory(prefix="busway-reconcile-") as name:
         report(full(Path(name)) if options.full else short(Path(name)))
@@ -237,6 +271,8 @@ def full(scratch: Path) -> list[Measurement]:
         Measurement("reconciling 20 million pairs", twenty["wall"], "s"),
         Measurement("same, DuckDB's join", twenty["twin"], "s"),
         Measurement("same, in times of DuckDB", twenty["wall"] / twenty["twin"], "times", 1.5),
+        Measurement("same, processor time of the job", twenty["cpu"], "s"),
+        Measurement("same, processor time of DuckDB", twenty["twin_cpu"], "s"),
         Measurement("same, adding to the records (compaction)", twenty["index"], "s"),
         Measurement("growth from 5 to 20 million", twenty["wall"] / five["wall"], "times", 4),
         Measurement("same, with 1 GB", small["wall"], "s"),

@@ -8,6 +8,7 @@ from typing import Any
 
 from jobs.reconcile.inputs import Problem, hour_of, start_of
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FLUSH = timedelta(minutes=5)
 """The two records of a message lie no farther apart than a batch may take."""
 
@@ -43,11 +44,15 @@ class TaskEvidence:
 
 
 def gathered(coverage: Iterable[Mapping[str, Any]]) -> dict[str, TaskEvidence]:
-    """Return the evidence of each task from the rows of the coverage tables."""
+    """
+    Return the evidence of each task from the rows of the coverage tables.
+
+    Units:   `first` and `last` are microseconds since 1970; a time that Spark hands over is one of this process's zone.
+    """
     tasks: dict[str, TaskEvidence] = {}
     for row in coverage:
         one = tasks.setdefault(row["task"], TaskEvidence(row["task"]))
-        first, last = _utc(row["first"]), _utc(row["last"])
+        first, last = _moment(row["first"]), _moment(row["last"])
         one.sources.add((row["src_site"], row["src_entity"]))
         if row["observer"] == "task":
             one.first = first if one.first is None else min(one.first, first)
@@ -84,9 +89,9 @@ def missing_sides(coverage: Iterable[Mapping[str, Any]]) -> list[Problem]:
     seen: dict[tuple[str, str], dict[str, list[datetime]]] = defaultdict(lambda: defaultdict(list))
     for row in coverage:
         if row["observer"] == "task":
-            seen[row["task"], row["landed"]][row["role"]] += [_utc(row["first"]), _utc(row["last"])]
+            seen[row["task"], row["landed"]][row["role"]] += [_moment(row["first"]), _moment(row["last"])]
         elif row["role"] == "target":
-            seen[row["task"], row["landed"]]["tap"] += [_utc(row["first"]), _utc(row["last"])]
+            seen[row["task"], row["landed"]]["tap"] += [_moment(row["first"]), _moment(row["last"])]
     problems = []
     for (task, hour), sides in sorted(seen.items()):
         start, end = start_of(hour), start_of(hour) + timedelta(hours=1)
@@ -144,6 +149,5 @@ def sources_as_targets(tasks: Iterable[TaskEvidence]) -> set[str]:
     return {f"{site}/{entity.split('/')[0]}".lower() for one in tasks for site, entity in one.sources}
 
 
-def _utc(moment: datetime) -> datetime:
-    # Spark hands over the time of the session's zone without saying so; Windows and macOS would take it for local time.
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+def _moment(micros: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=micros)

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from jobs.reconcile import compaction, results
 from jobs.reconcile.evidence import TaskEvidence, gathered, missing_sides, renamed, watched
 from jobs.reconcile.gathering import KEPT, Gathering
-from jobs.reconcile.index import class_milliseconds
+from jobs.reconcile.index import class_milliseconds, micros
 from jobs.reconcile.inputs import Problem, hour_of, start_of
 from jobs.reconcile.judgement import judge
 from jobs.reconcile.run import Run, latest_name
@@ -105,7 +105,8 @@ def _evidence(
     tasks_before = previous.tasks if previous else []
     run.renamed = dict(previous.renamed) if previous else {}
     frame = compaction.load(run.spark, run.compacted, "coverage", hours)
-    coverage = [] if frame is None else [row.asDict() for row in frame.collect()]
+    in_micros = {name: micros(name) for name in ("first", "last")}
+    coverage = [] if frame is None else [row.asDict() for row in frame.withColumns(in_micros).collect()]
     before = {each.task: {"sources": each.sources, "last": each.last} for each in tasks_before}
     found = renamed(gathered(coverage), before)
     run.renamed |= found

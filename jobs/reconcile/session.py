@@ -7,11 +7,13 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 
-def local_session(*, memory: str = "4g", cores: str = "2", scratch: Path | None = None) -> SparkSession:
+def local_session(
+    *, memory: str = "4g", cores: str = "2", scratch: Path | None = None, java_options: str = ""
+) -> SparkSession:
     """
     Return a session in this process, bound to the loopback address.
 
-    Units:   *memory* as Java writes it; it holds only for the first session of a process.
+    Units:   *memory* as Java writes it; it and *java_options* hold only for the first session of a process.
     """
     # Python workers have to be this interpreter: another one on the PATH would be refused by Spark.
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -21,6 +23,7 @@ def local_session(*, memory: str = "4g", cores: str = "2", scratch: Path | None 
         SparkSession.builder.master(f"local[{cores}]")
         .appName("busway-reconcile")
         .config("spark.driver.memory", memory)
+        .config("spark.driver.extraJavaOptions", java_options)
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")

@@ -109,6 +109,7 @@ class Journals:
             target=f"{self._configuration.site(source.connection)}/{source.queue or source.topic or source.hub}",
             is_hub=file.source.hub is not None,
             has_same_numbers=is_same_entity(file, task),
+            is_peek=file.tap.peek is not None,
             sink=self._sink,
             actions=actions_of(task),
             clock=self._clock,

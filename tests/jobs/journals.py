@@ -17,10 +17,18 @@ INSTANCE = "wn1-1795132800000"
 
 Record = dict[str, Any]
 
-KINDS = (
+AWAKE = 900_000
+"""The first sequence number of the messages, one an hour, that only show that the task is awake."""
+
+PLAIN_KINDS = (
     "missing", "orphan", "looped", "altered", "duplicated", "out_of_order", "late",
     "filtered", "rejected", "expired", "stopped", "spilled", "in_flight",
 )  # fmt: skip
+KINDS = (*PLAIN_KINDS, "altered_property", "tripled", "part_missing")
+
+VERDICT_OF = {kind: kind for kind in PLAIN_KINDS} | {
+    "altered_property": "altered", "tripled": "duplicated", "part_missing": "missing",
+}  # fmt: skip
 
 
 def us(moment: datetime) -> int:
@@ -47,6 +55,7 @@ class Journals:
     records: list[tuple[datetime, Record]] = field(default_factory=list)
     batches: int = 0
     seen: int = 9000
+    kinds: dict[int, str] = field(default_factory=dict)
 
     def _add(self, written: datetime, record: Record) -> None:
         shared = {
@@ -117,7 +126,8 @@ def planted(  # noqa: C901, PLR0912, PLR0915 - one case for each kind, in one pl
 ) -> tuple[Journals, dict[int, str]]:
     """
     Return the journals of messages that are enqueued one after the other within *hours* less one, each with what
-    *kinds* says befell it, and the plan: the verdict of each sequence number. What is in flight is enqueued at the end.
+    *kinds* says befell it, and the plan: the verdict of each sequence number (`Journals.kinds` has what was planted).
+    What is in flight is enqueued at the end.
     """
     chance = random.Random(seed)
     # Tasks of one test have sources of their own, so that none is taken for another's successor.
@@ -147,7 +157,8 @@ def planted(  # noqa: C901, PLR0912, PLR0915 - one case for each kind, in one pl
                 expires = us(at + timedelta(minutes=1)) if kind == "expired" else None
                 journals.entered_tap(seq, at, entry, **more, hops=hops, expires_at=expires)
             if kind not in ("spilled", "expired") or not taps:
-                journals.received(seq, at, entry, **more, hops=hops)
+                parts = 3 if kind == "part_missing" else None
+                journals.received(seq, at, entry, **more, hops=hops, parts=parts)
         match kind:
             case "missing":
                 if chance.random() < 0.5 and taps:
@@ -158,21 +169,27 @@ def planted(  # noqa: C901, PLR0912, PLR0915 - one case for each kind, in one pl
                 else:
                     journals.batches += 1
                     journals.outcome(seq, arrival)
-            case "altered":
+            case "part_missing":
+                for part in range(2):
+                    journals.outcome(seq, arrival, part=part, send_ordinal=part)
+                    arrivals.append((arrival, {"seq": seq, "enqueued": at, **more}))
+            case "altered" | "altered_property":
                 salt = f"{chance.random()}"
                 if taps:
                     journals.outcome(seq, arrival)
                 else:
                     journals.outcome(seq, arrival, check=check(digest(salt), digest(salt, 8)))
-                arrivals.append((arrival, {"seq": seq, "enqueued": at, "salt": salt, **more}))
-            case "duplicated":
+                other = {"salt": salt} if kind == "altered" else {"property_digest": digest(salt, 8)}
+                arrivals.append((arrival, {"seq": seq, "enqueued": at, **other, **more}))
+            case "duplicated" | "tripled":
                 journals.outcome(seq, arrival)
                 arrivals.append((arrival, {"seq": seq, "enqueued": at, **more}))
-                again = arrival + timedelta(minutes=chance.randrange(1, 40))
-                if not taps:
-                    journals.received(seq, at, again, **more, attempt=2)
-                    journals.outcome(seq, again)
-                arrivals.append((again, {"seq": seq, "enqueued": at, **more}))
+                for attempt in (2, 3) if kind == "tripled" else (2,):
+                    again = arrival + timedelta(minutes=chance.randrange(1, 20) * (attempt - 1))
+                    if not taps:
+                        journals.received(seq, at, again, **more, attempt=attempt)
+                        journals.outcome(seq, again)
+                    arrivals.append((again, {"seq": seq, "enqueued": at, **more}))
             case "out_of_order":
                 later = seq + 1
                 if taps:
@@ -209,7 +226,19 @@ def planted(  # noqa: C901, PLR0912, PLR0915 - one case for each kind, in one pl
             case _:
                 journals.outcome(seq, arrival)
                 arrivals.append((arrival, {"seq": seq, "enqueued": at, **more, "hops": hops}))
-        plan[seq - 1 if kind == "out_of_order" else seq] = kind
+        of_kind = seq - 1 if kind == "out_of_order" else seq
+        plan[of_kind] = VERDICT_OF.get(kind, kind)
+        journals.kinds[of_kind] = kind
+    # A task that is awake says something of both sides in every hour; one that does not has lost a file.
+    for hour in range(hours):
+        seq = AWAKE + hour
+        at = start + timedelta(hours=hour, minutes=40)
+        if taps:
+            journals.entered_tap(seq, at, at)
+        journals.received(seq, at, at)
+        journals.outcome(seq, at + timedelta(seconds=1))
+        arrivals.append((at + timedelta(seconds=1), {"seq": seq, "enqueued": at}))
+        plan[seq] = "delivered"
     if taps:
         for when, each in sorted(arrivals, key=lambda pair: pair[0]):
             journals.arrived_tap(each.pop("seq"), each.pop("enqueued"), when, **each)

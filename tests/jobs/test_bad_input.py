@@ -7,13 +7,19 @@ from datetime import timedelta
 
 import pytest
 
+from jobs.reconcile import __main__ as program
+from jobs.reconcile.inputs import Problem
 from jobs.reconcile.raw import whole_members
 from jobs.reconcile.settings import Settings
+from jobs.reconcile.summary import COULD_NOT_DECIDE, TaskSummary, concluded
 from tests.jobs.journals import START, TASK, Journals, planted
-from tests.jobs.results import kinds, run, table, verdicts
+from tests.jobs.results import kinds, run, table
 
 MINUTE = timedelta(minutes=1)
-WITHOUT_GRACE = Settings(grace=timedelta(0))
+
+
+def of_task(task):
+    return Journals(task=task, entity=f"{task}/Subscriptions/replication", target=f"east/{task}")
 
 
 def steady(journals, first=1, count=30, start=START, hours=1):
@@ -24,8 +30,8 @@ def steady(journals, first=1, count=30, start=START, hours=1):
     return journals
 
 
-def files(folder, role):
-    return sorted((folder / "journal").glob(f"task=*/date=*/hour=*/role={role}/*.jsonl.gz"))
+def files(folder, role, task=TASK):
+    return sorted((folder / "journal").glob(f"task={task}/date=*/hour=*/role={role}/*.jsonl.gz"))
 
 
 def append(path, record):
@@ -33,12 +39,13 @@ def append(path, record):
         file.write(gzip.compress((json.dumps(record) + "\n").encode()))
 
 
-def test_all_that_can_be_wrong_with_files_is_named_in_one_run(spark, tmp_path):
+def spoil_files(folder):
+    """Write four hours of TASK, and do to its files of outcomes what can be done to files."""
     for hour in range(4):
         steady(Journals(instance=f"wn1-{hour}"), hour * 100 + 1, start=START + timedelta(hours=hour)).write(
-            tmp_path / "journal"
+            folder / "journal"
         )
-    (first, second, third, fourth) = files(tmp_path, "target")
+    (first, second, third, fourth) = files(folder, "target")
     # Torn in the middle of its second member.
     extra = Journals(instance="wn1-0")
     steady(extra, 51, 10)
@@ -53,52 +60,60 @@ def test_all_that_can_be_wrong_with_files_is_named_in_one_run(spark, tmp_path):
     shutil.copy(fourth, fourth.with_name(f"copy-of-{fourth.name}"))
     fourth.with_name("wn1-0.jsonl.gz").touch()
     (first.parent / "notes.txt").write_text("not a journal")
-    (tmp_path / "journal" / "marks").mkdir()
-    (tmp_path / "journal" / "marks" / "watch.json").write_text("{}")
-    result = run(spark, tmp_path)
-    assert kinds(result) == ["duplicated-file", "malformed-record", "not-a-journal", "torn-file", "unknown-version"]
-    assert result.exit_code == 2
-    assert result.summary.counts == {"delivered": 120}
-    assert any("twice" in note for note in result.summary.notes)
-    texts = " ".join(each["text"] for each in result.summary.problems)
-    assert "cut short after 1 whole members" in texts
-    assert "1 records of version 2, expected 1" in texts
+    (folder / "journal" / "marks").mkdir()
+    (folder / "journal" / "marks" / "watch.json").write_text("{}")
 
 
-@pytest.mark.parametrize("garbage", [b"this is no gzip at all", b"\x1f\x8b\x08\x00"], ids=["text", "header"])
-def test_what_a_torn_file_took_with_it_is_undecided_not_missing(spark, tmp_path, garbage):
-    steady(Journals()).write(tmp_path / "journal")
-    (target,) = files(tmp_path, "target")
-    target.write_bytes(garbage)
-    result = run(spark, tmp_path, hours=1, settings=WITHOUT_GRACE)
-    assert "torn-file" in kinds(result)
-    assert result.summary.counts == {"undecided": 30}
-    assert result.exit_code == 2
-    assert len(table(result, "explained")) == 30
-
-
-@pytest.mark.parametrize(("gone", "told"), [("target", "undecided"), ("source", "undecided")])
-def test_a_side_that_is_missing_is_named_and_decides_nothing(spark, tmp_path, gone, told):
-    steady(Journals()).write(tmp_path / "journal")
-    for path in files(tmp_path, gone):
-        path.unlink()
-    result = run(spark, tmp_path, hours=1, settings=WITHOUT_GRACE)
-    assert kinds(result) == ["side-missing"]
-    assert result.summary.counts == {told: 30}
-    assert result.exit_code == 2
-
-
-def test_clocks_that_disagree_are_named(spark, tmp_path):
-    journals = Journals()
+def test_all_that_can_be_wrong_is_named_in_one_run_and_decides_nothing(spark, tmp_path):
+    spoil_files(tmp_path)
+    for task, garbage in (("text", b"this is no gzip at all"), ("header", b"\x1f\x8b\x08\x00")):
+        steady(of_task(task)).write(tmp_path / "journal")
+        (target,) = files(tmp_path, "target", task)
+        target.write_bytes(garbage)
+    for gone in ("target", "source"):
+        steady(of_task(f"no-{gone}")).write(tmp_path / "journal")
+        for path in files(tmp_path, gone, f"no-{gone}"):
+            path.unlink()
+    ahead = of_task("clock-ahead")
     for seq in range(1, 30):
         at = START + MINUTE * seq
-        journals.received(seq, at + timedelta(minutes=5), at)
-        journals.outcome(seq, at)
-    journals.write(tmp_path / "journal")
-    result = run(spark, tmp_path, hours=1)
-    assert kinds(result) == ["clocks-disagree"]
-    assert "300.0 s before" in result.summary.problems[0]["text"]
-    assert result.exit_code == 2
+        ahead.received(seq, at + timedelta(minutes=5), at)
+        ahead.outcome(seq, at)
+    ahead.write(tmp_path / "journal")
+    silent, _ = planted(["delivered"] * 100, taps=True, hours=2, task="silent")
+    silent.records = [
+        (written, record)
+        for written, record in silent.records
+        if record.get("tap") != "watch-target" or written < START + 15 * MINUTE
+    ]
+    silent.write(tmp_path / "journal")
+
+    result = run(spark, tmp_path)
+    assert kinds(result) == [
+        "clocks-disagree", "duplicated-file", "malformed-record", "not-a-journal", "side-missing", "silent-tap",
+        "torn-file", "unknown-version",
+    ]  # fmt: skip
+    assert result.exit_code == COULD_NOT_DECIDE
+    by_task = {each.task: each.verdicts for each in result.summary.tasks}
+    assert by_task[TASK] == {"delivered": 120}
+    assert all(by_task[task] == {"undecided": 30} for task in ("text", "header", "no-target", "no-source"))
+    assert by_task["clock-ahead"] == {"delivered": 29}
+    assert set(by_task["silent"]) == {"delivered", "undecided"}
+    assert by_task["silent"]["undecided"] > 20
+    assert table(result, "findings") == []
+    assert {row["verdict"] for row in table(result, "explained")} == {"undecided"}
+
+    named = {kind: [each for each in result.summary.problems if each["kind"] == kind] for kind in kinds(result)}
+    assert {each["task"] for each in named["torn-file"]} == {TASK, "text", "header"}
+    assert "cut short after 1 whole members" in " ".join(each["text"] for each in named["torn-file"])
+    assert [each["text"] for each in named["unknown-version"]] == ["1 records of version 2, expected 1"]
+    assert {(each["task"], each["role"]) for each in named["side-missing"]} == {
+        ("no-target", "target"), ("no-source", "source"), ("text", "target"), ("header", "target"),
+    }  # fmt: skip
+    assert [each["task"] for each in named["clocks-disagree"]] == ["clock-ahead"]
+    assert "300.0 s before" in named["clocks-disagree"][0]["text"]
+    assert [each["task"] for each in named["silent-tap"]] == ["silent"]
+    assert any("twice" in note for note in result.summary.notes)
 
 
 def test_an_hour_that_is_still_written_is_named_and_not_counted(spark, tmp_path):
@@ -113,27 +128,33 @@ def test_an_hour_that_is_still_written_is_named_and_not_counted(spark, tmp_path)
     assert run(spark, tmp_path, hours=2, now=now, settings=stopped).summary.counts == {"delivered": 30}
 
 
-def test_a_tap_that_fell_silent_proves_no_loss(spark, tmp_path):
-    journals, _ = planted(["delivered"] * 100, taps=True, hours=2)
-    half = START + timedelta(minutes=15)
-    journals.records = [
-        (written, record)
-        for written, record in journals.records
-        if record.get("tap") != "watch-target" or written < half
-    ]
-    journals.write(tmp_path / "journal")
-    result = run(spark, tmp_path, hours=2, settings=WITHOUT_GRACE)
-    assert kinds(result) == ["silent-tap"]
-    assert set(verdicts(result).values()) == {"undecided"}
-    assert result.exit_code == 2
+@pytest.mark.parametrize("messages", [0, 5])
+def test_a_problem_is_never_clean(messages):
+    task = TaskSummary(TASK, [], [], "", [], None, None, verdicts={"delivered": messages} if messages else {})
+    problem = Problem("any", "anywhere", "what was seen")
+    assert concluded([task], [])[0] == 0
+    assert concluded([task], [problem])[0] == COULD_NOT_DECIDE
+    task.verdicts["missing"] = 1
+    assert concluded([task], [problem])[:2] == (1, "findings")
+    assert "1 problem with the evidence" in concluded([task], [problem])[2]
 
 
-def test_a_night_without_any_journal_is_clean_of_nothing(spark, tmp_path):
-    (tmp_path / "journal").mkdir()
-    result = run(spark, tmp_path, hours=1)
-    assert result.summary.counts == {}
-    assert result.summary.sentence == "No journal has a record of these hours."
-    assert result.exit_code == 2
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--journal", "there-is-no-such-journal"], "No journal has a record of these hours."),
+        (["--journal", "nowhere://journal"], "could not decide about 2026-11-20T00--2026-11-20T02: "),
+        (["--journal", "https://account.invalid/"], "JournalUnreachable: account.invalid: the URL names no container"),
+        (["--journal", ".", "--end", "2026-11-19T00"], "expected it to begin before it ends"),
+    ],
+    ids=["no such folder", "no such file system", "no container", "no such window"],
+)
+def test_what_keeps_the_program_from_deciding_is_told_in_a_sentence(tmp_path, capsys, arguments, told):
+    window = ["--start", "2026-11-20T00", "--end", "2026-11-20T02"]
+    places = ["--out", str(tmp_path / "out"), "--staging", str(tmp_path / "staging")]
+    assert program.main([*window, *places, *arguments]) == COULD_NOT_DECIDE
+    assert told in capsys.readouterr().out
 
 
 def test_every_place_where_a_member_can_be_cut_is_noticed():

@@ -12,7 +12,7 @@ from jobs.reconcile.manifest import write_manifest
 from jobs.reconcile.reconciliation import reconcile
 from jobs.reconcile.report import SHOWN, write_page
 from jobs.reconcile.settings import Window
-from tests.jobs.journals import KINDS, START, TASK, planted
+from tests.jobs.journals import PLAIN_KINDS, START, TASK, planted
 
 VOID = {"meta", "link", "br", "img", "input", "hr", "wbr"}
 EVIL = "<script>alert(1)</script>"
@@ -56,7 +56,7 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def run(spark, tmp_path_factory):
     folder: Path = tmp_path_factory.mktemp("report")
-    journals, plan = planted([*KINDS, *["missing"] * (MISSING - 1), *["delivered"] * 20], taps=True, hours=3)
+    journals, plan = planted([*PLAIN_KINDS, *["missing"] * (MISSING - 1), *["delivered"] * 20], taps=True, hours=3)
     for _, record in journals.records:
         if record.get("message_id") == "m-1":
             record["message_id"] = EVIL
@@ -109,7 +109,7 @@ def test_a_finding_has_its_trace_and_the_rest_is_counted(run):
     found = page.all("details", **{"class": "finding"})
     counts = summary.counts
     assert counts["missing"] == MISSING
-    shown = sum(min(SHOWN, counts.get(kind, 0)) for kind in (*KINDS[:7], "undecided"))
+    shown = sum(min(SHOWN, counts.get(kind, 0)) for kind in (*PLAIN_KINDS[:7], "undecided"))
     assert len(found) == shown
     assert EVIL in found[0]["text"]
     looped = next(each for each in found if "m-3" in each["text"].split())

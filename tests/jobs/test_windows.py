@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobs.reconcile.settings import Settings, Window
-from tests.jobs.journals import START, TASK, Journals, planted
+from tests.jobs.journals import START, TASK, Journals
 from tests.jobs.results import kinds, run, table, verdicts
 
 SECOND = START + timedelta(hours=2)
@@ -35,6 +35,35 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("summary.json")}
 
 
+def of(result, task):
+    return next(each for each in result.summary.tasks if each.task == task)
+
+
+def of_task(task, entity, instance="wn1-1"):
+    return Journals(task=task, entity=entity, target=f"east/{entity}", instance=instance)
+
+
+def rename(folder):
+    """Write a task that has another name in the second window, with a message on its way in between."""
+    edge = SECOND - 2 * MINUTE
+    old, new = of_task("orders-old", "renamed"), of_task("orders-new", "renamed", "wn2-1")
+    steady(old, 1, START)
+    old.received(501, edge, edge)
+    new.received(501, edge, SECOND + MINUTE, attempt=2)
+    new.outcome(501, SECOND + MINUTE)
+    steady(new, 1001, SECOND)
+    old.write(folder / "journal")
+    new.write(folder / "journal", name="wn2")
+
+
+def make_anew(folder):
+    """Write a task whose source numbers its messages from 1 again after an hour."""
+    journals = of_task("made-anew", "anew")
+    steady(journals, 1, START, hours=1)
+    steady(journals, 1, START + timedelta(hours=1), hours=1)
+    journals.write(folder / "journal")
+
+
 def test_what_lands_after_the_window_is_decided_by_the_next_and_runs_can_be_repeated(spark, tmp_path):
     journals = Journals()
     steady(journals, 1, START)
@@ -58,8 +87,13 @@ def test_what_lands_after_the_window_is_decided_by_the_next_and_runs_can_be_repe
     journals.received(506, SECOND - 10 * MINUTE, SECOND + 2 * MINUTE, order_key="s", attempt=2)
     journals.outcome(506, SECOND + 2 * MINUTE)
     journals.write(tmp_path / "journal")
+    rename(tmp_path)
+    make_anew(tmp_path)
     first, second = both(spark, tmp_path)
-    assert verdicts(first) == {(TASK, seq): "in_flight" for seq in (501, 502, 503, 506)}
+    assert verdicts(first) == {
+        **{(TASK, seq): "in_flight" for seq in (501, 502, 503, 506)},
+        ("orders-old", 501): "in_flight",
+    }
     assert first.exit_code == 0
     assert verdicts(second) == {
         (TASK, 502): "missing",
@@ -68,10 +102,20 @@ def test_what_lands_after_the_window_is_decided_by_the_next_and_runs_can_be_repe
         (TASK, 505): "duplicated",
         (TASK, 506): "out_of_order",
     }
-    (task,) = second.summary.tasks
+    task = of(second, TASK)
     assert (task.entered, task.carried, task.reopened) == (40, 4, 2)
     assert sum(task.verdicts.values()) == 46
     assert {row["src_seq"]: row["known_since"] for row in table(second, "missing")} == {502: first.summary.run}
+
+    # A task that was renamed between two nights is one task.
+    assert kinds(first) == []
+    assert kinds(second) == ["renamed-task"]
+    assert not any(each.task == "orders-old" for each in second.summary.tasks)
+    renamed = of(second, "orders-new")
+    assert (renamed.carried, renamed.verdicts) == (1, {"delivered": 41})
+
+    # The same numbers of an entity that was made anew are other messages.
+    assert of(first, "made-anew").verdicts == {"delivered": 80}
 
     # Again, in any order, and with an attempt that died half-way: the same bytes.
     before = content(tmp_path / "out")
@@ -102,41 +146,10 @@ def test_a_repeated_run_that_finds_nothing_leaves_nothing_of_the_first(spark, tm
     assert verdicts(fresh) == {}
     assert table(fresh, "findings") == []
 
-
-def test_a_task_that_was_renamed_between_two_nights_is_one_task(spark, tmp_path):
-    journals = Journals()
-    steady(journals, 1, START)
-    edge = SECOND - 2 * MINUTE
-    journals.received(501, edge, edge)
-    journals.write(tmp_path / "journal")
-    renamed = Journals(task="orders-to-the-east", instance="wn2-1")
-    renamed.received(501, edge, SECOND + MINUTE, attempt=2)
-    renamed.outcome(501, SECOND + MINUTE)
-    steady(renamed, 1001, SECOND)
-    renamed.write(tmp_path / "journal", name="wn2")
-    _, second = both(spark, tmp_path)
-    assert kinds(second) == ["renamed-task"]
-    assert verdicts(second) == {}
-    assert second.exit_code == 2
-    (task,) = second.summary.tasks
-    assert (task.task, task.carried, task.verdicts) == ("orders-to-the-east", 1, {"delivered": 41})
-
-
-def test_hours_that_no_run_has_counted_are_named(spark, tmp_path):
-    journals, _ = planted(["delivered"] * 40, taps=False, hours=4)
-    journals.write(tmp_path / "journal")
-    run(spark, tmp_path, hours=1)
-    assert kinds(run(spark, tmp_path, start=SECOND, hours=1)) == ["not-reconciled"]
-
-
-def test_the_same_numbers_of_an_entity_that_was_made_anew_are_other_messages(spark, tmp_path):
-    journals = Journals()
-    steady(journals, 1, START, hours=1)
-    steady(journals, 1, START + timedelta(hours=1), hours=1)
-    journals.write(tmp_path / "journal")
-    result = run(spark, tmp_path, hours=2)
-    assert result.summary.counts == {"delivered": 80}
-    assert result.exit_code == 0
+    # Hours that no run has counted are named.
+    later = run(spark, tmp_path, start=START + timedelta(hours=3), hours=1)
+    assert kinds(later) == ["not-reconciled"]
+    assert later.exit_code == 2
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 0), (2, 1)])

@@ -4,6 +4,7 @@ The verdicts of a window again, as one query of DuckDB: an oracle that shares no
 It reads raw journals or compacted ones, joins all rows, and knows no buckets, windows or earlier runs.
 """
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -112,13 +113,15 @@ with watched as (
 )
 select task, t.src_part, t.src_seq, message_id, copies, expected,
        case
-         when not is_entered and copies > 0 then 'orphan'
+         when not is_entered and copies > 0 then
+           case when (t.task, 'source', arrived // 3600000000) in (from gaps) then 'undecided' else 'orphan' end
          when looped then 'looped'
          when expected > 0 and copies < expected then
            case when exists (from records d where d.given_up_by = t.entity and d.message_id = t.message_id)
                      then 'spilled'
                 when expires <= {end} and sent = 0 then 'expired'
                 when greatest(enqueued, latest) > {end} - {grace} then 'in_flight'
+                when (t.task, 'target', latest // 3600000000) in (from gaps) then 'undecided'
                 else 'missing' end
          when altered then 'altered'
          when copies > expected then 'duplicated'
@@ -152,8 +155,16 @@ def judge(
     end: datetime,
     grace: timedelta = timedelta(hours=1),
     late: timedelta = timedelta(minutes=15),
+    gaps: Iterable[tuple[str, str, datetime]] = (),
 ) -> None:
-    """Make the table `verdicts` from *raw* journals or *compacted* records."""
+    """
+    Make the table `verdicts` from *raw* journals or *compacted* records.
+
+    Shape:   *gaps* are task, role and beginning of the hours of which there is no evidence; only raw journals have any.
+    """
+    database.execute("create or replace table gaps (task varchar, role varchar, hour bigint)")
+    for task, role, hour in gaps:
+        database.execute("insert into gaps values (?, ?, ?)", [task, role, int(hour.timestamp()) // 3600])
     if raw is not None:
         database.execute(_RAW.replace("'{path}'", f"'{raw}/*/*/*/*/*.jsonl.gz'").replace("{{", "{").replace("}}", "}"))
     else:
