@@ -112,7 +112,7 @@ def test_all_that_can_be_wrong_is_named_in_one_run_and_decides_nothing(spark, tm
     }  # fmt: skip
     assert [each["task"] for each in named["clocks-disagree"]] == ["clock-ahead"]
     assert "300.0 s before" in named["clocks-disagree"][0]["text"]
-    assert [each["task"] for each in named["silent-tap"]] == ["silent"]
+    assert [each["where"] for each in named["silent-tap"]] == ["silent"]
     assert any("twice" in note for note in result.summary.notes)
 
 
