@@ -41,10 +41,11 @@ class Gathering:
         self._kept: list[DataFrame] = []
         self.buckets: DataFrame | None = None
         self.suspects: DataFrame | None = None
+        self._tapped = run.spark.createDataFrame(watched(tasks), "task string, role string, target string")
+        self._clean_messages: DataFrame | None = None
         digests = run.load("digests", hours)
         if digests is not None:
-            tapped = run.spark.createDataFrame(watched(tasks), "task string, role string, target string")
-            self.buckets = self._keep(compared(digests, tapped, run.window.start, run.settings))
+            self.buckets = self._keep(compared(digests, self._tapped, run.window.start, run.settings))
         self.least_lags, first = self._extremes()
         self._earlier = self._those_since(first, earlier)
 
@@ -74,7 +75,10 @@ class Gathering:
         if self.suspects is not None:
             clean = join_null_safe(clean, self.suspects, index.BUCKET, "left_anti")
         sums = [F.sum(name).alias(name) for name in ("received", "sent", *schema.WITHHELD)]
-        return [row.asDict() for row in clean.groupBy("task").agg(F.count("*").alias("buckets"), *sums).collect()]
+        counted = [clean.groupBy("task").agg(F.count("*").alias("buckets"), *sums)]
+        if self._clean_messages is not None:
+            counted.append(self._clean_messages.groupBy("task").agg(F.lit(0).alias("buckets"), *sums))
+        return [row.asDict() for frame in counted for row in frame.collect()]
 
     def close(self) -> None:
         """Let go of what was kept in memory."""
@@ -125,13 +129,30 @@ class Gathering:
             self.suspects = self._keep(suspects.distinct())
             count = self.suspects.count()
             if count:
-                # Digests of bodies are long, and only what a tap saw is compared by them.
-                has_taps = any(one.source_taps or one.target_taps or one.peeks for one in self._tasks.values())
-                kept = records if has_taps else records.withColumn("body_digest", F.lit(None).cast("string"))
-                parts.append(rows_of(kept, self.suspects, broadcast=count <= _BROADCAST_LIMIT))
+                near = self._keep(rows_of(records, self.suspects, broadcast=count <= _BROADCAST_LIMIT))
+                parts.append(self._of_messages(near, behind, loose))
         if loose is not None:
             parts.append(loose.where(index.unnumbered()).where(~self._is_foreign()))
         return parts
+
+    def _of_messages(self, near: DataFrame, behind: DataFrame | None, loose: DataFrame | None) -> DataFrame:
+        """Return the records, of those *near* what differs, whose message is no clean bucket by itself."""
+        run = self._run
+        numbered = index.digests(near, 1)
+        singles = self._keep(
+            compared(numbered, self._tapped, run.window.start, run.settings).withColumnRenamed("block", "src_seq")
+        )
+        wanted = singles.where("not clean").select(*_NUMBER)
+        if behind is not None:
+            wanted = wanted.unionByName(behind.select(*_NUMBER))
+        if loose is not None:
+            place = ["task", "src_site", "src_entity", "src_seq"]
+            without_part = loose.where("src_seq is not null and src_part is null").select(*place)
+            wanted = wanted.unionByName(singles.select(*_NUMBER).join(without_part, place, "left_semi"))
+        wanted = self._keep(wanted.distinct())
+        few = F.broadcast(wanted) if wanted.count() <= _BROADCAST_LIMIT else wanted
+        self._clean_messages = join_null_safe(singles.where("clean"), few, _NUMBER, "left_anti")
+        return semi_join_null_safe(near, few, _NUMBER)
 
     # Order
 

@@ -28,9 +28,9 @@ BUCKET = ("task", "src_site", "src_entity", "src_part", "block")
 SESSION = ("task", "observer", "target", "tgt_part", "src_site", "src_entity", "src_part", "order_key")
 
 
-def block() -> Column:
-    """The number of the bucket that a record belongs to."""
-    return F.floor(F.col("src_seq") / BLOCK).cast("bigint")
+def block(size: int = BLOCK) -> Column:
+    """The number of the bucket that a record belongs to, where buckets have *size* numbers."""
+    return F.floor(F.col("src_seq") / size).cast("bigint")
 
 
 def micros(name: str) -> Column:
@@ -87,8 +87,8 @@ def is_round_trip() -> Column:
     return F.coalesce(again, F.lit(False)) | F.coalesce(seen_there, F.lit(False))
 
 
-def digests(records: DataFrame) -> DataFrame:
-    """Return the digests of compacted *records*."""
+def digests(records: DataFrame, size: int = BLOCK) -> DataFrame:
+    """Return the digests of compacted *records* in buckets of *size* sequence numbers."""
     tapped = F.when(F.col("observer") == "tap", F.concat(F.lit("tap-"), F.col("role")))
     remembered = F.coalesce(F.col("remembered"), F.lit(False))
     unusual = (
@@ -103,11 +103,11 @@ def digests(records: DataFrame) -> DataFrame:
     numbered = records.where(~unnumbered())
     lag = F.when(is_arrival(), arrival_time() - micros("enqueued_time"))
     return numbered.groupBy(
-        "landed", *BUCKET[:4], block().alias("block"), F.coalesce(tapped, F.col("outcome")).alias("side"), "target"
+        "landed", *BUCKET[:4], block(size).alias("block"), F.coalesce(tapped, F.col("outcome")).alias("side"), "target"
     ).agg(
         F.count("*").alias("n"),
         # Which numbers of the block there are, a bit for each.
-        F.bit_or(F.expr(f"shiftleft(1L, cast(pmod(src_seq, {BLOCK}) as int))")).alias("bits"),
+        F.bit_or(F.expr(f"shiftleft(1L, cast(pmod(src_seq, {size}) as int))")).alias("bits"),
         _sum_of_hashes("src_seq", "enqueued_time").alias("keys"),
         _sum_of_hashes("src_seq", "entry_check").alias("entered"),
         _sum_of_hashes("src_seq", "check").alias("contents"),

@@ -146,7 +146,8 @@ class _Figures:
         for row in clean:
             sums = {"delivered": row["sent"], "stopped": row["looped"]}
             sums |= {name: row[name] for name in ("filtered", "rejected", "expired")}
-            self.verdicts[row["task"]] = {name: count for name, count in sums.items() if count}
+            found = {name: count for name, count in sums.items() if count}
+            self.verdicts[row["task"]] = added([self.verdicts[row["task"]], found])
             self.known[row["task"]]["entered"] += row["received"]
         if verdicts is not None:
             self._add(verdicts)
