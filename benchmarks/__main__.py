@@ -24,6 +24,7 @@ BENCHMARKS = (
     "benchmarks.sessions",
     "benchmarks.memory",
     "benchmarks.keyed_editors",
+    "benchmarks.reconcile",
 )
 
 

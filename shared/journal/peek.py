@@ -12,7 +12,7 @@ and held by tests/contracts/test_peek_seam.py. Source: Microsoft Learn, "AMQP re
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
 from azure.core.exceptions import AzureError
@@ -67,7 +67,7 @@ class PeekingTap:
             # The SDK leaves the function without types.
             connection: Any = client._create_session_browser(self._place.entity)  # type: ignore[no-untyped-call]
             try:
-                while contents := await self._peeked(connection, self._last + 1):
+                while contents := await _peeked(connection, self._place, self._last + 1):
                     numbers = [_sequence_number(content, self._place) for content in contents]
                     there = [content for content in contents if not _is_scheduled(content)]
                     await self._tap.see(there)
@@ -81,19 +81,37 @@ class PeekingTap:
                 await connection.close()
         return seen
 
-    async def _peeked(self, connection: Any, first: int) -> list[bytes]:
-        request = {
-            "from-sequence-number": PyamqpTransportAsync.AMQP_LONG_VALUE(first),
-            "message-count": MESSAGES_AT_ONCE,
-        }
-        try:
-            answer = await connection._mgmt_request_response_with_retry(
-                REQUEST_RESPONSE_PEEK_OPERATION, request, _messages, timeout=_TIMEOUT_SECONDS
-            )
-        except (AzureError, OSError) as error:
-            where = f"{self._place.site}/{self._place.entity}"
-            raise TargetUnavailable(f"{where}: it cannot be peeked, {type(error).__name__}") from error
-        return [bytes(each[b"message"]) for each in answer]
+
+async def peeked(client: ServiceBusClient, place: Origin) -> AsyncIterator[list[bytes]]:
+    """Yield all that the entity *place* holds, encoded; raises TargetUnavailable."""
+    # The SDK leaves the function without types.
+    connection: Any = client._create_session_browser(place.entity)  # type: ignore[no-untyped-call]
+    last = 0
+    try:
+        while contents := await _peeked(connection, place, last + 1):
+            yield [content for content in contents if not _is_scheduled(content)]
+            numbers = [_sequence_number(content, place) for content in contents]
+            highest = max((number for number in numbers if number is not None), default=last)
+            if highest <= last:
+                break
+            last = highest
+    finally:
+        await connection.close()
+
+
+async def _peeked(connection: Any, place: Origin, first: int) -> list[bytes]:
+    request = {
+        "from-sequence-number": PyamqpTransportAsync.AMQP_LONG_VALUE(first),
+        "message-count": MESSAGES_AT_ONCE,
+    }
+    try:
+        answer = await connection._mgmt_request_response_with_retry(
+            REQUEST_RESPONSE_PEEK_OPERATION, request, _messages, timeout=_TIMEOUT_SECONDS
+        )
+    except (AzureError, OSError) as error:
+        where = f"{place.site}/{place.entity}"
+        raise TargetUnavailable(f"{where}: it cannot be peeked, {type(error).__name__}") from error
+    return [bytes(each[b"message"]) for each in answer]
 
 
 def _messages(status_code: int, message: Any, description: object, amqp_transport: Any) -> list[Any]:
