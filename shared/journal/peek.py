@@ -30,7 +30,7 @@ _LOGGER = logging.getLogger("busway.journal")
 
 MESSAGES_AT_ONCE = 250
 _TIMEOUT_SECONDS = 30.0
-_SCHEDULED = 2
+_ACTIVE, _SCHEDULED = 0, 2
 _OK, _NOTHING_THERE = 200, (202, 204)
 
 
@@ -67,7 +67,7 @@ class PeekingTap:
             # The SDK leaves the function without types.
             connection: Any = client._create_session_browser(self._place.entity)  # type: ignore[no-untyped-call]
             try:
-                while contents := await self._peeked(connection, self._last + 1):
+                while contents := await _peeked(connection, self._place, self._last + 1):
                     numbers = [_sequence_number(content, self._place) for content in contents]
                     there = [content for content in contents if not _is_scheduled(content)]
                     await self._tap.see(there)
@@ -81,19 +81,41 @@ class PeekingTap:
                 await connection.close()
         return seen
 
-    async def _peeked(self, connection: Any, first: int) -> list[bytes]:
-        request = {
-            "from-sequence-number": PyamqpTransportAsync.AMQP_LONG_VALUE(first),
-            "message-count": MESSAGES_AT_ONCE,
-        }
-        try:
-            answer = await connection._mgmt_request_response_with_retry(
-                REQUEST_RESPONSE_PEEK_OPERATION, request, _messages, timeout=_TIMEOUT_SECONDS
-            )
-        except (AzureError, OSError) as error:
-            where = f"{self._place.site}/{self._place.entity}"
-            raise TargetUnavailable(f"{where}: it cannot be peeked, {type(error).__name__}") from error
-        return [bytes(each[b"message"]) for each in answer]
+
+async def first_messages(client: ServiceBusClient, place: Origin, count: int) -> list[bytes]:
+    """
+    Return the first *count* messages that the entity *place* would deliver, encoded, and leave them where they are.
+
+    Those scheduled for later, and those deferred, are not among them. Raises TargetUnavailable.
+    """
+    connection: Any = client._create_session_browser(place.entity)  # type: ignore[no-untyped-call]
+    found: list[bytes] = []
+    try:
+        first = 0
+        while len(found) < count and (contents := await _peeked(connection, place, first)):
+            found += [content for content in contents if _state(content) == _ACTIVE]
+            last = max((_sequence_number(content, place) or 0 for content in contents), default=0)
+            if last < first:
+                break
+            first = last + 1
+    finally:
+        await connection.close()
+    return found[:count]
+
+
+async def _peeked(connection: Any, place: Origin, first: int) -> list[bytes]:
+    request = {
+        "from-sequence-number": PyamqpTransportAsync.AMQP_LONG_VALUE(first),
+        "message-count": MESSAGES_AT_ONCE,
+    }
+    try:
+        answer = await connection._mgmt_request_response_with_retry(
+            REQUEST_RESPONSE_PEEK_OPERATION, request, _messages, timeout=_TIMEOUT_SECONDS
+        )
+    except (AzureError, OSError) as error:
+        where = f"{place.site}/{place.entity}"
+        raise TargetUnavailable(f"{where}: it cannot be peeked, {type(error).__name__}") from error
+    return [bytes(each[b"message"]) for each in answer]
 
 
 def _messages(status_code: int, message: Any, description: object, amqp_transport: Any) -> list[Any]:
@@ -115,8 +137,13 @@ def _sequence_number(content: bytes, place: Origin) -> int | None:
 
 def _is_scheduled(content: bytes) -> bool:
     """Tell whether a message is not there yet: it gets another number when it is."""
+    return _state(content) == _SCHEDULED
+
+
+def _state(content: bytes) -> object:
+    """Return the state that the service says a message is in; what cannot be read is there, as all others."""
     try:
         state = map_section.entry(sections.split(content).message_annotations, "x-opt-message-state")
     except Malformed:
-        return False
-    return state is not None and state.payload == _SCHEDULED
+        return _ACTIVE
+    return _ACTIVE if state is None else state.payload
