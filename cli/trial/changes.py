@@ -54,7 +54,7 @@ def view(message: Message) -> dict[str, str]:
 
 def changed(before: View, after: View) -> dict[str, tuple[str | None, str | None]]:
     """Return by its name what is different, before and after; None for what is not there."""
-    names = [*before, *(name for name in after if name not in before)]
+    names = sorted({**before, **after}, key=lambda name: name == BODY)
     return {name: (before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)}
 
 

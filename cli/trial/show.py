@@ -23,20 +23,28 @@ def lines(trial: Trial, number: int, count: int, *, with_body: bool = False) -> 
     yield f"message {number} of {count}: {_named(trial)}"
     if with_body and trial.arrival is not None:
         yield from (f"    {line}" for line in body_lines(Message.received(trial.content, trial.arrival.origin)))
-    for step in trial.steps:
-        yield from _step_lines(step)
+    for step, which in zip(trial.steps, _which(trial.steps), strict=True):
+        yield from _step_lines(step, which)
     if not trial.ends:
         yield "  → passed over: the task does not take from this partition"
     for end in trial.ends:
         yield f"  → {_end(end)}"
 
 
-def _step_lines(step: Step) -> Iterator[str]:
+def _which(steps: Sequence[Step]) -> Iterator[str]:
+    """Yield for each step which of several parts of the message it was given."""
+    times, seen = Counter(step.name for step in steps), Counter[str]()
+    for step in steps:
+        seen[step.name] += 1
+        yield "" if times[step.name] == 1 else f", {seen[step.name]} of {times[step.name]}"
+
+
+def _step_lines(step: Step, which: str) -> Iterator[str]:
     before = view(step.before)
     told = [line for each in step.after for line in difference(before, view(each))]
     if not told and step.told is None and len(step.after) == 1:
         return
-    heading = f"  {_STEPS.get(step.name, step.name)}"
+    heading = f"  {_STEPS.get(step.name, step.name)}{which}"
     if step.told is not None:
         heading += f": {printable(step.told)}"
     elif len(step.after) > 1:
@@ -85,7 +93,7 @@ def summary(trials: Sequence[Trial]) -> str:
     passed = sum(not trial.ends for trial in trials)
     told = [f"{count} {outcome}" for outcome, count in counts.items()] + ([f"{passed} passed over"] if passed else [])
     messages = "1 message" if len(trials) == 1 else f"{len(trials)} messages"
-    return f"{messages}: {', '.join(told)}; nothing was sent"
+    return f"{messages} tried, and left alone; would be: {', '.join(told)}"
 
 
 def document(trial: Trial, task: str) -> dict[str, object]:
