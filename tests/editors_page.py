@@ -169,23 +169,28 @@ def _type(schema: Mapping[str, Any], defs: Mapping[str, Any], models: dict[str, 
             return (" or " if len(kinds) <= _FEW else ", ").join(dict.fromkeys(kinds))
     if "enum" in schema or "const" in schema:
         return " or ".join(_code(each) for each in schema.get("enum", [schema.get("const")]))
+    if schema.get("type") == "object" and "properties" in schema:
+        models.setdefault(name, schema)
+        label = _label(name, schema)
+        return label if label.startswith("`") else f"mapping: {label}"
+    if schema.get("type") == "object":
+        return f"mapping of names to {_type(schema['additionalProperties'], defs, models)}"
+    if schema.get("type") == "array":
+        return f"list of {_type(schema['items'], defs, models)}"
+    return _scalar(schema)
+
+
+def _scalar(schema: Mapping[str, Any]) -> str:
     match schema.get("type"):
-        case "object" if "properties" in schema:
-            models.setdefault(name, schema)
-            label = _label(name, schema)
-            return label if label.startswith("`") else f"mapping: {label}"
-        case "object":
-            inner = schema.get("additionalProperties")
-            return f"mapping of names to {_type(inner, defs, models)}" if isinstance(inner, dict) else "mapping"
-        case "array":
-            return f"list of {_type(schema.get('items', {}), defs, models)}"
         case "integer" | "number" as kind:
             return ("whole number" if kind == "integer" else "number") + _bounds(schema)
         case "boolean":
             return "`true` or `false`"
         case "string":
             return "ISO 8601 duration" if schema.get("format") == "duration" else "text"
-    return "anything"
+        case None:
+            return "anything"
+    raise ValueError(f"{schema}: a type that this page has no words for")
 
 
 def _bounds(schema: Mapping[str, Any]) -> str:
@@ -196,7 +201,7 @@ def _bounds(schema: Mapping[str, Any]) -> str:
 
 
 def _default(value: object) -> str:
-    return "–" if value is None else _code(value)
+    return "-" if value is None else _code(value)
 
 
 def _code(value: object) -> str:
