@@ -16,8 +16,9 @@ import fastavro
 from fastavro import _read_py as unhurried
 from fastavro.read import LOGICAL_READERS
 
+from shared.codecs.avro_scalars import Mismatch, Schema
 from shared.codecs.avro_shape import Shape
-from shared.codecs.avro_values import Mismatch, Schema, converter
+from shared.codecs.avro_values import converter
 from shared.codecs.plain import Plain, not_writable
 from shared.codecs.plain_json import PlainJson
 from shared.errors import MessageRejected

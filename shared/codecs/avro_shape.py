@@ -1,18 +1,22 @@
 """What a schema of somebody else's lets few bytes do: values that take no bytes, and records that hold themselves."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from shared.codecs.avro_values import Schema
+from shared.codecs.avro_scalars import Schema
+from shared.codecs.plain import DEEPEST
 
 _MOST = 100
+# Two for each level of values: a record, and the union that its field may be.
+_DEEPEST = 2 * DEEPEST
 
 
 class _Empty(NamedTuple):
-    """How many values of a type take no bytes, and whether all of it does."""
+    """How many values of a type take no bytes, whether all of it does, and how deeply types lie within it."""
 
     values: int
     all: bool
+    depth: int = 1
 
 
 class Shape:
@@ -29,19 +33,21 @@ class Shape:
     def _empty(self, schema: Schema) -> _Empty:
         if isinstance(schema, list):
             # The number of the branch takes a byte.
-            return _Empty(max((self._empty(each).values for each in schema), default=0), all=False)
+            branches = [self._empty(each) for each in schema]
+            values = max((branch.values for branch in branches), default=0)
+            return _Empty(values, all=False, depth=_around(branches))
         if isinstance(schema, str):
             return self._of_name(schema) if schema in self._named else _Empty(int(schema == "null"), schema == "null")
         match schema["type"]:
             case "record" | "error" | "enum" | "fixed":
                 return self._of_name(schema["name"])
             case "array":
-                if self._empty(schema["items"]).all:
+                items = self._empty(schema["items"])
+                if items.all:
                     raise ValueError("has an array of items that take no bytes, of which any number fits into a few")
-                return _Empty(0, all=False)
+                return _Empty(0, all=False, depth=_around([items]))
             case "map":
-                self._empty(schema["values"])
-                return _Empty(0, all=False)
+                return _Empty(0, all=False, depth=_around([self._empty(schema["values"])]))
         return self._empty(schema["type"])
 
     def _of_name(self, name: str) -> _Empty:
@@ -66,4 +72,12 @@ class Shape:
         values = sum(field.values for field in fields) + takes_nothing
         if values > _MOST:
             raise ValueError(f"has a record of more than {_MOST} values that take no bytes")
-        return _Empty(values, takes_nothing)
+        return _Empty(values, takes_nothing, _around(fields))
+
+
+def _around(parts: Sequence[_Empty]) -> int:
+    """Return the depth of what consists of *parts*; the library's fast reader calls itself for each level."""
+    depth = 1 + max((part.depth for part in parts), default=0)
+    if depth > _DEEPEST:
+        raise ValueError(f"has types that lie more than {_DEEPEST} deep within one another")
+    return depth

@@ -4,13 +4,11 @@ What may stand in `config/connections.yaml` and `config/tasks/*.yaml`.
 The JSON schema in `config/task.schema.json` is generated from `TaskFile`, and `TapFile` of `shared.config.journals`.
 """
 
-import difflib
 from datetime import timedelta
 from typing import Annotated, Literal, Self
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     Discriminator,
     Field,
     Tag,
@@ -19,21 +17,10 @@ from pydantic import (
     model_validator,
 )
 
-from shared.editors.batch import BatchStep
-from shared.editors.cloudevents import CloudEventsStep
-from shared.editors.compress import CompressStep
-from shared.editors.decompress import DecompressStep
-from shared.editors.filter import FilterStep
-from shared.editors.options import ActionText, FilterText, Step, Strict
+from shared.config.chains import chain_fault
+from shared.config.steps import EditorStep
+from shared.editors.options import ActionText, FilterText, Strict
 from shared.editors.partition import PartitionStep
-from shared.editors.properties import PropertiesStep
-from shared.editors.python import PythonStep
-from shared.editors.reduce import ReduceStep
-from shared.editors.route import RouteStep
-from shared.editors.split import SplitStep
-from shared.editors.transcode import TranscodeStep
-from shared.editors.transform import TransformStep
-from shared.editors.validate import ValidateStep
 from shared.hold import DEFAULT_HOLD, LONGEST_HOLD
 from shared.loop_prevention import DEFAULT_MAX_HOPS
 from shared.reject_guard import DEFAULT_REJECTS_IN_A_ROW
@@ -176,69 +163,6 @@ class Route(Strict):
     action: ActionText | None = None
 
 
-STEPS: dict[str, type[Step]] = {
-    step.verb(): step
-    for step in (
-        BatchStep,
-        CloudEventsStep,
-        CompressStep,
-        DecompressStep,
-        FilterStep,
-        PartitionStep,
-        PropertiesStep,
-        PythonStep,
-        ReduceStep,
-        RouteStep,
-        SplitStep,
-        TranscodeStep,
-        TransformStep,
-        ValidateStep,
-    )
-}
-"""The steps of all editors by their verbs."""
-
-
-def _tag_of(step: object) -> str:
-    # No tag is a verb: the path of a fault must not lead through the same key twice.
-    return f"{step.verb() if isinstance(step, Step) else next(iter(step)) if isinstance(step, dict) else None} step"
-
-
-def _of_one_editor(step: object) -> object:
-    """Let through what names one editor that there is."""
-    if isinstance(step, Step):
-        return step
-    if not isinstance(step, dict) or len(step) != 1:
-        named = " and ".join(map(str, step)) if isinstance(step, dict) else ""
-        raise ValueError(f"names {named or 'no editor'}, expected one editor with its options")
-    verb = str(next(iter(step)))
-    if verb not in STEPS:
-        near = difflib.get_close_matches(verb, STEPS, 1)
-        meant = f"did you mean {near[0]!r}?" if near else f"expected {' or '.join(STEPS)}"
-        raise ValueError(f"no editor is called {verb!r}, {meant}")
-    return step
-
-
-type EditorStep = Annotated[
-    Annotated[BatchStep, Tag("batch step")]
-    | Annotated[CloudEventsStep, Tag("cloudevents step")]
-    | Annotated[CompressStep, Tag("compress step")]
-    | Annotated[DecompressStep, Tag("decompress step")]
-    | Annotated[FilterStep, Tag("filter step")]
-    | Annotated[PartitionStep, Tag("partition step")]
-    | Annotated[PropertiesStep, Tag("properties step")]
-    | Annotated[PythonStep, Tag("python step")]
-    | Annotated[ReduceStep, Tag("reduce step")]
-    | Annotated[RouteStep, Tag("route step")]
-    | Annotated[SplitStep, Tag("split step")]
-    | Annotated[TranscodeStep, Tag("transcode step")]
-    | Annotated[TransformStep, Tag("transform step")]
-    | Annotated[ValidateStep, Tag("validate step")],
-    Discriminator(_tag_of),
-    BeforeValidator(_of_one_editor),
-]
-"""One editor with its options; exactly one key."""
-
-
 class StampedLife(Strict):
     """A time to live that every copy gets."""
 
@@ -322,6 +246,13 @@ class TaskFile(Strict):
             raise ValueError("gives messages a partition key that have a session, which is their key already")
         if any(route.target.partition is not None for route in self.routes):
             raise ValueError("gives messages a partition key, and a route names the partition whatever the key says")
+        return self
+
+    @model_validator(mode="after")
+    def _chains_are_whole(self) -> Self:
+        fault = chain_fault(self.source, self.editors, [route.when for route in self.routes])
+        if fault is not None:
+            raise ValueError(fault)
         return self
 
     def targets(self) -> list[Target]:

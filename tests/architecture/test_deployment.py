@@ -26,6 +26,8 @@ DISTRIBUTIONS = {
     "azurefunctions.extensions.base": "azurefunctions-extensions-base",
     "brotli": "Brotli",
     "cbor2": "cbor2",
+    "cryptography": "cryptography",
+    "joserfc": "joserfc",
     "fastavro": "fastavro",
     "google.protobuf": "protobuf",
     "jmespath": "jmespath",

@@ -10,7 +10,7 @@ BROKER = ("local.broker", "shared.amqp", "shared.rules", "shared.clock", "shared
 
 ONLY_THERE = {
     "aiohttp": ("local.host", "local.broker.admin"),
-    "cryptography": ("local.broker.admin",),
+    "cryptography": ("local.broker.admin", "shared.editors"),
     "azure.functions": ("function_app", "functions"),
     "azurefunctions": ("functions", "local.host"),
     "azure_functions_runtime": ("local.host",),
@@ -21,6 +21,7 @@ ONLY_THERE = {
     "fastavro": ("shared.codecs", "shared.editors"),
     "google": ("shared.codecs",),
     "jmespath": ("shared.editors",),
+    "joserfc": ("shared.editors",),
     "jsonschema": ("shared.editors",),
     "msgpack": ("shared.codecs",),
     "msgspec": ("shared.codecs",),
@@ -29,6 +30,7 @@ ONLY_THERE = {
     "referencing": ("shared.editors",),
     # The SDKs. functions/ gets bytes from the worker and hands them on.
     "azure": (
+        "shared.documents",
         "shared.resources",
         "shared.secrets",
         "shared.outputs",

@@ -63,7 +63,7 @@ avro_trees: st.SearchStrategy = st.deferred(
         {
             "whole": st.integers(-(2**31), 2**31 - 1),
             "long": st.dictionaries(texts, longs, max_size=3),
-            "double": st.none() | st.floats(allow_nan=False),
+            "double": st.none() | st.floats(allow_nan=False, allow_infinity=False),
             "text": st.none() | longs | texts | st.booleans() | st.lists(texts, max_size=3),
             "bytes": st.binary(max_size=8),
             "price": prices,

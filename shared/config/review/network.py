@@ -12,10 +12,11 @@ from functools import lru_cache
 
 from shared.amqp.values import string
 from shared.config.files import Configuration
-from shared.config.models import Connection, EditorStep, Source, Target, TaskFile
+from shared.config.models import Connection, Source, Target, TaskFile
 from shared.config.review.entities import Entities
 from shared.config.review.passages import DEAD_LETTER_SOURCE_KEY, PATH_KEY, Edge, Node, Passage, Stop, Way, history
 from shared.config.review.possibilities import Facts, Key, Knowledge, Unknown, applied, key_of, satisfied, unsatisfied
+from shared.config.steps import EditorStep
 from shared.editors.cloudevents import ATTRIBUTES, CloudEventsStep
 from shared.editors.filter import FilterStep
 from shared.editors.partition import PartitionOptions, PartitionStep

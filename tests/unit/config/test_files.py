@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from shared.config.files import load
-from shared.config.models import STEPS, LoopPrevention, StampedLife
+from shared.config.models import LoopPrevention, StampedLife
+from shared.config.steps import STEPS
 from shared.errors import ConfigError
 
 CONNECTIONS = """\
@@ -353,7 +354,7 @@ def test_an_unknown_editor_is_told(problems):
     found = problems(copy=TASK + "editors: [{fliter: a = 1}, {sort: {}}, {filter: a = 1, sort: {}}, 5, {}]\n")
     assert found == [
         ("tasks/copy.yaml: editors[0]", "no editor is called 'fliter', did you mean 'filter'?", ""),
-        ("tasks/copy.yaml: editors[1]", f"no editor is called 'sort', expected {' or '.join(STEPS)}", ""),
+        ("tasks/copy.yaml: editors[1]", f"no editor is called 'sort', expected one of {', '.join(STEPS)}", ""),
         ("tasks/copy.yaml: editors[2]", "names filter and sort, expected one editor with its options", ""),
         ("tasks/copy.yaml: editors[3]", "names no editor, expected one editor with its options", ""),
         ("tasks/copy.yaml: editors[4]", "names no editor, expected one editor with its options", ""),

@@ -327,13 +327,14 @@ def test_a_container_with_a_codec_or_a_schema_of_harm_is_rejected(editor):
     assert told(editor("avro", "json"), stream.getvalue())[0] == "BodyTooLarge"
 
 
-def test_a_schema_that_makes_many_values_of_no_bytes_is_rejected(editor):
-    doubling = [{"type": "record", "name": "R0", "fields": [{"name": "a", "type": "null"}]}]
-    for number in range(40):
-        fields = [{"name": name, "type": f"R{number}"} for name in "ab"]
-        doubling.append({"type": "record", "name": f"R{number + 1}", "fields": fields})
+@pytest.mark.parametrize(("leaf", "names"), [("null", "ab"), ("string", "a")])
+def test_a_schema_of_many_records_in_one_another_is_rejected(editor, leaf, names):
+    records = [{"type": "record", "name": "R0", "fields": [{"name": "a", "type": leaf}]}]
+    for number in range(4000 if leaf == "string" else 40):
+        fields = [{"name": name, "type": f"R{number}"} for name in names]
+        records.append({"type": "record", "name": f"R{number + 1}", "fields": fields})
     head = write_container(AvroSchema(b'"null"'), [None])
-    body = head.replace(b'\x0c"null"', length(json.dumps(doubling).encode()))
+    body = head.replace(b'\x0c"null"', length(json.dumps(records).encode()))
     assert told(editor("avro", "json"), body) == ("NotAvro", "body has a schema that cannot be used")
 
 

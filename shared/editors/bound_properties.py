@@ -1,0 +1,201 @@
+"""
+Properties that a signature or an encryption is bound to, in the one spelling that both ends compare.
+
+1. They are named in any case: application properties as they are called, broker properties as `sys.MessageId`.
+2. The spelling is a JSON array with an array of three texts for each, `[name, kind, value]`, in the order of the names
+   as Unicode code points, without blanks, in UTF-8, with the escapes of RFC 8785. An absent property is of kind `null`
+   like one that is null, and its value is `null`.
+3. Kinds: `string` (also symbols, and every broker property), `integer` of whatever width, in decimal digits, `boolean`
+   (`true`, `false`), `timestamp` (milliseconds since 1970), `uuid`, `char`, `decimal`, `double` and `float` (the bytes
+   of IEEE 754 in hexadecimal digits), `binary` (BASE64URL). Another kind has its AMQP name, and as its value the
+   BASE64URL of its AMQP encoding.
+4. What is bound is the SHA-256 of that, in BASE64URL.
+
+A message without an id is spelled with the one that it is sent with (`shared.metadata.deterministic_id`).
+"""
+
+import hashlib
+import json
+import struct
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable, Sequence
+from typing import Annotated
+from uuid import UUID
+
+from pydantic import AfterValidator, Field
+
+from shared.amqp.codec import decode, encode
+from shared.amqp.values import Value, string
+from shared.message import Message
+from shared.metadata import deterministic_id
+from shared.routing import RuleProperties
+from shared.rules import SYSTEM_PROPERTIES
+from shared.rules.decimals import decimal_of
+
+SYSTEM = "sys."
+MESSAGE_ID = "sys.MessageId"
+# Those that no hop and no service changes, where they stand in the properties section; the partition key is an
+# annotation.
+_FIELDS = {
+    "sys.ContentType": 6,
+    "sys.CorrelationId": 5,
+    "sys.MessageId": 0,
+    "sys.PartitionKey": None,
+    "sys.ReplyTo": 4,
+    "sys.ReplyToSessionId": 12,
+    "sys.SessionId": 10,
+    "sys.Subject": 3,
+    "sys.To": 2,
+}
+_NULL = b"\x40"
+_CHAR = 0x73
+_SHORT_TEXTS = frozenset((0xA1, 0xA3))
+_STAMPED = "repl-"
+_INTEGERS = frozenset(("ubyte", "ushort", "uint", "ulong", "byte", "short", "int", "long"))
+_FLOATS = {"float": ">f", "double": ">d"}
+
+
+def _lasting(name: str) -> str:
+    """Let through the name of what can be the same at both ends, a broker property in its one spelling."""
+    lower = name.lower()
+    if lower.startswith(_STAMPED):
+        raise ValueError(f"names {name}, expected a property that does not change on the way")
+    if not lower.startswith(SYSTEM):
+        return name
+    known = SYSTEM_PROPERTIES.get(lower[len(SYSTEM) :])
+    if known is None or SYSTEM + known.name not in _FIELDS:
+        raise ValueError(f"names {name}, expected one of {', '.join(_FIELDS)}")
+    return SYSTEM + known.name
+
+
+def _once(names: tuple[str, ...]) -> tuple[str, ...]:
+    if len({name.lower() for name in names}) < len(names):
+        raise ValueError("names a property twice, expected each once")
+    return tuple(sorted(names))
+
+
+type BoundNames = Annotated[
+    tuple[Annotated[str, Field(min_length=1), AfterValidator(_lasting)], ...],
+    Field(strict=False, min_length=1),
+    AfterValidator(_once),
+]
+
+
+def all_spelled(message: Message) -> tuple[list[str], bytes]:
+    """Return the names of all properties of *message* that can be bound, and their one spelling."""
+    fields = message.property_fields()
+    last = len(fields)
+    found = [
+        (name, *_system(name, message))
+        for name, index in _FIELDS.items()
+        if index is None or index == 0 or (index < last and fields[index] != _NULL)
+    ]
+    found = [each for each in found if each[2] is not None]
+    seen: set[str] = set()
+    for name, value in message.application_properties():
+        lower = name.lower()
+        # Of two that differ in case only, a rule sees the first.
+        if lower not in seen and not lower.startswith(_STAMPED):
+            seen.add(lower)
+            found.append((name, *_of_value(value)))
+    found.sort()
+    return [name for name, _, _ in found], _dumped(found).encode()
+
+
+def spelled(names: Sequence[str], message: Message) -> bytes:
+    """Return the one spelling of the properties *names*, which are sorted."""
+    properties: RuleProperties | None = None
+    found = []
+    for name in names:
+        if name in _FIELDS:
+            found.append((name, *_system(name, message)))
+        else:
+            properties = properties or RuleProperties(message)
+            found.append((name, *_of_value(properties.user(name.lower()))))
+    return _dumped(found).encode()
+
+
+def digest(names: Sequence[str], message: Message) -> str:
+    """Return the BASE64URL of the SHA-256 of the one spelling."""
+    return encoded(hashlib.sha256(spelled(names, message)).digest())
+
+
+def message_id(message: Message) -> str | None:
+    """Return the id that *message* has or is sent with, as text."""
+    return _system(MESSAGE_ID, message)[1]
+
+
+def attach(message: Message, name: str, text: str) -> None:
+    """Set an application property, which is not there as a rule, to a text."""
+    if name.encode() in message.sections.application_properties:
+        message.set_properties({name: string(text)})
+    else:
+        message.append_properties(encode(string(name)) + encode(string(text)), 1)
+
+
+def encoded(content: bytes) -> str:
+    """Return BASE64URL without padding (RFC 7515)."""
+    return urlsafe_b64encode(content).rstrip(b"=").decode()
+
+
+def covers(bound: Iterable[str], names: Iterable[str]) -> bool:
+    """Tell whether all of *names* are among the names *bound*, in any case."""
+    present = {each.lower() for each in bound}
+    return all(name.lower() in present for name in names)
+
+
+def listed(named: object) -> list[str]:
+    """Return the names that a header lists, none where it lists anything else."""
+    return named if isinstance(named, list) and all(isinstance(each, str) and is_text(each) for each in named) else []
+
+
+def is_text(text: str) -> bool:
+    """Tell whether a text of a JSON document can be written: an escape can be half a character."""
+    return text.encode("utf-8", "replace").decode() == text
+
+
+def _system(name: str, message: Message) -> tuple[str, str | None]:
+    index = _FIELDS[name]
+    if index is None:
+        text = message.partition_key
+    else:
+        fields = message.property_fields()
+        field = fields[index] if len(fields) > index else _NULL
+        text = field[2:].decode() if field[0] in _SHORT_TEXTS else _text(decode(field)[0])
+        if text is None and name == MESSAGE_ID:
+            text = deterministic_id(message.arrival)
+    return ("null", None) if text is None else ("string", text)
+
+
+def _text(value: Value) -> str | None:
+    """Return a broker property as text: Azure's host makes a string of an id of another type."""
+    payload = value.payload
+    return payload.hex() if isinstance(payload, bytes) else None if payload is None else str(payload)
+
+
+def _of_value(value: Value | None) -> tuple[str, str | None]:
+    payload = None if value is None else value.payload
+    if value is None or payload is None:
+        return "null", None
+    if isinstance(payload, str):
+        return "char" if value.code == _CHAR else "string", payload
+    kind = value.kind
+    match payload:
+        case bool():
+            told = "boolean", "true" if payload else "false"
+        case int() if kind in _INTEGERS:
+            told = "integer", str(payload)
+        case int() | UUID():
+            told = kind, str(payload)
+        case float():
+            told = kind, struct.pack(_FLOATS[kind], payload).hex()
+        case bytes() if kind.startswith("decimal"):
+            told = "decimal", str(decimal_of(kind, payload).normalize())
+        case bytes() if kind == "binary":
+            told = kind, encoded(payload)
+        case _:
+            told = kind, encoded(encode(value))
+    return told
+
+
+_dumped = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

@@ -1,0 +1,126 @@
+"""Keys in a key vault, for the unmodified SDK: away, missing, and exchanged between two batches."""
+
+import asyncio
+from datetime import UTC, datetime
+from functools import partial
+
+import pytest
+from azure.keyvault.secrets.aio import SecretClient
+
+from shared.clock import ManualClock
+from shared.config.steps import STEPS
+from shared.errors import TargetRefused, TargetUnavailable
+from shared.message import Message, Origin
+from shared.protocols import BatchEditor
+from shared.secrets import REFRESH_SECONDS, SHORTEST_REFRESH_SECONDS, VaultSecrets
+from tests.fakes import task_facts
+from tests.keys import jwks, made
+from tests.messages import delivered
+from tests.vault import Vault
+
+
+@pytest.fixture
+def vault(tmp_path, monkeypatch):
+    with Vault(tmp_path / "certificate") as running:
+        for name, value in running.identity().items():
+            monkeypatch.setenv(name, value)
+        yield running
+
+
+def order(number=1):
+    return Message.received(delivered(number, body=b"order %d" % number), Origin("west", "orders"))
+
+
+def play(vault, scene):
+    clock = ManualClock(datetime(2030, 1, 1, tzinfo=UTC))
+
+    async def played():
+        connect = partial(SecretClient, retry_total=0, connection_verify=vault.authority)
+        secrets = VaultSecrets(vault.url, clock, connect)
+        facts = task_facts()._replace(secrets=secrets, clock=clock)
+
+        async def edited(verb, *messages):
+            editor = STEPS[verb].model_validate({verb: {"key": "orders"}}).editor(facts)
+            assert isinstance(editor, BatchEditor)
+            return await editor.edit_batch(messages, timeout_seconds=30)
+
+        try:
+            return await scene(edited, clock)
+        finally:
+            await secrets.close()
+
+    return asyncio.run(played())
+
+
+def test_a_rotation_while_messages_are_on_their_way(vault):
+    old, new = made("oct", "2025"), made("oct", "2026")
+
+    async def scene(edited, clock):
+        ((first,),) = await edited("encrypt", order(1))
+        vault.set("orders", jwks(old, new))
+        clock.advance(REFRESH_SECONDS)
+        ((second,),) = await edited("encrypt", order(2))
+        assert b"2026" not in second.body, "the name of a key is within the header"
+        bodies = [each[0].body for each in await edited("decrypt", first, second)]
+        vault.set("orders", jwks(new))
+        clock.advance(REFRESH_SECONDS)
+        return bodies, await edited("decrypt", first, second)
+
+    vault.set("orders", jwks(old))
+    bodies, (late, current) = play(vault, scene)
+    assert bodies == [b"order 1", b"order 2"]
+    assert late.reason == "UnknownKey"
+    assert current[0].body == b"order 2"
+
+
+def test_a_key_that_this_app_has_not_seen_yet_is_asked_for_at_once(vault):
+    old, new = made("oct", "2025"), made("oct", "2026")
+
+    async def scene(edited, clock):
+        await edited("decrypt", order())
+        vault.set("orders", jwks(new))
+        clock.advance(REFRESH_SECONDS)
+        ((sealed,),) = await edited("encrypt", order())
+        vault.set("orders", jwks(old))
+        clock.advance(REFRESH_SECONDS)
+        await edited("decrypt", order())
+        vault.set("orders", jwks(old, new))
+        clock.advance(SHORTEST_REFRESH_SECONDS)
+        vault.requests.clear()
+        results = await edited("decrypt", sealed, sealed)
+        return [each[0].body for each in results], list(vault.requests)
+
+    vault.set("orders", jwks(old))
+    assert play(vault, scene) == ([b"order 1"] * 2, ["orders"])
+
+
+@pytest.mark.parametrize(
+    ("failing", "error"),
+    [((503, "ServiceUnavailable", {}), TargetUnavailable), ((403, "Forbidden", {}), TargetRefused)],
+)
+def test_while_the_vault_is_away_the_keys_at_hand_serve_on_and_without_any_nothing_goes_on(vault, failing, error):
+    async def scene(edited, clock):
+        vault.failing = failing
+        with pytest.raises(error, match="secret orders in"):
+            await edited("encrypt", order())
+        vault.failing = None
+        ((sealed,),) = await edited("encrypt", order())
+        vault.failing = failing
+        clock.advance(REFRESH_SECONDS)
+        return (await edited("decrypt", sealed))[0][0].body
+
+    vault.set("orders", jwks(made("oct")))
+    assert play(vault, scene) == b"order 1"
+
+
+def test_a_secret_that_is_missing_or_no_key_is_a_persons_affair(vault):
+    async def scene(edited, clock):
+        with pytest.raises(TargetRefused, match="has none of that name"):
+            await edited("encrypt", order())
+        vault.set("orders", "Endpoint=sb://hidden")
+        clock.advance(REFRESH_SECONDS)
+        with pytest.raises(TargetRefused, match="secret orders: it is no JSON, expected a JSON Web Key") as raised:
+            await edited("encrypt", order())
+        return str(raised.value)
+
+    assert "hidden" not in play(vault, scene)
