@@ -370,7 +370,12 @@ def _withhold(item: Item, message: Message, outcome: Outcome, reason: str) -> No
 
 
 def _id_of(message: Message) -> str | None:
-    identity = message.message_id
+    """Return the id for the journal, None where it is no text or cannot be read."""
+    try:
+        identity = message.message_id
+    except MessageRejected:
+        # What it is to be sent with is read again, and is what it is rejected for.
+        return None
     return identity.payload if identity is not None and isinstance(identity.payload, str) else None
 
 

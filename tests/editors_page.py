@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from shared.config.models import STEPS
+from shared.config.steps import STEPS
 from shared.editors.options import Step
 
 ROOT = Path(__file__).parents[1]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from shared.amqp.sections import split
 from shared.amqp.values import string
 from shared.errors import BuswayError, MessageRejected, TargetUnavailable
 from shared.message import Arrival, Message, Origin
@@ -253,6 +254,18 @@ def test_a_message_that_cannot_be_read_is_set_aside_and_not_given_to_the_editor(
     batch = [delivered(1, body=b"a"), b"\x00\x53\x74\xc1\xff\x02", delivered(3, body=b"c")]
     assert asyncio.run(line.pipeline.run(batch)) == {Outcome.SENT: 2, Outcome.REJECTED: 1}
     assert editor.given == [["a", "c"]]
+
+
+def test_one_whose_properties_cannot_be_read_holds_up_no_other():
+    raw = split(delivered(2, body=b"b"))
+    raw.properties = b"\x00\x53\x73\xc0\x03\x0d\xa1\x7f"
+    for editor in (
+        Together(lambda each: [(one,) for one in each]),
+        Together(lambda each: [Withheld("no")] * len(each)),
+    ):
+        line = Line(editor)
+        counts = asyncio.run(line.pipeline.run([delivered(1, body=b"a"), raw.encode(), delivered(3, body=b"c")]))
+        assert counts in ({Outcome.SENT: 2, Outcome.REJECTED: 1}, {Outcome.FILTERED: 3})
 
 
 def test_several_made_of_one_before_it_are_joined_and_behind_it_refused():
