@@ -27,8 +27,11 @@ def lines(trial: Trial, number: int, count: int, *, with_body: bool = False) -> 
         yield from _step_lines(step, which)
     if not trial.ends:
         yield "  → passed over: the task does not take from this partition"
+    told = "\n".join(step.told for step in trial.steps if step.told is not None)
     for end in trial.ends:
-        yield f"  → {_end(end)}"
+        # The step that has spoken against it has just said so.
+        reason = "" if end.reason is None or end.reason in told else f": {printable(end.reason)}"
+        yield f"  → {_end(end)}{reason}"
 
 
 def _which(steps: Sequence[Step]) -> Iterator[str]:
@@ -76,15 +79,14 @@ def _named(trial: Trial) -> str:
 
 def _end(end: Record) -> str:
     part = "" if end.part is None else f"part {end.part}: "
-    reason = "" if end.reason is None else f": {printable(end.reason)}"
     match end.outcome:
         case Outcome.SENT:
             return f"{part}would be sent to {end.target}"
         case Outcome.REJECTED:
-            return f"{part}would be rejected ({end.stage}) and set aside in {end.target}{reason}"
+            return f"{part}would be rejected ({end.stage}) and set aside in {end.target}"
         case Outcome.RETRY:
-            return f"{part}would stay at the source{reason}"
-    return f"{part}would be withheld, {end.outcome}{reason}"
+            return f"{part}would stay at the source"
+    return f"{part}would be withheld, {end.outcome}"
 
 
 def summary(trials: Sequence[Trial]) -> str:

@@ -77,7 +77,8 @@ def test_what_waits_in_a_queue_is_shown_step_by_step_and_left_there(broker, enti
         "  routes, 2 of 2: to east/express",
         "    + property express: 1 (long)",
         "  → part 1: would be sent to east/express",
-        f"  → would be rejected (edited) and set aside in west/{queue}/$DeadLetterQueue: NotJson: reduce: body is no",
+        "  editors[1].reduce: rejected: NotJson: reduce: body is no JSON, line 1 column 1: expecting value",
+        f"  → would be rejected (edited) and set aside in west/{queue}/$DeadLetterQueue",
         "  → would be withheld, filtered: withheld by an editor",
         "3 messages tried, and left alone; would be: 2 sent, 1 rejected, 1 filtered",
     ):

@@ -60,9 +60,10 @@ def test_why_a_message_would_be_withheld(run):
     assert ends(result) == [
         "would be withheld, looped: site east is on its path east",
         "would be withheld, expired: its life was over before it could be carried on",
-        "would be withheld, filtered: no route takes it",
+        "would be withheld, filtered",
         "would be sent to east/copies",
     ]
+    assert "  routes: no route takes it\n" in result.output
 
 
 def test_what_is_no_message_would_be_rejected(run):

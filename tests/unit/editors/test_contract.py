@@ -215,8 +215,8 @@ def hostile() -> dict[str, bytes]:
     found = {}
     for name, body in BODIES.items():
         for content_type in ("application/json", None):
-            fields = {} if content_type is None else {"content_type": symbol(content_type)}
-            found[f"{name}, {content_type}"] = delivered(7, body=body, session_id="s", **fields)
+            said = NULL if content_type is None else symbol(content_type)
+            found[f"{name}, {content_type}"] = delivered(7, body=body, session_id="s", content_type=said)
     odd = {"repl-path": long(7), "repl-chain": string(SECRET), "repl-signature": string(f"a.{SECRET}.b"), "n": NULL}
     found["odd properties"] = delivered(7, named={**odd, "claim-check": long(1), "repl-attestation": list_([])})
     for name, (section, content) in SECTIONS.items():
