@@ -25,6 +25,7 @@ BENCHMARKS = (
     "benchmarks.sessions",
     "benchmarks.memory",
     "benchmarks.keyed_editors",
+    "benchmarks.reconcile",
 )
 
 

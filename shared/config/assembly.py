@@ -33,7 +33,7 @@ from shared.secrets import Secrets, open_secrets
 from shared.shutdown import Shutdown
 from shared.sources.service_bus import ServiceBusLocks
 from shared.telemetry import names
-from shared.telemetry.opening import open_telemetry
+from shared.telemetry.opening import Telemetries, open_telemetry
 from shared.ttl import Keep, Remaining, Stamp, TimeToLive
 
 
@@ -43,6 +43,8 @@ def pipelines(
     shutdown: Shutdown | None = None,
     *,
     journals: Journals | None = None,
+    outputs: Mapping[str, Output] | None = None,
+    telemetry: Telemetries | None = None,
     clock: Clock | None = None,
     sleep: Callable[[float], Awaitable[None]] | None = None,
 ) -> list[tuple[TaskFile, Pipeline]]:
@@ -53,14 +55,15 @@ def pipelines(
     when the app setting of a connection cannot be used.
     """
     journals = journals or Journals(configuration, settings, clock)
+    outputs = outputs or opened_outputs(configuration, settings)
     tasks = assembled(
         configuration,
-        opened_outputs(configuration, settings),
+        outputs,
         lambda file: _locks(file, configuration, settings),
         settings=settings,
         clock=clock,
     )
-    telemetry_of = open_telemetry(settings)
+    telemetry = telemetry or open_telemetry(settings)
     return [
         (
             file,
@@ -70,7 +73,7 @@ def pipelines(
                 clock,
                 sleep,
                 shutdown=shutdown,
-                telemetry=telemetry_of(_told_of_source(file, configuration)),
+                telemetry=telemetry.of_task(_told_of_source(file, configuration)),
             ),
         )
         for file, task in zip(configuration.tasks, tasks, strict=True)

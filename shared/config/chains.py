@@ -13,7 +13,7 @@ _NEVER_THE_SAME = ("encrypt", "re-encrypt")
 _TEARING = {
     **dict.fromkeys(("filter", "deduplicate"), "withholds messages that would then be missing"),
     **dict.fromkeys(("batch", "split"), "makes other messages of those that were linked"),
-    **dict.fromkeys(("transform", "reduce"), "makes another content of the one that was linked"),
+    **dict.fromkeys(("transform", "reduce", "transcode"), "makes another content of the one that was linked"),
 }
 
 

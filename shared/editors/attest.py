@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
@@ -39,7 +39,12 @@ class AttestStep(Step):
     of the body's bytes; properties, their names, and properties_digest, the SHA-256 of their canonical spelling.
     """
 
+    keeps_properties: ClassVar[bool] = True
     options: AttestOptions = Field(alias="attest")
+
+    def may_set(self) -> frozenset[str]:
+        """Return the one application property that it sets or takes off."""
+        return frozenset((ATTESTATION.lower(),))
 
     def editor(self, task: TaskFacts, /) -> BatchEditor:
         """Return the editor that does what the options say."""

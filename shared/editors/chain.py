@@ -10,7 +10,7 @@ The chain editor: each message of a sequence carries its number and the hash of 
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -77,7 +77,12 @@ class ChainStep(Step):
     cut off it cannot tell before a later message arrives.
     """
 
+    keeps_properties: ClassVar[bool] = True
     options: ChainOptions = Field(alias="chain")
+
+    def may_set(self) -> frozenset[str]:
+        """Return the one application property that it sets or takes off."""
+        return frozenset((LINK.lower(),))
 
     def editor(self, task: TaskFacts, /) -> BatchEditor:
         """Return the editor that does what the options say."""

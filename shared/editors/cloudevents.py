@@ -3,7 +3,7 @@
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 from uuid import UUID
 
 from pydantic import Field, model_validator
@@ -59,7 +59,13 @@ class CloudEventsOptions(Strict):
 class CloudEventsStep(Step):
     """Makes a message a CloudEvent 1.0, changes the mode of one that it is already, or takes the event off it."""
 
+    keeps_properties: ClassVar[bool] = True
+    keeps_content_type: ClassVar[bool] = False
     options: CloudEventsOptions = Field(alias="cloudevents")
+
+    def may_set(self) -> frozenset[str]:
+        """Return the attributes of an event, whichever way they are written."""
+        return frozenset(f"cloudevents{separator}{name}" for separator in "_:" for name in ATTRIBUTES)
 
     def editor(self, _: TaskFacts, /) -> "CloudEvents":
         """Return the editor that does what the options say."""

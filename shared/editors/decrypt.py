@@ -1,6 +1,6 @@
 """The decrypt editor: what was encrypted on the way in is readable from here on."""
 
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -41,6 +41,9 @@ class DecryptStep(Step):
     The body gets back the content type that it had. One that no key of the secret opens is rejected; one that names an
     unknown key is, once the secret has been read anew. Without the keys the batch stays at its source.
     """
+
+    keeps_properties: ClassVar[bool] = True
+    keeps_content_type: ClassVar[bool] = False
 
     options: DecryptOptions = Field(alias="decrypt")
 

@@ -1,6 +1,6 @@
 """The encrypt editor: what leaves is readable for those alone who have the key."""
 
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -59,6 +59,9 @@ class EncryptStep(Step):
     The content type of a body becomes application/jose, or application/jose+json, and the one before is kept inside. A
     body with encrypted fields stays JSON: a text takes the place of each. Without the key the batch stays where it is.
     """
+
+    keeps_properties: ClassVar[bool] = True
+    keeps_content_type: ClassVar[bool] = False
 
     options: EncryptOptions = Field(alias="encrypt")
 

@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator, Field
 
-from shared.codecs.json import read
+from shared.codecs.json import NOT_JSON, read
 from shared.errors import MessageRejected
 
 type Step = str | int | None
@@ -86,7 +86,10 @@ class Fields:
         read(content)
         text = content.decode()
         spans: list[Span] = []
-        self._walk(text, _blank(text, 0), self._tree, "$", spans)
+        try:
+            self._walk(text, _blank(text, 0), self._tree, "$", spans)
+        except RecursionError as error:
+            raise MessageRejected(NOT_JSON, "body is JSON nested too deeply to be looked through") from error
         parts = []
         position = 0
         for start, stop, path in sorted(spans):

@@ -48,8 +48,15 @@ class Strict(BaseModel):
 class Step(Strict, ABC):
     """One editor with its options: a mapping whose only key is the editor's verb."""
 
+    # What `busway check` can say of a message behind the editor; one that says nothing may change every property.
     keeps_properties: ClassVar[bool] = False
-    """Whether all application properties are what they were, for what `busway check` can say of a message's way."""
+    """Whether all application properties are what they were, but for those that `may_set` names."""
+    keeps_content_type: ClassVar[bool] = True
+    """Whether the content type is what it was."""
+
+    def may_set(self) -> frozenset[str]:
+        """Return the application properties, in lower case, that it may set or remove where it keeps the others."""
+        return frozenset()
 
     @classmethod
     def verb(cls) -> str:

@@ -1,7 +1,7 @@
 """The re-encrypt editor: from one key to another, in one step and without plain text between the two."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
@@ -41,6 +41,9 @@ class ReEncryptStep(Step):
 
     What the encryption was bound to is compared with the message; the new one is bound to what `to` says.
     """
+
+    keeps_properties: ClassVar[bool] = True
+    keeps_content_type: ClassVar[bool] = False
 
     options: ReEncryptOptions = Field(alias="re-encrypt")
 

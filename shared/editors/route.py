@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
@@ -38,6 +38,7 @@ class Lifted(Strict):
 class RouteStep(Step):
     """Lifts values of the JSON body to application properties, for `when` in the routes; the body stays as it is."""
 
+    keeps_properties: ClassVar[bool] = True
     lifted: Annotated[dict[FreeName, Lifted], Field(min_length=1)] = Field(alias="route")
     """The properties by name; one that the message has already is replaced."""
 
@@ -49,6 +50,10 @@ class RouteStep(Step):
         if twice:
             raise ValueError(f"lifts to {' and '.join(twice)}, expected names that differ in more than case")
         return lifted
+
+    def may_set(self) -> frozenset[str]:
+        """Return the properties that values are lifted to."""
+        return frozenset(map(str.lower, self.lifted))
 
     def editor(self, _: TaskFacts, /) -> "Route":
         """Return the editor that does what the options say."""

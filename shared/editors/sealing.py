@@ -82,7 +82,7 @@ def open_fields(message: Message, ring: KeyRing, fields: Fields, bound: Sequence
     """Decrypt fields of a JSON body; raises UnknownKey, or MessageRejected."""
 
     def opened(text: str, path: str) -> str:
-        value = json.loads(text)
+        value = json.loads(text) if text.startswith('"') else None
         if not isinstance(value, str) or not value.isascii():
             raise MessageRejected("NotDecrypted", "a field is no text, expected an encrypted one")
         header, content = unsealed(value.encode(), ring)

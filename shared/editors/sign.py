@@ -1,7 +1,7 @@
 """The sign editor: who receives a message can tell that it is whole, and whose it is."""
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
@@ -44,7 +44,12 @@ class SignStep(Step):
     (`bound`) and the digest of their canonical spelling (`bound_digest`).
     """
 
+    keeps_properties: ClassVar[bool] = True
     options: SignOptions = Field(alias="sign")
+
+    def may_set(self) -> frozenset[str]:
+        """Return the one application property that it sets or takes off."""
+        return frozenset((self.options.into.lower(),))
 
     def editor(self, task: TaskFacts, /) -> BatchEditor:
         """Return the editor that does what the options say."""

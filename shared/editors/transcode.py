@@ -46,6 +46,7 @@ class TranscodeStep(Step):
     """Writes the body in another format, or text in another character set; the content type follows."""
 
     keeps_properties: ClassVar[bool] = True
+    keeps_content_type: ClassVar[bool] = False
     options: TranscodeOptions = Field(alias="transcode")
 
     def editor(self, _: TaskFacts, /) -> "Transcode | Recode":

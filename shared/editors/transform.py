@@ -31,6 +31,7 @@ class TransformStep(Step):
     """Makes a new JSON body of the old one with a JMESPath expression; numbers keep every digit."""
 
     keeps_properties: ClassVar[bool] = True
+    keeps_content_type: ClassVar[bool] = False
 
     options: TransformOptions = Field(alias="transform")
 

@@ -75,6 +75,11 @@ class ValidateStep(Step):
     keeps_properties: ClassVar[bool] = True
     options: ValidateOptions = Field(alias="validate")
 
+    def may_set(self) -> frozenset[str]:
+        """Return the property with which it marks messages."""
+        mark = self.options.on_failure
+        return frozenset() if isinstance(mark, str) else frozenset((mark.mark.lower(),))
+
     def editor(self, _: TaskFacts, /) -> "Validate":
         """Return the editor that does what the options say."""
         return Validate(self.options)

@@ -1,6 +1,6 @@
 """The verify editor: what is not as it was signed does not pass."""
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -41,7 +41,12 @@ class VerifyStep(Step):
     one that was altered since are rejected, or withheld.
     """
 
+    keeps_properties: ClassVar[bool] = True
     options: VerifyOptions = Field(alias="verify")
+
+    def may_set(self) -> frozenset[str]:
+        """Return the one application property that it sets or takes off."""
+        return frozenset((self.options.signature.lower(),))
 
     def editor(self, task: TaskFacts, /) -> BatchEditor:
         """Return the editor that does what the options say."""

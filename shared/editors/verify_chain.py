@@ -12,7 +12,7 @@ The verify-chain editor: what is missing, reordered, altered or inserted in a ch
 import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -77,7 +77,12 @@ class VerifyChainStep(Step):
     The others are rejected: ChainMissing, ChainReordered, ChainAltered or ChainInserted, with the numbers.
     """
 
+    keeps_properties: ClassVar[bool] = True
     options: VerifyChainOptions = Field(alias="verify-chain")
+
+    def may_set(self) -> frozenset[str]:
+        """Return the one application property that it sets or takes off."""
+        return frozenset((LINK.lower(),))
 
     def editor(self, task: TaskFacts, /) -> BatchEditor:
         """Return the editor that does what the options say."""

@@ -12,7 +12,8 @@ and held by tests/contracts/test_peek_seam.py. Source: Microsoft Learn, "AMQP re
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import Any, Protocol
 
 from azure.core.exceptions import AzureError
@@ -82,24 +83,35 @@ class PeekingTap:
         return seen
 
 
+async def peeked(client: ServiceBusClient, place: Origin) -> AsyncGenerator[list[bytes]]:
+    """Yield all that the entity *place* holds, encoded; raises TargetUnavailable."""
+    # The SDK leaves the function without types.
+    connection: Any = client._create_session_browser(place.entity)  # type: ignore[no-untyped-call]
+    last = 0
+    try:
+        while contents := await _peeked(connection, place, last + 1):
+            yield [content for content in contents if not _is_scheduled(content)]
+            numbers = [_sequence_number(content, place) for content in contents]
+            highest = max((number for number in numbers if number is not None), default=last)
+            if highest <= last:
+                break
+            last = highest
+    finally:
+        await connection.close()
+
+
 async def first_messages(client: ServiceBusClient, place: Origin, count: int) -> list[bytes]:
     """
     Return the first *count* messages that the entity *place* would deliver, encoded, and leave them where they are.
 
     Those scheduled for later, and those deferred, are not among them. Raises TargetUnavailable.
     """
-    connection: Any = client._create_session_browser(place.entity)  # type: ignore[no-untyped-call]
     found: list[bytes] = []
-    try:
-        first = 0
-        while len(found) < count and (contents := await _peeked(connection, place, first)):
+    async with aclosing(peeked(client, place)) as batches:
+        async for contents in batches:
             found += [content for content in contents if _state(content) == _ACTIVE]
-            last = max((_sequence_number(content, place) or 0 for content in contents), default=0)
-            if last < first:
+            if len(found) >= count:
                 break
-            first = last + 1
-    finally:
-        await connection.close()
     return found[:count]
 
 

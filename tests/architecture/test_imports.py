@@ -9,7 +9,7 @@ APP = ("function_app", "functions", "shared", "cli", "local", "clients", "jobs")
 BROKER = ("local.broker", "shared.amqp", "shared.rules", "shared.clock", "shared.errors")
 
 ONLY_THERE = {
-    "aiohttp": ("local.host", "local.broker.admin"),
+    "aiohttp": ("local.host", "local.broker.admin", "shared.nightly"),
     "cryptography": ("local.broker.admin", "shared.editors"),
     "azure.functions": ("function_app", "functions"),
     "azurefunctions": ("functions", "local.host"),
@@ -36,9 +36,12 @@ ONLY_THERE = {
         "shared.outputs",
         "shared.sources",
         "shared.journal",
+        "shared.nightly",
         "clients",
         "local",
         "cli",
+        "jobs.reconcile.container",
+        "jobs.reconcile.staging",
     ),
 }
 

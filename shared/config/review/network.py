@@ -17,14 +17,10 @@ from shared.config.review.entities import Entities
 from shared.config.review.passages import DEAD_LETTER_SOURCE_KEY, PATH_KEY, Edge, Node, Passage, Stop, Way, history
 from shared.config.review.possibilities import Facts, Key, Knowledge, Unknown, applied, key_of, satisfied, unsatisfied
 from shared.config.steps import EditorStep
-from shared.editors.cloudevents import ATTRIBUTES, CloudEventsStep
 from shared.editors.filter import FilterStep
 from shared.editors.partition import PartitionOptions, PartitionStep
 from shared.editors.properties import PropertiesOptions, PropertiesStep
-from shared.editors.route import RouteStep
-from shared.editors.transcode import TranscodeStep
-from shared.editors.transform import TransformStep
-from shared.editors.validate import Mark, ValidateOptions, ValidateStep
+from shared.editors.validate import ValidateStep
 from shared.loop_prevention import LoopGuard
 from shared.metadata import (
     DEAD_LETTER_DESCRIPTION,
@@ -54,6 +50,7 @@ _TOLD_OF_A_DEATH: tuple[Key, ...] = tuple(
 
 SESSION_ID: Key = (Scope.SYSTEM, "sessionid")
 PARTITION_KEY: Key = (Scope.SYSTEM, "partitionkey")
+_CONTENT_TYPE: Key = (Scope.SYSTEM, "contenttype")
 _KEPT = frozenset((SESSION_ID, PARTITION_KEY))
 _MOST_ALTERNATIVES = 24
 
@@ -273,28 +270,18 @@ def filter_of(editor: EditorStep) -> SqlFilter | None:
 
 def after_editor(editor: EditorStep, facts: Facts) -> Facts:
     """Return what is known of a message that *editor* has let through."""
-    match editor:
-        case ValidateStep(options=ValidateOptions(on_failure=Mark(mark=name))):
-            return facts.with_((Scope.USER, name.lower()), Unknown.ANYTHING)
-        case CloudEventsStep():
-            names = [f"cloudevents{separator}{name}" for separator in "_:" for name in ATTRIBUTES]
-            attributes = {(Scope.USER, name): Unknown.ANYTHING for name in names}
-            changed = Facts({**facts.known, **attributes}, facts.others)
-            return changed.with_((Scope.SYSTEM, "contenttype"), Unknown.ANYTHING)
-        case PropertiesStep():
-            return _with_properties_edited(editor.options, facts)
-        case RouteStep():
-            lifted = {(Scope.USER, name.lower()): Unknown.ANYTHING for name in editor.lifted}
-            return Facts({**facts.known, **lifted}, facts.others)
-        case PartitionStep():
-            return _with_key(editor.options, facts)
-        case TransformStep() | TranscodeStep():
-            return facts.with_((Scope.SYSTEM, "contenttype"), Unknown.ANYTHING)
-        case _ if editor.keeps_properties:
-            return facts
-        case _:
-            # An editor leaves history and ordering keys alone.
-            return Facts({key: value for key, value in facts.known.items() if is_history(key) or key in _KEPT})
+    if isinstance(editor, PropertiesStep):
+        return _with_properties_edited(editor.options, facts)
+    if isinstance(editor, PartitionStep):
+        return _with_key(editor.options, facts)
+    if not editor.keeps_properties:
+        # An editor leaves history and ordering keys alone.
+        return Facts({key: value for key, value in facts.known.items() if is_history(key) or key in _KEPT})
+    changed = {(Scope.USER, name): Unknown.ANYTHING for name in editor.may_set()}
+    known = {**facts.known, **changed}
+    if not editor.keeps_content_type:
+        known[_CONTENT_TYPE] = Unknown.ANYTHING
+    return Facts(known, facts.others)
 
 
 def _with_key(options: PartitionOptions, facts: Facts) -> Facts:

@@ -9,11 +9,8 @@ from shared.config.review.findings import Finding
 from shared.config.review.network import Network, mark_keys
 from shared.config.review.possibilities import Facts, Key, key_of, satisfied
 from shared.config.steps import EditorStep
-from shared.editors.cloudevents import CloudEventsStep
 from shared.editors.filter import FilterStep
 from shared.editors.properties import PropertiesStep
-from shared.editors.route import RouteStep
-from shared.editors.validate import Mark, ValidateOptions, ValidateStep
 from shared.rules import Action, CorrelationFilter, Filter, SqlFilter, TrueFilter, parse_action, parse_filter
 from shared.rules.operators import compare
 from shared.rules.syntax import Comparison, In, Literal, Property, Scope, Set
@@ -162,14 +159,6 @@ def _actions(task: TaskFile) -> Iterator[Action]:
 
 def _may_set(editor: EditorStep, key: Key) -> bool:
     """Tell whether *editor* may set an application property to something else than a constant of an action."""
-    match editor:
-        case PropertiesStep():
-            return key[1] in {name.lower() for name in (editor.options.rename or {}).values()}
-        case RouteStep():
-            return key[1] in {name.lower() for name in editor.lifted}
-        case ValidateStep(options=ValidateOptions(on_failure=Mark(mark=name))):
-            return key[1] == name.lower()
-        case CloudEventsStep():
-            return key[1].startswith("cloudevents")
-        case _:
-            return not editor.keeps_properties
+    if isinstance(editor, PropertiesStep):
+        return key[1] in {name.lower() for name in (editor.options.rename or {}).values()}
+    return key[1] in editor.may_set() or not editor.keeps_properties

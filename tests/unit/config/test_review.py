@@ -436,6 +436,9 @@ def test_a_file_for_no_connection_is_a_problem(tmp_path, connections):
         ("{python: 'copy:copy'}", True),
         ("{route: {replication: {value: a}}}", True),
         ("{transform: {expression: a}}", False),
+        ("{encrypt: {key: k}}", False),
+        ("{sign: {key: k}}, {attest: {key: k}}, {verify: {key: k, remove: true}}", False),
+        ("{sign: {key: k, into: Replication}}", True),
     ],
 )
 def test_a_mark_holds_where_no_editor_takes_it_away(found, editor, is_loop):
@@ -464,6 +467,8 @@ def test_a_key_from_the_body_becomes_the_session(found, partition, is_missing):
         ("{properties: {rename: {old: mark}}}", False),
         ("{properties: {action: \"SET mark = '1'\"}}", False),
         ("{python: 'copy:copy'}", False),
+        ("{sign: {key: k}}", True),
+        ("{sign: {key: k, into: Mark}}", False),
     ],
 )
 def test_a_mark_of_another_type_is_told_where_nothing_else_sets_it(found, editor, is_told):

@@ -440,6 +440,12 @@ def test_what_can_be_right(source, step):
         (SESSION, [{"encrypt": {"key": "k"}}, chain()], r"editors\[1\].chain stands behind encrypt"),
         (SESSION, [chain(), {"filter": "a = 1"}], r"editors\[0\].chain stands before filter, which withholds"),
         (SESSION, [chain(), {"verify": {"key": "k", "on_failure": "drop"}}], "stands before verify"),
+        (
+            SESSION,
+            [chain(), {"transform": {"expression": "a"}}],
+            "stands before transform, which makes another content",
+        ),
+        (SESSION, [chain(), {"split": {}}], "stands before split, which makes other messages"),
     ],
 )
 def test_what_cannot_be_right_is_refused(source, steps, told):
