@@ -19,11 +19,21 @@ from pydantic import (
     model_validator,
 )
 
+from shared.config.chains import chain_fault
+from shared.editors.attest import AttestStep
 from shared.editors.batch import BatchStep
+from shared.editors.chain import ChainStep
+from shared.editors.decrypt import DecryptStep
+from shared.editors.deduplicate import DeduplicateStep
+from shared.editors.encrypt import EncryptStep
 from shared.editors.filter import FilterStep
 from shared.editors.options import ActionText, FilterText, Step, Strict
+from shared.editors.re_encrypt import ReEncryptStep
+from shared.editors.sign import SignStep
 from shared.editors.split import SplitStep
 from shared.editors.validate import ValidateStep
+from shared.editors.verify import VerifyStep
+from shared.editors.verify_chain import VerifyChainStep
 from shared.hold import DEFAULT_HOLD, LONGEST_HOLD
 from shared.loop_prevention import DEFAULT_MAX_HOPS
 from shared.reject_guard import DEFAULT_REJECTS_IN_A_ROW
@@ -166,7 +176,24 @@ class Route(Strict):
     action: ActionText | None = None
 
 
-STEPS: dict[str, type[Step]] = {step.verb(): step for step in (BatchStep, FilterStep, SplitStep, ValidateStep)}
+STEPS: dict[str, type[Step]] = {
+    step.verb(): step
+    for step in (
+        BatchStep,
+        SplitStep,
+        DeduplicateStep,
+        FilterStep,
+        ValidateStep,
+        EncryptStep,
+        DecryptStep,
+        ReEncryptStep,
+        SignStep,
+        VerifyStep,
+        AttestStep,
+        ChainStep,
+        VerifyChainStep,
+    )
+}
 """The steps of all editors by their verbs."""
 
 
@@ -192,9 +219,18 @@ def _of_one_editor(step: object) -> object:
 
 type EditorStep = Annotated[
     Annotated[BatchStep, Tag("batch step")]
-    | Annotated[FilterStep, Tag("filter step")]
     | Annotated[SplitStep, Tag("split step")]
-    | Annotated[ValidateStep, Tag("validate step")],
+    | Annotated[DeduplicateStep, Tag("deduplicate step")]
+    | Annotated[FilterStep, Tag("filter step")]
+    | Annotated[ValidateStep, Tag("validate step")]
+    | Annotated[EncryptStep, Tag("encrypt step")]
+    | Annotated[DecryptStep, Tag("decrypt step")]
+    | Annotated[ReEncryptStep, Tag("re-encrypt step")]
+    | Annotated[SignStep, Tag("sign step")]
+    | Annotated[VerifyStep, Tag("verify step")]
+    | Annotated[AttestStep, Tag("attest step")]
+    | Annotated[ChainStep, Tag("chain step")]
+    | Annotated[VerifyChainStep, Tag("verify-chain step")],
     Discriminator(_tag_of),
     BeforeValidator(_of_one_editor),
 ]
@@ -274,6 +310,13 @@ class TaskFile(Strict):
     def _has_partitions_to_keep(self) -> Self:
         if self.source.hub is None and any(each.partition == "keep" for each in self.targets()):
             raise ValueError("keeps the partition of messages that have none, expected a hub as the source")
+        return self
+
+    @model_validator(mode="after")
+    def _chains_are_whole(self) -> Self:
+        fault = chain_fault(self.source, self.editors, [route.when for route in self.routes])
+        if fault is not None:
+            raise ValueError(fault)
         return self
 
     def targets(self) -> list[Target]:

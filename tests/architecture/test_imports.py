@@ -10,17 +10,20 @@ BROKER = ("local.broker", "shared.amqp", "shared.rules", "shared.clock", "shared
 
 ONLY_THERE = {
     "aiohttp": ("local.host", "local.broker.admin"),
-    "cryptography": ("local.broker.admin",),
+    "cryptography": ("local.broker.admin", "shared.editors"),
     "azure.functions": ("function_app", "functions"),
     "azurefunctions": ("functions", "local.host"),
     "azure_functions_runtime": ("local.host",),
     "azure.monitor": ("shared.telemetry",),
     "opentelemetry": ("shared.telemetry",),
+    "joserfc": ("shared.editors",),
     "jsonschema": ("shared.editors",),
     "pydantic": ("shared.config", "shared.editors"),
     "referencing": ("shared.editors",),
     # The SDKs. functions/ gets bytes from the worker and hands them on.
     "azure": (
+        "shared.blobs",
+        "shared.documents",
         "shared.resources",
         "shared.secrets",
         "shared.outputs",

@@ -44,7 +44,7 @@ class Play:
         self.clock = ManualClock(datetime.fromtimestamp(ENQUEUED / 1000, UTC))
         self.pipelines = {
             task.name: Pipeline(task, LogJournal(), self.clock, sleep_by(self.clock))
-            for task in assembled(configuration, self.outputs)
+            for task in assembled(configuration, self.outputs, clock=self.clock)
         }
         self.taken: dict[str, int] = {}
 

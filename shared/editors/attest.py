@@ -1,0 +1,91 @@
+"""The attest editor: a signed statement of the channel by which a message came, and when."""
+
+import hashlib
+import json
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from shared.amqp.values import string
+from shared.editors.body import body_or_nothing
+from shared.editors.bound_properties import encoded, message_id, names_of, spelled
+from shared.editors.key_names import KeyId, KeyName, check_key
+from shared.editors.options import Step, Strict, TaskFacts
+from shared.errors import MessageRejected
+from shared.message import Message
+from shared.metadata import SEPARATOR, iso_time
+from shared.protocols import BatchEditor
+
+if TYPE_CHECKING:
+    from shared.editors.keys import KeyRing
+
+ATTESTATION = "repl-attestation"
+
+
+class AttestOptions(Strict):
+    """With which key it is attested."""
+
+    key: KeyName
+    """Secret with the key: a JSON Web Key, or a set of them, of which the last is the newest and is taken."""
+    kid: KeyId | None = None
+    """Id of another key of the set to be taken."""
+
+
+class AttestStep(Step):
+    """
+    Attaches a signed statement of where and when a message was received, and of what it was then.
+
+    It is a JWS (RFC 7515) in the property repl-attestation, one for each hop, joined by `;`. Its claims: site, entity,
+    partition and task; enqueued_time and received (ISO 8601); sequence_number, offset and message_id; body, the SHA-256
+    of the body's bytes; properties, their names, and properties_digest, the SHA-256 of their canonical spelling.
+    """
+
+    options: AttestOptions = Field(alias="attest")
+
+    def editor(self, task: TaskFacts, /) -> BatchEditor:
+        """Return the editor that does what the options say."""
+        from shared.editors.keys import Keyed, KeyRings  # noqa: PLC0415 - tasks without keys do not pay for the library
+
+        check_key(task, "attest.key", self.options.key)
+        return Keyed("attest", KeyRings(self.options.key, task.secrets), Attest(self.options, task).edit)
+
+
+class Attest:
+    """States of a message what the service said of it, signed with a key of the task's."""
+
+    def __init__(self, options: AttestOptions, task: TaskFacts) -> None:
+        """State what is received by *task*."""
+        from shared.editors.jws import signing_keys  # noqa: PLC0415 - see above
+
+        self._key = signing_keys(options.kid)
+        self._task = task
+
+    def edit(self, message: Message, ring: "KeyRing") -> Message:
+        """Return *message* with its attestation behind those of the hops before; raises MessageRejected."""
+        earlier = message.application_property(ATTESTATION)
+        statement = self._key.of(ring).statement(json.dumps(self._claims(message), separators=(",", ":")).encode())
+        if earlier is not None:
+            if not isinstance(earlier.payload, str):
+                raise MessageRejected("NotAttested", f"property {ATTESTATION} is a {earlier.kind}, expected a string")
+            statement = earlier.payload + SEPARATOR + statement
+        message.set_properties({ATTESTATION: string(statement)})
+        return message
+
+    def _claims(self, message: Message) -> dict[str, object]:
+        arrival = message.arrival
+        names = names_of(message)
+        claims: dict[str, object] = {
+            "site": arrival.origin.site,
+            "entity": arrival.origin.entity,
+            "partition": arrival.origin.partition,
+            "task": self._task.name,
+            "enqueued_time": None if arrival.enqueued_time is None else iso_time(arrival.enqueued_time),
+            "received": iso_time(round(self._task.clock.now().timestamp() * 1000)),
+            "sequence_number": arrival.sequence_number,
+            "offset": arrival.offset,
+            "message_id": message_id(message),
+            "body": encoded(hashlib.sha256(body_or_nothing(message)).digest()),
+            "properties": names,
+            "properties_digest": encoded(hashlib.sha256(spelled(names, message)).digest()),
+        }
+        return {name: value for name, value in claims.items() if value is not None}

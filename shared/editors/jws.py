@@ -1,0 +1,174 @@
+"""
+JSON Web Signatures: detached ones over a body, and statements that carry what they sign.
+
+1. What a key is for its `alg` says, or else its kind: HS256 for oct, PS256 for RSA, ES256, ES384 or ES512 for EC by the
+   curve, Ed25519 for OKP. A signature that names another algorithm, `none` first of all, is refused.
+2. A detached signature (RFC 7515, appendix F) is over the bytes themselves (RFC 7797, `b64: false`): HEADER..SIGNATURE.
+
+The algorithms are joserfc's; its serialization of unencoded payloads takes texts only, so that it is done here.
+"""
+
+import binascii
+import json
+from base64 import urlsafe_b64decode
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from joserfc import jws
+from joserfc.errors import JoseError
+from joserfc.jwk import ECKey, Key, OctKey, OKPKey, RSAKey
+
+from shared.codecs.json import read
+from shared.editors.bound_properties import encoded
+from shared.editors.keys import KeyRing, PerRing
+from shared.errors import MessageRejected, TargetRefused
+
+type Header = dict[str, Any]
+
+INVALID = "SignatureInvalid"
+
+_LONGEST = 32_768
+_LEAST_SECRETS = {"HS256": 32, "HS384": 48, "HS512": 64}
+_CURVES = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}
+# The first is what is signed with, unless the key says another one.
+_ALGORITHMS: Mapping[str, tuple[str, ...]] = {
+    OctKey.key_type: ("HS256", "HS384", "HS512"),
+    RSAKey.key_type: ("PS256", "PS384", "PS512", "RS256", "RS384", "RS512"),
+    OKPKey.key_type: ("Ed25519", "EdDSA"),
+}
+_FAULTS = (JoseError, UnsupportedAlgorithm, ValueError, TypeError, KeyError, AttributeError, AssertionError)
+
+
+class SigningKey:
+    """A key to sign with, known to be fit for that."""
+
+    def __init__(self, secret: str, key: Key) -> None:
+        """Raise TargetRefused where the key is not for signing."""
+        where = f"secret {secret}: key {key.kid}"
+        algorithm = algorithm_of(key)
+        if algorithm is None:
+            raise TargetRefused(f"{where} is not for signing, by its kind, its use or its size")
+        self._key = key
+        self._algorithm = jws.JWSRegistry.algorithms[algorithm]
+        self._header: Header = {"alg": algorithm, "kid": key.kid}
+        try:
+            self._algorithm.sign(b"", key)
+        except _FAULTS:
+            raise TargetRefused(f"{where} cannot sign with {algorithm}, expected a private key") from None
+
+    def detached(self, payload: bytes, header: Header) -> str:
+        """Return the signature of *payload* without it, with *header* beside what the key needs."""
+        unencoded = {**self._header, "b64": False, "crit": ["b64"], **header}
+        segment = encoded(_dumped(unencoded).encode())
+        return f"{segment}..{self._signed(segment.encode() + b'.' + payload)}"
+
+    def statement(self, payload: bytes) -> str:
+        """Return *payload* with its signature, in the compact serialization."""
+        content = f"{encoded(_dumped(self._header).encode())}.{encoded(payload)}"
+        return f"{content}.{self._signed(content.encode())}"
+
+    def _signed(self, content: bytes) -> str:
+        return encoded(self._algorithm.sign(content, self._key))
+
+
+def signing_keys(kid: str | None) -> PerRing[SigningKey]:
+    """Return what makes of a ring the key to sign with: that of an id, the newest unless given."""
+    return PerRing(lambda ring: SigningKey(ring.secret, ring.chosen(kid)))
+
+
+class Statement(NamedTuple):
+    """What a signature is known to say."""
+
+    header: Header
+    payload: bytes
+
+
+def algorithm_of(key: Key) -> str | None:
+    """Return the algorithm that *key* is for, None for one that is not for signing."""
+    if key.get("use", "sig") != "sig":
+        return None
+    if isinstance(key, ECKey):
+        usable: tuple[str, ...] = tuple(_CURVES[curve] for curve in _CURVES if key.curve_name == curve)
+    elif isinstance(key, OKPKey) and key.get("crv") != "Ed25519":
+        return None
+    else:
+        usable = _ALGORITHMS[key.key_type]
+    algorithm = key.alg or (usable[0] if usable else None)
+    if algorithm not in usable:
+        return None
+    if isinstance(key, OctKey) and len(key.raw_value) < _LEAST_SECRETS[algorithm]:
+        return None
+    return algorithm
+
+
+def verified_detached(text: str, payload: bytes, ring: KeyRing) -> Header:
+    """Return the header of a detached signature over *payload*; raises UnknownKey, or MessageRejected."""
+    header, segments = _opened(text)
+    if segments[1]:
+        raise MessageRejected(INVALID, "the signature has a payload of its own, expected a detached one")
+    unencoded = header.get("b64") is False
+    content = payload if unencoded else encoded(payload).encode()
+    _check(header, segments[0] + b"." + content, segments[2], ring)
+    return header
+
+
+def verified_statement(text: str, ring: KeyRing) -> Statement:
+    """Return what a signed statement says; raises UnknownKey, or MessageRejected."""
+    header, segments = _opened(text)
+    if header.get("b64") is False:
+        raise MessageRejected(INVALID, "the statement is unencoded (b64), expected it in BASE64URL")
+    _check(header, segments[0] + b"." + segments[1], segments[2], ring)
+    return Statement(header, _decoded(segments[1]))
+
+
+def _opened(text: str) -> tuple[Header, list[bytes]]:
+    """Return the header and the three segments of a compact serialization."""
+    if len(text) > _LONGEST:
+        raise MessageRejected(INVALID, f"the signature has {len(text)} characters, expected at most {_LONGEST}")
+    segments = text.encode().split(b".")
+    if len(segments) != 3:  # noqa: PLR2004 - header, payload and signature
+        raise MessageRejected(INVALID, "the signature is no JWS, expected three parts")
+    try:
+        header = read(_decoded(segments[0]))
+    except MessageRejected:
+        raise MessageRejected(INVALID, "the signature's header cannot be read") from None
+    if not isinstance(header, dict):
+        raise MessageRejected(INVALID, "the signature's header is no object")
+    critical = ["b64"] if "b64" in header else None
+    if header.get("crit") != critical or not isinstance(header.get("b64", True), bool):
+        raise MessageRejected(INVALID, "the signature asks for what is not understood here (crit)")
+    return header, segments
+
+
+def _check(header: Header, content: bytes, signature: bytes, ring: KeyRing) -> None:
+    key = ring.key(header.get("kid"))
+    algorithm = algorithm_of(key)
+    if algorithm is None or not _is_same(header.get("alg"), algorithm):
+        raise MessageRejected(INVALID, f"the signature names an algorithm that key {key.kid} is not for")
+    try:
+        is_valid = jws.JWSRegistry.algorithms[algorithm].verify(content, _decoded(signature), key)
+    except _FAULTS:
+        is_valid = False
+    if not is_valid:
+        raise MessageRejected(INVALID, f"the signature is not that of key {key.kid} over this content")
+
+
+def _is_same(named: object, algorithm: str) -> bool:
+    """Tell whether a header names an algorithm; RFC 9864 calls EdDSA by its curve."""
+    curve = {"EdDSA": "Ed25519"}
+    return isinstance(named, str) and curve.get(named, named) == curve.get(algorithm, algorithm)
+
+
+def _decoded(segment: bytes) -> bytes:
+    """Return what BASE64URL says; a text that is not the one spelling of it is refused."""
+    try:
+        content = urlsafe_b64decode(segment + b"=" * (-len(segment) % 4))
+    except (binascii.Error, ValueError):
+        content = b""
+    if encoded(content).encode() != segment:
+        raise MessageRejected(INVALID, "the signature is no BASE64URL")
+    return content
+
+
+_dumped = json.JSONEncoder(separators=(",", ":")).encode

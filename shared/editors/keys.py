@@ -1,0 +1,202 @@
+"""
+Keys by name: what a secret must hold so that editors can encrypt, decrypt, sign and verify with it.
+
+1. A secret holds one JSON Web Key or a JSON Web Key Set. Of a set the last key is the newest: a rotation appends one.
+2. Keys are told apart by their `kid`, which a set's keys must have; a single key without one has its thumbprint.
+3. What a key is for its `alg` says, or without one its kind (`shared.editors.jwe`, `shared.editors.jws`): a message
+   that names another algorithm is refused, whatever it claims of itself.
+
+Source: RFC 7517 (JWK), RFC 7638 (thumbprint).
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from joserfc.errors import JoseError
+from joserfc.jwk import JWKRegistry, Key, OctKey
+
+from shared.codecs.json import Json, read
+from shared.errors import MessageRejected, TargetRefused, TargetUnavailable
+from shared.message import Arrival, Message
+from shared.protocols import EditedTogether, Outcome, Withheld
+from shared.secrets import Secrets
+
+# What the libraries raise for keys that are none; their texts may quote what they have seen.
+_FAULTS = (JoseError, UnsupportedAlgorithm, ValueError, TypeError, KeyError, AttributeError, AssertionError)
+_LEAST_SECRET = 22  # characters of BASE64URL that 16 bytes take
+_LONGEST_KID = 100
+
+
+class UnknownKey(MessageRejected):
+    """A message names a key that the secret did not have when it was read."""
+
+    def __init__(self, secret: str, kid: str | None) -> None:
+        """Tell the key's id, which is no secret."""
+        named = "names no key" if kid is None else f"names the key {kid[:_LONGEST_KID]!r}"
+        super().__init__("UnknownKey", f"{named}, expected one of secret {secret}")
+
+
+class KeyRing:
+    """The keys of one version of a secret."""
+
+    def __init__(self, secret: str, keys: Sequence[Key]) -> None:
+        """Take over *keys*, the newest last, each with its id."""
+        self.secret = secret
+        self._keys = {str(key.kid): key for key in keys}
+        self.newest = keys[-1]
+
+    def key(self, kid: str | None) -> Key:
+        """Return the key that a message names, the only one where it names none; raises UnknownKey."""
+        if kid is None and len(self._keys) == 1:
+            return self.newest
+        found = self._keys.get(kid) if isinstance(kid, str) else None
+        if found is None:
+            raise UnknownKey(self.secret, kid if isinstance(kid, str) else None)
+        return found
+
+    def chosen(self, kid: str | None) -> Key:
+        """Return the key that a task names, the newest where it names none; raises TargetRefused."""
+        if kid is None:
+            return self.newest
+        try:
+            return self.key(kid)
+        except UnknownKey as error:
+            raise TargetRefused(f"secret {self.secret}: it has no key {kid!r}, which the task names") from error
+
+
+class KeyRings:
+    """The secret with an editor's keys, parsed once for each of its versions."""
+
+    def __init__(self, secret: str, secrets: Secrets) -> None:
+        """Read nothing yet."""
+        self._secret = secret
+        self._secrets = secrets
+        self._read: tuple[str, KeyRing] | None = None
+
+    async def ring(self, *, timeout_seconds: float, anew: bool = False) -> KeyRing:
+        """Return the keys; raises TargetUnavailable or TargetRefused where they cannot be had."""
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                secret = await self._secrets.get(self._secret, anew=anew)
+        except TimeoutError as error:
+            raise TargetUnavailable(f"secret {self._secret}: no answer within {timeout_seconds:.0f} s") from error
+        if self._read is None or self._read[0] != secret.version:
+            self._read = secret.version, parsed_ring(self._secret, secret.reveal())
+        return self._read[1]
+
+    async def each[Item, Done](
+        self, items: Sequence[Item], work: Callable[[Item, KeyRing], Done], *, timeout_seconds: float
+    ) -> list[Done | MessageRejected]:
+        """
+        Return what *work* makes of each item with the keys, or why it cannot; raises what keeps the keys away.
+
+        Where one names a key that is not there, they are asked for once more: it may have been added meanwhile.
+        """
+        ring = await self.ring(timeout_seconds=timeout_seconds)
+        results = [_done(work, item, ring) for item in items]
+        if any(isinstance(each, UnknownKey) for each in results):
+            ring = await self.ring(timeout_seconds=timeout_seconds, anew=True)
+            for index, each in enumerate(results):
+                if isinstance(each, UnknownKey):
+                    results[index] = _done(work, items[index], ring)
+        return results
+
+
+def _done[Item, Done](work: Callable[[Item, KeyRing], Done], item: Item, ring: KeyRing) -> Done | MessageRejected:
+    try:
+        return work(item, ring)
+    except MessageRejected as error:
+        return error
+
+
+class Keyed:
+    """Edits messages one by one with the keys of a secret, which it asks for once a batch."""
+
+    joins = False
+
+    def __init__(
+        self,
+        name: str,
+        rings: KeyRings,
+        edit: Callable[[Message, KeyRing], Message | Withheld],
+        *,
+        drops: bool = False,
+    ) -> None:
+        """
+        Be called *name*, and withhold what would be rejected where it *drops*.
+
+        *edit* is given copies, and may raise MessageRejected, or TargetRefused where a key is not fit.
+        """
+        self.name = name
+        self._drops = drops
+        self._rings = rings
+        self._edit = edit
+
+    async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
+        """Return each message edited, withheld or rejected; raises what keeps the keys away."""
+        edited = await self._rings.each(messages, self._edited, timeout_seconds=timeout_seconds)
+        return [self._told(each) for each in edited]
+
+    async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
+        """Nothing is kept of what was edited."""
+
+    def _edited(self, message: Message, ring: KeyRing) -> Message | Withheld:
+        # A copy: the batch may be asked for again, with the messages as they were.
+        return self._edit(message.copy(), ring)
+
+    def _told(self, result: Message | Withheld | MessageRejected) -> EditedTogether:
+        if isinstance(result, Message):
+            return (result,)
+        if isinstance(result, Withheld):
+            return result
+        if self._drops:
+            return Withheld(f"{self.name}: {result}")
+        return MessageRejected(result.reason, f"{self.name}: {result.description}")
+
+
+class PerRing[T]:
+    """What is made of a ring once, as long as that is the current one."""
+
+    def __init__(self, make: Callable[[KeyRing], T]) -> None:
+        """Make nothing yet."""
+        self._make = make
+        self._made: tuple[KeyRing, T] | None = None
+
+    def of(self, ring: KeyRing) -> T:
+        """Return what is made of *ring*; raises what making it raises."""
+        if self._made is None or self._made[0] is not ring:
+            self._made = ring, self._make(ring)
+        return self._made[1]
+
+
+def parsed_ring(secret: str, text: str) -> KeyRing:
+    """Return the keys in the value of a secret; raises TargetRefused without a word of it."""
+    expected = "expected a JSON Web Key or a JSON Web Key Set"
+    try:
+        document = read(text.encode())
+    except MessageRejected:
+        raise TargetRefused(f"secret {secret}: it is no JSON, {expected}") from None
+    listed = document.get("keys") if isinstance(document, dict) and "keys" in document else [document]
+    if not isinstance(listed, list) or not listed:
+        raise TargetRefused(f"secret {secret}: its `keys` are no list with a key, {expected}")
+    keys = [_key(f"secret {secret}: key {number} of {len(listed)}", each) for number, each in enumerate(listed, 1)]
+    names = [key.kid for key in keys]
+    if len(keys) > 1 and (None in names or len(set(names)) < len(names)):
+        raise TargetRefused(f"secret {secret}: its keys cannot be told apart, expected a `kid` of its own for each")
+    for key in keys:
+        key.ensure_kid()
+    return KeyRing(secret, keys)
+
+
+def _key(where: str, document: Json) -> Key:
+    if not isinstance(document, dict) or not isinstance(document.get("kty"), str):
+        raise TargetRefused(f"{where}: it is no JSON Web Key, expected an object with `kty`")
+    symmetric = document.get("k")
+    if document["kty"] == OctKey.key_type and (not isinstance(symmetric, str) or len(symmetric) < _LEAST_SECRET):
+        raise TargetRefused(f"{where}: it is too short for a key, expected 16 bytes or more in `k` (BASE64URL)")
+    try:
+        # The library types the values of a JWK as texts; what they are it checks.
+        return JWKRegistry.import_key(document)  # type: ignore[arg-type]
+    except _FAULTS:
+        raise TargetRefused(f"{where}: it cannot be read as a JSON Web Key of kind oct, RSA, EC or OKP") from None

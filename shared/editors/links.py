@@ -1,0 +1,237 @@
+"""
+The links of a chain of messages, and how far a sequence has come.
+
+A link is a statement signed as a JWS (RFC 7515) in the property repl-chain. What it says, in JSON: the sequence, the
+message's number in it from 1, `previous`, the hash of the link before ("" for the first), `bound`, the names of the
+properties that count, and `digest`, the SHA-256 of their canonical spelling, a line feed and the body's bytes. The hash
+of a link is the SHA-256 of that JSON as it was signed; both are in BASE64URL.
+"""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import Annotated, NamedTuple
+from weakref import WeakValueDictionary
+
+from pydantic import Field
+
+from shared.codecs.json import read
+from shared.documents import Documents, documents_problem, open_documents
+from shared.editors.body import body_or_nothing
+from shared.editors.bound_properties import encoded, message_id, spelled
+from shared.editors.options import Strict, TaskFacts
+from shared.errors import ConfigError, MessageRejected, Problem, TargetRefused, TargetUnavailable
+from shared.message import Arrival, Message
+
+LINK = "repl-chain"
+# Of a sequence so many links are remembered, or twice as many as a batch has of it: those that may come again.
+WINDOW = 256
+_AT_ONCE = 16  # sequences of a batch that are asked for at a time
+
+
+class StoreOptions(Strict):
+    """Where it is kept how far each sequence has come."""
+
+    setting: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
+    """App setting of a storage account, as of a connection, or with `file:PATH`, a file for an app on one machine."""
+    container: Annotated[str, Field(pattern=r"^[a-z0-9](-?[a-z0-9]){2,62}$")] = "busway-chains"
+    """Container in the storage account, which is made if it is not there."""
+
+    def open(self, task: TaskFacts, place: str) -> Documents:
+        """Return the store; raises ConfigError where the app setting cannot be used."""
+        problem = documents_problem(self.setting, task.settings)
+        if problem is not None:
+            where = f"task {task.name}: {place}: app setting {problem.path}"
+            raise ConfigError([Problem(where, problem.problem, problem.hint)])
+        return open_documents(self.setting, task.settings, self.container)
+
+
+class Link(NamedTuple):
+    """One message's place in a sequence."""
+
+    sequence: str
+    number: int
+    previous: str
+    bound: tuple[str, ...]
+    digest: str
+
+    def encode(self) -> bytes:
+        """Return what is signed."""
+        return _dumped(self._asdict()).encode()
+
+
+def decoded(payload: bytes) -> Link:
+    """Return the link that a signed statement is; raises MessageRejected."""
+    said = read(payload)
+    match said:
+        case {
+            "sequence": str(sequence),
+            "number": int(number),
+            "previous": str(previous),
+            "bound": list(bound),
+            "digest": str(digest),
+        } if number >= 1 and not isinstance(number, bool):
+            return Link(sequence, number, previous, tuple(map(str, bound)), digest)
+    raise MessageRejected("ChainInserted", "the signed statement is no link of a chain")
+
+
+def hash_of(payload: bytes) -> str:
+    """Return the hash of a link."""
+    return encoded(hashlib.sha256(payload).digest())
+
+
+def content_digest(names: Sequence[str], message: Message) -> str:
+    """Return the digest of what counts of *message*."""
+    return encoded(hashlib.sha256(spelled(names, message) + b"\n" + body_or_nothing(message)).digest())
+
+
+def identities(messages: Sequence[Message]) -> Iterator[str | None]:
+    """Yield what tells each message from all others at every delivery, None where nothing does."""
+    seen: dict[Arrival, int] = {}
+    for message in messages:
+        arrival = message.arrival
+        # Of several that were made of one, each is told by its place.
+        part = seen[arrival] = seen.get(arrival, -1) + 1
+        if arrival.sequence_number is None:
+            identity = message_id(message)
+            told = None if identity is None else f"id {identity}"
+        else:
+            told = f"{arrival.origin.partition}/{arrival.sequence_number}/{arrival.enqueued_time}"
+        yield None if told is None else encoded(hashlib.sha256(f"{told}#{part}".encode()).digest()[:12])
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a sequence has come, and the last of its links, each by the message that has it."""
+
+    number: int = 0
+    hash: str = ""
+    before: str = ""
+    """The hash of the link before those that are remembered."""
+    links: list[tuple[str, str]] = field(default_factory=list)
+    """Identity of the message, and hash of its link, with numbers up to the last one."""
+    _numbers: dict[str, int] | None = None
+
+    def copy(self) -> "Progress":
+        """Return one that goes on by itself."""
+        return Progress(self.number, self.hash, self.before, list(self.links))
+
+    def append(self, identity: str, link_hash: str) -> None:
+        """Go on by one link."""
+        self.number += 1
+        self.hash = link_hash
+        self.links.append((identity, link_hash))
+        if self._numbers is not None:
+            self._numbers[identity] = self.number
+
+    def skip_to(self, number: int, previous: str) -> None:
+        """Go on as if the link before *number* were the last one, whatever came before."""
+        self.number, self.hash, self.before = number - 1, previous, previous
+        self.links, self._numbers = [], None
+
+    def number_of(self, identity: str) -> int | None:
+        """Return the number that a message has, None for one that is not remembered."""
+        if self._numbers is None:
+            first = self.number - len(self.links) + 1
+            self._numbers = {known: number for number, (known, _) in enumerate(self.links, first)}
+        return self._numbers.get(identity)
+
+    def hash_at(self, number: int) -> str | None:
+        """Return the hash of a link, None for one that is not remembered."""
+        index = len(self.links) - 1 - (self.number - number)
+        if index == -1:
+            return self.before
+        return self.links[index][1] if 0 <= index < len(self.links) else None
+
+    def encode(self, keep: int) -> bytes:
+        """Return what is kept, with the last *keep* links."""
+        surplus = max(0, len(self.links) - keep)
+        if surplus:
+            self.before = self.links[surplus - 1][1]
+            self.links, self._numbers = self.links[surplus:], None
+        kept = {"number": self.number, "hash": self.hash, "before": self.before, "links": self.links}
+        return _dumped(kept).encode()
+
+
+class Sequences:
+    """How far the sequences of a task have come, in a store that all instances of the app share."""
+
+    def __init__(self, documents: Documents, folder: str) -> None:
+        """Keep a document for each sequence below *folder*."""
+        self._documents = documents
+        self._folder = folder
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def turn(self, sequence: str) -> AsyncIterator[None]:
+        """Let nobody else of this process at a sequence meanwhile."""
+        lock = self._turns.get(sequence)
+        if lock is None:
+            lock = self._turns[sequence] = asyncio.Lock()
+        async with lock:
+            yield
+
+    async def read(self, sequence: str) -> tuple[Progress, str | None]:
+        """Return how far a sequence has come, and the version of that; None for one that has not begun."""
+        name = self._name(sequence)
+        document = await self._documents.read(name)
+        if document is None:
+            return Progress(), None
+        try:
+            match read(document.content):
+                case {"number": int(number), "hash": str(last), "before": str(before), "links": list(links)}:
+                    return Progress(number, last, before, [_pair(each) for each in links]), document.version
+        except (MessageRejected, ValueError):
+            pass
+        raise TargetRefused(f"document {name}: it does not say how far a sequence has come")
+
+    async def write(self, sequence: str, progress: Progress, version: str | None, keep: int) -> str:
+        """Keep how far a sequence has come, with the last *keep* links; raises Changed."""
+        return await self._documents.write(self._name(sequence), progress.encode(keep), version)
+
+    def _name(self, sequence: str) -> str:
+        return f"{self._folder}/{hashlib.sha256(sequence.encode()).hexdigest()[:40]}.json"
+
+
+@contextmanager
+def answered_within(name: str, seconds: float) -> Iterator[None]:
+    """Translate the end of the time that a store, or a vault, may take."""
+    try:
+        yield
+    except TimeoutError as error:
+        raise TargetUnavailable(f"{name}: the store has not answered within {seconds:.0f} s") from error
+
+
+async def each_of[T](groups: Mapping[str, T], work: Callable[[str, T], Awaitable[None]]) -> None:
+    """Do *work* for each sequence, some at a time; raises the first thing that was in the way, when all have ended."""
+    places = asyncio.Semaphore(_AT_ONCE)
+
+    async def done(sequence: str, members: T) -> None:
+        async with places:
+            await work(sequence, members)
+
+    ends = await asyncio.gather(*(done(*each) for each in groups.items()), return_exceptions=True)
+    for end in ends:
+        if end is not None:
+            raise end
+
+
+def grouped[T](pairs: Mapping[int, tuple[str, T]]) -> dict[str, list[tuple[int, T]]]:
+    """Return by sequence what there is of it, with the index in the batch."""
+    groups: dict[str, list[tuple[int, T]]] = {}
+    for index, (sequence, each) in pairs.items():
+        groups.setdefault(sequence, []).append((index, each))
+    return groups
+
+
+def _pair(said: object) -> tuple[str, str]:
+    match said:
+        case [str(identity), str(link_hash)]:
+            return identity, link_hash
+    raise ValueError
+
+
+_dumped = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

@@ -1,0 +1,88 @@
+"""The re-encrypt editor: from one key to another, in one step and without plain text between the two."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from shared.editors.decrypt import Decrypt, DecryptOptions
+from shared.editors.encrypt import Encrypt, EncryptOptions, SealingOptions
+from shared.editors.json_fields import FieldPaths
+from shared.editors.key_names import KeyName, check_key
+from shared.editors.options import Step, Strict, TaskFacts
+from shared.message import Arrival, Message
+from shared.protocols import BatchEditor, EditedTogether, Outcome
+
+if TYPE_CHECKING:
+    from shared.editors.keys import Keyed, KeyRing, KeyRings
+
+
+class FromOptions(Strict):
+    """With which keys it is decrypted."""
+
+    key: KeyName
+    """Secret with the keys: a JSON Web Key, or a set of them; the message names the one by its `kid`."""
+
+
+class ReEncryptOptions(Strict):
+    """From which keys to which one."""
+
+    from_: FromOptions = Field(alias="from")
+    """The keys that it is encrypted with."""
+    to: SealingOptions
+    """The key that it is to be encrypted with."""
+    fields: FieldPaths | None = None
+    """Paths, such as `$.card.number`, of what is encrypted in a JSON body; the body itself if not given."""
+
+
+class ReEncryptStep(Step):
+    """
+    Decrypts the body, or fields of it, and encrypts them with another key: at a border, or after a rotation.
+
+    What the encryption was bound to is compared with the message; the new one is bound to what `to` says.
+    """
+
+    options: ReEncryptOptions = Field(alias="re-encrypt")
+
+    def editor(self, task: TaskFacts, /) -> BatchEditor:
+        """Return the editor that does what the options say."""
+        from shared.editors.keys import Keyed, KeyRings  # noqa: PLC0415 - tasks without keys do not pay for the library
+
+        options = self.options
+        check_key(task, "re-encrypt.from.key", options.from_.key)
+        check_key(task, "re-encrypt.to.key", options.to.key)
+        fields = {"fields": options.fields} if options.fields else {}
+        decrypt = Decrypt(DecryptOptions.model_validate({"key": options.from_.key, **fields}))
+        encrypt = Encrypt(EncryptOptions.model_validate({**options.to.model_dump(), **fields}))
+        editor = ReEncrypt(decrypt, encrypt, KeyRings(options.to.key, task.secrets))
+        editor.keyed = Keyed(editor.name, KeyRings(options.from_.key, task.secrets), editor.edit)
+        return editor
+
+
+class ReEncrypt:
+    """Decrypts a message with the key of one ring that it names, and encrypts it with one of another ring."""
+
+    name = "re-encrypt"
+    joins = False
+    keyed: "Keyed"
+    """What asks for the keys to decrypt with."""
+
+    def __init__(self, decrypt: Decrypt, encrypt: Encrypt, rings: "KeyRings") -> None:
+        """Encrypt with keys from *rings*."""
+        self._decrypt = decrypt
+        self._encrypt = encrypt
+        self._rings = rings
+        self._ring: KeyRing | None = None
+
+    async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
+        """Return each message edited or rejected; raises what keeps the keys away."""
+        self._ring = await self._rings.ring(timeout_seconds=timeout_seconds)
+        return await self.keyed.edit_batch(messages, timeout_seconds=timeout_seconds)
+
+    async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
+        """Nothing is kept of what was edited."""
+
+    def edit(self, message: Message, ring: "KeyRing") -> Message:
+        """Return *message* encrypted anew."""
+        assert self._ring is not None  # noqa: S101 - edit_batch has asked for it
+        return self._encrypt.edit(self._decrypt.edit(message, ring), self._ring)

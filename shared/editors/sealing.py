@@ -1,0 +1,128 @@
+"""What encrypt, decrypt and re-encrypt do to one message: its body, or fields of it, sealed and opened."""
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from shared.amqp import sections
+from shared.amqp.values import Malformed
+from shared.codecs.json import read
+from shared.editors.body import content_of
+from shared.editors.bound_properties import covers, digest
+from shared.editors.json_fields import Fields
+from shared.editors.jwe import (
+    AMQP_BODY,
+    BOUND,
+    BOUND_DIGEST,
+    COMPACT_TYPE,
+    JSON_TYPE,
+    PATH,
+    Header,
+    SealingKey,
+    in_json,
+    unsealed,
+)
+from shared.editors.keys import KeyRing
+from shared.errors import MessageRejected
+from shared.message import Message
+
+if TYPE_CHECKING:
+    from shared.editors.encrypt import SealingOptions
+
+_TYPE = "cty"
+
+
+def sealing_key(ring: KeyRing, options: "SealingOptions") -> SealingKey:
+    """Return the key that is encrypted with; raises TargetRefused where it is not there, or not fit."""
+    return SealingKey(ring.secret, ring.chosen(options.kid), options.alg, options.enc)
+
+
+def seal_body(message: Message, key: SealingKey, bound: Sequence[str], *, as_json: bool) -> None:
+    """
+    Encrypt the body, whatever kind it is of.
+
+    The content type is kept in the encryption's header (`cty`). What is bound is spelled as it is before.
+    """
+    content, is_encoded = _plain(message)
+    header = _binding(message, bound)
+    if is_encoded:
+        header[AMQP_BODY] = True
+    if message.content_type is not None:
+        header[_TYPE] = message.content_type
+    compact = key.seal(content, header)
+    message.body = in_json(compact) if as_json else compact.encode()
+    message.content_type = JSON_TYPE if as_json else COMPACT_TYPE
+
+
+def open_body(message: Message, ring: KeyRing, bound: Sequence[str]) -> None:
+    """Decrypt the body and give it back its content type; raises UnknownKey, or MessageRejected."""
+    header, content = unsealed(content_of(message), ring)
+    if header.get(AMQP_BODY) is True:
+        message.sections.body = _encoded_body(content)
+    else:
+        message.body = content
+    message.content_type = header.get(_TYPE)
+    _check_binding(message, header, bound)
+
+
+def seal_fields(message: Message, key: SealingKey, fields: Fields, bound: Sequence[str]) -> None:
+    """Encrypt fields of a JSON body, each for itself: a text takes its place."""
+    header = _binding(message, bound)
+
+    def sealed(text: str, path: str) -> str:
+        return f'"{key.seal(text.encode(), {**header, PATH: path} if bound else header)}"'
+
+    message.body = fields.replaced(content_of(message), sealed)
+
+
+def open_fields(message: Message, ring: KeyRing, fields: Fields, bound: Sequence[str]) -> None:
+    """Decrypt fields of a JSON body; raises UnknownKey, or MessageRejected."""
+
+    def opened(text: str, path: str) -> str:
+        value = json.loads(text)
+        if not isinstance(value, str):
+            raise MessageRejected("NotDecrypted", "a field is no text, expected an encrypted one")
+        header, content = unsealed(value.encode(), ring)
+        _check_binding(message, header, bound)
+        if header.get(PATH, path) != path:
+            raise MessageRejected("BoundElsewhere", "a field was encrypted in another place of the body")
+        read(content)
+        return content.decode()
+
+    message.body = fields.replaced(content_of(message), opened)
+
+
+def _plain(message: Message) -> tuple[bytes, bool]:
+    """Return what is to be encrypted, and whether it is encoded AMQP: all that is not one section of data."""
+    body = message.sections.body
+    if not body:
+        raise MessageRejected("NoBody", "the message has no body to encrypt")
+    parts = sections.body_parts(body)
+    number, value = parts[0]
+    if len(parts) == 1 and number == sections.DATA and isinstance(value.payload, bytes):
+        return value.payload, False
+    return body, True
+
+
+def _encoded_body(content: bytes) -> bytes:
+    try:
+        found = sections.split(content)
+        sections.body_parts(found.body)
+    except Malformed as error:
+        raise MessageRejected("NotDecrypted", "the content is no AMQP body, as its header says") from error
+    if found.body != content:
+        raise MessageRejected("NotDecrypted", "the content is more than an AMQP body")
+    return content
+
+
+def _binding(message: Message, bound: Sequence[str]) -> Header:
+    return {BOUND: list(bound), BOUND_DIGEST: digest(bound, message)} if bound else {}
+
+
+def _check_binding(message: Message, header: Header, bound: Sequence[str]) -> None:
+    named = header.get(BOUND)
+    names = named if isinstance(named, list) else []
+    if not covers(names, bound):
+        raise MessageRejected("NotBound", f"the content is not bound to {', '.join(bound)}")
+    if names and header.get(BOUND_DIGEST) != digest(names, message):
+        raise MessageRejected("BoundElsewhere", "the content belongs to a message with other properties")

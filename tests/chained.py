@@ -1,0 +1,82 @@
+"""A chain and what verifies it, each as a pipeline that ends and begins anew at the same store."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from shared.amqp.values import string
+from shared.config.models import STEPS
+from shared.errors import MessageRejected
+from shared.message import Arrival, Message, Origin
+from shared.protocols import BatchEditor, EditedTogether, Outcome, Withheld
+from tests.fakes import task_facts
+from tests.keys import jwks, made, settings
+from tests.messages import delivered
+
+WEST, EAST = Origin("west", "orders"), Origin("east", "orders")
+
+
+def store_settings(path: Path, kind: str = "oct") -> dict[str, str]:
+    return {**settings(k=jwks(made(kind))), "STATE": f"file:{path}"}
+
+
+def editor(verb: str, app: dict[str, str], **options: Any) -> Any:
+    asked = {"key": "k", "store": {"setting": "STATE"}, **options}
+    return STEPS[verb].model_validate({verb: asked}).editor(task_facts(app))
+
+
+def chainer(app: dict[str, str], **options: Any) -> Any:
+    return editor("chain", app, **{"sequence": "session", **options})
+
+
+def verifier(app: dict[str, str], **options: Any) -> Any:
+    return editor("verify-chain", app, **options)
+
+
+def message(number: int, body: bytes | None = None, origin: Origin = WEST, session: str = "s") -> Message:
+    content = f"order {number}".encode() if body is None else body
+    return Message.received(delivered(number, body=content, session_id=string(session)), origin)
+
+
+def edit(each: BatchEditor, messages: Sequence[Message]) -> Sequence[EditedTogether]:
+    return asyncio.run(each.edit_batch(messages, timeout_seconds=5))
+
+
+def linked(each: BatchEditor, messages: Sequence[Message]) -> list[Message]:
+    made = []
+    for result in edit(each, messages):
+        assert isinstance(result, tuple), result
+        made.append(result[0])
+    return made
+
+
+def arrived(messages: Sequence[Message], first: int = 1) -> list[Message]:
+    """Return what the far end receives of messages that were sent in this order."""
+    received = []
+    for number, each in enumerate(messages, first):
+        copy = each.copy()
+        copy.arrival = Arrival(EAST, number, None, 1_900_000_000_000 + number)
+        received.append(copy)
+    return received
+
+
+def settle(each: BatchEditor, messages: Sequence[Message], outcome: Outcome = Outcome.SENT) -> None:
+    asyncio.run(each.settled([(one.arrival, outcome) for one in messages], timeout_seconds=5))
+
+
+def carried(each: BatchEditor, messages: Sequence[Message]) -> list[str]:
+    """Return what becomes of messages that are all carried on, or set aside, in one batch."""
+    told = [verdict(result) for result in edit(each, messages)]
+    settle(each, messages)
+    return told
+
+
+def verdict(result: EditedTogether) -> str:
+    match result:
+        case MessageRejected():
+            return result.reason
+        case Withheld():
+            return "withheld"
+        case _:
+            return "passes"
