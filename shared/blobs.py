@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import hashlib
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -31,6 +31,7 @@ from shared.resources import container_client
 
 BLOCK_LIMIT = 50_000
 
+_AT_ONCE = 8
 _FILE = "file:"
 _REFUSED = (401, 403)
 _RANGE_NOT_SATISFIABLE = 416
@@ -288,13 +289,17 @@ class FileBlobs:
 
     def _done[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
-            with closing(sqlite3.connect(self._path, autocommit=False)) as opened, opened:
+            with closing(sqlite3.connect(self._path, autocommit=True)) as opened:
+                # Begun as a reader, a transaction that comes to write fails at once where another one writes.
+                opened.execute("BEGIN IMMEDIATE")
                 opened.execute("CREATE TABLE IF NOT EXISTS blobs (name TEXT PRIMARY KEY, content BLOB)")
                 opened.execute(
                     "CREATE TABLE IF NOT EXISTS appended"
                     " (name TEXT, start INTEGER, stop INTEGER, content BLOB, PRIMARY KEY (name, start))"
                 )
-                return work(opened)
+                answer = work(opened)
+                opened.execute("COMMIT")
+                return answer
         except sqlite3.OperationalError as error:
             raise TargetUnavailable(f"{self._path.name}: {error.sqlite_errorname}") from error
         except sqlite3.DatabaseError as error:
@@ -306,6 +311,23 @@ class FileBlobs:
 
 class _Write(Protocol):
     async def __call__(self) -> None: ...
+
+
+async def some_at_once[T](works: Iterable[Awaitable[T]]) -> list[T]:
+    """Return what the *works* return, some of which are done at a time; raises the first fault when all have ended."""
+    places = asyncio.Semaphore(_AT_ONCE)
+
+    async def done(work: Awaitable[T]) -> T:
+        async with places:
+            return await work
+
+    ends = await asyncio.gather(*map(done, works), return_exceptions=True)
+    answers: list[T] = []
+    for end in ends:
+        if isinstance(end, BaseException):
+            raise end
+        answers.append(end)
+    return answers
 
 
 @asynccontextmanager

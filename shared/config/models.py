@@ -23,6 +23,8 @@ from shared.config.chains import chain_fault
 from shared.editors.attest import AttestStep
 from shared.editors.batch import BatchStep
 from shared.editors.chain import ChainStep
+from shared.editors.claim_check import ClaimCheckStep
+from shared.editors.claim_restore import ClaimRestoreStep
 from shared.editors.decrypt import DecryptStep
 from shared.editors.deduplicate import DeduplicateStep
 from shared.editors.encrypt import EncryptStep
@@ -182,6 +184,8 @@ STEPS: dict[str, type[Step]] = {
         BatchStep,
         SplitStep,
         DeduplicateStep,
+        ClaimCheckStep,
+        ClaimRestoreStep,
         FilterStep,
         ValidateStep,
         EncryptStep,
@@ -221,6 +225,8 @@ type EditorStep = Annotated[
     Annotated[BatchStep, Tag("batch step")]
     | Annotated[SplitStep, Tag("split step")]
     | Annotated[DeduplicateStep, Tag("deduplicate step")]
+    | Annotated[ClaimCheckStep, Tag("claim-check step")]
+    | Annotated[ClaimRestoreStep, Tag("claim-restore step")]
     | Annotated[FilterStep, Tag("filter step")]
     | Annotated[ValidateStep, Tag("validate step")]
     | Annotated[EncryptStep, Tag("encrypt step")]
