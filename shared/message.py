@@ -6,7 +6,6 @@ A message as its raw AMQP sections.
 3. What the service assigned on arrival is read once into `Arrival` and does not leave again.
 """
 
-import copy
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -149,7 +148,9 @@ class Message:
 
     def copy(self) -> "Message":
         """Return a message that can be edited without changing this one."""
-        return Message(copy.copy(self.sections), self.arrival)
+        made = Message(self.sections.copy(), self.arrival)
+        made._fields = self._fields
+        return made
 
     def envelope(self) -> tuple[str | None, str | None, str | None]:
         """Return what the envelope of a batch repeats: message id (where it is text), session id, partition key."""

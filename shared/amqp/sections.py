@@ -78,6 +78,18 @@ class Sections:
     body: bytes = b""
     footer: bytes = b""
 
+    def copy(self) -> "Sections":
+        """Return others that can be exchanged without exchanging these."""
+        return Sections(
+            self.header,
+            self.delivery_annotations,
+            self.message_annotations,
+            self.properties,
+            self.application_properties,
+            self.body,
+            self.footer,
+        )
+
     def encode(self) -> bytes:
         """Return the message's bytes."""
         return b"".join(

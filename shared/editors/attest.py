@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from shared.amqp.values import string
 from shared.editors.body import body_or_nothing
-from shared.editors.bound_properties import encoded, message_id, names_of, spelled
+from shared.editors.bound_properties import all_spelled, attach, encoded, message_id
 from shared.editors.key_names import KeyId, KeyName, check_key
 from shared.editors.options import Step, Strict, TaskFacts
 from shared.errors import MessageRejected
@@ -63,17 +62,17 @@ class Attest:
     def edit(self, message: Message, ring: "KeyRing") -> Message:
         """Return *message* with its attestation behind those of the hops before; raises MessageRejected."""
         earlier = message.application_property(ATTESTATION)
-        statement = self._key.of(ring).statement(json.dumps(self._claims(message), separators=(",", ":")).encode())
+        statement = self._key.of(ring).statement(_dumped(self._claims(message)).encode())
         if earlier is not None:
             if not isinstance(earlier.payload, str):
                 raise MessageRejected("NotAttested", f"property {ATTESTATION} is a {earlier.kind}, expected a string")
             statement = earlier.payload + SEPARATOR + statement
-        message.set_properties({ATTESTATION: string(statement)})
+        attach(message, ATTESTATION, statement)
         return message
 
     def _claims(self, message: Message) -> dict[str, object]:
         arrival = message.arrival
-        names = names_of(message)
+        names, spelling = all_spelled(message)
         claims: dict[str, object] = {
             "site": arrival.origin.site,
             "entity": arrival.origin.entity,
@@ -86,6 +85,9 @@ class Attest:
             "message_id": message_id(message),
             "body": encoded(hashlib.sha256(body_or_nothing(message)).digest()),
             "properties": names,
-            "properties_digest": encoded(hashlib.sha256(spelled(names, message)).digest()),
+            "properties_digest": encoded(hashlib.sha256(spelling).digest()),
         }
         return {name: value for name, value in claims.items() if value is not None}
+
+
+_dumped = json.JSONEncoder(separators=(",", ":")).encode

@@ -5,6 +5,7 @@ from shared.amqp.values import Value
 from shared.errors import MessageRejected
 from shared.message import Message
 
+_DATA_8, _DATA_32 = b"\x00\x53\x75\xa0", b"\x00\x53\x75\xb0"
 _EXPECTED = "expected data, or a value that is a string or binary"
 
 
@@ -17,7 +18,9 @@ def content_of(message: Message) -> bytes:
     body = message.sections.body
     if not body:
         raise MessageRejected("NoBody", f"the message has no body, {_EXPECTED}")
-    content = message.body
+    content = only_data(body)
+    if content is None:
+        content = message.body
     if content is not None:
         return content
     number, value = sections.body_parts(body)[0]
@@ -31,6 +34,16 @@ def content_of(message: Message) -> bytes:
 def body_or_nothing(message: Message) -> bytes:
     """Return what `content_of` returns, and nothing for no body: Azure's host makes one of the other."""
     return content_of(message) if message.sections.body else b""
+
+
+def only_data(body: bytes) -> bytes | None:
+    """Return the bytes of a body that is one section of data, encoded as usual; None for another one."""
+    prefix = body[:4]
+    if prefix == _DATA_32 and len(body) == 8 + int.from_bytes(body[4:8]):
+        return body[8:]
+    if prefix == _DATA_8 and len(body) == 5 + body[4]:
+        return body[5:]
+    return None
 
 
 def size_of(message: Message) -> int:

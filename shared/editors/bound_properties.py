@@ -24,8 +24,8 @@ from uuid import UUID
 
 from pydantic import AfterValidator, Field
 
-from shared.amqp.codec import encode
-from shared.amqp.values import Value
+from shared.amqp.codec import decode, encode
+from shared.amqp.values import Value, string
 from shared.message import Message
 from shared.metadata import deterministic_id
 from shared.routing import RuleProperties
@@ -34,11 +34,21 @@ from shared.rules.decimals import decimal_of
 
 SYSTEM = "sys."
 MESSAGE_ID = "sys.MessageId"
-# Those that no hop and no service changes.
-LASTING = (
-    *("ContentType", "CorrelationId", "MessageId", "PartitionKey", "ReplyTo"),
-    *("ReplyToSessionId", "SessionId", "Subject", "To"),
-)
+# Those that no hop and no service changes, where they stand in the properties section; the partition key is an
+# annotation.
+_FIELDS = {
+    "sys.ContentType": 6,
+    "sys.CorrelationId": 5,
+    "sys.MessageId": 0,
+    "sys.PartitionKey": None,
+    "sys.ReplyTo": 4,
+    "sys.ReplyToSessionId": 12,
+    "sys.SessionId": 10,
+    "sys.Subject": 3,
+    "sys.To": 2,
+}
+_NULL = b"\x40"
+_SHORT_TEXTS = frozenset((0xA1, 0xA3))
 _STAMPED = "repl-"
 _INTEGERS = frozenset(("ubyte", "ushort", "uint", "ulong", "byte", "short", "int", "long"))
 _FLOATS = {"float": ">f", "double": ">d"}
@@ -52,8 +62,8 @@ def _lasting(name: str) -> str:
     if not lower.startswith(SYSTEM):
         return name
     known = SYSTEM_PROPERTIES.get(lower[len(SYSTEM) :])
-    if known is None or known.name not in LASTING:
-        raise ValueError(f"names {name}, expected sys. and one of {', '.join(LASTING)}")
+    if known is None or SYSTEM + known.name not in _FIELDS:
+        raise ValueError(f"names {name}, expected one of {', '.join(_FIELDS)}")
     return SYSTEM + known.name
 
 
@@ -70,19 +80,32 @@ type BoundNames = Annotated[
 ]
 
 
-def names_of(message: Message) -> list[str]:
-    """Return every property of *message* that can be bound, in order."""
-    properties = RuleProperties(message)
-    system = [SYSTEM + name for name in LASTING if name == "MessageId" or properties.system(name) is not None]
-    user = [name for name, _ in message.application_properties() if not name.lower().startswith(_STAMPED)]
-    # Of two that differ in case only, a rule sees the first.
-    return sorted([*system, *{name.lower(): name for name in reversed(user)}.values()])
+def all_spelled(message: Message) -> tuple[list[str], bytes]:
+    """Return the names of all properties of *message* that can be bound, and their one spelling."""
+    told = {name: _system(name, message) for name in _FIELDS}
+    found = [(name, *each) for name, each in told.items() if each[1] is not None]
+    seen: set[str] = set()
+    for name, value in message.application_properties():
+        lower = name.lower()
+        # Of two that differ in case only, a rule sees the first.
+        if lower not in seen and not lower.startswith(_STAMPED):
+            seen.add(lower)
+            found.append((name, *_of_value(value)))
+    found.sort()
+    return [name for name, _, _ in found], _dumped(found).encode()
 
 
 def spelled(names: Sequence[str], message: Message) -> bytes:
     """Return the one spelling of the properties *names*, which are sorted."""
-    properties = RuleProperties(message)
-    return _dumped([[name, *_told(name, message, properties)] for name in names]).encode()
+    properties: RuleProperties | None = None
+    found = []
+    for name in names:
+        if name in _FIELDS:
+            found.append((name, *_system(name, message)))
+        else:
+            properties = properties or RuleProperties(message)
+            found.append((name, *_of_value(properties.user(name.lower()))))
+    return _dumped(found).encode()
 
 
 def digest(names: Sequence[str], message: Message) -> str:
@@ -92,7 +115,15 @@ def digest(names: Sequence[str], message: Message) -> str:
 
 def message_id(message: Message) -> str | None:
     """Return the id that *message* has or is sent with, as text."""
-    return _told(MESSAGE_ID, message, RuleProperties(message))[1]
+    return _system(MESSAGE_ID, message)[1]
+
+
+def attach(message: Message, name: str, text: str) -> None:
+    """Set an application property, which is not there as a rule, to a text."""
+    if name.encode() in message.sections.application_properties:
+        message.set_properties({name: string(text)})
+    else:
+        message.append_properties(encode(string(name)) + encode(string(text)), 1)
 
 
 def encoded(content: bytes) -> str:
@@ -100,21 +131,39 @@ def encoded(content: bytes) -> str:
     return urlsafe_b64encode(content).rstrip(b"=").decode()
 
 
-def covers(bound: Iterable[object], names: Iterable[str]) -> bool:
+def covers(bound: Iterable[str], names: Iterable[str]) -> bool:
     """Tell whether all of *names* are among the names *bound*, in any case."""
-    present = {each.lower() for each in bound if isinstance(each, str)}
+    present = {each.lower() for each in bound}
     return all(name.lower() in present for name in names)
 
 
-def _told(name: str, message: Message, properties: RuleProperties) -> tuple[str, str | None]:
-    if not name.startswith(SYSTEM):
-        return _of_value(properties.user(name.lower()))
-    value = properties.system(name[len(SYSTEM) :])
-    if value is None or value.payload is None:
-        identity = deterministic_id(message.arrival) if name == MESSAGE_ID else None
-        return ("null", None) if identity is None else ("string", identity)
-    # Azure's host makes a string of an id of another type.
-    return "string", value.payload.hex() if isinstance(value.payload, bytes) else str(value.payload)
+def listed(named: object) -> list[str]:
+    """Return the names that a header lists, none where it lists anything else."""
+    return named if isinstance(named, list) and all(isinstance(each, str) and is_text(each) for each in named) else []
+
+
+def is_text(text: str) -> bool:
+    """Tell whether a text of a JSON document can be written: an escape can be half a character."""
+    return text.encode("utf-8", "replace").decode() == text
+
+
+def _system(name: str, message: Message) -> tuple[str, str | None]:
+    index = _FIELDS[name]
+    if index is None:
+        text = message.partition_key
+    else:
+        fields = message.property_fields()
+        field = fields[index] if len(fields) > index else _NULL
+        text = field[2:].decode() if field[0] in _SHORT_TEXTS else _text(decode(field)[0])
+        if text is None and name == MESSAGE_ID:
+            text = deterministic_id(message.arrival)
+    return ("null", None) if text is None else ("string", text)
+
+
+def _text(value: Value) -> str | None:
+    """Return a broker property as text: Azure's host makes a string of an id of another type."""
+    payload = value.payload
+    return payload.hex() if isinstance(payload, bytes) else None if payload is None else str(payload)
 
 
 def _of_value(value: Value | None) -> tuple[str, str | None]:

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import Field
 
-from shared.amqp.values import string
 from shared.documents import Changed
-from shared.editors.bound_properties import MESSAGE_ID, BoundNames
+from shared.editors.bound_properties import MESSAGE_ID, BoundNames, attach
 from shared.editors.key_names import KeyId, KeyName, check_key
 from shared.editors.links import (
     LINK,
@@ -180,7 +179,7 @@ class Chain:
 def _signed(message: Message, key: "SigningKey", link: bytes) -> Message:
     # A copy: the batch may be asked for again, with the messages as they were.
     signed = message.copy()
-    signed.set_properties({LINK: string(key.statement(link))})
+    attach(signed, LINK, key.statement(link))
     return signed
 
 

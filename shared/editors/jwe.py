@@ -20,7 +20,6 @@ from cryptography.hazmat.primitives.keywrap import InvalidUnwrap
 from joserfc import jwe
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, GuestProtocol, Key, OctKey, OKPKey, RSAKey
-from joserfc.registry import HeaderParameter
 
 from shared.codecs.json import Json, read
 from shared.editors.keys import KeyRing
@@ -60,15 +59,10 @@ _FAULTS = (
 def _registry() -> jwe.JWERegistry:
     known = {algorithm for each in _ALGORITHMS.values() for algorithm in each}
     registry = jwe.JWERegistry(
-        {
-            BOUND: HeaderParameter("Properties that are bound", "list[str]"),
-            BOUND_DIGEST: HeaderParameter("Digest of those properties", "str"),
-            PATH: HeaderParameter("Place of the content in a document", "str"),
-            AMQP_BODY: HeaderParameter("That the content is an encoded AMQP body", "bool"),
-        },
-        algorithms=frozenset((*known, *_ON_REQUEST, *_CONTENT_ALGORITHMS)),
-        strict_check_header=False,
+        algorithms=frozenset((*known, *_ON_REQUEST, *_CONTENT_ALGORITHMS)), strict_check_header=False
     )
+    # What is used of a header is looked at here; to know none makes all that is critical (`crit`) a fault.
+    registry.header_registry = {}
     # The library's limits are those of tokens.
     registry.max_ciphertext_length = _LARGEST_CONTENT
     registry.max_protected_header_length = _LARGEST_HEADER

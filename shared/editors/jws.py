@@ -27,6 +27,7 @@ from shared.errors import MessageRejected, TargetRefused
 type Header = dict[str, Any]
 
 INVALID = "SignatureInvalid"
+_UNENCODED: Header = {"b64": False, "crit": ["b64"]}
 
 _LONGEST = 32_768
 _LEAST_SECRETS = {"HS256": 32, "HS384": 48, "HS512": 64}
@@ -52,6 +53,8 @@ class SigningKey:
         self._key = key
         self._algorithm = jws.JWSRegistry.algorithms[algorithm]
         self._header: Header = {"alg": algorithm, "kid": key.kid}
+        self._segment = encoded(_dumped(self._header).encode())
+        self._detached = encoded(_dumped({**self._header, **_UNENCODED}).encode())
         try:
             self._algorithm.sign(b"", key)
         except _FAULTS:
@@ -59,13 +62,13 @@ class SigningKey:
 
     def detached(self, payload: bytes, header: Header) -> str:
         """Return the signature of *payload* without it, with *header* beside what the key needs."""
-        unencoded = {**self._header, "b64": False, "crit": ["b64"], **header}
-        segment = encoded(_dumped(unencoded).encode())
+        whole = {**self._header, **_UNENCODED, **header}
+        segment = encoded(_dumped(whole).encode()) if header else self._detached
         return f"{segment}..{self._signed(segment.encode() + b'.' + payload)}"
 
     def statement(self, payload: bytes) -> str:
         """Return *payload* with its signature, in the compact serialization."""
-        content = f"{encoded(_dumped(self._header).encode())}.{encoded(payload)}"
+        content = f"{self._segment}.{encoded(payload)}"
         return f"{content}.{self._signed(content.encode())}"
 
     def _signed(self, content: bytes) -> str:

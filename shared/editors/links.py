@@ -21,7 +21,7 @@ from pydantic import Field
 from shared.codecs.json import read
 from shared.documents import Documents, documents_problem, open_documents
 from shared.editors.body import body_or_nothing
-from shared.editors.bound_properties import encoded, message_id, spelled
+from shared.editors.bound_properties import encoded, is_text, listed, message_id, spelled
 from shared.editors.options import Strict, TaskFacts
 from shared.errors import ConfigError, MessageRejected, Problem, TargetRefused, TargetUnavailable
 from shared.message import Arrival, Message
@@ -73,8 +73,8 @@ def decoded(payload: bytes) -> Link:
             "previous": str(previous),
             "bound": list(bound),
             "digest": str(digest),
-        } if number >= 1 and not isinstance(number, bool):
-            return Link(sequence, number, previous, tuple(map(str, bound)), digest)
+        } if number >= 1 and not isinstance(number, bool) and is_text(sequence + previous + digest):
+            return Link(sequence, number, previous, tuple(listed(bound)), digest)
     raise MessageRejected("ChainInserted", "the signed statement is no link of a chain")
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from shared.amqp import sections
 from shared.amqp.values import Malformed
 from shared.codecs.json import read
-from shared.editors.body import content_of
-from shared.editors.bound_properties import covers, digest
+from shared.editors.body import content_of, only_data
+from shared.editors.bound_properties import covers, digest, listed
 from shared.editors.json_fields import Fields
 from shared.editors.jwe import (
     AMQP_BODY,
@@ -61,7 +61,10 @@ def open_body(message: Message, ring: KeyRing, bound: Sequence[str]) -> None:
         message.sections.body = _encoded_body(content)
     else:
         message.body = content
-    message.content_type = header.get(_TYPE)
+    content_type = header.get(_TYPE)
+    if content_type is not None and not isinstance(content_type, str):
+        raise MessageRejected("NotDecrypted", "the content has a content type that is no text")
+    message.content_type = content_type
     _check_binding(message, header, bound)
 
 
@@ -80,7 +83,7 @@ def open_fields(message: Message, ring: KeyRing, fields: Fields, bound: Sequence
 
     def opened(text: str, path: str) -> str:
         value = json.loads(text)
-        if not isinstance(value, str):
+        if not isinstance(value, str) or not value.isascii():
             raise MessageRejected("NotDecrypted", "a field is no text, expected an encrypted one")
         header, content = unsealed(value.encode(), ring)
         _check_binding(message, header, bound)
@@ -97,11 +100,8 @@ def _plain(message: Message) -> tuple[bytes, bool]:
     body = message.sections.body
     if not body:
         raise MessageRejected("NoBody", "the message has no body to encrypt")
-    parts = sections.body_parts(body)
-    number, value = parts[0]
-    if len(parts) == 1 and number == sections.DATA and isinstance(value.payload, bytes):
-        return value.payload, False
-    return body, True
+    content = only_data(body)
+    return (body, True) if content is None else (content, False)
 
 
 def _encoded_body(content: bytes) -> bytes:
@@ -120,8 +120,9 @@ def _binding(message: Message, bound: Sequence[str]) -> Header:
 
 
 def _check_binding(message: Message, header: Header, bound: Sequence[str]) -> None:
-    named = header.get(BOUND)
-    names = named if isinstance(named, list) else []
+    names = listed(header.get(BOUND))
+    if header.get(BOUND, names) != names:
+        raise MessageRejected("BoundElsewhere", "the content is bound to what can be no properties")
     if not covers(names, bound):
         raise MessageRejected("NotBound", f"the content is not bound to {', '.join(bound)}")
     if names and header.get(BOUND_DIGEST) != digest(names, message):

@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from shared.amqp.values import string
 from shared.clock import Clock
 from shared.editors.body import body_or_nothing
-from shared.editors.bound_properties import BoundNames, digest
+from shared.editors.bound_properties import BoundNames, attach, digest
 from shared.editors.key_names import KeyId, KeyName, check_key
 from shared.editors.options import Step, Strict, TaskFacts
 from shared.message import Message
@@ -70,12 +69,12 @@ class Sign:
 
     def edit(self, message: Message, ring: "KeyRing") -> Message:
         """Return *message* with its signature; raises MessageRejected, and TargetRefused for a key that is not fit."""
-        now = int(self._clock.now().timestamp())
-        header: dict[str, object] = {"iat": now}
+        header: dict[str, object] = {}
         if self._lifetime is not None:
-            header["exp"] = now + round(self._lifetime.total_seconds())
+            now = int(self._clock.now().timestamp())
+            header |= {"iat": now, "exp": now + round(self._lifetime.total_seconds())}
         if self._bound:
             header |= {BOUND: self._bound, BOUND_DIGEST: digest(self._bound, message)}
         signature = self._key.of(ring).detached(body_or_nothing(message), header)
-        message.set_properties({self._into: string(signature)})
+        attach(message, self._into, signature)
         return message

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from shared.clock import Clock
 from shared.editors.body import body_or_nothing
-from shared.editors.bound_properties import BoundNames, covers, digest
+from shared.editors.bound_properties import BoundNames, covers, digest, listed
 from shared.editors.key_names import KeyName, check_key
 from shared.editors.options import Step, Strict, TaskFacts
 from shared.editors.sign import BOUND, BOUND_DIGEST, SIGNATURE
@@ -73,11 +73,10 @@ class Verify:
             raise MessageRejected("SignatureMissing", f"has no signature in property {self._signature}")
         header = self._verified(signature.payload, body_or_nothing(message), ring)
         self._check_time(header.get("exp"))
-        named = header.get(BOUND)
-        names = named if isinstance(named, list) else []
+        names = listed(header.get(BOUND))
         if not covers(names, self._required):
             raise MessageRejected("NotSigned", f"the signature is not over {', '.join(self._required)}")
-        if names and header.get(BOUND_DIGEST) != digest(names, message):
+        if header.get(BOUND, names) != names or (names and header.get(BOUND_DIGEST) != digest(names, message)):
             raise MessageRejected("SignatureInvalid", "the signature is over other properties than these")
         if self._removes:
             message.set_properties({self._signature: None})

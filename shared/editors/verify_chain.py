@@ -126,7 +126,7 @@ class VerifyChain:
         pairs = list(zip(messages, identities(messages), strict=True))
         checked = await self._rings.each(pairs, self._checked, timeout_seconds=timeout_seconds)
         results: list[EditedTogether] = [
-            self._told(each) if isinstance(each, MessageRejected) else (message,)
+            self._told(each) if isinstance(each, MessageRejected) else (self._unlinked(message),)
             for message, each in zip(messages, checked, strict=True)
         ]
         passed: dict[int, _Passed] = {}
@@ -153,7 +153,7 @@ class VerifyChain:
             async with asyncio.timeout(timeout_seconds):
                 await each_of(grouped(linked), judge)
         self._note(messages, passed)
-        return [(self._unlinked(each[0]),) if isinstance(each, tuple) else each for each in results]
+        return results
 
     async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
         """Keep how far the sequences have come with what was carried on; raises what keeps the store away."""

@@ -1,0 +1,104 @@
+"""Documents in a storage account (Azurite) and in a file: one version after the other, and never two at once."""
+
+import asyncio
+import sqlite3
+
+import pytest
+
+from shared.documents import BlobDocuments, Changed, Document, documents_problem, open_documents
+from shared.errors import TargetRefused, TargetUnavailable
+from shared.resources import container_client
+from tests.azurite import running_azurite
+
+
+@pytest.fixture(scope="module")
+def account(tmp_path_factory):
+    with running_azurite(tmp_path_factory.mktemp("azurite")) as connection_string:
+        yield connection_string
+
+
+@pytest.fixture(params=["blobs", "file"])
+def opening(request, account, tmp_path):
+    container = request.node.name.replace("_", "-").replace("[", "-").replace("]", "").lower()[-40:].strip("-")
+    settings = {"STATE": account if request.param == "blobs" else f"file:{tmp_path / 'state.db'}"}
+    assert documents_problem("STATE", settings) is None
+    return lambda: open_documents("STATE", settings, container)
+
+
+def run(opening, work):
+    async def opened():
+        documents = opening()
+        try:
+            return await work(documents)
+        finally:
+            if isinstance(documents, BlobDocuments):
+                await documents.close()
+
+    return asyncio.run(opened())
+
+
+def test_what_is_written_is_read_also_after_a_restart(opening):
+    async def first(documents):
+        assert await documents.read("a/b") is None
+        version = await documents.write("a/b", b"one", None)
+        assert await documents.read("a/b") == Document(b"one", version)
+        return await documents.write("a/b", b"two", version)
+
+    async def second(documents):
+        return await documents.read("a/b"), await documents.read("a/c")
+
+    version = run(opening, first)
+    assert run(opening, second) == (Document(b"two", version), None)
+
+
+def test_who_has_not_read_the_last_version_does_not_write(opening):
+    async def work(documents):
+        version = await documents.write("a", b"one", None)
+        with pytest.raises(Changed, match="document a: another"):
+            await documents.write("a", b"other", None)
+        await documents.write("a", b"two", version)
+        with pytest.raises(Changed, match="document a: another"):
+            await documents.write("a", b"other", version)
+        assert (await documents.read("a")).content == b"two"
+
+    run(opening, work)
+
+
+def test_of_many_who_write_at_once_one_does(opening):
+    async def work(documents):
+        version = await documents.write("a", b"", None)
+        writes = [documents.write("a", b"%d" % number, version) for number in range(5)]
+        ends = await asyncio.gather(*writes, return_exceptions=True)
+        assert sorted(type(end).__name__ for end in ends) == ["Changed"] * 4 + ["str"]
+
+    run(opening, work)
+
+
+def test_an_account_that_is_away_or_refuses_is_told_apart(account):
+    async def asked(text):
+        documents = BlobDocuments(container_client("STATE", {"STATE": text}, "states"))
+        try:
+            await documents.read("a")
+        finally:
+            await documents.close()
+
+    with pytest.raises(TargetUnavailable, match="document a: ServiceRequestError"):
+        asyncio.run(
+            asked("DefaultEndpointsProtocol=http;AccountName=a;AccountKey=YQ==;BlobEndpoint=http://127.0.0.1:9/a;")
+        )
+    with pytest.raises(TargetRefused, match=r"answers 403, .*Storage Blob Data Contributor") as raised:
+        asyncio.run(asked(account.replace("AccountKey=Eby8", "AccountKey=Abcd")))
+    assert "Abcd" not in str(raised.value)
+
+
+def test_a_file_that_is_no_store_or_is_locked_is_told_apart(tmp_path):
+    settings = {"STATE": f"file:{tmp_path / 'state.db'}"}
+    (tmp_path / "state.db").write_bytes(b"no database, but long enough to be looked at" * 100)
+    with pytest.raises(TargetRefused, match=r"state.db: is no file of documents, SQLITE_NOTADB"):
+        asyncio.run(open_documents("STATE", settings, "c").read("a"))
+    (tmp_path / "state.db").unlink()
+    (tmp_path / "state.db").mkdir()
+    with pytest.raises(TargetUnavailable, match=r"state.db: SQLITE_CANTOPEN"):
+        asyncio.run(open_documents("STATE", settings, "c").write("a", b"", None))
+    with pytest.raises(sqlite3.OperationalError):
+        sqlite3.connect(tmp_path / "state.db")

@@ -1,0 +1,167 @@
+"""decrypt of encrypt is what there was, whatever that is; nothing that was touched is taken for genuine."""
+
+import asyncio
+import json
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.amqp import sections
+from shared.config.models import _STEPS
+from shared.editors.json_fields import Fields
+from shared.errors import MessageRejected
+from shared.message import Message, Origin
+from tests import keys
+from tests.fakes import task_facts
+from tests.messages import delivered
+from tests.strategies import assigned_primitives, bodies
+
+KINDS = ["oct", "EC", "X25519"]
+few = settings(max_examples=30, deadline=None)
+
+
+def editor(verb, kind="oct", **options):
+    app = keys.settings(k=keys.jwks(keys.made(kind)))
+    return _STEPS[verb].model_validate({verb: {"key": "k", **options}}).editor(task_facts(app))
+
+
+EDITORS = {(verb, kind): editor(verb, kind) for verb in ("encrypt", "decrypt") for kind in KINDS}
+BOUND = {verb: editor(verb, bind=["sys.MessageId"]) for verb in ("encrypt", "decrypt")}
+SIGN, VERIFY = editor("sign", properties=["sys.MessageId"]), editor("verify", properties=["sys.MessageId"])
+
+
+def result(each, message):
+    (found,) = asyncio.run(each.edit_batch([message], timeout_seconds=5))
+    return found
+
+
+def one(each, message):
+    found = result(each, message)
+    assert isinstance(found, tuple), found
+    return found[0]
+
+
+names = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+
+
+@st.composite
+def messages(draw, of=None):
+    """Return a message whose body is data, unless drawn from *of*."""
+    named = draw(st.dictionaries(names, assigned_primitives, max_size=3))
+    made = Message.received(delivered(1, body=draw(st.binary(max_size=500)), named=named), Origin("west", "orders"))
+    if of is not None:
+        made.sections.body = draw(of)
+    return made
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda values: st.lists(values, max_size=3) | st.dictionaries(st.text(max_size=3), values, max_size=3),
+    max_leaves=8,
+)
+
+
+@few
+@given(messages(of=bodies.filter(bool)), st.sampled_from(KINDS))
+def test_decrypt_of_encrypt_is_identity(message, kind):
+    sealed = one(EDITORS["encrypt", kind], message)
+    back = one(EDITORS["decrypt", kind], sealed)
+    # The length of a single data section may have been written in more bytes than it takes.
+    ((number, value), *more) = sections.body_parts(message.sections.body)
+    if number == sections.DATA and not more:
+        assert back.body == value.payload
+        back.sections.body = message.sections.body
+    assert back.encode() == message.encode()
+
+
+@few
+@given(json_values, json_values, st.sampled_from([None, 1, "\t"]), st.booleans())
+def test_decrypt_of_encrypt_is_identity_for_fields_in_any_layout(first, second, indent, ascii_only):
+    fields = ["$.card[*]", "$['a b']"]
+    document = {"card": {"x": first, "y": [second]}, "rest": first, "a b": second, "more": [1.50, 1e5]}
+    body = json.dumps(document, indent=indent, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+    message = Message.received(delivered(1, body=body), Origin("west", "orders"))
+    sealed = result(editor("encrypt", fields=fields), message)
+    if isinstance(sealed, MessageRejected):
+        assert sealed.reason == "NotJson"
+        return
+    assert json.loads(sealed[0].body)["rest"] == first
+    assert one(editor("decrypt", fields=fields), sealed[0]).body == body
+
+
+@few
+@given(messages(), st.data())
+def test_no_bit_of_an_encryption_can_be_flipped(message, data):
+    sealed = one(BOUND["encrypt"], message)
+    body = bytearray(sealed.body)
+    index = data.draw(st.integers(0, len(body) - 1))
+    body[index] ^= 1 << data.draw(st.integers(0, 7))
+    sealed.body = bytes(body)
+    assert isinstance(result(BOUND["decrypt"], sealed), MessageRejected)
+
+
+@few
+@given(st.binary(max_size=300) | st.text(max_size=300).map(str.encode) | json_values.map(json.dumps).map(str.encode))
+def test_nothing_but_an_encryption_is_decrypted_and_nothing_else_is_raised(body):
+    message = Message.received(delivered(1, body=body), Origin("west", "orders"))
+    assert isinstance(result(BOUND["decrypt"], message), MessageRejected)
+
+
+@few
+@given(messages(), st.data())
+def test_what_was_signed_is_valid_and_not_one_bit_of_it_can_be_flipped(message, data):
+    signed = one(SIGN, message)
+    assert isinstance(result(VERIFY, signed), tuple)
+    part = data.draw(st.sampled_from(["body", "id", "signature"]))
+    if part == "body":
+        body = bytearray(signed.body or b"\0")
+        body[data.draw(st.integers(0, len(body) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+        signed.body = bytes(body)
+    else:
+        name = b"m-1" if part == "id" else signed.application_property("repl-signature").payload.encode()
+        flipped = bytearray(name)
+        flipped[data.draw(st.integers(0, len(name) - 1))] ^= 1 << data.draw(st.integers(0, 6))
+        raw = signed.sections
+        if part == "id":
+            raw.properties = raw.properties.replace(name, bytes(flipped))
+        else:
+            raw.application_properties = raw.application_properties.replace(name, bytes(flipped))
+    touched = Message(signed.sections, signed.arrival)
+    assert isinstance(result(VERIFY, touched), MessageRejected)
+
+
+@few
+@given(st.text(max_size=200))
+def test_nothing_but_a_signature_is_verified_and_nothing_else_is_raised(text):
+    from shared.amqp.values import string  # noqa: PLC0415 - for this test alone
+
+    try:
+        named = {"repl-signature": string(text)}
+        message = Message.received(delivered(1, named=named), Origin("west", "orders"))
+    except UnicodeEncodeError:
+        return
+    assert isinstance(result(VERIFY, message), MessageRejected)
+
+
+@few
+@given(json_values, st.lists(st.sampled_from(["a", "b", 0, 1, None]), min_size=1, max_size=3))
+def test_a_path_finds_what_it_leads_to(document, steps):
+    text = json.dumps(document)
+    path = "$" + "".join("[*]" if step is None else f"[{step!r}]" for step in steps)
+    found: list[object] = []
+
+    def noted(value, _):
+        found.append(json.loads(value))
+        return value
+
+    Fields([path], optional=True).replaced(text.encode(), noted)
+    wanted = [document]
+    for step in steps:
+        below: list[object] = []
+        for each in wanted:
+            if isinstance(each, dict):
+                below += each.values() if step is None else [each[step]] if step in each else []
+            elif isinstance(each, list):
+                below += each if step is None else [each[step]] if isinstance(step, int) and step < len(each) else []
+        wanted = below
+    assert found == wanted

@@ -1,0 +1,461 @@
+"""chain and verify-chain: the same link at every delivery, and no gap, swap or change that goes unnoticed."""
+
+import asyncio
+import sqlite3
+
+import pytest
+from pydantic import ValidationError
+
+from shared.amqp import sections
+from shared.amqp.values import string
+from shared.config.models import _STEPS, TaskFile
+from shared.documents import Changed
+from shared.editors.chain import ChainOptions, _sequence_of
+from shared.editors.links import WINDOW, Progress
+from shared.errors import ConfigError, MessageRejected, TargetUnavailable
+from shared.message import Message, Origin
+from shared.pipeline import Pipeline, Task
+from shared.protocols import Outcome, Withheld
+from shared.routing import Route, Router, Target
+from shared.ttl import Keep
+from tests.chained import (
+    WEST,
+    arrived,
+    carried,
+    chainer,
+    edit,
+    linked,
+    message,
+    settle,
+    store_settings,
+    verdict,
+    verifier,
+)
+from tests.fakes import (
+    JournalInMemory,
+    OutputThatAccepts,
+    OutputThatIsDown,
+    OutputThatRejects,
+    clock_at_delivery,
+    sleep_by,
+    task_facts,
+)
+from tests.keys import jwks, made, settings
+from tests.messages import delivered
+
+
+@pytest.fixture
+def app(tmp_path):
+    return store_settings(tmp_path / "state.db")
+
+
+def messages(first, last):
+    return [message(number) for number in range(first, last + 1)]
+
+
+def encoded(those):
+    return [each.encode() for each in those]
+
+
+def test_a_redelivered_message_has_the_same_link_from_whichever_instance(app):
+    first = linked(chainer(app), messages(1, 5))
+    again = chainer(app)
+    assert encoded(linked(again, messages(3, 7))[:3]) == encoded(first[2:])
+    assert encoded(linked(chainer(app), messages(1, 7))[:5]) == encoded(first)
+
+
+def test_a_crash_between_the_links_and_the_send_leaves_no_gap(app):
+    """What was linked and not sent is linked again when it is delivered again, with what has come since behind it."""
+    linked(chainer(app), messages(1, 3))
+    sent = linked(chainer(app), messages(1, 1)) + linked(chainer(app), messages(2, 5))
+    assert carried(verifier(app), arrived(sent)) == ["passes"] * 5
+
+
+def test_two_instances_that_write_at_once_do_not_fork_the_chain(app):
+    one, other = chainer(app), chainer(app)
+    links = linked(one, messages(1, 2)) + linked(other, messages(3, 3)) + linked(one, messages(4, 4))
+    links += linked(other, messages(5, 6))
+    assert carried(verifier(app), arrived(links)) == ["passes"] * 6
+
+
+def test_sequences_go_on_each_by_itself(app):
+    chain = chainer(app)
+    mixed = [message(1, session="a"), message(2, session="b"), message(3, session="a"), message(4, session="b")]
+    links = linked(chain, mixed)
+    assert carried(verifier(app), arrived(links)) == ["passes"] * 4
+    # Two of four are missing, and the other sequence goes on.
+    links = linked(chain, [message(number, session="ab"[number % 2]) for number in range(5, 9)])
+    assert carried(verifier(app), arrived([links[0], links[3]], 5)) == ["passes", "ChainMissing"]
+
+
+@pytest.mark.parametrize(
+    ("sequence", "name"),
+    [
+        ("entity", "west/orders"),
+        ("partition", "west/orders/3"),
+        ("partition_key", "west/orders/customer"),
+        ({"property": "Customer"}, "west/orders/c"),
+    ],
+)
+def test_what_a_sequence_can_be(app, sequence, name):
+    options = ChainOptions.model_validate({"key": "k", "sequence": sequence, "store": {"setting": "STATE"}})
+    content = delivered(1, named={"customer": string("c")}, annotated={"x-opt-partition-key": string("customer")})
+    assert _sequence_of(options.sequence)(Message.received(content, Origin("west", "orders", "3"))) == name
+    if sequence != "entity":
+        bare = Message.received(delivered(1), WEST)
+        (result,) = edit(chainer(app, sequence=sequence), [bare])
+        assert isinstance(result, MessageRejected)
+        assert result.reason == "NotChained"
+
+
+def test_a_message_by_which_nothing_is_known_again_is_not_chained(app):
+    content = delivered(None, message_id=None, session_id="s")
+    (result,) = edit(chainer(app), [Message.received(content, WEST)])
+    assert verdict(result) == "NotChained"
+
+
+def test_a_message_that_comes_again_with_another_content_is_not_linked_anew(app):
+    linked(chainer(app), messages(1, 2))
+    same, other = edit(chainer(app), [message(1), message(2, b"another")])
+    assert verdict(same) == "passes"
+    assert isinstance(other, MessageRejected)
+    assert str(other).startswith("ChainedDifferently: chain: was linked as number 2")
+
+
+def test_what_one_message_was_split_into_is_linked_each(app):
+    parts = [message(1, b"a"), message(1, b"b")]
+    first = linked(chainer(app), parts)
+    assert encoded(linked(chainer(app), parts)) == encoded(first)
+    assert carried(verifier(app), arrived(first)) == ["passes", "passes"]
+
+
+# What verify-chain says
+
+
+def test_missing_reordered_altered_and_inserted_are_told_apart_with_their_numbers(app):
+    links = linked(chainer(app), messages(1, 9))
+    altered = links[2].copy()
+    altered.body = b"order 4"
+    stranger = message(77)
+    moved = links[7].copy()
+    moved.set_properties({"repl-chain": links[2].application_property("repl-chain")})
+    verify = verifier(app)
+    assert carried(verify, arrived(links[:2])) == ["passes"] * 2
+    results = edit(verify, arrived([altered, stranger, moved, links[5], links[4], links[3]], 3))
+    assert [str(each) for each in results] == [
+        "ChainAltered: verify-chain: the message has not the content that it had as number 3 of west/orders/s",
+        "ChainInserted: verify-chain: has no link in property repl-chain",
+        "ChainAltered: verify-chain: the message has not the content that it had as number 3 of west/orders/s",
+        "ChainMissing: verify-chain: numbers 3 to 5 of west/orders/s are missing before 6",
+        "ChainMissing: verify-chain: numbers 3 to 4 of west/orders/s are missing before 5",
+        "ChainMissing: verify-chain: number 3 of west/orders/s is missing before 4",
+    ]
+    results = edit(verify, arrived([links[3], links[2]], 9))
+    assert str(results[0]) == "ChainReordered: verify-chain: number 4 of west/orders/s comes before number 3"
+    assert verdict(results[1]) == "passes"
+
+
+def test_the_sequence_goes_on_when_the_missing_message_comes(app):
+    links = linked(chainer(app), messages(1, 4))
+    assert carried(verifier(app), arrived([links[0], links[2], links[3]])) == ["passes", "ChainMissing", "ChainMissing"]
+    assert carried(verifier(app), arrived(links[1:], 5)) == ["passes"] * 3
+
+
+def test_the_sequence_goes_on_where_an_operator_says(app):
+    links = linked(chainer(app), messages(1, 6))
+    assert carried(verifier(app), arrived([links[0], links[3]])) == ["passes", "ChainMissing"]
+    decided = {"accept": {"west/orders/s": 4}}
+    assert carried(verifier(app, **decided), arrived([links[4], links[3]], 3)) == ["ChainMissing", "passes"]
+    assert carried(verifier(app, **decided), arrived([links[4], links[5]], 5)) == ["passes"] * 2
+    assert carried(verifier(app), arrived([links[3], links[1]], 7)) == ["passes", "ChainReordered"]
+
+
+def test_a_sequence_that_is_new_begins_with_its_first_number_or_where_it_may(app):
+    links = linked(chainer(app), messages(1, 4))
+    assert carried(verifier(app), arrived(links[2:])) == ["ChainMissing"] * 2
+    assert carried(verifier(app, begin="any"), arrived(links[2:])) == ["passes"] * 2
+    assert carried(verifier(app), arrived(links[2:], 3)) == ["passes"] * 2
+
+
+def test_a_second_chain_of_the_same_name_is_an_alteration(app, tmp_path):
+    one = linked(chainer(app), messages(1, 3))
+    other = linked(chainer({**app, "STATE": f"file:{tmp_path / 'other.db'}"}), messages(11, 13))
+    verify = verifier(app)
+    assert carried(verify, arrived(one[:2])) == ["passes"] * 2
+    results = edit(verify, arrived([other[1], other[2]], 3))
+    assert [str(each).partition(":")[0] for each in results] == ["ChainAltered", "ChainAltered"]
+    assert "number 2 of west/orders/s has come before, and was another message" in str(results[0])
+    assert "number 3 of west/orders/s was linked to another number 2 than has come" in str(results[1])
+
+
+def test_a_link_of_another_chain_or_over_less_is_an_insertion(app):
+    (link,) = linked(chainer(app, properties=["sys.SessionId"]), messages(1, 1))
+    told = [str(edit(verifier(app, **options), arrived([link]))[0]) for options in ({"chain_of": "north/orders"}, {})]
+    assert "ChainInserted: verify-chain: is number 1 of west/orders/s, which is another chain" in told[0]
+    assert "ChainInserted: verify-chain: the link is not over sys.MessageId" in told[1]
+    of = {"properties": ["sys.SessionId"], "chain_of": "west/orders"}
+    assert carried(verifier(app, **of), arrived([link])) == ["passes"]
+
+
+def test_a_forged_link_is_an_insertion_and_an_unknown_key_is_asked_for_anew(app):
+    (link,) = linked(chainer(app), messages(1, 1))
+    value = link.application_property("repl-chain")
+    assert value is not None
+    text = value.payload
+    assert isinstance(text, str)
+    for forged in (text[:-4], text.replace(".", "..", 1), "", text + "=", "e30.e30."):
+        altered = link.copy()
+        altered.set_properties({"repl-chain": string(forged)})
+        (result,) = edit(verifier(app), arrived([altered]))
+        assert verdict(result) in {"ChainInserted", "UnknownKey"}, result
+    others = {**app, **settings(k=jwks(made("oct", "k2"), made("EC", "k3")))}
+    (result,) = edit(verifier(others), arrived([link]))
+    assert verdict(result) == "UnknownKey"
+
+
+def test_a_repetition_passes_or_is_withheld_only_when_the_first_was_carried_on(app):
+    links = arrived(linked(chainer(app), messages(1, 3)))
+    verify = verifier(app, duplicates="withhold")
+    assert [verdict(each) for each in edit(verify, links)] == ["passes"] * 3
+    # Nothing was carried on: the same delivery comes again, and a copy of it, perhaps of what never got there.
+    copies = arrived([links[0], links[1]], 10)
+    assert [verdict(each) for each in edit(verify, [*links, *copies])] == ["passes"] * 5
+    settle(verify, links)
+    again = verifier(app, duplicates="withhold")
+    assert [verdict(each) for each in edit(again, links)] == ["passes"] * 3, "the source was not settled"
+    results = edit(again, copies)
+    assert [verdict(each) for each in results] == ["withheld"] * 2
+    assert isinstance(results[0], Withheld)
+    assert results[0].reason == "verify-chain: number 1 of west/orders/s has been carried on before"
+    assert carried(verifier(app), copies) == ["passes"] * 2
+
+
+def test_what_was_not_carried_on_does_not_count(app):
+    links = arrived(linked(chainer(app), messages(1, 4)))
+    verify = verifier(app)
+    edit(verify, links)
+    settle(verify, [links[0], links[2]])
+    after = verifier(app)
+    assert [verdict(each) for each in edit(after, [links[2]])] == ["ChainMissing"], "number 2 has not arrived"
+    assert carried(after, links) == ["passes"] * 4
+
+
+def test_a_link_is_taken_off_if_so_asked(app):
+    sent = messages(1, 1)
+    (passed,) = linked(verifier(app, remove=True), arrived(linked(chainer(app), sent)))
+    assert passed.encode() == sent[0].encode()
+
+
+def test_a_window_of_links_is_remembered_and_older_ones_are_not(app):
+    progress = Progress()
+    for number in range(1, WINDOW + 50):
+        progress.append(f"m{number}", f"h{number}")
+    progress.encode(WINDOW)
+    assert progress.number_of("m49") is None
+    assert progress.number_of("m50") == 50
+    assert [progress.hash_at(number) for number in (48, 49, 50, WINDOW + 49, WINDOW + 50)] == [
+        None, "h49", "h50", f"h{WINDOW + 49}", None
+    ]  # fmt: skip
+    many = linked(chainer(app), messages(1, WINDOW + 10))
+    assert encoded(linked(chainer(app), messages(1, 3))) == encoded(many[:3]), "a large batch is remembered whole"
+
+
+# What is in the way
+
+
+class Away:
+    """A store that is away for some questions, or loses answers."""
+
+    def __init__(self, documents, *, reads=0, writes=0, answers=0, changes=0):
+        self._documents = documents
+        self.reads, self.writes, self.answers, self.changes = reads, writes, answers, changes
+
+    async def read(self, name):
+        if self.reads:
+            self.reads -= 1
+            raise TargetUnavailable("store: away")
+        return await self._documents.read(name)
+
+    async def write(self, name, content, version):
+        if self.writes:
+            self.writes -= 1
+            raise TargetUnavailable("store: away")
+        if self.changes:
+            self.changes -= 1
+            raise Changed("store: changed")
+        written = await self._documents.write(name, content, version)
+        if self.answers:
+            self.answers -= 1
+            raise TargetUnavailable("store: no answer")
+        return written
+
+
+def with_faults(each, **faults):
+    each._sequences._documents = Away(each._sequences._documents, **faults)
+    return each
+
+
+class Line:
+    """A pipeline with one editor, in virtual time."""
+
+    def __init__(self, each, output=None):
+        self.verified = each
+        self.output = output or OutputThatAccepts()
+        self.rejects = OutputThatAccepts()
+        self.journal = JournalInMemory()
+        clock = clock_at_delivery()
+        routes = [Route(Target(self.output, "east", "orders"))]
+        task = Task("copy", WEST, [each], Router(routes), Target(self.rejects, "west", "rejected"), Keep(), None)
+        self.pipeline = Pipeline(task, self.journal, clock, sleep_by(clock))
+
+    def run(self, *numbers):
+        batch = [delivered(number, body=b"order %d" % number, session_id="s") for number in numbers]
+        return asyncio.run(self.pipeline.run(batch))
+
+    def sent(self):
+        return self.output.messages("orders")
+
+
+@pytest.mark.parametrize("faults", [{"reads": 2}, {"writes": 2}, {"answers": 2}, {"changes": 3}])
+def test_a_store_that_is_away_for_a_while_holds_the_batch_and_breaks_no_chain(app, faults):
+    line = Line(with_faults(chainer(app), **faults))
+    assert line.run(1, 2, 3) == {Outcome.SENT: 3}
+    assert line.run(4) == {Outcome.SENT: 1}
+    links = [each.encode() for each in _delivered(line.sent())]
+    verifying = Line(with_faults(verifier(app), **faults))
+    assert asyncio.run(verifying.pipeline.run(links)) == {Outcome.SENT: 4}
+    settled, _ = asyncio.run(verifying.verified._sequences.read("west/orders/s"))
+    assert settled.number == 4
+
+
+def test_a_store_that_stays_away_lets_nothing_go_on(app):
+    for faults in ({"reads": 10**9}, {"writes": 10**9}, {"changes": 10**9}):
+        line = Line(with_faults(chainer(app), **faults))
+        with pytest.raises(TargetUnavailable):
+            line.run(1, 2)
+        assert line.sent() == []
+    line = Line(with_faults(verifier(app), reads=10**9))
+    with pytest.raises(TargetUnavailable):
+        asyncio.run(line.pipeline.run([each.encode() for each in _delivered(linked(chainer(app), messages(1, 2)))]))
+    assert line.sent() == []
+
+
+def _delivered(links):
+    """Return messages with links as the service delivers them."""
+    made = []
+    for number, each in enumerate(links, 1):
+        copy = each.copy()
+        copy.sections.message_annotations = sections.split(delivered(number)).message_annotations
+        made.append(copy)
+    return made
+
+
+def test_while_the_target_is_away_the_links_wait_and_stay_the_same(app):
+    down = OutputThatIsDown()
+    line = Line(chainer(app), down)
+    with pytest.raises(TargetUnavailable):
+        line.run(1, 2)
+    down.put_up()
+    assert line.run(1, 2, 3) == {Outcome.SENT: 3}
+    assert carried(verifier(app), arrived(line.sent())) == ["passes"] * 3
+
+
+def test_what_the_target_refuses_is_missing_in_the_chain_and_said_to_be(app):
+    line = Line(chainer(app), OutputThatRejects(lambda outgoing: outgoing.message_id == "m-2"))
+    assert line.run(1, 2, 3) == {Outcome.SENT: 2, Outcome.REJECTED: 1}
+    assert carried(verifier(app), arrived(line.sent())) == ["passes", "ChainMissing"]
+
+
+def test_a_verified_line_goes_on_after_its_target_was_away(app):
+    links = [each.encode() for each in _delivered(linked(chainer(app), messages(1, 5)))]
+    down = OutputThatIsDown()
+    line = Line(verifier(app, duplicates="withhold"), down)
+    with pytest.raises(TargetUnavailable):
+        asyncio.run(line.pipeline.run(links[:3]))
+    down.put_up()
+    assert asyncio.run(line.pipeline.run(links)) == {Outcome.SENT: 5}
+    assert asyncio.run(Line(verifier(app)).pipeline.run(links[3:])) == {Outcome.SENT: 2}
+
+
+def test_a_document_that_is_none_is_a_persons_affair(app):
+    linked(chainer(app), messages(1, 1))
+    with sqlite3.connect(app["STATE"].removeprefix("file:")) as opened:
+        opened.execute("UPDATE documents SET content = ?", [b'{"number": "x"}'])
+    opened.close()
+    with pytest.raises(Exception, match="does not say how far a sequence has come"):
+        edit(chainer(app), messages(1, 1))
+
+
+# What cannot be right is refused at load
+
+STORE = {"key": "k", "store": {"setting": "STATE"}}
+SESSION = {"connection": "west", "queue": "orders", "sessions": True}
+QUEUE = {"connection": "west", "queue": "orders"}
+HUB = {"connection": "west", "hub": "orders", "consumer_group": "copy"}
+EVERYTHING = [{"target": {"connection": "east", "queue": "orders"}}]
+
+
+def task(source, *steps, routes=EVERYTHING):
+    rejects = {"connection": "west", "queue": "rejected"}
+    document = {"task": "t", "source": source, "editors": list(steps), "routes": routes, "rejects": rejects}
+    return TaskFile.model_validate(document)
+
+
+def chain(sequence="session", **options):
+    return {"chain": {**STORE, "sequence": sequence, **options}}
+
+
+@pytest.mark.parametrize(
+    ("source", "step"),
+    [
+        (SESSION, chain()),
+        (HUB, chain("partition")),
+        (HUB, chain("partition_key")),
+        ({**HUB, "partitions": [0]}, chain("entity")),
+        (QUEUE, chain("entity", single_instance=True)),
+        (QUEUE, chain({"property": "customer"}, single_instance=True)),
+        (SESSION, {"verify-chain": STORE}),
+        (HUB, {"verify-chain": STORE}),
+        (QUEUE, {"verify-chain": {**STORE, "single_instance": True}}),
+    ],
+)
+def test_what_can_be_right(source, step):
+    assert task(source, step)
+    assert task(source, {"filter": "a = 1"}, step)
+
+
+@pytest.mark.parametrize(
+    ("source", "steps", "told"),
+    [
+        (QUEUE, [chain()], "is a session, expected a source with sessions"),
+        (HUB, [chain()], "is a session"),
+        (SESSION, [chain("partition")], "expected a hub as the source"),
+        (QUEUE, [chain("partition_key")], "expected a hub as the source"),
+        (SESSION, [chain("entity")], "goes over a whole entity, expected `session`, or single_instance: true"),
+        (QUEUE, [chain({"property": "customer"})], "goes over a whole entity"),
+        (HUB, [chain("entity", single_instance=True)], "goes over several partitions"),
+        ({**HUB, "partitions": [0, 1]}, [chain("entity")], "goes over several partitions"),
+        (QUEUE, [{"verify-chain": STORE}], r"editors\[0\].verify-chain takes from a source without order"),
+        (SESSION, [{"encrypt": {"key": "k"}}, chain()], r"editors\[1\].chain stands behind encrypt"),
+        (SESSION, [chain(), {"filter": "a = 1"}], r"editors\[0\].chain stands before filter, which withholds"),
+        (SESSION, [chain(), {"verify": {"key": "k", "on_failure": "drop"}}], "stands before verify"),
+    ],
+)
+def test_what_cannot_be_right_is_refused(source, steps, told):
+    with pytest.raises(ValidationError, match=told):
+        task(source, *steps)
+
+
+def test_a_chain_is_not_divided_between_routes():
+    with pytest.raises(ValidationError, match="the first route has a condition"):
+        task(SESSION, chain(), routes=[{"when": "a = 1", **EVERYTHING[0]}, *EVERYTHING])
+
+
+@pytest.mark.parametrize("verb", ["chain", "verify-chain"])
+def test_a_store_that_no_app_setting_names_stops_the_start(verb):
+    options = {**STORE, **({"sequence": "session"} if verb == "chain" else {})}
+    step = _STEPS[verb].model_validate({verb: options})
+    for value in ({}, {"STATE": "no connection string"}, {"STATE": "file:/no/such/folder/state.db"}):
+        with pytest.raises(ConfigError) as raised:
+            step.editor(task_facts({**settings(k=jwks(made("oct"))), **value}))
+        assert raised.value.problems[0].path == f"task copy: {verb}.store: app setting STATE"

@@ -1,0 +1,284 @@
+"""sign, verify and attest: what a signature is over, and what is refused."""
+
+import asyncio
+import hashlib
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from datetime import timedelta
+
+import pytest
+from joserfc import jws
+from joserfc.jwk import OctKey, RSAKey
+from pydantic import ValidationError
+
+from shared.amqp.codec import encode
+from shared.amqp.values import NULL, TRUE, binary, double, int_, long, string, symbol, ubyte, uint
+from shared.config.models import _STEPS
+from shared.editors.bound_properties import spelled
+from shared.editors.jws import SigningKey, verified_detached, verified_statement
+from shared.editors.keys import KeyRing, parsed_ring
+from shared.errors import MessageRejected, TargetRefused
+from shared.message import Message, Origin
+from shared.protocols import Withheld
+from tests.fakes import clock_at_delivery, task_facts
+from tests.keys import jwks, made, settings
+from tests.messages import delivered
+
+ORDER = b'{"id": "4711", "amount": 10.50}'
+
+# RFC 7515, appendix A.1, and RFC 7797, section 4: the key, and the signature of an unencoded payload.
+A1_KEY = {
+    "kty": "oct",
+    "k": "AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow",
+}
+A1_HEADER = "eyJ0eXAiOiJKV1QiLA0KICJhbGciOiJIUzI1NiJ9"
+A1_PAYLOAD = b'{"iss":"joe",\r\n "exp":1300819380,\r\n "http://example.com/is_root":true}'
+A1_SIGNATURE = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
+UNENCODED = "eyJhbGciOiJIUzI1NiIsImI2NCI6ZmFsc2UsImNyaXQiOlsiYjY0Il19..A5dxf2s96_n5FLueVuW1Z_vh161FwXZC4YLPff6dmDY"
+
+
+def editor(verb, app, clock=None, **options):
+    return _STEPS[verb].model_validate({verb: {"key": "k", **options}}).editor(task_facts(app, clock))
+
+
+def result_of(each, message):
+    (result,) = asyncio.run(each.edit_batch([message], timeout_seconds=5))
+    return result
+
+
+def one(each, message):
+    result = result_of(each, message)
+    if isinstance(result, MessageRejected):
+        raise result
+    assert isinstance(result, tuple), result
+    return result[0]
+
+
+def message(body=ORDER, number=1, **options):
+    return Message.received(delivered(number, body=body, **options), Origin("west", "orders"))
+
+
+def signature_of(signed, name="repl-signature"):
+    return signed.application_property(name).payload
+
+
+def part(text, index):
+    segment = text.split(".")[index]
+    return urlsafe_b64decode(segment + "=" * (-len(segment) % 4))
+
+
+@pytest.mark.parametrize("kind", ["oct", "RSA", "EC", "Ed25519"])
+def test_what_was_signed_is_verified_and_what_was_altered_is_not(kind):
+    app = settings(k=jwks(made(kind)))
+    public = app if kind == "oct" else settings(k=jwks(made(kind), private=False))
+    signed = one(editor("sign", app, properties=["sys.MessageId", "Tenant"]), message(named={"tenant": string("t")}))
+    verify = editor("verify", public, properties=["tenant", "sys.messageid"])
+    assert one(verify, signed).encode() == signed.encode()
+    for change in (
+        lambda each: setattr(each, "body", ORDER + b" "),
+        lambda each: setattr(each, "message_id", string("other")),
+        lambda each: each.set_properties({"tenant": string("T")}),
+        lambda each: each.set_properties({"tenant": None}),
+    ):
+        altered = signed.copy()
+        change(altered)
+        with pytest.raises(MessageRejected, match="SignatureInvalid: verify: the signature is"):
+            one(verify, altered)
+    if kind != "oct":
+        with pytest.raises(TargetRefused, match="expected a private key"):
+            one(editor("sign", public), message())
+
+
+@pytest.mark.parametrize("body", [ORDER, b"", b"\x00\xff\xfe", b"url-safe_text~", b"with.dots"])
+def test_any_jose_library_verifies_the_signature_over_the_bytes_of_the_body(body):
+    key = made("EC")
+    signed = one(editor("sign", settings(k=jwks(key))), message(body))
+    header, _, signature = signature_of(signed).split(".")
+    assert json.loads(part(signature_of(signed), 0)) == {"alg": "ES256", "kid": "k1", "b64": False, "crit": ["b64"]}
+    algorithm = jws.JWSRegistry.algorithms["ES256"]
+    raw = urlsafe_b64decode(signature + "=" * (-len(signature) % 4))
+    assert algorithm.verify(f"{header}.".encode() + body, raw, key)
+
+
+def test_a_detached_signature_of_another_software_is_verified():
+    key = made("oct")
+    text = jws.detach_content(jws.serialize_compact({"alg": "HS256", "kid": "k1"}, ORDER, key))
+    received = message(named={"signature": string(text)})
+    assert one(editor("verify", settings(k=jwks(key)), signature="signature"), received) is not None
+
+
+def test_the_examples_of_the_rfcs():
+    ring = parsed_ring("rfc", json.dumps(A1_KEY))
+    payload = urlsafe_b64encode(A1_PAYLOAD).rstrip(b"=").decode()
+    assert verified_statement(f"{A1_HEADER}.{payload}.{A1_SIGNATURE}", ring).payload == A1_PAYLOAD
+    assert verified_detached(f"{A1_HEADER}..{A1_SIGNATURE}", A1_PAYLOAD, ring)["typ"] == "JWT"
+    assert verified_detached(UNENCODED, b"$.02", ring)["b64"] is False
+    with pytest.raises(MessageRejected):
+        verified_detached(UNENCODED, b"$.03", ring)
+
+
+def forged(header, payload=ORDER):
+    """Return a detached signature that is genuine but for what its header says."""
+    segment = urlsafe_b64encode(json.dumps(header).encode()).rstrip(b"=")
+    algorithm = jws.JWSRegistry.algorithms["HS256"]
+    signature = urlsafe_b64encode(algorithm.sign(segment + b"." + payload, made("oct"))).rstrip(b"=")
+    return f"{segment.decode()}..{signature.decode()}"
+
+
+GENUINE = {"alg": "HS256", "kid": "k1", "b64": False, "crit": ["b64"]}
+
+
+def test_the_forger_could_have_been_let_in():
+    """Or else the test below proves nothing."""
+    verify = editor("verify", settings(k=jwks(made("oct"))))
+    assert one(verify, message(named={"repl-signature": string(forged(GENUINE))}))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (None, "SignatureMissing"),
+        (int_(5), "SignatureMissing"),
+        ("", "SignatureInvalid"),
+        ("a.b", "SignatureInvalid"),
+        ("....", "SignatureInvalid"),
+        ("eyJhbGciOiJub25lIn0..", "UnknownKey"),
+        (forged({**GENUINE, "alg": "none"}), "SignatureInvalid"),
+        (forged({**GENUINE, "alg": "HS512"}), "SignatureInvalid"),
+        (forged({**GENUINE, "alg": "ES256"}), "SignatureInvalid"),
+        (forged({**GENUINE, "alg": 5}), "SignatureInvalid"),
+        (forged({**GENUINE, "alg": ["HS256"]}), "SignatureInvalid"),
+        (forged({**GENUINE, "kid": "k9"}), "UnknownKey"),
+        (forged({**GENUINE, "kid": {"a": 1}}), "UnknownKey"),
+        (forged({**GENUINE, "crit": ["b64", "x"], "x": 1}), "SignatureInvalid"),
+        (forged({name: GENUINE[name] for name in ("alg", "kid", "b64")}), "SignatureInvalid"),
+        (forged({**GENUINE, "b64": "no"}), "SignatureInvalid"),
+        (forged({**GENUINE, "exp": "later"}), "SignatureInvalid"),
+        (forged({**GENUINE, "exp": True}), "SignatureInvalid"),
+        (forged({**GENUINE, "exp": 1}), "SignatureExpired"),
+        (forged({**GENUINE, "bound": ["tenant"]}), "SignatureInvalid"),
+        (forged({**GENUINE, "bound": [5], "bound_digest": "x"}), "SignatureInvalid"),
+        (forged({**GENUINE, "bound": ["\ud800"], "bound_digest": "x"}), "SignatureInvalid"),
+        (forged(GENUINE).replace("..", ".QQ."), "SignatureInvalid"),
+        (forged(GENUINE) + "=", "SignatureInvalid"),
+        (forged(GENUINE) + "\u00e9", "SignatureInvalid"),
+        ("A" * 40_000 + "..A", "SignatureInvalid"),
+    ],
+)  # fmt: skip
+def test_a_signature_that_is_none_is_rejected(text, reason):
+    value = string(text) if isinstance(text, str) else text
+    received = message(named={} if value is None else {"repl-signature": value})
+    app = settings(k=jwks(made("oct"), made("EC", "k2")))
+    with pytest.raises(MessageRejected) as raised:
+        one(editor("verify", app), received)
+    assert raised.value.reason == reason
+    assert "4711" not in str(raised.value)
+    dropped = result_of(editor("verify", app, on_failure="drop"), received)
+    assert isinstance(dropped, Withheld)
+    assert dropped.reason.startswith(f"verify: {reason}: ")
+
+
+def test_a_public_key_is_no_secret_to_sign_with():
+    """RFC 8725, 2.1: a verifier that lets the header choose takes an RSA key for that of an HMAC."""
+    app = settings(k=jwks(made("RSA")))
+    header = urlsafe_b64encode(json.dumps(GENUINE).encode()).rstrip(b"=")
+    key = made("RSA")
+    assert isinstance(key, RSAKey)
+    pem = key.as_pem(private=False)
+    signature = jws.JWSRegistry.algorithms["HS256"].sign(header + b"." + ORDER, OctKey(pem, pem))
+    text = f"{header.decode()}..{urlsafe_b64encode(signature).rstrip(b'=').decode()}"
+    with pytest.raises(MessageRejected, match="names an algorithm that key k1 is not for"):
+        one(editor("verify", app), message(named={"repl-signature": string(text)}))
+
+
+def test_a_signature_is_valid_for_its_lifetime():
+    app, clock = settings(k=jwks(made("oct"))), clock_at_delivery()
+    signed = one(editor("sign", app, clock, lifetime="PT1H"), message())
+    verify = editor("verify", app, clock)
+    clock.advance(timedelta(minutes=59).total_seconds())
+    assert one(verify, signed)
+    clock.advance(60)
+    with pytest.raises(MessageRejected, match="SignatureExpired: verify: the signature is not valid any more"):
+        one(verify, signed)
+
+
+def test_a_signature_over_less_than_is_asked_for_is_refused_and_taken_off_if_so_asked():
+    app = settings(k=jwks(made("oct")))
+    signed = one(editor("sign", app, into="signed"), message())
+    assert one(editor("verify", app, signature="signed", remove=True), signed).encode() == message().encode()
+    with pytest.raises(MessageRejected, match=r"NotSigned: verify: the signature is not over sys\.MessageId"):
+        one(editor("verify", app, signature="signed", properties=["sys.MessageId"]), signed)
+
+
+def test_the_one_spelling_of_properties():
+    named = {
+        "a": NULL, "B": TRUE, "c": int_(5), "d": long(-5), "e": ubyte(7), "f": double(0.5), "g": binary(b"\xff"),
+        "h": symbol("s"), 'q"\n': string("é\u2028"),
+    }  # fmt: skip
+    names = sorted(["sys.MessageId", "sys.CorrelationId", "absent", *named])
+    assert spelled(names, message(named=named)).decode() == (
+        '[["B","boolean","true"],["a","null",null],["absent","null",null],["c","integer","5"],["d","integer","-5"],'
+        '["e","integer","7"],["f","double","3fe0000000000000"],["g","binary","_w"],["h","string","s"],'
+        '["q\\"\\n","string","é\u2028"],["sys.CorrelationId","null",null],["sys.MessageId","string","m-1"]]'
+    )
+    widened = {**named, "c": long(5), "e": uint(7), "h": string("s")}
+    assert spelled(names, message(named=widened)) == spelled(names, message(named=named))
+
+
+@pytest.mark.parametrize("kind", ["oct", "EC"])
+def test_an_attestation_says_where_and_when_a_message_was_received_and_what_it_was(kind):
+    key, clock = made(kind), clock_at_delivery()
+    clock.advance(1.5)
+    received = message(named={"tenant": string("t"), "repl-path": string("north")}, subject=string("new"))
+    attested = one(editor("attest", settings(k=jwks(key)), clock), received)
+    opened = jws.deserialize_compact(signature_of(attested, "repl-attestation"), key)
+    claims = json.loads(opened.payload)
+    names = ["sys.MessageId", "sys.Subject", "tenant"]
+    assert claims == {
+        "site": "west",
+        "entity": "orders",
+        "task": "copy",
+        "enqueued_time": "2030-03-17T17:46:40.123Z",
+        "received": "2030-03-17T17:46:41.623Z",
+        "sequence_number": 1,
+        "message_id": "m-1",
+        "body": urlsafe_b64encode(hashlib.sha256(ORDER).digest()).rstrip(b"=").decode(),
+        "properties": names,
+        "properties_digest": urlsafe_b64encode(hashlib.sha256(spelled(names, received)).digest()).rstrip(b"=").decode(),
+    }
+    again = one(editor("attest", settings(k=jwks(key)), clock), attested)
+    first, second = signature_of(again, "repl-attestation").split(";")
+    assert first == signature_of(attested, "repl-attestation")
+    assert json.loads(jws.deserialize_compact(second, key).payload)["properties_digest"] == claims["properties_digest"]
+    with pytest.raises(MessageRejected, match="repl-attestation is a int, expected a string"):
+        one(editor("attest", settings(k=jwks(key))), message(named={"repl-attestation": int_(1)}))
+
+
+def test_a_body_that_is_a_sequence_has_no_bytes_to_sign():
+    received = message()
+    received.sections.body = b"\x00\x53\x76" + encode(NULL)[:0] + b"\x45"
+    with pytest.raises(MessageRejected, match="UnreadableBody: sign"):
+        one(editor("sign", settings(k=jwks(made("oct")))), received)
+
+
+@pytest.mark.parametrize(
+    "key", [made("X25519"), made("oct", use="enc"), made("EC", alg="ES384"), made("oct", alg="A256KW")]
+)
+def test_a_key_that_is_not_for_signing_is_a_persons_affair(key):
+    with pytest.raises(TargetRefused, match="secret k: key k1 is not for signing"):
+        SigningKey("k", KeyRing("k", [key]).newest)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"lifetime": "PT0S"}, "greater than 0"),
+        ({"properties": ["sys.TimeToLive"]}, "expected one of sys."),
+        ({"properties": []}, "at least 1 item"),
+        ({"into": ""}, "at least 1 character"),
+        ({"algorithm": "none"}, "Extra inputs"),
+    ],
+)
+def test_options_at_fault_are_told_at_load(options, told):
+    with pytest.raises(ValidationError, match=told):
+        _STEPS["sign"].model_validate({"sign": {"key": "k", **options}})
