@@ -2,12 +2,12 @@
 Task files and what they do: messages in, outcomes, messages out and journal lines, each case one file.
 
 A case has a task, or names a task file (`file`) or a configuration folder (`folder`) of the repository, and steps;
-`connections` replace those of the repository, and `files` are what else is in the configuration folder, as a text or JSON.
-A step delivers messages to one task, from one `partition` where it has any, written out or `taken` from where an earlier step
-has sent them (the next one, or the one `at` a number), and says what must come of it. Expected messages are compared in
-the keys that the case names, their application properties as a whole; `{matches: EXPRESSION}` stands for a text that is
-another one each time. App settings are `settings`: `{keys: [{kind: oct, kid: ID}]}` are made for the run, and
-`{file: NAME}` lies in a folder of its own.
+`connections` replace those of the repository, and `files` are what else is in the configuration folder, as a text or
+as JSON. A step delivers messages to one task, from one `partition` where it has any, written out or `taken` from where
+an earlier step has sent them (the next one, or the one `at` a number), and says what must come of it. Expected messages
+are compared in the keys that the case names, their application properties as a whole; `{matches: EXPRESSION}` stands
+for a text that is another one each time. App settings are `settings`: `{keys: [{kind: oct, kid: ID}]}` are made for the
+run, and `{file: NAME}` lies in a folder of its own.
 """
 
 import asyncio

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.amqp import sections
-from shared.config.models import _STEPS
+from shared.config.models import STEPS
 from shared.editors.json_fields import Fields
 from shared.errors import MessageRejected
 from shared.message import Message, Origin
@@ -22,7 +22,7 @@ few = settings(max_examples=30, deadline=None)
 
 def editor(verb, kind="oct", **options):
     app = keys.settings(k=keys.jwks(keys.made(kind)))
-    return _STEPS[verb].model_validate({verb: {"key": "k", **options}}).editor(task_facts(app))
+    return STEPS[verb].model_validate({verb: {"key": "k", **options}}).editor(task_facts(app))
 
 
 EDITORS = {(verb, kind): editor(verb, kind) for verb in ("encrypt", "decrypt") for kind in KINDS}

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from shared.amqp import sections
 from shared.amqp.values import string
-from shared.config.models import _STEPS, TaskFile
+from shared.config.models import STEPS, TaskFile
 from shared.documents import Changed
 from shared.editors.chain import ChainOptions, _sequence_of
 from shared.editors.links import WINDOW, Progress
@@ -454,7 +454,7 @@ def test_a_chain_is_not_divided_between_routes():
 @pytest.mark.parametrize("verb", ["chain", "verify-chain"])
 def test_a_store_that_no_app_setting_names_stops_the_start(verb):
     options = {**STORE, **({"sequence": "session"} if verb == "chain" else {})}
-    step = _STEPS[verb].model_validate({verb: options})
+    step = STEPS[verb].model_validate({verb: options})
     for value in ({}, {"STATE": "no connection string"}, {"STATE": "file:/no/such/folder/state.db"}):
         with pytest.raises(ConfigError) as raised:
             step.editor(task_facts({**settings(k=jwks(made("oct"))), **value}))

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from shared.amqp.codec import encode
 from shared.amqp.values import list_, long, string, symbol
-from shared.config.models import _STEPS
+from shared.config.models import STEPS
 from shared.editors.keys import parsed_ring
 from shared.errors import ConfigError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.message import Message, Origin
@@ -72,7 +72,7 @@ A4 = {
 
 
 def editor(verb, app, **options):
-    return _STEPS[verb].model_validate({verb: options}).editor(task_facts(app))
+    return STEPS[verb].model_validate({verb: options}).editor(task_facts(app))
 
 
 def edited(each, *messages):
@@ -321,7 +321,7 @@ class SecretsThatChange:
 
 def with_secrets(verb, secrets, **options):
     facts = task_facts()._replace(secrets=secrets)
-    return _STEPS[verb].model_validate({verb: options}).editor(facts)
+    return STEPS[verb].model_validate({verb: options}).editor(facts)
 
 
 def test_the_newest_key_encrypts_every_key_of_the_set_decrypts():
@@ -451,4 +451,4 @@ def test_a_key_that_is_no_app_setting_stops_the_start():
 )
 def test_options_at_fault_are_told_at_load(options, told):
     with pytest.raises(ValidationError, match=told):
-        _STEPS["encrypt"].model_validate({"encrypt": options})
+        STEPS["encrypt"].model_validate({"encrypt": options})

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from shared.amqp.codec import encode
 from shared.amqp.values import NULL, TRUE, binary, double, int_, long, string, symbol, ubyte, uint
-from shared.config.models import _STEPS
+from shared.config.models import STEPS
 from shared.editors.bound_properties import spelled
 from shared.editors.jws import SigningKey, verified_detached, verified_statement
 from shared.editors.keys import KeyRing, parsed_ring
@@ -38,7 +38,7 @@ UNENCODED = "eyJhbGciOiJIUzI1NiIsImI2NCI6ZmFsc2UsImNyaXQiOlsiYjY0Il19..A5dxf2s96
 
 
 def editor(verb, app, clock=None, **options):
-    return _STEPS[verb].model_validate({verb: {"key": "k", **options}}).editor(task_facts(app, clock))
+    return STEPS[verb].model_validate({verb: {"key": "k", **options}}).editor(task_facts(app, clock))
 
 
 def result_of(each, message):
@@ -281,4 +281,4 @@ def test_a_key_that_is_not_for_signing_is_a_persons_affair(key):
 )
 def test_options_at_fault_are_told_at_load(options, told):
     with pytest.raises(ValidationError, match=told):
-        _STEPS["sign"].model_validate({"sign": {"key": "k", **options}})
+        STEPS["sign"].model_validate({"sign": {"key": "k", **options}})
