@@ -28,6 +28,7 @@ from shared.editors.claim_restore import ClaimRestoreStep
 from shared.editors.decrypt import DecryptStep
 from shared.editors.deduplicate import DeduplicateStep
 from shared.editors.encrypt import EncryptStep
+from shared.editors.enrich import EnrichStep
 from shared.editors.filter import FilterStep
 from shared.editors.options import ActionText, FilterText, Step, Strict
 from shared.editors.re_encrypt import ReEncryptStep
@@ -184,6 +185,7 @@ STEPS: dict[str, type[Step]] = {
         BatchStep,
         SplitStep,
         DeduplicateStep,
+        EnrichStep,
         ClaimCheckStep,
         ClaimRestoreStep,
         FilterStep,
@@ -225,6 +227,7 @@ type EditorStep = Annotated[
     Annotated[BatchStep, Tag("batch step")]
     | Annotated[SplitStep, Tag("split step")]
     | Annotated[DeduplicateStep, Tag("deduplicate step")]
+    | Annotated[EnrichStep, Tag("enrich step")]
     | Annotated[ClaimCheckStep, Tag("claim-check step")]
     | Annotated[ClaimRestoreStep, Tag("claim-restore step")]
     | Annotated[FilterStep, Tag("filter step")]

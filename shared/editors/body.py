@@ -1,11 +1,13 @@
 """What a message's body says, for editors that read one."""
 
 from shared.amqp import sections
-from shared.amqp.values import Value
+from shared.amqp.codec import encode
+from shared.amqp.values import Value, binary, string
 from shared.errors import MessageRejected
 from shared.message import Message
 
 _DATA_8, _DATA_32 = b"\x00\x53\x75\xa0", b"\x00\x53\x75\xb0"
+_AMQP_VALUE = b"\x00\x53\x77"
 _EXPECTED = "expected data, or a value that is a string or binary"
 
 
@@ -44,6 +46,27 @@ def only_data(body: bytes) -> bytes | None:
     if prefix == _DATA_8 and len(body) == 5 + body[4]:
         return body[5:]
     return None
+
+
+def put_content(message: Message, content: bytes) -> None:
+    """
+    Make *content* the body, of the kind that it was: an amqp-value stays a string or a binary, all else becomes data.
+
+    What is no UTF-8 cannot stay a string and becomes data.
+    """
+    body = message.sections.body
+    if body and sections.descriptor(body, 0)[0] == sections.VALUE:
+        _, value = sections.body_parts(body)[0]
+        if value.kind == "binary":
+            message.sections.body = _AMQP_VALUE + encode(binary(content))
+            return
+        if value.kind == "string":
+            try:
+                message.sections.body = _AMQP_VALUE + encode(string(content.decode()))
+            except UnicodeDecodeError:
+                message.body = content
+            return
+    message.body = content
 
 
 def size_of(message: Message) -> int:

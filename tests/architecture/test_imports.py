@@ -17,6 +17,7 @@ ONLY_THERE = {
     "azure.monitor": ("shared.telemetry",),
     "opentelemetry": ("shared.telemetry",),
     "joserfc": ("shared.editors",),
+    "duckdb": ("shared.editors",),
     "jsonschema": ("shared.editors",),
     "pydantic": ("shared.config", "shared.editors"),
     "referencing": ("shared.editors",),
