@@ -23,6 +23,7 @@ BENCHMARKS = (
     "benchmarks.sessions",
     "benchmarks.memory",
     "benchmarks.keyed_editors",
+    "benchmarks.batch_editors",
 )
 
 

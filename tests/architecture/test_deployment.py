@@ -93,4 +93,4 @@ def test_requirements_install_what_the_deployed_app_imports() -> None:
 
 def test_what_an_app_is_told_to_install_is_what_is_tested() -> None:
     tested = requirements("requirements-dev.txt")
-    assert DUCKDB == f"pip install duckdb=={tested['duckdb']}"
+    assert f"pip install duckdb=={tested['duckdb']}" == DUCKDB
