@@ -314,20 +314,24 @@ class _Write(Protocol):
 
 
 async def some_at_once[T](works: Iterable[Awaitable[T]]) -> list[T]:
-    """Return what the *works* return, some of which are done at a time; raises the first fault when all have ended."""
-    places = asyncio.Semaphore(_AT_ONCE)
+    """Return what the *works* return, some of which are done at a time; the first fault is raised, and ends it."""
+    left = enumerate(works)
+    answers: dict[int, T] = {}
+    faults: list[Exception] = []
 
-    async def done(work: Awaitable[T]) -> T:
-        async with places:
-            return await work
+    async def worker() -> None:
+        for index, work in left:
+            try:
+                answers[index] = await work
+            except Exception as error:  # noqa: BLE001 - raised below
+                faults.append(error)
+            if faults:
+                break
 
-    ends = await asyncio.gather(*map(done, works), return_exceptions=True)
-    answers: list[T] = []
-    for end in ends:
-        if isinstance(end, BaseException):
-            raise end
-        answers.append(end)
-    return answers
+    await asyncio.gather(*(worker() for _ in range(_AT_ONCE)))
+    if faults:
+        raise faults[0]
+    return [answers[index] for index in range(len(answers))]
 
 
 @asynccontextmanager

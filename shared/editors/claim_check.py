@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from hashlib import sha256
 from typing import Annotated
 from urllib.parse import quote
@@ -15,10 +16,11 @@ from shared.editors.claims import PROPERTY, Claim, claimed, set_claim
 from shared.editors.options import Step, TaskFacts
 from shared.editors.store import ContainerName, Store
 from shared.errors import MessageRejected
-from shared.message import Arrival, Message
+from shared.message import Arrival, Message, Origin
 from shared.protocols import EditedTogether, Outcome
 
 _DIGEST_LENGTH = 16
+_DAY = 24 * 60 * 60 * 1000
 
 
 class ClaimCheckOptions(Store):
@@ -115,14 +117,22 @@ def _name(message: Message, part: int, digest: str) -> str:
     one may be on its way already.
     """
     arrival = message.arrival
-    origin = arrival.origin
-    place = "/".join(quote(each, safe="") for each in (origin.site, *origin.entity.split("/")))
     if arrival.sequence_number is None or arrival.enqueued_time is None:
         identity = message.message_id
         day = "unnumbered"
         number = "none" if identity is None else sha256(encode(identity)).hexdigest()[:_DIGEST_LENGTH]
     else:
-        day = datetime.fromtimestamp(arrival.enqueued_time / 1000, UTC).strftime("%Y-%m-%d")
-        partition = "" if origin.partition is None else f"{quote(origin.partition, safe='')}-"
-        number = f"{partition}{arrival.sequence_number}-{arrival.enqueued_time}-{part}"
-    return f"{place}/{day}/{number}-{digest[:_DIGEST_LENGTH]}"
+        day = _day(arrival.enqueued_time // _DAY)
+        number = f"{arrival.sequence_number}-{arrival.enqueued_time}-{part}"
+    return f"{_place(arrival.origin)}/{day}/{number}-{digest[:_DIGEST_LENGTH]}"
+
+
+@lru_cache(maxsize=64)
+def _place(origin: Origin) -> str:
+    partition = () if origin.partition is None else (origin.partition,)
+    return "/".join(quote(each, safe="") for each in (origin.site, *origin.entity.split("/"), *partition))
+
+
+@lru_cache(maxsize=64)
+def _day(number: int) -> str:
+    return datetime.fromtimestamp(number * _DAY / 1000, UTC).strftime("%Y-%m-%d")

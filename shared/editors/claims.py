@@ -14,7 +14,7 @@ from typing import NamedTuple
 from shared.amqp import sections
 from shared.amqp.values import string
 from shared.codecs.json import read
-from shared.editors.body import content_of
+from shared.editors.body import content_of, only_data
 from shared.errors import MessageRejected
 from shared.message import Message
 
@@ -23,6 +23,8 @@ MEDIA_TYPE = "application/vnd.busway.claim-check+json"
 
 # The names that claim-check gives. A step of dots would lead a client out of the container.
 _BLOB_NAME = re.compile(r"(?!.*(?:^|/)\.+(?:/|$))[A-Za-z0-9%._~-]+(?:/[A-Za-z0-9%._~-]+)*")
+_SHORT, _FORMAT, _SHORT_FORMAT = 255, 3, 0xA0
+_dumped = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class Claim(NamedTuple):
@@ -41,15 +43,16 @@ class Claim(NamedTuple):
 def claimed(message: Message) -> tuple[bytes, str]:
     """Return the bytes to keep of a message, and their form."""
     body = message.sections.body
-    content = message.body if body else None
-    if content is not None and sections.data(content) == body:
+    content = only_data(body)
+    # Put back, a short one is encoded in its short form.
+    if content is not None and (len(content) <= _SHORT) == (body[_FORMAT] == _SHORT_FORMAT):
         return content, "data"
     return body, "amqp"
 
 
 def set_claim(message: Message, claim: Claim) -> None:
     """Put a claim in the place of the message's body."""
-    message.body = json.dumps({"claim-check": 1, **claim._asdict()}, ensure_ascii=False).encode()
+    message.body = _dumped({"claim-check": 1, **claim._asdict()}).encode()
     message.content_type = MEDIA_TYPE
     message.set_properties({PROPERTY: string(claim.blob)})
 

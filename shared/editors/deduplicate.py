@@ -1,9 +1,9 @@
 """The deduplicate editor: of several messages with one id, one goes on."""
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import Enum, auto
 from hashlib import blake2b
 from typing import Annotated, ClassVar, Literal
 
@@ -22,6 +22,7 @@ from shared.routing import RuleProperties
 from shared.rules import SYSTEM_PROPERTIES
 
 _SYSTEM = "sys."
+_SHORT_STRING = 0xA1  # its format code, and one byte of length
 # Messages whose fate is not known yet; what is forgotten of them is at worst sent twice.
 _MOST_UNDECIDED = 100_000
 
@@ -73,12 +74,16 @@ class DeduplicateStep(Step):
         return Deduplicate(options, SharedIds(blobs, task.name, options.window, options.max_count, task.clock))
 
 
-@dataclass(slots=True)
-class _Undecided:
-    """What was let through of one received message."""
+class _Fate(Enum):
+    """What was answered here of a message, or of a part of one, that did not go on by itself."""
 
-    count: int = 0
-    digests: set[bytes] = field(default_factory=set)
+    REJECTED = auto()
+    WITHHELD = auto()
+    JOINED = auto()
+
+
+type _Parts = list[bytes | _Fate | None]
+"""What was answered of each part of a received message: the digest of its id, None without one, where it went on."""
 
 
 class Deduplicate:
@@ -99,71 +104,72 @@ class Deduplicate:
         self._is_message_id = self._system and self._name == "MessageId"
         # Ids by different properties, remembered in one store, are different ids.
         self._prefix = f"{self._name}\0{self._system}\0{self._per_session}\0".encode()
-        self._undecided: OrderedDict[Arrival, _Undecided] = OrderedDict()
+        self._undecided: OrderedDict[Arrival, _Parts] = OrderedDict()
 
     async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
         """Return which messages go on, and which share what becomes of one before them."""
         await self._ids.refresh(timeout_seconds)
         firsts: dict[bytes, int] = {}
-        passed: dict[Arrival, _Undecided] = {}
+        parts_of: dict[Arrival, _Parts] = {}
         results: list[EditedTogether] = []
         for index, message in enumerate(messages):
+            parts = parts_of.setdefault(message.arrival, [])
             try:
                 digest = self._digest(message)
             except MessageRejected as error:
                 results.append(MessageRejected(error.reason, f"{self.name}: {error.description}"))
+                parts.append(_Fate.REJECTED)
                 continue
             if digest is not None and self._ids.has(digest):
                 results.append(Withheld(f"{self.name}: one with this {self._by} has been sent"))
-                continue
-            if digest is not None and firsts.setdefault(digest, index) != index:
+                parts.append(_Fate.WITHHELD)
+            elif digest is not None and firsts.setdefault(digest, index) != index:
                 told = f"{self.name}: one with this {self._by} was delivered with it"
                 results.append(Joined(firsts[digest], Outcome.FILTERED, told))
-                continue
-            results.append((message,))
-            undecided = passed.get(message.arrival)
-            if undecided is None:
-                undecided = passed[message.arrival] = _Undecided()
-            undecided.count += 1
-            if digest is not None:
-                undecided.digests.add(digest)
-        self._note(passed)
+                parts.append(_Fate.JOINED)
+            else:
+                results.append((message,))
+                parts.append(digest)
+        self._note(parts_of)
         return results
 
     async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
-        """Remember the ids of messages of which all that was let through has been sent."""
-        sent = Counter(arrival for arrival, outcome in outcomes if outcome is Outcome.SENT)
-        ended = Counter(arrival for arrival, _ in outcomes)
-        ended_well = sent + Counter(arrival for arrival, outcome in outcomes if outcome is Outcome.FILTERED)
-        over = [
-            arrival
-            for arrival, count in ended.items()
-            if arrival in self._undecided and count >= self._undecided[arrival].count
-        ]
-        # A part of a message that was not sent cannot be told from the others: none of their ids is remembered then.
-        digests = {
-            digest
-            for arrival in over
-            if sent[arrival] == self._undecided[arrival].count and ended_well[arrival] == ended[arrival]
-            for digest in self._undecided[arrival].digests
-        }
-        if digests:
-            await self._ids.remember(digests, timeout_seconds)
-        for arrival in over:
+        """Remember the ids of messages that have been sent, and of parts where all that went on have been."""
+        sent: set[bytes] = set()
+        whole: list[Arrival] = []
+        split: dict[Arrival, list[Outcome]] = {}
+        for arrival, outcome in outcomes:
+            parts = self._undecided.get(arrival)
+            if parts is None:
+                continue
+            if len(parts) > 1:
+                split.setdefault(arrival, []).append(outcome)
+                continue
+            whole.append(arrival)
+            digest = parts[0]
+            if outcome is Outcome.SENT and isinstance(digest, bytes):
+                sent.add(digest)
+        for arrival, ended in split.items():
+            parts = self._undecided[arrival]
+            digests = [part for part in parts if not isinstance(part, _Fate)]
+            # Outcomes do not say of which part they are. One that was joined may have gone on at a later delivery.
+            if ended.count(Outcome.SENT) == len(digests) and ended.count(Outcome.FILTERED) == parts.count(_Fate.JOINED):
+                sent.update(digest for digest in digests if digest is not None and not self._ids.has(digest))
+        if sent:
+            await self._ids.remember(sent, timeout_seconds)
+        for arrival in whole:
             self._undecided.pop(arrival, None)
 
-    def _note(self, passed: dict[Arrival, _Undecided]) -> None:
-        for arrival, now in passed.items():
+    def _note(self, parts_of: dict[Arrival, _Parts]) -> None:
+        undecided = self._undecided
+        for arrival, parts in parts_of.items():
             if arrival.sequence_number is None:
                 continue  # nothing tells it from others when it is settled
-            before = self._undecided.setdefault(arrival, now)
-            if before is not now:
-                # What of it has been sent is not given again, and is counted when it is settled.
-                before.count = max(before.count, now.count)
-                before.digests |= now.digests
-            self._undecided.move_to_end(arrival)
-        while len(self._undecided) > max(_MOST_UNDECIDED, len(passed)):
-            self._undecided.popitem(last=False)
+            before = undecided.pop(arrival, parts)
+            # Parts that have been sent are not given again.
+            undecided[arrival] = parts if len(parts) >= len(before) else before
+        while len(undecided) > max(_MOST_UNDECIDED, len(parts_of)):
+            undecided.popitem(last=False)
 
     def _digest(self, message: Message) -> bytes | None:
         """Return what stands for the id, None where there is none; raises MessageRejected."""
@@ -178,6 +184,9 @@ class Deduplicate:
 
     def _identity(self, message: Message) -> bytes | None:
         if self._is_message_id:
+            fields = message.property_fields()
+            if fields and fields[0][0] == _SHORT_STRING:
+                return b"s" + fields[0][2:]
             value = message.message_id
         else:
             properties = RuleProperties(message)

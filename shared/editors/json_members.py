@@ -9,6 +9,7 @@ from shared.errors import MessageRejected
 type Members = Sequence[tuple[str, str]]
 """Names, and values as JSON texts."""
 
+_BLANKS = " \t\n\r"
 _BLANK = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
 
@@ -29,7 +30,7 @@ def _edited(text: str, start: int, path: Sequence[str], depth: int, members: Mem
         raise MessageRejected("NoObject", f"the body has no object at ${told}, expected one")
     if depth < len(path):
         step = path[depth]
-        spans, end, is_empty = _spans(text, start, {step})
+        spans, end, is_empty = _spans(text, start, {step}, is_first_enough=True)
         if step in spans:
             return _edited(text, spans[step][0], path, depth + 1, members)
         if depth + 1 < len(path):
@@ -44,8 +45,14 @@ def _edited(text: str, start: int, path: Sequence[str], depth: int, members: Mem
     return text
 
 
-def _spans(text: str, start: int, wanted: set[str]) -> tuple[dict[str, tuple[int, int]], int, bool]:
-    """Return where the values of members of an object are, where its last member ends, and whether it has none."""
+def _spans(
+    text: str, start: int, wanted: set[str], *, is_first_enough: bool = False
+) -> tuple[dict[str, tuple[int, int]], int, bool]:
+    """
+    Return where the values of members of an object are, where its last member ends, and whether it has none.
+
+    Where the first is enough, what is behind it is not looked at.
+    """
     spans: dict[str, tuple[int, int]] = {}
     end = start + 1
     position = _blank(text, end)
@@ -58,6 +65,8 @@ def _spans(text: str, start: int, wanted: set[str]) -> tuple[dict[str, tuple[int
         _, end = _DECODER.raw_decode(text, position)
         if name in wanted:
             spans[name] = position, end
+            if is_first_enough:
+                break
         position = _blank(text, end)
     return spans, end, is_empty
 
@@ -73,5 +82,7 @@ def _joined(members: Members) -> str:
 
 
 def _blank(text: str, position: int) -> int:
+    if text[position : position + 1] not in _BLANKS:
+        return position
     found = _BLANK.match(text, position)
     return found.end() if found is not None else position

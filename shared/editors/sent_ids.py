@@ -11,7 +11,7 @@ import logging
 import re
 import struct
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -71,14 +71,14 @@ class OwnIds:
     async def remember(self, digests: Collection[bytes], timeout_seconds: float) -> None:  # noqa: ARG002 - nobody is asked
         """Hold the ids."""
         now = self._now()
-        for digest in digests:
-            self.hold(digest, now)
+        self.hold((digest, now) for digest in digests)
 
-    def hold(self, digest: bytes, sent: int) -> None:
-        """Hold an id whose message was sent then; let go of what is too old or one too many."""
-        if self._sent.get(digest, -1) < sent:
-            self._sent[digest] = sent
-            self._sent.move_to_end(digest)
+    def hold(self, records: Iterable[tuple[bytes, int]]) -> None:
+        """Hold ids whose messages were sent at these times; let go of what is too old or one too many."""
+        for digest, sent in records:
+            if self._sent.get(digest, -1) < sent:
+                self._sent[digest] = sent
+                self._sent.move_to_end(digest)
         oldest = self._now() - self._window
         while self._sent and (len(self._sent) > self._limit or next(iter(self._sent.values())) <= oldest):
             self._sent.popitem(last=False)
@@ -132,8 +132,7 @@ class SharedIds:
             part = max((part for each, part in self._growing if each == hour), default=0)
             while not await self._blobs.append(self._name(hour, part), content):
                 part += 1
-        for digest in digests:
-            self._held.hold(digest, sent)
+        self._held.hold((digest, sent) for digest in digests)
 
     async def _begin_hour(self, now: datetime) -> None:
         """Look what blobs there are: those of the window are to be read once, and older ones are needed no more."""
@@ -157,8 +156,7 @@ class SharedIds:
         tail = await self._blobs.tail(self._name(*place), position)
         if len(tail.content) % _RECORD.size:
             raise TargetRefused(f"blob {self._name(*place)}: holds something else than the ids of sent messages")
-        for digest, sent in _RECORD.iter_unpack(tail.content):
-            self._held.hold(digest, sent)
+        self._held.hold(_RECORD.iter_unpack(tail.content))
         self._growing[place] = position + len(tail.content)
         return tail.is_full
 

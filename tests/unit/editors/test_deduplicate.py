@@ -226,6 +226,25 @@ def test_ids_of_parts_are_remembered_when_all_parts_are_sent():
     assert asyncio.run(line.pipeline.run(again)) == {Outcome.SENT: 2}
 
 
+def test_a_part_that_was_not_sent_is_not_taken_for_one_that_was():
+    """Parts are not told apart when they are settled: one joins another, one is sent, and one is left at the source."""
+    deduplicate = editor(by="part")
+    first, second, repeated = (message(1, named={"part": string(part)}) for part in ("a", "b", "a"))
+    other = message(2, named={"part": string("b")})
+    asked(deduplicate, [first, second, repeated])
+    outcomes = [(first.arrival, Outcome.SENT), (first.arrival, Outcome.FILTERED)]
+    asyncio.run(deduplicate.settled(outcomes, timeout_seconds=5))
+    for _ in range(2):
+        # What has been sent, and what was joined to it, is not given again.
+        (result,) = asked(deduplicate, [second])
+        assert result == (second,)
+        asyncio.run(deduplicate.settled(outcomes, timeout_seconds=5))
+    settled(deduplicate, [first, second])
+    assert not isinstance(asked(deduplicate, [other])[0], Withheld)
+    asyncio.run(deduplicate.settled([*outcomes, (first.arrival, Outcome.SENT)], timeout_seconds=5))
+    assert isinstance(asked(deduplicate, [other])[0], Withheld)
+
+
 @settings(max_examples=30, deadline=None)
 @given(
     deliveries=st.lists(
