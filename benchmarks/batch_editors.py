@@ -70,7 +70,7 @@ def orders(content: bytes = CONTENT, size: int = BATCH) -> list[Message]:
         message.message_id = string(f"order-{number}")
         message.content_type = "application/json"
         message.session_id = "c-1"
-        message.set_properties({"country": string("DE"), "priority": long(7), "tenant": string("blue")})
+        message.set_properties({"country": string("DE"), "priority": long(number), "tenant": string("blue")})
         found.append(message)
     return found
 
@@ -91,19 +91,22 @@ def by(editor: BatchEditor) -> Edit:
 
 
 def batch() -> Case:
-    """Return the case of 100 orders in one JSON array, against reading each as JSON and joining the texts."""
+    """Return the case of 100 orders in one JSON array, against reading, joining and common properties."""
 
     def bare(messages: Sequence[Message]) -> Message:
-        bodies = []
+        bodies, common = [], dict(messages[0].application_properties())
         for message in messages:
             body = message.body or b""
             json.loads(body)
             if not message.has_message_id or message.session_id != "c-1" or message.partition_key:
                 raise SystemExit("one of another group")
             bodies.append(body)
+            named = dict(message.application_properties())
+            common = {name: value for name, value in common.items() if named.get(name) == value}
         whole = messages[0].copy()
+        whole.sections.application_properties = b""
         whole.body = b"[%b]" % b",".join(bodies)
-        whole.set_properties({"batch-count": int_(len(bodies))})
+        whole.set_properties({**common, "batch-count": int_(len(bodies))})
         return whole
 
     editor = BatchStep.model_validate({"batch": {"max_bytes": 10**6}}).editor(FACTS)
