@@ -26,6 +26,7 @@ BENCHMARKS = (
     "benchmarks.memory",
     "benchmarks.keyed_editors",
     "benchmarks.reconcile",
+    "benchmarks.batch_editors",
 )
 
 

@@ -293,3 +293,40 @@ def test_an_editor_that_does_not_join_sees_what_was_sent_before_as_well():
     assert line.run("a", "b", numbers=[1, 2]) == {Outcome.SENT: 2}
     assert line.sent() == ["a", "b"]
     assert editor.given == [["a"], ["a", "b"]]
+
+
+def without_repeats(messages: Sequence[Message]) -> Sequence[EditedTogether]:
+    """Join each message to the first with its body."""
+    firsts: dict[str, int] = {}
+    return [
+        (message,)
+        if firsts.setdefault(body(message), index) == index
+        else Joined(firsts[body(message)], Outcome.FILTERED, "there already")
+        for index, message in enumerate(messages)
+    ]
+
+
+def test_what_is_joined_to_a_message_that_is_joined_to_a_third_shares_its_fate():
+    editors = Together(without_repeats), Together(one_envelope)
+    line = Line(*editors)
+    assert line.run("a", "b", "b") == {Outcome.SENT: 2, Outcome.FILTERED: 1}
+    assert line.sent() == ["a+b"]
+    assert line.told()[2] == (3, Outcome.FILTERED, None)
+    line = Line(*editors, output=OutputThatRejects(lambda message: message.message_id == "envelope"))
+    assert line.run("a", "b", "b") == {Outcome.REJECTED: 3}
+    assert [body(each) for each in line.rejects.messages("rejected")] == ["a", "b", "b"]
+
+
+def test_what_is_joined_to_a_message_that_a_later_editor_withholds_is_withheld_with_it():
+    line = Line(
+        Together(without_repeats), Alone(lambda message: Withheld("no a") if body(message) == "a" else [message])
+    )
+    assert line.run("a", "b", "a") == {Outcome.SENT: 1, Outcome.FILTERED: 2}
+    assert [record.reason for record in line.journal.records] == ["no a", None, "no a"]
+
+
+def test_a_message_that_is_in_the_batch_twice_is_settled_once():
+    editor = Together(one_envelope)
+    line = Line(editor)
+    line.run("a", "b", "a", numbers=[1, 2, 1])
+    assert editor.outcomes == [[(1, Outcome.SENT), (2, Outcome.SENT)]]
