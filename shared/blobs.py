@@ -224,7 +224,7 @@ class FileBlobs:
     """Blobs in a SQLite file, whose writes are on the disk when they return; a version is a digest."""
 
     def __init__(self, path: Path, folder: str) -> None:
-        """Keep them below *folder* there; the file is made at the first question."""
+        """Keep them below *folder* there; the file is made at the first write."""
         self._path = path
         self._folder = folder
         self.url = f"{_FILE}{path.name}/{folder}"
@@ -240,7 +240,11 @@ class FileBlobs:
     ) -> Blob | Unchanged | TooLarge | None:
         """Return the row's content."""
         query = "SELECT content FROM blobs WHERE name = ?"
-        row = await self._do(lambda opened: opened.execute(query, [self._key(name)]).fetchone())
+        row = (
+            await self._do(lambda opened: opened.execute(query, [self._key(name)]).fetchone())
+            if self._is_there
+            else None
+        )
         if row is None:
             return None
         if len(row[0]) > limit:
@@ -271,6 +275,8 @@ class FileBlobs:
     async def tail(self, name: str, position: int) -> Tail:
         """Return the rows behind *position*, which is where one of them begins."""
         query = "SELECT content FROM appended WHERE name = ? AND start >= ? ORDER BY start"
+        if not self._is_there:
+            return Tail(b"", is_full=False)
         rows = await self._do(lambda opened: opened.execute(query, [self._key(name), position]).fetchall())
         return Tail(b"".join(row[0] for row in rows), is_full=False)
 
@@ -281,8 +287,14 @@ class FileBlobs:
             " UNION SELECT name FROM appended WHERE substr(name, 1, ?1) = ?2 ORDER BY name"
         )
         key = self._key(prefix)
+        if not self._is_there:
+            return []
         rows = await self._do(lambda opened: opened.execute(query, [len(key), key]).fetchall())
         return [row[0][len(self._key("")) :] for row in rows]
+
+    @property
+    def _is_there(self) -> bool:
+        return self._path.exists()
 
     async def _do[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
         return await asyncio.to_thread(self._done, work)

@@ -124,29 +124,6 @@ class BlobDocuments:
         return str(answer["etag"])
 
 
-class RehearsedDocuments:
-    """Documents as they are, and what would be written, which lives as long as this does (`TaskFacts.rehearsal`)."""
-
-    def __init__(self, documents: Documents) -> None:
-        """Read what has not been written here from *documents*."""
-        self._documents = documents
-        self._written: dict[str, Document] = {}
-        self._count = 0
-
-    async def read(self, name: str) -> Document | None:
-        """Return what would be there."""
-        return self._written.get(name) or await self._documents.read(name)
-
-    async def write(self, name: str, content: bytes, version: str | None) -> str:
-        """Keep it here if it replaces what would be there."""
-        before = await self.read(name)
-        if version != (None if before is None else before.version):
-            raise Changed(f"document {name}: another instance has written it meanwhile")
-        self._count += 1
-        self._written[name] = Document(content, f"rehearsed {self._count}")
-        return self._written[name].version
-
-
 class FileDocuments:
     """Documents in a SQLite file, whose writes are on the disk when they return; a version is a number."""
 

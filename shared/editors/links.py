@@ -19,12 +19,13 @@ from weakref import WeakValueDictionary
 from pydantic import Field
 
 from shared.codecs.json import read
-from shared.documents import Documents, RehearsedDocuments, documents_problem, open_documents
+from shared.documents import Documents, documents_problem, open_documents
 from shared.editors.body import body_or_nothing
 from shared.editors.bound_properties import encoded, is_text, listed, message_id, spelled
 from shared.editors.options import Strict, TaskFacts
 from shared.errors import ConfigError, MessageRejected, Problem, TargetRefused, TargetUnavailable
 from shared.message import Arrival, Message
+from shared.rehearsal import RehearsedDocuments
 
 LINK = "repl-chain"
 # Of a sequence so many links are remembered, or twice as many as a batch has of it: those that may come again.

@@ -8,6 +8,7 @@ from shared.blobs import Blobs, open_blobs
 from shared.documents import documents_problem
 from shared.editors.options import Strict, TaskFacts
 from shared.errors import ConfigError, Problem
+from shared.rehearsal import RehearsedBlobs
 
 type SettingName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
 type ContainerName = Annotated[str, Field(pattern=r"^[a-z0-9](-?[a-z0-9]){2,62}$")]
@@ -19,7 +20,8 @@ def opened_store(task: TaskFacts, place: str, setting: str, container: str) -> B
     if problem is not None:
         where = f"task {task.name}: {place}: app setting {problem.path}"
         raise ConfigError([Problem(where, problem.problem, problem.hint)])
-    return open_blobs(setting, task.settings, container)
+    blobs = open_blobs(setting, task.settings, container)
+    return RehearsedBlobs(blobs) if task.rehearsal else blobs
 
 
 class Store(Strict):
