@@ -55,7 +55,10 @@ editors:
 ([Trying a task](operations.md#trying-a-task-without-sending)). [The contract](specs/editor.md) is what an editor
 keeps to; one of your own is a function: [`python`](#python). Formats of bodies have [a page of their own](formats.md).
 
-Every example is a golden case, run by `pytest tests/golden`; `repl-` properties are the stamps of the line.
+Every example is a golden case, run by `pytest tests/golden`. In it, each step is a delivery (`after` so many seconds, of
+messages written out or `taken` from where an earlier step has sent them) with the outcomes that it must have; `keys` and
+`file` of app settings are made for the run; `matches` stands for a text that is another one each time; and `repl-`
+properties are the stamps of the line.
 """
 
 # By the names of their types, where these say more than the schema.
@@ -265,12 +268,15 @@ def _files(documents: Mapping[str, object]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _delivered(lines: list[str]) -> Iterator[str]:
-    """Yield the messages of the steps, and what they come to, without the name of the task."""
+    """Yield the steps, without the name of the task where there is one only."""
+    tasks = {line for line in lines if line.startswith("- task: ")}
+    begins = False
     for line in lines:
-        if re.match(r"- task: ", line):
-            yield "# a delivery"
-        else:
-            yield line.removeprefix("  ")
+        if len(tasks) == 1 and line in tasks:
+            begins = True
+            continue
+        yield f"- {line.removeprefix('  ')}" if begins else line
+        begins = False
 
 
 if __name__ == "__main__":
