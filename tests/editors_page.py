@@ -55,9 +55,9 @@ editors:
 ([Trying a task](operations.md#trying-a-task-without-sending)). [The contract](specs/editor.md) is what an editor
 keeps to; one of your own is a function: [`python`](#python). Formats of bodies have [a page of their own](formats.md).
 
-Every example is a golden case, run by `pytest tests/golden`. In it, each step is a delivery (`after` so many seconds, of
-messages written out or `taken` from where an earlier step has sent them) with the outcomes that it must have; `keys` and
-`file` of app settings are made for the run; `matches` stands for a text that is another one each time; and `repl-`
+Every example is a golden case, run by `pytest tests/golden`. In it, each step is a delivery (`after` so many seconds,
+of messages written out or `taken` from where an earlier step has sent them) with the outcomes that it must have; `keys`
+and `file` of app settings are made for the run; `matches` stands for a text that is another one each time; and `repl-`
 properties are the stamps of the line.
 """
 
@@ -223,7 +223,7 @@ def _example(case: Path) -> Iterator[str]:
     sentence = " ".join(line.removeprefix("#").strip() for line in text.split("\n") if line.startswith("#"))
     parts = _parts(text)
     yield from (sentence, "", "```yaml")
-    yield from _editors(text, case.stem.removeprefix("editor_"))
+    yield from _editors(text)
     yield from ("```", "")
     for file, content in _files(yaml.safe_load(text).get("files", {})):
         yield from (f"`{file}`:", "", "```", *content, "```", "")
@@ -246,12 +246,16 @@ def _parts(text: str) -> dict[str, str]:
     return {key: "\n".join(lines) for key, lines in parts.items()}
 
 
-def _editors(text: str, verb: str) -> list[str]:
-    """Return the `editors:` of the first task that has the editor, as they are written."""
-    for found in re.finditer(r"^( *)editors:.*\n(?:\1 +.*\n)*", text, re.MULTILINE):
-        if re.search(rf"\b{re.escape(verb)}:", found[0]):
-            return textwrap.dedent(found[0]).rstrip("\n").split("\n")
-    raise ValueError(f"{case_of(verb)}: no task has the editor {verb}")
+def _editors(text: str) -> Iterator[str]:
+    """Yield the `editors:` of the tasks as they are written, with the names of the tasks where there are several."""
+    blocks = list(re.finditer(r"^( *)editors:.*\n(?:\1 +.*\n)*", text, re.MULTILINE))
+    for index, block in enumerate(blocks):
+        if index:
+            yield "---"
+        if len(blocks) > 1:
+            *_, task = re.finditer(r"^ *(?:- )?task: (\S+)$", text[: block.start()], re.MULTILINE)
+            yield f"task: {task[1]}"
+        yield from textwrap.dedent(block[0]).rstrip("\n").split("\n")
 
 
 def _files(documents: Mapping[str, object]) -> Iterator[tuple[str, list[str]]]:
