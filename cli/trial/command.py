@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -99,6 +99,7 @@ async def _tried(
     consumer_group: str,
     save_as: Path | None,
 ) -> list[Trial]:
+    asyncio.get_running_loop().set_exception_handler(_without_open_clients)
     clock, settings = SystemClock(), os.environ
     configuration = load(folder)
     file = _task_named(name, configuration)
@@ -113,6 +114,12 @@ async def _tried(
         raise ConfigError([Problem(f"{task.origin.site}/{task.origin.entity}", "holds no message to be tried")])
     verbs = [step.verb() for step in file.editors]
     return await tried(task, verbs, _batches(found, file, task.origin), clock)
+
+
+def _without_open_clients(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Say nothing of clients that end with this process: editors keep theirs for as long as an app runs."""
+    if not str(context.get("message")).startswith("Unclosed "):
+        loop.default_exception_handler(context)
 
 
 def _task_named(name: str, configuration: Configuration) -> TaskFile:
