@@ -18,6 +18,7 @@ BENCHMARKS = (
     "benchmarks.broker",
     "benchmarks.rules",
     "benchmarks.editors",
+    "benchmarks.chain_of_editors",
     "benchmarks.worker_cost",
     "benchmarks.journal",
     "benchmarks.end_to_end",
@@ -25,6 +26,7 @@ BENCHMARKS = (
     "benchmarks.memory",
     "benchmarks.keyed_editors",
     "benchmarks.reconcile",
+    "benchmarks.batch_editors",
 )
 
 

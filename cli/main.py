@@ -12,6 +12,8 @@ from cli.repair.command import repair
 from cli.schema import schema
 from cli.send import send
 from cli.start import start
+from cli.trial.command import HELP as TRY_HELP
+from cli.trial.command import try_task
 
 app = typer.Typer(
     name="busway",
@@ -27,7 +29,8 @@ Every file in `config/tasks` is a replication task and becomes one Azure Functio
 
 - `busway demo` runs two sites, sends 2,000 messages to them and proves what arrived;
 - `busway start` keeps two sites and the function app running while you write a task;
-- `busway check` tells what is wrong with your tasks before Azure does.
+- `busway check` tells what is wrong with your tasks before Azure does;
+- `busway try` shows what a task would make of messages, and sends nothing;
 - `busway reconcile` says of every message of a day what became of it, from the journals.
 
 `busway send` and `busway receive` play the applications at both ends. `busway broker` and `busway host` are the two
@@ -38,6 +41,7 @@ halves of `start`, for use one by one.
 app.command(help=HELP, short_help="Run two sites, send 2,000 messages to them, and prove what arrived.")(demo)
 app.command()(start)
 app.command()(check)
+app.command("try", help=TRY_HELP, short_help="Show what a task would make of messages, without sending any.")(try_task)
 app.command()(reconcile)
 app.command()(repair)
 app.command()(send)

@@ -166,12 +166,7 @@ class Dispatch:
                         f" one among them; it goes on with the first good message or a restart. The next: {item.reason}"
                     )
                 item.is_counted = item.is_set_aside = True
-                # What is joined to it is set aside with it, each message by itself.
-                for follower in item.followers:
-                    follower.joined, follower.stage, follower.reason = None, item.stage, item.reason
-                    follower.rejection = item.rejection
-                    follower.is_counted = follower.is_set_aside = True
-                item.followers = ()
+                _set_aside_what_follows(item)
         return None
 
     async def _send_rejects(
@@ -243,11 +238,26 @@ class Dispatch:
         if outcome is Outcome.SENT:
             # It was at fault at an earlier attempt, and the target has changed its mind.
             item.rejection = item.reason = None
-            for follower in item.followers:
-                follow(follower, item)
-                if follower.outcome is not None:
-                    self.memory.remember(follower.key, follower.outcome)
+            self._settle_what_follows(item)
         self.memory.remember(item.key, outcome)
+
+    def _settle_what_follows(self, leader: Item) -> None:
+        for follower in leader.followers:
+            follow(follower, leader)
+            if follower.outcome is not None:
+                self.memory.remember(follower.key, follower.outcome)
+            # One editor may have joined another message to it before it was itself joined by a second one.
+            self._settle_what_follows(follower)
+
+
+def _set_aside_what_follows(leader: Item) -> None:
+    """Set aside what is joined to a message that is, each by itself."""
+    for follower in leader.followers:
+        follower.joined, follower.stage, follower.reason = None, leader.stage, leader.reason
+        follower.rejection = leader.rejection
+        follower.is_counted = follower.is_set_aside = True
+        _set_aside_what_follows(follower)
+    leader.followers = ()
 
 
 def follow(follower: Item, leader: Item) -> None:

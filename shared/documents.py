@@ -128,17 +128,20 @@ class FileDocuments:
     """Documents in a SQLite file, whose writes are on the disk when they return; a version is a number."""
 
     def __init__(self, path: Path, folder: str) -> None:
-        """Keep them below *folder* there; the file is made at the first question."""
+        """Keep them below *folder* there; the file is made at the first write."""
         self._path = path
         self._folder = folder
 
     async def read(self, name: str) -> Document | None:
         """Return the row's content."""
-        return await asyncio.to_thread(self._translating, lambda opened: self._read(opened, name))
+        return await asyncio.to_thread(self._read_if_there, name)
 
     async def write(self, name: str, content: bytes, version: str | None) -> str:
         """Write the row if it is still the version that was read."""
         return await asyncio.to_thread(self._translating, lambda opened: self._write(opened, name, content, version))
+
+    def _read_if_there(self, name: str) -> Document | None:
+        return self._translating(lambda opened: self._read(opened, name)) if self._path.exists() else None
 
     def _translating[T](self, work: "_Work[T]") -> T:
         try:

@@ -159,7 +159,9 @@ class Pipeline:
             return error
         obstacle = await self._dispatch.carry(items, hold)
         try:
-            outcomes = [(item.arrival, item.outcome) for item in items if item.outcome is not None]
+            # A message that is in the batch twice has one outcome.
+            ended = {item.key or id(item): item for item in items if item.outcome is not None}
+            outcomes = [(item.arrival, item.outcome) for item in ended.values() if item.outcome is not None]
             for editor in self._batch_editors if outcomes else ():
                 await self._ask(hold, f"the editor {editor.name}", partial(_settled, editor, outcomes))
             records = [self._record(item) for item in items]
@@ -290,6 +292,9 @@ class Pipeline:
                     follow(item, leader)
                 else:
                     item.departed = leader.departed
+            elif piece.leader is not None and item.outcome is None:
+                # An editor behind the one that has joined them withholds the other.
+                _withhold(item, piece.message, Outcome.FILTERED, _reason_of(piece.leader))
         return parts
 
     def _parts(self, item: Item, pieces: Sequence[Piece], item_of: dict[Piece, Item], now: datetime) -> list[Item]:
@@ -298,8 +303,7 @@ class Pipeline:
             return [item]
         left = [piece for piece in pieces if not isinstance(piece.end, Withheld)]
         if not left:
-            end = pieces[-1].end
-            _withhold(item, pieces[-1].message, Outcome.FILTERED, end.reason if isinstance(end, Withheld) else "")
+            _withhold(item, pieces[-1].message, Outcome.FILTERED, _reason_of(pieces[-1]))
             return [item]
         items = [item] if len(left) == 1 else [replace(item) for _ in left]
         for number, (each, piece) in enumerate(zip(items, left, strict=True)):
@@ -369,8 +373,17 @@ def _withhold(item: Item, message: Message, outcome: Outcome, reason: str) -> No
     item.outcome, item.reason = outcome, reason
 
 
+def _reason_of(piece: Piece) -> str:
+    return piece.end.reason if isinstance(piece.end, Withheld) else ""
+
+
 def _id_of(message: Message) -> str | None:
-    identity = message.message_id
+    """Return the id for the journal, None where it is no text or cannot be read."""
+    try:
+        identity = message.message_id
+    except MessageRejected:
+        # What it is to be sent with is read again, and is what it is rejected for.
+        return None
     return identity.payload if identity is not None and isinstance(identity.payload, str) else None
 
 

@@ -108,6 +108,8 @@ class BatchEditor(Protocol):
     A step that is given the messages of a batch together, so that it may join them, and ask the world once for all.
 
     Like an `Editor` it leaves id, ordering key and arrival alone; what several are joined to has an id of its own.
+
+    In a rehearsal (`TaskFacts.rehearsal`) it is asked as ever, writes nothing that outlives it, and is told of no end.
     """
 
     name: str

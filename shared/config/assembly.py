@@ -139,17 +139,19 @@ def assembled(
     *,
     settings: Mapping[str, str] = MappingProxyType({}),
     clock: Clock | None = None,
+    rehearsal: bool = False,
 ) -> list[Task]:
     """
     Return the tasks of *configuration*, in its order, sending to the *outputs* by their connections' aliases.
 
-    *locks* gives what reaches the locks on the source of a task, None where nothing does. Editors may read *settings*.
+    *locks* gives what reaches the locks on the source of a task, None where nothing does. Editors may read *settings*;
+    in a *rehearsal* they keep nothing (`shared.editors.options.TaskFacts`).
     """
     secrets, clock = open_secrets(settings), clock or SystemClock()
 
     def facts(file: TaskFile) -> TaskFacts:
         origin = Origin(configuration.site(file.source.connection), file.source.entity)
-        return TaskFacts(file.task, origin, settings, secrets, clock)
+        return TaskFacts(file.task, origin, settings, secrets, clock, rehearsal)
 
     return [_task(file, configuration, outputs, locks(file), facts(file)) for file in configuration.tasks]
 

@@ -10,11 +10,15 @@ from pydantic import BeforeValidator, Discriminator, Tag
 from shared.editors.attest import AttestStep
 from shared.editors.batch import BatchStep
 from shared.editors.chain import ChainStep
+from shared.editors.claim_check import ClaimCheckStep
+from shared.editors.claim_restore import ClaimRestoreStep
 from shared.editors.cloudevents import CloudEventsStep
 from shared.editors.compress import CompressStep
 from shared.editors.decompress import DecompressStep
 from shared.editors.decrypt import DecryptStep
+from shared.editors.deduplicate import DeduplicateStep
 from shared.editors.encrypt import EncryptStep
+from shared.editors.enrich import EnrichStep
 from shared.editors.filter import FilterStep
 from shared.editors.options import Step
 from shared.editors.partition import PartitionStep
@@ -37,11 +41,15 @@ STEPS: dict[str, type[Step]] = {
         AttestStep,
         BatchStep,
         ChainStep,
+        ClaimCheckStep,
+        ClaimRestoreStep,
         CloudEventsStep,
         CompressStep,
         DecompressStep,
         DecryptStep,
+        DeduplicateStep,
         EncryptStep,
+        EnrichStep,
         FilterStep,
         PartitionStep,
         PropertiesStep,

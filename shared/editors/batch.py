@@ -1,6 +1,7 @@
 """The batch editor: several messages in one envelope."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import timedelta
 from hashlib import blake2b
 from typing import Annotated
@@ -60,14 +61,25 @@ class BatchStep(Step):
         return Batch(self.options)
 
 
+type _Properties = Mapping[str, bytes]
+
+
 class _Group:
     """An envelope that is being filled."""
 
-    def __init__(self, first: int, entry: Entry, size: int) -> None:
-        """Begin with the message of index *first*; *size* counts the empty envelope."""
-        self.members = [first]
-        self.entries = [entry]
-        self.size = size + entry.size
+    def __init__(self, size: int) -> None:
+        """Begin with none; *size* is that of the empty envelope."""
+        self.members: list[int] = []
+        self.entries: list[Entry] = []
+        self.properties: list[_Properties] = []
+        self.size = size
+
+    def add(self, index: int, entry: Entry, properties: _Properties) -> None:
+        """Put a message in, which is the one of this index."""
+        self.members.append(index)
+        self.entries.append(entry)
+        self.properties.append(properties)
+        self.size += entry.size
 
 
 class Batch:
@@ -91,21 +103,19 @@ class Batch:
         groups: list[_Group] = []
         for index, message in enumerate(messages):
             try:
+                properties = _properties(message)
                 entry = self._entry(message)
                 key = _key(message)
             except MessageRejected as error:
                 results[index] = MessageRejected(error.reason, f"{self.name}: {error.description}")
                 continue
             group = filling.get(key)
-            if group is not None and self._takes(group, entry):
-                group.members.append(index)
-                group.entries.append(entry)
-                group.size += entry.size
-            else:
-                filling[key] = _Group(index, entry, self._envelope.overhead)
-                groups.append(filling[key])
+            if group is None or not self._takes(group, entry):
+                group = filling[key] = _Group(self._envelope.overhead)
+                groups.append(group)
+            group.add(index, entry, properties)
         for group in groups:
-            results[group.members[0]] = (self._filled(group.entries),)
+            results[group.members[0]] = (self._filled(group),)
             for index in group.members[1:]:
                 results[index] = Joined(group.members[0])
         return results
@@ -114,8 +124,7 @@ class Batch:
         """Keep nothing."""
 
     def _entry(self, message: Message) -> Entry:
-        """Return the part of a message that can be read to its end and that fits an envelope."""
-        map_section.entries(message.sections.application_properties)
+        """Return the part of a message, which fits an envelope."""
         entry = self._envelope.entry(message)
         size = self._envelope.overhead + entry.size
         if size > self._max_bytes:
@@ -132,11 +141,11 @@ class Batch:
         first, last = (each.message.arrival.enqueued_time for each in (group.entries[0], entry))
         return first is not None and last is not None and abs(last - first) <= self._within
 
-    def _filled(self, entries: Sequence[Entry]) -> Message:
-        messages = [each.message for each in entries]
+    def _filled(self, group: _Group) -> Message:
+        messages = [each.message for each in group.entries]
         message = messages[0].copy()
         raw = message.sections
-        raw.application_properties = _common_properties(messages)
+        raw.application_properties = _common_properties(group.properties)
         raw.properties = _common_fields(messages)
         if any(each.sections.message_annotations != raw.message_annotations for each in messages):
             partition_key = message.annotation(_PARTITION_KEY)
@@ -148,7 +157,7 @@ class Batch:
         message.message_id = string(_identity(messages))
         message.content_type = self._content_type
         message.set_properties({COUNT: int_(len(messages))})
-        message.body = self._envelope.joined(entries)
+        message.body = self._envelope.joined(group.entries)
         return message
 
 
@@ -168,22 +177,19 @@ def _identity(messages: Sequence[Message]) -> str:
     return f"batch-{digest.hexdigest()}"
 
 
-def _common_properties(messages: Sequence[Message]) -> bytes:
+def _properties(message: Message) -> _Properties:
+    """Return the application properties with a textual name, encoded."""
+    section = message.sections.application_properties
+    return {key: section[start:stop] for key, _, start, stop in map_section.entries(section) if key is not None}
+
+
+def _common_properties(properties: Sequence[_Properties]) -> bytes:
     """Return the application properties that all have, and the stamps of the first, whose way they share."""
-    common: dict[str, bytes] | None = None
-    stamps: dict[str, bytes] = {}
-    for message in messages:
-        section = message.sections.application_properties
-        found = {
-            key: section[value_start:stop]
-            for key, _, value_start, stop in map_section.entries(section)
-            if key is not None
-        }
-        if common is None:
-            stamps = {key: value for key, value in found.items() if key.startswith(_STAMPS)}
-            common = found
-        common = {key: value for key, value in common.items() if found.get(key) == value}
-    kept = {**(common or {}), **stamps}
+    first = properties[0]
+    common: AbstractSet[tuple[str, bytes]] = first.items()
+    for each in properties[1:]:
+        common = common & each.items()
+    kept = {key: value for key, value in first.items() if key.startswith(_STAMPS) or (key, value) in common}
     return join_map(_APPLICATION_PROPERTIES, [encode(string(key)) + value for key, value in kept.items()], len(kept))
 
 

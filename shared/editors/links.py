@@ -25,6 +25,7 @@ from shared.editors.bound_properties import encoded, is_text, listed, message_id
 from shared.editors.options import Strict, TaskFacts
 from shared.errors import ConfigError, MessageRejected, Problem, TargetRefused, TargetUnavailable
 from shared.message import Arrival, Message
+from shared.rehearsal import RehearsedDocuments
 
 LINK = "repl-chain"
 # Of a sequence so many links are remembered, or twice as many as a batch has of it: those that may come again.
@@ -46,7 +47,8 @@ class StoreOptions(Strict):
         if problem is not None:
             where = f"task {task.name}: {place}: app setting {problem.path}"
             raise ConfigError([Problem(where, problem.problem, problem.hint)])
-        return open_documents(self.setting, task.settings, self.container)
+        documents = open_documents(self.setting, task.settings, self.container)
+        return RehearsedDocuments(documents) if task.rehearsal else documents
 
 
 class Link(NamedTuple):
@@ -96,11 +98,18 @@ def identities(messages: Sequence[Message]) -> Iterator[str | None]:
         # Of several that were made of one, each is told by its place.
         part = seen[arrival] = seen.get(arrival, -1) + 1
         if arrival.sequence_number is None:
-            identity = message_id(message)
+            identity = _readable_id(message)
             told = None if identity is None else f"id {identity}"
         else:
             told = f"{arrival.origin.partition}/{arrival.sequence_number}/{arrival.enqueued_time}"
         yield None if told is None else encoded(hashlib.sha256(f"{told}#{part}".encode()).digest()[:12])
+
+
+def _readable_id(message: Message) -> str | None:
+    try:
+        return message_id(message)
+    except MessageRejected:
+        return None
 
 
 @dataclass(slots=True)

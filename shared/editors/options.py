@@ -2,7 +2,7 @@
 What editors declare their options with.
 
 An editor is one file: its `Step`, which is its line in a task file, and the editor that the step makes. The step's one
-field has the editor's verb as its alias. `shared.config.models.EditorStep` lists the steps.
+field has the editor's verb as its alias. `shared.config.steps.STEPS` lists the steps.
 """
 
 from abc import ABC, abstractmethod
@@ -32,6 +32,11 @@ class TaskFacts(NamedTuple):
     """The app settings."""
     secrets: Secrets
     clock: Clock
+    rehearsal: bool = False
+    """
+    Nothing is sent and nothing may change: `busway try`. `BatchEditor.settled` is never called then; an editor whose
+    `edit_batch` writes to a store reads from it still, and keeps what it writes for as long as it lives.
+    """
 
 
 class Strict(BaseModel):

@@ -12,7 +12,8 @@ and held by tests/contracts/test_peek_seam.py. Source: Microsoft Learn, "AMQP re
 
 import json
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import Any, Protocol
 
 from azure.core.exceptions import AzureError
@@ -30,7 +31,7 @@ _LOGGER = logging.getLogger("busway.journal")
 
 MESSAGES_AT_ONCE = 250
 _TIMEOUT_SECONDS = 30.0
-_SCHEDULED = 2
+_ACTIVE, _SCHEDULED = 0, 2
 _OK, _NOTHING_THERE = 200, (202, 204)
 
 
@@ -82,7 +83,7 @@ class PeekingTap:
         return seen
 
 
-async def peeked(client: ServiceBusClient, place: Origin) -> AsyncIterator[list[bytes]]:
+async def peeked(client: ServiceBusClient, place: Origin) -> AsyncGenerator[list[bytes]]:
     """Yield all that the entity *place* holds, encoded; raises TargetUnavailable."""
     # The SDK leaves the function without types.
     connection: Any = client._create_session_browser(place.entity)  # type: ignore[no-untyped-call]
@@ -97,6 +98,21 @@ async def peeked(client: ServiceBusClient, place: Origin) -> AsyncIterator[list[
             last = highest
     finally:
         await connection.close()
+
+
+async def first_messages(client: ServiceBusClient, place: Origin, count: int) -> list[bytes]:
+    """
+    Return the first *count* messages that the entity *place* would deliver, encoded, and leave them where they are.
+
+    Those scheduled for later, and those deferred, are not among them. Raises TargetUnavailable.
+    """
+    found: list[bytes] = []
+    async with aclosing(peeked(client, place)) as batches:
+        async for contents in batches:
+            found += [content for content in contents if _state(content) == _ACTIVE]
+            if len(found) >= count:
+                break
+    return found[:count]
 
 
 async def _peeked(connection: Any, place: Origin, first: int) -> list[bytes]:
@@ -133,8 +149,13 @@ def _sequence_number(content: bytes, place: Origin) -> int | None:
 
 def _is_scheduled(content: bytes) -> bool:
     """Tell whether a message is not there yet: it gets another number when it is."""
+    return _state(content) == _SCHEDULED
+
+
+def _state(content: bytes) -> object:
+    """Return the state that the service says a message is in; what cannot be read is there, as all others."""
     try:
         state = map_section.entry(sections.split(content).message_annotations, "x-opt-message-state")
     except Malformed:
-        return False
-    return state is not None and state.payload == _SCHEDULED
+        return _ACTIVE
+    return _ACTIVE if state is None else state.payload

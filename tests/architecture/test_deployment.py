@@ -8,6 +8,7 @@ from fnmatch import fnmatch
 import pytest
 
 from shared.config.files import load
+from shared.editors.tables import DUCKDB
 from shared.hold import LONGEST_HOLD
 from tests.architecture.imports import OURS, ROOT, is_standard, modules, within
 
@@ -28,8 +29,8 @@ DISTRIBUTIONS = {
     "brotli": "Brotli",
     "cbor2": "cbor2",
     "cryptography": "cryptography",
-    "joserfc": "joserfc",
     "fastavro": "fastavro",
+    "joserfc": "joserfc",
     "google.protobuf": "protobuf",
     "jmespath": "jmespath",
     "jsonschema": "jsonschema",
@@ -44,6 +45,9 @@ DISTRIBUTIONS = {
     "zlib_ng": "zlib-ng",
     "zstandard": "zstandard",
 }
+
+# Only an app whose tables are Parquet installs it: docs/decisions/0033.
+ON_DEMAND = {"duckdb"}
 
 
 def requirements(name: str) -> dict[str, str]:
@@ -85,7 +89,7 @@ def test_requirements_install_what_the_deployed_app_imports() -> None:
         name
         for names in modules("function_app", "functions", "shared").values()
         for name in names
-        if not is_standard(name) and not within(name, OURS)
+        if not is_standard(name) and not within(name, OURS) and name not in ON_DEMAND
     }
     missing = {
         name
@@ -93,3 +97,8 @@ def test_requirements_install_what_the_deployed_app_imports() -> None:
         if not any(within(name, (known,)) and needed in installed for known, needed in DISTRIBUTIONS.items())
     }
     assert missing == set()
+
+
+def test_what_an_app_is_told_to_install_is_what_is_tested() -> None:
+    tested = requirements("requirements-dev.txt")
+    assert f"pip install duckdb=={tested['duckdb']}" == DUCKDB

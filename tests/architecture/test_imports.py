@@ -22,6 +22,7 @@ ONLY_THERE = {
     "google": ("shared.codecs",),
     "jmespath": ("shared.editors",),
     "joserfc": ("shared.editors",),
+    "duckdb": ("shared.editors",),
     "jsonschema": ("shared.editors",),
     "msgpack": ("shared.codecs",),
     "msgspec": ("shared.codecs",),
@@ -30,6 +31,7 @@ ONLY_THERE = {
     "referencing": ("shared.editors",),
     # The SDKs. functions/ gets bytes from the worker and hands them on.
     "azure": (
+        "shared.blobs",
         "shared.documents",
         "shared.resources",
         "shared.secrets",

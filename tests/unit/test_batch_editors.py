@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from shared.amqp.sections import split
 from shared.amqp.values import string
 from shared.errors import BuswayError, MessageRejected, TargetUnavailable
 from shared.message import Arrival, Message, Origin
@@ -255,6 +256,18 @@ def test_a_message_that_cannot_be_read_is_set_aside_and_not_given_to_the_editor(
     assert editor.given == [["a", "c"]]
 
 
+def test_one_whose_properties_cannot_be_read_holds_up_no_other():
+    raw = split(delivered(2, body=b"b"))
+    raw.properties = b"\x00\x53\x73\xc0\x03\x0d\xa1\x7f"
+    for editor in (
+        Together(lambda each: [(one,) for one in each]),
+        Together(lambda each: [Withheld("no")] * len(each)),
+    ):
+        line = Line(editor)
+        counts = asyncio.run(line.pipeline.run([delivered(1, body=b"a"), raw.encode(), delivered(3, body=b"c")]))
+        assert counts in ({Outcome.SENT: 2, Outcome.REJECTED: 1}, {Outcome.FILTERED: 3})
+
+
 def test_several_made_of_one_before_it_are_joined_and_behind_it_refused():
     def in_two(message: Message) -> Sequence[Message]:
         parts = [message.copy(), message.copy()]
@@ -280,3 +293,40 @@ def test_an_editor_that_does_not_join_sees_what_was_sent_before_as_well():
     assert line.run("a", "b", numbers=[1, 2]) == {Outcome.SENT: 2}
     assert line.sent() == ["a", "b"]
     assert editor.given == [["a"], ["a", "b"]]
+
+
+def without_repeats(messages: Sequence[Message]) -> Sequence[EditedTogether]:
+    """Join each message to the first with its body."""
+    firsts: dict[str, int] = {}
+    return [
+        (message,)
+        if firsts.setdefault(body(message), index) == index
+        else Joined(firsts[body(message)], Outcome.FILTERED, "there already")
+        for index, message in enumerate(messages)
+    ]
+
+
+def test_what_is_joined_to_a_message_that_is_joined_to_a_third_shares_its_fate():
+    editors = Together(without_repeats), Together(one_envelope)
+    line = Line(*editors)
+    assert line.run("a", "b", "b") == {Outcome.SENT: 2, Outcome.FILTERED: 1}
+    assert line.sent() == ["a+b"]
+    assert line.told()[2] == (3, Outcome.FILTERED, None)
+    line = Line(*editors, output=OutputThatRejects(lambda message: message.message_id == "envelope"))
+    assert line.run("a", "b", "b") == {Outcome.REJECTED: 3}
+    assert [body(each) for each in line.rejects.messages("rejected")] == ["a", "b", "b"]
+
+
+def test_what_is_joined_to_a_message_that_a_later_editor_withholds_is_withheld_with_it():
+    line = Line(
+        Together(without_repeats), Alone(lambda message: Withheld("no a") if body(message) == "a" else [message])
+    )
+    assert line.run("a", "b", "a") == {Outcome.SENT: 1, Outcome.FILTERED: 2}
+    assert [record.reason for record in line.journal.records] == ["no a", None, "no a"]
+
+
+def test_a_message_that_is_in_the_batch_twice_is_settled_once():
+    editor = Together(one_envelope)
+    line = Line(editor)
+    line.run("a", "b", "a", numbers=[1, 2, 1])
+    assert editor.outcomes == [[(1, Outcome.SENT), (2, Outcome.SENT)]]

@@ -1,0 +1,186 @@
+"""
+A message as a person reads it, and what is different between two.
+
+What a message says can hold anything: nothing of it reaches the terminal that is not printable.
+"""
+
+import difflib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+
+from shared.amqp import map_section, sections
+from shared.amqp.codec import decode, items_of, plain
+from shared.amqp.values import Described, Value
+from shared.errors import MessageRejected
+from shared.message import Message
+
+BODY = "body"
+
+_HEADER = ("durable", "priority", "ttl", "first-acquirer", "delivery-count")
+# Of the delivery, and no part of the message that goes on.
+_OF_THE_DELIVERY = ("first-acquirer", "delivery-count")
+_PROPERTIES = (
+    *("message-id", "user-id", "to", "subject", "reply-to", "correlation-id", "content-type", "content-encoding"),
+    *("absolute-expiry-time", "creation-time", "group-id", "group-sequence", "reply-to-group-id"),
+)
+# By the names that task files and Azure have for them.
+_NAMES = {"group-id": "session-id", "reply-to-group-id": "reply-to-session-id", "ttl": "time-to-live"}
+_UNREADABLE = "(cannot be read)"
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+_HEX_BYTES = 16
+_MOST_HEX_LINES = 32
+_CONTEXT_LINES = 3
+_DEEPEST = 100
+
+type View = Mapping[str, str]
+"""Each thing that a message says, by its name, and the body in lines."""
+
+
+def view(message: Message) -> dict[str, str]:
+    """Return all that *message* says."""
+    raw = message.sections
+    said = _fields(raw.header, _HEADER)
+    said |= _fields(raw.properties, _PROPERTIES)
+    said |= _entries("annotation", raw.message_annotations)
+    said |= _entries("property", raw.application_properties)
+    for name, section in (("delivery annotations", raw.delivery_annotations), ("footer", raw.footer)):
+        if section:
+            said[name] = section.hex(" ")
+    said[BODY] = "\n".join(body_lines(message))
+    return said
+
+
+def changed(before: View, after: View) -> dict[str, tuple[str | None, str | None]]:
+    """Return by its name what is different, before and after; None for what is not there."""
+    names = sorted({**before, **after}, key=lambda name: name == BODY)
+    return {name: (before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)}
+
+
+def difference(before: View, after: View) -> Iterator[str]:
+    """Yield the lines of a readable difference: `-` was there, `+` is there now; of a body with lines around it."""
+    for name, (was, now) in changed(before, after).items():
+        if name == BODY:
+            yield from _body_difference((was or "").split("\n"), (now or "").split("\n"))
+            continue
+        if was is not None:
+            yield f"- {name}: {was}"
+        if now is not None:
+            yield f"+ {name}: {now}"
+
+
+def printable(text: str) -> str:
+    """Return *text* with everything escaped that a terminal might act on."""
+    return text if text.isprintable() else ascii(text)[1:-1]
+
+
+def body_lines(message: Message) -> list[str]:
+    """Return the body: JSON indented, other text as it is, all else in hexadecimal digits."""
+    body = message.sections.body
+    if not body:
+        return ["(none)"]
+    try:
+        content = message.body
+        if content is None:
+            number, value = sections.body_parts(body)[0]
+            if number != sections.VALUE or not isinstance(value.payload, str):
+                return [f"({sections.NAMES[number]}) {_told(value)}"]
+            content = value.payload.encode()
+    except MessageRejected:
+        return [_UNREADABLE, *_hex(body)]
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return _hex(content)
+    lines = _indented(text) or text.split("\n")
+    if all(line.rstrip("\r").replace("\t", " ").isprintable() for line in lines):
+        return [line.rstrip("\r").replace("\t", "  ") for line in lines]
+    return _hex(content)
+
+
+def _indented(text: str) -> list[str]:
+    """Return JSON with a line for each value, every text and number as it is written there; nothing for other text."""
+    try:
+        # Numbers are only looked at: the digits of a long one would take for ever to become one.
+        json.loads(text, parse_int=str, parse_float=str, parse_constant=_refused)
+    except (ValueError, RecursionError):
+        return []
+    lines, line, depth, before = [], "", 0, ""
+    for each in _TOKEN.findall(text):
+        is_end = each in "]}"
+        if is_end:
+            depth -= 1
+        if depth > _DEEPEST:
+            return []
+        if before and (before not in "[{" if is_end else before in "[{,"):
+            lines.append(line)
+            line = "  " * depth
+        line += ": " if each == ":" else each
+        if each in "[{":
+            depth += 1
+        before = each if each in "[]{},:" else "value"
+    return [*lines, line]
+
+
+def _refused(_: str) -> None:
+    raise ValueError("is no number of JSON")
+
+
+def _hex(content: bytes) -> list[str]:
+    starts = range(0, len(content), _HEX_BYTES)
+    lines = [f"{start:06x}  {content[start : start + _HEX_BYTES].hex(' ')}" for start in starts[:_MOST_HEX_LINES]]
+    if len(starts) > _MOST_HEX_LINES:
+        rest = content[_MOST_HEX_LINES * _HEX_BYTES :]
+        # A change further on is to be seen all the same.
+        lines.append(f"… {len(rest)} more bytes, SHA-256 {sha256(rest).hexdigest()}")
+    return lines or ["(empty)"]
+
+
+def _body_difference(before: list[str], after: list[str]) -> Iterator[str]:
+    yield "  body:"
+    for line in difflib.unified_diff(before, after, lineterm="", n=_CONTEXT_LINES):
+        if line.startswith("@@"):
+            yield "    …"
+        elif line not in ("--- ", "+++ "):
+            yield f"{line[0]}   {line[1:]}"
+
+
+def _fields(section: bytes, names: tuple[str, ...]) -> dict[str, str]:
+    if not section:
+        return {}
+    try:
+        described, _ = decode(section)
+        payload = described.payload
+        values = items_of(payload.value) if isinstance(payload, Described) else ()
+    except MessageRejected:
+        return {f"{names[0]} …": _UNREADABLE}
+    said = zip(names, values, strict=False)
+    return {
+        _NAMES.get(name, name): _told(value)
+        for name, value in said
+        if value.kind != "null" and name not in _OF_THE_DELIVERY
+    }
+
+
+def _entries(kind: str, section: bytes) -> dict[str, str]:
+    said = {}
+    try:
+        for key, key_start, value_start, stop in map_section.entries(section):
+            name = key if key is not None else _told(decode(section, key_start)[0])
+            said[f"{kind} {printable(name)}"] = _told(decode(section, value_start, stop)[0])
+    except MessageRejected:
+        return {f"{kind} …": _UNREADABLE}
+    return said
+
+
+def _told(value: Value) -> str:
+    """Return a value with its type, where the text does not tell it."""
+    if value.kind in ("string", "null", "boolean") and not isinstance(value.payload, bytes):
+        return json.dumps(value.payload, ensure_ascii=False) if _is_printable(value.payload) else ascii(value.payload)
+    said = plain(value)
+    return f"{printable(said.hex(' ') if isinstance(said, bytes) else str(said))} ({value.kind})"
+
+
+def _is_printable(payload: object) -> bool:
+    return not isinstance(payload, str) or payload.isprintable()

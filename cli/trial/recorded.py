@@ -1,0 +1,188 @@
+"""
+Messages in a file, one JSON object a line: written by hand, or as they were encoded when they were peeked.
+
+By hand they are as those of `busway demo --messages` (`cli.demo.message_file`), without a session of their own unless
+one is named, and may say what the service says of a message.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from cli.demo.property_types import property_value
+from shared.amqp.sections import Sections
+from shared.amqp.values import Value, long, string, timestamp
+from shared.errors import ConfigError, MessageRejected, Problem
+from shared.message import Arrival, Message, Origin
+
+FORMAT = """\
+A line of FILE is a JSON object, either
+
+- `raw`: an encoded AMQP message in Base64, as `--save` writes it, and `partition` of an event; or
+- `body`: text, or any JSON, which is then sent as JSON; or `body_base64` for bytes;
+- `properties`: application properties by name. A JSON scalar (null, true, 7, 1.5, "text") stands for itself, another
+  type is named: `{"type": "datetime", "value": "2026-01-31T12:00:00Z"}`, with the types of `busway demo --messages`;
+- `message_id`, `session_id`, `partition_key`, `subject`, `content_type`, `content_encoding`, `correlation_id`, `to`,
+  `reply_to`: text; `time_to_live`: milliseconds;
+- `partition`, `sequence_number` and `enqueued_time` (milliseconds since 1970 UTC) as the service would tell them; the
+  number of the line and the present time unless given.
+"""
+
+_TEXTS = ("session_id", "subject", "content_type", "content_encoding", "to", "reply_to")
+_IDS = ("message_id", "correlation_id")
+_NUMBERS = ("time_to_live", "sequence_number", "enqueued_time")
+_KEYS = (*_IDS, *_TEXTS, *_NUMBERS, "partition_key", "partition", "body", "body_base64", "properties")
+_RAW_KEYS = ("raw", "partition")
+_LAST_TIME = 253_402_300_799_999  # the year 9999
+_LARGEST = {"time_to_live": 2**32 - 1, "sequence_number": 2**63 - 1, "enqueued_time": _LAST_TIME}
+_ANYWHERE = Origin("", "")
+
+
+class Recorded(NamedTuple):
+    """An encoded message as a service hands it over, and of an event its partition."""
+
+    content: bytes
+    partition: str | None = None
+
+
+def recorded(file: Path, now: datetime) -> list[Recorded]:
+    """Return the messages in *file*; raises ConfigError with every line that is not one."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError([Problem(str(file), f"cannot be read: {error.strerror}")]) from error
+    except UnicodeDecodeError as error:
+        problem = f"is no UTF-8 text at byte {error.start}"
+        raise ConfigError([Problem(str(file), problem, "one JSON object a line")]) from error
+    messages: list[Recorded] = []
+    problems: list[Problem] = []
+    # Not splitlines: JSON strings may hold what Unicode calls the end of a line.
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            messages.append(_message(json.loads(line), number, now))
+        except (ValueError, RecursionError) as error:
+            # What the decoder says quotes nothing, and the rest is ours.
+            problems.append(Problem(f"{file}: line {number}", _told(error)))
+    if not messages and not problems:
+        problems.append(Problem(str(file), "holds no message", "one JSON object a line"))
+    if problems:
+        raise ConfigError(problems)
+    return messages
+
+
+def save(file: Path, messages: Sequence[Recorded]) -> None:
+    """Write *messages* as they are; raises ConfigError."""
+    lines = [{"raw": base64.b64encode(each.content).decode(), "partition": each.partition} for each in messages]
+    try:
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError([Problem(str(file), f"cannot be written: {error.strerror}")]) from error
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "is nested too deeply"
+    return f"is no JSON: {error}" if isinstance(error, json.JSONDecodeError) else str(error)
+
+
+def _message(line: object, number: int, now: datetime) -> Recorded:
+    if not isinstance(line, dict):
+        raise ValueError("is no JSON object")  # noqa: TRY004 - the line is at fault
+    known = _RAW_KEYS if "raw" in line else _KEYS
+    unknown = sorted(line.keys() - {*known})
+    if unknown:
+        raise ValueError(f"has the key {unknown[0]!r}, expected {', '.join(known)}")
+    partition = _text(line, "partition")
+    if "raw" in line:
+        return Recorded(_received(_bytes(line, "raw"), number, now), partition)
+    message = Message(Sections(), Arrival(_ANYWHERE))
+    if "body" in line or "body_base64" in line:
+        message.body = _body(line)
+    for name in _IDS:
+        identity = _text(line, name)
+        if identity is not None:
+            setattr(message, name, string(identity))
+    for name in _TEXTS:
+        text = _text(line, name)
+        if text is not None:
+            setattr(message, name, text)
+    key = _text(line, "partition_key")
+    if key is not None:
+        message.set_annotations({"x-opt-partition-key": string(key)})
+    message.time_to_live = _number(line, "time_to_live")
+    message.set_properties(_properties(line.get("properties", {})))
+    return Recorded(_arrived(message, line, number, now), partition)
+
+
+def _received(content: bytes, number: int, now: datetime) -> bytes:
+    """Return an encoded message with a number, which one that was encoded by a sender has not."""
+    try:
+        message = Message.received(content, _ANYWHERE)
+        return content if message.arrival.sequence_number is not None else _arrived(message, {}, number, now)
+    except MessageRejected:
+        # What is no message is to be tried like any other.
+        return content
+
+
+def _arrived(message: Message, line: Mapping[str, object], number: int, now: datetime) -> bytes:
+    sequence_number, enqueued = _number(line, "sequence_number"), _number(line, "enqueued_time")
+    given: dict[str, Value | None] = {
+        "x-opt-sequence-number": long(number if sequence_number is None else sequence_number),
+        "x-opt-enqueued-time": timestamp(round(now.timestamp() * 1000) if enqueued is None else enqueued),
+    }
+    message.set_annotations(given)
+    return message.encode()
+
+
+def _text(line: Mapping[str, object], key: str) -> str | None:
+    value = line.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise ValueError(f"{key}: expected a text")  # noqa: TRY004 - the line is at fault
+    return value
+
+
+def _number(line: Mapping[str, object], key: str) -> int | None:
+    value = line.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _LARGEST[key]:
+        raise ValueError(f"{key}: expected a whole number from 0 to {_LARGEST[key]}")
+    return value
+
+
+def _body(line: Mapping[str, object]) -> bytes:
+    if "body" not in line:
+        return _bytes(line, "body_base64")
+    if "body_base64" in line:
+        raise ValueError("has body and body_base64, expected one of them")
+    content = line["body"]
+    text = content if isinstance(content, str) else json.dumps(content, separators=(",", ":"), ensure_ascii=False)
+    return text.encode()
+
+
+def _bytes(line: Mapping[str, object], key: str) -> bytes:
+    encoded = line[key]
+    try:
+        return base64.b64decode(encoded if isinstance(encoded, str) else "?", validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"{key}: expected Base64 text") from error
+
+
+def _properties(content: object) -> dict[str, Value | None]:
+    if not isinstance(content, dict):
+        raise ValueError("properties: expected an object")  # noqa: TRY004 - the line is at fault
+    found: dict[str, Value | None] = {}
+    for name, value in content.items():
+        try:
+            found[name] = property_value(value)
+        except ValueError as error:
+            raise ValueError(f"properties: {name}: {error}") from error
+    return found

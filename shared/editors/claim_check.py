@@ -1,0 +1,138 @@
+"""The claim-check editor: bodies too large for the target go to blob storage."""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from hashlib import sha256
+from typing import Annotated
+from urllib.parse import quote
+
+from pydantic import Field
+
+from shared.amqp.codec import encode
+from shared.blobs import Blobs, answered_within, some_at_once
+from shared.editors.claims import PROPERTY, Claim, claimed, set_claim
+from shared.editors.options import Step, TaskFacts
+from shared.editors.store import ContainerName, Store
+from shared.errors import MessageRejected
+from shared.message import Arrival, Message, Origin
+from shared.protocols import EditedTogether, Outcome
+
+_DIGEST_LENGTH = 16
+_DAY = 24 * 60 * 60 * 1000
+
+
+class ClaimCheckOptions(Store):
+    """Where bodies go, and which."""
+
+    container: ContainerName = "busway-claims"
+    """Container in the storage account, which is made if it is not there."""
+    above: Annotated[int, Field(ge=0, le=100 * 1024 * 1024)] = 192 * 1024
+    """Bytes of a body that stays in its message; a larger one goes to the storage."""
+
+
+class ClaimCheckStep(Step):
+    """
+    Puts bodies above a size into blob storage and leaves a claim in their place, which `claim-restore` redeems.
+
+    The claim is a small JSON body of the type application/vnd.busway.claim-check+json with the container, the name, the
+    size and the SHA-256 of the blob, and the content type that the body had; the name is also in the application
+    property `claim-check`. The blob holds the body's bytes, with their MD5. A redelivered message has the same blob.
+    Blobs stay: give the container a lifecycle rule that deletes them when no message can name them any more, or let
+    `claim-restore` delete what it has restored. A storage that is away holds the delivery.
+    """
+
+    options: ClaimCheckOptions = Field(alias="claim-check")
+
+    def editor(self, task: TaskFacts, /) -> "ClaimCheck":
+        """Return the editor that does what the options say."""
+        return ClaimCheck(self.options.open(task, "claim-check"), self.options.above)
+
+
+class ClaimCheck:
+    """Leaves claims in the place of large bodies."""
+
+    name = "claim-check"
+    joins = False
+
+    def __init__(self, blobs: Blobs, above: int) -> None:
+        """Put bodies of more than *above* bytes into *blobs*."""
+        self._blobs = blobs
+        self._above = above
+        # What an attempt has put there that did not come to its end; the next one goes on from there.
+        self._kept: set[str] = set()
+
+    async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
+        """Return the messages, those with large bodies with a claim; their bodies are in the storage by then."""
+        results: list[EditedTogether] = []
+        uploads: dict[str, tuple[bytes, str | None]] = {}
+        parts: Counter[Arrival] = Counter()
+        for message in messages:
+            part = parts[message.arrival]
+            parts[message.arrival] += 1
+            try:
+                results.append((self._edited(message, part, uploads),))
+            except MessageRejected as error:
+                results.append(MessageRejected(error.reason, f"{self.name}: {error.description}"))
+        if uploads:
+            await self._upload(uploads, timeout_seconds)
+        return results
+
+    async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
+        """Keep every blob: the messages that name them are on their way."""
+
+    def _edited(self, message: Message, part: int, uploads: dict[str, tuple[bytes, str | None]]) -> Message:
+        # Encoded, a body is longer than what it says, so that one that stays need not be looked at.
+        if len(message.sections.body) <= self._above:
+            return message
+        content, form = claimed(message)
+        if len(content) <= self._above:
+            return message
+        if message.application_property(PROPERTY) is not None:
+            raise MessageRejected("ClaimedAlready", f"has the property {PROPERTY} and a large body, expected one")
+        digest = sha256(content).hexdigest()
+        name = _name(message, part, digest)
+        content_type = message.content_type
+        uploads[name] = content, content_type if form == "data" else None
+        edited = message.copy()
+        set_claim(edited, Claim(self._blobs.url, name, len(content), digest, form, content_type))
+        return edited
+
+    async def _upload(self, uploads: dict[str, tuple[bytes, str | None]], timeout_seconds: float) -> None:
+        async def upload(name: str, content: bytes, content_type: str | None) -> None:
+            await self._blobs.write(name, content, content_type)
+            self._kept.add(name)
+
+        async with answered_within(timeout_seconds, self._blobs.url):
+            await some_at_once(upload(name, *what) for name, what in uploads.items() if name not in self._kept)
+        self._kept.clear()
+
+
+def _name(message: Message, part: int, digest: str) -> str:
+    """
+    Return the name of a body's blob, the same at every delivery of the same body.
+
+    It holds a part of the digest, as a body that was encrypted before is another one at each delivery, and an earlier
+    one may be on its way already.
+    """
+    arrival = message.arrival
+    if arrival.sequence_number is None or arrival.enqueued_time is None:
+        identity = message.message_id
+        day = "unnumbered"
+        number = "none" if identity is None else sha256(encode(identity)).hexdigest()[:_DIGEST_LENGTH]
+    else:
+        day = _day(arrival.enqueued_time // _DAY)
+        number = f"{arrival.sequence_number}-{arrival.enqueued_time}-{part}"
+    return f"{_place(arrival.origin)}/{day}/{number}-{digest[:_DIGEST_LENGTH]}"
+
+
+@lru_cache(maxsize=64)
+def _place(origin: Origin) -> str:
+    partition = () if origin.partition is None else (origin.partition,)
+    return "/".join(quote(each, safe="") for each in (origin.site, *origin.entity.split("/"), *partition))
+
+
+@lru_cache(maxsize=64)
+def _day(number: int) -> str:
+    return datetime.fromtimestamp(number * _DAY / 1000, UTC).strftime("%Y-%m-%d")

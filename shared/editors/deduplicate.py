@@ -1,0 +1,203 @@
+"""The deduplicate editor: of several messages with one id, one goes on."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from datetime import timedelta
+from enum import Enum, auto
+from hashlib import blake2b
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from shared.amqp.codec import encode
+from shared.amqp.values import Value
+from shared.editors.options import Step, Strict, TaskFacts
+from shared.editors.sent_ids import DIGEST_SIZE, OwnIds, SentIds, SharedIds
+from shared.editors.store import ContainerName, Store
+from shared.editors.validate import PropertyName
+from shared.errors import MessageRejected
+from shared.message import Arrival, Message
+from shared.protocols import EditedTogether, Joined, Outcome, Withheld
+from shared.routing import RuleProperties
+from shared.rules import SYSTEM_PROPERTIES
+
+_SYSTEM = "sys."
+_SHORT_STRING = 0xA1  # its format code, and one byte of length
+# Messages whose fate is not known yet; what is forgotten of them is at worst sent twice.
+_MOST_UNDECIDED = 100_000
+
+
+class DeduplicateStore(Store):
+    """A container of a storage account, for the ids of messages that have been sent."""
+
+    container: ContainerName = "busway-deduplicate"
+    """Container in the storage account, which is made if it is not there."""
+
+
+class DeduplicateOptions(Strict):
+    """What is an id, for how long it is remembered, and where."""
+
+    by: PropertyName = "sys.MessageId"
+    """The id: an application property, in any case, or a broker property as sys.MessageId."""
+    per_session: bool = False
+    """Whether messages of different sessions are different messages, whatever their ids."""
+    window: Annotated[timedelta, Field(strict=False, gt=timedelta(), le=timedelta(days=7))]
+    """ISO 8601 duration for which an id is remembered after its message was sent, P7D at most."""
+    max_count: Annotated[int, Field(ge=1, le=10_000_000)] = 100_000
+    """Ids that are remembered at most; those of the latest messages."""
+    missing: Literal["pass", "reject"] = "pass"
+    """What becomes of a message without an id: `pass` lets it through, `reject` sets it aside."""
+    store: Literal["memory"] | DeduplicateStore
+    """`memory`, which is one instance's and ends with it, or a storage account, which all instances share."""
+
+
+class DeduplicateStep(Step):
+    """
+    Withholds a message whose id is that of a message which has been sent.
+
+    An id is remembered once its message has been accepted by the target, not before: whatever fails, a message may be
+    sent twice, and none is lost. What is withheld is journalled as filtered. Of two with one id in one delivery, the
+    second shares what becomes of the first: it is withheld when that is sent, and set aside when that is. Two that are
+    on their way at the same time in two deliveries are both sent. A store that is away holds the delivery. Stands
+    before editors that give a message another id.
+    """
+
+    keeps_properties: ClassVar[bool] = True
+    options: DeduplicateOptions = Field(alias="deduplicate")
+
+    def editor(self, task: TaskFacts, /) -> "Deduplicate":
+        """Return the editor that does what the options say."""
+        options = self.options
+        if options.store == "memory":
+            return Deduplicate(options, OwnIds(options.window, options.max_count, task.clock))
+        blobs = options.store.open(task, "deduplicate")
+        return Deduplicate(options, SharedIds(blobs, task.name, options.window, options.max_count, task.clock))
+
+
+class _Fate(Enum):
+    """What was answered here of a message, or of a part of one, that did not go on by itself."""
+
+    REJECTED = auto()
+    WITHHELD = auto()
+    JOINED = auto()
+
+
+type _Parts = list[bytes | _Fate | None]
+"""What was answered of each part of a received message: the digest of its id, None without one, where it went on."""
+
+
+class Deduplicate:
+    """Lets through the first message of each id."""
+
+    name = "deduplicate"
+    joins = True
+
+    def __init__(self, options: DeduplicateOptions, ids: SentIds) -> None:
+        """Tell messages apart as *options* say, and remember in *ids*."""
+        self._ids = ids
+        self._by = options.by
+        self._per_session = options.per_session
+        self._rejects = options.missing == "reject"
+        lower = options.by.lower()
+        self._system = lower.startswith(_SYSTEM)
+        self._name = SYSTEM_PROPERTIES[lower[len(_SYSTEM) :]].name if self._system else lower
+        self._is_message_id = self._system and self._name == "MessageId"
+        # Ids by different properties, remembered in one store, are different ids.
+        self._prefix = f"{self._name}\0{self._system}\0{self._per_session}\0".encode()
+        self._undecided: OrderedDict[Arrival, _Parts] = OrderedDict()
+
+    async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
+        """Return which messages go on, and which share what becomes of one before them."""
+        await self._ids.refresh(timeout_seconds)
+        firsts: dict[bytes, int] = {}
+        parts_of: dict[Arrival, _Parts] = {}
+        results: list[EditedTogether] = []
+        for index, message in enumerate(messages):
+            parts = parts_of.setdefault(message.arrival, [])
+            try:
+                digest = self._digest(message)
+            except MessageRejected as error:
+                results.append(MessageRejected(error.reason, f"{self.name}: {error.description}"))
+                parts.append(_Fate.REJECTED)
+                continue
+            if digest is not None and self._ids.has(digest):
+                results.append(Withheld(f"{self.name}: one with this {self._by} has been sent"))
+                parts.append(_Fate.WITHHELD)
+            elif digest is not None and firsts.setdefault(digest, index) != index:
+                told = f"{self.name}: one with this {self._by} was delivered with it"
+                results.append(Joined(firsts[digest], Outcome.FILTERED, told))
+                parts.append(_Fate.JOINED)
+            else:
+                results.append((message,))
+                parts.append(digest)
+        self._note(parts_of)
+        return results
+
+    async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
+        """Remember the ids of messages that have been sent, and of parts where all that went on have been."""
+        sent: set[bytes] = set()
+        whole: list[Arrival] = []
+        split: dict[Arrival, list[Outcome]] = {}
+        for arrival, outcome in outcomes:
+            parts = self._undecided.get(arrival)
+            if parts is None:
+                continue
+            if len(parts) > 1:
+                split.setdefault(arrival, []).append(outcome)
+                continue
+            whole.append(arrival)
+            digest = parts[0]
+            if outcome is Outcome.SENT and isinstance(digest, bytes):
+                sent.add(digest)
+        for arrival, ended in split.items():
+            parts = self._undecided[arrival]
+            digests = [part for part in parts if not isinstance(part, _Fate)]
+            # Outcomes do not say of which part they are. One that was joined may have gone on at a later delivery.
+            if ended.count(Outcome.SENT) == len(digests) and ended.count(Outcome.FILTERED) == parts.count(_Fate.JOINED):
+                sent.update(digest for digest in digests if digest is not None and not self._ids.has(digest))
+        if sent:
+            await self._ids.remember(sent, timeout_seconds)
+        for arrival in whole:
+            self._undecided.pop(arrival, None)
+
+    def _note(self, parts_of: dict[Arrival, _Parts]) -> None:
+        undecided = self._undecided
+        for arrival, parts in parts_of.items():
+            if arrival.sequence_number is None:
+                continue  # nothing tells it from others when it is settled
+            before = undecided.pop(arrival, parts)
+            # Parts that have been sent are not given again.
+            undecided[arrival] = parts if len(parts) >= len(before) else before
+        while len(undecided) > max(_MOST_UNDECIDED, len(parts_of)):
+            undecided.popitem(last=False)
+
+    def _digest(self, message: Message) -> bytes | None:
+        """Return what stands for the id, None where there is none; raises MessageRejected."""
+        identity = self._identity(message)
+        if identity is None:
+            if self._rejects:
+                raise MessageRejected("IdMissing", f"has no {self._by}, which tells duplicates from others")
+            return None
+        session = (message.session_id or "").encode() if self._per_session else b""
+        content = b"%b%d:%b%b" % (self._prefix, len(identity), identity, session)
+        return blake2b(content, digest_size=DIGEST_SIZE).digest()
+
+    def _identity(self, message: Message) -> bytes | None:
+        if self._is_message_id:
+            fields = message.property_fields()
+            if fields and fields[0][0] == _SHORT_STRING:
+                return b"s" + fields[0][2:]
+            value = message.message_id
+        else:
+            properties = RuleProperties(message)
+            value = properties.system(self._name) if self._system else properties.user(self._name)
+        return None if value is None or value.payload is None else _plain(value)
+
+
+def _plain(value: Value) -> bytes:
+    """Return the same for the same text and the same number, however they were encoded."""
+    if isinstance(value.payload, str):
+        return b"s" + value.payload.encode()
+    if isinstance(value.payload, int) and not isinstance(value.payload, bool):
+        return b"i%d" % value.payload
+    return b"v" + encode(value)

@@ -1,0 +1,299 @@
+"""The enrich editor: what a table knows of a message, and what the task knows of it, put into it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Literal, NamedTuple, Self
+
+from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, model_validator
+
+from shared.amqp.values import Value, long, string, timestamp
+from shared.blobs import Blob
+from shared.clock import SystemClock
+from shared.codecs.json import Json, read
+from shared.editors.body import content_of, put_content
+from shared.editors.columns import Column, Enrichment, enrichment, enrichments
+from shared.editors.json_fields import parsed_path
+from shared.editors.json_members import with_members
+from shared.editors.options import Step, Strict, TaskFacts, configured_file
+from shared.editors.store import Store
+from shared.editors.table_source import BlobSource, FileSource, Reloaded, Source
+from shared.editors.tables import FORMATS, BrokenTableError, by_key, key_text, rows_of
+from shared.editors.validate import PropertyName
+from shared.errors import MessageRejected
+from shared.message import Arrival, Message
+from shared.protocols import EditedTogether, Outcome
+from shared.routing import RuleProperties
+from shared.rules import SYSTEM_PROPERTIES
+
+_SYSTEM = "sys."
+_HISTORY = "repl-"
+
+
+def _table_name(name: str) -> str:
+    if PurePosixPath(name).suffix.lower() not in FORMATS:
+        raise ValueError(f"names {name}, expected a name that ends with {' or '.join(FORMATS)}")
+    return name
+
+
+def _members_only(text: str) -> str:
+    if text != "$" and not all(isinstance(step, str) for step in parsed_path(text)):
+        raise ValueError(f"{text!r} leads to more than members, expected steps such as .name and ['name']")
+    return text
+
+
+def _single(text: str) -> str:
+    if None in parsed_path(text):
+        raise ValueError(f"{text!r} leads to several values, expected one")
+    return text
+
+
+def _no_history(name: str) -> str:
+    if name.lower().startswith(_HISTORY):
+        raise ValueError(f"names {name}, which belongs to the history of a message")
+    return name
+
+
+type TableName = Annotated[str, Field(min_length=1), AfterValidator(_table_name)]
+type NewProperty = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_no_history)]
+type Fact = Literal["task", "site", "entity", "partition", "enqueued_time", "sequence_number", "received_time"]
+
+
+class TableBlob(Store):
+    """A table in blob storage."""
+
+    blob: TableName
+    """Name of the blob, which ends with .csv, .json or .parquet."""
+
+
+class Key(Strict):
+    """What of a message is looked up; one of both."""
+
+    property: PropertyName | None = None
+    """Application property, in any case, or a broker property as sys.SessionId."""
+    body: Annotated[str, AfterValidator(_single)] | None = None
+    """Path to a text or whole number in a JSON body, such as $.customer.id."""
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if (self.property is None) == (self.body is None):
+            raise ValueError("expected property or body")
+        return self
+
+
+class BodyMembers(Strict):
+    """What goes into a JSON body."""
+
+    into: Annotated[str, AfterValidator(_members_only)]
+    """Path of the object, $ for the whole body; its last step is added where it is missing."""
+    set: Annotated[dict[str, str | Column], Field(min_length=1)]
+    """Columns by the names of the members that they become."""
+
+
+class EnrichOptions(Strict):
+    """A table with its key and what of it goes where, or facts, or both."""
+
+    table: TableName | None = None
+    """File with the table, .csv, .json or .parquet, by its path in the folder of connections.yaml."""
+    blob: TableBlob | None = None
+    """The table as a blob."""
+    key: Key | None = None
+    """What of the message is looked up in the table."""
+    column: str | None = None
+    """Column of the table that has the keys, each once."""
+    properties: dict[NewProperty, str | Column] = Field(default_factory=dict)
+    """Columns by the names of the application properties that they become; no value removes the property."""
+    body: BodyMembers | None = None
+    """Columns that become members of the JSON body, which otherwise keeps every byte."""
+    missing: Literal["reject", "pass", "default"] = "reject"
+    """What becomes of a message whose key the table has not: it is set aside, goes on as it is, or has `default`."""
+    default: dict[str, str | int | float | bool | None] | None = None
+    """Values by column for messages whose key the table has not."""
+    refresh: Annotated[timedelta, Field(strict=False, ge=timedelta(seconds=1))] = timedelta(minutes=1)
+    """ISO 8601 duration after which it is looked whether the table has changed, at the next delivery."""
+    facts: dict[NewProperty, Fact] = Field(default_factory=dict)
+    """Facts of the message's way here by the names of the application properties that they become."""
+    _path: Path = PrivateAttr(Path())
+    _first: Blob | None = PrivateAttr(None)
+
+    @model_validator(mode="after")
+    def _fits_together(self, info: ValidationInfo) -> Self:
+        if self.table is not None and self.blob is not None:
+            raise ValueError("names a table and a blob, expected one of them")
+        has_table = self.table is not None or self.blob is not None
+        if has_table and (self.key is None or self.column is None or not (self.properties or self.body)):
+            raise ValueError("a table needs a key, the column of the keys, and properties or body")
+        if not has_table and (self.key or self.column or self.properties or self.body):
+            raise ValueError("looks something up, expected a table or a blob to find it in")
+        if not has_table and not self.facts:
+            raise ValueError("adds nothing, expected a table, a blob or facts")
+        if (self.missing == "default") != (self.default is not None):
+            raise ValueError("missing: default and the default values need each other")
+        if set(self.properties) & set(self.facts):
+            raise ValueError(f"{min(set(self.properties) & set(self.facts))!r} is a column and a fact")
+        self.for_missing()
+        if self.table is not None:
+            self._path = configured_file(self.table, info)
+            try:
+                self._first = FileSource(self.table, self._path, SystemClock()).read()
+                self.parsed(self._first.content if self._first is not None else b"")
+            except BrokenTableError as error:
+                raise ValueError(f"table {self.table}: {error}") from error
+        return self
+
+    def parsed(self, content: bytes) -> dict[str, Enrichment]:
+        """Return what the rows of a table add, by their keys; raises BrokenTableError."""
+        columns, rows = rows_of(content, self.table or (self.blob.blob if self.blob is not None else ""))
+        return enrichments(by_key(columns, rows, self.column or ""), *self._columns(), columns)
+
+    def for_missing(self) -> Enrichment | None:
+        """Return what is added where the table has not the key, None for nothing; ValueError."""
+        if self.default is None:
+            return None
+        properties, members = self._columns()
+        unmatched = set(self.default) ^ {each.column for each in (*properties.values(), *members.values())}
+        if unmatched:
+            raise ValueError(f"default: {min(unmatched)!r}, expected a value for each column that is used")
+        return enrichment(self.default, properties, members, "default")
+
+    def source(self, task: TaskFacts) -> tuple[Source, Blob | None] | None:
+        """Return where the table comes from and what is known of it; raises ConfigError."""
+        if self.blob is not None:
+            return BlobSource(self.blob.blob, self.blob.open(task, "enrich")), None
+        return None if self.table is None else (FileSource(self.table, self._path, task.clock), self._first)
+
+    def _columns(self) -> tuple[dict[str, Column], dict[str, Column]]:
+        """Return the columns that become properties, and those that become members of the body."""
+        used = self.properties, self.body.set if self.body is not None else {}
+        properties, members = (
+            {name: each if isinstance(each, Column) else Column(column=each) for name, each in columns.items()}
+            for columns in used
+        )
+        return properties, members
+
+
+class EnrichStep(Step):
+    """
+    Looks a message up in a table, and puts columns of its row and facts of its way here into it.
+
+    A table is a file beside the tasks, or a blob. It is read when the task starts and again when it has changed; a
+    version that is broken is told in the log, and the one before it serves on. A row has its key for itself. In the
+    body only the members that are put there change. A blob that cannot be read at the first delivery holds it.
+    """
+
+    options: EnrichOptions = Field(alias="enrich")
+
+    def editor(self, task: TaskFacts, /) -> "Enrich":
+        """Return the editor that does what the options say."""
+        return Enrich(self.options, task)
+
+
+class Enrich:
+    """Adds to each message what a table and the task know of it."""
+
+    name = "enrich"
+    joins = False
+
+    def __init__(self, options: EnrichOptions, task: TaskFacts) -> None:
+        """Look up as *options* say."""
+        self._column = options.column
+        self._rejects = options.missing == "reject"
+        self._for_missing = options.for_missing()
+        self._key = _key_reader(options.key) if options.key is not None else None
+        into = options.body.into if options.body is not None else None
+        self._into = None if into is None else [str(step) for step in parsed_path(into)] if into != "$" else []
+        self._reads_body = options.body is not None or (options.key is not None and options.key.body is not None)
+        self._facts = {name: _FACTS[fact] for name, fact in options.facts.items()}
+        self._task = task
+        found = options.source(task)
+        self._table = (
+            None if found is None else Reloaded(found[0], options.parsed, options.refresh, task.clock, first=found[1])
+        )
+
+    async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
+        """Return the messages with what has been found."""
+        table = await self._table.current(timeout_seconds) if self._table is not None else {}
+        return [self._result(message, table) for message in messages]
+
+    async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
+        """Keep nothing."""
+
+    def _result(self, message: Message, table: Mapping[str, Enrichment]) -> EditedTogether:
+        try:
+            return (self._edited(message, table),)
+        except MessageRejected as error:
+            return MessageRejected(error.reason, f"{self.name}: {error.description}")
+
+    def _edited(self, message: Message, table: Mapping[str, Enrichment]) -> Message:
+        changes: dict[str, Value | None] = {}
+        edited = message.copy()
+        if self._key is not None:
+            content = content_of(message) if self._reads_body else b""
+            key = self._key.of(message, read(content) if self._reads_body else None)
+            found = self._for_missing if key is None else table.get(key, self._for_missing)
+            if found is None and self._rejects:
+                raise MessageRejected("KeyMissing", self._key.told(self._column, is_there=key is not None))
+            if found is not None:
+                changes.update(found.properties)
+                if self._into is not None:
+                    put_content(edited, with_members(content.decode(), self._into, found.members).encode())
+        for name, fact in self._facts.items():
+            changes[name] = fact(message.arrival, self._task)
+        if changes:
+            edited.set_properties(changes)
+        return edited
+
+
+class _Reader(NamedTuple):
+    """How the key of a message is read."""
+
+    of: Callable[[Message, Json], str | None]
+    """Returns the key, None where there is none."""
+    place: str
+
+    def told(self, column: str | None, *, is_there: bool) -> str:
+        """Return what is wrong with a message that is not found."""
+        if is_there:
+            return f"{self.place} is none of the keys in the table's column {column!r}"
+        return f"has no text or whole number at {self.place}, expected a key of the table"
+
+
+def _key_reader(key: Key) -> _Reader:
+    if key.body is not None:
+        steps = [step for step in parsed_path(key.body) if step is not None]
+        return _Reader(lambda _, body: key_text(_at(body, steps)), key.body)
+    name = (key.property or "").lower()
+    if name.startswith(_SYSTEM):
+        system = SYSTEM_PROPERTIES[name[len(_SYSTEM) :]].name
+        return _Reader(lambda message, _: _key_of(RuleProperties(message).system(system)), f"sys.{system}")
+    return _Reader(lambda message, _: _key_of(RuleProperties(message).user(name)), key.property or "")
+
+
+def _key_of(value: Value | None) -> str | None:
+    return None if value is None else key_text(value.payload)
+
+
+def _at(body: Json, steps: Sequence[str | int]) -> Json:
+    for step in steps:
+        if isinstance(body, dict) and isinstance(step, str):
+            body = body.get(step)
+        elif isinstance(body, list) and isinstance(step, int) and step < len(body):
+            body = body[step]
+        else:
+            return None
+    return body
+
+
+def _time(milliseconds: int | None) -> Value | None:
+    return None if milliseconds is None else timestamp(milliseconds)
+
+
+_FACTS: Mapping[Fact, Callable[[Arrival, TaskFacts], Value | None]] = {
+    "task": lambda _, task: string(task.name),
+    "site": lambda arrival, _: string(arrival.origin.site),
+    "entity": lambda arrival, _: string(arrival.origin.entity),
+    "partition": lambda arrival, _: None if arrival.origin.partition is None else string(arrival.origin.partition),
+    "enqueued_time": lambda arrival, _: _time(arrival.enqueued_time),
+    "sequence_number": lambda arrival, _: None if arrival.sequence_number is None else long(arrival.sequence_number),
+    "received_time": lambda _, task: _time(int(task.clock.now().timestamp() * 1000)),
+}

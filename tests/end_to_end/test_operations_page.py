@@ -1,0 +1,28 @@
+"""docs/operations.md: what `busway try` is said to print is what it prints."""
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+from tests.end_to_end.busway_process import ROOT
+
+PAGE = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+
+
+def test_the_trial_on_the_page_prints_what_it_says(tmp_path):
+    found = re.search(r"<!-- try -->\n```sh\n(.*?)```\n\n<!-- prints -->\n```text\n(.*?)```\n", PAGE, re.DOTALL)
+    assert found is not None
+    commands, printed = found.groups()
+    shutil.copytree(ROOT / "config/examples", tmp_path / "config/examples")
+    busway = f'busway() {{ PYTHONPATH={shlex.quote(str(ROOT))} {shlex.quote(sys.executable)} -m cli "$@"; }}\n'
+    done = subprocess.run(  # noqa: S603 - the page's own commands
+        ["bash", "-c", busway + commands],  # noqa: S607 - the shell of a reader
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stdout, done.stderr, done.returncode) == (printed, "", 1)

@@ -1,0 +1,225 @@
+import base64
+import json
+import logging
+from datetime import UTC, datetime
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from cli.main import app
+from cli.trial.changes import body_lines, changed, difference, view
+from cli.trial.recorded import recorded, save
+from shared.amqp.codec import encode
+from shared.amqp.values import binary, list_, long, string
+from shared.errors import ConfigError
+from shared.message import Message, Origin
+from shared.testing import message
+from tests.messages import delivered
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+SECRET = "4000 0566 5566 5556"
+
+
+@pytest.fixture
+def run(tmp_path):
+    def run_task(written, *arguments, settings=None, **task):
+        (tmp_path / "tasks").mkdir()
+        connections = {name: {"kind": "service-bus", "setting": name.upper()} for name in ("west", "east")}
+        connections["hub"] = {"kind": "event-hubs", "setting": "HUB"}
+        (tmp_path / "connections.yaml").write_text(yaml.safe_dump(connections))
+        document = {
+            "task": "copy",
+            "source": {"connection": "west", "queue": "orders"},
+            "routes": [{"target": {"connection": "east", "queue": "copies"}}],
+            **task,
+        }
+        (tmp_path / "tasks/copy.yaml").write_text(yaml.safe_dump(document))
+        file = tmp_path / "messages.jsonl"
+        file.write_text("".join(json.dumps(line) + "\n" for line in written))
+        names = ["try", "copy", "--config", str(tmp_path), "--messages", str(file), *arguments]
+        return CliRunner().invoke(app, names, env=settings)
+
+    return run_task
+
+
+def ends(result):
+    return [line.removeprefix("  → ") for line in result.output.splitlines() if line.startswith("  → ")]
+
+
+def test_why_a_message_would_be_withheld(run):
+    written = [
+        {"body": "looped", "properties": {"repl-path": "east", "kind": "a"}},
+        {"body": "expired", "time_to_live": 1, "enqueued_time": 1, "properties": {"kind": "a"}},
+        {"body": "unrouted", "properties": {"kind": "b"}},
+        {"body": "good", "properties": {"kind": "a"}},
+    ]
+    route = {"when": "kind = 'a'", "target": {"connection": "east", "queue": "copies"}}
+    result = run(written, routes=[route], ttl="remaining")
+    assert result.exit_code == 0, result.output
+    assert ends(result) == [
+        "would be withheld, looped: site east is on its path east",
+        "would be withheld, expired: its life was over before it could be carried on",
+        "would be withheld, filtered",
+        "would be sent to east/copies",
+    ]
+    assert "  routes: no route takes it\n" in result.output
+
+
+def test_what_is_no_message_would_be_rejected(run):
+    result = run([{"raw": base64.b64encode(b"no AMQP").decode()}])
+    assert result.exit_code == 1
+    assert "message 1 of 1: 7 bytes that are no AMQP message" in result.output
+    assert ends(result)[0].startswith("would be rejected (received) and set aside in west/orders/$DeadLetterQueue: ")
+
+
+def test_many_messages_at_fault_do_not_stop_a_trial(run):
+    result = run([{"body": "no JSON"}] * 60, editors=[{"reduce": {"drop": ["a"]}}])
+    assert (result.exit_code, len(ends(result))) == (1, 60)
+
+
+def test_events_of_other_partitions_are_passed_over(run):
+    result = run(
+        [{"body": "a", "partition": "0"}, {"body": "b", "partition": "1"}],
+        source={"connection": "hub", "hub": "events", "consumer_group": "own", "partitions": [1]},
+        rejects={"connection": "west", "queue": "rejects"},
+    )
+    assert result.exit_code == 0, result.output
+    assert ends(result) == ["passed over: the task does not take from this partition", "would be sent to east/copies"]
+
+
+def test_a_setting_that_an_editor_needs_is_told(run):
+    result = run([{"body": "a"}], editors=[{"python": "nothing.of.mine:edit"}])
+    assert (result.exit_code, "nothing.of.mine" in result.stderr) == (2, True)
+
+
+def test_nothing_of_a_message_is_logged(run, caplog):
+    with caplog.at_level(logging.DEBUG):
+        result = run(
+            [{"body": SECRET, "properties": {"card": SECRET}}], editors=[{"reduce": {"drop": ["a"]}}], settings={}
+        )
+    assert result.exit_code == 1
+    assert SECRET not in caplog.text
+
+
+def test_what_a_file_has_instead_of_messages_is_told_for_each_line(tmp_path):
+    file = tmp_path / "m.jsonl"
+    file.write_text(
+        "\n".join(
+            [
+                '{"body": "good"}',
+                "{",
+                "[]",
+                '{"bodi": 1}',
+                '{"raw": "?"}',
+                '{"body": 1, "body_base64": ""}',
+                '{"time_to_live": -1}',
+                '{"sequence_number": 18446744073709551616}',
+                '{"session_id": 5}',
+                '{"properties": {"p": {"type": "int", "value": 4294967296}}}',
+                '{"properties": []}',
+                "[" * 100_000,
+            ]
+        )
+    )
+    with pytest.raises(ConfigError) as raised:
+        recorded(file, NOW)
+    told = [(each.path.rsplit(" ", 1)[1], each.problem) for each in raised.value.problems]
+    assert [line for line, _ in told] == [str(n) for n in range(2, 13)]
+    assert (told[2][0], told[2][1][:29]) == ("4", "has the key 'bodi', expected ")
+    file.write_text("\n")
+    with pytest.raises(ConfigError, match="holds no message"):
+        recorded(file, NOW)
+    file.write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match="no UTF-8 text at byte 0"):
+        recorded(file, NOW)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        recorded(tmp_path / "gone", NOW)
+
+
+def test_messages_are_saved_as_they_are_and_a_sender_s_get_a_number(tmp_path):
+    file = tmp_path / "m.jsonl"
+    file.write_text(json.dumps({"body": {"n": 1}, "message_id": "a", "partition": "3", "session_id": "s"}) + "\n")
+    (found,) = recorded(file, NOW)
+    read = Message.received(found.content, Origin("w", "q"))
+    assert (read.body, read.session_id, read.arrival.sequence_number) == (b'{"n":1}', "s", 1)
+    assert read.arrival.enqueued_time == 1_893_456_000_000
+    save(file, [found])
+    assert recorded(file, NOW) == [found]
+    # As a sender encodes it, without anything of the service's.
+    file.write_text(json.dumps({"raw": base64.b64encode(message({"n": 1}).encode()).decode()}) + "\n")
+    assert Message.received(recorded(file, NOW)[0].content, Origin("w", "q")).arrival.sequence_number == 1
+
+
+def test_json_is_shown_in_lines_with_every_digit():
+    text = '{"n":1.10,"big":1e400,"a":[],"o":{},"l":[1,{"x":"é\\u0041, }"}],"d":1,"d":2}'
+    assert body_lines(message(text)) == [
+        "{",
+        '  "n": 1.10,',
+        '  "big": 1e400,',
+        '  "a": [],',
+        '  "o": {},',
+        '  "l": [',
+        "    1,",
+        "    {",
+        '      "x": "é\\u0041, }"',
+        "    }",
+        "  ],",
+        '  "d": 1,',
+        '  "d": 2',
+        "}",
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "plain text", '{"n": NaN}', "{'n': 1}", "a\tb"])
+def test_text_is_shown_as_it_is(text):
+    assert body_lines(message(text)) == [text.replace("\t", "  ")]
+
+
+@pytest.mark.parametrize("content", [b"\x1b[2J", "\u202e".encode(), b"\xff" * 20, b"[" * 5_000 + b"\x00"])
+def test_nothing_that_a_terminal_might_act_on_is_shown(content):
+    made = message(content, properties={"p\x1b": "\x1b[2J\u202e"}, subject="\x9b", message_id="\x07")
+    assert all(text.replace("\n", " ").isprintable() for pair in view(made).items() for text in pair)
+
+
+def test_a_deeply_nested_body_is_shown_somehow():
+    assert body_lines(message("[" * 50_000 + "]" * 50_000))
+    assert body_lines(message("[" * 500 + "]" * 500))
+
+
+def test_bodies_that_are_no_data_are_shown_by_their_kind():
+    made = message()
+    made.sections.body = b"\x00\x53\x77" + encode(list_([long(1), binary(b"\x01")]))
+    assert body_lines(made) == ["(amqp-value) [1, b'\\x01'] (list)"]
+    made.sections.body = b"\x00\x53\x77" + encode(string('{"a":1}'))
+    assert body_lines(made) == ["{", '  "a": 1', "}"]
+    made.sections.body = b""
+    assert body_lines(made) == ["(none)"]
+
+
+def test_a_change_behind_what_is_shown_is_a_change():
+    before, after = (view(message(b"\xff" * 1_000 + end)) for end in (b"a", b"b"))
+    assert set(changed(before, after)) == {"body"}
+    assert "more bytes, SHA-256" in before["body"]
+    assert any(line.startswith("+   … 489 more bytes") for line in difference(before, after))
+
+
+def test_a_message_says_all_that_it_has():
+    made = Message.received(
+        delivered(7, named={"p": long(1)}, annotated={"x-own": string("a")}, session_id="s", time_to_live=5),
+        Origin("w", "q"),
+    )
+    made.correlation_id = string("c")
+    said = view(made)
+    assert said == {
+        "durable": "true",
+        "time-to-live": "5 (uint)",
+        "message-id": '"m-7"',
+        "correlation-id": '"c"',
+        "session-id": '"s"',
+        "annotation x-own": '"a"',
+        "property p": "1 (long)",
+        "body": "body",
+    }
+    made.sections.properties = b"\x00\x53\x73\xc0\x01"
+    assert view(made)["message-id …"] == "(cannot be read)"

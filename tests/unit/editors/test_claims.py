@@ -1,0 +1,289 @@
+"""Bodies that go to the storage and come back, and claims that are not redeemed."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from shared.amqp import sections
+from shared.amqp.codec import encode
+from shared.amqp.values import Value, int_, list_, long, string, symbol
+from shared.blobs import FileBlobs
+from shared.editors.claim_check import ClaimCheck, ClaimCheckStep
+from shared.editors.claim_restore import ClaimRestore, ClaimRestoreStep
+from shared.editors.claims import MEDIA_TYPE, PROPERTY
+from shared.editors.decrypt import DecryptStep
+from shared.editors.encrypt import EncryptStep
+from shared.errors import ConfigError, MessageRejected, TargetUnavailable
+from shared.message import Message, Origin
+from shared.protocols import BatchEditor, EditedTogether, Outcome
+from tests import keys
+from tests.fakes import task_facts
+from tests.messages import ENQUEUED, delivered
+
+ORIGIN = Origin("west", "orders/Subscriptions/all")
+
+
+def message(number: int, body: bytes = b"", **options) -> Message:
+    return Message.received(delivered(number, body=body, **options), ORIGIN)
+
+
+def check(path: Path, **options) -> ClaimCheck:
+    asked = {"setting": "CLAIMS", "above": 10, **options}
+    return ClaimCheckStep.model_validate({"claim-check": asked}).editor(task_facts({"CLAIMS": f"file:{path}"}))
+
+
+def restoring(path: Path, **options) -> ClaimRestore:
+    asked = {"setting": "CLAIMS", **options}
+    return ClaimRestoreStep.model_validate({"claim-restore": asked}).editor(task_facts({"CLAIMS": f"file:{path}"}))
+
+
+def asked(editor: BatchEditor, *messages: Message) -> Sequence[EditedTogether]:
+    return asyncio.run(editor.edit_batch(messages, timeout_seconds=20))
+
+
+def edited(editor: BatchEditor, *messages: Message) -> list[Message]:
+    results = asked(editor, *messages)
+    assert all(isinstance(each, Sequence) for each in results), results
+    return [each[0] for each in results if isinstance(each, Sequence) and isinstance(each[0], Message)]
+
+
+def fault(editor: BatchEditor, message: Message) -> str:
+    (result,) = asked(editor, message)
+    assert isinstance(result, MessageRejected)
+    return str(result)
+
+
+def names(path: Path) -> list[str]:
+    return asyncio.run(FileBlobs(path, "busway-claims").names(""))
+
+
+def said(message: Message) -> dict:
+    return json.loads(message.body or b"")
+
+
+def altered(claim: Message, changes: Mapping[str, object], named: str | None = None) -> Message:
+    copy = claim.copy()
+    copy.body = json.dumps({**said(claim), **changes}).encode()
+    if named is not None:
+        copy.set_properties({PROPERTY: string(named)})
+    return copy
+
+
+def whole(message: Message) -> tuple[object, ...]:
+    raw = message.sections
+    fields = [field for field in message.property_fields() if field != b"\x40"]
+    return raw.body, raw.application_properties, raw.message_annotations, fields, raw.footer, message.arrival
+
+
+def test_a_large_body_leaves_a_claim_and_comes_back(tmp_path):
+    path = tmp_path / "claims.db"
+    large = message(7, b"a large body", content_type=symbol("text/plain"), named={"a": int_(1)}, session_id="s")
+    (claim,) = edited(check(path), large)
+    digest = sha256(b"a large body").hexdigest()
+    blob = f"west/orders/Subscriptions/all/2030-03-17/7-{ENQUEUED}-0-{digest[:16]}"
+    assert said(claim) == {
+        "claim-check": 1,
+        "container": "file:claims.db/busway-claims",
+        "blob": blob,
+        "size": 12,
+        "sha256": digest,
+        "form": "data",
+        "content_type": "text/plain",
+    }
+    assert claim.content_type == MEDIA_TYPE
+    assert dict(claim.application_properties()) == {"a": int_(1), PROPERTY: string(blob)}
+    assert (claim.message_id, claim.session_id, claim.arrival) == (large.message_id, "s", large.arrival)
+    assert large.body == b"a large body"
+    (back,) = edited(restoring(path), claim)
+    assert whole(back) == whole(large)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    body=st.one_of(
+        st.binary(max_size=40).map(sections.data),
+        st.lists(st.binary(max_size=20), max_size=3).map(lambda parts: b"".join(map(sections.data, parts))),
+        st.text(max_size=30).map(lambda text: b"\x00\x53\x77" + encode(string(text))),
+        st.lists(st.integers(-5, 500), max_size=9).map(lambda items: b"\x00\x53\x76" + encode(list_(map(long, items)))),
+    ),
+    content_type=st.sampled_from([None, "application/json", "text/plain; charset=utf-8"]),
+    named=st.dictionaries(st.sampled_from(["a", "b", "claim"]), st.text(max_size=5).map(string)),
+    above=st.integers(0, 20),
+)
+def test_claim_restore_undoes_claim_check(tmp_path_factory, body, content_type, named, above):
+    path = tmp_path_factory.getbasetemp() / "identity.db"
+    options: dict[str, Value] = {} if content_type is None else {"content_type": symbol(content_type)}
+    before = message(1, b"", named=named, **options)
+    before.sections.body = body
+    (claim,) = edited(check(path, above=above), before)
+    assert (claim.application_property(PROPERTY) is not None) == (len(_content(before)) > above)
+    (back,) = edited(restoring(path), claim)
+    assert whole(back) == whole(before)
+
+
+def _content(message: Message) -> bytes:
+    body = message.sections.body
+    content = message.body if body else b""
+    return content if content is not None and sections.data(content) == body else body
+
+
+def test_a_redelivered_message_has_the_same_claim_and_other_messages_have_others(tmp_path):
+    path = tmp_path / "claims.db"
+    first, again, part = (message(7, b"a large body") for _ in range(3))
+    (claim,) = edited(check(path), first)
+    claims = edited(check(path), again, part, message(8, b"a large body"), message(7, b"another body"))
+    assert claims[0].encode() == claim.encode()
+    assert len({said(each)["blob"] for each in claims}) == 4
+    assert len(names(path)) == 4
+    unnumbered = [Message.received(delivered(None, body=b"a large body", message_id=each), ORIGIN) for each in "ab"]
+    assert len({said(each)["blob"] for each in edited(check(path), *unnumbered)}) == 2
+
+
+def test_small_bodies_and_messages_without_a_claim_go_on_as_they_are(tmp_path):
+    path = tmp_path / "claims.db"
+    small = message(1, b"0123456789")
+    assert edited(check(path), small) == [small]
+    assert edited(restoring(path), small) == [small]
+    assert not path.exists()
+
+
+def test_it_works_around_and_within_encryption(tmp_path):
+    path = tmp_path / "claims.db"
+    facts = task_facts(keys.settings(key=keys.jwks(keys.made("oct"))))
+    encrypt = EncryptStep.model_validate({"encrypt": {"key": "key"}}).editor(facts)
+    decrypt = DecryptStep.model_validate({"decrypt": {"key": "key"}}).editor(facts)
+    large = message(1, b"a body that is large", content_type=symbol("text/plain"))
+    for first, second in ((check(path), encrypt), (encrypt, check(path))):
+        (one,) = edited(first, large.copy())
+        (two,) = edited(second, one)
+        (three,) = edited(decrypt if second is encrypt else restoring(path), two)
+        (four,) = edited(restoring(path) if second is encrypt else decrypt, three)
+        assert (four.body, four.content_type) == (large.body, "text/plain")
+        assert four.application_property(PROPERTY) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (
+            {"container": "https://evil.example/claims"},
+            "ForeignClaim: claim-restore: claims a blob of another container",
+        ),
+        ({"container": "file:claims.db/other"}, "ForeignClaim"),
+        ({"sha256": "0" * 64}, "ClaimAltered"),
+        ({"size": 11}, "ClaimAltered: claim-restore: the blob has 12 bytes"),
+        ({"size": 13}, "ClaimAltered"),
+        ({"size": 10**9}, "BodyTooLarge: claim-restore: claims 1000000000 bytes, expected at most 104857600"),
+        ({"size": -1}, "BadClaim"),
+        ({"size": "12"}, "BadClaim"),
+        ({"claim-check": 2}, "BadClaim"),
+        ({"form": "avro"}, "BadClaim"),
+        ({"form": "amqp"}, "Malformed"),
+        ({"blob": "another"}, "BadClaim: claim-restore: the body names another blob than the property"),
+    ],
+)
+def test_a_claim_that_is_not_right_is_rejected(tmp_path, changes, expected):
+    path = tmp_path / "claims.db"
+    (claim,) = edited(check(path), message(1, b"a large body"))
+    told = fault(restoring(path), altered(claim, changes))
+    assert told.startswith(expected)
+    assert "large" not in told
+
+
+@pytest.mark.parametrize("blob", ["../secrets/key", "a/../../b", "./a", "/a", "a//b", "a?b", "", "a/..", "..."])
+def test_a_blob_name_that_leads_elsewhere_is_rejected(tmp_path, blob):
+    path = tmp_path / "claims.db"
+    (claim,) = edited(check(path), message(1, b"a large body"))
+    assert fault(restoring(path), altered(claim, {"blob": blob}, blob)).startswith("BadClaim")
+
+
+def test_a_missing_blob_and_a_body_that_is_no_claim_are_rejected_by_themselves(tmp_path):
+    path = tmp_path / "claims.db"
+    lost, good = edited(check(path), message(1, b"a lost body"), message(2, b"a large body"))
+    asyncio.run(FileBlobs(path, "busway-claims").delete(said(lost)["blob"]))
+    results = asked(restoring(path), lost, good, message(3, b"no JSON", named={PROPERTY: string("x")}))
+    assert [isinstance(each, MessageRejected) for each in results] == [True, False, True]
+    assert str(results[0]).startswith("ClaimMissing: claim-restore: there is no blob of the name")
+    assert str(results[2]).startswith("NotJson: claim-restore")
+    claimed = message(4, b"a large body", named={PROPERTY: string("x")})
+    assert fault(check(path), claimed).startswith("ClaimedAlready")
+
+
+def test_blobs_are_deleted_once_their_whole_delivery_is_over_and_only_if_asked(tmp_path):
+    path = tmp_path / "claims.db"
+    claims = edited(check(path), *(message(number, b"a large body") for number in (1, 2, 3)))
+    keeping, deleting = restoring(path), restoring(path, delete=True)
+    for editor in (keeping, deleting):
+        edited(editor, *claims)
+        settle(editor, claims[:2], [Outcome.SENT, Outcome.SENT])
+        assert len(names(path)) == 3
+    edited(deleting, *claims)  # the third was not sent: the host delivers all of them again
+    settle(keeping, claims, [Outcome.SENT, Outcome.SENT, Outcome.REJECTED])
+    assert len(names(path)) == 3
+    settle(deleting, claims, [Outcome.SENT, Outcome.SENT, Outcome.REJECTED])
+    assert names(path) == [said(claims[2])["blob"]]
+    settle(deleting, claims, [Outcome.SENT, Outcome.SENT, Outcome.REJECTED])
+
+
+def settle(editor: ClaimRestore, messages: Sequence[Message], outcomes: Sequence[Outcome]) -> None:
+    settled = [(each.arrival, outcome) for each, outcome in zip(messages, outcomes, strict=True)]
+    asyncio.run(editor.settled(settled, timeout_seconds=5))
+
+
+class Stalling(FileBlobs):
+    """A storage that takes some bodies, and is away for the next."""
+
+    written: list[str]
+    takes = 0
+
+    async def write(self, name: str, content: bytes, content_type: str | None = None) -> None:
+        if not self.takes:
+            raise TargetUnavailable("blob: away")
+        self.takes -= 1
+        self.written.append(name)
+        await super().write(name, content, content_type)
+
+
+def test_a_storage_that_is_away_holds_the_delivery_which_goes_on_from_there(tmp_path):
+    blobs = Stalling(tmp_path / "claims.db", "claims")
+    blobs.written, blobs.takes = [], 2
+    editor = ClaimCheck(blobs, 10)
+    messages = [message(number, b"a large body") for number in (1, 2, 3)]
+    with pytest.raises(TargetUnavailable):
+        asked(editor, *messages)
+    blobs.takes = 9
+    claims = edited(editor, *messages)
+    assert sorted(blobs.written) == sorted(said(each)["blob"] for each in claims)
+
+
+class Slow(FileBlobs):
+    """A storage that never answers."""
+
+    async def read(self, *_: object, **__: object) -> None:
+        await asyncio.Event().wait()
+
+
+def test_a_storage_that_does_not_answer_is_away(tmp_path):
+    (claim,) = edited(check(tmp_path / "claims.db"), message(1, b"a large body"))
+    options = ClaimRestoreStep.model_validate({"claim-restore": {"setting": "S"}}).options
+    editor = ClaimRestore(Slow(tmp_path / "claims.db", "busway-claims"), options)
+    with pytest.raises(TargetUnavailable, match="has not answered within"):
+        asyncio.run(editor.edit_batch([claim], timeout_seconds=0.01))
+
+
+def test_options_are_checked():
+    for step, verb in ((ClaimCheckStep, "claim-check"), (ClaimRestoreStep, "claim-restore")):
+        for options in ({}, {"setting": "no setting"}, {"setting": "S", "container": "-"}, {"setting": "S", "more": 1}):
+            with pytest.raises(ValidationError):
+                step.model_validate({verb: options})
+        with pytest.raises(ConfigError, match=f"task copy: {verb}: app setting S: the app setting is missing"):
+            step.model_validate({verb: {"setting": "S"}}).editor(task_facts())
+    with pytest.raises(ValidationError):
+        ClaimCheckStep.model_validate({"claim-check": {"setting": "S", "above": -1}})

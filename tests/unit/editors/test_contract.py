@@ -1,0 +1,262 @@
+"""
+Every editor that there is, held to docs/specs/editor.md by its golden case.
+
+The last task of a case whose editors have the verb is taken, with its settings and files, and the messages that the
+case delivers to it first; where those come out of another task, that one has carried them before.
+"""
+
+import asyncio
+import logging
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from cli.trial.line import NoOutput, tried
+from shared.amqp.codec import encode
+from shared.amqp.sections import split
+from shared.amqp.values import NULL, list_, long, string, symbol
+from shared.clock import ManualClock
+from shared.config.assembly import assembled
+from shared.config.files import load
+from shared.config.models import TaskFile
+from shared.config.steps import STEPS
+from shared.editing import Piece, edited_together
+from shared.errors import MessageRejected
+from shared.message import Message
+from shared.protocols import BatchEditor, Withheld
+from shared.testing import NOW, edited, message
+from tests.editors_page import case_of
+from tests.golden.test_tasks import Play, settings_of, written
+from tests.messages import delivered
+
+# What makes an id of its own, gives a key, or draws something new each time: content keys, and ECDSA its nonce.
+GIVES_IDS = {"split", "batch"}
+GIVES_KEYS = {"partition"}
+DRAWS = {"encrypt", "re-encrypt", "sign", "attest"}
+SECRET = "xq7-body-4000-0566"
+
+
+class Case(NamedTuple):
+    """A golden case of an editor, up to what its task receives."""
+
+    folder: Path
+    settings: dict[str, str]
+    task: TaskFile
+    contents: tuple[bytes, ...]
+
+
+@cache
+def prepared(verb: str) -> Case:
+    case = yaml.safe_load(case_of(verb).read_text(encoding="utf-8"))
+    folder = Path(_FOLDER.name, verb)
+    folder.mkdir(exist_ok=True)
+    settings = settings_of(case, folder)
+    play = Play(written(case, folder), settings)
+    task = [each for each in load(folder).tasks if verb in [step.verb() for step in each.editors]][-1]
+    contents: list[bytes] = []
+    for step in case["steps"]:
+        if step["task"] == task.task:
+            contents += [play._content(number, each) for number, each in enumerate(step["deliver"], 1)]
+        elif contents:
+            break
+        else:
+            play.step(step)
+    return Case(folder, settings, task, tuple(contents))
+
+
+_FOLDER = TemporaryDirectory()
+
+
+def assembled_task(case: Case, *, rehearsal: bool = False):
+    configuration = load(case.folder)
+    outputs = {alias: NoOutput() for alias in configuration.connections}
+    tasks = assembled(configuration, outputs, settings=case.settings, clock=ManualClock(NOW), rehearsal=rehearsal)
+    return next(task for task in tasks if task.name == case.task.task)
+
+
+def pieces(case: Case, contents, *, rehearsal: bool = True) -> list[Piece]:
+    """Return what the editors of the case make of messages, all in one delivery."""
+    task = assembled_task(case, rehearsal=rehearsal)
+    received = []
+    for index, content in enumerate(contents):
+        each = Message.received(content, task.origin)
+        if task.restore is not None:
+            task.restore(each)
+        received.append((index, each))
+
+    async def ask(_, question):
+        return await question(5.0)
+
+    return asyncio.run(edited_together(task.editors, received, ask, lambda *_: False))
+
+
+def own_step(case: Case, verb: str):
+    return next(step for step in case.task.editors if step.verb() == verb)
+
+
+def outcome(piece: Piece) -> object:
+    if isinstance(piece.end, Withheld | MessageRejected):
+        return type(piece.end).__name__, str(piece.end)
+    return piece.message.encode(), piece.leader is None
+
+
+@pytest.fixture(params=sorted(STEPS))
+def verb(request):
+    return request.param
+
+
+def test_id_ordering_key_and_arrival_stay(verb):
+    case = prepared(verb)
+    origin = assembled_task(case, rehearsal=True).origin
+    found = pieces(case, case.contents)
+    assert any(piece.end is None for piece in found), "no message of the golden case passes"
+    for piece in found:
+        if piece.end is not None or piece.leader is not None:
+            continue
+        received = Message.received(case.contents[piece.source], origin)
+        assert piece.message.arrival == received.arrival
+        assert piece.message.session_id == received.session_id
+        if verb not in GIVES_KEYS:
+            assert piece.message.partition_key == received.partition_key
+        if verb not in GIVES_IDS:
+            assert piece.message.message_id == received.message_id
+        else:
+            assert piece.message.message_id is not None
+        stamps = {name for name, _ in received.application_properties() if name.startswith("repl-")}
+        assert stamps <= {name for name, _ in piece.message.application_properties()} | {"repl-chain", "repl-signature"}
+
+
+def test_the_same_delivery_gives_the_same(verb):
+    case = prepared(verb)
+    first, second = (pieces(case, case.contents) for _ in range(2))
+    if verb in DRAWS:
+        assert [each.end is None for each in first] == [each.end is None for each in second]
+    else:
+        assert list(map(outcome, first)) == list(map(outcome, second))
+
+
+def test_what_is_not_a_batch_s_is_the_same_for_each_message_alone(verb):
+    case = prepared(verb)
+    if any(isinstance(each, BatchEditor) for each in assembled_task(case, rehearsal=True).editors):
+        return
+    together = [(each.source, outcome(each)) for each in pieces(case, case.contents)]
+    alone = [(index, outcome(each)) for index, content in enumerate(case.contents) for each in pieces(case, [content])]
+    assert alone == together
+
+
+def test_a_rehearsal_leaves_every_store_as_it_was(verb):
+    case = prepared(verb)
+    before = snapshot(case.folder)
+    clock = ManualClock(NOW)
+    task = assembled_task(case, rehearsal=True)
+    verbs = [step.verb() for step in case.task.editors]
+    partition = "0" if case.task.source.hub is not None else None
+    trials = asyncio.run(tried(task, verbs, [(partition, case.contents)], clock))
+    assert all(trial.ends for trial in trials)
+    assert snapshot(case.folder) == before
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def nested(depth: int) -> bytes:
+    return b"[" * depth + f'"{SECRET}"'.encode() + b"]" * depth
+
+
+BODIES = {
+    "empty": b"",
+    "invalid UTF-8": b'{"' + SECRET.encode() + b'": "\xff\xfe"}',
+    "half of a surrogate pair": b'{"a": "\\ud800' + SECRET.encode() + b'"}',
+    "deep": nested(100_000),
+    "not so deep": nested(900),
+    "deep object": b'{"a":' * 50_000 + b"1" + b"}" * 50_000,
+    "huge number": b'{"' + SECRET.encode() + b'": ' + b"9" * 100_000 + b"}",
+    "huge exponent": b'{"amount": 1e999999999, "id": "' + SECRET.encode() + b'"}',
+    "not a number": b'{"amount": NaN, "id": "' + SECRET.encode() + b'"}',
+    "the same name twice": b'{"id": 1, "id": "' + SECRET.encode() + b'"}',
+    "a byte order mark": b'\xef\xbb\xbf{"id": "' + SECRET.encode() + b'"}',
+    "a long name": b'{"' + SECRET.encode() * 10_000 + b'": 1}',
+    "null": b"null",
+    "binary": bytes(range(256)) * 8,
+    "XML with entities": b'<!DOCTYPE a [<!ENTITY b "' + SECRET.encode() * 3 + b'">]><a>&b;</a>',
+    "gzip's beginning": b"\x1f\x8b\x08\x00" + SECRET.encode(),
+    "zstd's beginning": b"\x28\xb5\x2f\xfd\xff\xff\xff\xff" + SECRET.encode(),
+    "Avro's beginning": b"Obj\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01" + SECRET.encode(),
+    "a token's beginning": b"eyJhbGciOiJub25lIn0." + SECRET.encode() + b".",
+    "a claim": b'{"claim-check": 1, "container": "c", "blob": "../' + SECRET.encode() + b'"}',
+}
+SECTIONS = {
+    "no body": ("body", b""),
+    "a sequence": ("body", b"\x00\x53\x76" + encode(list_([string(SECRET)]))),
+    "two sequences": ("body", (b"\x00\x53\x76" + encode(list_([string(SECRET)]))) * 2),
+    "a number": ("body", b"\x00\x53\x77" + encode(long(7))),
+    "a symbol": ("body", b"\x00\x53\x77" + encode(symbol(SECRET))),
+    "null": ("body", b"\x00\x53\x77" + encode(NULL)),
+    "properties that end early": ("application_properties", b"\x00\x53\x74\xc1\x04\x02\xa1\x0aab"),
+    "an odd map of properties": ("application_properties", b"\x00\x53\x74\xc1\x04\x01\xa1\x01a"),
+    "properties with another key": ("application_properties", b"\x00\x53\x74\xc1\x04\x02\x55\x01\x55\x01"),
+    "fields that end early": ("properties", b"\x00\x53\x73\xc0\x03\x0d\xa1\x7f"),
+    "fields of other types": ("properties", b"\x00\x53\x73\xc0\x0a\x08\x41\x40\x41\x41\x40\x40\x41\x41\x40"),
+    "annotations that end early": ("message_annotations", b"\x00\x53\x72\xc1\x04\x02\xa3\x0aab"),
+}
+
+
+@cache
+def hostile() -> dict[str, bytes]:
+    found = {}
+    for name, body in BODIES.items():
+        for content_type in ("application/json", None):
+            said = NULL if content_type is None else symbol(content_type)
+            found[f"{name}, {content_type}"] = delivered(7, body=body, session_id="s", content_type=said)
+    odd = {"repl-path": long(7), "repl-chain": string(SECRET), "repl-signature": string(f"a.{SECRET}.b"), "n": NULL}
+    found["odd properties"] = delivered(7, named={**odd, "claim-check": long(1), "repl-attestation": list_([])})
+    for name, (section, content) in SECTIONS.items():
+        for number in (7, None):
+            raw = split(delivered(number, session_id="s"))
+            setattr(raw, section, content)
+            found[f"{name}, number {number}"] = raw.encode()
+    return found
+
+
+def test_whatever_a_message_holds_it_is_rejected_at_most_and_not_quoted(verb, caplog):
+    case = prepared(verb)
+    task = assembled_task(case, rehearsal=True)
+    verbs = [step.verb() for step in case.task.editors]
+    partition = "0" if case.task.source.hub is not None else None
+    caplog.set_level(logging.DEBUG)
+    names, contents = zip(*hostile().items(), strict=True)
+    # One by one: what one message does to another is not the question here.
+    trials = asyncio.run(tried(task, verbs, [(partition, [each]) for each in contents], ManualClock(NOW)))
+    for name, trial in zip(names, trials, strict=True):
+        assert trial.ends, name
+        for end in trial.ends:
+            assert SECRET not in (end.reason or ""), name
+            assert len(end.reason or "") < 2_000, name
+    assert SECRET not in caplog.text
+    assert SECRET.encode().hex() not in caplog.text
+
+
+def test_what_an_editor_does_not_know_is_refused_at_load(verb):
+    case = prepared(verb)
+    documents = yaml.safe_load_all((case.folder / "tasks/task.yaml").read_text(encoding="utf-8"))
+    document = next(each for each in documents if each["task"] == case.task.task)
+    options = next(each[verb] for each in document["editors"] if verb in each)
+    for wrong in (None, 7, ["x"], {**options, "unheard_of": 1} if isinstance(options, dict) else {"unheard_of": 1}):
+        with pytest.raises(ValidationError):
+            edited({verb: wrong}, message(), folder=case.folder, settings=case.settings)
+
+
+def test_the_golden_case_says_what_it_shows(verb):
+    first, *_ = case_of(verb).read_text(encoding="utf-8").split("\n")
+    assert first.startswith("# ")
+    assert first.endswith(".")

@@ -1,0 +1,440 @@
+"""Which messages count as repeated, where that is remembered, and that nothing is lost by it whatever fails."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from shared.amqp.values import NULL, boolean, int_, long, string, symbol
+from shared.blobs import FileBlobs, Tail
+from shared.clock import ManualClock
+from shared.editors.deduplicate import Deduplicate, DeduplicateStep
+from shared.editors.filter import FilterStep
+from shared.editors.sent_ids import OwnIds, SharedIds
+from shared.editors.split import SplitStep
+from shared.errors import BuswayError, ConfigError, MessageRejected, TargetUnavailable
+from shared.message import Message, Origin
+from shared.pipeline import Pipeline, Task
+from shared.protocols import BatchEditor, EditedTogether, Editor, Joined, Outcome, Output, Withheld
+from shared.routing import Route, Router, Target
+from shared.ttl import Keep
+from tests.fakes import (
+    JournalInMemory,
+    OutputThatAccepts,
+    OutputThatFailsOnce,
+    OutputThatIsDown,
+    OutputThatRejects,
+    clock_at_delivery,
+    sleep_by,
+    task_facts,
+)
+from tests.messages import delivered
+
+ORIGIN = Origin("west", "orders")
+
+
+class Line:
+    """One instance of a task from west/orders to east/orders, with rejects, in virtual time."""
+
+    def __init__(
+        self,
+        *editors: Editor | BatchEditor,
+        output: Output | None = None,
+        clock: ManualClock | None = None,
+    ) -> None:
+        self.output = output or OutputThatAccepts()
+        self.rejects = OutputThatAccepts()
+        self.journal = JournalInMemory()
+        self.clock = clock or clock_at_delivery()
+        task = Task(
+            "copy",
+            ORIGIN,
+            editors,
+            Router([Route(Target(self.output, "east", "orders"))]),
+            Target(self.rejects, "west", "rejected"),
+            Keep(),
+            None,
+        )
+        self.pipeline = Pipeline(task, self.journal, self.clock, sleep_by(self.clock))
+
+    def run(self, *batch: tuple[int, str]) -> Counter[Outcome]:
+        """Deliver messages by their sequence numbers and ids."""
+        contents = [delivered(number, message_id=identity or None) for number, identity in batch]
+        return asyncio.run(self.pipeline.run(contents))
+
+    def numbers(self, outcome: Outcome) -> list[int]:
+        """Return the sequence numbers of the messages of which the journal says so."""
+        return [each.arrival.sequence_number or 0 for each in self.journal.records if each.outcome is outcome]
+
+
+def editor(clock: ManualClock | None = None, *, settings: dict[str, str] | None = None, **options) -> Deduplicate:
+    asked = {"window": "PT1H", "store": "memory", **options}
+    return DeduplicateStep.model_validate({"deduplicate": asked}).editor(task_facts(settings, clock))
+
+
+def message(number: int, **options) -> Message:
+    return Message.received(delivered(number, **options), ORIGIN)
+
+
+def asked(deduplicate: Deduplicate, messages: Sequence[Message]) -> Sequence[EditedTogether]:
+    return asyncio.run(deduplicate.edit_batch(messages, timeout_seconds=5))
+
+
+def settled(deduplicate: Deduplicate, messages: Sequence[Message], outcome: Outcome = Outcome.SENT) -> None:
+    outcomes = [(each.arrival, outcome) for each in messages]
+    asyncio.run(deduplicate.settled(outcomes, timeout_seconds=5))
+
+
+def is_repeat(deduplicate: Deduplicate, first: Message, second: Message) -> bool:
+    """Tell whether the second is withheld once the first is sent."""
+    asked(deduplicate, [first])
+    settled(deduplicate, [first])
+    (result,) = asked(deduplicate, [second])
+    return isinstance(result, Withheld)
+
+
+# What is a duplicate
+
+
+def test_a_message_with_the_id_of_one_that_was_sent_is_withheld_with_the_reason():
+    line = Line(editor())
+    assert line.run((1, "a"), (2, "b")) == {Outcome.SENT: 2}
+    assert line.run((3, "a"), (4, "c")) == {Outcome.FILTERED: 1, Outcome.SENT: 1}
+    assert line.output.ids("orders") == ["a", "b", "c"]  # type: ignore[attr-defined] # the fake's
+    assert line.journal.records[2].reason == "deduplicate: one with this sys.MessageId has been sent"
+    assert line.journal.records[2].message_id == "a"
+
+
+@pytest.mark.parametrize(
+    ("options", "first", "second", "expected"),
+    [
+        ({}, {"message_id": "a"}, {"message_id": "a"}, True),
+        ({}, {"message_id": "a"}, {"message_id": "A"}, False),
+        ({}, {"message_id": long(7)}, {"message_id": int_(7)}, True),
+        ({}, {"message_id": long(7)}, {"message_id": "7"}, False),
+        ({}, {"message_id": None}, {"message_id": None}, False),
+        ({}, {"message_id": "a", "session_id": "s"}, {"message_id": "a", "session_id": "t"}, True),
+        ({"per_session": True}, {"message_id": "a", "session_id": "s"}, {"message_id": "a", "session_id": "t"}, False),
+        ({"per_session": True}, {"message_id": "a", "session_id": "s"}, {"message_id": "a", "session_id": "s"}, True),
+        ({"by": "Key"}, {"named": {"key": string("k")}}, {"named": {"KEY": symbol("k")}}, True),
+        ({"by": "key"}, {"named": {"key": string("k")}}, {"named": {"key": string("l")}}, False),
+        ({"by": "key"}, {"named": {"key": int_(1)}}, {"named": {"key": boolean(True)}}, False),
+        ({"by": "key"}, {"named": {"key": NULL}}, {"named": {"key": NULL}}, False),
+        ({"by": "sys.CorrelationId"}, {"correlation_id": string("k")}, {"correlation_id": string("k")}, True),
+    ],
+)
+def test_an_id_is_what_the_options_say(options, first, second, expected):
+    assert is_repeat(editor(**options), message(1, **first), message(2, **second)) is expected
+
+
+def test_an_id_is_remembered_for_the_window_and_no_longer():
+    clock = clock_at_delivery()
+    deduplicate = editor(clock, window="PT10M")
+    assert is_repeat(deduplicate, message(1, message_id="a"), message(2, message_id="a"))
+    clock.advance(599)
+    assert isinstance(asked(deduplicate, [message(3, message_id="a")])[0], Withheld)
+    clock.advance(1)
+    assert not isinstance(asked(deduplicate, [message(4, message_id="a")])[0], Withheld)
+
+
+def test_so_many_ids_are_remembered_and_no_more():
+    deduplicate = editor(max_count=2)
+    messages = [message(number, message_id=str(number)) for number in (1, 2, 3)]
+    asked(deduplicate, messages)
+    settled(deduplicate, messages)
+    again = [message(10 + number, message_id=str(number)) for number in (1, 2, 3)]
+    assert sum(isinstance(each, Withheld) for each in asked(deduplicate, again)) == 2
+
+
+def test_a_message_without_an_id_passes_or_is_rejected():
+    assert asked(editor(), [message(1, message_id=None)]) != []
+    (result,) = asked(editor(by="key", missing="reject"), [message(1)])
+    assert isinstance(result, MessageRejected)
+    assert str(result) == "IdMissing: deduplicate: has no key, which tells duplicates from others"
+
+
+def test_options_are_checked():
+    for options in (
+        {"window": "PT0S"},
+        {"window": "P8D"},
+        {"store": "disk"},
+        {"by": "sys.Nothing"},
+        {"max_count": 0},
+        {"store": {"setting": "S", "container": "No"}},
+    ):
+        with pytest.raises(ValidationError):
+            editor(**options)
+    with pytest.raises(ValidationError):
+        DeduplicateStep.model_validate({"deduplicate": {"window": "PT1H"}})
+    with pytest.raises(ConfigError, match="task copy: deduplicate: app setting STORE: the app setting is missing"):
+        editor(store={"setting": "STORE"})
+
+
+# Never before the send is confirmed
+
+
+def test_of_two_in_one_delivery_the_second_shares_what_becomes_of_the_first():
+    messages = [message(1, message_id="a"), message(2, message_id="b"), message(3, message_id="a")]
+    assert asked(editor(), messages)[2] == Joined(
+        0, Outcome.FILTERED, "deduplicate: one with this sys.MessageId was delivered with it"
+    )
+    line = Line(editor())
+    assert line.run((1, "a"), (2, "b"), (3, "a")) == {Outcome.SENT: 2, Outcome.FILTERED: 1}
+    line = Line(editor(), output=OutputThatRejects(lambda outgoing: outgoing.message_id == "a"))
+    assert line.run((1, "a"), (2, "b"), (3, "a")) == {Outcome.SENT: 1, Outcome.REJECTED: 2}
+    assert line.rejects.ids("rejected") == ["a", "a"]
+    assert line.run((4, "a")) == {Outcome.REJECTED: 1}
+
+
+def test_a_message_whose_send_has_failed_is_no_duplicate_of_itself():
+    output = OutputThatIsDown()
+    line = Line(editor(), output=output)
+    with pytest.raises(TargetUnavailable):
+        line.run((1, "a"))
+    output.put_up()
+    assert line.run((1, "a")) == {Outcome.SENT: 1}
+    assert line.run((2, "a")) == {Outcome.FILTERED: 1}
+
+
+def test_a_message_that_a_later_editor_withholds_is_not_remembered():
+    urgent = FilterStep.model_validate({"filter": "sys.SequenceNumber > 1"}).editor(task_facts())
+    line = Line(editor(), urgent)
+    assert line.run((1, "a")) == {Outcome.FILTERED: 1}
+    assert line.run((2, "a")) == {Outcome.SENT: 1}
+
+
+def test_ids_of_parts_are_remembered_when_all_parts_are_sent():
+    splitting = SplitStep.model_validate({"split": {}}).editor(task_facts())
+    output = OutputThatFailsOnce(after=1)
+    clock = clock_at_delivery()
+    line = Line(splitting, editor(clock, by="sys.Size"), output=output, clock=clock)
+    batch = [delivered(1, body=b"[1, 22, 333, 1]")]
+    assert asyncio.run(line.pipeline.run(batch)) == {Outcome.SENT: 3, Outcome.FILTERED: 1}
+    again = [delivered(2, body=b"[1, 4444]")]
+    assert asyncio.run(line.pipeline.run(again)) == {Outcome.SENT: 1}
+    rejecting = OutputThatRejects(lambda outgoing: b"22" in outgoing.content)
+    line = Line(splitting, editor(by="sys.Size"), output=rejecting)
+    assert asyncio.run(line.pipeline.run(batch))[Outcome.REJECTED] == 1
+    # Which of the parts was sent is not known, so that none counts as sent.
+    assert asyncio.run(line.pipeline.run(again)) == {Outcome.SENT: 2}
+
+
+def test_a_part_that_was_not_sent_is_not_taken_for_one_that_was():
+    """Parts are not told apart when they are settled: one joins another, one is sent, and one is left at the source."""
+    deduplicate = editor(by="part")
+    first, second, repeated = (message(1, named={"part": string(part)}) for part in ("a", "b", "a"))
+    other = message(2, named={"part": string("b")})
+    asked(deduplicate, [first, second, repeated])
+    outcomes = [(first.arrival, Outcome.SENT), (first.arrival, Outcome.FILTERED)]
+    asyncio.run(deduplicate.settled(outcomes, timeout_seconds=5))
+    for _ in range(2):
+        # What has been sent, and what was joined to it, is not given again.
+        (result,) = asked(deduplicate, [second])
+        assert result == (second,)
+        asyncio.run(deduplicate.settled(outcomes, timeout_seconds=5))
+    settled(deduplicate, [first, second])
+    assert not isinstance(asked(deduplicate, [other])[0], Withheld)
+    asyncio.run(deduplicate.settled([*outcomes, (first.arrival, Outcome.SENT)], timeout_seconds=5))
+    assert isinstance(asked(deduplicate, [other])[0], Withheld)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    deliveries=st.lists(
+        st.tuples(
+            st.lists(
+                st.tuples(st.integers(1, 6), st.sampled_from("abc")), min_size=1, max_size=4, unique_by=lambda m: m[0]
+            ),
+            st.integers(0, 4),
+            st.sampled_from(["", "down", "reject a"]),
+            st.booleans(),
+        ),
+        max_size=6,
+    )
+)
+def test_whatever_fails_no_message_is_lost(tmp_path_factory, deliveries):
+    """Deliver batches to two instances, with targets that fail half-way and instances that begin anew."""
+    path = tmp_path_factory.mktemp("ids") / "store.db"
+    clock, output = clock_at_delivery(), Flaky()
+    id_of: dict[int, str] = {}
+
+    def instance() -> Line:
+        options = {"settings": {"STORE": f"file:{path}"}, "store": {"setting": "STORE"}}
+        return Line(editor(clock, **options), output=output, clock=clock)
+
+    lines = [instance(), instance()]
+    used = list(lines)
+    at_source: dict[int, str] = {}
+    for numbered, after, fault, is_new in deliveries:
+        if is_new:
+            lines[1] = instance()
+            used.append(lines[1])
+        lines.reverse()
+        batch = [(number, id_of.setdefault(number, identity)) for number, identity in numbered]
+        at_source |= dict(batch)
+        output.fail(after, fault)
+        with suppress(BuswayError):
+            lines[0].run(*batch)
+            for number, _ in batch:
+                del at_source[number]
+    output.fail(0, "")
+    for each in at_source.items():
+        lines[0].run(each)
+    accepted = output.ids("orders")
+    rejected = {id_of[number] for line in used for number in line.numbers(Outcome.REJECTED)}
+    for line in used:
+        for number in line.numbers(Outcome.FILTERED):
+            assert id_of[number] in accepted
+    assert set(id_of.values()) <= {*accepted, *rejected}
+
+
+class Flaky(OutputThatAccepts):
+    """Takes some messages, and then none, or not those of one id."""
+
+    def fail(self, after: int, fault: str) -> None:
+        self._after, self._fault = after, fault
+
+    def answer(self, outgoing, /):
+        if self._fault == "reject a" and outgoing.message_id == "a":
+            return MessageRejected("TargetRefusedMessage", "target/entity: no")
+        if self._fault == "down":
+            self._after -= 1
+            if self._after < 0:
+                return TargetUnavailable("target/entity: away")
+        return None
+
+
+# Shared by instances
+
+
+def shared(path: Path, clock: ManualClock, **options) -> Deduplicate:
+    return editor(clock, settings={"STORE": f"file:{path}"}, store={"setting": "STORE"}, **options)
+
+
+def test_instances_share_what_was_sent_and_a_restart_forgets_nothing(tmp_path):
+    path, clock = tmp_path / "store.db", clock_at_delivery()
+    one, two = Line(shared(path, clock), clock=clock), Line(shared(path, clock), clock=clock)
+    assert two.run((1, "z")) == {Outcome.SENT: 1}
+    assert one.run((2, "a")) == {Outcome.SENT: 1}
+    assert two.run((3, "a"), (4, "b")) == {Outcome.FILTERED: 1, Outcome.SENT: 1}
+    assert one.run((5, "b")) == {Outcome.FILTERED: 1}
+    assert Line(shared(path, clock), clock=clock).run((6, "a"), (7, "b"), (8, "z")) == {Outcome.FILTERED: 3}
+
+
+def test_what_was_sent_in_earlier_hours_counts_for_the_window_and_is_deleted_behind_it(tmp_path):
+    path, clock = tmp_path / "store.db", clock_at_delivery()
+    blobs = FileBlobs(path, "busway-deduplicate")
+    line = Line(shared(path, clock, window="PT2H"), clock=clock)
+    line.run((1, "a"))
+    clock.advance(3600)
+    line.run((2, "b"))
+    # Another instance that is late, or whose clock is.
+    late = Line(shared(path, ManualClock(clock.now() - timedelta(minutes=50)), window="PT2H"))
+    assert late.run((3, "c")) == {Outcome.SENT: 1}
+    assert line.run((4, "c")) == {Outcome.SENT: 1}  # more than five minutes late: at worst a duplicate
+    clock.advance(1800)
+    assert Line(shared(path, clock, window="PT2H"), clock=clock).run((5, "a"), (6, "b")) == {Outcome.FILTERED: 2}
+    clock.advance(3600)
+    line.run((7, "d"))
+    assert line.run((8, "a"), (9, "b")) == {Outcome.SENT: 1, Outcome.FILTERED: 1}
+    hours = [name.removeprefix("copy/") for name in asyncio.run(blobs.names("copy/"))]
+    assert hours == ["2030-03-17T18-000.ids", "2030-03-17T20-000.ids"]
+
+
+class Faulty(FileBlobs):
+    """A store that is away, loses answers, and whose blobs are full after some appends."""
+
+    faults = 0
+    lost_answers = 0
+    is_dying = False
+    block_limit = 10**9
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "ids")
+        self.blocks: Counter[str] = Counter()
+
+    async def append(self, name: str, content: bytes) -> bool:
+        self._fail()
+        if self.is_dying:
+            raise KeyboardInterrupt
+        if self.blocks[name] >= self.block_limit:
+            return False
+        self.blocks[name] += 1
+        await super().append(name, content)
+        if self.lost_answers:
+            self.lost_answers -= 1
+            raise TargetUnavailable("blob: away")
+        return True
+
+    async def tail(self, name: str, position: int) -> Tail:
+        self._fail()
+        tail = await super().tail(name, position)
+        return Tail(tail.content, self.blocks[name] >= self.block_limit)
+
+    def _fail(self) -> None:
+        if self.faults:
+            self.faults -= 1
+            raise TargetUnavailable("blob: away")
+
+
+def over(blobs: Faulty, clock: ManualClock) -> Deduplicate:
+    options = DeduplicateStep.model_validate({"deduplicate": {"window": "PT1H", "store": {"setting": "S"}}}).options
+    return Deduplicate(options, SharedIds(blobs, "copy", options.window, options.max_count, clock))
+
+
+def test_a_store_that_is_away_holds_the_batch_and_an_append_whose_answer_was_lost_is_harmless(tmp_path):
+    blobs, clock = Faulty(tmp_path / "store.db"), clock_at_delivery()
+    blobs.faults, blobs.lost_answers = 3, 2
+    line = Line(over(blobs, clock), clock=clock)
+    assert line.run((1, "a"), (2, "a")) == {Outcome.SENT: 1, Outcome.FILTERED: 1}
+    blobs.faults = 2
+    assert line.run((3, "a")) == {Outcome.FILTERED: 1}
+    assert Line(over(blobs, clock), clock=clock).run((4, "a"), (5, "b")) == {Outcome.FILTERED: 1, Outcome.SENT: 1}
+
+
+def test_a_crash_between_the_send_and_its_memory_gives_a_duplicate(tmp_path):
+    blobs, clock = Faulty(tmp_path / "store.db"), clock_at_delivery()
+    output = OutputThatAccepts()
+    line = Line(over(blobs, clock), output=output, clock=clock)
+    asyncio.run(line.pipeline.run([delivered(1, message_id="z")]))
+    blobs.is_dying = True
+    with pytest.raises(KeyboardInterrupt):
+        line.run((2, "a"))
+    blobs.is_dying = False
+    assert Line(over(blobs, clock), output=output, clock=clock).run((2, "a")) == {Outcome.SENT: 1}
+    assert output.ids("orders") == ["z", "a", "a"]
+
+
+def test_a_full_blob_is_followed_by_another_one(tmp_path):
+    blobs, clock = Faulty(tmp_path / "store.db"), clock_at_delivery()
+    blobs.block_limit = 2
+    one, two = Line(over(blobs, clock), clock=clock), Line(over(blobs, clock), clock=clock)
+    for number in range(1, 8):
+        assert (one, two)[number % 2].run((number, f"id-{number}")) == {Outcome.SENT: 1}
+    for line in (one, two, Line(over(blobs, clock), clock=clock)):
+        assert line.run(*((10 + number, f"id-{number}") for number in range(1, 8))) == {Outcome.FILTERED: 7}
+    assert len(asyncio.run(blobs.names("copy/"))) == 4
+
+
+def test_a_blob_with_something_else_in_it_stops_the_task(tmp_path):
+    blobs, clock = Faulty(tmp_path / "store.db"), clock_at_delivery()
+    asyncio.run(blobs.append("copy/2030-03-17T17-000.ids", b"something else"))
+    with pytest.raises(BuswayError, match="holds something else than the ids of sent messages"):
+        Line(over(blobs, clock), clock=clock).run((1, "a"))
+
+
+def test_ids_of_one_instance_are_bounded():
+    clock = clock_at_delivery()
+    ids = OwnIds(timedelta(hours=1), 1000, clock)
+    asyncio.run(ids.remember([bytes([number % 256, number // 256]) for number in range(3000)], 1))
+    assert len(ids) == 1000
+    clock.advance(3600)
+    asyncio.run(ids.remember([b"last"], 1))
+    assert len(ids) == 1
