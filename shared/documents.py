@@ -145,11 +145,15 @@ class FileDocuments:
 
     def _translating[T](self, work: "_Work[T]") -> T:
         try:
-            with closing(sqlite3.connect(self._path, autocommit=False)) as opened, opened:
+            with closing(sqlite3.connect(self._path, autocommit=True)) as opened:
+                # Begun as a reader, a transaction that comes to write fails at once where another one writes.
+                opened.execute("BEGIN IMMEDIATE")
                 opened.execute(
                     "CREATE TABLE IF NOT EXISTS documents (name TEXT PRIMARY KEY, version INTEGER, content BLOB)"
                 )
-                return work(opened)
+                answer = work(opened)
+                opened.execute("COMMIT")
+                return answer
         except sqlite3.OperationalError as error:
             raise TargetUnavailable(f"{self._path.name}: {error.sqlite_errorname}") from error
         except sqlite3.DatabaseError as error:
