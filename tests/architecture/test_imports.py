@@ -9,7 +9,7 @@ APP = ("function_app", "functions", "shared", "cli", "local", "clients", "jobs")
 BROKER = ("local.broker", "shared.amqp", "shared.rules", "shared.clock", "shared.errors")
 
 ONLY_THERE = {
-    "aiohttp": ("local.host", "local.broker.admin"),
+    "aiohttp": ("local.host", "local.broker.admin", "clients"),
     "cryptography": ("local.broker.admin",),
     "azure.functions": ("function_app", "functions"),
     "azurefunctions": ("functions", "local.host"),

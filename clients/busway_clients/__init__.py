@@ -1,0 +1,1 @@
+"""What producers and consumers import to use two or more Service Bus namespaces as one."""
