@@ -10,7 +10,8 @@ BROKER = ("local.broker", "shared.amqp", "shared.rules", "shared.clock", "shared
 
 ONLY_THERE = {
     "aiohttp": ("local.host", "local.broker.admin", "clients"),
-    "cryptography": ("local.broker.admin",),
+    "cryptography": ("local.broker.admin", "clients"),
+    "dns": ("clients", "cli.failover"),
     "azure.functions": ("function_app", "functions"),
     "azurefunctions": ("functions", "local.host"),
     "azure_functions_runtime": ("local.host",),

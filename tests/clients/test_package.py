@@ -23,6 +23,7 @@ def test_it_brings_the_sdk_and_identities_and_nothing_else():
     extras = project()["optional-dependencies"]
     assert {extra: [name_of(each) for each in needed] for extra, needed in extras.items()} == {
         "dns": ["dnspython"],
+        "signatures": ["cryptography"],
         "tables": ["azure-data-tables"],
         "relay": ["aiohttp"],
     }
