@@ -67,7 +67,7 @@ class PeekingTap:
             # The SDK leaves the function without types.
             connection: Any = client._create_session_browser(self._place.entity)  # type: ignore[no-untyped-call]
             try:
-                while contents := await self._peeked(connection, self._last + 1):
+                while contents := await peeked(connection, self._place, self._last + 1):
                     numbers = [_sequence_number(content, self._place) for content in contents]
                     there = [content for content in contents if not _is_scheduled(content)]
                     await self._tap.see(there)
@@ -81,19 +81,25 @@ class PeekingTap:
                 await connection.close()
         return seen
 
-    async def _peeked(self, connection: Any, first: int) -> list[bytes]:
-        request = {
-            "from-sequence-number": PyamqpTransportAsync.AMQP_LONG_VALUE(first),
-            "message-count": MESSAGES_AT_ONCE,
-        }
-        try:
-            answer = await connection._mgmt_request_response_with_retry(
-                REQUEST_RESPONSE_PEEK_OPERATION, request, _messages, timeout=_TIMEOUT_SECONDS
-            )
-        except (AzureError, OSError) as error:
-            where = f"{self._place.site}/{self._place.entity}"
-            raise TargetUnavailable(f"{where}: it cannot be peeked, {type(error).__name__}") from error
-        return [bytes(each[b"message"]) for each in answer]
+
+async def peeked(connection: Any, place: Origin, first: int) -> list[bytes]:
+    """
+    Return the encoded messages of *place* from sequence number *first* on, as many as one request gives.
+
+    The *connection* is one that the SDK has to list sessions. Raises TargetUnavailable.
+    """
+    request = {
+        "from-sequence-number": PyamqpTransportAsync.AMQP_LONG_VALUE(first),
+        "message-count": MESSAGES_AT_ONCE,
+    }
+    try:
+        answer = await connection._mgmt_request_response_with_retry(
+            REQUEST_RESPONSE_PEEK_OPERATION, request, _messages, timeout=_TIMEOUT_SECONDS
+        )
+    except (AzureError, OSError) as error:
+        where = f"{place.site}/{place.entity}"
+        raise TargetUnavailable(f"{where}: it cannot be peeked, {type(error).__name__}") from error
+    return [bytes(each[b"message"]) for each in answer]
 
 
 def _messages(status_code: int, message: Any, description: object, amqp_transport: Any) -> list[Any]:

@@ -70,6 +70,18 @@ def signed(document: bytes, private_key: bytes, key: str) -> bytes:
     return (json.dumps(members, indent=2) + "\n").encode()
 
 
+def public_key_of(private_key: bytes) -> bytes:
+    """Return the public key, in PEM, of a private one in PEM."""
+    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
+        Encoding,
+        PublicFormat,
+        load_pem_private_key,
+    )
+
+    public_key = load_pem_private_key(private_key, None).public_key()
+    return public_key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
 def _encoded(content: bytes) -> str:
     return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
 
