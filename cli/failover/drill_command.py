@@ -63,7 +63,8 @@ def drill(
     Two sites, west and east, run as processes of their own, with a task that carries copies from west to east.
     Publisher and consumers follow the endpoint document in build/drill/config. West is killed while messages are on
     their way; the document is switched to east, as by `busway failover switch`; west is started again with what it had
-    on its disk; publishers go back, and consumers as soon as nothing is left for them in east, as by `busway failover failback`.
+    on its disk; publishers go back, and consumers as soon as nothing is left for them in east, as by `busway failover
+    failback`.
     """
     course = Course(messages, rate, decide, disaster)
     tell = (lambda _: None) if as_json else console().print

@@ -72,7 +72,9 @@ class ZoneFile:
                     ttl = zone.find_rdataset(alias, dns.rdatatype.CNAME).ttl
                     target = dns.rdata.from_text(zone.rdclass, dns.rdatatype.CNAME, self._names[site].to_text())
                     transaction.replace(alias, ttl, target)
-                transaction.update_serial(_next_serial(int(standing.version)), relative=False)
+                transaction.update_serial(_next_serial(int(standing.version)), relative=False, name=self._origin)
+            # By convention, and for some name servers by need, the SOA record is the first.
+            zone.nodes[self._origin].rdatasets.sort(key=lambda each: each.rdtype != dns.rdatatype.SOA)
             text = zone.to_text(relativize=True, want_comments=True, want_origin=True)
             replace(self._path, (text if isinstance(text, bytes) else text.encode()))
         return self.read()
