@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, cast
 
 import pytest
 from azure.core.pipeline.policies import SansIOHTTPPolicy
@@ -287,7 +288,7 @@ def manager():
 
 def azure_dns(manager, clock=None):
     client = DnsManagementClient(
-        object(),
+        cast("Any", object()),
         "sub",
         f"http://127.0.0.1:{manager.server.server_port}",
         authentication_policy=SansIOHTTPPolicy(),
