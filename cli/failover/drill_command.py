@@ -76,14 +76,27 @@ def drill(
         fail([error])
     if result is None:
         raise typer.Exit(1)
-    objectives = (max_lost, max_duplicates, max_order_breaks, max_switch)
-    lines = list(_lines(result, *objectives))
+    are_met = report(result, max_lost, max_duplicates, max_order_breaks, max_switch, as_json=as_json)
+    raise typer.Exit(0 if are_met else 1)
+
+
+def report(
+    result: Result,
+    max_lost: int,
+    max_duplicates: int | None,
+    max_order_breaks: int | None,
+    max_switch: float,
+    *,
+    as_json: bool = False,
+) -> bool:
+    """Print *result*, and return whether it meets the objectives."""
+    lines = list(_lines(result, max_lost, max_duplicates, max_order_breaks, max_switch))
     are_met = all(line.is_met for line in lines)
     if as_json:
         typer.echo(json.dumps(_plain(result, lines, are_met=are_met)))
     else:
         _print(result, lines, are_met=are_met)
-    raise typer.Exit(0 if are_met else 1)
+    return are_met
 
 
 def _lines(

@@ -141,9 +141,11 @@ def note_failure(cache: EndpointCache, error: EndpointUnresolved, now: float) ->
 
 
 def log_change(change: EndpointChange) -> None:
-    """Log what is in use now."""
+    """Log what is in use now; the first one is no news to anybody but a reader of all that happens."""
+    level = logging.WARNING if change.before else logging.INFO
     before = ", ".join(map(str, change.before)) or "none"
-    LOGGER.warning("The endpoint is now %s (%s), it was %s.", ", ".join(map(str, change.after)), change.site, before)
+    after = ", ".join(map(str, change.after))
+    LOGGER.log(level, "The endpoint is now %s (%s), it was %s.", after, change.site, before)
 
 
 def tell(callback: Callable[..., None] | None, what: object) -> None:
