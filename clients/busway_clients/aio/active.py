@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 
-from busway_clients.senders.active import DELAY, ActiveSending, Success
-from busway_clients.senders.delivery import SdkSender
+from busway_clients.senders.active import DELAY, ActiveSending, Now, Success, utc_now
+from busway_clients.senders.delivery import TIMEOUT, SdkSender
 from busway_clients.senders.messages import Identified, Messages, SessionOf
 from busway_clients.senders.outcome import Delivery, Outcome
 from busway_clients.steps import run_async
@@ -26,9 +26,10 @@ class ActiveSender:
         success: Success = "any",
         delay: timedelta = DELAY,
         session_of: SessionOf | None = None,
+        now: Now = utc_now,
     ) -> None:
         """Send by *senders*, named by their namespaces; as for `busway_clients.ActiveSender`."""
-        self._sending = ActiveSending(senders, success, delay, session_of)
+        self._sending = ActiveSending(senders, success, delay, session_of=session_of, now=now)
         self._turns = {name: asyncio.Lock() for name in senders}
 
     async def send(
@@ -37,7 +38,7 @@ class ActiveSender:
         *,
         key: str | None = None,
         to: Collection[str] | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - the SDK's own, for each of its calls
+        timeout: float | None = TIMEOUT,  # noqa: ASYNC109 - the SDK's own, for each of its calls
     ) -> Outcome:
         """Send one message or several, and return which namespace took which; as `busway_clients.ActiveSender.send`."""
         prepared = self._sending.prepared(messages, key)

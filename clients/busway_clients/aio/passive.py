@@ -2,12 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
-from busway_clients.senders.delivery import SdkSender
-from busway_clients.senders.messages import Messages, SessionOf
-from busway_clients.senders.outcome import Outcome
+from busway_clients.senders.delivery import TIMEOUT, SdkSender
+from busway_clients.senders.messages import Identified, Messages, SessionOf
+from busway_clients.senders.outcome import Delivery, Outcome
 from busway_clients.senders.passive import REFRESH, PassiveSending, RoleState
 from busway_clients.senders.roles import RoleStore
 from busway_clients.steps import run_async
@@ -31,7 +31,7 @@ class PassiveSender:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Send by *senders*, named by their namespaces, at first to the first; as the synchronous one does."""
-        self._sending = PassiveSending(senders, roles, refresh, session_of, monotonic)
+        self._sending = PassiveSending(senders, self._deliver, roles, refresh, session_of, monotonic=monotonic)
         self._turn = asyncio.Lock()
 
     @property
@@ -44,7 +44,7 @@ class PassiveSender:
         messages: Messages,
         *,
         key: str | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - the SDK's own, for each of its calls
+        timeout: float | None = TIMEOUT,  # noqa: ASYNC109 - the SDK's own, for each of its calls
     ) -> Outcome:
         """Send one message or several, and return which namespace took which; as the synchronous sender."""
         prepared = self._sending.prepared(messages, key)
@@ -52,6 +52,14 @@ class PassiveSender:
             return Outcome({})
         async with self._turn:
             return await run_async(self._sending.send(prepared, timeout))
+
+    async def _deliver(
+        self,
+        name: str,
+        messages: Sequence[Identified],
+        timeout: float | None,  # noqa: ASYNC109 - likewise
+    ) -> Delivery:
+        return await run_async(self._sending.delivery(name, messages, timeout))
 
     async def activate(self, name: str) -> None:
         """Make *name* the active namespace, as after an outage that is over; WrongUse for one that is unknown."""

@@ -1,29 +1,39 @@
 """Active replication: every message to every namespace, as the article on outages has it."""
 
-import threading
-from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Literal, Self
 
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from busway_clients.errors import WrongUse
-from busway_clients.senders.delivery import SdkSender, deliver
+from busway_clients.senders.delivery import TIMEOUT, SdkSender, deliver
 from busway_clients.senders.messages import Identified, Messages, SessionOf, copy_of, due_time, identified
 from busway_clients.senders.outcome import Delivery, Outcome, send_failed
+from busway_clients.senders.threads import SenderThread
 from busway_clients.steps import Steps, run
 
 Success = Literal["any", "all"]
+Now = Callable[[], datetime]
 DELAY = timedelta(seconds=15)
+
+
+def utc_now() -> datetime:
+    """Return the time of this machine."""
+    return datetime.now(UTC)
 
 
 class ActiveSending:
     """What both kinds of active sender decide alike; no I/O."""
 
     def __init__(
-        self, senders: Mapping[str, SdkSender], success: Success, delay: timedelta, session_of: SessionOf | None
+        self,
+        senders: Mapping[str, SdkSender],
+        success: Success,
+        delay: timedelta,
+        session_of: SessionOf | None,
+        now: Now,
     ) -> None:
         if len(senders) < 2:  # noqa: PLR2004 - the word replication says it
             raise WrongUse(f"the namespaces of an active sender: are {len(senders)}, expected at least two")
@@ -36,6 +46,7 @@ class ActiveSending:
         self._success = success
         self._delay = delay
         self._session_of = session_of
+        self._now = now
         self._latest: dict[str, datetime] = {}
 
     def prepared(self, messages: Messages, key: str | None) -> list[Identified]:
@@ -53,9 +64,10 @@ class ActiveSending:
     def delivery(self, name: str, messages: Sequence[Identified], timeout: float | None) -> Steps[Delivery]:
         """Return the flow that sends copies to one namespace; its turn has to have come."""
         delay = timedelta() if name == self._primary else self._delay
+        now = self._now()
         copies: list[AmqpAnnotatedMessage] = []
         for message in messages:
-            copied = copy_of(message, delay, self._latest.get(name))
+            copied = copy_of(message, delay, now, self._latest.get(name))
             if delay and (due := due_time(copied)) is not None:
                 self._latest[name] = max(due, self._latest.get(name, due))
             copies.append(copied)
@@ -88,6 +100,7 @@ class ActiveSender:
         success: Success = "any",
         delay: timedelta = DELAY,
         session_of: SessionOf | None = None,
+        now: Now = utc_now,
     ) -> None:
         """
         Send by *senders*, named by their namespaces.
@@ -96,9 +109,8 @@ class ActiveSender:
         has. *session_of* gives the session of a message that has none, from the message, so that a retry gives the
         same.
         """
-        self._sending = ActiveSending(senders, success, delay, session_of)
-        self._turns = {name: threading.Lock() for name in senders}
-        self._threads = ThreadPoolExecutor(max_workers=len(senders), thread_name_prefix="active-sender")
+        self._sending = ActiveSending(senders, success, delay, session_of=session_of, now=now)
+        self._threads = {name: SenderThread(name) for name in senders}
 
     def send(
         self,
@@ -106,33 +118,33 @@ class ActiveSender:
         *,
         key: str | None = None,
         to: Collection[str] | None = None,
-        timeout: float | None = None,
+        timeout: float | None = TIMEOUT,
     ) -> Outcome:
         """
         Send one message or several, and return which namespace took which.
 
-        An id that a message lacks is made once and kept on it; with *key* it is derived from the key and the content.
+        An id that a message lacks is made once and kept on it; with *key* all ids are derived from it and the contents.
         *to* are the namespaces to send to, for the retry of a send that others have taken. Nothing else of a message
         is changed. Units: timeout in seconds. Raises SendFailed, which has the outcome; WrongUse before anything is
         sent.
         """
         prepared = self._sending.prepared(messages, key)
-        names = self._sending.names(to)
-        if not names or not prepared:
+        names = self._sending.names(to) if prepared else []
+        if not names:
             return Outcome({})
-        first, *others = names
-        pending = [(name, self._threads.submit(self._deliver, name, prepared, timeout)) for name in others]
-        deliveries = {first: self._deliver(first, prepared, timeout)}
-        deliveries |= {name: each.result() for name, each in pending}
-        return self._sending.judged(Outcome(deliveries))
+        ids = [each.message_id for each in prepared]
+        begun = {name: self._threads[name].begin(self._deliver(name, prepared, timeout)) for name in names}
+        return self._sending.judged(
+            Outcome({name: self._threads[name].end(pending, ids, timeout) for name, pending in begun.items()})
+        )
 
-    def _deliver(self, name: str, messages: Sequence[Identified], timeout: float | None) -> Delivery:
-        with self._turns[name]:
-            return run(self._sending.delivery(name, messages, timeout))
+    def _deliver(self, name: str, messages: Sequence[Identified], timeout: float | None) -> Callable[[], Delivery]:
+        return lambda: run(self._sending.delivery(name, messages, timeout))
 
     def close(self) -> None:
         """End the threads; the SDK's senders stay open."""
-        self._threads.shutdown()
+        for thread in self._threads.values():
+            thread.close()
 
     def __enter__(self) -> Self:
         """Return the sender."""

@@ -1,14 +1,17 @@
 """Messages to one namespace, in batches as large as its link allows; the flow of both senders."""
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage
-from azure.servicebus.exceptions import MessageSizeExceededError
+from azure.servicebus.exceptions import MessageSizeExceededError, OperationTimeoutError
 
 from busway_clients.senders.outcome import Delivery
 from busway_clients.steps import Call, Steps
+
+TIMEOUT = 60.0
 
 Prepared = ServiceBusMessage | AmqpAnnotatedMessage
 
@@ -29,17 +32,27 @@ def deliver(
     """
     Send *messages* in their order and stop at the first error, so that what was accepted is the first of them.
 
-    Each batch is accepted as a whole or not at all. Units: timeout in seconds, for each batch with the SDK's own
-    retries.
+    Each batch is accepted as a whole or not at all. Units: timeout in seconds, for all together, retries of the SDK
+    among them; None for no end.
     """
+    deadline = None if timeout is None else time.monotonic() + timeout
     taken = 0
     try:
         for size, payload in (yield from _batches(sender, messages)):
-            yield _sending(sender, payload, timeout)
+            yield _sending(sender, payload, _remaining(deadline))
             taken += size
     except Exception as error:  # noqa: BLE001 - whatever it is belongs to the outcome
         return Delivery(tuple(ids[:taken]), tuple(ids[taken:]), error)
     return Delivery(tuple(ids))
+
+
+def _remaining(deadline: float | None) -> float | None:
+    if deadline is None:
+        return None
+    remaining = deadline - time.monotonic()
+    if remaining <= 0:
+        raise OperationTimeoutError(message="No time was left for the batch.")
+    return remaining
 
 
 def _batches(sender: SdkSender, messages: Sequence[Prepared]) -> Steps[list[tuple[int, Any]]]:

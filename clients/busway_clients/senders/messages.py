@@ -2,15 +2,15 @@
 Messages before they are sent: each has an id that a retry sends again, and none is changed beyond that.
 
 The id of a message that has none is kept on the caller's own object, so that sending the object again sends the same
-id. With a key it is derived from the key and the content instead, so that a process which starts anew arrives at the
-same id too.
+id. (A ServiceBusMessage always has one: the SDK gives it a random one when it is made.) With a key every id is
+derived from the key and the content instead, so that a process which starts anew arrives at the same ids.
 """
 
 import hashlib
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
@@ -72,7 +72,7 @@ def identified(messages: Messages, key: str | None = None, session_of: SessionOf
     return [_identified(each, key, session_of, seen) for each in given]
 
 
-def copy_of(message: Identified, delay: timedelta, previous: datetime | None) -> AmqpAnnotatedMessage:
+def copy_of(message: Identified, delay: timedelta, now: datetime, previous: datetime | None) -> AmqpAnnotatedMessage:
     """
     Return a copy that shares the body only, to be enqueued *delay* later than the original.
 
@@ -82,7 +82,7 @@ def copy_of(message: Identified, delay: timedelta, previous: datetime | None) ->
     if not delay:
         return copied
     scheduled = annotation(copied, SCHEDULED)
-    start = scheduled if isinstance(scheduled, datetime) else datetime.now(UTC)
+    start = scheduled if isinstance(scheduled, datetime) else now
     due = start + delay
     if previous is not None and not isinstance(scheduled, datetime):
         due = max(due, previous + timedelta(milliseconds=1))
@@ -125,12 +125,14 @@ def _identified(given: object, key: str | None, session_of: SessionOf | None, se
     if not properties.group_id and session_of is not None and (session := session_of(raw)):
         _check("session id", session)
         properties.group_id = session
-    if not properties.message_id:
-        if key is None and isinstance(given, Mapping) and not isinstance(given, MutableMapping):
+    if key is not None:
+        properties.message_id = _derived(key, raw, seen)
+    elif not properties.message_id:
+        if isinstance(given, Mapping) and not isinstance(given, MutableMapping):
             raise WrongUse(
                 "a message given as a mapping: has no message_id and cannot keep one, expected a message_id or a key"
             )
-        properties.message_id = str(uuid.uuid4()) if key is None else _derived(key, raw, seen)
+        properties.message_id = str(uuid.uuid4())
     _check("message id", text_of(properties.message_id))
     if isinstance(given, MutableMapping):
         given["message_id"] = properties.message_id

@@ -3,16 +3,19 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple
+from functools import partial
+from types import TracebackType
+from typing import Any, NamedTuple, Self
 
-from busway_clients.errors import ClientsError, WrongUse
-from busway_clients.senders.delivery import SdkSender, deliver
+from busway_clients.errors import ClientsError, StoreUnavailable, UnusableFile, WrongUse
+from busway_clients.senders.delivery import TIMEOUT, SdkSender, deliver
 from busway_clients.senders.meaning import is_unavailable
 from busway_clients.senders.messages import Identified, Messages, SessionOf, identified
 from busway_clients.senders.outcome import Delivery, Outcome, send_failed
 from busway_clients.senders.roles import MemoryRoles, Roles, RoleStore
+from busway_clients.senders.threads import SenderThread
 from busway_clients.steps import Call, Steps, run
 
 _LOGGER = logging.getLogger("busway_clients.senders.passive")
@@ -38,14 +41,17 @@ class PassiveSending:
     def __init__(
         self,
         senders: Mapping[str, SdkSender],
+        deliver: Callable[[str, Sequence[Identified], float | None], Delivery | Awaitable[Delivery]],
         roles: RoleStore | None,
         refresh: timedelta,
         session_of: SessionOf | None,
+        *,
         monotonic: Callable[[], float],
     ) -> None:
         if len(senders) < 2:  # noqa: PLR2004 - the word backup says it
             raise WrongUse(f"the namespaces of a passive sender: are {len(senders)}, expected at least two")
         self._senders = dict(senders)
+        self._deliver = deliver
         self._store = roles or MemoryRoles()
         self._refresh = refresh.total_seconds()
         self._session_of = session_of
@@ -63,6 +69,11 @@ class PassiveSending:
         """Return the messages with their ids."""
         return identified(messages, key, self._session_of)
 
+    def delivery(self, name: str, messages: Sequence[Identified], timeout: float | None) -> Steps[Delivery]:
+        """Return the flow that sends to one namespace."""
+        ids = [each.message_id for each in messages]
+        return deliver(self._senders[name], ids, [each.message for each in messages], timeout)
+
     def send(self, messages: Sequence[Identified], timeout: float | None) -> Steps[Outcome]:
         """Send to the active namespace, or where that cannot be reached what it has not accepted to a backup."""
         if not self._is_fresh():
@@ -70,8 +81,7 @@ class PassiveSending:
         deliveries: dict[str, Delivery] = {}
         rest = messages
         for name in self._roles.order:
-            ids = [each.message_id for each in rest]
-            delivery = yield from deliver(self._senders[name], ids, [each.message for each in rest], timeout)
+            delivery: Delivery = yield Call(partial(self._deliver, name, rest, timeout))
             deliveries[name] = delivery
             if delivery.error is None:
                 if name != self._roles.active:
@@ -91,7 +101,7 @@ class PassiveSending:
             if held is None:
                 held = yield self._call(lambda: self._store.replace(0, self._roles.order))
             self._adopt(held)
-        except ClientsError as error:
+        except (StoreUnavailable, UnusableFile) as error:
             self._disagree(error)
         self._read_at = self._monotonic()
 
@@ -107,7 +117,7 @@ class PassiveSending:
         self._roles = before._replace(order=tuple(order))
         try:
             self._adopt((yield self._call(lambda: self._store.replace(before.version, order))))
-        except ClientsError as error:
+        except (StoreUnavailable, UnusableFile) as error:
             self._disagree(error)
 
     def _is_fresh(self) -> bool:
@@ -156,7 +166,8 @@ class PassiveSender:
         An unreachable store stops no send: the roles last seen hold until it answers. *session_of* gives the session
         of a message that has none. Units: monotonic in seconds.
         """
-        self._sending = PassiveSending(senders, roles, refresh, session_of, monotonic)
+        self._threads = {name: SenderThread(name) for name in senders}
+        self._sending = PassiveSending(senders, self._deliver, roles, refresh, session_of, monotonic=monotonic)
         self._turn = threading.Lock()
 
     @property
@@ -164,11 +175,11 @@ class PassiveSender:
         """Return the roles as they were last seen."""
         return self._sending.state
 
-    def send(self, messages: Messages, *, key: str | None = None, timeout: float | None = None) -> Outcome:
+    def send(self, messages: Messages, *, key: str | None = None, timeout: float | None = TIMEOUT) -> Outcome:
         """
         Send one message or several, and return which namespace took which.
 
-        An id that a message lacks is made once and kept on it; with *key* it is derived from the key and the content.
+        An id that a message lacks is made once and kept on it; with *key* all ids are derived from it and the contents.
         Units: timeout in seconds, for each namespace. Raises SendFailed, which has the outcome; WrongUse before
         anything is sent.
         """
@@ -177,6 +188,11 @@ class PassiveSender:
             return Outcome({})
         with self._turn:
             return run(self._sending.send(prepared, timeout))
+
+    def _deliver(self, name: str, messages: Sequence[Identified], timeout: float | None) -> Delivery:
+        thread = self._threads[name]
+        pending = thread.begin(lambda: run(self._sending.delivery(name, messages, timeout)))
+        return thread.end(pending, [each.message_id for each in messages], timeout)
 
     def activate(self, name: str) -> None:
         """Make *name* the active namespace, as after an outage that is over; WrongUse for one that is unknown."""
@@ -188,3 +204,18 @@ class PassiveSender:
         with self._turn:
             run(self._sending.look())
             return self._sending.state
+
+    def close(self) -> None:
+        """End the threads; the SDK's senders stay open."""
+        for thread in self._threads.values():
+            thread.close()
+
+    def __enter__(self) -> Self:
+        """Return the sender."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close the sender."""
+        self.close()
