@@ -11,17 +11,24 @@ from busway_clients.errors import (
     WrongUse,
 )
 from busway_clients.senders.active import ActiveSender
+from busway_clients.senders.durable import Accepted, Drained, DurableSender
+from busway_clients.senders.outbox import Held, Outbox
 from busway_clients.senders.outcome import Delivery, Outcome
 from busway_clients.senders.passive import PassiveSender, RoleState
 from busway_clients.senders.roles import FileRoles, MemoryRoles, Roles, RoleStore
 
 __all__ = [
+    "Accepted",
     "ActiveSender",
     "ClaimLost",
     "ClientsError",
     "Delivery",
+    "Drained",
+    "DurableSender",
     "FileRoles",
+    "Held",
     "MemoryRoles",
+    "Outbox",
     "OutboxFull",
     "OutboxInUse",
     "Outcome",

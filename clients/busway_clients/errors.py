@@ -1,6 +1,6 @@
 """What can go wrong in this package; each message says where, what was seen and what was expected."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,13 +19,14 @@ class SendFailed(ClientsError):
     """
     A send whose policy was not met.
 
-    Shape:  outcome says which namespace took which messages, errors has what each of the others raised; the cause is a
-            group of the same errors.
+    Shape:  outcome says which namespace took which messages, errors has what each of the others raised (the cause is
+            the same error, or a group of them), unsent has the ids of the messages that the policy still wants sent.
     """
 
-    def __init__(self, text: str, outcome: "Outcome") -> None:
+    def __init__(self, text: str, outcome: "Outcome", unsent: Sequence[str]) -> None:
         super().__init__(text)
         self.outcome = outcome
+        self.unsent = tuple(unsent)
 
     @property
     def errors(self) -> Mapping[str, Exception]:

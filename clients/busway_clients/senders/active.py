@@ -75,13 +75,11 @@ class ActiveSending:
 
     def judged(self, outcome: Outcome) -> Outcome:
         """Return an outcome that is a success; raise SendFailed for any other."""
-        accepted = outcome.accepted_by
-        if len(accepted) < (1 if self._success == "any" else len(outcome.deliveries)):
-            raise send_failed("all messages in every namespace" if self._success == "all" else _ANY, outcome)
+        if self._success == "all" and outcome.errors:
+            raise send_failed("all messages in every namespace", outcome, outcome.missing_somewhere)
+        if not outcome.accepted_by:
+            raise send_failed("all messages in one namespace at least", outcome, outcome.accepted_nowhere)
         return outcome
-
-
-_ANY = "all messages in one namespace at least"
 
 
 class ActiveSender:

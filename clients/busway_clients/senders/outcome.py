@@ -1,6 +1,6 @@
 """Which namespace took which messages."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from busway_clients.errors import SendFailed
@@ -49,15 +49,20 @@ class Outcome:
         failed = {message_id: None for each in self.deliveries.values() for message_id in each.failed}
         return tuple(message_id for message_id in failed if message_id not in taken)
 
+    @property
+    def missing_somewhere(self) -> tuple[str, ...]:
+        """Return the ids of the messages that not every namespace has taken, in their order."""
+        return max((each.failed for each in self.deliveries.values()), key=len, default=())
 
-def send_failed(expected: str, outcome: Outcome) -> SendFailed:
+
+def send_failed(expected: str, outcome: Outcome, unsent: Sequence[str]) -> SendFailed:
     """Return the error that tells an outcome, with the SDK's errors as its cause."""
     seen = "; ".join(
         f"{name} took {len(each.accepted)} of {len(each.accepted) + len(each.failed)}"
         + ("" if each.error is None else f", {told(each.error)}")
         for name, each in outcome.deliveries.items()
     )
-    failed = SendFailed(f"send: {seen}; expected {expected}", outcome)
+    failed = SendFailed(f"send: {seen}; expected {expected}", outcome, unsent)
     errors = [*outcome.errors.values()]
     failed.__cause__ = errors[0] if len(errors) == 1 else ExceptionGroup("each namespace has its own", errors)
     return failed

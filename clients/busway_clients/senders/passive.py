@@ -48,8 +48,8 @@ class PassiveSending:
         *,
         monotonic: Callable[[], float],
     ) -> None:
-        if len(senders) < 2:  # noqa: PLR2004 - the word backup says it
-            raise WrongUse(f"the namespaces of a passive sender: are {len(senders)}, expected at least two")
+        if not senders:
+            raise WrongUse("the namespaces of a passive sender: are none, expected an active one and its backups")
         self._senders = dict(senders)
         self._deliver = deliver
         self._store = roles or MemoryRoles()
@@ -90,9 +90,9 @@ class PassiveSending:
             if len(deliveries) == 1 and not is_unavailable(delivery.error):
                 break
             rest = rest[len(delivery.accepted) :]
-        raise send_failed(
-            "all messages in the active namespace, or in a backup while that is unavailable", Outcome(deliveries)
-        )
+        outcome = Outcome(deliveries)
+        expected = "all messages in the active namespace, or in a backup while that is unavailable"
+        raise send_failed(expected, outcome, outcome.accepted_nowhere)
 
     def look(self) -> Steps[None]:
         """Read the roles anew; while the store does not answer, those that were last seen hold."""
@@ -160,7 +160,7 @@ class PassiveSender:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """
-        Send by *senders*, named by their namespaces, at first to the first.
+        Send by *senders*, named by their namespaces, at first to the first; one alone has no backup.
 
         *roles* is where processes agree on who is active, by default this process alone; it is read every *refresh*.
         An unreachable store stops no send: the roles last seen hold until it answers. *session_of* gives the session

@@ -230,7 +230,7 @@ def test_a_file_that_holds_something_else_is_refused(tmp_path):
 
 def test_wrong_settings_are_told_where_they_are_made():
     nobody: dict[str, Any] = {"west": None, "east": None}
-    with pytest.raises(WrongUse, match="at least two"):
-        PassiveSender({"west": nobody["west"]})
+    with pytest.raises(WrongUse, match="are none, expected an active one"):
+        PassiveSender({})
     with pytest.raises(WrongUse, match="is 'north', expected one of west, east"):
         PassiveSender(nobody).activate("north")
