@@ -44,6 +44,8 @@ def run(steps: Steps[Result]) -> Result:
     except StopIteration as end:
         returned: Result = end.value
         return returned
+    finally:
+        steps.close()
 
 
 async def run_async(steps: Steps[Result]) -> Result:

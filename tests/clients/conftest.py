@@ -71,6 +71,10 @@ class Pair:
     def bodies(self, name, entity):
         return [bytes(each.body).decode() for each in self.held(name, entity)]
 
+    def locked(self, name, entity):
+        """Return how many messages of a queue are locked."""
+        return self.broker.inspect(name, lambda namespace: len(namespace.store(entity)._locks))
+
     def dead(self, name, entity):
         return self.ids(name, f"{entity}/$DeadLetterQueue")
 
@@ -89,7 +93,7 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _collected():
     """Collect what the SDKs have left over while its warnings are still ignored."""
     yield

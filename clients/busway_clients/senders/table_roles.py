@@ -65,7 +65,7 @@ class TableRoles:
         try:
             entity = self._table.get_entity(_PARTITION, self._name)
         except ResourceNotFoundError as error:
-            if "TableNotFound" in str(getattr(error, "error_code", "")):
+            if "TableNotFound" in str(error):
                 raise self._unavailable(error) from error
             return None
         except AzureError as error:
