@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from cli.main import app
 from tests.end_to_end.running_pattern import EXAMPLES, namespaces_of
+from tests.impatience import impatient_clients
 
 pytest_plugins = "local.broker.fixture"
 
@@ -21,6 +22,12 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 PATTERN = EXAMPLES / "active-passive"
 ENTITY = "payments/Subscriptions/application"
 LONG_AGO = timedelta(hours=1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def hasty_clients():
+    with impatient_clients():
+        yield
 
 
 @pytest.fixture(scope="module")

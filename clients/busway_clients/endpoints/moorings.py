@@ -9,13 +9,6 @@ When a client leaves the endpoint where it is for another, without I/O.
 
 from enum import Enum
 
-from azure.servicebus.exceptions import (
-    OperationTimeoutError,
-    ServiceBusCommunicationError,
-    ServiceBusConnectionError,
-    ServiceBusError,
-)
-
 from busway_clients.endpoints.endpoint import Endpoint
 
 
@@ -73,14 +66,3 @@ class Moorings:
     def refused(self, wanted: tuple[Endpoint, ...], now: float) -> None:
         """Note that the first of *wanted* could not be opened."""
         self._refused, self._refused_until = wanted, now + self._retry_seconds
-
-
-def is_away(error: Exception) -> bool:
-    """
-    Tell whether *error* may mean that the namespace is not there, so that the source should be consulted.
-
-    Not what it answers itself: a throttled, full, forbidden or missing entity is a matter of that entity. Source:
-    Microsoft Learn, "Paired namespace implementation details", which fails over on timeouts and broken connections.
-    """
-    broken = (OSError, OperationTimeoutError, ServiceBusCommunicationError, ServiceBusConnectionError)
-    return isinstance(error, broken) or type(error) is ServiceBusError

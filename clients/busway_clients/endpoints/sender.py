@@ -5,15 +5,17 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 from azure.servicebus import ServiceBusClient, ServiceBusMessageBatch, ServiceBusSender
 
 from busway_clients.endpoints.endpoint import Endpoint
-from busway_clients.endpoints.link import RETRY_SECONDS, Sendable, identified
-from busway_clients.endpoints.moorings import Moorings, Step, is_away
+from busway_clients.endpoints.link import OPEN_SECONDS, RETRY_SECONDS, Sendable, identified, opened_within
+from busway_clients.endpoints.moorings import Moorings, Step
 from busway_clients.endpoints.watch import LOGGER, Watched
+from busway_clients.senders.meaning import is_unavailable, told
 
 
 @dataclass(frozen=True)
@@ -37,18 +39,20 @@ class FollowingSender:
         connect: Callable[[Endpoint], ServiceBusClient],
         open_sender: Callable[[ServiceBusClient], ServiceBusSender],
         *,
+        open_seconds: float = OPEN_SECONDS,
         retry_seconds: float = RETRY_SECONDS,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """
         Follow *watch*, with a client of each namespace from *connect* and a sender of it from *open_sender*.
 
-        An endpoint that cannot be connected to, or that *connect* does not know, is logged and left alone for
-        *retry_seconds*; the sender stays where it is.
+        An endpoint that cannot be opened within *open_seconds*, or that *connect* does not know, is logged and left
+        alone for *retry_seconds*; the sender stays where it is.
         """
         self._watch = watch
         self._connect = connect
         self._open_sender = open_sender
+        self._open_seconds = open_seconds
         self._monotonic = monotonic
         self._moorings = Moorings(0.0, retry_seconds)
         self._lock = threading.Lock()
@@ -72,12 +76,12 @@ class FollowingSender:
             try:
                 link.sender.send_messages(message, timeout=timeout)
             except Exception as error:
-                if not is_away(error):
+                if not is_unavailable(error):
                     raise
                 other = self._followed(self._watch.consult())
                 if other is link:
                     raise
-                LOGGER.warning("A send to %s failed, it is made to %s: %s", link.endpoint, other.endpoint, error)
+                LOGGER.warning("A send to %s failed, it is made to %s: %s", link.endpoint, other.endpoint, told(error))
                 other.sender.send_messages(message, timeout=timeout)
 
     def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
@@ -109,12 +113,12 @@ class FollowingSender:
         failure: Exception | None = None
         for endpoint in self._moorings.choices(wanted):
             try:
-                link = self._opened(endpoint)
+                link = opened_within(self._open_seconds, partial(self._opened, endpoint), _close)
             except Exception as error:  # noqa: BLE001 - the present one is kept, whatever is wrong
                 failure = error
                 # Where there is nothing else, it is raised; it may mean no more than that no session is there to take.
                 if self._link is not None or endpoint != wanted[-1]:
-                    LOGGER.error("%s cannot be opened: %s: %s", endpoint, type(error).__name__, error)
+                    LOGGER.error("%s cannot be opened: %s", endpoint, told(error))
                 continue
             before, self._link = self._link, link
             self._moorings.moved(endpoint, wanted, self._monotonic())
@@ -132,3 +136,7 @@ class FollowingSender:
             client = ends.enter_context(self._connect(endpoint))
             sender = ends.enter_context(self._open_sender(client))
             return _Link(endpoint, sender, ends.pop_all())
+
+
+def _close(link: _Link) -> None:
+    link.ends.close()

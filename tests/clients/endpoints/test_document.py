@@ -1,6 +1,10 @@
 """The endpoint document, its signature, and what is none."""
 
+import os
+import subprocess
+import sys
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
@@ -141,3 +145,16 @@ def test_a_key_of_another_kind_is_told():
         signed(document(), private, "new")
     with pytest.raises(EndpointUnresolved, match="of another kind"):
         read_signed(signed(document(), PRIVATE, "new"), {"new": public})
+
+
+def test_only_who_needs_a_package_imports_it():
+    code = """
+import sys
+import busway_clients.endpoints.aio.receiver, busway_clients.endpoints.aio.sender, busway_clients.endpoints.file
+import busway_clients.endpoints.receiver, busway_clients.endpoints.sender, busway_clients.endpoints.url
+print([name for name in ("dns", "cryptography", "azure.data") if name in sys.modules])
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "clients")}
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)  # noqa: S603 - ours
+    assert result.stdout == "[]\n"

@@ -1,8 +1,11 @@
 """Senders and receivers that follow, on two namespaces of the local broker, through the SDK."""
 
 import asyncio
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
@@ -24,11 +27,19 @@ from busway_clients.endpoints.sender import FollowingSender
 from busway_clients.endpoints.watch import EndpointWatch
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.faults import Effect, Fault, Operation
+from tests.impatience import impatient_clients
 
 pytest_plugins = "local.broker.fixture"
 
 # The SDK leaves sockets of connections that broke, or links that were refused, to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def hasty_clients():
+    with impatient_clients():
+        yield
+
 
 SITES = ("west", "east")
 DOMAIN = "servicebus.windows.net"
@@ -139,6 +150,48 @@ def test_a_sender_stays_where_it_is_when_the_other_cannot_be_opened(wrong, regis
         register.point_to(wrong, endpoint("east"))
         sender.send_messages(ServiceBusMessage("e"))
     assert held(broker) == [4, 1]
+
+
+def test_an_endpoint_that_is_no_namespace_is_told_and_the_sender_stays(register, broker, caplog):
+    with socket.create_server(("127.0.0.1", 0)) as silent, closing(WebSite()) as site:
+        ports = {"silent": silent.getsockname()[1], "website": site.port}
+
+        def connect(to):
+            port = ports.get(to.namespace.partition(".")[0])
+            if port is None:
+                return register.connect(to)
+            text = f"Endpoint=sb://localhost:{port};SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true"
+            return ServiceBusClient.from_connection_string(text, retry_total=0)
+
+        sender = FollowingSender(
+            register.watch(), connect, lambda client: client.get_queue_sender("orders"), open_seconds=3
+        )
+        with sender:
+            sender.send_messages(ServiceBusMessage("a"))
+            for name in ports:
+                register.point_to(endpoint(name))
+                sender.send_messages(ServiceBusMessage("b"))
+                assert f"{endpoint(name)} cannot be opened" in caplog.text
+    assert held(broker) == [3, 0]
+
+
+class WebSite:
+    """Something that is there and speaks HTTP."""
+
+    def __init__(self):
+        class Quiet(BaseHTTPRequestHandler):
+            def log_message(self, *_):
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Quiet)
+        self.port = self._server.server_port
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+        self._thread.start()
+
+    def close(self):
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
 
 
 def test_a_send_that_fails_because_the_site_is_away_is_made_at_the_other(register, broker):
@@ -320,3 +373,25 @@ def test_asyncio_has_the_same(register, broker):
     broker.faults("east").expire_locks("orders")
     assert held(broker) == [3, 1]
     assert broker.counts("west")["orders"].dead_lettered == 1
+
+
+def test_asyncio_is_not_held_up_by_what_does_not_speak(register, broker, caplog):
+    async def main(port):
+        def connect(to):
+            if to == endpoint("west"):
+                return register.connect(to, AsyncClient)
+            text = f"Endpoint=sb://localhost:{port};SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true"
+            return AsyncClient.from_connection_string(text, retry_total=0)
+
+        watch = register.watch(AsyncWatch)
+        async with AsyncSender(
+            watch, connect, lambda client: client.get_queue_sender("orders"), open_seconds=3
+        ) as sender:
+            await sender.send_messages(ServiceBusMessage("a"))
+            register.point_to(endpoint("silent"))
+            await sender.send_messages(ServiceBusMessage("b"))
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        asyncio.run(main(silent.getsockname()[1]))
+    assert f"{endpoint('silent')} cannot be opened: TimeoutError" in caplog.text
+    assert held(broker) == [2, 0]

@@ -18,12 +18,14 @@ from busway_clients.endpoints.link import (
     DRAIN_SECONDS,
     LEFT_BEHIND,
     LOOK_SECONDS,
+    OPEN_SECONDS,
     RETRY_SECONDS,
     WAIT_SECONDS,
     HandedOut,
 )
-from busway_clients.endpoints.moorings import Moorings, Step, is_away
+from busway_clients.endpoints.moorings import Moorings, Step
 from busway_clients.endpoints.watch import LOGGER
+from busway_clients.senders.meaning import is_unavailable, told
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class FollowingReceiver:
         open_receiver: Callable[[ServiceBusClient], ServiceBusReceiver],
         *,
         drain_seconds: float = DRAIN_SECONDS,
+        open_seconds: float = OPEN_SECONDS,
         retry_seconds: float = RETRY_SECONDS,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -66,11 +69,13 @@ class FollowingReceiver:
         Follow *watch*, with a client of each namespace from *connect* and a receiver of it from *open_receiver*.
 
         What is not settled within *drain_seconds* of the change, or when its lock ends, is left behind: it is delivered
-        again there. An endpoint that cannot be opened is left alone for *retry_seconds*, and the receiver stays.
+        again there. An endpoint that cannot be opened within *open_seconds* is left alone for *retry_seconds*, and the
+        receiver stays.
         """
         self._watch = watch
         self._connect = connect
         self._open_receiver = open_receiver
+        self._open_seconds = open_seconds
         self._monotonic = monotonic
         self._moorings = Moorings(drain_seconds, retry_seconds)
         self._receiving = asyncio.Lock()
@@ -107,12 +112,12 @@ class FollowingReceiver:
                 try:
                     messages = await link.receiver.receive_messages(max_message_count, min(left, LOOK_SECONDS))
                 except Exception as error:
-                    if not is_away(error):
+                    if not is_unavailable(error):
                         raise
                     wanted = await self._watch.consult()
                     if wanted[0].namespace == link.endpoint.namespace:
                         raise
-                    LOGGER.warning("Receiving from %s failed: %s", link.endpoint, error)
+                    LOGGER.warning("Receiving from %s failed: %s", link.endpoint, told(error))
                     if await self._followed(wanted, end - self._monotonic()) is link:
                         raise
                     continue
@@ -187,12 +192,13 @@ class FollowingReceiver:
         failure: Exception | None = None
         for endpoint in self._moorings.choices(wanted):
             try:
-                link = await self._opened(endpoint)
+                async with asyncio.timeout(self._open_seconds):
+                    link = await self._opened(endpoint)
             except Exception as error:  # noqa: BLE001 - the present one is kept, whatever is wrong
                 failure = error
                 # Where there is nothing else, it is raised; it may mean no more than that no session is there to take.
                 if self._link is not None or endpoint != wanted[-1]:
-                    LOGGER.error("%s cannot be opened: %s: %s", endpoint, type(error).__name__, error)
+                    LOGGER.error("%s cannot be opened: %s", endpoint, told(error))
                 continue
             self._moorings.moved(endpoint, wanted, self._monotonic())
             await self._leave(link)

@@ -13,9 +13,10 @@ from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 
 from busway_clients.endpoints.aio.watch import Watched
 from busway_clients.endpoints.endpoint import Endpoint
-from busway_clients.endpoints.link import RETRY_SECONDS, Sendable, identified
-from busway_clients.endpoints.moorings import Moorings, Step, is_away
+from busway_clients.endpoints.link import OPEN_SECONDS, RETRY_SECONDS, Sendable, identified
+from busway_clients.endpoints.moorings import Moorings, Step
 from busway_clients.endpoints.watch import LOGGER
+from busway_clients.senders.meaning import is_unavailable, told
 
 
 @dataclass(frozen=True)
@@ -39,18 +40,20 @@ class FollowingSender:
         connect: Callable[[Endpoint], ServiceBusClient],
         open_sender: Callable[[ServiceBusClient], ServiceBusSender],
         *,
+        open_seconds: float = OPEN_SECONDS,
         retry_seconds: float = RETRY_SECONDS,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """
         Follow *watch*, with a client of each namespace from *connect* and a sender of it from *open_sender*.
 
-        An endpoint that cannot be connected to, or that *connect* does not know, is logged and left alone for
-        *retry_seconds*; the sender stays where it is.
+        An endpoint that cannot be opened within *open_seconds*, or that *connect* does not know, is logged and left
+        alone for *retry_seconds*; the sender stays where it is.
         """
         self._watch = watch
         self._connect = connect
         self._open_sender = open_sender
+        self._open_seconds = open_seconds
         self._monotonic = monotonic
         self._moorings = Moorings(0.0, retry_seconds)
         self._lock = asyncio.Lock()
@@ -74,12 +77,12 @@ class FollowingSender:
             try:
                 await link.sender.send_messages(message, timeout=timeout)
             except Exception as error:
-                if not is_away(error):
+                if not is_unavailable(error):
                     raise
                 other = await self._followed(await self._watch.consult())
                 if other is link:
                     raise
-                LOGGER.warning("A send to %s failed, it is made to %s: %s", link.endpoint, other.endpoint, error)
+                LOGGER.warning("A send to %s failed, it is made to %s: %s", link.endpoint, other.endpoint, told(error))
                 await other.sender.send_messages(message, timeout=timeout)
 
     async def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
@@ -112,12 +115,13 @@ class FollowingSender:
         failure: Exception | None = None
         for endpoint in self._moorings.choices(wanted):
             try:
-                link = await self._opened(endpoint)
+                async with asyncio.timeout(self._open_seconds):
+                    link = await self._opened(endpoint)
             except Exception as error:  # noqa: BLE001 - the present one is kept, whatever is wrong
                 failure = error
                 # Where there is nothing else, it is raised; it may mean no more than that no session is there to take.
                 if self._link is not None or endpoint != wanted[-1]:
-                    LOGGER.error("%s cannot be opened: %s: %s", endpoint, type(error).__name__, error)
+                    LOGGER.error("%s cannot be opened: %s", endpoint, told(error))
                 continue
             before, self._link = self._link, link
             self._moorings.moved(endpoint, wanted, self._monotonic())
