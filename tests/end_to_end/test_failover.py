@@ -10,7 +10,10 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from typer.testing import CliRunner
 
+from cli.failover.opening import open_failover
 from cli.main import app
+from shared.clock import SystemClock
+from tests.clients.endpoints.zones import ZONE
 from tests.end_to_end.running_pattern import EXAMPLES, namespaces_of
 from tests.impatience import impatient_clients
 
@@ -51,9 +54,9 @@ def active(folder):
     return json.loads((folder / "endpoints.json").read_text())["active"]
 
 
-def settled(folder):
+def settled(folder, name="endpoints.json"):
     """Let the last change be longer ago than applications may go on with what they have read."""
-    file = folder / "endpoints.json"
+    file = folder / name
     then = file.stat().st_mtime - LONG_AGO.total_seconds()
     os.utime(file, (then, then))
 
@@ -213,3 +216,35 @@ def test_a_missing_connection_string_is_told(folder, monkeypatch):
     code, _, err = busway(folder, "show")
     assert code == 1
     assert "EAST: the app setting is missing" in err
+
+
+def with_register(folder, register):
+    file = folder / "failover.yaml"
+    text = file.read_text()
+    for site in ("west", "east"):
+        text = text.replace(f"connection: {site}}}", f"connection: {site}, name: {site}.example.test}}")
+    aliases = "aliases: {send: bus-send.example.test, receive: bus-receive.example.test}\n"
+    file.write_text(text.replace("endpoints: {file: endpoints.json}", aliases + register))
+
+
+@pytest.mark.usefixtures("broker")
+def test_a_zone_is_switched_by_the_same_commands(folder):
+    with_register(folder, "zone: {file: example.test.zone, origin: example.test}")
+    zone = folder / "example.test.zone"
+    zone.write_text(ZONE)
+    code, out, _ = busway(folder, "switch", "east")
+    assert code == 0
+    assert "bus-send.example.test. CNAME west.example.test. -> east.example.test." in out
+    assert "SOA serial 2026112101 -> 2026112102" in out
+    code, _, _ = busway(folder, "failback")
+    assert code == 2
+    settled(folder, zone.name)
+    code, out, _ = busway(folder, "failback", "--json")
+    plain = json.loads(out)
+    assert (code, plain["active"]) == (0, {"send": "west", "receive": "west"})
+    assert plain["version"] == "2026112104"
+
+
+def test_a_zone_of_azure_is_opened_without_asking_it(folder):
+    with_register(folder, "azure_dns: {subscription: sub, resource_group: group, zone: example.test}")
+    assert open_failover(folder, SystemClock()).register.where == "Azure DNS zone example.test"

@@ -24,21 +24,11 @@ from cli.failover.zone_file import ZoneFile
 from shared.clock import ManualClock
 from tests.clients.endpoints.documents import document
 from tests.clients.endpoints.name_server import NameServer
+from tests.clients.endpoints.zones import ZONE
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 ROLES = ("send", "receive")
 
-ZONE = """\
-$ORIGIN example.test.
-$TTL 300
-@ IN SOA ns hostmaster ( 2026112101 3600 600 86400 30 ) ; kept
-@ NS ns
-ns A 127.0.0.1
-bus-send 30 CNAME west ; publishers
-bus-receive 20 CNAME west
-_azure_servicebus._amqp.west SRV 1 1 5671 west-example.servicebus.windows.net.
-_azure_servicebus._amqp.east SRV 1 1 5671 east-example.servicebus.windows.net.
-"""
 ALIASES = {"send": "bus-send.example.test", "receive": "bus-receive.example.test"}
 NAMES = {"west": "west.example.test", "east": "east.example.test"}
 PREFIX = "_azure_servicebus._amqp"
