@@ -11,6 +11,7 @@ from rich.table import Table
 from cli.children import ChildFailed
 from cli.failover.drill.run import Course, Result, run
 from cli.failover.register import FailoverRefused
+from cli.folders import free_folder
 from cli.output import console, fail
 from cli.stack import ROOT, run_until_signalled
 from shared.errors import ConfigError, TargetUnavailable
@@ -69,7 +70,8 @@ def drill(
     course = Course(messages, rate, decide, disaster)
     tell = (lambda _: None) if as_json else console().print
     try:
-        result = run_until_signalled(run(course, WORK, tell))
+        with free_folder(WORK) as work:
+            result = run_until_signalled(run(course, work, tell))
     except ConfigError as error:
         fail(error.problems)
     except (ChildFailed, FailoverRefused, TargetUnavailable) as error:

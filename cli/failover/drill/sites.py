@@ -44,7 +44,8 @@ class Sites:
 @contextlib.asynccontextmanager
 async def running_sites(work: Path) -> AsyncIterator[Sites]:
     """Start both sites and the host, with everything that they write in *work*; end them whatever happens."""
-    shutil.rmtree(work, ignore_errors=True)
+    for name in ("config", *NAMES):
+        shutil.rmtree(work / name, ignore_errors=True)
     folder = work / "config"
     shutil.copytree(_SITE, folder)
     sites = Sites(folder, {}, {}, work)
