@@ -71,7 +71,7 @@ def _received(application, receiver, count, seconds=5.0):
 def test_a_retry_of_the_same_object_sends_the_same_id_and_nothing_else_of_it_changes(application, pair, queue):
     entity = queue()
     sender = application.active(entity, delay=timedelta())
-    message = ServiceBusMessage("once", application_properties={b"raw": b"bytes"}, time_to_live=timedelta(hours=1))
+    message = ServiceBusMessage("once", application_properties={"kind": "order"}, time_to_live=timedelta(hours=1))
     before = (dict(message.application_properties or {}), message.raw_amqp_message.annotations, message.time_to_live)
     application.call(sender.send(message))
     kept = message.message_id
@@ -282,3 +282,14 @@ def test_a_peer_that_says_nothing_holds_nobody(pair, queue):
     assert "not begun" in str(second.errors["mute"])
     assert "mute" in third.errors
     assert pair.bodies("west", entity) == ["1", "2", "3"]
+
+
+def test_a_schedule_of_one_message_delays_no_other(application, queue):
+    entity = queue()
+    sender = application.active(entity)
+    later = datetime.now(UTC) + timedelta(hours=1)
+    application.call(sender.send(ServiceBusMessage("later", scheduled_enqueue_time_utc=later)))
+    application.call(sender.send(ServiceBusMessage("now")))
+    peeked = application.call(application.receivers(entity)["east"].peek_messages(10))
+    due = {str(each): each.scheduled_enqueue_time_utc for each in peeked}
+    assert due["now"] < datetime.now(UTC) + timedelta(minutes=1)
