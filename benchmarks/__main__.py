@@ -21,6 +21,7 @@ BENCHMARKS = (
     "benchmarks.journal",
     "benchmarks.end_to_end",
     "benchmarks.sessions",
+    "benchmarks.clients",
     "benchmarks.memory",
 )
 

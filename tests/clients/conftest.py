@@ -1,14 +1,13 @@
-"""Two namespaces on the local broker, in virtual time, and applications with the SDKs of both kinds."""
+"""Two namespaces on the local broker, and applications with the SDKs of both kinds."""
 
 import gc
 import itertools
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.thread import RunningBroker
-from shared.clock import ManualClock
 from shared.message import Message, Origin
 from tests.clients.applications import Application
 from tests.impatience import impatient_clients
@@ -39,8 +38,7 @@ def _namespace(name):
 class Pair:
     """Both namespaces, and what they hold."""
 
-    def __init__(self, broker, clock):
-        self.now = clock.now
+    def __init__(self, broker):
         self.broker = broker
         self.places = {name: broker.connection_string(name) for name in NAMES}
         self._down = set()
@@ -81,9 +79,8 @@ class Pair:
 
 @pytest.fixture(scope="session")
 def _broker():
-    clock = ManualClock(datetime.now(UTC))
-    with RunningBroker([_namespace(name) for name in NAMES], clock) as running:
-        yield running, clock
+    with RunningBroker([_namespace(name) for name in NAMES]) as running:
+        yield running
 
 
 def pytest_collection_modifyitems(items):
@@ -103,7 +100,7 @@ def _collected():
 @pytest.fixture
 def pair(_broker):
     """Return both namespaces, without faults."""
-    both = Pair(*_broker)
+    both = Pair(_broker)
     yield both
     for name in NAMES:
         both.faults(name).clear()

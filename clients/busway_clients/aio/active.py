@@ -5,8 +5,8 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 
 from busway_clients.senders.active import DELAY, ActiveSending, Now, Success, utc_now
-from busway_clients.senders.delivery import TIMEOUT, SdkSender
-from busway_clients.senders.messages import Identified, Messages, SessionOf
+from busway_clients.senders.delivery import TIMEOUT, Prepared, SdkSender
+from busway_clients.senders.messages import Messages, SessionOf
 from busway_clients.senders.outcome import Delivery, Outcome
 from busway_clients.steps import run_async
 
@@ -43,15 +43,21 @@ class ActiveSender:
         """Send one message or several, and return which namespace took which; as `busway_clients.ActiveSender.send`."""
         prepared = self._sending.prepared(messages, key)
         names = self._sending.names(to) if prepared else []
-        deliveries = await asyncio.gather(*(self._deliver(name, prepared, timeout) for name in names))
-        outcome = Outcome(dict(zip(names, deliveries, strict=True)))
-        return self._sending.judged(outcome) if names else outcome
+        if not names:
+            return Outcome({})
+        ids = [each.message_id for each in prepared]
+        copies = [self._sending.copies(name, prepared) for name in names]
+        deliveries = await asyncio.gather(
+            *(self._deliver(name, ids, each, timeout) for name, each in zip(names, copies, strict=True))
+        )
+        return self._sending.judged(Outcome(dict(zip(names, deliveries, strict=True))))
 
     async def _deliver(
         self,
         name: str,
-        messages: Sequence[Identified],
+        ids: Sequence[str],
+        messages: Sequence[Prepared],
         timeout: float | None,  # noqa: ASYNC109 - likewise
     ) -> Delivery:
         async with self._turns[name]:
-            return await run_async(self._sending.delivery(name, messages, timeout))
+            return await run_async(self._sending.delivery(name, ids, messages, timeout))

@@ -19,6 +19,7 @@ from busway_clients.receivers.deduplication import (
     Handled,
     SdkReceiver,
     WithoutIdentity,
+    opening,
     renewed,
 )
 from busway_clients.receivers.identity import Identity, Watermark, by_message_id
@@ -26,6 +27,8 @@ from busway_clients.receivers.stores.store import Store
 from busway_clients.steps import Call, Steps, run
 
 WAIT_SECONDS = 5.0
+_LOOK_SECONDS = 0.05
+_END_SECONDS = 2 * WAIT_SECONDS
 _PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 30.0
 
@@ -39,6 +42,7 @@ class Receiving:
         self.receivers = dict(receivers)
         self.counts: dict[str, Counter[Handled]] = {name: Counter() for name in receivers}
         self.errors: dict[str, Exception | None] = dict.fromkeys(receivers)
+        self.is_handling = dict.fromkeys(receivers, False)
         self._deduplication = deduplication
 
     def receive(
@@ -52,10 +56,14 @@ class Receiving:
     ) -> Steps[None]:
         """Receive from one namespace until it is over; one that cannot be reached is tried again."""
         receiver = self.receivers[name]
-        since, pausing = monotonic(), _PAUSE_SECONDS
+        since, pausing, is_open = monotonic(), _PAUSE_SECONDS, False
         wait = WAIT_SECONDS if idle is None else min(idle, WAIT_SECONDS)
         while not is_over() and (idle is None or monotonic() - since < idle):
             try:
+                if not is_open:
+                    # Apart from the first receive, whose wait may be shorter than opening takes.
+                    yield opening(receiver)
+                    since, is_open = monotonic(), True
                 messages = yield Call(lambda: receiver.receive_messages(max_message_count=1, max_wait_time=wait))
             except (AzureError, OSError) as error:
                 if self.errors[name] is None:
@@ -87,6 +95,7 @@ class Receiving:
     ) -> Steps[None]:
         """Handle a message; while the store does not answer, keep its lock, so that no delivery is counted for it."""
         while True:
+            self.is_handling[name] = True
             try:
                 yield from self.handle(name, message, application)
             except StoreUnavailable as error:
@@ -100,6 +109,8 @@ class Receiving:
             else:
                 self.errors[name] = None
                 return
+            finally:
+                self.is_handling[name] = False
 
 
 class DeduplicatingReceiver:
@@ -181,10 +192,20 @@ class DeduplicatingReceiver:
             except BaseException as error:  # noqa: BLE001 - raised below, in the caller's thread
                 failures.append(error)
 
-        threads = [threading.Thread(target=receive, args=(name,), name=f"receive from {name}") for name in self.errors]
-        for thread in threads:
+        threads = {
+            name: threading.Thread(target=receive, args=(name,), name=f"receive from {name}", daemon=True)
+            for name in self.errors
+        }
+        for thread in threads.values():
             thread.start()
-        for thread in threads:
-            thread.join()
+        end = None
+        while any(thread.is_alive() for thread in threads.values()):
+            for thread in threads.values():
+                thread.join(_LOOK_SECONDS)
+            if end is None and (stop.is_set() or failures):
+                end = monotonic() + _END_SECONDS
+            # The SDK may be held for ever by a peer that says nothing; an application that works is waited for.
+            if end is not None and monotonic() > end and not any(self._receiving.is_handling.values()):
+                break
         if failures:
             raise failures[0]

@@ -199,6 +199,11 @@ class Deduplication:
         return Call(act, blocks=not self._store.is_local)
 
 
+def opening(receiver: Any) -> Call:  # noqa: ANN401 - what opens it differs between the two kinds
+    """Return the call that opens the link of a receiver, as its context does."""
+    return Call(receiver.__aenter__ if hasattr(receiver, "__aenter__") else receiver.__enter__)
+
+
 def renewed(receiver: SdkReceiver, message: ServiceBusReceivedMessage) -> Steps[None]:
     """Renew the lock on a message, or on its session, where it ends soon; a lock that is lost shows when settled."""
     until = message.locked_until_utc if receiver.session is None else receiver.session.locked_until_utc

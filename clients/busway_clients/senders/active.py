@@ -1,15 +1,14 @@
 """Active replication: every message to every namespace, as the article on outages has it."""
 
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Literal, Self
 
-from azure.servicebus.amqp import AmqpAnnotatedMessage
-
 from busway_clients.errors import WrongUse
-from busway_clients.senders.delivery import TIMEOUT, SdkSender, deliver
-from busway_clients.senders.messages import Identified, Messages, SessionOf, copy_of, due_time, identified
+from busway_clients.senders.delivery import TIMEOUT, Prepared, SdkSender, deliver
+from busway_clients.senders.messages import Identified, Messages, SessionOf, copy_of, delayed, identified
 from busway_clients.senders.outcome import Delivery, Outcome, send_failed
 from busway_clients.senders.threads import SenderThread
 from busway_clients.steps import Steps, run
@@ -47,7 +46,8 @@ class ActiveSending:
         self._delay = delay
         self._session_of = session_of
         self._now = now
-        self._latest: dict[str, datetime] = {}
+        self._latest: dict[str, datetime | None] = {}
+        self._turn = threading.Lock()
 
     def prepared(self, messages: Messages, key: str | None) -> list[Identified]:
         """Return the messages with their ids."""
@@ -61,17 +61,27 @@ class ActiveSending:
             raise WrongUse(f"the namespaces of a send: {', '.join(unknown)} is none of {', '.join(self.senders)}")
         return [name for name in self.senders if name in to]
 
-    def delivery(self, name: str, messages: Sequence[Identified], timeout: float | None) -> Steps[Delivery]:
-        """Return the flow that sends copies to one namespace; its turn has to have come."""
-        delay = timedelta() if name == self._primary else self._delay
-        now = self._now()
-        copies: list[AmqpAnnotatedMessage] = []
-        for message in messages:
-            copied = copy_of(message, delay, now, self._latest.get(name))
-            if delay and (due := due_time(copied)) is not None:
-                self._latest[name] = max(due, self._latest.get(name, due))
-            copies.append(copied)
-        return deliver(self.senders[name], [each.message_id for each in messages], copies, timeout)
+    def copies(self, name: str, messages: Sequence[Identified]) -> Sequence[Prepared]:
+        """
+        Return what one namespace is sent: the messages themselves in the primary, copies in the others.
+
+        To be asked before anything is sent, since the SDK changes a message while it encodes it.
+        """
+        if name == self._primary:
+            return [each.message for each in messages]
+        now = self._now() if self._delay else None
+        copies = [copy_of(each) for each in messages]
+        if now is not None:
+            with self._turn:
+                for copied in copies:
+                    self._latest[name] = delayed(copied, self._delay, now, self._latest.get(name))
+        return copies
+
+    def delivery(
+        self, name: str, ids: Sequence[str], messages: Sequence[Prepared], timeout: float | None
+    ) -> Steps[Delivery]:
+        """Return the flow that sends to one namespace."""
+        return deliver(self.senders[name], ids, messages, timeout)
 
     def judged(self, outcome: Outcome) -> Outcome:
         """Return an outcome that is a success; raise SendFailed for any other."""
@@ -131,13 +141,19 @@ class ActiveSender:
         if not names:
             return Outcome({})
         ids = [each.message_id for each in prepared]
-        begun = {name: self._threads[name].begin(self._deliver(name, prepared, timeout)) for name in names}
-        return self._sending.judged(
-            Outcome({name: self._threads[name].end(pending, ids, timeout) for name, pending in begun.items()})
-        )
+        flows = {name: self._flow(name, ids, prepared, timeout) for name in names}
+        first, *others = names
+        begun = {name: self._threads[name].begin(flows[name]) for name in others}
+        deliveries = {first: self._threads[first].run(flows[first], ids, timeout)}
+        for name, pending in begun.items():
+            deliveries[name] = self._threads[name].end(pending, ids, timeout)
+        return self._sending.judged(Outcome(deliveries))
 
-    def _deliver(self, name: str, messages: Sequence[Identified], timeout: float | None) -> Callable[[], Delivery]:
-        return lambda: run(self._sending.delivery(name, messages, timeout))
+    def _flow(
+        self, name: str, ids: Sequence[str], messages: Sequence[Identified], timeout: float | None
+    ) -> Callable[[], Delivery]:
+        copies = self._sending.copies(name, messages)
+        return lambda: run(self._sending.delivery(name, ids, copies, timeout))
 
     def close(self) -> None:
         """End the threads; the SDK's senders stay open."""

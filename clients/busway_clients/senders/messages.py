@@ -6,6 +6,7 @@ id. (A ServiceBusMessage always has one: the SDK gives it a random one when it i
 derived from the key and the content instead, so that a process which starts anew arrives at the same ids.
 """
 
+import copy
 import hashlib
 import uuid
 from collections import Counter
@@ -72,31 +73,33 @@ def identified(messages: Messages, key: str | None = None, session_of: SessionOf
     return [_identified(each, key, session_of, seen) for each in given]
 
 
-def copy_of(message: Identified, delay: timedelta, now: datetime, previous: datetime | None) -> AmqpAnnotatedMessage:
-    """
-    Return a copy that shares the body only, to be enqueued *delay* later than the original.
-
-    Later than *previous* at any rate: of two copies that become due in the same millisecond, either may be first.
-    """
-    copied = AmqpAnnotatedMessage(**parts(message.raw))
-    if not delay:
-        return copied
-    scheduled = annotation(copied, SCHEDULED)
-    start = scheduled if isinstance(scheduled, datetime) else now
-    due = start + delay
-    if previous is not None and not isinstance(scheduled, datetime):
-        due = max(due, previous + timedelta(milliseconds=1))
-    kept = {
-        name: value for name, value in (copied.annotations or {}).items() if name not in (SCHEDULED, SCHEDULED.decode())
-    }
-    copied.annotations = {**kept, SCHEDULED: due}
+def copy_of(message: Identified) -> AmqpAnnotatedMessage:
+    """Return a copy that the SDK may encode at the same time; what it only reads is shared."""
+    raw = message.raw
+    copied = copy.copy(raw)
+    if raw.application_properties:
+        copied.application_properties = dict(raw.application_properties)
+    if raw.annotations:
+        copied.annotations = dict(raw.annotations)
     return copied
 
 
-def due_time(message: AmqpAnnotatedMessage) -> datetime | None:
-    """Return when a message is to be enqueued, None for at once."""
-    scheduled = annotation(message, SCHEDULED)
-    return scheduled if isinstance(scheduled, datetime) else None
+def delayed(
+    message: AmqpAnnotatedMessage, delay: timedelta, now: datetime, previous: datetime | None
+) -> datetime | None:
+    """
+    Schedule a message *delay* later than it would be enqueued, and return what is *previous* to the next one.
+
+    Later than *previous* at any rate: of two that become due in the same millisecond, either may be first. A time that
+    the application has set is delayed and nothing more.
+    """
+    annotations = message.annotations or {}
+    scheduled = annotations.pop(SCHEDULED.decode(), None) or annotations.get(SCHEDULED)
+    due = (scheduled if isinstance(scheduled, datetime) else now) + delay
+    if previous is not None and scheduled is None:
+        due = max(due, previous + timedelta(milliseconds=1))
+    message.annotations = {**annotations, SCHEDULED: due}
+    return due if scheduled is None else previous
 
 
 def annotation(message: AmqpAnnotatedMessage, name: bytes) -> object:

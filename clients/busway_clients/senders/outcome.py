@@ -1,14 +1,13 @@
 """Which namespace took which messages."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from busway_clients.errors import SendFailed
 from busway_clients.senders.meaning import told
 
 
-@dataclass(frozen=True)
-class Delivery:
+class Delivery(NamedTuple):
     """
     What became of the messages in one namespace, by message id and in their order.
 
@@ -21,8 +20,7 @@ class Delivery:
     error: Exception | None = None
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What became of the messages of one send, by namespace, in the order of the namespaces."""
 
     deliveries: Mapping[str, Delivery]

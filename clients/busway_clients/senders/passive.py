@@ -190,9 +190,8 @@ class PassiveSender:
             return run(self._sending.send(prepared, timeout))
 
     def _deliver(self, name: str, messages: Sequence[Identified], timeout: float | None) -> Delivery:
-        thread = self._threads[name]
-        pending = thread.begin(lambda: run(self._sending.delivery(name, messages, timeout)))
-        return thread.end(pending, [each.message_id for each in messages], timeout)
+        ids = [each.message_id for each in messages]
+        return self._threads[name].run(lambda: run(self._sending.delivery(name, messages, timeout)), ids, timeout)
 
     def activate(self, name: str) -> None:
         """Make *name* the active namespace, as after an outage that is over; WrongUse for one that is unknown."""

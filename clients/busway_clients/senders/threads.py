@@ -32,6 +32,21 @@ class SenderThread:
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
         self._overdue: Future[Delivery] | None = None
+        self._turn = threading.Lock()
+        self._is_open = False
+
+    def run(self, deliver: Callable[[], Delivery], ids: Sequence[str], timeout: float | None) -> Delivery:
+        """
+        Deliver and return what became of it, at once and in the caller's thread where the link is open.
+
+        Sending over an open link ends with the SDK's timeout, and a thread between would cost more than the rest.
+        """
+        if self._is_open and self._turn.acquire(timeout=-1 if timeout is None else timeout):
+            try:
+                return self._noted(deliver())
+            finally:
+                self._turn.release()
+        return self.end(self.begin(deliver), ids, timeout)
 
     def begin(self, deliver: Callable[[], Delivery]) -> "Future[Delivery]":
         """Have the thread deliver, after all that was begun before."""
@@ -70,6 +85,13 @@ class SenderThread:
             if not pending.set_running_or_notify_cancel():
                 continue
             try:
-                pending.set_result(deliver())
+                with self._turn:
+                    delivery = self._noted(deliver())
+                pending.set_result(delivery)
             except BaseException as error:  # noqa: BLE001 - it is raised where the result is waited for
                 pending.set_exception(error)
+
+    def _noted(self, delivery: Delivery) -> Delivery:
+        # After an error the SDK may have closed the link, and opens it anew with the next send.
+        self._is_open = delivery.error is None
+        return delivery

@@ -52,11 +52,10 @@ class Effects:
         self(message)
 
 
-def consume(application, entity, effects, store=None, idle=0.7, **options):
+def consume(application, entity, effects, store=None, idle=0.5, **options):
     """Let a receiver run until nothing comes any more; return it."""
-    receiver = application.classes.DeduplicatingReceiver(
-        application.receivers(entity), MemoryStore() if store is None else store, **options
-    )
+    links = application.receivers(entity)
+    receiver = application.classes.DeduplicatingReceiver(links, MemoryStore() if store is None else store, **options)
     if application.kind == "sync":
         receiver.run(effects, threading.Event(), idle=idle)
     else:
@@ -65,6 +64,8 @@ def consume(application, entity, effects, store=None, idle=0.7, **options):
             await receiver.run(effects.awaited, asyncio.Event(), idle=idle)
 
         application.call(run())
+    for link in links.values():
+        application.call(link.close())
     return receiver
 
 
@@ -103,18 +104,15 @@ def test_poison_ends_in_the_dead_letter_queue_and_stops_nobody(application, pair
     assert pair.dead("west", entity) == pair.dead("east", entity) == [messages[0].message_id]
 
 
-def test_an_application_that_knows_poison_sends_it_there_at_once(application, pair, queue):
+def test_an_application_that_knows_poison_sends_it_there_at_once(application, queue):
     entity = queue()
     send_to_both(application, entity, ServiceBusMessage("bad"))
     effects = Effects({"bad": 100}, DeadLetter("NotAnOrder", "no number in it"))
     receiver = consume(application, entity, effects)
     assert effects.seen["bad"] == 2
     assert [counts[Handled.DEAD_LETTERED] for counts in receiver.counts.values()] == [1, 1]
-    held = pair.held("west", f"{entity}/$DeadLetterQueue")[0]
-    assert {key: value.payload for key, value in held.application_properties.items()} == {
-        "DeadLetterReason": "NotAnOrder",
-        "DeadLetterErrorDescription": "no number in it",
-    }
+    [dead] = application.call(application.receivers(entity, sub_queue="deadletter")["west"].receive_messages(1, 10))
+    assert (dead.dead_letter_reason, dead.dead_letter_error_description) == ("NotAnOrder", "no number in it")
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -132,7 +130,7 @@ def test_while_one_copy_is_processed_the_other_waits_for_what_becomes_of_it(pair
         send_to_both(application, entity, ServiceBusMessage("x"))
         receiver = DeduplicatingReceiver(application.receivers(entity), MemoryStore())
         stop = threading.Event()
-        running = threading.Thread(target=receiver.run, args=(slow, stop), kwargs={"idle": 1.0})
+        running = threading.Thread(target=receiver.run, args=(slow, stop), kwargs={"idle": 0.5})
         running.start()
         assert inside.wait(20)
         # Both have theirs by now: the second is locked too, and neither settled nor processed.
@@ -234,12 +232,12 @@ def test_a_namespace_that_is_down_stops_the_other_one_not(application, pair, que
     entity = queue()
     send_to_both(application, entity, [ServiceBusMessage("a"), ServiceBusMessage("b")])
     pair.go_down("west")
-    effects = Effects()
-    receiver = consume(application, entity, effects)
+    effects, store = Effects(), MemoryStore()
+    receiver = consume(application, entity, effects, store=store)
     assert effects.done == {"a": 1, "b": 1}
     assert receiver.errors["west"] is not None
     pair.come_up("west")
-    consume(application, entity, effects, store=receiver._receiving._deduplication._store)
+    consume(application, entity, effects, store=store)
     assert effects.done == {"a": 1, "b": 1}
     assert pair.ids("west", entity) == []
 
@@ -276,7 +274,7 @@ def test_a_store_that_is_away_costs_no_delivery_and_no_second_effect(application
     entity = queue("twice")
     application.call(application.passive(entity).send(ServiceBusMessage("x")))
     effects = Effects({"x": 1} if question == "release" else {})
-    receiver = consume(application, entity, effects, store=StoreThatIsAway(question, 3), idle=2.5)
+    receiver = consume(application, entity, effects, store=StoreThatIsAway(question, 3), idle=0.5)
     assert effects.done == {"x": 1}
     assert effects.seen["x"] == (2 if question == "release" else 1)
     assert pair.ids("west", entity) == pair.dead("west", entity) == []
@@ -345,7 +343,7 @@ def test_a_consumer_killed_before_the_record_has_its_message_processed_again_and
                     file.write(f"{message}\n")
 
             receiver = DeduplicatingReceiver({"west": application.receivers(entity)["west"]}, store)
-            receiver.run(again, threading.Event(), idle=1.0)
+            receiver.run(again, threading.Event(), idle=0.5)
             store.close()
         assert effects.read_text().split() == [moment] * times
         assert pair.ids("west", entity) == []

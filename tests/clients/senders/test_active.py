@@ -16,7 +16,10 @@ from azure.servicebus.exceptions import (
 )
 
 from busway_clients import ActiveSender, SendFailed, WrongUse
+from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.faults import Effect, Fault, Operation
+from local.broker.thread import RunningBroker
+from shared.clock import ManualClock
 from tests.clients.applications import Application
 
 VALUE = AmqpMessageBodyType.VALUE
@@ -34,17 +37,23 @@ def test_both_namespaces_take_the_same_ids_and_sessions(application, pair, queue
     assert outcome.deliveries["east"].accepted == tuple(ids)
 
 
-def test_the_secondary_is_enqueued_later_and_in_order(application, pair, queue):
-    entity = queue()
-    sender = application.active(entity, now=pair.now)
-    for number in range(20):
-        application.call(sender.send(ServiceBusMessage(f"{number}")))
-    receivers = application.receivers(entity)
-    assert [str(each) for each in _received(application, receivers["west"], 20)] == [str(n) for n in range(20)]
-    pair.broker.advance(14)
-    assert _received(application, receivers["east"], 1, 1.0) == []
-    pair.broker.advance(2)
-    assert [str(each) for each in _received(application, receivers["east"], 20)] == [str(n) for n in range(20)]
+@pytest.mark.parametrize("kind", ["sync", "aio"])
+def test_the_secondary_is_enqueued_later_and_in_order(kind):
+    clock = ManualClock(datetime.now(UTC))
+    both = [NamespaceConfig(name=name, queues=(QueueConfig(name="q"),)) for name in ("west", "east")]
+    with RunningBroker(both, clock) as broker:
+        places = {name: broker.connection_string(name) for name in ("west", "east")}
+        with Application(kind, places) as application:
+            sender = application.active("q", now=clock.now)
+            for number in range(20):
+                application.call(sender.send(ServiceBusMessage(f"{number}")))
+            receivers = application.receivers("q")
+            sent = [str(number) for number in range(20)]
+            assert [str(each) for each in _received(application, receivers["west"], 20)] == sent
+            broker.advance(14)
+            assert _received(application, receivers["east"], 1, 1.0) == []
+            broker.advance(2)
+            assert [str(each) for each in _received(application, receivers["east"], 20)] == sent
 
 
 def _received(application, receiver, count, seconds=5.0):
@@ -62,7 +71,7 @@ def _received(application, receiver, count, seconds=5.0):
 def test_a_retry_of_the_same_object_sends_the_same_id_and_nothing_else_of_it_changes(application, pair, queue):
     entity = queue()
     sender = application.active(entity, delay=timedelta())
-    message = ServiceBusMessage("once", application_properties={b"raw": b"bytes"}, time_to_live=timedelta(hours=1))
+    message = ServiceBusMessage("once", application_properties={"kind": "order"}, time_to_live=timedelta(hours=1))
     before = (dict(message.application_properties or {}), message.raw_amqp_message.annotations, message.time_to_live)
     application.call(sender.send(message))
     kept = message.message_id
@@ -273,3 +282,14 @@ def test_a_peer_that_says_nothing_holds_nobody(pair, queue):
     assert "not begun" in str(second.errors["mute"])
     assert "mute" in third.errors
     assert pair.bodies("west", entity) == ["1", "2", "3"]
+
+
+def test_a_schedule_of_one_message_delays_no_other(application, queue):
+    entity = queue()
+    sender = application.active(entity)
+    later = datetime.now(UTC) + timedelta(hours=1)
+    application.call(sender.send(ServiceBusMessage("later", scheduled_enqueue_time_utc=later)))
+    application.call(sender.send(ServiceBusMessage("now")))
+    peeked = application.call(application.receivers(entity)["east"].peek_messages(10))
+    due = {str(each): each.scheduled_enqueue_time_utc for each in peeked}
+    assert due["now"] < datetime.now(UTC) + timedelta(minutes=1)
