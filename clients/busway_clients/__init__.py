@@ -1,5 +1,11 @@
 """What producers and consumers import to use two or more Service Bus namespaces as one."""
 
+from busway_clients.endpoints.endpoint import Endpoint, EndpointUnresolved
+from busway_clients.endpoints.file import FileSource
+from busway_clients.endpoints.receiver import FollowingReceiver
+from busway_clients.endpoints.sender import FollowingSender
+from busway_clients.endpoints.url import UrlSource
+from busway_clients.endpoints.watch import EndpointWatch
 from busway_clients.errors import (
     ClaimLost,
     ClientsError,
@@ -34,7 +40,13 @@ __all__ = [
     "Delivery",
     "Drained",
     "DurableSender",
+    "Endpoint",
+    "EndpointUnresolved",
+    "EndpointWatch",
     "FileRoles",
+    "FileSource",
+    "FollowingReceiver",
+    "FollowingSender",
     "Handled",
     "Held",
     "MemoryRoles",
@@ -53,6 +65,7 @@ __all__ = [
     "Store",
     "StoreUnavailable",
     "UnusableFile",
+    "UrlSource",
     "Watermark",
     "WrongUse",
     "by_message_id",

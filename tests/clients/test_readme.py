@@ -25,13 +25,14 @@ def places():
         QueueConfig(name="orders", requires_session=True),
         QueueConfig(name="invoices"),
         QueueConfig(name="letters"),
+        QueueConfig(name="parcels"),
     )
     with RunningBroker([NamespaceConfig(name=name, queues=queues) for name in ("west", "east")]) as broker:
         yield {name.upper(): broker.connection_string(name) for name in ("west", "east")}
 
 
 def test_every_example_is_run():
-    assert PAGE.count("```python") == len(EXAMPLES) == PAGE.count("<!-- run:") == 5
+    assert PAGE.count("```python") == len(EXAMPLES) == PAGE.count("<!-- run:") == 6
 
 
 @pytest.mark.parametrize(("name", "example", "printed"), EXAMPLES, ids=[each[0] for each in EXAMPLES])
