@@ -21,12 +21,14 @@ from busway_clients.endpoints.aio.receiver import FollowingReceiver as AsyncRece
 from busway_clients.endpoints.aio.sender import FollowingSender as AsyncSender
 from busway_clients.endpoints.aio.watch import EndpointWatch as AsyncWatch
 from busway_clients.endpoints.cache import EndpointCache
+from busway_clients.endpoints.dns import DnsSource
 from busway_clients.endpoints.endpoint import Answer, Endpoint, Offer
 from busway_clients.endpoints.receiver import FollowingReceiver
 from busway_clients.endpoints.sender import FollowingSender
 from busway_clients.endpoints.watch import EndpointWatch
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.faults import Effect, Fault, Operation
+from tests.clients.endpoints.name_server import NameServer
 from tests.impatience import impatient_clients
 
 pytest_plugins = "local.broker.fixture"
@@ -395,3 +397,27 @@ def test_asyncio_is_not_held_up_by_what_does_not_speak(register, broker, caplog)
         asyncio.run(main(silent.getsockname()[1]))
     assert f"{endpoint('silent')} cannot be opened: TimeoutError" in caplog.text
     assert held(broker) == [2, 0]
+
+
+def test_an_alias_in_dns_takes_sender_and_receiver_from_one_site_to_the_other(register, broker):
+    def connect(to):
+        return register.connect(Endpoint(to.namespace.replace("-example", ""), to.port))
+
+    with NameServer() as server:
+        ticks = iter(range(0, 10**9, 400))
+        source = DnsSource("servicebus.example.test", nameservers=["127.0.0.1"], port=server.port, timeout_seconds=1)
+        watch = EndpointWatch(source, monotonic=lambda: float(next(ticks)))
+        sender = FollowingSender(watch, connect, lambda client: client.get_queue_sender("orders"))
+        receiver = FollowingReceiver(watch, connect, lambda client: client.get_queue_receiver("orders"))
+        with sender, receiver:
+            for site in ("west", "east"):
+                server.replace("20 CNAME west", f"20 CNAME {site}")
+                sender.send_messages(ServiceBusMessage(site))
+                (message,) = receiver.receive_messages(1, max_wait_time=5)
+                assert (str(message), receiver.endpoint.namespace) == (site, f"{site}-example.{DOMAIN}")
+                receiver.complete_message(message)
+                server.is_silent = site == "west"
+                sender.send_messages(ServiceBusMessage("while nobody answers"))
+                assert sender.endpoint == receiver.endpoint
+                server.is_silent = False
+    assert held(broker) == [1, 1]
