@@ -1,6 +1,5 @@
 """What may stand in `config/failover.yaml`: the sites that applications may use, and where it is said which they do."""
 
-from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -90,7 +89,3 @@ class FailoverFile(Strict):
         elif self.aliases:
             raise ValueError("has aliases, expected them with a zone only")
         return self
-
-    def path(self, file: str, folder: Path) -> Path:
-        """Return a path of this file, which stands in *folder*."""
-        return folder / file

@@ -414,7 +414,7 @@ def test_an_alias_in_dns_takes_sender_and_receiver_from_one_site_to_the_other(re
                 server.replace("20 CNAME west", f"20 CNAME {site}")
                 sender.send_messages(ServiceBusMessage(site))
                 (message,) = receiver.receive_messages(1, max_wait_time=5)
-                assert (str(message), receiver.endpoint.namespace) == (site, f"{site}-example.{DOMAIN}")
+                assert (str(message), receiver.endpoint) == (site, Endpoint(f"{site}-example.{DOMAIN}"))
                 receiver.complete_message(message)
                 server.is_silent = site == "west"
                 sender.send_messages(ServiceBusMessage("while nobody answers"))
