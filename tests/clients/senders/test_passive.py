@@ -20,7 +20,7 @@ from busway_clients import (
     WrongUse,
 )
 from local.broker.faults import Effect, Fault, Operation
-from tests.clients.applications import Application
+from tests.clients.applications import ENVIRONMENT, Application
 
 
 def causes(error):
@@ -167,9 +167,8 @@ def test_of_two_that_switch_at_the_same_time_one_does(tmp_path):
     path = str(tmp_path / "roles.db")
     FileRoles(path).replace(0, ("west", "east"))
     command = [sys.executable, "-c", script, path]
-    environment = {"PYTHONPATH": "clients"}
     both = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)  # noqa: S603 - our own script
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)  # noqa: S603 - our own script
         for _ in range(2)
     ]
     answers = {process.communicate("go\n", timeout=30)[0] for process in both}
