@@ -161,6 +161,7 @@ def test_of_two_that_switch_at_the_same_time_one_does(tmp_path):
         from busway_clients import FileRoles
         roles = FileRoles(sys.argv[1])
         held = roles.read() or roles.replace(0, ("west", "east"))
+        print("ready", flush=True)
         sys.stdin.readline()
         print(roles.replace(held.version, held.order[::-1]))
     """)
@@ -171,6 +172,9 @@ def test_of_two_that_switch_at_the_same_time_one_does(tmp_path):
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)  # noqa: S603 - our own script
         for _ in range(2)
     ]
+    for process in both:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
     answers = {process.communicate("go\n", timeout=30)[0] for process in both}
     assert answers == {"Roles(order=('east', 'west'), version=2)\n"}
 
