@@ -155,6 +155,18 @@ def test_processes_that_share_a_file_agree(pair, queue, tmp_path):
         assert pair.bodies("east", entity) == ["3", "4"]
 
 
+def test_senders_of_one_process_that_share_their_roles_agree(pair, queue):
+    entity = queue()
+    with Application("sync", pair.places) as application:
+        roles = MemoryRoles()
+        first, second = (application.passive(entity, roles=roles) for _ in range(2))
+        second.send(ServiceBusMessage("1"))
+        first.activate("east")
+        second.send(ServiceBusMessage("2"))
+    assert pair.bodies("west", entity) == ["1"]
+    assert pair.bodies("east", entity) == ["2"]
+
+
 def test_of_two_that_switch_at_the_same_time_one_does(tmp_path):
     script = textwrap.dedent("""
         import sys
