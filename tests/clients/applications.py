@@ -1,12 +1,16 @@
 """An application at one end, with Microsoft's SDK of either kind and the classes of busway_clients that go with it."""
 
 import asyncio
+from pathlib import Path
 
 import azure.servicebus
 import azure.servicebus.aio
 
 import busway_clients
 import busway_clients.aio
+
+# Of scripts that import the package in processes of their own.
+ENVIRONMENT = {"PYTHONPATH": str(Path(__file__).parents[2] / "clients")}
 
 
 class Application:

@@ -64,7 +64,7 @@ class PassiveSender:
     async def activate(self, name: str) -> None:
         """Make *name* the active namespace, as after an outage that is over; WrongUse for one that is unknown."""
         async with self._turn:
-            await run_async(self._sending.activate(name))
+            await run_async(self._sending.appoint(name))
 
     async def look(self) -> RoleState:
         """Read the shared roles now and return them."""

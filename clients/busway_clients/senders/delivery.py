@@ -38,6 +38,9 @@ def deliver(
     deadline = None if timeout is None else time.monotonic() + timeout
     taken = 0
     try:
+        if len(messages) == 1:
+            yield _sending(sender, messages[0], timeout)
+            return Delivery(tuple(ids))
         for size, payload in (yield from _batches(sender, messages)):
             yield _sending(sender, payload, _remaining(deadline))
             taken += size
@@ -57,8 +60,6 @@ def _remaining(deadline: float | None) -> float | None:
 
 def _batches(sender: SdkSender, messages: Sequence[Prepared]) -> Steps[list[tuple[int, Any]]]:
     """Return what is to be handed to the SDK, each with its number of messages; one that fills a batch goes alone."""
-    if len(messages) == 1:
-        return [(1, messages[0])]
     batches: list[tuple[int, Any]] = []
     batch = None
     for message in messages:

@@ -6,7 +6,6 @@ id. (A ServiceBusMessage always has one: the SDK gives it a random one when it i
 derived from the key and the content instead, so that a process which starts anew arrives at the same ids.
 """
 
-import copy
 import hashlib
 import uuid
 from collections import Counter
@@ -76,7 +75,9 @@ def identified(messages: Messages, key: str | None = None, session_of: SessionOf
 def copy_of(message: Identified) -> AmqpAnnotatedMessage:
     """Return a copy that the SDK may encode at the same time; what it only reads is shared."""
     raw = message.raw
-    copied = copy.copy(raw)
+    # What copy.copy does, without its detours: this is most of what an active send adds to a plain one.
+    copied: AmqpAnnotatedMessage = object.__new__(type(raw))
+    vars(copied).update(vars(raw))
     if raw.application_properties:
         copied.application_properties = dict(raw.application_properties)
     if raw.annotations:

@@ -105,10 +105,15 @@ class PassiveSending:
             self._disagree(error)
         self._read_at = self._monotonic()
 
-    def activate(self, name: str) -> Steps[None]:
-        """Swap the roles of the active namespace and *name*; the store is told, and may know better."""
+    def appoint(self, name: str) -> Steps[None]:
+        """Make *name* the active namespace, whoever is active by the present roles."""
         if name not in self._senders:
             raise WrongUse(f"the namespace to activate: is {name!r}, expected one of {', '.join(self._senders)}")
+        yield from self.look()
+        yield from self.activate(name)
+
+    def activate(self, name: str) -> Steps[None]:
+        """Swap the roles of the active namespace and *name*; the store is told, and may know better."""
         before = self._roles
         if name == before.active:
             return
@@ -123,7 +128,9 @@ class PassiveSending:
     def _is_fresh(self) -> bool:
         if self._read_at is None:
             return False
-        return self._store.is_local or self._monotonic() - self._read_at < self._refresh
+        if self._store.is_local:
+            return self._store.read() == self._roles
+        return self._monotonic() - self._read_at < self._refresh
 
     def _adopt(self, held: Roles) -> None:
         if {*held.order} != {*self._senders}:
@@ -196,7 +203,7 @@ class PassiveSender:
     def activate(self, name: str) -> None:
         """Make *name* the active namespace, as after an outage that is over; WrongUse for one that is unknown."""
         with self._turn:
-            run(self._sending.activate(name))
+            run(self._sending.appoint(name))
 
     def look(self) -> RoleState:
         """Read the shared roles now and return them."""

@@ -68,7 +68,7 @@ class SenderThread:
             if pending.cancel():
                 text = "an earlier send has not come back from the SDK; this one was not begun"
             else:
-                self._overdue = pending
+                self._overdue, self._is_open = pending, False
                 text = f"the SDK has not come back within {timeout} s"
             return Delivery((), tuple(ids), OperationTimeoutError(message=f"{self._name}: {text}"))
 

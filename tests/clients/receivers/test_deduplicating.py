@@ -26,9 +26,7 @@ from busway_clients import (
     by_property,
 )
 from local.broker.faults import Effect, Fault, Operation
-from tests.clients.applications import Application
-
-ENVIRONMENT = {"PYTHONPATH": "clients"}
+from tests.clients.applications import ENVIRONMENT, Application
 
 
 class Effects:

@@ -25,6 +25,7 @@ from busway_clients import (
 from busway_clients.receivers.stores.tables import TablesStore
 from busway_clients.senders.table_roles import TableRoles
 from tests.azurite import running_tables
+from tests.clients.applications import ENVIRONMENT
 
 WINDOW = timedelta(minutes=10)
 LEASE = timedelta(minutes=2)
@@ -178,7 +179,7 @@ def test_a_file_is_shared_by_processes_and_survives_them(tmp_path):
     """)
     command = [sys.executable, "-c", script, str(path)]
     processes = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": "clients"})  # noqa: S603 - our own script
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)  # noqa: S603 - our own script
         for _ in range(2)
     ]
     assert sum(int(process.communicate(timeout=60)[0]) for process in processes) == 100

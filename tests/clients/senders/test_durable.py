@@ -19,7 +19,7 @@ from busway_clients import Outbox, OutboxFull, OutboxInUse, SendFailed, Unusable
 from busway_clients.senders.frozen import freeze, parts, thaw
 from busway_clients.senders.messages import identified
 from local.broker.faults import Effect, Fault
-from tests.clients.applications import Application
+from tests.clients.applications import ENVIRONMENT, Application
 
 
 @pytest.fixture
@@ -188,7 +188,7 @@ def test_all_that_put_has_returned_for_survives_kill_9(tmp_path):
     """)
     path = tmp_path / "outbox.db"
     command = [sys.executable, "-c", script, str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": "clients"}) as process:  # noqa: S603 - our own script
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as process:  # noqa: S603 - our own script
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(30)]
         with pytest.raises(OutboxInUse, match="in use by another outbox"):

@@ -1,6 +1,7 @@
 """What each error of the SDK means to a sender; a class that the SDK adds has to be given a meaning."""
 
 import inspect
+from typing import Any
 
 import pytest
 from azure.core.exceptions import ClientAuthenticationError
@@ -32,12 +33,11 @@ MEANINGS = {
 
 
 def errors():
-    for name, kind in inspect.getmembers(exceptions, inspect.isclass):
-        if kind.__module__ == exceptions.__name__:
-            plain = (
-                issubclass(kind, exceptions.ServiceBusError) and kind.__init__ is exceptions.ServiceBusError.__init__
-            )
-            yield name, kind("text") if plain else kind()
+    """Return every error class of the SDK with one of its kind; some take a text, some take nothing."""
+    kinds: list[tuple[str, Any]] = inspect.getmembers(exceptions, inspect.isclass)
+    ours = [(name, kind) for name, kind in kinds if kind.__module__ == exceptions.__name__]
+    base = exceptions.ServiceBusError.__init__
+    return [(name, kind("text") if kind.__init__ is base else kind()) for name, kind in ours]
 
 
 @pytest.mark.parametrize(("name", "error"), errors(), ids=lambda each: each if isinstance(each, str) else "")

@@ -20,7 +20,7 @@ from busway_clients import (
     WrongUse,
 )
 from local.broker.faults import Effect, Fault, Operation
-from tests.clients.applications import Application
+from tests.clients.applications import ENVIRONMENT, Application
 
 
 def causes(error):
@@ -155,23 +155,38 @@ def test_processes_that_share_a_file_agree(pair, queue, tmp_path):
         assert pair.bodies("east", entity) == ["3", "4"]
 
 
+def test_senders_of_one_process_that_share_their_roles_agree(pair, queue):
+    entity = queue()
+    with Application("sync", pair.places) as application:
+        roles = MemoryRoles()
+        first, second = (application.passive(entity, roles=roles) for _ in range(2))
+        second.send(ServiceBusMessage("1"))
+        first.activate("east")
+        second.send(ServiceBusMessage("2"))
+    assert pair.bodies("west", entity) == ["1"]
+    assert pair.bodies("east", entity) == ["2"]
+
+
 def test_of_two_that_switch_at_the_same_time_one_does(tmp_path):
     script = textwrap.dedent("""
         import sys
         from busway_clients import FileRoles
         roles = FileRoles(sys.argv[1])
         held = roles.read() or roles.replace(0, ("west", "east"))
+        print("ready", flush=True)
         sys.stdin.readline()
         print(roles.replace(held.version, held.order[::-1]))
     """)
     path = str(tmp_path / "roles.db")
     FileRoles(path).replace(0, ("west", "east"))
     command = [sys.executable, "-c", script, path]
-    environment = {"PYTHONPATH": "clients"}
     both = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)  # noqa: S603 - our own script
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)  # noqa: S603 - our own script
         for _ in range(2)
     ]
+    for process in both:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
     answers = {process.communicate("go\n", timeout=30)[0] for process in both}
     assert answers == {"Roles(order=('east', 'west'), version=2)\n"}
 
