@@ -4,6 +4,7 @@ Messages and sessions processed once across regions, and the marks from which a 
 `TableStore` is in `busway_clients.sessions.tables` (and `.aio.tables`), as it needs `busway-clients[tables]`.
 """
 
+from busway_clients.sessions.bookmarks import Bookmarks
 from busway_clients.sessions.consumer import JournaledConsumer
 from busway_clients.sessions.consumer_parts import Source
 from busway_clients.sessions.effects import Delivery
@@ -19,10 +20,12 @@ from busway_clients.sessions.errors import (
     Unprocessable,
 )
 from busway_clients.sessions.journal import Journal
+from busway_clients.sessions.marks import Mark, Place, Seen, Translation, joined, seen_event, seen_message
 from busway_clients.sessions.settings import Settings
 from busway_clients.sessions.sqlite import SqliteStore
 
 __all__ = [
+    "Bookmarks",
     "Conflict",
     "Delivery",
     "Entry",
@@ -35,10 +38,17 @@ __all__ = [
     "JournaledConsumer",
     "Lease",
     "LeaseLost",
+    "Mark",
+    "Place",
     "Record",
+    "Seen",
     "Settings",
     "Source",
     "SqliteStore",
     "State",
+    "Translation",
     "Unprocessable",
+    "joined",
+    "seen_event",
+    "seen_message",
 ]

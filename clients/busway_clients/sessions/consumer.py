@@ -61,7 +61,9 @@ class JournaledConsumer:
 
     *apply* returns when the message is processed. What it raises is a failed attempt; Unprocessable faults the
     message at once. It is called from *lanes* threads, each with a session of its own. *site* is the name of this
-    namespace, the same as in Busway's repl-path where Busway makes the copies. The *client* stays the caller's.
+    namespace, the same as in Busway's repl-path where Busway makes the copies. The *client* stays the caller's; make
+    it with `retry_total=0`, since the consumer tries again by itself, and the SDK would add seconds of back-off to
+    each wait for a session.
     """
 
     def __init__(
@@ -181,8 +183,7 @@ class JournaledConsumer:
                     return
 
     def _receiver(self) -> ServiceBusReceiver:
-        # Without an entity to wait for, opening takes as long as nothing comes.
-        options: dict[str, Any] = {"max_wait_time": max(self.settings.idle_seconds, 1.0)}
+        options: dict[str, Any] = {"max_wait_time": self.settings.accept_seconds}
         if self._source.has_sessions:
             options["session_id"] = NEXT_AVAILABLE_SESSION
         if self._source.subscription is not None:

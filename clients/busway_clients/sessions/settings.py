@@ -34,6 +34,7 @@ class Settings:
     *record_every*: how many of them the journal takes on record in one transaction. A worker that dies leaves up to
     this many that may have been processed and are not on record, and that the next one is given again.
     *idle_seconds*: how long an empty session is kept.
+    *accept_seconds*: how long a lane waits for a session before it asks anew, and so how long stopping may take.
     """
 
     lock: Literal["session", "message"] = "session"
@@ -51,11 +52,12 @@ class Settings:
     batch: int = 20
     record_every: int = 1
     idle_seconds: float = 1.0
+    accept_seconds: float = 5.0
 
     def __post_init__(self) -> None:
         problems = [
             f"{name} is {getattr(self, name)}, expected more than 0"
-            for name in ("lease_seconds", "poll_seconds", "patience_seconds", "idle_seconds")
+            for name in ("lease_seconds", "poll_seconds", "patience_seconds", "idle_seconds", "accept_seconds")
             if not getattr(self, name) > 0
         ]
         problems += [

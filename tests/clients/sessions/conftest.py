@@ -3,14 +3,15 @@ import itertools
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
+
 from busway_clients.sessions import SqliteStore
 from busway_clients.sessions.aio import SqliteStore as AsyncSqliteStore
 from busway_clients.sessions.aio.tables import TableStore as AsyncTableStore
 from busway_clients.sessions.tables import TableStore
-
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.thread import RunningBroker
 from tests.azurite import running_tables
+from tests.broker.conftest import _impatient_clients  # noqa: F401 - a fixture of each session
 from tests.clients.sessions.region import OPENED
 
 QUEUES = 12
@@ -85,7 +86,8 @@ def regions():
 @pytest.fixture
 def clients(regions):
     made = {
-        site: ServiceBusClient.from_connection_string(regions.connection_string(site)) for site in ("west", "east")
+        site: ServiceBusClient.from_connection_string(regions.connection_string(site), retry_total=0)
+        for site in ("west", "east")
     }
     yield made
     for client in made.values():

@@ -1,4 +1,5 @@
-"""A session in two regions as a game of steps: its queues, workers that can stop anywhere, and what they have applied."""
+"""A session in two regions as a game of steps: its queues, workers that can stop anywhere, and what they have
+applied."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any

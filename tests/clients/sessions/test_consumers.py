@@ -9,6 +9,7 @@ import time
 import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
 from azure.servicebus.aio import ServiceBusClient as AsyncServiceBusClient
+
 from busway_clients.sessions import (
     Journal,
     JournaledConsumer,
@@ -26,7 +27,7 @@ from busway_clients.sessions.rows import Write
 from busway_clients.sessions.tables import TableStore
 from tests.clients.sessions.region import OPENED
 
-QUICK = {"poll_seconds": 0.05, "idle_seconds": 0.2, "retry_seconds": 0.01}
+QUICK = {"poll_seconds": 0.05, "idle_seconds": 0.2, "retry_seconds": 0.01, "accept_seconds": 0.3}
 SETTINGS = Settings(**QUICK)
 SECONDS = 30
 _numbers = itertools.count()
@@ -121,7 +122,7 @@ def test_awaited_consumers_of_queues_without_sessions_lock_each_message(regions,
                     contextlib.aclosing(_Closing(AsyncTableStore.from_connection_string(*table)))
                 )
                 client = await ends.enter_async_context(
-                    AsyncServiceBusClient.from_connection_string(regions.connection_string(site))
+                    AsyncServiceBusClient.from_connection_string(regions.connection_string(site), retry_total=0)
                 )
                 consumer = aio.JournaledConsumer(
                     client,
@@ -153,7 +154,9 @@ def test_awaited_consumers_keep_the_order_of_sessions(regions, send, table, queu
     effects = Effects()
 
     async def run():
-        async with AsyncServiceBusClient.from_connection_string(regions.connection_string("west")) as client:
+        async with AsyncServiceBusClient.from_connection_string(
+            regions.connection_string("west"), retry_total=0
+        ) as client:
             store = AsyncTableStore.from_connection_string(*table)
             async with (
                 contextlib.aclosing(_Closing(store)),
@@ -262,7 +265,9 @@ def test_sessions_on_one_side_only_are_told_and_nothing_is_taken(regions, client
     assert active(regions, queue("plain"))["west"] == 1
 
 
-def test_a_malformed_entry_keeps_its_session_where_it_is_and_no_other(regions, clients, send, store, queue, caplog):
+def test_a_malformed_entry_keeps_its_session_where_it_is_and_no_other(  # noqa: PLR0917 - fixtures
+    regions, clients, send, store, queue, caplog
+):
     Journal(store, SETTINGS).open()
     store.write("s.bad", [Write(LEASE_KEY, {"Open": 0, "Worker": "?"})])
     send(queue(), ["m1"], "bad", sites=["west"])

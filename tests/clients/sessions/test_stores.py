@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+
 from busway_clients.sessions import (
     Conflict,
     Journal,
@@ -20,7 +21,19 @@ from busway_clients.sessions.tables import TableStore
 from tests.azurite import ACCOUNT
 from tests.clients.sessions.region import OPENED
 
-STRANGE = ["a/b\\c#d?e", "ünïcödé ☃", "tab\tand\nline", "=41", "A", "a", "x" * 128, "☃" * 128, "☃" * 127 + "!", ".", "'"]
+STRANGE = [
+    "a/b\\c#d?e",
+    "ünïcödé ☃",
+    "tab\tand\nline",
+    "=41",
+    "A",
+    "a",
+    "x" * 128,
+    "☃" * 128,
+    "☃" * 127 + "!",
+    ".",
+    "'",
+]
 
 
 def versions(store, keys):
@@ -42,7 +55,7 @@ def test_a_row_is_inserted_once_and_replaced_by_whoever_knows_its_version(store)
 def test_a_transaction_is_written_whole_or_not_at_all(store):
     [version] = store.write("p", [Write("lease", {"Open": 0, "N": 1}, None)])
     with pytest.raises(Conflict):
-        store.write("p", [Write("m.1", {"Open": 1}), Write("lease", {"Open": 0, "N": 2}, "W/\"stale\"")])
+        store.write("p", [Write("m.1", {"Open": 1}), Write("lease", {"Open": 0, "N": 2}, 'W/"stale"')])
     assert [row.key for row in store.read("p", ["lease", "m.1"])] == ["lease"]
     written = store.write("p", [Write("lease", {"Open": 0, "N": 2}, version), Write("m.1", {"Open": 1}, ANY)])
     assert versions(store, ["lease", "m.1"]) == dict(zip(["lease", "m.1"], written, strict=True))

@@ -1,8 +1,10 @@
-"""One session in two regions: crashes at every step, races, slow workers, stores and clocks that are not as they should be."""
+"""One session in two regions: crashes at every step, races, slow workers, stores and clocks that are not as they
+should be."""
 
 import random
 
 import pytest
+
 from busway_clients.sessions.effects import Commit, Complete, Fault, LockLost, Register, Run
 from busway_clients.sessions.errors import JournalUnavailable
 from busway_clients.sessions.memory import Memory

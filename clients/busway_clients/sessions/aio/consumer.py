@@ -170,7 +170,7 @@ class JournaledConsumer:
                     return
 
     def _receiver(self) -> ServiceBusReceiver:
-        options: dict[str, Any] = {"max_wait_time": max(self.settings.idle_seconds, 1.0)}
+        options: dict[str, Any] = {"max_wait_time": self.settings.accept_seconds}
         if self._source.has_sessions:
             options["session_id"] = NEXT_AVAILABLE_SESSION
         if self._source.subscription is not None:
