@@ -1,1 +1,60 @@
 """What producers and consumers import to use two or more Service Bus namespaces as one."""
+
+from busway_clients.errors import (
+    ClaimLost,
+    ClientsError,
+    OutboxFull,
+    OutboxInUse,
+    SendFailed,
+    StoreUnavailable,
+    UnusableFile,
+    WrongUse,
+)
+from busway_clients.receivers.deduplicating import DeduplicatingReceiver
+from busway_clients.receivers.deduplication import DeadLetter, Handled
+from busway_clients.receivers.identity import Watermark, by_message_id, by_property
+from busway_clients.receivers.stores.memory import MemoryStore
+from busway_clients.receivers.stores.sqlite import SqliteStore
+from busway_clients.receivers.stores.store import Claim, State, Store
+from busway_clients.senders.active import ActiveSender
+from busway_clients.senders.durable import Accepted, Drained, DurableSender
+from busway_clients.senders.outbox import Held, Outbox
+from busway_clients.senders.outcome import Delivery, Outcome
+from busway_clients.senders.passive import PassiveSender, RoleState
+from busway_clients.senders.roles import FileRoles, MemoryRoles, Roles, RoleStore
+
+__all__ = [
+    "Accepted",
+    "ActiveSender",
+    "Claim",
+    "ClaimLost",
+    "ClientsError",
+    "DeadLetter",
+    "DeduplicatingReceiver",
+    "Delivery",
+    "Drained",
+    "DurableSender",
+    "FileRoles",
+    "Handled",
+    "Held",
+    "MemoryRoles",
+    "MemoryStore",
+    "Outbox",
+    "OutboxFull",
+    "OutboxInUse",
+    "Outcome",
+    "PassiveSender",
+    "RoleState",
+    "RoleStore",
+    "Roles",
+    "SendFailed",
+    "SqliteStore",
+    "State",
+    "Store",
+    "StoreUnavailable",
+    "UnusableFile",
+    "Watermark",
+    "WrongUse",
+    "by_message_id",
+    "by_property",
+]

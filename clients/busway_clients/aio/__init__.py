@@ -1,0 +1,8 @@
+"""The same for asyncio, with the senders and receivers of `azure.servicebus.aio`."""
+
+from busway_clients.aio.active import ActiveSender
+from busway_clients.aio.deduplicating import DeduplicatingReceiver
+from busway_clients.aio.durable import DurableSender
+from busway_clients.aio.passive import PassiveSender
+
+__all__ = ["ActiveSender", "DeduplicatingReceiver", "DurableSender", "PassiveSender"]

@@ -1,0 +1,57 @@
+"""The active sender for asyncio."""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
+
+from busway_clients.senders.active import DELAY, ActiveSending, Now, Success, utc_now
+from busway_clients.senders.delivery import TIMEOUT, SdkSender
+from busway_clients.senders.messages import Identified, Messages, SessionOf
+from busway_clients.senders.outcome import Delivery, Outcome
+from busway_clients.steps import run_async
+
+
+class ActiveSender:
+    """
+    Sends each message to all namespaces at once, with the same message and session ids.
+
+    As `busway_clients.ActiveSender`, with the senders of `azure.servicebus.aio`; may be called from several tasks of
+    one event loop.
+    """
+
+    def __init__(
+        self,
+        senders: Mapping[str, SdkSender],
+        *,
+        success: Success = "any",
+        delay: timedelta = DELAY,
+        session_of: SessionOf | None = None,
+        now: Now = utc_now,
+    ) -> None:
+        """Send by *senders*, named by their namespaces; as for `busway_clients.ActiveSender`."""
+        self._sending = ActiveSending(senders, success, delay, session_of=session_of, now=now)
+        self._turns = {name: asyncio.Lock() for name in senders}
+
+    async def send(
+        self,
+        messages: Messages,
+        *,
+        key: str | None = None,
+        to: Collection[str] | None = None,
+        timeout: float | None = TIMEOUT,  # noqa: ASYNC109 - the SDK's own, for each of its calls
+    ) -> Outcome:
+        """Send one message or several, and return which namespace took which; as `busway_clients.ActiveSender.send`."""
+        prepared = self._sending.prepared(messages, key)
+        names = self._sending.names(to) if prepared else []
+        deliveries = await asyncio.gather(*(self._deliver(name, prepared, timeout) for name in names))
+        outcome = Outcome(dict(zip(names, deliveries, strict=True)))
+        return self._sending.judged(outcome) if names else outcome
+
+    async def _deliver(
+        self,
+        name: str,
+        messages: Sequence[Identified],
+        timeout: float | None,  # noqa: ASYNC109 - likewise
+    ) -> Delivery:
+        async with self._turns[name]:
+            return await run_async(self._sending.delivery(name, messages, timeout))

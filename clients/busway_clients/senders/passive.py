@@ -1,0 +1,221 @@
+"""Passive replication: one active namespace, and a backup for when it cannot be reached (article on outages)."""
+
+import logging
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from busway_clients.errors import ClientsError, StoreUnavailable, UnusableFile, WrongUse
+from busway_clients.senders.delivery import TIMEOUT, SdkSender, deliver
+from busway_clients.senders.meaning import is_unavailable
+from busway_clients.senders.messages import Identified, Messages, SessionOf, identified
+from busway_clients.senders.outcome import Delivery, Outcome, send_failed
+from busway_clients.senders.roles import MemoryRoles, Roles, RoleStore
+from busway_clients.senders.threads import SenderThread
+from busway_clients.steps import Call, Steps, run
+
+_LOGGER = logging.getLogger("busway_clients.senders.passive")
+REFRESH = timedelta(seconds=5)
+
+
+class RoleState(NamedTuple):
+    """
+    The roles as a sender sees them.
+
+    Shape:  is_agreed is false while the store of the roles could not be read or told; error says why.
+    """
+
+    active: str
+    backups: tuple[str, ...]
+    is_agreed: bool = True
+    error: ClientsError | None = None
+
+
+class PassiveSending:
+    """What both kinds of passive sender decide alike, as flows."""
+
+    def __init__(
+        self,
+        senders: Mapping[str, SdkSender],
+        deliver: Callable[[str, Sequence[Identified], float | None], Delivery | Awaitable[Delivery]],
+        roles: RoleStore | None,
+        refresh: timedelta,
+        session_of: SessionOf | None,
+        *,
+        monotonic: Callable[[], float],
+    ) -> None:
+        if not senders:
+            raise WrongUse("the namespaces of a passive sender: are none, expected an active one and its backups")
+        self._senders = dict(senders)
+        self._deliver = deliver
+        self._store = roles or MemoryRoles()
+        self._refresh = refresh.total_seconds()
+        self._session_of = session_of
+        self._monotonic = monotonic
+        self._roles = Roles(tuple(senders), 0)
+        self._read_at: float | None = None
+        self._error: ClientsError | None = None
+
+    @property
+    def state(self) -> RoleState:
+        """Return the roles as they were last seen."""
+        return RoleState(self._roles.active, self._roles.backups, self._error is None, self._error)
+
+    def prepared(self, messages: Messages, key: str | None) -> list[Identified]:
+        """Return the messages with their ids."""
+        return identified(messages, key, self._session_of)
+
+    def delivery(self, name: str, messages: Sequence[Identified], timeout: float | None) -> Steps[Delivery]:
+        """Return the flow that sends to one namespace."""
+        ids = [each.message_id for each in messages]
+        return deliver(self._senders[name], ids, [each.message for each in messages], timeout)
+
+    def send(self, messages: Sequence[Identified], timeout: float | None) -> Steps[Outcome]:
+        """Send to the active namespace, or where that cannot be reached what it has not accepted to a backup."""
+        if not self._is_fresh():
+            yield from self.look()
+        deliveries: dict[str, Delivery] = {}
+        rest = messages
+        for name in self._roles.order:
+            delivery: Delivery = yield Call(partial(self._deliver, name, rest, timeout))
+            deliveries[name] = delivery
+            if delivery.error is None:
+                if name != self._roles.active:
+                    yield from self.activate(name)
+                return Outcome(deliveries)
+            if len(deliveries) == 1 and not is_unavailable(delivery.error):
+                break
+            rest = rest[len(delivery.accepted) :]
+        outcome = Outcome(deliveries)
+        expected = "all messages in the active namespace, or in a backup while that is unavailable"
+        raise send_failed(expected, outcome, outcome.accepted_nowhere)
+
+    def look(self) -> Steps[None]:
+        """Read the roles anew; while the store does not answer, those that were last seen hold."""
+        try:
+            held = yield self._call(self._store.read)
+            if held is None:
+                held = yield self._call(lambda: self._store.replace(0, self._roles.order))
+            self._adopt(held)
+        except (StoreUnavailable, UnusableFile) as error:
+            self._disagree(error)
+        self._read_at = self._monotonic()
+
+    def activate(self, name: str) -> Steps[None]:
+        """Swap the roles of the active namespace and *name*; the store is told, and may know better."""
+        if name not in self._senders:
+            raise WrongUse(f"the namespace to activate: is {name!r}, expected one of {', '.join(self._senders)}")
+        before = self._roles
+        if name == before.active:
+            return
+        order = [name if each == before.active else before.active if each == name else each for each in before.order]
+        _LOGGER.warning("sending moves from %s to %s", before.active, name)
+        self._roles = before._replace(order=tuple(order))
+        try:
+            self._adopt((yield self._call(lambda: self._store.replace(before.version, order))))
+        except (StoreUnavailable, UnusableFile) as error:
+            self._disagree(error)
+
+    def _is_fresh(self) -> bool:
+        if self._read_at is None:
+            return False
+        return self._store.is_local or self._monotonic() - self._read_at < self._refresh
+
+    def _adopt(self, held: Roles) -> None:
+        if {*held.order} != {*self._senders}:
+            raise WrongUse(
+                f"the shared roles: are of {', '.join(sorted(held.order))}, expected {', '.join(sorted(self._senders))}"
+            )
+        self._roles, self._error = held, None
+
+    def _disagree(self, error: ClientsError) -> None:
+        if self._error is None:
+            _LOGGER.warning("roles are not agreed upon, those last seen hold: %s", error)
+        self._error = error
+
+    def _call(self, act: Callable[[], Any]) -> Call:
+        return Call(act, blocks=not self._store.is_local)
+
+
+class PassiveSender:
+    """
+    Sends to the active namespace, and to a backup when the active one cannot be reached.
+
+    The two swap roles if the backup accepts. If none accepts, roles stay as they are and SendFailed has each error.
+    Errors that do not mean unavailability (authorization, size, quota, throttling, an entity that is missing) switch
+    nothing. The senders are the SDK's and stay the caller's to close. May be called from several threads.
+    """
+
+    def __init__(
+        self,
+        senders: Mapping[str, SdkSender],
+        *,
+        roles: RoleStore | None = None,
+        refresh: timedelta = REFRESH,
+        session_of: SessionOf | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """
+        Send by *senders*, named by their namespaces, at first to the first; one alone has no backup.
+
+        *roles* is where processes agree on who is active, by default this process alone; it is read every *refresh*.
+        An unreachable store stops no send: the roles last seen hold until it answers. *session_of* gives the session
+        of a message that has none. Units: monotonic in seconds.
+        """
+        self._threads = {name: SenderThread(name) for name in senders}
+        self._sending = PassiveSending(senders, self._deliver, roles, refresh, session_of, monotonic=monotonic)
+        self._turn = threading.Lock()
+
+    @property
+    def state(self) -> RoleState:
+        """Return the roles as they were last seen."""
+        return self._sending.state
+
+    def send(self, messages: Messages, *, key: str | None = None, timeout: float | None = TIMEOUT) -> Outcome:
+        """
+        Send one message or several, and return which namespace took which.
+
+        An id that a message lacks is made once and kept on it; with *key* all ids are derived from it and the contents.
+        Units: timeout in seconds, for each namespace. Raises SendFailed, which has the outcome; WrongUse before
+        anything is sent.
+        """
+        prepared = self._sending.prepared(messages, key)
+        if not prepared:
+            return Outcome({})
+        with self._turn:
+            return run(self._sending.send(prepared, timeout))
+
+    def _deliver(self, name: str, messages: Sequence[Identified], timeout: float | None) -> Delivery:
+        thread = self._threads[name]
+        pending = thread.begin(lambda: run(self._sending.delivery(name, messages, timeout)))
+        return thread.end(pending, [each.message_id for each in messages], timeout)
+
+    def activate(self, name: str) -> None:
+        """Make *name* the active namespace, as after an outage that is over; WrongUse for one that is unknown."""
+        with self._turn:
+            run(self._sending.activate(name))
+
+    def look(self) -> RoleState:
+        """Read the shared roles now and return them."""
+        with self._turn:
+            run(self._sending.look())
+            return self._sending.state
+
+    def close(self) -> None:
+        """End the threads; the SDK's senders stay open."""
+        for thread in self._threads.values():
+            thread.close()
+
+    def __enter__(self) -> Self:
+        """Return the sender."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close the sender."""
+        self.close()
