@@ -22,6 +22,7 @@ BENCHMARKS = (
     "benchmarks.end_to_end",
     "benchmarks.sessions",
     "benchmarks.memory",
+    "benchmarks.clients_sessions",
 )
 
 

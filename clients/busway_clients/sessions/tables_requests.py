@@ -48,20 +48,22 @@ def operation(partition: str, write: Write) -> Operation:
     return ("update", entity, {"mode": "replace", **condition})
 
 
-def queries(partition: str, keys: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the filters, with their parameters, that together find *keys* and the open rows of a partition."""
+def queries(partition: str, keys: Sequence[str]) -> Iterator[str]:
+    """Yield the filters that together find *keys* and the open rows of a partition."""
     for first in range(0, max(len(keys), 1), KEYS_PER_QUERY):
-        some = keys[first : first + KEYS_PER_QUERY]
-        asked = [f"RowKey eq @k{number}" for number in range(len(some))]
+        asked = [f"RowKey eq {_literal(key)}" for key in keys[first : first + KEYS_PER_QUERY]]
         if first == 0:
             asked.append("Open eq 1")
-        parameters = {"p": partition, **{f"k{number}": key for number, key in enumerate(some)}}
-        yield f"PartitionKey eq @p and ({' or '.join(asked)})", parameters
+        yield f"PartitionKey eq {_literal(partition)} and ({' or '.join(asked)})"
 
 
-def finished_before(before: datetime) -> tuple[str, dict[str, str]]:
+def finished_before(before: datetime) -> str:
     """Return the filter for rows that were finished before then."""
-    return "Finished lt @before", {"before": before.astimezone(UTC).isoformat()}
+    return f"Finished lt {_literal(before.astimezone(UTC).isoformat())}"
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def as_read(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from busway_clients.sessions.tables import TableStore
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.thread import RunningBroker
 from tests.azurite import running_tables
-from tests.broker.conftest import _impatient_clients  # noqa: F401 - a fixture of each session
 from tests.clients.sessions.region import OPENED
 
 QUEUES = 12

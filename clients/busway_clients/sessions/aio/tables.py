@@ -50,8 +50,8 @@ class TableStore:
         with requests.translated(self.name, partition):
             return [
                 requests.row(entity, entity.metadata)
-                for query, parameters in requests.queries(partition, keys)
-                async for entity in self._client.query_entities(query, parameters=parameters)
+                for query in requests.queries(partition, keys)
+                async for entity in self._client.query_entities(query)
             ]
 
     async def write(self, partition: str, writes: Sequence[Write]) -> list[str]:
@@ -62,10 +62,10 @@ class TableStore:
 
     async def forget(self, before: datetime) -> int:
         """Delete rows that have a property Finished earlier than *before*; return how many there were."""
-        query, parameters = requests.finished_before(before)
+        query = requests.finished_before(before)
         count = 0
         with requests.translated(self.name):
-            async for entity in self._client.query_entities(query, parameters=parameters, select=requests.KEYS):
+            async for entity in self._client.query_entities(query, select=requests.KEYS):
                 try:
                     await self._client.delete_entity(entity, **requests.as_read(entity.metadata))
                 except (ResourceModifiedError, ResourceNotFoundError):
