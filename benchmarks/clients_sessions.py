@@ -1,5 +1,5 @@
 """
-Messages processed once, by a journal in Azurite: one worker, several sessions side by side, an application that does nothing.
+Messages processed once, by a journal in Azurite: one worker, sessions side by side, an application that does nothing.
 
 The rate is taken from the first message given to the application to the last. Azurite, broker and worker share this
 machine; on Azure a transaction takes the time of a round trip, and lanes are what makes up for it.
@@ -56,7 +56,7 @@ async def rate(record_every: int, lanes: int) -> float:
     times: list[float] = []
     done = asyncio.Event()
 
-    async def apply(_: Delivery) -> None:  # noqa: RUF029 - the application's signature
+    async def apply(_: Delivery) -> None:
         times.append(time.perf_counter())
         if len(times) == SESSIONS * EACH:
             done.set()

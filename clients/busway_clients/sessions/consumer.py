@@ -46,11 +46,13 @@ from busway_clients.sessions.effects import (
 )
 from busway_clients.sessions.entries import message_partition, session_partition
 from busway_clients.sessions.errors import JournalError, JournalMalformed, JournalUnavailable
+from busway_clients.sessions.heartbeat import beat
 from busway_clients.sessions.journal import Journal
 from busway_clients.sessions.memory import Memory
+from busway_clients.sessions.plan import Worker
 from busway_clients.sessions.rows import RowStore
 from busway_clients.sessions.settings import Settings
-from busway_clients.sessions.visit import Ending, Visit, Worker, beat
+from busway_clients.sessions.visit import Ending, Visit
 
 _LOG = logging.getLogger("busway_clients.sessions")
 

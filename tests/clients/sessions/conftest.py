@@ -1,5 +1,6 @@
 import asyncio
 import itertools
+from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
@@ -59,7 +60,7 @@ class Synchronous:
 
 @pytest.fixture(params=["tables", "sqlite", "tables awaited", "sqlite awaited"])
 def store(request, table, tmp_path):
-    made = {
+    made: Any = {
         "tables": lambda: TableStore.from_connection_string(*table),
         "sqlite": lambda: SqliteStore(tmp_path / "journal.db"),
         "tables awaited": lambda: Synchronous(lambda: AsyncTableStore.from_connection_string(*table)),

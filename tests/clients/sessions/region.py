@@ -23,12 +23,13 @@ from busway_clients.sessions.entries import session_partition
 from busway_clients.sessions.errors import JournalError
 from busway_clients.sessions.journal import Journal
 from busway_clients.sessions.memory import Memory
+from busway_clients.sessions.plan import Worker
 from busway_clients.sessions.settings import Settings
-from busway_clients.sessions.visit import Ending, Visit, Worker
+from busway_clients.sessions.visit import Ending, Visit
 
 SESSION = "shipment"
 PARTITION = session_partition(SESSION)
-OPENED: list[SqliteStore] = []
+OPENED: list[Any] = []
 """What the tests have opened; closed after each."""
 
 SETTINGS = Settings(lease_seconds=30, poll_seconds=1, patience_seconds=200, retry_seconds=0)

@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import threading
 import time
+from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
@@ -14,6 +15,7 @@ from busway_clients.sessions import (
     Journal,
     JournaledConsumer,
     JournalRefused,
+    Lease,
     Settings,
     Source,
     SqliteStore,
@@ -27,7 +29,7 @@ from busway_clients.sessions.rows import Write
 from busway_clients.sessions.tables import TableStore
 from tests.clients.sessions.region import OPENED
 
-QUICK = {"poll_seconds": 0.05, "idle_seconds": 0.2, "retry_seconds": 0.01, "accept_seconds": 0.3}
+QUICK: dict[str, Any] = {"poll_seconds": 0.05, "idle_seconds": 0.2, "retry_seconds": 0.01, "accept_seconds": 0.3}
 SETTINGS = Settings(**QUICK)
 SECONDS = 30
 _numbers = itertools.count()
@@ -79,6 +81,12 @@ def until(condition):
         time.sleep(0.01)
 
 
+def lease_of(journal, session) -> Lease:
+    lease = journal.record(session, []).lease
+    assert lease is not None
+    return lease
+
+
 def active(regions, queue):
     return {site: regions.counts(site)[queue].active for site in ("west", "east")}
 
@@ -106,6 +114,7 @@ def test_two_regions_apply_each_message_once_and_each_session_in_order(regions, 
     journal = Journal(store, SETTINGS)
     record = journal.record("shipment-0", sessions["shipment-0"])
     assert {entry.state for entry in record.entries.values()} == {State.COMPLETED}
+    assert record.lease is not None
     assert not record.lease.is_held
 
 
@@ -184,7 +193,7 @@ def test_poison_goes_to_the_dead_letter_queues_with_its_reason_on_record(regions
     assert effects.of("s") == ["m1", "m4"]
     for client in clients.values():
         with client.get_queue_receiver(queue(), sub_queue=ServiceBusSubQueue.DEAD_LETTER) as receiver:
-            dead = []
+            dead: list[Any] = []
             while len(dead) < 2:
                 dead += receiver.receive_messages(2, max_wait_time=5)
             told = [(one.message_id, one.dead_letter_reason, one.dead_letter_error_description) for one in dead]
@@ -198,17 +207,15 @@ def test_poison_goes_to_the_dead_letter_queues_with_its_reason_on_record(regions
 
 def test_the_secondary_begins_nothing_while_the_primary_does(regions, clients, send, store, queue):
     secondary = Settings(head_start_seconds=300, **QUICK)
-    by = []
+    by: list[tuple[str, str]] = []
+
+    def applied_at(site):
+        return lambda delivery: by.append((site, delivery.message_id))
+
     with contextlib.ExitStack() as ends:
         for site, settings in (("east", secondary), ("west", SETTINGS)):
             consumer = JournaledConsumer(
-                clients[site],
-                Source(queue()),
-                store,
-                lambda delivery, site=site: by.append((site, delivery.message_id)),
-                site=site,
-                settings=settings,
-                lanes=1,
+                clients[site], Source(queue()), store, applied_at(site), site=site, settings=settings, lanes=1
             )
             ends.enter_context(consumer)
         send(queue(), ["m1", "m2", "m3"], "s", sites=("east", "west"))
@@ -229,9 +236,9 @@ def test_a_lease_lives_on_while_the_application_takes_longer_than_it_lasts(regio
     with consumers(clients, Source(queue()), store, effects, settings=settings):
         assert begun.wait(SECONDS)
         journal = Journal(store, settings)
-        first = journal.record("s", []).lease
-        until(lambda: journal.record("s", []).lease.beat > first.beat + 6)
-        assert journal.record("s", []).lease.token == first.token
+        first = lease_of(journal, "s")
+        until(lambda: lease_of(journal, "s").beat > first.beat + 6)
+        assert lease_of(journal, "s").token == first.token
         go_on.set()
         until(lambda: active(regions, queue()) == {"west": 0, "east": 0})
     assert effects.of("s") == ["m1", "m2"]

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import random
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
@@ -127,19 +128,23 @@ def test_whatever_happens_a_switch_loses_nothing(seed, numbers_agree):
     translation = Translation(mark, partitions, numbers_agree=numbers_agree)
     # Of nodes whose clocks are apart, within the allowance.
     jitter = 0 if numbers_agree else 2
-    copies = [
-        Seen("west", "east", s.partition, s.message_id, s.number, s.enqueued + chance.uniform(-jitter, jitter))
-        for s in west
-    ]
+    copies = [replace(s, site="east", enqueued=time_of(s) + chance.uniform(-jitter, jitter)) for s in west]
     places = [translation.place(one) for one in copies]
     for original, place in zip(west, places, strict=True):
         if original not in done:
             assert place is not Place.DONE
     if numbers_agree:
         assert [place is Place.DONE for place in places] == [original in done for original in west]
-    if len(mark.positions) == 2:
-        begin = min(position.enqueued for position in mark.positions.values())
-        assert all(s.enqueued >= begin - 5 for s in west if s not in done and s.enqueued >= begin)
+    if len(mark.positions) == 2 and numbers_agree:
+        begin = Translation(joined([mark, marked(*(native(0, p, "east", seconds=1e6) for p in "01"))]), partitions)
+        starts = [start for start in begin.start("east").values() if isinstance(start, datetime)]
+        assert len(starts) == 2
+        assert all(start.timestamp() <= time_of(s) for start in starts for s in west if s not in done)
+
+
+def time_of(seen):
+    assert seen.enqueued is not None
+    return seen.enqueued
 
 
 def test_after_the_switch_back_what_was_done_elsewhere_is_known():

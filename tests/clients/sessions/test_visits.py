@@ -7,8 +7,9 @@ import pytest
 
 from busway_clients.sessions.effects import Commit, Complete, Fault, LockLost, Register, Run
 from busway_clients.sessions.errors import JournalUnavailable
+from busway_clients.sessions.heartbeat import beat
 from busway_clients.sessions.memory import Memory
-from busway_clients.sessions.visit import Ending, beat
+from busway_clients.sessions.visit import Ending
 from tests.clients.sessions.region import (
     SESSION,
     Player,
@@ -130,11 +131,13 @@ def test_a_worker_that_lives_keeps_its_lease_for_as_long_as_its_application_take
     west, east = both(1)
     slow = Player(world, "west", west)
     slow.step_until(Run)
+    hold = slow.visit.hold
+    assert hold is not None
     other = Player(world, "east", east)
     for _ in range(300):
         other.step()
-        if slow.visit.hold.needs_beat(world.seconds, 10):
-            steps = beat(slow.visit.hold, slow.worker.name)
+        if hold.needs_beat(world.seconds, 10):
+            steps = beat(hold, slow.worker.name)
             with pytest.raises(StopIteration):
                 steps.send(slow.perform(next(steps)))
     assert world.seconds > 100
