@@ -6,7 +6,6 @@ machine; on Azure a transaction takes the time of a round trip, and lanes are wh
 """
 
 import asyncio
-import sys
 import time
 import uuid
 from collections.abc import AsyncIterator
@@ -17,14 +16,10 @@ from azure.servicebus.aio import ServiceBusClient
 
 from benchmarks.measurement import Measurement, report
 from benchmarks.stack import BODY_BYTES, FOLDER, READY_SECONDS, SOURCE, running_broker
-from cli.children import Child
-
-# What applications install; the repository's own environment has it as a folder.
-sys.path.insert(0, str(FOLDER / "clients"))
-
 from busway_clients.sessions import Delivery, Settings, Source
 from busway_clients.sessions.aio import JournaledConsumer
 from busway_clients.sessions.aio.tables import TableStore
+from cli.children import Child
 
 SESSIONS = 8
 EACH = 75

@@ -3,11 +3,14 @@
 import asyncio
 import itertools
 import random
+import threading
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
+from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient
 
 from busway_clients.sessions import (
     Bookmarks,
@@ -25,6 +28,8 @@ from busway_clients.sessions import (
     seen_message,
 )
 from busway_clients.sessions.rows import Write
+from local.broker.config import HubConfig, NamespaceConfig
+from local.broker.thread import RunningBroker
 from tests.clients.sessions.region import OPENED
 
 START = 1_790_000_000.0
@@ -201,3 +206,60 @@ def test_awaited_bookmarks_are_the_same():
         await store.close()
 
     asyncio.run(run())
+
+
+def test_a_consumer_of_a_hub_goes_on_in_the_copy_where_it_has_stopped():
+    """Over the wire: events of west, their copies in east as Busway stamps them, a mark after the 30th."""
+    hubs = [
+        NamespaceConfig(name=site, hubs=(HubConfig(name="events", partition_count=1),)) for site in ("west", "east")
+    ]
+    with RunningBroker(hubs) as broker:
+        publish(broker.connection_string("west"), [EventData(f"event {n}") for n in range(50)])
+        mark = Mark()
+        originals = received(broker.connection_string("west"), 50, "-1")
+        for event in originals[:30]:
+            mark = mark.after(seen_event(event, "west", "0"))
+        copies = []
+        for event in originals:
+            copied = EventData(event.body_as_str())
+            stamp = event.enqueued_time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+            copied.properties = {
+                "repl-path": "west",
+                "repl-sequence": str(event.sequence_number),
+                "repl-enqueue-time": stamp,
+            }
+            copies.append(copied)
+        own = EventData("east's own")
+        publish(broker.connection_string("east"), [*copies, own])
+        mark = mark.after(native(0, "0", site="east", seconds=time.time() - START - 60))
+        translation = Translation(mark, {"west": ["0"], "east": ["0"]}, numbers_agree=True)
+        start = translation.start("east")["0"]
+        assert isinstance(start, datetime)
+        seen = received(broker.connection_string("east"), 51, start)
+        places = [translation.place(seen_event(event, "east", "0")) for event in seen]
+    assert places == [Place.DONE] * 30 + [Place.NEXT] * 21
+    assert [event.body_as_str() for event in seen[30:]] == [*(f"event {n}" for n in range(30, 50)), "east's own"]
+
+
+def publish(connection_string, events):
+    with EventHubProducerClient.from_connection_string(connection_string, eventhub_name="events") as producer:
+        producer.send_batch(events, partition_id="0")
+
+
+def received(connection_string, count, start):
+    events: list[EventData] = []
+    consumer = EventHubConsumerClient.from_connection_string(
+        connection_string, consumer_group="$Default", eventhub_name="events"
+    )
+
+    def keep(_, event):
+        events.append(event)
+        if len(events) == count:
+            threading.Thread(target=consumer.close).start()
+
+    timer = threading.Timer(30, consumer.close)
+    timer.start()
+    with consumer:
+        consumer.receive(keep, partition_id="0", starting_position=start, starting_position_inclusive=True)
+    timer.cancel()
+    return events
