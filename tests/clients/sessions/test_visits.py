@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from busway_clients.sessions.drive import drive
 from busway_clients.sessions.effects import Commit, Complete, Fault, LockLost, Register, Run
 from busway_clients.sessions.errors import JournalUnavailable
 from busway_clients.sessions.heartbeat import beat
@@ -208,7 +209,8 @@ def test_after_the_time_to_wait_for_an_earlier_message_the_session_goes_on():
     assert world.names == ["m2", "m3", "m1"]
 
 
-def test_an_earlier_message_that_another_region_registers_is_waited_for_from_then_on():
+@pytest.mark.parametrize("is_beating", [False, True], ids=["silent", "beating"])
+def test_an_earlier_message_that_another_region_registers_is_waited_for_from_then_on(is_beating):
     world = World()
     queue = Queue([arrival("m3", 3, "east", origin="west"), arrival("m4", 4, "east", origin="west")])
     east = Player(world, "east", queue)
@@ -216,6 +218,10 @@ def test_an_earlier_message_that_another_region_registers_is_waited_for_from_the
     late = Player(world, "west", Queue([arrival("m1", 1, "west"), arrival("m3", 3, "west"), arrival("m4", 4, "west")]))
     late.step_until(Register)
     late.step()
+    if is_beating:
+        # The heartbeat meets the registration first, and must not hide it.
+        assert east.visit.hold is not None
+        drive(beat(east.visit.hold, east.worker.name), east.perform)
     # m3 was begun before m1 was known of; m4 was not.
     while world.names != ["m3"]:
         east.step()
