@@ -23,6 +23,7 @@ BENCHMARKS = (
     "benchmarks.sessions",
     "benchmarks.clients",
     "benchmarks.memory",
+    "benchmarks.clients_sessions",
 )
 
 
