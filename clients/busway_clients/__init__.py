@@ -17,10 +17,11 @@ from busway_clients.receivers.stores.memory import MemoryStore
 from busway_clients.receivers.stores.sqlite import SqliteStore
 from busway_clients.receivers.stores.store import Claim, State, Store
 from busway_clients.senders.active import ActiveSender
+from busway_clients.senders.agreement import RoleState
 from busway_clients.senders.durable import Accepted, Drained, DurableSender
 from busway_clients.senders.outbox import Held, Outbox
 from busway_clients.senders.outcome import Delivery, Outcome
-from busway_clients.senders.passive import PassiveSender, RoleState
+from busway_clients.senders.passive import PassiveSender
 from busway_clients.senders.roles import FileRoles, MemoryRoles, Roles, RoleStore
 
 __all__ = [
