@@ -22,6 +22,7 @@ _PAUSES = (0.0, 1.0, 2.0, 5.0, 10.0, 30.0)
 # A channel that has lasted so long was a good one, and the next attempt begins without a pause again.
 _STEADY = 60.0
 _GOING_AWAY = 1001
+_DRAIN = timedelta(seconds=30)
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 
 
@@ -110,7 +111,7 @@ class RelayListener:
             told = "; ".join(str(error) for error in errors.values())
             raise RelayFailed(f"listening: {told}", errors)
 
-    async def close(self, drain: timedelta = timedelta(seconds=30)) -> None:
+    async def close(self, drain: timedelta = _DRAIN) -> None:
         """
         Take no new offers, and wait until the accepted connections have ended; after *drain* end them with 1001.
 
@@ -143,11 +144,11 @@ class RelayListener:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Close the listener; a connection that nobody has taken is ended at once."""
+        """Close the listener; connections that nobody has taken end at once, and all of them where the block failed."""
         await self._leave()
         await self._accepting.finish()
         await self._end(self._accepting.untaken())
-        await self.close()
+        await self.close(_DRAIN if kind is None else timedelta())
 
     async def _keep(self, name: str, first: "asyncio.Future[None]") -> None:
         endpoint = self._endpoints[name]
