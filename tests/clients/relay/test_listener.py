@@ -13,6 +13,8 @@ from busway_clients.relay import Rejection, RelayListener, SharedAccessKey
 from tests.clients.relay.manual_time import run, until
 from tests.clients.relay.pair import Pair
 
+NEVER = timedelta(days=1)
+
 
 def listens(relay):
     return len([action for action, _ in relay.attempts if action == "listen"])
@@ -175,7 +177,7 @@ def test_a_rejection_says_no():
 def test_tokens_are_renewed_before_they_expire():
     async def test():
         async with Pair() as pair:
-            listener = await pair.echoing()
+            listener = await pair.echoing(keep_alive=NEVER)
             for _ in range(3):
                 await pair.time.until_waited_for(2800, 2900)
                 pair.time.advance(48 * 60)
@@ -204,18 +206,17 @@ def test_a_token_that_is_not_renewed_ends_the_channel_and_the_next_one_is_new(ca
     async def test():
         async with Pair() as pair:
             tokens = Forgetful("listen-and-send", pair.west.keys["listen-and-send"][0])
-            listener = await pair.echoing({"west": replace(pair.endpoint("west"), tokens=tokens)})
+            listener = await pair.echoing({"west": replace(pair.endpoint("west"), tokens=tokens)}, keep_alive=NEVER)
             tokens.is_away = True
             for _ in range(2):
                 await pair.time.until_waited_for(500, 2900)
                 pair.time.advance(48 * 60)
             await until(lambda: not listener.state["west"].is_on)
             assert listens(pair.west) == 1
+            await pair.time.until_waited_for(1)
             tokens.is_away = False
-            await pair.time.until_waited_for(1.0, 30.0)
-            while not listener.state["west"].is_on:
-                pair.time.advance(1)
-                await asyncio.sleep(0)
+            pair.time.advance(1)
+            await until(lambda: listener.state["west"].is_on)
             assert listens(pair.west) == 2
 
     run(test())
@@ -250,7 +251,7 @@ def test_connections_outlive_the_control_channel():
 def test_an_outage_leaves_the_other_endpoint_and_is_tried_again_with_pauses():
     async def test():
         async with Pair() as pair:
-            listener = await pair.echoing()
+            listener = await pair.echoing(keep_alive=NEVER, patience=timedelta(seconds=20))
             await pair.west.go_down()
             for pause in (1, 2, 5, 10, 30, 30):
                 await pair.time.until_waited_for(pause)
@@ -259,10 +260,9 @@ def test_an_outage_leaves_the_other_endpoint_and_is_tried_again_with_pauses():
             assert isinstance(listener.state["west"].error, RelayUnavailable)
             assert listener.state["east"].is_on
             await pair.west.come_up()
-            await until(lambda: pair.time.is_waited_for(30, 30))
-            while not listener.state["west"].is_on:
-                pair.time.advance(30)
-                await asyncio.sleep(0.001)
+            await pair.time.until_waited_for(30)
+            pair.time.advance(30)
+            await until(lambda: listener.state["west"].is_on)
             client = await pair.client()
             assert await client.request("1") == "west: 1"
 
@@ -288,11 +288,11 @@ def test_a_channel_that_is_half_open_is_found_out_by_a_ping():
 def test_pings_that_are_answered_keep_the_channel():
     async def test():
         async with Pair() as pair:
-            listener = await pair.echoing(pair.endpoints("west"))
+            listener = await pair.echoing(pair.endpoints("west"), patience=timedelta(seconds=20))
             for _ in range(4):
                 await pair.time.until_waited_for(30)
                 pair.time.advance(30)
-                await until(lambda: pair.time.is_waited_for(30, 30))
+            await pair.time.until_waited_for(30)
             assert listens(pair.west) == 1
             assert listener.state["west"].is_on
 
@@ -445,7 +445,7 @@ def test_it_drains_before_it_leaves():
             first = await client.connect()
             taken = await anext(listener)
             await client.connect()
-            closing = asyncio.ensure_future(listener.close())
+            closing = asyncio.ensure_future(listener.close(timedelta(seconds=77)))
             await until(lambda: not pair.west.listeners["primary-service"])
             with pytest.raises(RelayFailed, match="expected a hybrid connection with a listener"):
                 await client.connect()
@@ -455,8 +455,8 @@ def test_it_drains_before_it_leaves():
             assert await first.receive() == "still here"
             await taken.close()
             assert not closing.done()
-            await pair.time.until_waited_for(30)
-            pair.time.advance(30)
+            await pair.time.until_waited_for(77)
+            pair.time.advance(77)
             await closing
             assert rest[0].end is not None
             assert rest[0].end.code == 1001
