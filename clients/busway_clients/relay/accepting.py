@@ -136,7 +136,7 @@ class Accepting:
             socket = await self._opening.open(endpoint, address, self._patience, protocols=spoken)
         except Answered as answer:
             raise refusal(endpoint, answer, "listener at the rendezvous") from None
-        frames = Frames(socket, endpoint.place, self._clock, self._silence, self._patience)
+        frames = Frames(socket, endpoint, self._clock, self._silence, self._patience)
         connection = RelayConnection(offer.endpoint, frames, next(iter(spoken), None), offer, self._left)
         self._connections.add(connection)
         self.drained.clear()

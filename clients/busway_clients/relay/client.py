@@ -182,7 +182,7 @@ class RelayClient:
             )
         except Answered as answer:
             raise refusal(endpoint, answer, "sender") from None
-        frames = Frames(socket, endpoint.place, self._clock, self._silence, self._timeout)
+        frames = Frames(socket, endpoint, self._clock, self._silence, self._timeout)
         connection = RelayConnection(name, frames, socket.protocol, on_end=self._connections.discard)
         self._connections.add(connection)
         return connection

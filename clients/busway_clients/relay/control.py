@@ -45,7 +45,7 @@ class ControlChannel:
             )
         except Answered as answer:
             raise refusal(self._endpoint, answer, "listener") from None
-        self._frames = Frames(socket, self._endpoint.place, self._clock, self._silence, self._patience)
+        self._frames = Frames(socket, self._endpoint, self._clock, self._silence, self._patience)
 
     async def run(self, on_accept: OnMessage) -> None:
         """Give each offer to *on_accept* until the channel ends, and raise the RelayError that tells how."""

@@ -23,7 +23,9 @@ class RelayEndpoint:
 
     Shape:  host may have a port; without tokens only senders connect, to a relay that lets anybody send; authorization
             is where the token travels, in the query as documented or in the header `ServiceBusAuthorization`, which
-            proxies do not log; is_plain is for a relay on the same machine, which has no TLS; proxy is a URL.
+            proxies do not log; is_plain is for a relay on the same machine, which has no TLS; proxy is a URL;
+            keep_alive_by says what is sent into silence, a ping or, to a relay that bears none, a pong, which keeps
+            the way open and finds nothing out.
     """
 
     host: str
@@ -33,6 +35,7 @@ class RelayEndpoint:
     is_plain: bool = False
     proxy: str | None = field(default=None, repr=False)
     tls: ssl.SSLContext | None = field(default=None, repr=False)
+    keep_alive_by: Literal["ping", "pong"] = "ping"
 
     def __post_init__(self) -> None:
         """Refuse what makes no address."""

@@ -7,6 +7,7 @@ import aiohttp
 
 from busway_clients.errors import ConnectionEnded
 from busway_clients.relay.clock import Clock, ended, is_done_within
+from busway_clients.relay.endpoint import RelayEndpoint
 from busway_clients.relay.opening import Socket
 
 _ABNORMAL = 1006
@@ -25,10 +26,11 @@ class Frames:
     the network between, may be gone without a word. Only whoever waits for a message finds that out.
     """
 
-    def __init__(self, socket: Socket, place: str, clock: Clock, silence: float, patience: float) -> None:
+    def __init__(self, socket: Socket, endpoint: RelayEndpoint, clock: Clock, silence: float, patience: float) -> None:
         """Ping after *silence* seconds, and wait *patience* seconds for anything to come."""
         self._socket = socket
-        self._place = place
+        self._place = endpoint.place
+        self._asks = endpoint.keep_alive_by == "ping"
         self._clock = clock
         self._silence = silence
         self._patience = patience
@@ -80,9 +82,9 @@ class Frames:
         if self._next is None:
             self._next = asyncio.ensure_future(self._socket.receive())
         pending = self._next
-        if not await is_done_within(self._clock, self._silence, pending):
-            await self._written(self._socket.ping())
-            if not await is_done_within(self._clock, self._patience, pending):
+        while not await is_done_within(self._clock, self._silence, pending):
+            await self._written(self._socket.ping() if self._asks else self._socket.pong())
+            if self._asks and not await is_done_within(self._clock, self._patience, pending):
                 text = f"{self._place}: silent, and a ping was not answered within {self._patience:g} s"
                 self._end = ConnectionEnded(text, _ABNORMAL)
                 await self.close(_GOING_AWAY, "")

@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import json
 import random
+import threading
 import uuid
 from contextlib import suppress
 from urllib.parse import parse_qs, quote
@@ -40,6 +41,7 @@ class Listener:
         self.socket = socket
         self.expires_at = expires_at
         self.renewals = []
+        self.pongs = 0
         self.responses = {}
 
 
@@ -67,8 +69,8 @@ class LocalRelay:
         # Faults.
         self.answers_instead = None
         self.is_mute = False
+        self.bears_no_ping = False
         self.keeps_rendezvous_waiting = False
-        self.hides_in = None
         self._port = 0
         self._runner: web.AppRunner | None = None
         self._transports = set()
@@ -202,8 +204,11 @@ class LocalRelay:
         return socket
 
     async def _control(self, listener, path, frame):
-        if frame.type is WSMsgType.PING and not self.is_mute:
+        if frame.type is WSMsgType.PING and self.bears_no_ping:
+            await listener.socket.close(code=WSCloseCode.PROTOCOL_ERROR)
+        elif frame.type is WSMsgType.PING and not self.is_mute:
             await listener.socket.pong(frame.data)
+        listener.pongs += frame.type is WSMsgType.PONG
         if frame.type is not WSMsgType.TEXT:
             return
         message = json.loads(frame.data)
@@ -299,3 +304,25 @@ class LocalRelay:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+class RunningRelays:
+    """Relays in a thread of their own, for applications in other processes."""
+
+    def __init__(self, relays):
+        self._relays = relays
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="relays")
+
+    def __enter__(self):
+        self._thread.start()
+        for relay in self._relays:
+            asyncio.run_coroutine_threadsafe(relay.come_up(), self._loop).result()
+        return self
+
+    def __exit__(self, *_):
+        for relay in self._relays:
+            asyncio.run_coroutine_threadsafe(relay.go_down(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()

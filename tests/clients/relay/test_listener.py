@@ -299,6 +299,23 @@ def test_pings_that_are_answered_keep_the_channel():
     run(test())
 
 
+def test_a_relay_that_bears_no_ping_is_kept_with_pongs():
+    async def test():
+        async with Pair() as pair:
+            endpoint = replace(pair.endpoint("west"), keep_alive_by="pong")
+            listener = await pair.echoing({"west": endpoint})
+            pair.west.bears_no_ping = True
+            for number in range(3):
+                await pair.time.until_waited_for(30)
+                pair.time.advance(30)
+                [channel] = pair.west.listeners["primary-service"]
+                await until(lambda: channel.pongs > number)  # noqa: B023 - it is asked before the next round
+            assert listens(pair.west) == 1
+            assert listener.state["west"].is_on
+
+    run(test())
+
+
 def test_a_rendezvous_that_is_never_answered_holds_up_nobody(caplog):
     async def test():
         async with Pair() as pair:
