@@ -73,7 +73,7 @@ class ControlChannel:
                 continue
             try:
                 content = json.loads(message)
-            except ValueError:
+            except (ValueError, RecursionError):
                 content = None
             if not isinstance(content, dict):
                 _LOGGER.warning("%s: a control message is no JSON object, it is passed over", self._endpoint.place)

@@ -163,6 +163,11 @@ class RelayListener:
                 await channel.run(partial(self._offered, name))
             except RelayError as error:
                 self._now(name, Listening(False, error), first)
+            except Exception as error:
+                # A defect ends this channel, not the service.
+                _LOGGER.exception("%s: the control channel failed", name)
+                told = RelayError(f"{endpoint.place}: the control channel failed with {type(error).__name__}")
+                self._now(name, Listening(False, told), first)
             finally:
                 await channel.close()
             if opened_at is not None and self._clock.monotonic() - opened_at >= _STEADY:
@@ -183,8 +188,7 @@ class RelayListener:
             first.set_result(None)
 
     async def _leave(self) -> None:
-        for task in self._keeping:
-            await ended(task)
+        await asyncio.gather(*[ended(task) for task in self._keeping])
         self._keeping = []
         self._states = dict.fromkeys(self._endpoints, Listening(False))
 

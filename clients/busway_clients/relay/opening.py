@@ -61,9 +61,10 @@ class Opening:
         if endpoint.tokens is None:
             return None, float("inf")
         try:
-            return await endpoint.tokens.token(endpoint.resource, self._clock.now())
+            text, expires_at = await endpoint.tokens.token(endpoint.resource, self._clock.now())
         except Exception as error:
             raise RelayError(f"{endpoint.place}: no token is to be had ({type(error).__name__})") from error
+        return text, expires_at
 
     async def open(
         self,

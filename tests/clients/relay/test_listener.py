@@ -342,6 +342,7 @@ def test_a_rendezvous_that_is_never_answered_holds_up_nobody(caplog):
     [
         "<html>",
         "[]",
+        "[" * 100_000,
         '{"accept": {"id": "1"}}',
         '{"accept": {"address": "http://elsewhere/"}}',
         '{"accept": {"address": 7}}',
