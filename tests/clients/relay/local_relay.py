@@ -66,6 +66,7 @@ class LocalRelay:
         self.meetings = {}
         self.attempts = []
         self.random = random.Random(1)
+        self.tls = None
         # Faults.
         self.answers_instead = None
         self.is_mute = False
@@ -90,7 +91,7 @@ class LocalRelay:
     def connection_string(self, path, key="listen-and-send"):
         return (
             f"Endpoint=sb://{self.host}/;SharedAccessKeyName={key};SharedAccessKey={self.keys[key][0]};"
-            f"EntityPath={path};UseDevelopmentEmulator=true"
+            f"EntityPath={path};UseDevelopmentEmulator={'true' if self.tls is None else 'false'}"
         )
 
     async def come_up(self):
@@ -98,7 +99,7 @@ class LocalRelay:
         app.router.add_get("/{path:.*}", self._get)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.01)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self._port)
+        site = web.TCPSite(self._runner, "127.0.0.1", self._port, ssl_context=self.tls)
         await site.start()
         self._port = self._runner.addresses[0][1]
 
@@ -235,8 +236,9 @@ class LocalRelay:
         meeting = self.meetings[number] = Meeting(request)
         query = {name: value for name, value in request.query.items() if not name.startswith("sb-")}
         added = "".join(f"&{name}={quote(value)}" for name, value in query.items())
+        scheme = "ws" if self.tls is None else "wss"
         offer = {
-            "address": f"ws://{self.host}/$hc/{quote(path + suffix)}?sb-hc-action=accept&sb-hc-id={number}{added}",
+            "address": f"{scheme}://{self.host}/$hc/{quote(path + suffix)}?sb-hc-action=accept&sb-hc-id={number}{added}",
             "id": number,
             "connectHeaders": {k: v for k, v in request.headers.items() if k != "ServiceBusAuthorization"},
         }

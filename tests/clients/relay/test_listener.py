@@ -1,6 +1,7 @@
 """The listener: at two relays, through outages, over the ends of its tokens, until it has drained."""
 
 import asyncio
+import ssl
 import traceback
 from dataclasses import replace
 from datetime import timedelta
@@ -10,6 +11,7 @@ from aiohttp import web
 
 from busway_clients import ConnectionEnded, NotARelay, RelayError, RelayFailed, RelayRefused, RelayUnavailable, WrongUse
 from busway_clients.relay import Rejection, RelayListener, SharedAccessKey
+from local.broker.admin.certificate import AUTHORITY_FILE, server_context
 from tests.clients.relay.manual_time import run, until
 from tests.clients.relay.pair import Pair
 
@@ -371,6 +373,25 @@ def test_an_http_request_is_answered_with_501():
             assert await client.request("1") == "west: 1"
 
     run(test())
+
+
+def test_with_tls_whom_to_trust_is_the_applications_choice(tmp_path, caplog):
+    async def test():
+        async with Pair() as pair:
+            await pair.west.go_down()
+            pair.west.tls = server_context(tmp_path)
+            await pair.west.come_up()
+            trusting = ssl.create_default_context(cafile=str(tmp_path / AUTHORITY_FILE))
+            endpoints = {"west": pair.endpoint("west", tls=trusting)}
+            await pair.echoing(endpoints)
+            # In plain text nobody is met, whoever says so.
+            await pair.west.offer("primary-service", '{"accept": {"address": "ws://127.0.0.1:1/$hc/primary-service"}}')
+            assert await (await pair.client(endpoints)).request("1") == "west: 1"
+            with pytest.raises(RelayFailed, match=r"cannot be reached \(ClientConnectorCertificateError"):
+                await (await pair.client(pair.endpoints("west"))).connect()
+
+    run(test())
+    assert "an offer has no address of wss://, it is passed over" in caplog.text
 
 
 async def _page(_):
