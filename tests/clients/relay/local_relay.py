@@ -236,9 +236,9 @@ class LocalRelay:
         meeting = self.meetings[number] = Meeting(request)
         query = {name: value for name, value in request.query.items() if not name.startswith("sb-")}
         added = "".join(f"&{name}={quote(value)}" for name, value in query.items())
-        scheme = "ws" if self.tls is None else "wss"
+        place = f"{'ws' if self.tls is None else 'wss'}://{self.host}/$hc/{quote(path + suffix)}"
         offer = {
-            "address": f"{scheme}://{self.host}/$hc/{quote(path + suffix)}?sb-hc-action=accept&sb-hc-id={number}{added}",
+            "address": f"{place}?sb-hc-action=accept&sb-hc-id={number}{added}",
             "id": number,
             "connectHeaders": {k: v for k, v in request.headers.items() if k != "ServiceBusAuthorization"},
         }
