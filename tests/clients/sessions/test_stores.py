@@ -15,7 +15,8 @@ from busway_clients.sessions import (
     SqliteStore,
 )
 from busway_clients.sessions.effects import Commit, Hold, Read
-from busway_clients.sessions.entries import LEASE_KEY, Entry, Lease, State, session_partition
+from busway_clients.sessions.entries import Entry, State, session_partition
+from busway_clients.sessions.leases import LEASE_KEY, Lease
 from busway_clients.sessions.rows import ANY, Write
 from busway_clients.sessions.tables import TableStore
 from tests.azurite import ACCOUNT
@@ -104,8 +105,8 @@ def test_a_journal_of_another_version_or_with_other_settings_is_refused(store):
         Journal(store, Settings(lock="message")).open()
     with pytest.raises(JournalMismatch, match="Number is '' there and 'n' here"):
         Journal(store, Settings(number="n")).open()
-    store.write("journal", [Write("schema", {"Open": 0, "Schema": 2})])
-    with pytest.raises(JournalMismatch, match="has schema 2, expected 1"):
+    store.write("journal", [Write("schema", {"Open": 0, "Schema": 1})])
+    with pytest.raises(JournalMismatch, match="has schema 1, expected 2"):
         Journal(store, Settings()).open()
 
 

@@ -1,8 +1,8 @@
 """A journal in a table, awaited: Azure Storage, Cosmos DB for Table, or Azurite. Needs `busway-clients[tables]`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Self
+from typing import Any, Self
 
 from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 from azure.core.credentials_async import AsyncTokenCredential
@@ -56,8 +56,13 @@ class TableStore:
 
     async def write(self, partition: str, writes: Sequence[Write]) -> list[str]:
         """Write all (at most 100) or none, and return their new versions; raises Conflict."""
+        operations = [requests.operation(partition, each) for each in writes]
         with requests.translated(self.name, partition):
-            answers = await self._client.submit_transaction([requests.operation(partition, each) for each in writes])
+            # A request by itself takes a third of the processor time that a transaction of one does.
+            if len(operations) == 1:
+                answers = [await self._write(*operations[0])]
+            else:
+                answers = await self._client.submit_transaction(operations)
         return [str(answer["etag"]) for answer in answers]
 
     async def forget(self, before: datetime) -> int:
@@ -73,6 +78,15 @@ class TableStore:
                     continue
                 count += 1
         return count
+
+    async def _write(self, kind: str, entity: dict[str, Any], options: dict[str, Any]) -> Mapping[str, Any]:
+        match kind:
+            case "create":
+                return await self._client.create_entity(entity, **options)
+            case "upsert":
+                return await self._client.upsert_entity(entity, **options)
+            case _:
+                return await self._client.update_entity(entity, **options)
 
     async def close(self) -> None:
         """Let go of connections."""
