@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Self
+from urllib.request import getproxies
 
 from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 from azure.core.credentials_async import AsyncTokenCredential
@@ -11,6 +12,11 @@ from azure.data.tables.aio import TableClient
 
 from busway_clients.sessions import tables_requests as requests
 from busway_clients.sessions.rows import Row, Write
+
+
+def _options() -> dict[str, Any]:
+    # aiohttp would look for proxies and .netrc in two threads at each request, which costs more than the request.
+    return {**requests.OPTIONS, "use_env_settings": bool(getproxies())}
 
 
 class TableStore:
@@ -23,14 +29,14 @@ class TableStore:
     @classmethod
     def from_connection_string(cls, connection_string: str, table: str) -> Self:
         """Use the account of *connection_string*."""
-        return cls(TableClient.from_connection_string(connection_string, table_name=table, **requests.OPTIONS))
+        return cls(TableClient.from_connection_string(connection_string, table_name=table, **_options()))
 
     @classmethod
     def from_endpoint(
         cls, endpoint: str, table: str, credential: AsyncTokenCredential | AzureNamedKeyCredential | AzureSasCredential
     ) -> Self:
         """Use the account at *endpoint* (`https://NAME.table.core.windows.net`), with an identity, a key or a SAS."""
-        return cls(TableClient(endpoint, table_name=table, credential=credential, **requests.OPTIONS))
+        return cls(TableClient(endpoint, table_name=table, credential=credential, **_options()))
 
     @property
     def name(self) -> str:
