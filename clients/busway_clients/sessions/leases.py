@@ -149,7 +149,7 @@ def _lease(properties: Properties, where: str) -> Lease:
     )
     implied = _implied(lease.worker, lease.site, lease.token)
     return lease.noting(
-        entry_of({**implied, **said, "Id": name}, f"{where}, message {name}")
+        entry_of({**implied, **said, "Id": name}, f"{where}: Recent, message {name}")
         for name, said in read.objects("Recent").items()
     )
 
