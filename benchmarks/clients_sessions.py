@@ -35,7 +35,14 @@ ACCOUNT = (
 async def running_tables() -> AsyncIterator[str]:
     """Run Azurite and give the connection string of its table service."""
     program = FOLDER / "node_modules/azurite/dist/src/azurite.js"
-    ports = ["--blobPort=0", "--queuePort=0", "--tablePort=0", "--inMemoryPersistence", "--disableTelemetry"]
+    ports = [
+        "--blobPort=0",
+        "--queuePort=0",
+        "--tablePort=0",
+        "--inMemoryPersistence",
+        "--disableTelemetry",
+        "--silent",
+    ]
     command = ["node", str(program), *ports, "--skipApiVersionCheck"]
     azurite = await Child.start("azurite", command, FOLDER / "build/bench-azurite.log", FOLDER, {})
     try:

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from busway_clients.sessions.arrivals import Arrival
-from busway_clients.sessions.entries import Entry, Lease
+from busway_clients.sessions.entries import Entry
 from busway_clients.sessions.errors import LeaseLost
+from busway_clients.sessions.leases import Lease
 
 
 @dataclass
@@ -81,13 +82,15 @@ class Commit:
     """
     Write the lease of *hold* with *changes*, and *entries*, together; raises Conflict. Answered with nothing.
 
-    A hold that is stale conflicts without being written, but for a heartbeat.
+    A hold that is stale conflicts without being written, but for a heartbeat. One that *empties* gives all recent
+    entries of the lease rows of their own.
     """
 
     hold: Hold
     changes: Mapping[str, Any]
     entries: Sequence[Entry]
     is_beat: bool = False
+    empties: bool = False
 
 
 @dataclass(frozen=True)

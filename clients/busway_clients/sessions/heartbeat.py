@@ -4,8 +4,8 @@ from collections.abc import Generator
 from typing import Any
 
 from busway_clients.sessions.effects import Commit, Effect, Hold, Read
-from busway_clients.sessions.entries import Record
 from busway_clients.sessions.errors import Conflict
+from busway_clients.sessions.leases import Record
 
 
 def beat(hold: Hold, worker: str) -> Generator[Effect, Any, bool]:

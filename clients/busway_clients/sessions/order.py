@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from busway_clients.sessions.arrivals import COPY, Arrival
-from busway_clients.sessions.entries import Entry, Lease, Record
+from busway_clients.sessions.entries import Entry
+from busway_clients.sessions.leases import Lease, Record
 from busway_clients.sessions.settings import Settings
 
 

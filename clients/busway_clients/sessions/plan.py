@@ -8,7 +8,8 @@ from typing import Any
 
 from busway_clients.sessions import order
 from busway_clients.sessions.arrivals import Arrival, age
-from busway_clients.sessions.entries import Entry, Lease, Record, State
+from busway_clients.sessions.entries import Entry, State
+from busway_clients.sessions.leases import Lease, Record
 from busway_clients.sessions.memory import Memory
 from busway_clients.sessions.settings import Settings
 
@@ -214,7 +215,7 @@ class Plan:
         )
         if former is None:
             return own
-        return replace(own, arrivals=former.arrivals, done=former.done, through=former.through)
+        return replace(own, arrivals=former.arrivals, done=former.done, through=former.through, recent=former.recent)
 
     def _entry(self, arrival: Arrival, state: State, token: int = 0, *, attempts: int = 0) -> Entry:
         known = self.record.entries.get(arrival.message_id)

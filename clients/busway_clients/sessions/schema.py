@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from busway_clients.sessions.entries import SCHEMA
 from busway_clients.sessions.errors import JournalMismatch
+from busway_clients.sessions.leases import SCHEMA
 from busway_clients.sessions.rows import Row, Write
 from busway_clients.sessions.settings import Settings
 

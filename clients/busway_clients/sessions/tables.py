@@ -1,8 +1,8 @@
 """A journal in a table: Azure Storage, Cosmos DB for Table, or Azurite. Needs `busway-clients[tables]`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Self
+from typing import Any, Self
 
 from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential, TokenCredential
 from azure.core.exceptions import ResourceExistsError, ResourceModifiedError, ResourceNotFoundError
@@ -55,8 +55,13 @@ class TableStore:
 
     def write(self, partition: str, writes: Sequence[Write]) -> list[str]:
         """Write all (at most 100) or none, and return their new versions; raises Conflict."""
+        operations = [requests.operation(partition, each) for each in writes]
         with requests.translated(self.name, partition):
-            answers = self._client.submit_transaction([requests.operation(partition, each) for each in writes])
+            # A request by itself takes a third of the processor time that a transaction of one does.
+            if len(operations) == 1:
+                answers = [self._write(*operations[0])]
+            else:
+                answers = self._client.submit_transaction(operations)
         return [str(answer["etag"]) for answer in answers]
 
     def forget(self, before: datetime) -> int:
@@ -72,6 +77,15 @@ class TableStore:
                     continue
                 count += 1
         return count
+
+    def _write(self, kind: str, entity: dict[str, Any], options: dict[str, Any]) -> Mapping[str, Any]:
+        match kind:
+            case "create":
+                return self._client.create_entity(entity, **options)
+            case "upsert":
+                return self._client.upsert_entity(entity, **options)
+            case _:
+                return self._client.update_entity(entity, **options)
 
     def close(self) -> None:
         """Let go of connections."""

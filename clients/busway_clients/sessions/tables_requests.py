@@ -13,6 +13,7 @@ from azure.core.exceptions import (
     ServiceRequestError,
     ServiceResponseError,
 )
+from azure.data.tables import TableErrorCode
 
 from busway_clients.sessions.errors import Conflict, JournalRefused, JournalUnavailable
 from busway_clients.sessions.rows import ANY, Row, Write
@@ -89,7 +90,7 @@ def translated(name: str, partition: str | None = None) -> Iterator[None]:
         raise JournalRefused(f"{place}: the store refuses these credentials, expected table rights") from error
     except HttpResponseError as error:
         status = error.status_code or 0
-        if status in _CONFLICTS:
+        if status in _CONFLICTS or getattr(error, "error_code", None) == TableErrorCode.RESOURCE_NOT_FOUND:
             raise Conflict(f"{place}: a row is not as it was expected") from error
         if status in _THROTTLED or status >= _SERVER:
             raise JournalUnavailable(f"{place}: the store answers {status}") from error

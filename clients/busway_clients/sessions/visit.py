@@ -5,7 +5,7 @@ The order of writes is what nothing may change: on record as working, given to t
 or faulted, settled at the namespace. A worker that dies between two of them leaves what the next one can tell apart.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Any, TypeAlias
@@ -238,7 +238,7 @@ class Visit:
         changes |= order.progress(hold.lease, [each.entry for each in finished])
         written = [*(each.entry for each in finished), *entries]
         try:
-            yield from self._patiently(Commit(hold, changes, written))
+            yield from self._patiently(Commit(hold, changes, written, empties=self._empties(changes)))
         except Conflict:
             if claiming:
                 self._plan.decide_again()
@@ -253,6 +253,11 @@ class Visit:
         for each in finished:
             yield from self._settle(each.arrival, each.entry)
         return True
+
+    def _empties(self, changes: Mapping[str, Any]) -> bool:
+        """Whether to leave no entries in the lease's row: nobody may write it again, and rows beneath them be older."""
+        # With lock="message" nobody else registers, so that there are no rows, and the lease's goes as a whole.
+        return self._settings.lock == "session" and changes.get("is_held") is False
 
     def _flush(self, *, is_last: bool = False) -> Steps:
         """Get what is finished on record, and settle it."""

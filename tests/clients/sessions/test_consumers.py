@@ -24,7 +24,7 @@ from busway_clients.sessions import (
     aio,
 )
 from busway_clients.sessions.aio.tables import TableStore as AsyncTableStore
-from busway_clients.sessions.entries import LEASE_KEY
+from busway_clients.sessions.leases import LEASE_KEY
 from busway_clients.sessions.rows import Write
 from busway_clients.sessions.tables import TableStore
 from tests.clients.sessions.region import OPENED

@@ -15,7 +15,8 @@ from busway_clients.sessions import (
     SqliteStore,
 )
 from busway_clients.sessions.effects import Commit, Hold, Read
-from busway_clients.sessions.entries import LEASE_KEY, Entry, Lease, State, session_partition
+from busway_clients.sessions.entries import Entry, State, session_partition
+from busway_clients.sessions.leases import LEASE_KEY, Lease
 from busway_clients.sessions.rows import ANY, Write
 from busway_clients.sessions.tables import TableStore
 from tests.azurite import ACCOUNT
@@ -36,6 +37,9 @@ STRANGE = [
 ]
 
 
+LEASED = Lease("w", "west", 1, 0, 30, is_held=True).properties()
+
+
 def versions(store, keys):
     return {row.key: row.version for row in store.read("p", keys)}
 
@@ -48,6 +52,8 @@ def test_a_row_is_inserted_once_and_replaced_by_whoever_knows_its_version(store)
     assert second != first
     with pytest.raises(Conflict):
         store.write("p", [Write("k", {"Open": 0, "Text": "three"}, first)])
+    with pytest.raises(Conflict):
+        store.write("p", [Write("gone", {"Open": 0}, second)])
     [row] = store.read("p", ["k"])
     assert (dict(row.properties), row.version) == ({"Open": 0, "Text": "two"}, second)
 
@@ -97,6 +103,32 @@ def test_any_session_and_any_id_has_a_row_of_its_own(store):
 
 
 @pytest.mark.parametrize("store", ["tables", "sqlite"], indirect=True)
+@pytest.mark.parametrize("name", ["{}", "{:☃<128}"], ids=["short", "long"])
+def test_entries_stand_in_the_row_of_the_lease_until_it_holds_too_many(store, name):
+    journal = Journal(store, Settings(batch=40))
+    journal.open()
+    hold = Hold("s.x", Lease("w", "west", 1, 0, 30, is_held=True), None)
+    names = [name.format(n) for n in range(120)]
+    most = 0
+    for first in range(0, 120, 40):
+        batch = names[first : first + 40]
+        journal.commit(Commit(hold, {}, [Entry(each, State.PENDING) for each in batch]), 0)
+        for each in batch:
+            done = Entry(each, State.COMPLETED, attempt=1, description="d" * 100, finished="2026-01-01")
+            journal.commit(Commit(hold, {}, [done]), 0)
+            [lease] = [row for row in store.read("s.x", [LEASE_KEY]) if row.key == LEASE_KEY]
+            assert len(str(lease.properties["Recent"])) <= 30_000
+            most = max(most, len(hold.lease.recent))
+    assert 19 <= most <= 59
+    record = journal.record("x", names[:100])
+    assert {entry.state for entry in record.entries.values()} == {State.COMPLETED}
+    assert record.lease == hold.lease
+    journal.commit(Commit(hold, {"is_held": False}, [], empties=True), 0)
+    assert {row.key for row in store.read("s.x", [])} == set()
+    assert len(journal.record("x", names).entries) == 120
+
+
+@pytest.mark.parametrize("store", ["tables", "sqlite"], indirect=True)
 def test_a_journal_of_another_version_or_with_other_settings_is_refused(store):
     Journal(store, Settings()).open()
     Journal(store, Settings(lease_seconds=5, batch=3)).open()
@@ -104,8 +136,8 @@ def test_a_journal_of_another_version_or_with_other_settings_is_refused(store):
         Journal(store, Settings(lock="message")).open()
     with pytest.raises(JournalMismatch, match="Number is '' there and 'n' here"):
         Journal(store, Settings(number="n")).open()
-    store.write("journal", [Write("schema", {"Open": 0, "Schema": 2})])
-    with pytest.raises(JournalMismatch, match="has schema 2, expected 1"):
+    store.write("journal", [Write("schema", {"Open": 0, "Schema": 1})])
+    with pytest.raises(JournalMismatch, match="has schema 1, expected 2"):
         Journal(store, Settings()).open()
 
 
@@ -117,6 +149,9 @@ def test_a_journal_of_another_version_or_with_other_settings_is_refused(store):
         ("m.a", {"Id": "b", "State": "pending"}, "Attempt is missing"),
         (LEASE_KEY, {"Worker": 3}, "Worker is of type int"),
         (LEASE_KEY, {"Worker": "w", "Site": "s", "Token": -1}, "Token is of type int"),
+        (LEASE_KEY, {**LEASED, "Recent": "["}, "Recent is of type str or not well formed, expected JSON"),
+        (LEASE_KEY, {**LEASED, "Recent": "[]"}, "Recent is of type list or not well formed, expected an object of"),
+        (LEASE_KEY, {**LEASED, "Recent": '{"a":{"State":"done"}}'}, "Recent, message a: State is 'done'"),
     ],
 )
 def test_a_malformed_row_is_told_by_its_place(tmp_path, row, properties, problem):

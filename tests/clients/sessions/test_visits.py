@@ -2,16 +2,21 @@
 should be."""
 
 import random
+from datetime import UTC, datetime
 
 import pytest
 
+from busway_clients.sessions import leases
 from busway_clients.sessions.drive import drive
 from busway_clients.sessions.effects import Commit, Complete, Fault, LockLost, Register, Run
+from busway_clients.sessions.entries import State, message_partition
 from busway_clients.sessions.errors import JournalUnavailable
 from busway_clients.sessions.heartbeat import beat
 from busway_clients.sessions.memory import Memory
+from busway_clients.sessions.rows import Write
 from busway_clients.sessions.visit import Ending
 from tests.clients.sessions.region import (
+    PARTITION,
     SESSION,
     Player,
     Queue,
@@ -36,6 +41,13 @@ def first_of_each(names):
     return list(dict.fromkeys(names))
 
 
+@pytest.fixture(params=[1, 2, 20], ids="rows after {}".format)
+def rows_after(request, monkeypatch):
+    """Let a message's entry get its row when so many in the lease's row are final; 20 is what it is in earnest."""
+    monkeypatch.setattr(leases, "_MOST_FINAL", request.param)
+
+
+@pytest.mark.usefixtures("rows_after")
 @pytest.mark.parametrize("record_every", [1, 3])
 @pytest.mark.parametrize("is_performed", [True, False], ids=["after", "before"])
 @pytest.mark.parametrize("second", ["east", "west"])
@@ -74,8 +86,9 @@ def test_a_crash_at_any_step_leaves_nothing_undone_and_nothing_done_twice_unless
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_two_workers_that_race_process_each_message_once_in_order(seed):
+def test_two_workers_that_race_process_each_message_once_in_order(seed, monkeypatch):
     chance = random.Random(seed)
+    monkeypatch.setattr(leases, "_MOST_FINAL", chance.choice([1, 2, 20]))
     world = World(with_settings(record_every=chance.choice([1, 2])))
     west, east = both(4)
     players = [Player(world, "west", west), Player(world, "east", east)]
@@ -87,8 +100,9 @@ def test_two_workers_that_race_process_each_message_once_in_order(seed):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_workers_that_race_and_die_leave_no_message_behind(seed):
+def test_workers_that_race_and_die_leave_no_message_behind(seed, monkeypatch):
     chance = random.Random(seed)
+    monkeypatch.setattr(leases, "_MOST_FINAL", chance.choice([1, 2, 20]))
     world = World(with_settings(max_attempts=50))
     queues = dict(zip(("west", "east"), both(4), strict=True))
     players = {site: Player(world, site, queue) for site, queue in queues.items()}
@@ -291,6 +305,48 @@ def test_poison_is_faulted_on_record_and_dead_lettered_in_both_regions(fails, re
     world.journal.reopen(SESSION, "m2")
     Player(world, "west", Queue([arrival("m2", 9, "west")])).play()
     assert world.names == ["m1", "m3", "m4", "m2"]
+
+
+def test_a_faulted_message_is_reopened_wherever_its_entry_stands():
+    world = World()
+    west, _ = both(3)
+    owner = Player(world, "west", west, fails=poison)
+    while world.names != ["m1", "m3"]:
+        owner.step()
+    lease = world.journal.record(SESSION, []).lease
+    assert lease is not None
+    assert lease.recent["m2"].state is State.FAULTED
+    assert not world.store.read(PARTITION, ["m.m2"])
+    world.journal.reopen(SESSION, "m2")
+    assert owner.play() is Ending.EMPTY
+    assert world.states() == {"m1": "completed", "m2": "pending", "m3": "completed"}
+    # The lease was given back, and its row holds nothing but itself.
+    assert world.store.read(PARTITION, ["m.m2"])
+    Player(world, "west", Queue([arrival("m2", 9, "west")])).play()
+    assert world.names == ["m1", "m3", "m2"]
+
+
+def test_a_message_that_is_locked_by_itself_needs_one_row_which_is_forgotten_as_a_whole():
+    world = World(with_settings(lock="message"))
+    Player(world, "west", Queue([arrival("m1", 1, "west")])).play()
+    [row] = world.store.read(PARTITION, ["lease", "m.m1"])
+    assert row.key == "lease"
+    Player(world, "east", Queue([arrival("m1", 1, "east", origin="west")])).play()
+    assert world.names == ["m1"]
+    assert world.journal.forget(datetime.now(UTC)) == 1
+    assert world.store.read(PARTITION, ["lease", "m.m1"]) == []
+
+
+def test_a_message_that_was_reopened_is_not_forgotten():
+    world = World(with_settings(lock="message"))
+    Player(world, "west", Queue([arrival("m2", 1, "west")]), fails=poison).play()
+    partition = message_partition(SESSION, "m2")
+    [row] = world.store.read(PARTITION, ["lease"])
+    world.store.write(partition, [Write(row.key, row.properties)])
+    world.journal.reopen(SESSION, "m2")
+    assert world.journal.forget(datetime.now(UTC)) == 1
+    [entry] = world.journal.record(SESSION, ["m2"]).entries.values()
+    assert entry.state is State.PENDING
 
 
 @pytest.mark.parametrize("record_every", [1, 4])

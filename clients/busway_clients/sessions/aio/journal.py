@@ -6,8 +6,9 @@ from datetime import datetime
 
 from busway_clients.sessions import requests, schema
 from busway_clients.sessions.effects import Commit, Read, Register
-from busway_clients.sessions.entries import Record, entry_key, record_of
+from busway_clients.sessions.entries import entry_key
 from busway_clients.sessions.errors import Conflict
+from busway_clients.sessions.leases import LEASE_KEY, Record, record_of
 from busway_clients.sessions.rows import AsyncRowStore
 from busway_clients.sessions.settings import Settings
 
@@ -36,8 +37,8 @@ class Journal:
 
     async def commit(self, commit: Commit, started: float) -> None:
         """Write what *commit* says; raises Conflict."""
-        lease = requests.next_lease(commit)
-        versions = await self.store.write(commit.hold.partition, requests.commit_writes(commit, lease))
+        lease, entries = requests.next_lease(commit)
+        versions = await self.store.write(commit.hold.partition, requests.commit_writes(commit, lease, entries))
         commit.hold.written(lease, versions[0], started)
 
     async def register(self, register: Register) -> None:
@@ -56,7 +57,7 @@ class Journal:
         Raises JournalRefused where it is not faulted, and Conflict where someone writes at the same moment.
         """
         partition = requests.partition_of(self.settings, session_id, message_id)
-        rows = await self.store.read(partition, [entry_key(message_id)])
+        rows = await self.store.read(partition, [LEASE_KEY, entry_key(message_id)])
         await self.store.write(partition, [requests.reopened(rows, message_id, f"{self.store.name}, {partition}")])
 
     async def forget(self, before: datetime) -> int:

@@ -1,8 +1,9 @@
 """A journal in a table, awaited: Azure Storage, Cosmos DB for Table, or Azurite. Needs `busway-clients[tables]`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Self
+from typing import Any, Self
+from urllib.request import getproxies
 
 from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 from azure.core.credentials_async import AsyncTokenCredential
@@ -11,6 +12,11 @@ from azure.data.tables.aio import TableClient
 
 from busway_clients.sessions import tables_requests as requests
 from busway_clients.sessions.rows import Row, Write
+
+
+def _options() -> dict[str, Any]:
+    # aiohttp would look for proxies and .netrc in two threads at each request, which costs more than the request.
+    return {**requests.OPTIONS, "use_env_settings": bool(getproxies())}
 
 
 class TableStore:
@@ -23,14 +29,14 @@ class TableStore:
     @classmethod
     def from_connection_string(cls, connection_string: str, table: str) -> Self:
         """Use the account of *connection_string*."""
-        return cls(TableClient.from_connection_string(connection_string, table_name=table, **requests.OPTIONS))
+        return cls(TableClient.from_connection_string(connection_string, table_name=table, **_options()))
 
     @classmethod
     def from_endpoint(
         cls, endpoint: str, table: str, credential: AsyncTokenCredential | AzureNamedKeyCredential | AzureSasCredential
     ) -> Self:
         """Use the account at *endpoint* (`https://NAME.table.core.windows.net`), with an identity, a key or a SAS."""
-        return cls(TableClient(endpoint, table_name=table, credential=credential, **requests.OPTIONS))
+        return cls(TableClient(endpoint, table_name=table, credential=credential, **_options()))
 
     @property
     def name(self) -> str:
@@ -56,8 +62,13 @@ class TableStore:
 
     async def write(self, partition: str, writes: Sequence[Write]) -> list[str]:
         """Write all (at most 100) or none, and return their new versions; raises Conflict."""
+        operations = [requests.operation(partition, each) for each in writes]
         with requests.translated(self.name, partition):
-            answers = await self._client.submit_transaction([requests.operation(partition, each) for each in writes])
+            # A request by itself takes a third of the processor time that a transaction of one does.
+            if len(operations) == 1:
+                answers = [await self._write(*operations[0])]
+            else:
+                answers = await self._client.submit_transaction(operations)
         return [str(answer["etag"]) for answer in answers]
 
     async def forget(self, before: datetime) -> int:
@@ -73,6 +84,15 @@ class TableStore:
                     continue
                 count += 1
         return count
+
+    async def _write(self, kind: str, entity: dict[str, Any], options: dict[str, Any]) -> Mapping[str, Any]:
+        match kind:
+            case "create":
+                return await self._client.create_entity(entity, **options)
+            case "upsert":
+                return await self._client.upsert_entity(entity, **options)
+            case _:
+                return await self._client.update_entity(entity, **options)
 
     async def close(self) -> None:
         """Let go of connections."""
