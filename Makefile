@@ -42,7 +42,7 @@ format: $(command) ## rewrite the sources as the formatter and the linter want t
 	$(python) -m ruff check --fix
 
 clean: ## remove everything that was installed or built
-	rm -rf .venv node_modules build busway.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv node_modules build busway.egg-info clients/build clients/busway_clients.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 packages: $(command) $(node_packages)
@@ -52,8 +52,8 @@ $(python_packages): .python-version requirements.txt requirements-dev.txt
 	@$(python) -m pip install --quiet --disable-pip-version-check --requirement requirements-dev.txt
 	@touch $@
 
-$(command): $(python_packages) pyproject.toml
-	@$(python) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+$(command): $(python_packages) pyproject.toml clients/pyproject.toml
+	@$(python) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . --editable clients
 	@touch $@
 
 $(node_packages): package.json package-lock.json

@@ -23,8 +23,10 @@ BENCHMARKS = (
     "benchmarks.journal",
     "benchmarks.end_to_end",
     "benchmarks.sessions",
+    "benchmarks.clients",
     "benchmarks.memory",
     "benchmarks.keyed_editors",
+    "benchmarks.clients_sessions",
     "benchmarks.reconcile",
     "benchmarks.batch_editors",
 )

@@ -5,6 +5,7 @@ import typer
 from cli.broker import broker
 from cli.check import check
 from cli.demo.command import HELP, demo
+from cli.failover.command import app as failover
 from cli.host import host
 from cli.receive import receive
 from cli.reconcile import reconcile
@@ -48,4 +49,5 @@ app.command()(send)
 app.command()(receive)
 app.command()(broker)
 app.command()(host)
+app.add_typer(failover, name="failover")
 app.command()(schema)

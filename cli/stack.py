@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import shutil
 import signal
 import sys
@@ -16,6 +17,9 @@ from shared.errors import ConfigError, Problem
 
 ROOT = Path(__file__).parents[1]
 """The repository, which is the function app's folder too."""
+
+PACKAGES = os.pathsep.join((str(ROOT), str(ROOT / "clients")))
+"""Where a process of its own finds the repository's packages, installed or not."""
 
 _AZURITE = Path("node_modules/azurite/dist/src/azurite.js")
 _READY_SECONDS = 60.0
@@ -72,7 +76,7 @@ async def running_stack(
         strings = {config: line[2] for config, line in zip(configs, lines, strict=True)}
         settings = {setting: strings[config] for setting, config in namespaces.items()}
         storage_string = await _storage_connection_string(azurite)
-        environment = {**settings, "AzureWebJobsStorage": storage_string, "PYTHONPATH": str(ROOT)}
+        environment = {**settings, "AzureWebJobsStorage": storage_string, "PYTHONPATH": PACKAGES}
         if folder is not None:
             environment["BUSWAY_CONFIG"] = str(folder)
         host = await started("host", _busway("host"), app, environment)

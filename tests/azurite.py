@@ -39,3 +39,27 @@ def running_azurite(folder: Path, port: int = 0) -> Iterator[str]:
         finally:
             azurite.kill()
             azurite.wait()
+
+
+@contextmanager
+def running_tables(folder: Path) -> Iterator[str]:
+    """Run the table service, which tells its port only beside the others, until the context ends; give its string."""
+    node = shutil.which("node")
+    program = AZURITE.parents[1] / "azurite.js"
+    if node is None or not program.exists():
+        pytest.skip("needs node and the npm package azurite")
+    options = ["--blobPort=0", "--queuePort=0", "--tablePort=0", "--inMemoryPersistence", "--disableTelemetry"]
+    command = [node, str(program), *options, "--skipApiVersionCheck"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder) as azurite:  # noqa: S603 - our own package
+        assert azurite.stdout is not None
+        try:
+            for line in azurite.stdout:
+                if found := re.search(r"Table service is successfully listening at (http\S+)", line):
+                    threading.Thread(target=azurite.stdout.read, daemon=True).start()
+                    yield f"{ACCOUNT}TableEndpoint={found[1]}/devstoreaccount1;"
+                    break
+            else:
+                pytest.fail("azurite has ended before it listened")
+        finally:
+            azurite.kill()
+            azurite.wait()

@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-import fcntl
-import itertools
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -21,6 +19,7 @@ from cli.demo.progress import Watch
 from cli.demo.reconciliation import reconciled, with_journal
 from cli.demo.report import print_report
 from cli.demo.sender import feed
+from cli.folders import free_folder
 from cli.stack import ROOT, Stack, running_stack
 from cli.start import introduction
 from cli.together import beside, together
@@ -44,7 +43,7 @@ async def run(samples: Sequence[Sample], console: Console, *, keep: bool) -> boo
     TargetUnavailable when a sender or a consumer cannot go on.
     """
     keep_encoded_messages()
-    with _log_folder() as logs:
+    with free_folder(LOGS) as logs:
         return await _run(samples, console, logs, keep=keep)
 
 
@@ -87,21 +86,6 @@ async def _exchange(samples: Sequence[Sample], stack: Stack, console: Console, l
 
 def _sites(stack: Stack) -> dict[str, str]:
     return {site: stack.connection_strings[site.upper()] for site in (WEST, EAST)}
-
-
-@contextlib.contextmanager
-def _log_folder() -> Iterator[Path]:
-    """Yield build/demo, or the next folder beside it while other demos run."""
-    for number in itertools.count(1):
-        folder = LOGS if number == 1 else LOGS.with_name(f"{LOGS.name}-{number}")
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / ".lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
-            yield folder
-            return
 
 
 async def _feed(samples: Sequence[Sample], stack: Stack, watch: Watch) -> None:

@@ -100,6 +100,18 @@ def load(folder: Path) -> Configuration:
     return Configuration(usable, tasks, places, taps, journal)
 
 
+def read_one[Model: BaseModel](path: Path, model: type[Model]) -> Model:
+    """Return the only document of a YAML file; raises ConfigError with every problem of it."""
+    problems: list[Problem] = []
+    documents = list(_documents(path, problems))
+    if len(documents) > 1:
+        problems.append(Problem(str(path), f"has {len(documents)} documents, expected one"))
+    read = [_validated(model, document, place, problems) for place, document in documents]
+    if problems or read[0] is None:
+        raise ConfigError(problems)
+    return read[0]
+
+
 def _journal(path: Path, connections: Mapping[str, Connection | None], problems: list[Problem]) -> JournalFile | None:
     """Return where the journal is kept, None without such a file: then what is withheld is told in the log."""
     if not path.exists():

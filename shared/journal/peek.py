@@ -83,14 +83,14 @@ class PeekingTap:
         return seen
 
 
-async def peeked(client: ServiceBusClient, place: Origin) -> AsyncGenerator[list[bytes]]:
-    """Yield all that the entity *place* holds, encoded; raises TargetUnavailable."""
+async def peeked(client: ServiceBusClient, place: Origin, *, scheduled: bool = False) -> AsyncGenerator[list[bytes]]:
+    """Yield all that *place* holds, encoded, with *scheduled* what is not yet due too; raises TargetUnavailable."""
     # The SDK leaves the function without types.
     connection: Any = client._create_session_browser(place.entity)  # type: ignore[no-untyped-call]
     last = 0
     try:
         while contents := await _peeked(connection, place, last + 1):
-            yield [content for content in contents if not _is_scheduled(content)]
+            yield [content for content in contents if scheduled or not _is_scheduled(content)]
             numbers = [_sequence_number(content, place) for content in contents]
             highest = max((number for number in numbers if number is not None), default=last)
             if highest <= last:

@@ -9,8 +9,9 @@ APP = ("function_app", "functions", "shared", "cli", "local", "clients", "jobs")
 BROKER = ("local.broker", "shared.amqp", "shared.rules", "shared.clock", "shared.errors")
 
 ONLY_THERE = {
-    "aiohttp": ("local.host", "local.broker.admin", "shared.nightly"),
-    "cryptography": ("local.broker.admin", "shared.editors"),
+    "aiohttp": ("local.host", "local.broker.admin", "shared.nightly", "clients"),
+    "cryptography": ("local.broker.admin", "shared.editors", "clients"),
+    "dns": ("clients", "cli.failover"),
     "azure.functions": ("function_app", "functions"),
     "azurefunctions": ("functions", "local.host"),
     "azure_functions_runtime": ("local.host",),

@@ -2,24 +2,18 @@
 
 import contextlib
 import itertools
-import time
-import types
 from datetime import timedelta
 
 import pytest
-from azure.eventhub import _client_base
-from azure.eventhub._pyamqp import client as event_hubs
-from azure.eventhub._pyamqp.aio import _client_async as event_hubs_aio
-from azure.servicebus import ServiceBusClient, ServiceBusReceiveMode, _servicebus_receiver, _servicebus_sender
-from azure.servicebus._pyamqp import client as service_bus
+from azure.servicebus import ServiceBusClient, ServiceBusReceiveMode
 from azure.servicebus._pyamqp._encode import encode_payload
-from azure.servicebus._pyamqp.aio import _client_async as service_bus_aio
 from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
 
 from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from local.broker.core.content import read_content
 from local.broker.thread import RunningBroker
 from shared.rules import CorrelationFilter, Rule, parse_action, parse_filter
+from tests.impatience import impatient_clients
 
 _SECOND = timedelta(seconds=1)
 QUEUES_OF_A_KIND = 40
@@ -82,25 +76,7 @@ def namespaces():
 
 @pytest.fixture(scope="session", autouse=True)
 def _impatient_clients():
-    """
-    Let the SDKs look more often whether a link is open, and close at once.
-
-    They sleep for 50 ms between two looks, and close when their keep-alive thread has slept out its second; with some
-    two hundred links in these tests that would be minutes. Nothing on the wire differs.
-    """
-    impatient = types.SimpleNamespace(**vars(time))
-    impatient.sleep = lambda seconds: time.sleep(min(seconds, 0.002))
-
-    async def nothing(_):
-        pass
-
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (service_bus, _servicebus_sender, _servicebus_receiver, event_hubs, _client_base):
-            patch.setattr(module, "time", impatient)
-        for client in (service_bus.AMQPClient, event_hubs.AMQPClient):
-            patch.setattr(client, "_keep_alive", lambda _: None)
-        for client in (service_bus_aio.AMQPClientAsync, event_hubs_aio.AMQPClientAsync):
-            patch.setattr(client, "_keep_alive_async", nothing)
+    with impatient_clients():
         yield
 
 

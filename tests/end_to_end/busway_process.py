@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Self
 
 ROOT = Path(__file__).parents[2]
+PACKAGES = os.pathsep.join((str(ROOT), str(ROOT / "clients")))
 
 
 class BuswayProcess:
@@ -19,7 +20,7 @@ class BuswayProcess:
         self._process = subprocess.Popen(  # noqa: S603 - the arguments are the test's own
             [sys.executable, "-m", "cli", *arguments],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT), **(settings or {})},
+            env={**os.environ, "PYTHONPATH": PACKAGES, **(settings or {})},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -12,7 +12,7 @@ import pytest
 from cli.entities import beside, entities_of
 from shared.config.files import load
 from shared.config.review import review
-from tests.end_to_end.busway_process import ROOT, BuswayProcess
+from tests.end_to_end.busway_process import PACKAGES, ROOT, BuswayProcess
 
 PAGE = (ROOT / "docs/patterns.md").read_text(encoding="utf-8")
 FOLDERS = sorted(path for path in (ROOT / "config/examples").iterdir() if path.is_dir())
@@ -54,7 +54,7 @@ def app(tmp_path):
     command = tmp_path / "bin" / "busway"
     command.parent.mkdir()
     command.write_text(
-        f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(ROOT))} exec {shlex.quote(sys.executable)} -m cli "$@"\n'
+        f'#!/bin/sh\nPYTHONPATH={shlex.quote(PACKAGES)} exec {shlex.quote(sys.executable)} -m cli "$@"\n'
     )
     command.chmod(0o755)
     return folder

@@ -1,0 +1,1 @@
+"""`busway failover`: which site applications use, and how that is changed."""

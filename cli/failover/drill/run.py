@@ -1,0 +1,185 @@
+"""The whole drill: load, cut, switch, go on, restore, go back, and count."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from azure.servicebus.aio import ServiceBusClient
+
+from cli.failover.drill.applications import ENTITY, SESSIONS, Applications
+from cli.failover.drill.observations import Observations, Tally, tally
+from cli.failover.drill.sites import Sites, running_sites
+from cli.failover.failback import fail_back
+from cli.failover.holdings import Holding, holdings
+from cli.failover.opening import Failover, open_failover
+from cli.together import beside
+from shared.clock import SystemClock
+from shared.config.failover import RECEIVE, SEND
+
+PRIMARY, SECONDARY = "west", "east"
+
+_LOOK_SECONDS = 0.2
+# How long nothing may arrive before the rest counts as lost.
+_STALLED_SECONDS = 15.0
+_QUIET_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Course:
+    """How the drill is to go: messages in each of its parts, how many a second, and how long the operator thinks."""
+
+    messages: int
+    rate: float
+    decide_seconds: float
+    is_disaster: bool
+
+
+@dataclass(frozen=True)
+class Result:
+    """
+    What was observed.
+
+    Units:  seconds, from the cut but for failback_seconds, which are from the restored site to the last consumer there.
+    """
+
+    tally: Tally
+    noticed_seconds: float | None
+    switched_seconds: float
+    publishers_seconds: float | None
+    consumers_seconds: float | None
+    failback_seconds: float | None
+    refusals: int
+    held_back: int
+    """The most messages that the way back had to wait for."""
+    left: tuple[Holding, ...]
+
+
+async def run(course: Course, work: Path, tell: Callable[[str], None]) -> Result:
+    """Run the drill in *work*; raises ChildFailed when a process ends that should not."""
+    tell("Starting two sites and the Functions host …")
+    async with running_sites(work) as sites:
+        observations = Observations()
+        applications = Applications(sites.folder / "endpoints.json", sites.connection_strings, observations)
+        drill = _Drill(course, sites, observations, applications, tell)
+        return await beside(applications.consume(), drill.run())
+
+
+class _Drill:
+    def __init__(
+        self,
+        course: Course,
+        sites: Sites,
+        observations: Observations,
+        applications: Applications,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._course = course
+        self._sites = sites
+        self._seen = observations
+        self._applications = applications
+        self._tell = tell
+        self._clock = SystemClock()
+        self._failover: Failover = open_failover(sites.folder, self._clock)
+        self._refusals = 0
+        self._held_back = 0
+
+    async def run(self) -> Result:
+        count, rate = self._course.messages, self._course.rate
+        async with AsyncExitStack() as ends:
+            await self._applications.publish(0, count, rate)
+            # The site is cut while messages are on their way.
+            publishing = asyncio.create_task(self._applications.publish(count, count, rate))
+            ends.callback(publishing.cancel)
+            await self._until(lambda: count + count // 4 in self._seen.accepted or publishing.done())
+            cut = self._applications.second()
+            await self._sites.cut(PRIMARY)
+            self._told(cut, f"{PRIMARY} is cut: {len(self._seen.accepted)} messages accepted")
+            await self._until(lambda: any(second >= cut for second in self._seen.failed_sends) or publishing.done())
+            await asyncio.sleep(self._course.decide_seconds)
+            self._switch({SEND: SECONDARY, RECEIVE: SECONDARY})
+            switched = self._applications.second()
+            self._told(switched, f"publishers and consumers are switched to {SECONDARY}")
+            await publishing
+            await self._until(lambda: self._seen.first_delivered(SECONDARY, SESSIONS, cut) is not None)
+            failback = None if self._course.is_disaster else await self._go_back()
+            await self._wait_for_the_rest()
+        noticed = min((second for second in self._seen.failed_sends if second >= cut), default=None)
+        return Result(
+            tally(self._seen),
+            _since(cut, noticed),
+            switched - cut,
+            _since(cut, self._seen.first_accepted(SECONDARY, cut)),
+            _since(cut, self._seen.first_delivered(SECONDARY, SESSIONS, cut)),
+            failback,
+            self._refusals,
+            self._held_back,
+            await self._left(),
+        )
+
+    async def _go_back(self) -> float | None:
+        await self._sites.restore(PRIMARY)
+        restored = self._applications.second()
+        self._told(restored, f"{PRIMARY} is back, with what it had on its disk")
+        first = 2 * self._course.messages
+        publishing = asyncio.create_task(self._applications.publish(first, self._course.messages, self._course.rate))
+        try:
+            while True:
+                back = await fail_back(
+                    self._failover.register, PRIMARY, self._look, self._clock, shares_alias=False, force=False
+                )
+                self._held_back = max(self._held_back, sum(each.local for each in back.held))
+                if back.is_done:
+                    break
+                if not self._refusals:
+                    self._told(self._applications.second(), f"publishers are back in {PRIMARY}; {back.waits_for}")
+                self._refusals += 1
+                await asyncio.sleep(_LOOK_SECONDS)
+            moved = self._applications.second()
+            self._told(moved, f"consumers are switched back to {PRIMARY}")
+            await publishing
+        finally:
+            publishing.cancel()
+        await self._until(lambda: self._seen.first_delivered(PRIMARY, SESSIONS, moved) is not None)
+        return _since(restored, self._seen.first_delivered(PRIMARY, SESSIONS, moved))
+
+    def _switch(self, roles: dict[str, str]) -> None:
+        register = self._failover.register
+        register.write(roles, register.read())
+
+    async def _wait_for_the_rest(self) -> None:
+        await self._until(lambda: self._seen.is_complete)
+        await asyncio.sleep(_QUIET_SECONDS)
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        """Return when *holds* does, or nothing has been accepted or delivered for a while."""
+        before, since = -1, self._applications.second()
+        while not holds():
+            now = len(self._seen.deliveries) + len(self._seen.accepted) + len(self._seen.failed_sends)
+            if now != before:
+                before, since = now, self._applications.second()
+            elif self._applications.second() - since > _STALLED_SECONDS:
+                return
+            await asyncio.sleep(_LOOK_SECONDS / 4)
+
+    async def _look(self, site: str) -> list[Holding]:
+        string = self._sites.connection_strings[site]
+        return await holdings(site, [ENTITY], PRIMARY, lambda: ServiceBusClient.from_connection_string(string))
+
+    async def _left(self) -> tuple[Holding, ...]:
+        """Return what the sites that are there still hold."""
+        found = []
+        for site in (PRIMARY, SECONDARY):
+            if site in self._sites.children:
+                found += [
+                    Holding(f"{site}/{each.entity}", each.messages, each.local) for each in await self._look(site)
+                ]
+        return tuple(found)
+
+    def _told(self, second: float, what: str) -> None:
+        self._tell(f"{second:5.1f} s  {what}")
+
+
+def _since(start: float, second: float | None) -> float | None:
+    return None if second is None else second - start

@@ -1,0 +1,117 @@
+"""The aliases in a DNS zone's master file."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import dns.exception
+import dns.name
+import dns.rdata
+import dns.rdatatype
+import dns.zone
+
+from cli.failover.register import FailoverRefused, Standing, together
+from cli.failover.replacing import content_of, locked, replace
+
+# Others would be written out as what they stood for.
+_DIRECTIVES = {"$ORIGIN", "$TTL"}
+
+
+class ZoneFile:
+    """The register in a master file; a name server has to load it again after a change."""
+
+    def __init__(
+        self, path: Path, origin: str, aliases: Mapping[str, str], names: Mapping[str, str], prefix: str
+    ) -> None:
+        """Use the zone *origin* in *path*: an alias for each role, and for each site the name that it points to."""
+        self._path = path
+        self._origin = dns.name.from_text(origin)
+        self._aliases = {role: dns.name.from_text(alias) for role, alias in aliases.items()}
+        self._names = {site: dns.name.from_text(name) for site, name in names.items()}
+        self._prefix = dns.name.from_text(prefix, origin=None)
+
+    @property
+    def where(self) -> str:
+        """The file."""
+        return str(self._path)
+
+    def read(self) -> Standing:
+        """Return what the file says; raises FailoverRefused for what cannot be understood."""
+        return self._standing(self._zone())
+
+    def changes(self, roles: Mapping[str, str], standing: Standing) -> Sequence[str]:
+        """Return the records before and after, the serial last; raises FailoverRefused for what cannot be."""
+        zone = self._zone()
+        texts = {role: alias.to_text() for role, alias in self._aliases.items()}
+        together(texts, standing.active, roles)
+        lines = {}
+        for role, site in roles.items():
+            self._check(zone, site)
+            before = self._names[standing.active[role]]
+            after = self._names[site]
+            if before != after:
+                lines[self._aliases[role]] = f"{texts[role]} CNAME {before} -> {after}"
+        if not lines:
+            return []
+        serial = _next_serial(int(standing.version))
+        return [*lines.values(), f"{self._origin} SOA serial {standing.version} -> {serial}"]
+
+    def write(self, roles: Mapping[str, str], standing: Standing) -> Standing:
+        """Point *roles* to their sites and raise the serial, if the zone is as it was; raises FailoverRefused."""
+        with locked(self._path):
+            zone = self._zone()
+            if self._standing(zone).version != standing.version:
+                raise FailoverRefused(
+                    f"{self._path}: somebody has changed it meanwhile, expected serial {standing.version}"
+                )
+            if not self.changes(roles, standing):
+                return standing
+            with zone.writer() as transaction:
+                for role, site in roles.items():
+                    alias = self._aliases[role]
+                    ttl = zone.find_rdataset(alias, dns.rdatatype.CNAME).ttl
+                    target = dns.rdata.from_text(zone.rdclass, dns.rdatatype.CNAME, self._names[site].to_text())
+                    transaction.replace(alias, ttl, target)
+                transaction.update_serial(_next_serial(int(standing.version)), relative=False, name=self._origin)
+            # By convention, and for some name servers by need, the SOA record is the first.
+            zone.nodes[self._origin].rdatasets.sort(key=lambda each: each.rdtype != dns.rdatatype.SOA)
+            text = zone.to_text(relativize=True, want_comments=True, want_origin=True)
+            replace(self._path, (text if isinstance(text, bytes) else text.encode()))
+        return self.read()
+
+    def _zone(self) -> dns.zone.Zone:
+        content = content_of(self._path)
+        try:
+            text = content.decode()
+            return dns.zone.from_text(
+                text, self._origin, relativize=False, allow_include=False, allow_directives=_DIRECTIVES
+            )
+        except (dns.exception.DNSException, UnicodeDecodeError, ValueError) as error:
+            raise FailoverRefused(f"{self._path}: is no zone {self._origin} that can be edited, {error}") from error
+
+    def _standing(self, zone: dns.zone.Zone) -> Standing:
+        soa = zone.find_rdataset(self._origin, dns.rdatatype.SOA)
+        active, ttl = {}, 0
+        for role, alias in self._aliases.items():
+            found = zone.get_rdataset(alias, dns.rdatatype.CNAME)
+            if found is None:
+                raise FailoverRefused(f"{self._path}: {alias} is no CNAME there, expected the alias for {role}")
+            sites = [site for site, name in self._names.items() if name == found[0].target]
+            if not sites:
+                named = ", ".join(map(str, self._names.values()))
+                raise FailoverRefused(f"{self._path}: {alias} points to {found[0].target}, expected one of {named}")
+            active[role], ttl = sites[0], max(ttl, found.ttl)
+        changed = datetime.fromtimestamp(self._path.stat().st_mtime, UTC)
+        return Standing(active, ttl, str(soa[0].serial), changed)
+
+    def _check(self, zone: dns.zone.Zone, site: str) -> None:
+        """Refuse to point to a name of this zone that has no SRV records: nobody could use it."""
+        name = self._prefix.concatenate(self._names[site])
+        is_here = name.is_subdomain(self._origin)
+        if is_here and zone.get_rdataset(name, dns.rdatatype.SRV) is None:
+            raise FailoverRefused(f"{self._path}: there is no SRV record {name}, expected the endpoints of {site}")
+
+
+def _next_serial(serial: int) -> int:
+    # RFC 1982: 0 comes after the highest, and dnspython's own counting leaves 0 out as some servers do.
+    return serial % 0xFFFFFFFF + 1

@@ -1,0 +1,22 @@
+"""Folders under build/ that one run has to itself."""
+
+import contextlib
+import fcntl
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def free_folder(folder: Path) -> Iterator[Path]:
+    """Yield *folder*, or the next one beside it while other runs have it."""
+    for number in itertools.count(1):
+        mine = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
+        mine.mkdir(parents=True, exist_ok=True)
+        with (mine / ".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            yield mine
+            return

@@ -1,0 +1,86 @@
+"""What producers and consumers import to use two or more Service Bus namespaces as one."""
+
+from busway_clients.endpoints.endpoint import Endpoint, EndpointUnresolved
+from busway_clients.endpoints.file import FileSource
+from busway_clients.endpoints.receiver import FollowingReceiver
+from busway_clients.endpoints.sender import FollowingSender
+from busway_clients.endpoints.url import UrlSource
+from busway_clients.endpoints.watch import EndpointWatch
+from busway_clients.errors import (
+    ClaimLost,
+    ClientsError,
+    ConnectionEnded,
+    NotARelay,
+    OutboxFull,
+    OutboxInUse,
+    RelayError,
+    RelayFailed,
+    RelayRefused,
+    RelayUnavailable,
+    SendFailed,
+    StoreUnavailable,
+    UnusableFile,
+    WrongUse,
+)
+from busway_clients.receivers.deduplicating import DeduplicatingReceiver
+from busway_clients.receivers.deduplication import DeadLetter, Handled
+from busway_clients.receivers.identity import Watermark, by_message_id, by_property
+from busway_clients.receivers.stores.memory import MemoryStore
+from busway_clients.receivers.stores.sqlite import SqliteStore
+from busway_clients.receivers.stores.store import Claim, State, Store
+from busway_clients.senders.active import ActiveSender
+from busway_clients.senders.agreement import RoleState
+from busway_clients.senders.durable import Accepted, Drained, DurableSender
+from busway_clients.senders.outbox import Held, Outbox
+from busway_clients.senders.outcome import Delivery, Outcome
+from busway_clients.senders.passive import PassiveSender
+from busway_clients.senders.roles import FileRoles, MemoryRoles, Roles, RoleStore
+
+__all__ = [
+    "Accepted",
+    "ActiveSender",
+    "Claim",
+    "ClaimLost",
+    "ClientsError",
+    "ConnectionEnded",
+    "DeadLetter",
+    "DeduplicatingReceiver",
+    "Delivery",
+    "Drained",
+    "DurableSender",
+    "Endpoint",
+    "EndpointUnresolved",
+    "EndpointWatch",
+    "FileRoles",
+    "FileSource",
+    "FollowingReceiver",
+    "FollowingSender",
+    "Handled",
+    "Held",
+    "MemoryRoles",
+    "MemoryStore",
+    "NotARelay",
+    "Outbox",
+    "OutboxFull",
+    "OutboxInUse",
+    "Outcome",
+    "PassiveSender",
+    "RelayError",
+    "RelayFailed",
+    "RelayRefused",
+    "RelayUnavailable",
+    "RoleState",
+    "RoleStore",
+    "Roles",
+    "SendFailed",
+    "SqliteStore",
+    "State",
+    "Store",
+    "StoreUnavailable",
+    "UnusableFile",
+    "UrlSource",
+    "Watermark",
+    "WrongUse",
+    "by_message_id",
+    "by_property",
+]

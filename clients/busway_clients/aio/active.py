@@ -1,0 +1,63 @@
+"""The active sender for asyncio."""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
+
+from busway_clients.senders.active import DELAY, ActiveSending, Now, Success, utc_now
+from busway_clients.senders.delivery import TIMEOUT, Prepared, SdkSender
+from busway_clients.senders.messages import Messages, SessionOf
+from busway_clients.senders.outcome import Delivery, Outcome
+from busway_clients.steps import run_async
+
+
+class ActiveSender:
+    """
+    Sends each message to all namespaces at once, with the same message and session ids.
+
+    As `busway_clients.ActiveSender`, with the senders of `azure.servicebus.aio`; may be called from several tasks of
+    one event loop.
+    """
+
+    def __init__(
+        self,
+        senders: Mapping[str, SdkSender],
+        *,
+        success: Success = "any",
+        delay: timedelta = DELAY,
+        session_of: SessionOf | None = None,
+        now: Now = utc_now,
+    ) -> None:
+        """Send by *senders*, named by their namespaces; as for `busway_clients.ActiveSender`."""
+        self._sending = ActiveSending(senders, success, delay, session_of=session_of, now=now)
+        self._turns = {name: asyncio.Lock() for name in senders}
+
+    async def send(
+        self,
+        messages: Messages,
+        *,
+        key: str | None = None,
+        to: Collection[str] | None = None,
+        timeout: float | None = TIMEOUT,  # noqa: ASYNC109 - the SDK's own, for each of its calls
+    ) -> Outcome:
+        """Send one message or several, and return which namespace took which; as `busway_clients.ActiveSender.send`."""
+        prepared = self._sending.prepared(messages, key)
+        names = self._sending.names(to) if prepared else []
+        if not names:
+            return Outcome({})
+        ids = [each.message_id for each in prepared]
+        copies = [self._sending.copies(name, prepared) for name in names]
+        deliveries = await asyncio.gather(
+            *(self._deliver(name, ids, each, timeout) for name, each in zip(names, copies, strict=True))
+        )
+        return self._sending.judged(Outcome(dict(zip(names, deliveries, strict=True))))
+
+    async def _deliver(
+        self,
+        name: str,
+        ids: Sequence[str],
+        messages: Sequence[Prepared],
+        timeout: float | None,  # noqa: ASYNC109 - likewise
+    ) -> Delivery:
+        async with self._turns[name]:
+            return await run_async(self._sending.delivery(name, ids, messages, timeout))

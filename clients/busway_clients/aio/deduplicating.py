@@ -1,0 +1,65 @@
+"""The de-duplicating receiver for asyncio."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
+
+from azure.servicebus import ServiceBusReceivedMessage
+
+from busway_clients.receivers.deduplicating import Receiving
+from busway_clients.receivers.deduplication import PATIENCE, Deduplication, Handled, SdkReceiver, WithoutIdentity
+from busway_clients.receivers.identity import Identity, Watermark, by_message_id
+from busway_clients.receivers.stores.store import Store
+from busway_clients.steps import run_async, wait
+
+Application = Callable[[ServiceBusReceivedMessage], Awaitable[object]]
+
+
+class DeduplicatingReceiver:
+    """
+    Receives from all namespaces at once, and has each message processed once, whichever copy comes first.
+
+    As `busway_clients.DeduplicatingReceiver`, with the receivers of `azure.servicebus.aio` and an application that is a
+    coroutine function. Stores are the same ones; one that is not in memory is asked in threads.
+    """
+
+    def __init__(
+        self,
+        receivers: Mapping[str, SdkReceiver],
+        store: Store,
+        *,
+        identity: Identity = by_message_id,
+        watermark: Watermark | None = None,
+        patience: timedelta = PATIENCE,
+        without_identity: WithoutIdentity = "process",
+    ) -> None:
+        """Receive by *receivers*, named by their namespaces, and remember in *store*; as the synchronous one does."""
+        deduplication = Deduplication(
+            store, identity=identity, watermark=watermark, patience=patience, without_identity=without_identity
+        )
+        self._receiving = Receiving(receivers, deduplication)
+
+    @property
+    def counts(self) -> Mapping[str, Mapping[Handled, int]]:
+        """Return what became of the messages, by namespace."""
+        return self._receiving.counts
+
+    @property
+    def errors(self) -> Mapping[str, Exception | None]:
+        """Return what each namespace waits for, None where it receives."""
+        return self._receiving.errors
+
+    async def handle(self, name: str, message: ServiceBusReceivedMessage, application: Application) -> Handled:
+        """Handle one message that was received from the namespace *name*; as the synchronous one does."""
+        return await run_async(self._receiving.handle(name, message, application))
+
+    async def run(self, application: Application, stop: asyncio.Event, *, idle: float | None = None) -> None:
+        """
+        Receive until *stop* is set, or nothing has come from any namespace for *idle* seconds.
+
+        The application is called in a task for each namespace.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            for name in self.errors:
+                flow = self._receiving.receive(name, application, is_over=stop.is_set, pause=wait, idle=idle)
+                tasks.create_task(run_async(flow), name=f"receive from {name}")

@@ -1,0 +1,1 @@
+"""The same for asyncio; sources, cache and rules are those of the package above."""

@@ -1,0 +1,122 @@
+"""
+The endpoint in DNS: an alias (CNAME) names the zone of a site, and SRV records there name its namespace.
+
+    servicebus.example.com.                           CNAME  west.example.com.
+    _azure_servicebus._amqp.west.example.com.  SRV    1 1 5671 west-example.servicebus.windows.net.
+    _azure_servicebus._amqp.west.example.com.  SRV    2 2 443  west-example.servicebus.windows.net.
+
+A failover points the alias elsewhere. Needs dnspython (`busway-clients[dns]`). Source: Microsoft Learn, "Message
+replication tasks patterns", DNS-based failover configuration; RFC 2782.
+"""
+
+from collections.abc import Sequence
+
+import dns.exception
+import dns.name
+import dns.rdatatype
+import dns.resolver
+
+from busway_clients.endpoints.endpoint import (
+    NAMESPACES,
+    PORTS,
+    Answer,
+    Endpoint,
+    EndpointUnresolved,
+    Offer,
+    namespace_named,
+)
+
+PREFIX = "_azure_servicebus._amqp"
+
+_MOST_ALIASES = 8
+
+
+class DnsSource:
+    """The endpoints behind an alias; its site is what the alias names, without the last dot."""
+
+    def __init__(
+        self,
+        alias: str,
+        *,
+        prefixes: Sequence[str] = (PREFIX,),
+        nameservers: Sequence[str] | None = None,
+        port: int = 53,
+        domains: Sequence[str] = NAMESPACES,
+        timeout_seconds: float = 5.0,
+    ) -> None:
+        """
+        Ask for *alias*, and for SRV records under each of *prefixes* until there are some.
+
+        The *nameservers* are addresses; without any the machine's own are asked. *timeout_seconds* is for each query
+        with all its attempts. Raises EndpointUnresolved when the machine has no name servers.
+        """
+        try:
+            self._alias = dns.name.from_text(alias)
+            self._prefixes = [dns.name.from_text(prefix, origin=None) for prefix in prefixes]
+            self._resolver = dns.resolver.Resolver(configure=nameservers is None)
+        except dns.exception.DNSException as error:
+            raise EndpointUnresolved(f"{alias}: {error}") from error
+        if nameservers is not None:
+            self._resolver.nameservers = list(nameservers)
+            self._resolver.port = port
+        self._resolver.lifetime = timeout_seconds
+        self._domains = domains
+
+    def read(self) -> Answer:
+        """Return what DNS says now; raises EndpointUnresolved."""
+        zone, ttl = self._zone()
+        for prefix in self._prefixes:
+            found = self._query(prefix.concatenate(zone), "SRV")
+            if found is not None and found.rrset is not None:
+                return Answer(_text(zone), self._offers(found), min(ttl, found.rrset.ttl))
+        names = ", ".join(_text(prefix.concatenate(zone)) for prefix in self._prefixes)
+        raise EndpointUnresolved(f"{_text(self._alias)}: there is no SRV record {names}")
+
+    def _zone(self) -> tuple[dns.name.Name, float]:
+        """Return what the alias names in the end; an alias that is none is its own zone."""
+        name, ttl = self._alias, float("inf")
+        for _ in range(_MOST_ALIASES):
+            found = self._query(name, "CNAME")
+            if found is None or found.rrset is None:
+                return name, ttl
+            name, ttl = found.rrset[0].target, min(ttl, found.rrset.ttl)
+        raise EndpointUnresolved(f"{_text(self._alias)}: leads from alias to alias more than {_MOST_ALIASES} times")
+
+    def _offers(self, found: dns.resolver.Answer) -> tuple[Offer, ...]:
+        where = _text(found.qname)
+        offers = []
+        for record in sorted(found, key=lambda each: (each.priority, each.port, each.target)):
+            if record.port in PORTS:
+                name = namespace_named(_text(record.target), f"{where} SRV", self._domains)
+                offers.append(Offer(Endpoint(name, record.port), record.priority, record.weight))
+        if not offers:
+            ports = ", ".join(str(record.port) for record in found)
+            raise EndpointUnresolved(f"{where} SRV: has port {ports}, expected {' or '.join(map(str, PORTS))}")
+        return tuple(offers)
+
+    def _query(self, name: dns.name.Name, kind: str) -> dns.resolver.Answer | None:
+        """Return the records, None where the name has none of this kind."""
+        where = f"{_text(name)} {kind}"
+        try:
+            return self._resolver.resolve(name, kind, search=False)
+        except dns.resolver.NoAnswer:
+            return None
+        except dns.resolver.NXDOMAIN as error:
+            if kind == "SRV":
+                return None
+            raise EndpointUnresolved(f"{where}: there is no such name") from error
+        except dns.resolver.LifetimeTimeout as error:
+            asked = ", ".join(map(str, self._resolver.nameservers))
+            raise EndpointUnresolved(f"{where}: no answer within {self._resolver.lifetime:g} s from {asked}") from error
+        except dns.resolver.NoNameservers as error:
+            raise EndpointUnresolved(f"{where}: no name server could answer: {_first_line(error)}") from error
+        except dns.exception.DNSException as error:
+            raise EndpointUnresolved(f"{where}: {type(error).__name__}: {_first_line(error)}") from error
+
+
+def _text(name: dns.name.Name) -> str:
+    return name.to_text(omit_final_dot=True)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

@@ -1,0 +1,127 @@
+"""Endpoints of namespaces, and what a source may say about them."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from random import Random
+from typing import Protocol
+
+from azure.servicebus import TransportType
+
+from busway_clients.errors import ClientsError
+
+AMQP_PORT = 5671
+WEBSOCKETS_PORT = 443
+PORTS = (AMQP_PORT, WEBSOCKETS_PORT)
+
+NAMESPACES = (
+    "servicebus.windows.net",
+    "servicebus.chinacloudapi.cn",
+    "servicebus.usgovcloudapi.net",
+)
+"""The domains of Azure's clouds: a token is only ever sent to a namespace in one of them, unless others are allowed."""
+
+_HOST = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)(\.(?!-)[a-z0-9-]{1,63}(?<!-))*")
+
+
+class EndpointUnresolved(ClientsError):
+    """What is published cannot be used, or cannot be reached; who has a good endpoint from before keeps it."""
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A namespace's fully qualified name, and the port to reach it on."""
+
+    namespace: str
+    port: int = AMQP_PORT
+
+    @property
+    def transport_type(self) -> TransportType:
+        """The SDK's transport for the port."""
+        return TransportType.AmqpOverWebsocket if self.port == WEBSOCKETS_PORT else TransportType.Amqp
+
+    def __str__(self) -> str:
+        """Return it as logs name it."""
+        return f"{self.namespace}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Offer:
+    """An endpoint with its place among others: a lower priority comes first, a higher weight more often (RFC 2782)."""
+
+    endpoint: Endpoint
+    priority: int = 0
+    weight: int = 0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """
+    What a source says.
+
+    Shape:  offers of one site, at least one; a serial, where the source has one, grows with every change.
+    Units:  ttl_seconds is how long the answer may be used before the source is asked again.
+    """
+
+    site: str
+    offers: Sequence[Offer]
+    ttl_seconds: float
+    serial: int | None = None
+
+
+class Source(Protocol):
+    """Something that an operator edits and applications read."""
+
+    def read(self) -> Answer:
+        """Return what is published now; raises EndpointUnresolved."""
+        ...
+
+
+def namespace_named(text: object, where: str, domains: Sequence[str]) -> str:
+    """Return *text* as the name of a namespace in one of *domains*; raises EndpointUnresolved."""
+    name = text.rstrip(".").lower() if isinstance(text, str) else ""
+    if not _HOST.fullmatch(name):
+        raise EndpointUnresolved(f"{where}: {_shown(text)} is no host name, expected that of a namespace")
+    if not any(name == domain or name.endswith(f".{domain}") for domain in domains):
+        raise EndpointUnresolved(f"{where}: {name} is not a namespace, expected a name in {', '.join(domains)}")
+    return name
+
+
+def in_order(offers: Sequence[Offer], present: Endpoint | None, random: Random) -> tuple[Endpoint, ...]:
+    """
+    Return the endpoints in the order in which to try them.
+
+    Equals are shuffled by their weights, but *present* stays first among its own: looking again is no reason to move.
+    """
+    endpoints: list[Endpoint] = []
+    for _, group in groupby(sorted(offers, key=_priority), key=_priority):
+        # RFC 2782: those without weight come first in the list, so that they keep a small chance.
+        equals = [offer.endpoint for offer in _shuffled(sorted(group, key=lambda offer: offer.weight > 0), random)]
+        equals.sort(key=lambda endpoint: endpoint != present)
+        endpoints += equals
+    return tuple(dict.fromkeys(endpoints))
+
+
+def _priority(offer: Offer) -> int:
+    return offer.priority
+
+
+def _shuffled(offers: Sequence[Offer], random: Random) -> Iterator[Offer]:
+    left = list(offers)
+    while left:
+        point = random.randint(0, sum(offer.weight for offer in left))
+        for offer in left:
+            point -= offer.weight
+            if point <= 0:
+                left.remove(offer)
+                yield offer
+                break
+
+
+_LONGEST_SHOWN = 60
+
+
+def _shown(text: object) -> str:
+    shown = repr(text)
+    return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}…"

@@ -1,0 +1,78 @@
+"""The endpoint document in a file, on a share perhaps."""
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from busway_clients.endpoints.document import LONGEST_DOCUMENT_BYTES, read_document
+from busway_clients.endpoints.endpoint import NAMESPACES, Answer, EndpointUnresolved
+from busway_clients.endpoints.signature import is_signed, verified
+
+# On some file systems two writes within this time leave the same time of change, and sites' names are often as long.
+_COARSEST_NS = 2_000_000_000
+
+
+class DocumentReader:
+    """What file and URL have in common: the content becomes an answer, checked against keys if there are any."""
+
+    def __init__(self, role: str, where: str, public_keys: Mapping[str, bytes] | None, domains: Sequence[str]) -> None:
+        """Read for *role*, which is "send" or "receive" unless the operator has others."""
+        self._role = role
+        self._where = where
+        self._public_keys = public_keys
+        self._domains = domains
+
+    def answer(self, content: bytes, now: datetime) -> Answer:
+        """Return what *content* says; raises EndpointUnresolved."""
+        if self._public_keys is not None:
+            content = verified(content, self._public_keys, self._where)
+        elif is_signed(content, self._where):
+            raise EndpointUnresolved(f"{self._where}: is signed, expected public_keys to check it with")
+        return read_document(content, self._where, now, domains=self._domains).answer(self._role, self._where)
+
+
+class FileSource:
+    """The endpoint document in a file, which is read again when its time of change, size or identity is another."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        role: str,
+        *,
+        public_keys: Mapping[str, bytes] | None = None,
+        domains: Sequence[str] = NAMESPACES,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """Read *path* for *role*; with *public_keys*, PEM by their ids, it has to be signed by one of them."""
+        self._path = Path(path)
+        self._now = now
+        self._reader = DocumentReader(role, str(path), public_keys, domains)
+        self._mark: tuple[int, int, int] | None = None
+        self._content = b""
+
+    def read(self) -> Answer:
+        """Return what the file says now; raises EndpointUnresolved."""
+        now = self._now()
+        try:
+            mark = _mark(self._path.stat())
+            if mark != self._mark:
+                self._content, mark = self._whole()
+                is_settled = now * 1e9 - mark[0] > _COARSEST_NS
+                self._mark = mark if is_settled else None
+        except OSError as error:
+            raise EndpointUnresolved(f"{self._path}: cannot be read, {error.strerror or error}") from error
+        return self._reader.answer(self._content, datetime.fromtimestamp(now, UTC))
+
+    def _whole(self) -> tuple[bytes, tuple[int, int, int]]:
+        with self._path.open("rb") as file:
+            before = _mark(os.fstat(file.fileno()))
+            content = file.read(LONGEST_DOCUMENT_BYTES + 1)
+            if _mark(os.fstat(file.fileno())) != before:
+                raise EndpointUnresolved(f"{self._path}: was changed while it was read, expected to be replaced whole")
+        return content, before
+
+
+def _mark(found: os.stat_result) -> tuple[int, int, int]:
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,0 +1,112 @@
+"""The endpoint document behind a URL, such as a static web site or a blob."""
+
+import http.client
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+from busway_clients.endpoints.document import LONGEST_DOCUMENT_BYTES
+from busway_clients.endpoints.endpoint import NAMESPACES, Answer, EndpointUnresolved
+from busway_clients.endpoints.file import DocumentReader
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_CHUNK_BYTES = 16_384
+
+
+class UrlSource:
+    """The endpoint document behind an https URL, asked for with the ETag of what is known."""
+
+    def __init__(
+        self,
+        url: str,
+        role: str,
+        *,
+        public_keys: Mapping[str, bytes] | None = None,
+        domains: Sequence[str] = NAMESPACES,
+        timeout_seconds: float = 10.0,
+        now: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """
+        Read *url* for *role*; with *public_keys*, PEM by their ids, the document has to be signed by one of them.
+
+        Raises ValueError for http, which others can change on its way, unless it is signed or on this machine.
+        """
+        parts = urlsplit(url)
+        is_safe = parts.scheme == "https" or (
+            parts.scheme == "http" and (public_keys is not None or parts.hostname in _LOOPBACK)
+        )
+        if not is_safe or not parts.hostname:
+            raise ValueError(f"{_plain(url)}: expected https, or http with public_keys")
+        self._url = url
+        self._where = _plain(url)
+        self._timeout = timeout_seconds
+        self._now = now
+        self._monotonic = monotonic
+        self._reader = DocumentReader(role, self._where, public_keys, domains)
+        self._opener = urllib.request.build_opener(_NoRedirects)
+        self._etag: str | None = None
+        self._content = b""
+
+    def read(self) -> Answer:
+        """Return what is published there now; raises EndpointUnresolved."""
+        request = urllib.request.Request(self._url, headers={"Accept": "application/json"})  # noqa: S310 - http or https
+        if self._etag is not None:
+            request.add_header("If-None-Match", self._etag)
+        try:
+            with self._opener.open(request, timeout=self._timeout) as response:
+                content = self._whole(response)
+                etag = response.headers.get("ETag")
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code != HTTPStatus.NOT_MODIFIED or self._etag is None:
+                    raise EndpointUnresolved(f"{self._where}: {_told(error)}") from error
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", None) or error or type(error).__name__
+            raise EndpointUnresolved(f"{self._where}: cannot be reached, {reason}") from error
+        else:
+            self._content, self._etag = content, None
+            answer = self._answer()
+            # Kept only for what could be used: the next request for anything else brings it whole.
+            self._etag = etag
+            return answer
+        return self._answer()
+
+    def _answer(self) -> Answer:
+        return self._reader.answer(self._content, datetime.fromtimestamp(self._now(), UTC))
+
+    def _whole(self, response: http.client.HTTPResponse) -> bytes:
+        """Return the body; the timeout is for all of it, not for each piece."""
+        end = self._monotonic() + self._timeout
+        content = b""
+        while len(content) <= LONGEST_DOCUMENT_BYTES and (piece := response.read1(_CHUNK_BYTES)):
+            content += piece
+            if self._monotonic() > end:
+                raise EndpointUnresolved(f"{self._where}: did not come whole within {self._timeout:g} s")
+        announced = response.headers.get("Content-Length")
+        if announced is not None and len(content) < int(announced):
+            raise EndpointUnresolved(f"{self._where}: broke off after {len(content)} of {announced} bytes")
+        return content
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A document that has moved is told of: what it would lead to is a login page more often than not."""
+
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
+def _told(error: urllib.error.HTTPError) -> str:
+    if HTTPStatus.MULTIPLE_CHOICES <= error.code < HTTPStatus.BAD_REQUEST:
+        return f"redirects ({error.code}), to a login page perhaps, expected the document itself"
+    return f"answered {error.code}, expected 200 with the document"
+
+
+def _plain(url: str) -> str:
+    """Return *url* without what may be secret: a user's password, the signature of a shared access URL."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

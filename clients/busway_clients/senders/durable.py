@@ -1,0 +1,192 @@
+"""Sends that cannot fail for an outage: what no namespace takes waits in an outbox and is sent later."""
+
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import groupby
+from typing import NamedTuple, Protocol
+
+from busway_clients.errors import SendFailed
+from busway_clients.senders.delivery import TIMEOUT
+from busway_clients.senders.meaning import Meaning, meaning_of, told
+from busway_clients.senders.messages import Identified, Messages, SessionOf, identified
+from busway_clients.senders.outbox import Outbox, Waiting
+from busway_clients.senders.outcome import Outcome
+from busway_clients.steps import Call, Steps, run
+
+_LOGGER = logging.getLogger("busway_clients.senders.outbox")
+_BATCH = 200
+PAUSE_SECONDS = 5.0
+
+
+class Accepted(NamedTuple):
+    """
+    What became of the messages of one send.
+
+    Shape:  sent and kept are message ids: what a namespace has, and what waits in the outbox.
+    """
+
+    sent: tuple[str, ...]
+    kept: tuple[str, ...]
+
+
+class Drained(NamedTuple):
+    """
+    What became of the outbox in one go.
+
+    Shape:  sent, held and left count messages; error is what ended it before it was empty, None where nothing did.
+    """
+
+    sent: int
+    held: int
+    left: int
+    error: SendFailed | None
+
+
+class Sender(Protocol):
+    """An active or a passive sender."""
+
+    def send(self, messages: Messages, *, timeout: float | None = TIMEOUT) -> Outcome:
+        """Send, or raise SendFailed."""
+
+
+class DurableSending:
+    """What both kinds of durable sender decide alike, as flows."""
+
+    def __init__(
+        self,
+        send: Callable[[Messages, float | None], Outcome | Awaitable[Outcome]],
+        outbox: Outbox,
+        session_of: SessionOf | None,
+    ) -> None:
+        self._send = send
+        self._outbox = outbox
+        self._session_of = session_of
+
+    def send(self, messages: Messages, key: str | None, timeout: float | None) -> Steps[Accepted]:
+        """Send what nothing in the outbox is ahead of, keep the rest and what no namespace takes."""
+        prepared = identified(messages, key, self._session_of)
+        lanes = {each.lane for each in prepared if each.lane is not None}
+        behind = (yield Call(lambda: self._outbox.lanes(lanes), blocks=True)) if len(self._outbox) else frozenset()
+        direct = [each for each in prepared if each.lane not in behind]
+        unsent: tuple[str, ...] = ()
+        if direct:
+            try:
+                yield self._sending(direct, timeout)
+            except SendFailed as failed:
+                if not is_outage(failed):
+                    raise
+                unsent = failed.unsent
+        # An id may occur twice: the messages that are left are always the last of those that were sent.
+        rest = direct[len(direct) - len(unsent) :]
+        kept = [each for each in prepared if each.lane in behind or any(each is other for other in rest)]
+        if kept:
+            yield Call(lambda: self._outbox.put(kept), blocks=True)
+        sent = direct[: len(direct) - len(rest)]
+        return Accepted(tuple(each.message_id for each in sent), tuple(each.message_id for each in kept))
+
+    def drain(self, timeout: float | None) -> Steps[Drained]:
+        """Send what waits, in order per lane, until nothing may be sent or no namespace takes more."""
+        sent = 0
+        while waiting := (yield Call(lambda: self._outbox.next(_BATCH), blocks=True)):
+            ordered = sorted(waiting, key=lambda each: (each.lane is not None, each.lane or "", each.number))
+            for _, group in groupby(ordered, key=lambda each: each.lane):
+                taken, failed = yield from self._drain_lane([*group], timeout)
+                sent += taken
+                if failed is not None:
+                    return self._drained(sent, failed)
+        return self._drained(sent, None)
+
+    def _drain_lane(self, waiting: Sequence[Waiting], timeout: float | None) -> Steps[tuple[int, SendFailed | None]]:
+        try:
+            yield self._sending([each.message for each in waiting], timeout)
+            taken, failed = len(waiting), None
+        except SendFailed as error:
+            taken, failed = len(waiting) - len(error.unsent), error
+        yield from self._remove(waiting[:taken])
+        if failed is None or not is_at_fault(failed):
+            return taken, failed
+        # A batch is refused as a whole: which message it is for shows only when each goes alone.
+        rest = waiting[taken:]
+        if len(rest) == 1:
+            yield from self._hold(rest[0], failed)
+            return taken, None
+        for each in rest:
+            try:
+                yield self._sending([each.message], timeout)
+            except SendFailed as error:
+                if not is_at_fault(error):
+                    return taken, error
+                yield from self._hold(each, error)
+                if each.lane is not None:
+                    return taken, None
+            else:
+                yield from self._remove([each])
+                taken += 1
+        return taken, None
+
+    def _remove(self, waiting: Sequence[Waiting]) -> Steps[None]:
+        if waiting:
+            yield Call(lambda: self._outbox.remove([each.number for each in waiting]), blocks=True)
+
+    def _hold(self, waiting: Waiting, failed: SendFailed) -> Steps[None]:
+        fault = ", ".join(f"{name}: {told(error)}" for name, error in failed.errors.items())
+        _LOGGER.error("message %s is held, and its session waits: %s", waiting.message.message_id, fault)
+        yield Call(lambda: self._outbox.hold(waiting.number, fault), blocks=True)
+
+    def _drained(self, sent: int, failed: SendFailed | None) -> Drained:
+        held = len(self._outbox.held())
+        return Drained(sent, held, len(self._outbox) - held, failed)
+
+    def _sending(self, messages: Sequence[Identified], timeout: float | None) -> Call:
+        return Call(lambda: self._send([each.message for each in messages], timeout))
+
+
+def is_outage(failed: SendFailed) -> bool:
+    """Tell whether a send failed because namespaces cannot be reached, and no message is at fault."""
+    meanings = {meaning_of(error) for error in failed.errors.values()}
+    return Meaning.UNAVAILABLE in meanings and Meaning.AT_FAULT not in meanings
+
+
+def is_at_fault(failed: SendFailed) -> bool:
+    """Tell whether a send failed for a message that will not be taken at any other time either."""
+    return any(meaning_of(error) is Meaning.AT_FAULT for error in failed.errors.values())
+
+
+class DurableSender:
+    """
+    Sends by an active or a passive sender, and keeps in an outbox what no namespace takes during an outage.
+
+    What follows in the same session waits behind it. `drain` sends what waits; `keep_draining` does so for as long as
+    the application runs. A message that is refused as it is (too large, an argument that is wrong) is held for a
+    person: its session waits behind it, everything else goes on. May be called from several threads.
+    """
+
+    def __init__(self, sender: Sender, outbox: Outbox, *, session_of: SessionOf | None = None) -> None:
+        """Send by *sender*, and keep in *outbox*; both stay the caller's to close."""
+        self._sending = DurableSending(
+            lambda messages, timeout: sender.send(messages, timeout=timeout), outbox, session_of
+        )
+        self._draining = threading.Lock()
+
+    def send(self, messages: Messages, *, key: str | None = None, timeout: float | None = TIMEOUT) -> Accepted:
+        """
+        Send one message or several; what could not be sent is on the disk when this returns.
+
+        Units: timeout in seconds, for each namespace. Raises SendFailed for what is no outage, of whose messages none
+                is kept; OutboxFull, where what was not sent is not kept either; WrongUse.
+        """
+        return run(self._sending.send(messages, key, timeout))
+
+    def drain(self, *, timeout: float | None = TIMEOUT) -> Drained:
+        """Send what waits, in order per session, until nothing may be sent or no namespace takes more."""
+        with self._draining:
+            return run(self._sending.drain(timeout))
+
+    def keep_draining(self, stop: threading.Event, *, pause: float = PAUSE_SECONDS) -> None:
+        """Drain again and again until *stop* is set; meant for a thread of its own. Units: pause in seconds."""
+        while not stop.is_set():
+            drained = self.drain()
+            if drained.error is not None:
+                _LOGGER.warning("%d messages wait in the outbox: %s", drained.left, drained.error)
+            stop.wait(pause)

@@ -1,0 +1,172 @@
+"""
+Messages before they are sent: each has an id that a retry sends again, and none is changed beyond that.
+
+The id of a message that has none is kept on the caller's own object, so that sending the object again sends the same
+id. (A ServiceBusMessage always has one: the SDK gives it a random one when it is made.) With a key every id is
+derived from the key and the content instead, so that a process which starts anew arrives at the same ids.
+"""
+
+import hashlib
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
+from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
+
+from busway_clients.errors import WrongUse
+from busway_clients.senders.frozen import freeze, parts
+
+Message = ServiceBusMessage | AmqpAnnotatedMessage | Mapping[str, Any]
+Messages = Message | Iterable[Message]
+SessionOf = Callable[[AmqpAnnotatedMessage], str | None]
+
+SCHEDULED = b"x-opt-scheduled-enqueue-time"
+_PARTITION = b"x-opt-partition-key"
+_LONGEST_ID = 128
+# What two sends of the same content have in common; times and delivery counts are not among it.
+_CONTENT_PROPERTIES = ("group_id", "subject", "correlation_id", "content_type", "to", "reply_to", "reply_to_group_id")
+
+
+class Identified(NamedTuple):
+    """A message with its id; *message* is what the SDK is given, *raw* its parts."""
+
+    message_id: str
+    message: ServiceBusMessage | AmqpAnnotatedMessage
+
+    @property
+    def raw(self) -> AmqpAnnotatedMessage:
+        """Return the AMQP message."""
+        return self.message.raw_amqp_message if isinstance(self.message, ServiceBusMessage) else self.message
+
+    @property
+    def session_id(self) -> str | None:
+        """Return the session id, None for a message of no session."""
+        properties = self.raw.properties
+        return text_of(properties.group_id) if properties and properties.group_id else None
+
+    @property
+    def lane(self) -> str | None:
+        """Return what its order hangs on: the session id, or else the partition key; None where nothing does."""
+        if self.session_id is not None:
+            return self.session_id
+        key = annotation(self.raw, _PARTITION)
+        return None if key is None else text_of(key)
+
+
+def identified(messages: Messages, key: str | None = None, session_of: SessionOf | None = None) -> list[Identified]:
+    """
+    Return *messages* with ids, in their order; a message that is alone is a list of one.
+
+    Raises WrongUse for what is no message, and for an id that Service Bus would refuse.
+    """
+    if isinstance(messages, ServiceBusMessageBatch):
+        raise WrongUse("the messages to send: is a ServiceBusMessageBatch, expected the messages themselves")
+    if key is not None and not key:
+        raise WrongUse("the key of a send: is empty, expected text that a retry gives again")
+    alone = isinstance(messages, ServiceBusMessage | AmqpAnnotatedMessage | Mapping)
+    given: Sequence[Any] = [messages] if alone else _listed(messages)
+    seen = Counter[bytes]()
+    return [_identified(each, key, session_of, seen) for each in given]
+
+
+def copy_of(message: Identified) -> AmqpAnnotatedMessage:
+    """Return a copy that the SDK may encode at the same time; what it only reads is shared."""
+    raw = message.raw
+    # What copy.copy does, without its detours: this is most of what an active send adds to a plain one.
+    copied: AmqpAnnotatedMessage = object.__new__(type(raw))
+    vars(copied).update(vars(raw))
+    if raw.application_properties:
+        copied.application_properties = dict(raw.application_properties)
+    if raw.annotations:
+        copied.annotations = dict(raw.annotations)
+    return copied
+
+
+def delayed(
+    message: AmqpAnnotatedMessage, delay: timedelta, now: datetime, previous: datetime | None
+) -> datetime | None:
+    """
+    Schedule a message *delay* later than it would be enqueued, and return what is *previous* to the next one.
+
+    Later than *previous* at any rate: of two that become due in the same millisecond, either may be first. A time that
+    the application has set is delayed and nothing more.
+    """
+    annotations = message.annotations or {}
+    scheduled = annotations.pop(SCHEDULED.decode(), None) or annotations.get(SCHEDULED)
+    due = (scheduled if isinstance(scheduled, datetime) else now) + delay
+    if previous is not None and scheduled is None:
+        due = max(due, previous + timedelta(milliseconds=1))
+    message.annotations = {**annotations, SCHEDULED: due}
+    return due if scheduled is None else previous
+
+
+def annotation(message: AmqpAnnotatedMessage, name: bytes) -> object:
+    """Return a message annotation, whose name may be text or bytes."""
+    held = message.annotations or {}
+    return held.get(name, held.get(name.decode()))
+
+
+def text_of(value: object) -> str:
+    """Return an id as text; AMQP has ids of bytes, numbers and UUIDs as well."""
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+def _listed(messages: object) -> Sequence[Any]:
+    if isinstance(messages, Iterable) and not isinstance(messages, str | bytes):
+        return [*messages]
+    raise WrongUse(f"the messages to send: is a {type(messages).__name__}, expected one message or several")
+
+
+def _identified(given: object, key: str | None, session_of: SessionOf | None, seen: Counter[bytes]) -> Identified:
+    message = _message(given)
+    raw = message.raw_amqp_message if isinstance(message, ServiceBusMessage) else message
+    properties = raw.properties
+    if properties is None:
+        properties = raw.properties = AmqpMessageProperties()
+    if not properties.group_id and session_of is not None and (session := session_of(raw)):
+        _check("session id", session)
+        properties.group_id = session
+    if key is not None:
+        properties.message_id = _derived(key, raw, seen)
+    elif not properties.message_id:
+        if isinstance(given, Mapping) and not isinstance(given, MutableMapping):
+            raise WrongUse(
+                "a message given as a mapping: has no message_id and cannot keep one, expected a message_id or a key"
+            )
+        properties.message_id = str(uuid.uuid4())
+    _check("message id", text_of(properties.message_id))
+    if isinstance(given, MutableMapping):
+        given["message_id"] = properties.message_id
+        if properties.group_id:
+            given["session_id"] = properties.group_id
+    return Identified(text_of(properties.message_id), message)
+
+
+def _message(given: object) -> ServiceBusMessage | AmqpAnnotatedMessage:
+    if isinstance(given, ServiceBusMessage | AmqpAnnotatedMessage):
+        return given
+    if isinstance(given, Mapping):
+        try:
+            return ServiceBusMessage(**given)
+        except (TypeError, ValueError) as error:
+            raise WrongUse(f"a message given as a mapping: is no message, {error}") from error
+    raise WrongUse(f"a message: is a {type(given).__name__}, expected a ServiceBusMessage or AmqpAnnotatedMessage")
+
+
+def _derived(key: str, raw: AmqpAnnotatedMessage, seen: Counter[bytes]) -> str:
+    """Return the id of a message with *key*: equal contents of one call are told apart by their order."""
+    properties = dict(raw.properties.items()) if raw.properties else {}
+    content = {name: value for name, value in parts(raw).items() if name.endswith("body")}
+    content["application_properties"] = raw.application_properties or {}
+    content["properties"] = {name: properties.get(name) for name in _CONTENT_PROPERTIES}
+    digest = hashlib.sha256(freeze(content)).digest()
+    seen[digest] += 1
+    return hashlib.sha256(b"\0".join([key.encode(), digest, b"%d" % seen[digest]])).hexdigest()[:32]
+
+
+def _check(what: str, text: str) -> None:
+    if len(text) > _LONGEST_ID:
+        raise WrongUse(f"a message's {what}: has {len(text)} characters, expected at most {_LONGEST_ID}")

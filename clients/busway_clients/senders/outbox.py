@@ -1,0 +1,190 @@
+"""
+A durable outbox: what is accepted here is sent later, in order per session, whatever becomes of this process.
+
+SQLite in WAL mode with synchronous=FULL: `put` returns when the messages are on the disk. One outbox has the file at
+a time.
+"""
+
+import os
+import sqlite3
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from azure.servicebus import ServiceBusMessageBatch
+from azure.servicebus.amqp import AmqpAnnotatedMessage
+
+from busway_clients.database import Database, Kind
+from busway_clients.errors import OutboxFull, OutboxInUse, StoreUnavailable, WrongUse
+from busway_clients.senders.frozen import freeze, parts, thaw
+from busway_clients.senders.messages import Identified
+
+MAX_MESSAGES = 100_000
+MAX_BYTES = 1024**3
+# The largest message that Service Bus takes anywhere; what the entity takes, it says itself.
+_LARGEST = 100 * 1024**2
+
+_FILE = Kind(
+    "an outbox",
+    0x42574F42,
+    1,
+    """
+    CREATE TABLE IF NOT EXISTS messages (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        message_id TEXT NOT NULL,
+        lane TEXT,
+        content BLOB NOT NULL,
+        accepted_at TEXT NOT NULL,
+        fault TEXT
+    );
+    CREATE INDEX IF NOT EXISTS lanes ON messages (lane);
+    CREATE INDEX IF NOT EXISTS faults ON messages (lane) WHERE fault IS NOT NULL
+    """,
+)
+
+
+class Waiting(NamedTuple):
+    """A message that waits; its number is its place in the order of acceptance."""
+
+    number: int
+    lane: str | None
+    message: Identified
+
+
+class Held(NamedTuple):
+    """
+    A message that was refused as it is, and waits for a person.
+
+    Shape:  lane is its session id or partition key, which waits behind it; fault names the error.
+    """
+
+    number: int
+    message_id: str
+    lane: str | None
+    accepted_at: datetime
+    fault: str
+
+
+class Outbox:
+    """The file of messages that wait; may be used from several threads of one process."""
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, max_messages: int = MAX_MESSAGES, max_bytes: int = MAX_BYTES
+    ) -> None:
+        """
+        Open the file at *path*, or make it.
+
+        Raises OutboxInUse while another outbox has it, in whatever process; UnusableFile for a file of another kind
+        or version. Units: max_bytes counts the contents of the messages.
+        """
+        if max_messages < 1 or max_bytes < 1:
+            raise WrongUse(f"the bounds of an outbox: are {max_messages} and {max_bytes}, expected positive ones")
+        try:
+            self._database = Database(path, _FILE, is_exclusive=True)
+        except StoreUnavailable as error:
+            cause = error.__cause__
+            if isinstance(cause, sqlite3.Error) and cause.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+                told = f"{os.fspath(path)}: is in use by another outbox, expected one for each file"
+                raise OutboxInUse(told) from error
+            raise
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
+        with self._database.reading() as connection:
+            query = "SELECT count(*), coalesce(sum(length(content)), 0) FROM messages"
+            held: tuple[int, int] = connection.execute(query).fetchone()
+        self._messages, self._bytes = held
+
+    def __len__(self) -> int:
+        """Return how many messages wait, those that are held among them."""
+        return self._messages
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Return the size of the contents that wait."""
+        return self._bytes
+
+    def put(self, messages: Sequence[Identified]) -> None:
+        """
+        Accept *messages*, all of them or none.
+
+        Raises OutboxFull; WrongUse for what the SDK cannot encode, which would be found out only when it is sent.
+        """
+        now = datetime.now(UTC).isoformat()
+        rows = [(each.message_id, each.lane, _content(each), now) for each in messages]
+        added = sum(len(row[2]) for row in rows)
+        with self._database.transaction() as connection:
+            if self._messages + len(rows) > self._max_messages or self._bytes + added > self._max_bytes:
+                seen = f"holds {self._messages} messages of {self._bytes} bytes, and {len(rows)} of {added} came"
+                expected = f"expected at most {self._max_messages} of {self._max_bytes}"
+                raise OutboxFull(f"{self._database.path}: {seen}, {expected}")
+            connection.executemany(
+                "INSERT INTO messages (message_id, lane, content, accepted_at) VALUES (?, ?, ?, ?)", rows
+            )
+            # Counted before the commit: should that fail, the bounds are reached too early rather than too late.
+            self._messages += len(rows)
+            self._bytes += added
+
+    def lanes(self, lanes: Collection[str]) -> frozenset[str]:
+        """Return those of *lanes* of which messages wait."""
+        with self._database.reading() as connection:
+            query = "SELECT 1 FROM messages WHERE lane = ? LIMIT 1"
+            return frozenset(lane for lane in lanes if connection.execute(query, (lane,)).fetchone())
+
+    def next(self, count: int) -> list[Waiting]:
+        """Return the first messages that may be sent: of no lane in which one is held."""
+        query = """
+            SELECT number, message_id, lane, content FROM messages
+            WHERE fault IS NULL
+              AND (lane IS NULL OR lane NOT IN (
+                SELECT lane FROM messages WHERE fault IS NOT NULL AND lane IS NOT NULL))
+            ORDER BY number LIMIT ?
+        """
+        with self._database.reading() as connection:
+            rows = connection.execute(query, (count,)).fetchall()
+        return [Waiting(number, lane, Identified(name, thaw(content))) for number, name, lane, content in rows]
+
+    def remove(self, numbers: Collection[int]) -> None:
+        """Forget messages that have been sent, or that a person discards."""
+        with self._database.transaction() as connection:
+            for number in numbers:
+                query = "DELETE FROM messages WHERE number = ? RETURNING length(content)"
+                removed = connection.execute(query, (number,)).fetchall()
+                self._messages -= len(removed)
+                self._bytes -= sum(size for (size,) in removed)
+
+    def hold(self, number: int, fault: str) -> None:
+        """Set a message aside that was refused as it is; what follows it in its lane waits."""
+        with self._database.transaction() as connection:
+            connection.execute("UPDATE messages SET fault = ? WHERE number = ?", (fault, number))
+
+    def release(self, number: int) -> None:
+        """Let a message that is held be sent again."""
+        with self._database.transaction() as connection:
+            connection.execute("UPDATE messages SET fault = NULL WHERE number = ?", (number,))
+
+    def held(self) -> list[Held]:
+        """Return the messages that are held, in their order."""
+        columns = "number, message_id, lane, accepted_at, fault"
+        query = f"SELECT {columns} FROM messages WHERE fault IS NOT NULL ORDER BY number"  # noqa: S608 - our own words
+        with self._database.reading() as connection:
+            rows = connection.execute(query).fetchall()
+        return [
+            Held(number, message_id, lane, datetime.fromisoformat(accepted_at), fault)
+            for number, message_id, lane, accepted_at, fault in rows
+        ]
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+
+def _content(message: Identified) -> bytes:
+    content = freeze(parts(message.raw))
+    try:
+        copied: AmqpAnnotatedMessage = thaw(content)
+        ServiceBusMessageBatch(_LARGEST).add_message(copied)
+    except (TypeError, ValueError, AttributeError) as error:
+        # What the SDK says of it may quote it.
+        told = f"message {message.message_id}: cannot be encoded by the SDK ({type(error).__name__})"
+        raise WrongUse(f"{told}, expected values that AMQP has a type for") from error
+    return content

@@ -1,0 +1,66 @@
+"""Which namespace took which messages."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from busway_clients.errors import SendFailed
+from busway_clients.senders.meaning import told
+
+
+class Delivery(NamedTuple):
+    """
+    What became of the messages in one namespace, by message id and in their order.
+
+    The accepted ones are always the first. Of the others the namespace has none, unless the error is one after which
+    that is not known (a timeout, a lost connection): then it may have those of the batch that was on its way.
+    """
+
+    accepted: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    error: Exception | None = None
+
+
+class Outcome(NamedTuple):
+    """What became of the messages of one send, by namespace, in the order of the namespaces."""
+
+    deliveries: Mapping[str, Delivery]
+
+    @property
+    def errors(self) -> dict[str, Exception]:
+        """Return the SDK's errors by namespace."""
+        return {name: each.error for name, each in self.deliveries.items() if each.error is not None}
+
+    @property
+    def accepted_by(self) -> tuple[str, ...]:
+        """Return the namespaces that have all messages."""
+        return tuple(name for name, each in self.deliveries.items() if each.error is None)
+
+    @property
+    def missing_in(self) -> tuple[str, ...]:
+        """Return the namespaces that lack messages; send the same messages again `to` them."""
+        return tuple(self.errors)
+
+    @property
+    def accepted_nowhere(self) -> tuple[str, ...]:
+        """Return the ids of the messages that no namespace has taken."""
+        taken = {message_id for each in self.deliveries.values() for message_id in each.accepted}
+        failed = {message_id: None for each in self.deliveries.values() for message_id in each.failed}
+        return tuple(message_id for message_id in failed if message_id not in taken)
+
+    @property
+    def missing_somewhere(self) -> tuple[str, ...]:
+        """Return the ids of the messages that not every namespace has taken, in their order."""
+        return max((each.failed for each in self.deliveries.values()), key=len, default=())
+
+
+def send_failed(expected: str, outcome: Outcome, unsent: Sequence[str]) -> SendFailed:
+    """Return the error that tells an outcome, with the SDK's errors as its cause."""
+    seen = "; ".join(
+        f"{name} took {len(each.accepted)} of {len(each.accepted) + len(each.failed)}"
+        + ("" if each.error is None else f", {told(each.error)}")
+        for name, each in outcome.deliveries.items()
+    )
+    failed = SendFailed(f"send: {seen}; expected {expected}", outcome, unsent)
+    errors = [*outcome.errors.values()]
+    failed.__cause__ = errors[0] if len(errors) == 1 else ExceptionGroup("each namespace has its own", errors)
+    return failed

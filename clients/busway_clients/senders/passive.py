@@ -1,0 +1,149 @@
+"""Passive replication: one active namespace, and a backup for when it cannot be reached (article on outages)."""
+
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from types import TracebackType
+from typing import Self
+
+from busway_clients.errors import WrongUse
+from busway_clients.senders.agreement import REFRESH, Agreement, RoleState
+from busway_clients.senders.delivery import TIMEOUT, SdkSender, deliver
+from busway_clients.senders.meaning import is_unavailable
+from busway_clients.senders.messages import Identified, Messages, SessionOf, identified
+from busway_clients.senders.outcome import Delivery, Outcome, send_failed
+from busway_clients.senders.roles import RoleStore
+from busway_clients.senders.threads import SenderThread
+from busway_clients.steps import Call, Steps, run
+
+
+class PassiveSending:
+    """What both kinds of passive sender decide alike, as flows."""
+
+    def __init__(
+        self,
+        senders: Mapping[str, SdkSender],
+        deliver: Callable[[str, Sequence[Identified], float | None], Delivery | Awaitable[Delivery]],
+        roles: RoleStore | None,
+        refresh: timedelta,
+        session_of: SessionOf | None,
+        *,
+        monotonic: Callable[[], float],
+    ) -> None:
+        if not senders:
+            raise WrongUse("the namespaces of a passive sender: are none, expected an active one and its backups")
+        self.agreement = Agreement(tuple(senders), roles, refresh, monotonic=monotonic)
+        self._senders = dict(senders)
+        self._deliver = deliver
+        self._session_of = session_of
+
+    def prepared(self, messages: Messages, key: str | None) -> list[Identified]:
+        """Return the messages with their ids."""
+        return identified(messages, key, self._session_of)
+
+    def delivery(self, name: str, messages: Sequence[Identified], timeout: float | None) -> Steps[Delivery]:
+        """Return the flow that sends to one namespace."""
+        ids = [each.message_id for each in messages]
+        return deliver(self._senders[name], ids, [each.message for each in messages], timeout)
+
+    def send(self, messages: Sequence[Identified], timeout: float | None) -> Steps[Outcome]:
+        """Send to the active namespace, or where that cannot be reached what it has not accepted to a backup."""
+        agreement = self.agreement
+        yield from agreement.refresh()
+        deliveries: dict[str, Delivery] = {}
+        rest = messages
+        active = agreement.roles.active
+        for name in agreement.roles.order:
+            delivery: Delivery = yield Call(partial(self._deliver, name, rest, timeout))
+            deliveries[name] = delivery
+            if delivery.error is None:
+                if name != active:
+                    yield from agreement.activate(name)
+                return Outcome(deliveries)
+            if len(deliveries) == 1 and not is_unavailable(delivery.error):
+                break
+            rest = rest[len(delivery.accepted) :]
+        outcome = Outcome(deliveries)
+        expected = "all messages in the active namespace, or in a backup while that is unavailable"
+        raise send_failed(expected, outcome, outcome.accepted_nowhere)
+
+
+class PassiveSender:
+    """
+    Sends to the active namespace, and to a backup when the active one cannot be reached.
+
+    The two swap roles if the backup accepts. If none accepts, roles stay as they are and SendFailed has each error.
+    Errors that do not mean unavailability (authorization, size, quota, throttling, an entity that is missing) switch
+    nothing. The senders are the SDK's and stay the caller's to close. May be called from several threads.
+    """
+
+    def __init__(
+        self,
+        senders: Mapping[str, SdkSender],
+        *,
+        roles: RoleStore | None = None,
+        refresh: timedelta = REFRESH,
+        session_of: SessionOf | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """
+        Send by *senders*, named by their namespaces, at first to the first; one alone has no backup.
+
+        *roles* is where processes agree on who is active, by default this process alone; it is read every *refresh*.
+        An unreachable store stops no send: the roles last seen hold until it answers. *session_of* gives the session
+        of a message that has none. Units: monotonic in seconds.
+        """
+        self._threads = {name: SenderThread(name) for name in senders}
+        self._sending = PassiveSending(senders, self._deliver, roles, refresh, session_of, monotonic=monotonic)
+        self._turn = threading.Lock()
+
+    @property
+    def state(self) -> RoleState:
+        """Return the roles as they were last seen."""
+        return self._sending.agreement.state
+
+    def send(self, messages: Messages, *, key: str | None = None, timeout: float | None = TIMEOUT) -> Outcome:
+        """
+        Send one message or several, and return which namespace took which.
+
+        An id that a message lacks is made once and kept on it; with *key* all ids are derived from it and the contents.
+        Units: timeout in seconds, for each namespace. Raises SendFailed, which has the outcome; WrongUse before
+        anything is sent.
+        """
+        prepared = self._sending.prepared(messages, key)
+        if not prepared:
+            return Outcome({})
+        with self._turn:
+            return run(self._sending.send(prepared, timeout))
+
+    def _deliver(self, name: str, messages: Sequence[Identified], timeout: float | None) -> Delivery:
+        ids = [each.message_id for each in messages]
+        return self._threads[name].run(lambda: run(self._sending.delivery(name, messages, timeout)), ids, timeout)
+
+    def activate(self, name: str) -> None:
+        """Make *name* the active namespace, as after an outage that is over; WrongUse for one that is unknown."""
+        with self._turn:
+            run(self._sending.agreement.appoint(name))
+
+    def look(self) -> RoleState:
+        """Read the shared roles now and return them."""
+        with self._turn:
+            run(self._sending.agreement.look())
+            return self._sending.agreement.state
+
+    def close(self) -> None:
+        """End the threads; the SDK's senders stay open."""
+        for thread in self._threads.values():
+            thread.close()
+
+    def __enter__(self) -> Self:
+        """Return the sender."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close the sender."""
+        self.close()

@@ -1,0 +1,76 @@
+"""Roles agreed upon in Azure Tables; needs the extra `tables`."""
+
+from collections.abc import Sequence
+
+from azure.core import MatchConditions
+from azure.core.exceptions import (
+    AzureError,
+    ResourceExistsError,
+    ResourceModifiedError,
+    ResourceNotFoundError,
+)
+from azure.data.tables import TableClient, UpdateMode
+
+from busway_clients.errors import StoreUnavailable
+from busway_clients.senders.roles import Roles
+
+_PARTITION = "roles"
+
+
+class TableRoles:
+    """Roles in one entity of a table of Storage or of Cosmos DB, which has to exist; its ETag is the lock."""
+
+    is_local = False
+
+    def __init__(self, table: TableClient, name: str) -> None:
+        """Keep the roles of all senders that give the same *name*."""
+        self._table = table
+        self._name = name
+
+    def read(self) -> Roles | None:
+        """Return the roles."""
+        found = self._read()
+        return None if found is None else found[0]
+
+    def replace(self, expected: int, order: Sequence[str]) -> Roles:
+        """Set the order if the version is still *expected*, and return what holds now."""
+        found = self._read()
+        if found is not None and found[0].version != expected:
+            return found[0]
+        roles = Roles(tuple(order), expected + 1)
+        entity = {
+            "PartitionKey": _PARTITION,
+            "RowKey": self._name,
+            "order": "\n".join(order),
+            "version": roles.version,
+        }
+        try:
+            if found is None:
+                self._table.create_entity(entity)
+            else:
+                self._table.update_entity(
+                    entity,
+                    mode=UpdateMode.REPLACE,
+                    etag=found[1],
+                    match_condition=MatchConditions.IfNotModified,
+                )
+        except (ResourceExistsError, ResourceModifiedError, ResourceNotFoundError):
+            # Somebody else was first; a table that is not there says so at the next look.
+            return self.read() or roles
+        except AzureError as error:
+            raise self._unavailable(error) from error
+        return roles
+
+    def _read(self) -> tuple[Roles, str] | None:
+        try:
+            entity = self._table.get_entity(_PARTITION, self._name)
+        except ResourceNotFoundError as error:
+            if "TableNotFound" in str(error):
+                raise self._unavailable(error) from error
+            return None
+        except AzureError as error:
+            raise self._unavailable(error) from error
+        return Roles(tuple(str(entity["order"]).split("\n")), int(entity["version"])), str(entity.metadata["etag"])
+
+    def _unavailable(self, error: Exception) -> StoreUnavailable:
+        return StoreUnavailable(f"table {self._table.table_name}, roles {self._name}: {type(error).__name__}")

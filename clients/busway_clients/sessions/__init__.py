@@ -1,0 +1,55 @@
+"""
+Messages and sessions processed once across regions, and the marks from which a consumer resumes elsewhere.
+
+`TableStore` is in `busway_clients.sessions.tables` (and `.aio.tables`), as it needs `busway-clients[tables]`.
+"""
+
+from busway_clients.sessions.bookmarks import Bookmarks
+from busway_clients.sessions.consumer import JournaledConsumer
+from busway_clients.sessions.consumer_parts import Source
+from busway_clients.sessions.effects import Delivery
+from busway_clients.sessions.entries import Entry, State
+from busway_clients.sessions.errors import (
+    Conflict,
+    JournalError,
+    JournalMalformed,
+    JournalMismatch,
+    JournalRefused,
+    JournalUnavailable,
+    LeaseLost,
+    Unprocessable,
+)
+from busway_clients.sessions.journal import Journal
+from busway_clients.sessions.leases import Lease, Record
+from busway_clients.sessions.marks import Mark, Place, Seen, Translation, joined, seen_event, seen_message
+from busway_clients.sessions.settings import Settings
+from busway_clients.sessions.sqlite import SqliteStore
+
+__all__ = [
+    "Bookmarks",
+    "Conflict",
+    "Delivery",
+    "Entry",
+    "Journal",
+    "JournalError",
+    "JournalMalformed",
+    "JournalMismatch",
+    "JournalRefused",
+    "JournalUnavailable",
+    "JournaledConsumer",
+    "Lease",
+    "LeaseLost",
+    "Mark",
+    "Place",
+    "Record",
+    "Seen",
+    "Settings",
+    "Source",
+    "SqliteStore",
+    "State",
+    "Translation",
+    "Unprocessable",
+    "joined",
+    "seen_event",
+    "seen_message",
+]

@@ -1,0 +1,22 @@
+"""Where marks are kept: the same stores as journals, awaited."""
+
+from busway_clients.sessions.marks import MARK_KEY, Mark, mark_of, mark_partition, mark_row
+from busway_clients.sessions.rows import AsyncRowStore
+
+
+class Bookmarks:
+    """The marks of a *consumer* (a name that its instances share), in a store that is open."""
+
+    def __init__(self, store: AsyncRowStore, consumer: str) -> None:
+        self._store = store
+        self._consumer = consumer
+
+    async def load(self, scope: str) -> Mark:
+        """Return the mark of a session, or of a hub's partition; an empty one where there is none yet."""
+        partition = mark_partition(self._consumer, scope)
+        return mark_of(await self._store.read(partition, [MARK_KEY]), f"{self._store.name}, {partition}")
+
+    async def save(self, scope: str, mark: Mark) -> Mark:
+        """Keep *mark* and return it as it is kept; raises Conflict where another instance has moved it meanwhile."""
+        [version] = await self._store.write(mark_partition(self._consumer, scope), [mark_row(mark)])
+        return Mark(mark.positions, version)

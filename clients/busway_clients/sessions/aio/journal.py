@@ -1,0 +1,69 @@
+"""A journal in a store, awaited: what consumers read and write, and what a person may ask or do."""
+
+import contextlib
+from collections.abc import Sequence
+from datetime import datetime
+
+from busway_clients.sessions import requests, schema
+from busway_clients.sessions.effects import Commit, Read, Register
+from busway_clients.sessions.entries import entry_key
+from busway_clients.sessions.errors import Conflict
+from busway_clients.sessions.leases import LEASE_KEY, Record, record_of
+from busway_clients.sessions.rows import AsyncRowStore
+from busway_clients.sessions.settings import Settings
+
+
+class Journal:
+    """A journal in a store: what a consumer reads and writes, and what a person may ask or do."""
+
+    def __init__(self, store: AsyncRowStore, settings: Settings) -> None:
+        self.store = store
+        self.settings = settings
+
+    async def open(self) -> None:
+        """Begin the journal, or check that it is one of these *settings*; raises JournalMismatch."""
+        await self.store.open()
+        while not schema.check_schema(
+            await self.store.read(schema.PARTITION, [schema.KEY]), self.settings, self.store.name
+        ):
+            with contextlib.suppress(Conflict):
+                await self.store.write(schema.PARTITION, [schema.schema_row(self.settings)])
+
+    async def read(self, read: Read) -> Record:
+        """Return what is on record; raises JournalMalformed."""
+        return record_of(
+            await self.store.read(read.partition, requests.keys_of(read)), f"{self.store.name}, {read.partition}"
+        )
+
+    async def commit(self, commit: Commit, started: float) -> None:
+        """Write what *commit* says; raises Conflict."""
+        lease, entries = requests.next_lease(commit)
+        versions = await self.store.write(commit.hold.partition, requests.commit_writes(commit, lease, entries))
+        commit.hold.written(lease, versions[0], started)
+
+    async def register(self, register: Register) -> None:
+        """Write what *register* says; raises Conflict."""
+        await self.store.write(register.partition, requests.register_writes(register))
+
+    async def record(self, session_id: str | None, message_ids: Sequence[str]) -> Record:
+        """Return what is on record of a session, or of one message that is locked by itself."""
+        first = message_ids[0] if message_ids else ""
+        return await self.read(Read(requests.partition_of(self.settings, session_id, first), message_ids))
+
+    async def reopen(self, session_id: str | None, message_id: str) -> None:
+        """
+        Let a faulted message be processed again, once a person has mended it and sent it again under its id.
+
+        Raises JournalRefused where it is not faulted, and Conflict where someone writes at the same moment.
+        """
+        partition = requests.partition_of(self.settings, session_id, message_id)
+        rows = await self.store.read(partition, [LEASE_KEY, entry_key(message_id)])
+        await self.store.write(partition, [requests.reopened(rows, message_id, f"{self.store.name}, {partition}")])
+
+    async def forget(self, before: datetime) -> int:
+        """
+        Delete what was finished before then; return how many rows there were.
+
+        A copy that comes later than that is processed again, so keep entries for longer than messages live.
+        """
+        return await self.store.forget(before)

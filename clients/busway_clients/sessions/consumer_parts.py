@@ -1,0 +1,76 @@
+"""What both shells, synchronous and not, share: names, what errors of the SDK mean, what the application's do."""
+
+import os
+import socket
+import uuid
+from dataclasses import dataclass
+
+from azure.servicebus.exceptions import (
+    MessageAlreadySettled,
+    MessagingEntityDisabledError,
+    MessagingEntityNotFoundError,
+    ServiceBusAuthenticationError,
+    ServiceBusAuthorizationError,
+    ServiceBusError,
+)
+
+from busway_clients.sessions.effects import Fault
+from busway_clients.sessions.errors import JournalRefused, Unprocessable
+from busway_clients.sessions.settings import Settings
+
+REFUSALS = (
+    MessagingEntityDisabledError,
+    MessagingEntityNotFoundError,
+    ServiceBusAuthenticationError,
+    ServiceBusAuthorizationError,
+)
+NOT_SETTLED = (ServiceBusError, MessageAlreadySettled)
+"""Whatever the reason, the message comes again, and the journal knows of it then."""
+
+LOCK_RENEWAL_SECONDS = 24 * 3600.0
+"""For how long the locks of Service Bus are renewed; a message is held while another region works on its copy."""
+BEATS = 3
+"""How often within the time of a heartbeat it is asked whether one is due."""
+
+_NO_SESSIONS = ("not-allowed", "session")
+
+
+@dataclass(frozen=True)
+class Source:
+    """The queue, or subscription of a topic, whose messages are processed, and whether it has sessions."""
+
+    entity: str
+    subscription: str | None = None
+    has_sessions: bool = True
+
+    def __str__(self) -> str:
+        return self.entity if self.subscription is None else f"{self.entity}/Subscriptions/{self.subscription}"
+
+
+def check_source(source: Source, settings: Settings) -> None:
+    """Raise JournalRefused where *settings* ask for what *source* has not."""
+    if settings.lock == "session" and not source.has_sessions:
+        raise JournalRefused(f"{source}: has no sessions, expected some, as lock is 'session'")
+
+
+def unique_name(site: str) -> str:
+    """Return a name that no other worker has or gets."""
+    return f"{site}/{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
+
+
+def fault_of(error: Exception) -> Fault:
+    """Return how the application has failed; of a foreign error only its type, since its text may hold a body."""
+    if isinstance(error, Unprocessable):
+        return Fault(error.reason, error.description, is_final=True)
+    return Fault(type(error).__name__, "The application failed each time it was given the message.", is_final=False)
+
+
+def refused(error: ServiceBusError, source: Source, site: str) -> JournalRefused | None:
+    """Return what to raise for an error that trying again does not help, else None."""
+    text = str(error).lower()
+    if isinstance(error, REFUSALS):
+        return JournalRefused(f"{site}: {source}: {type(error).__name__}, expected an entity and the right to listen")
+    if all(word in text for word in _NO_SESSIONS):
+        has = "sessions" if source.has_sessions else "no sessions"
+        return JournalRefused(f"{site}: {source}: is not as it was named, with {has}; sessions are needed at all sites")
+    return None

@@ -1,0 +1,156 @@
+"""What a visit asks of its surroundings; a shell, synchronous or not, does it and sends back the answer."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from busway_clients.sessions.arrivals import Arrival
+from busway_clients.sessions.entries import Entry
+from busway_clients.sessions.errors import LeaseLost
+from busway_clients.sessions.leases import Lease
+
+
+@dataclass
+class Hold:
+    """
+    A lease as this worker has it; what the visit and the heartbeat write goes through it, one write at a time.
+
+    *renewed* is the local monotonic time just before the last write that succeeded was sent.
+    """
+
+    partition: str
+    lease: Lease
+    version: str | None
+    renewed: float = 0.0
+    is_stale: bool = False
+    is_lost: bool = False
+
+    def is_fresh(self, now: float) -> bool:
+        """Whether nobody can have taken over yet."""
+        return self.lease.is_held and not self.is_lost and now < self.renewed + self.lease.seconds
+
+    def needs_beat(self, now: float, seconds: float) -> bool:
+        """Whether the last write is so old that the lease should be renewed."""
+        return self.lease.is_held and now >= self.renewed + seconds
+
+    def written(self, lease: Lease, version: str, started: float) -> None:
+        """Note a write that succeeded."""
+        self.lease, self.version, self.renewed = lease, version, started
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """
+    A message as the application gets it.
+
+    *token* grows with every owner of the session: a store that refuses a token below the highest it has seen is safe
+    from a worker that was overtaken. *attempt* is 1 at the first time. *may_have_run* says that an earlier try ended
+    without a word, so that its effects may be there already.
+    """
+
+    message: Any
+    message_id: str
+    session_id: str | None
+    attempt: int
+    token: int
+    may_have_run: bool
+    is_held: Callable[[], bool] = field(repr=False)
+
+    def check(self) -> None:
+        """Raise LeaseLost where another worker may have taken over; for use just before an effect."""
+        if not self.is_held():
+            raise LeaseLost(f"message {self.message_id}: its lease has run out, expected to be done before")
+
+
+@dataclass(frozen=True)
+class Receive:
+    """Answered with Arrivals, none where nothing came for a while."""
+
+    count: int
+
+
+@dataclass(frozen=True)
+class Read:
+    """Answered with a Record of the partition."""
+
+    partition: str
+    message_ids: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Commit:
+    """
+    Write the lease of *hold* with *changes*, and *entries*, together; raises Conflict. Answered with nothing.
+
+    A hold that is stale conflicts without being written, but for a heartbeat. One that *empties* gives all recent
+    entries of the lease rows of their own.
+    """
+
+    hold: Hold
+    changes: Mapping[str, Any]
+    entries: Sequence[Entry]
+    is_beat: bool = False
+    empties: bool = False
+
+
+@dataclass(frozen=True)
+class Register:
+    """Insert *entries* and count them in the *lease* of someone else, whose *version* is known; raises Conflict."""
+
+    partition: str
+    lease: Lease
+    version: str | None
+    entries: Sequence[Entry]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Give a message to the application; answered with None, or with the Fault it ended with."""
+
+    delivery: Delivery
+
+
+@dataclass(frozen=True)
+class Fault:
+    """How the application has failed; one that is *final* is not tried again."""
+
+    reason: str
+    description: str
+    is_final: bool
+
+
+@dataclass(frozen=True)
+class Complete:
+    """Complete a message at its namespace; raises LockLost."""
+
+    arrival: Arrival
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """Dead-letter a message at its namespace; raises LockLost."""
+
+    arrival: Arrival
+    reason: str
+    description: str
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Let time pass."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Tell:
+    """Log something that a person may want to know."""
+
+    text: str
+
+
+Effect: TypeAlias = Receive | Read | Commit | Register | Run | Complete | DeadLetter | Wait | Tell
+
+
+class LockLost(Exception):
+    """The namespace has given the message or session to someone else; it comes again."""

@@ -1,0 +1,63 @@
+"""Reading the properties of a row, whoever has written it."""
+
+import json
+from collections.abc import Mapping
+
+from busway_clients.sessions.errors import JournalMalformed
+from busway_clients.sessions.rows import Properties
+
+
+class Fields:
+    """Takes properties of a row by their types."""
+
+    def __init__(self, properties: Properties, where: str) -> None:
+        self._properties = properties
+        self._where = where
+
+    def text(self, name: str) -> str:
+        """Take a text."""
+        value = self._properties.get(name)
+        if not isinstance(value, str):
+            raise self._malformed(name, value, "a text")
+        return value
+
+    def integer(self, name: str) -> int:
+        """Take a number from 0 on."""
+        value = self._properties.get(name)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise self._malformed(name, value, "a number from 0 on")
+        return value
+
+    def big(self, name: str) -> int | None:
+        """Take an integer of any size; such stand as text, since a table's are of 32 bits."""
+        if name not in self._properties:
+            return None
+        try:
+            return int(self.text(name))
+        except ValueError as error:
+            raise self._malformed(name, self._properties[name], "digits") from error
+
+    def numbers(self, name: str) -> Mapping[str, int]:
+        """Take an object of whole numbers."""
+        value = self._json(name)
+        if not isinstance(value, dict) or not all(type(each) is int for each in value.values()):
+            raise self._malformed(name, value, "an object of numbers")
+        return value
+
+    def objects(self, name: str) -> Mapping[str, dict[str, str | int]]:
+        """Take an object of objects, whose values are to be looked at by themselves."""
+        value = self._json(name)
+        if not isinstance(value, dict) or not all(isinstance(each, dict) for each in value.values()):
+            raise self._malformed(name, value, "an object of objects")
+        return value
+
+    def _json(self, name: str) -> object:
+        try:
+            value: object = json.loads(self.text(name))
+        except ValueError as error:
+            raise self._malformed(name, self._properties[name], "JSON") from error
+        return value
+
+    def _malformed(self, name: str, value: object, expected: str) -> JournalMalformed:
+        seen = "missing" if value is None else f"of type {type(value).__name__}"
+        return JournalMalformed(f"{self._where}: {name} is {seen} or not well formed, expected {expected}")

@@ -1,0 +1,160 @@
+"""Who processes a session, what its row says of its messages, and what the journal holds of it altogether."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from busway_clients.sessions.entries import Entry, entry_of, numbers_text
+from busway_clients.sessions.errors import JournalMalformed
+from busway_clients.sessions.fields import Fields
+from busway_clients.sessions.rows import Properties, Row
+
+SCHEMA = 2
+LEASE_KEY = "lease"
+
+_MOST_FINAL = 20
+_MOST = 50
+"""With what a worker writes at once (40 at most), and the lease, they have to fit into one transaction of 100 rows."""
+_MOST_CHARACTERS = 30_000
+"""A property of a table holds 32,768 characters (of 16 bits)."""
+
+
+@dataclass(frozen=True)
+class Lease:
+    """
+    Who processes a session.
+
+    *token* grows by one with each owner; *beat* with each write of an owner, by which others see that it lives;
+    *arrivals* when another worker has registered messages; *done* and *through* are how far each line, and the numbers
+    of the application, have been finished. *recent* are entries by message id that count before the messages' own rows:
+    with them a message costs the write of one row, and a transaction comes only when they become too many.
+    """
+
+    worker: str
+    site: str
+    token: int
+    beat: int
+    seconds: float
+    is_held: bool
+    arrivals: int = 0
+    done: Mapping[str, int] = field(default_factory=dict)
+    through: int | None = None
+    finished: str | None = None
+    recent: Mapping[str, Entry] = field(default_factory=dict)
+
+    def properties(self) -> Properties:
+        """Return it as the properties of a row."""
+        written: dict[str, str | int] = {
+            "Open": 0,
+            "Worker": self.worker,
+            "Site": self.site,
+            "Token": self.token,
+            "Beat": self.beat,
+            "Milliseconds": round(self.seconds * 1000),
+            "Held": 1 if self.is_held else 0,
+            "Arrivals": self.arrivals,
+            "Done": numbers_text(self.done),
+            "Recent": self._recent_text,
+        }
+        if self.through is not None:
+            written["Through"] = str(self.through)
+        elif self.finished is not None and not self.is_held and all(each.state.is_final for each in self._entries()):
+            # Without numbers nothing is lost with the row once the session's messages are forgotten.
+            written["Finished"] = self.finished
+        return written
+
+    def next_beat(self, **changes: Any) -> "Lease":  # noqa: ANN401 - fields of this class, of their types
+        """Return what its owner writes next."""
+        return replace(self, beat=self.beat + 1, **changes)
+
+    def noting(self, entries: Iterable[Entry]) -> "Lease":
+        """Return it with *entries* among the recent ones."""
+        return replace(self, recent={**self.recent, **{entry.message_id: entry for entry in entries}})
+
+    def parted(self, *, wholly: bool) -> tuple["Lease", list[Entry]]:
+        """Return it with as many recent entries as its row can hold, none if *wholly*, and those that need own rows."""
+        if wholly:
+            return replace(self, recent={}), self._entries()
+        final = [entry for entry in self._entries() if entry.state.is_final]
+        if len(final) < _MOST_FINAL and self.fits():
+            return self, []
+        # What is final changes no more, so that its row is written once.
+        kept = replace(self, recent={name: each for name, each in self.recent.items() if not each.state.is_final})
+        return (kept, final) if kept.fits() else self.parted(wholly=True)
+
+    def _entries(self) -> list[Entry]:
+        return list(self.recent.values())
+
+    def fits(self) -> bool:
+        """Whether the row can hold it."""
+        return len(self.recent) <= _MOST and len(self._recent_text) <= _MOST_CHARACTERS
+
+    @cached_property
+    def _recent_text(self) -> str:
+        """Return the recent entries as JSON without what goes without saying, as each write takes them all along."""
+        implied = _implied(self.worker, self.site, self.token)
+        said = {
+            entry.message_id: {
+                name: value for name, value in entry.properties().items() if implied.get(name) != value and name != "Id"
+            }
+            for entry in self._entries()
+        }
+        return json.dumps(said, separators=(",", ":"))
+
+
+@dataclass(frozen=True)
+class Record:
+    """What the journal holds of a session: its lease, open entries, and those that were asked for."""
+
+    lease: Lease | None
+    version: str | None
+    entries: Mapping[str, Entry]
+
+    def with_entries(self, *entries: Entry) -> "Record":
+        """Return it as it is after *entries* were written."""
+        return replace(self, entries={**self.entries, **{entry.message_id: entry for entry in entries}})
+
+
+def record_of(rows: Sequence[Row], place: str) -> Record:
+    """Return what *rows* of a partition say; raises JournalMalformed."""
+    lease: Lease | None = None
+    version: str | None = None
+    entries: dict[str, Entry] = {}
+    for row in rows:
+        where = f"{place}, row {row.key}"
+        if row.key == LEASE_KEY:
+            lease, version = _lease(row.properties, where), row.version
+        else:
+            entry = entry_of(row.properties, where)
+            if entry.key != row.key:
+                raise JournalMalformed(f"{where}: is of the message of row {entry.key}, expected its own")
+            entries[entry.message_id] = entry
+    return Record(lease, version, {**entries, **(lease.recent if lease else {})})
+
+
+def _lease(properties: Properties, where: str) -> Lease:
+    read = Fields(properties, where)
+    lease = Lease(
+        worker=read.text("Worker"),
+        site=read.text("Site"),
+        token=read.integer("Token"),
+        beat=read.integer("Beat"),
+        seconds=read.integer("Milliseconds") / 1000,
+        is_held=read.integer("Held") == 1,
+        arrivals=read.integer("Arrivals"),
+        done=read.numbers("Done"),
+        through=read.big("Through"),
+    )
+    implied = _implied(lease.worker, lease.site, lease.token)
+    return lease.noting(
+        entry_of({**implied, **said, "Id": name}, f"{where}: Recent, message {name}")
+        for name, said in read.objects("Recent").items()
+    )
+
+
+def _implied(worker: str, site: str, token: int) -> dict[str, str | int]:
+    """Return what an entry in a lease's row says by not saying it."""
+    own: dict[str, str | int] = {"Worker": worker, "Site": site, "Token": token, "Origin": site}
+    return {**own, "Open": 1, "Attempt": 0, "Reason": "", "Description": ""}

@@ -1,0 +1,101 @@
+"""What must be finished before a message of the same session may be processed."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from busway_clients.sessions.arrivals import COPY, Arrival
+from busway_clients.sessions.entries import Entry
+from busway_clients.sessions.leases import Lease, Record
+from busway_clients.sessions.settings import Settings
+
+
+class _Placed(Protocol):
+    @property
+    def origin(self) -> str: ...
+    @property
+    def lines(self) -> Mapping[str, int]: ...
+    @property
+    def number(self) -> int | None: ...
+
+
+def precedes(earlier: _Placed, later: _Placed) -> bool:
+    """
+    Whether *earlier* is known to come before *later*; of two that cannot be compared neither does.
+
+    1. Both numbered by the application: the numbers say it.
+    2. Of different origins: never, as their order is each site's own.
+    3. Both with a place in one line: the places say it, the line of the origin before others.
+    4. *earlier* seen by a consumer at the origin, *later* only as a copy elsewhere: what a consumer of a session has
+       received comes before all that it has not, so *earlier* does.
+    """
+    if earlier.number is not None and later.number is not None:
+        return earlier.number < later.number
+    site = earlier.origin
+    if site != later.origin:
+        return False
+    shared = earlier.lines.keys() & later.lines.keys()
+    if shared:
+        line = site if site in shared else min(shared)
+        return earlier.lines[line] < later.lines[line]
+    return site in earlier.lines and site not in later.lines
+
+
+def earlier_than(arrival: Arrival, record: Record, settings: Settings, done: Collection[str] = ()) -> str | None:
+    """
+    Return what *arrival* has to wait for, in words, or None.
+
+    *done* are ids of messages that are open in the record and will be finished before.
+    """
+    if arrival.number is not None:
+        reached = through(record.lease, settings)
+        missing = arrival.number - 1
+        taken = {entry.number for entry in record.entries.values() if entry.state.is_final or entry.message_id in done}
+        if missing > reached and missing not in taken:
+            return f"number {reached + 1} of its session, as it has number {arrival.number}"
+        return None
+    placed = merged(arrival, record.entries.get(arrival.message_id))
+    for entry in record.entries.values():
+        if entry.state.is_final or entry.message_id in done or entry.message_id == arrival.message_id:
+            continue
+        if precedes(entry, placed):
+            return f"message {entry.message_id}, which is {entry.state.value} at {entry.site}"
+    return None
+
+
+def is_late(arrival: Arrival, record: Record, settings: Settings) -> bool:
+    """Whether a later message of the session is finished already, of those that no try has begun."""
+    known = record.entries.get(arrival.message_id)
+    if known is not None and known.attempt > 0:
+        return False
+    if arrival.number is not None:
+        return arrival.number <= through(record.lease, settings)
+    done: Mapping[str, int] = record.lease.done if record.lease else {}
+    return any(place < done.get(line, place) for line, place in arrival.lines.items())
+
+
+def through(lease: Lease | None, settings: Settings) -> int:
+    """Return the number up to which all messages of a session are finished."""
+    return settings.first_number - 1 if lease is None or lease.through is None else lease.through
+
+
+def progress(lease: Lease, finished: Collection[Entry]) -> dict[str, Any]:
+    """Return the fields of *lease* that change when *finished* entries are written."""
+    done = dict(lease.done)
+    numbers = [] if lease.through is None else [lease.through]
+    for entry in finished:
+        for line, place in entry.lines.items():
+            # Only places of copies tell that one is late: at its own site an entity hands over in order by itself, and
+            # what a person sends again from the dead-letter queue gets a new number.
+            if line.startswith(COPY):
+                done[line] = max(place, done.get(line, place))
+        if entry.number is not None:
+            numbers.append(entry.number)
+    return {"done": done, "through": max(numbers, default=None)}
+
+
+def merged(arrival: Arrival, entry: Entry | None) -> Arrival:
+    """Return *arrival* with the places that consumers elsewhere have seen it in."""
+    if entry is None:
+        return arrival
+    return replace(arrival, origin=entry.origin, lines={**entry.lines, **arrival.lines})

@@ -1,0 +1,58 @@
+"""What effects on the store are as rows, for the shells."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from busway_clients.sessions.effects import Commit, Read, Register
+from busway_clients.sessions.entries import Entry, State, entry_key, message_partition, session_partition
+from busway_clients.sessions.errors import Conflict, JournalRefused
+from busway_clients.sessions.leases import LEASE_KEY, Lease, record_of
+from busway_clients.sessions.rows import Row, Write
+from busway_clients.sessions.settings import Settings
+
+
+def keys_of(read: Read) -> list[str]:
+    """Return the keys to read."""
+    return [LEASE_KEY, *map(entry_key, read.message_ids)]
+
+
+def next_lease(commit: Commit) -> tuple[Lease, list[Entry]]:
+    """Return the lease that *commit* writes, and the entries that get rows; raises Conflict for a stale hold."""
+    if commit.hold.is_stale and not commit.is_beat:
+        raise Conflict(f"{commit.hold.partition}: messages were registered since it was read")
+    return commit.hold.lease.next_beat(**commit.changes).noting(commit.entries).parted(wholly=commit.empties)
+
+
+def commit_writes(commit: Commit, lease: Lease, entries: Sequence[Entry]) -> list[Write]:
+    """Return the rows of *commit*, the lease first; what it holds against the row is its version."""
+    rows = [Write(entry.key, entry.properties()) for entry in entries]
+    return [Write(LEASE_KEY, lease.properties(), commit.hold.version), *rows]
+
+
+def register_writes(register: Register) -> list[Write]:
+    """Return the rows of *register*; entries must not be there yet."""
+    entries = [Write(entry.key, entry.properties(), None) for entry in register.entries]
+    return [Write(LEASE_KEY, register.lease.properties(), register.version), *entries]
+
+
+def partition_of(settings: Settings, session_id: str | None, message_id: str) -> str:
+    """Return the partition of a session, or of a message that is locked by itself."""
+    if settings.lock == "message":
+        return message_partition(session_id, message_id)
+    if session_id is None:
+        raise JournalRefused("session_id is None, expected one, as lock is 'session'")
+    return session_partition(session_id)
+
+
+def reopened(rows: Sequence[Row], message_id: str, place: str) -> Write:
+    """Return the row by which a faulted message may be processed again; raises JournalRefused where it is another."""
+    record = record_of(rows, place)
+    entry = record.entries.get(message_id)
+    if entry is None or entry.state is not State.FAULTED:
+        state = "not on record" if entry is None else entry.state.value
+        raise JournalRefused(f"{place}: message {message_id} is {state}, expected faulted")
+    # One attempt on record keeps it from being taken for a message that comes too late.
+    again = replace(entry, state=State.PENDING, attempt=1, reason="", description="", finished=None)
+    if record.lease is not None and message_id in record.lease.recent:
+        return Write(LEASE_KEY, record.lease.noting([again]).properties(), record.version)
+    return Write(again.key, again.properties(), next(row.version for row in rows if row.key == again.key))

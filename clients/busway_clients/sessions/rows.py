@@ -1,0 +1,79 @@
+"""What a journal needs of a store: rows in partitions, each with a version, and transactions within a partition."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, TypeAlias
+
+Properties: TypeAlias = Mapping[str, str | int]
+
+ANY = "*"
+"""The expected version of a row that may be there or not, whatever it holds."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row as it was read; *version* is the store's own and changes with every write."""
+
+    key: str
+    properties: Properties
+    version: str
+
+
+@dataclass(frozen=True)
+class Write:
+    """A row to be written whole; *expected* is the version that must be there, None for no row at all, or ANY."""
+
+    key: str
+    properties: Properties
+    expected: str | None = ANY
+
+
+class RowStore(Protocol):
+    """
+    Rows by partition and key.
+
+    Every method raises JournalUnavailable where trying again may help and JournalRefused where it cannot.
+    """
+
+    @property
+    def name(self) -> str:
+        """What errors call it; no secret."""
+
+    def open(self) -> None:
+        """Make the table where there is none."""
+
+    def read(self, partition: str, keys: Sequence[str]) -> list[Row]:
+        """Return those rows of *keys* that are there, and all whose property Open is 1."""
+
+    def write(self, partition: str, writes: Sequence[Write]) -> list[str]:
+        """Write all (at most 100) or none, and return their new versions; raises Conflict."""
+
+    def forget(self, before: datetime) -> int:
+        """Delete rows that have a property Finished earlier than *before*; return how many there were."""
+
+    def close(self) -> None:
+        """Let go of connections."""
+
+
+class AsyncRowStore(Protocol):
+    """A RowStore whose methods are awaited."""
+
+    @property
+    def name(self) -> str:
+        """What errors call it; no secret."""
+
+    async def open(self) -> None:
+        """As RowStore.open."""
+
+    async def read(self, partition: str, keys: Sequence[str]) -> list[Row]:
+        """As RowStore.read."""
+
+    async def write(self, partition: str, writes: Sequence[Write]) -> list[str]:
+        """As RowStore.write."""
+
+    async def forget(self, before: datetime) -> int:
+        """As RowStore.forget."""
+
+    async def close(self) -> None:
+        """As RowStore.close."""

@@ -1,0 +1,93 @@
+"""What a consumer of a journal can be told."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from busway_clients.sessions.errors import JournalRefused
+
+_LARGEST_BATCH = 40
+"""Registered, started and finished messages and the lease have to fit into one transaction of 100 rows."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """
+    How messages are processed once.
+
+    The first four must be the same at all sites of a journal; the journal notes them and refuses a consumer with
+    others.
+
+    *lock*: "session" locks all of a session for one worker and keeps its order; "message" each message by itself, where
+    order does not matter or entities have no sessions.
+    *identity*: the application property by which copies are recognised; without it the message id.
+    *number*: the application property with the consecutive number of a message in its session, from *first_number*
+    on. With it no message is processed before the one numbered one less, wherever that is.
+    *lease_seconds*: how long a worker that is not heard of keeps its lease.
+    *head_start_seconds*: 0 at the primary region; elsewhere how long a message that nobody has begun is left to it.
+    *poll_seconds*: how often the journal is asked while something is waited for.
+    *patience_seconds*: how long a session that cannot be processed now is held before others get their turn.
+    *wait_for_earlier_seconds*: how long a message waits for an earlier one that is known to be missing; None is for
+    ever.
+    *late*: what becomes of a message when a later one of its session has been finished already.
+    *max_attempts*: how often the application is given a message before it is faulted.
+    *batch*: how many messages of a session are received together.
+    *record_every*: how many of them the journal takes on record in one transaction. A worker that dies leaves up to
+    this many that may have been processed and are not on record, and that the next one is given again.
+    *idle_seconds*: how long an empty session is kept.
+    *accept_seconds*: how long a lane waits for a session before it asks anew, and so how long stopping may take.
+    """
+
+    lock: Literal["session", "message"] = "session"
+    identity: str | None = None
+    number: str | None = None
+    first_number: int = 1
+    lease_seconds: float = 30.0
+    head_start_seconds: float = 0.0
+    poll_seconds: float = 1.0
+    patience_seconds: float = 60.0
+    wait_for_earlier_seconds: float | None = None
+    late: Literal["dead-letter", "process"] = "dead-letter"
+    max_attempts: int = 3
+    retry_seconds: float = 1.0
+    batch: int = 20
+    record_every: int = 1
+    idle_seconds: float = 1.0
+    accept_seconds: float = 5.0
+
+    def __post_init__(self) -> None:
+        problems = [
+            f"{name} is {getattr(self, name)}, expected more than 0"
+            for name in ("lease_seconds", "poll_seconds", "patience_seconds", "idle_seconds", "accept_seconds")
+            if not getattr(self, name) > 0
+        ]
+        problems += [
+            f"{name} is {getattr(self, name)}, expected 0 or more"
+            for name in ("head_start_seconds", "retry_seconds")
+            if getattr(self, name) < 0
+        ]
+        if not 1 <= self.batch <= _LARGEST_BATCH:
+            problems.append(f"batch is {self.batch}, expected 1 to {_LARGEST_BATCH}")
+        if not 1 <= self.record_every <= self.batch:
+            problems.append(f"record_every is {self.record_every}, expected 1 to batch, which is {self.batch}")
+        if self.max_attempts < 1:
+            problems.append(f"max_attempts is {self.max_attempts}, expected 1 or more")
+        if self.lock not in ("session", "message"):
+            problems.append(f"lock is {self.lock!r}, expected 'session' or 'message'")
+        if self.lock == "message" and self.number is not None:
+            problems.append("number is set, expected none with lock='message', which keeps no order")
+        if problems:
+            raise JournalRefused("Settings: " + "; ".join(problems))
+
+    @property
+    def heartbeat_seconds(self) -> float:
+        """How old the last write may become before the lease is renewed."""
+        return self.lease_seconds / 3
+
+    def agreed(self) -> dict[str, str | int]:
+        """Return what all sites of a journal must have in common, as properties of a row."""
+        return {
+            "Lock": self.lock,
+            "Identity": self.identity or "",
+            "Number": self.number or "",
+            "FirstNumber": str(self.first_number),
+        }

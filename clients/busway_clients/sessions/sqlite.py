@@ -1,0 +1,118 @@
+"""A journal in a SQLite file: for the consumers of one machine."""
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from busway_clients.sessions.errors import Conflict, JournalMalformed, JournalRefused, JournalUnavailable
+from busway_clients.sessions.rows import ANY, Row, Write
+
+_BUSY_SECONDS = 10.0
+_UNAVAILABLE = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL", "SQLITE_IOERR")
+
+
+class SqliteStore:
+    """A RowStore in the file *path*; any number of threads and processes of one machine may have it open."""
+
+    def __init__(self, path: Path | str) -> None:
+        self._path = Path(path)
+        self._opened: sqlite3.Connection | None = None
+        self._using = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        """The file's path."""
+        return str(self._path)
+
+    def open(self) -> None:
+        """Make the table where there is none."""
+        with self._connection() as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS rows (partition TEXT, key TEXT, version INTEGER NOT NULL,"
+                " open INTEGER NOT NULL, finished TEXT, properties TEXT NOT NULL,"
+                " PRIMARY KEY (partition, key)) WITHOUT ROWID"
+            )
+
+    def read(self, partition: str, keys: Sequence[str]) -> list[Row]:
+        """Return those rows of *keys* that are there, and all whose property Open is 1."""
+        marks = ",".join("?" * len(keys))
+        query = f"SELECT key, properties, version FROM rows WHERE partition = ? AND (open = 1 OR key IN ({marks}))"  # noqa: S608 - question marks alone
+        with self._connection() as connection:
+            found = connection.execute(query, (partition, *keys)).fetchall()
+        try:
+            return [Row(key, json.loads(properties), str(version)) for key, properties, version in found]
+        except ValueError as error:
+            raise JournalMalformed(f"{self.name}: partition {partition} has a row that is not JSON") from error
+
+    def write(self, partition: str, writes: Sequence[Write]) -> list[str]:
+        """Write all or none, and return their new versions; raises Conflict."""
+        with self._connection() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                versions = [self._write(connection, partition, write) for write in writes]
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+        return versions
+
+    def forget(self, before: datetime) -> int:
+        """Delete rows that have a property Finished earlier than *before*; return how many there were."""
+        with self._connection() as connection:
+            query = "DELETE FROM rows WHERE finished < ?"
+            return connection.execute(query, (before.astimezone(UTC).isoformat(),)).rowcount
+
+    def close(self) -> None:
+        """Let go of connections."""
+        with self._using:
+            if self._opened is not None:
+                self._opened.close()
+                self._opened = None
+
+    def _write(self, connection: sqlite3.Connection, partition: str, write: Write) -> str:
+        found = connection.execute(
+            "SELECT version FROM rows WHERE partition = ? AND key = ?", (partition, write.key)
+        ).fetchone()
+        present = None if found is None else str(found[0])
+        if write.expected not in (ANY, present):
+            raise Conflict(f"{self.name}: {partition}/{write.key} has version {present}, expected {write.expected}")
+        version = 1 if found is None else found[0] + 1
+        connection.execute(
+            "INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                partition,
+                write.key,
+                version,
+                write.properties.get("Open", 0),
+                write.properties.get("Finished"),
+                json.dumps(dict(write.properties)),
+            ),
+        )
+        return str(version)
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._opened is None:
+            # One at a time uses it; which thread does not matter then.
+            self._opened = sqlite3.connect(
+                self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
+            self._opened.execute("PRAGMA synchronous = FULL")
+        return self._opened
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        """Lend the connection; raises what this package raises instead of what SQLite does."""
+        try:
+            with self._using:
+                yield self._connected()
+        except sqlite3.DatabaseError as error:
+            name = getattr(error, "sqlite_errorname", "") or ""
+            told = f"{self.name}: SQLite says {name or type(error).__name__}"
+            if name.startswith(_UNAVAILABLE):
+                raise JournalUnavailable(told) from error
+            raise JournalRefused(f"{told}, expected a journal of this package or no file") from error

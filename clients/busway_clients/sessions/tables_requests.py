@@ -1,0 +1,101 @@
+"""What the table stores, synchronous or not, ask of azure-data-tables, and what its answers mean."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from azure.core import MatchConditions
+from azure.core.exceptions import (
+    AzureError,
+    ClientAuthenticationError,
+    HttpResponseError,
+    ServiceRequestError,
+    ServiceResponseError,
+)
+from azure.data.tables import TableErrorCode
+
+from busway_clients.sessions.errors import Conflict, JournalRefused, JournalUnavailable
+from busway_clients.sessions.rows import ANY, Row, Write
+
+# A filter may hold 15 comparisons: partition, Open and these.
+KEYS_PER_QUERY = 13
+KEYS = ["PartitionKey", "RowKey"]
+OPTIONS: dict[str, Any] = {
+    "retry_total": 3,
+    "retry_backoff_factor": 0.2,
+    "retry_backoff_max": 2,
+    "connection_timeout": 5,
+    "read_timeout": 10,
+}
+"""Short, as the consumer above goes on trying and must notice when its lease runs out."""
+
+_CONFLICTS = (409, 412)
+_THROTTLED = (408, 429)
+_GONE = 404
+_SERVER = 500
+
+Operation = tuple[str, dict[str, Any], dict[str, Any]]
+
+
+def operation(partition: str, write: Write) -> Operation:
+    """Return *write* as an operation of a transaction."""
+    entity = {"PartitionKey": partition, "RowKey": write.key, **write.properties}
+    if write.expected is None:
+        return ("create", entity, {})
+    if write.expected == ANY:
+        return ("upsert", entity, {"mode": "replace"})
+    condition = {"etag": write.expected, "match_condition": MatchConditions.IfNotModified}
+    return ("update", entity, {"mode": "replace", **condition})
+
+
+def queries(partition: str, keys: Sequence[str]) -> Iterator[str]:
+    """Yield the filters that together find *keys* and the open rows of a partition."""
+    for first in range(0, max(len(keys), 1), KEYS_PER_QUERY):
+        asked = [f"RowKey eq {_literal(key)}" for key in keys[first : first + KEYS_PER_QUERY]]
+        if first == 0:
+            asked.append("Open eq 1")
+        yield f"PartitionKey eq {_literal(partition)} and ({' or '.join(asked)})"
+
+
+def finished_before(before: datetime) -> str:
+    """Return the filter for rows that were finished before then."""
+    return f"Finished lt {_literal(before.astimezone(UTC).isoformat())}"
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def as_read(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the condition that a row is still as it was read."""
+    return {"etag": metadata["etag"], "match_condition": MatchConditions.IfNotModified}
+
+
+def row(entity: Mapping[str, Any], metadata: Mapping[str, Any]) -> Row:
+    """Return an entity as a row."""
+    properties = {name: value for name, value in entity.items() if name not in ("PartitionKey", "RowKey", "Timestamp")}
+    return Row(str(entity["RowKey"]), properties, str(metadata["etag"]))
+
+
+@contextmanager
+def translated(name: str, partition: str | None = None) -> Iterator[None]:
+    """Raise what this package raises instead of what the SDK does."""
+    place = name if partition is None else f"{name}, partition {partition}"
+    try:
+        yield
+    except (ServiceRequestError, ServiceResponseError) as error:
+        raise JournalUnavailable(f"{place}: the store did not answer ({type(error).__name__})") from error
+    except ClientAuthenticationError as error:
+        raise JournalRefused(f"{place}: the store refuses these credentials, expected table rights") from error
+    except HttpResponseError as error:
+        status = error.status_code or 0
+        if status in _CONFLICTS or getattr(error, "error_code", None) == TableErrorCode.RESOURCE_NOT_FOUND:
+            raise Conflict(f"{place}: a row is not as it was expected") from error
+        if status in _THROTTLED or status >= _SERVER:
+            raise JournalUnavailable(f"{place}: the store answers {status}") from error
+        told = f"{place}: the store answers {status} ({getattr(error, 'error_code', None)})"
+        expected = "the table to be there" if status == _GONE else "a request that it takes"
+        raise JournalRefused(f"{told}, expected {expected}") from error
+    except AzureError as error:
+        raise JournalUnavailable(f"{place}: {type(error).__name__}") from error

@@ -1,0 +1,305 @@
+"""
+One visit of a worker to a session (or to a message that is locked by itself), as steps without I/O.
+
+The order of writes is what nothing may change: on record as working, given to the application, on record as completed
+or faulted, settled at the namespace. A worker that dies between two of them leaves what the next one can tell apart.
+"""
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
+from enum import Enum
+from typing import Any, TypeAlias
+
+from busway_clients.sessions import order
+from busway_clients.sessions.arrivals import Arrival
+from busway_clients.sessions.effects import (
+    Commit,
+    Complete,
+    DeadLetter,
+    Delivery,
+    Effect,
+    Fault,
+    Hold,
+    LockLost,
+    Read,
+    Receive,
+    Register,
+    Run,
+    Tell,
+    Wait,
+)
+from busway_clients.sessions.entries import Entry, State
+from busway_clients.sessions.errors import Conflict, JournalUnavailable, LeaseLost
+from busway_clients.sessions.memory import Memory
+from busway_clients.sessions.plan import Plan, Worker
+from busway_clients.sessions.settings import Settings
+
+Steps: TypeAlias = Generator[Effect, Any, Any]
+
+
+class Ending(Enum):
+    """Why a visit has ended; after all but EMPTY there may be messages that were left as they are."""
+
+    EMPTY = "empty"
+    BUSY = "busy"
+    LOCK_LOST = "lock lost"
+    STOPPED = "stopped"
+
+
+class Visit:
+    """The steps of a visit of *worker* to *partition*; *hold* is for the heartbeat too, None while there is none."""
+
+    def __init__(self, partition: str, worker: Worker) -> None:
+        self.partition = partition
+        self.worker = worker
+        self.hold: Hold | None = None
+        self._plan = Plan(partition, worker)
+        self._started = 0.0
+        self._is_cut_off = False
+
+    def steps(self) -> Generator[Effect, Any, Ending]:
+        """
+        Yield effects until there is nothing to do, or nothing that can be done now.
+
+        Raises JournalUnavailable when the store stays away, JournalMalformed and JournalRefused as the store does; in
+        all cases what is not on record is not settled.
+        """
+        try:
+            return (yield from self._visit())
+        except LeaseLost as lost:
+            yield Tell(str(lost))
+            return Ending.BUSY
+        except LockLost:
+            self._is_cut_off = True
+            yield from self._release()
+            return Ending.LOCK_LOST
+        except JournalUnavailable:
+            for done in self._plan.finished:
+                if done.entry.state is State.COMPLETED:
+                    self._memory.unrecorded[self.partition, done.entry.message_id] = done.entry.token
+            raise
+
+    @property
+    def _settings(self) -> Settings:
+        return self.worker.settings
+
+    @property
+    def _memory(self) -> Memory:
+        return self.worker.memory
+
+    def _visit(self) -> Generator[Effect, Any, Ending]:
+        self._touch()
+        while True:
+            if self.worker.is_stopping():
+                yield from self._release()
+                return Ending.STOPPED
+            if not self._plan.waiting:
+                yield from self._flush()
+                yield from self._receive()
+                if not self._plan.waiting:
+                    yield from self._release()
+                    return Ending.EMPTY
+                yield from self._read()
+            yield from self._settle_what_is_final()
+            if not self._plan.waiting:
+                continue
+            obstacle = self._plan.obstacle(is_held=self.hold is not None)
+            if obstacle is None:
+                yield from self._work()
+                continue
+            yield from self._release()
+            yield from self._register()
+            # A message that is locked by itself keeps no other waiting, and giving it up counts as a delivery.
+            is_over = self.worker.monotonic() - self._started >= self._settings.patience_seconds
+            if is_over and self._settings.lock == "session":
+                yield Tell(f"{self.partition}: {obstacle}; left for now")
+                return Ending.BUSY
+            yield Wait(self._settings.poll_seconds)
+            yield from self._read()
+
+    def _touch(self) -> None:
+        self._started = self.worker.monotonic()
+
+    # What there is
+
+    def _receive(self) -> Steps:
+        while True:
+            arrivals: Sequence[Arrival] = yield Receive(self._settings.batch)
+            now = self.worker.monotonic()
+            for arrival in arrivals:
+                if arrival.problem is None:
+                    self._memory.seen.first((self.partition, arrival.message_id), now)
+                    self._plan.waiting.append(arrival)
+                else:
+                    # It has no entry that another site could find, or no place in the order: a person has to look.
+                    yield Tell(f"{self.partition}: a message {arrival.problem}; dead-lettered")
+                    yield DeadLetter(arrival, "NotRecognised", f"The message {arrival.problem}.")
+            if self._plan.waiting or not arrivals:
+                return
+
+    def _read(self) -> Steps:
+        ids = list(dict.fromkeys(arrival.message_id for arrival in self._plan.waiting))
+        self._plan.record = yield from self._patiently(Read(self.partition, ids))
+        lease = self._plan.record.lease
+        if self.hold is not None:
+            if lease is None or (lease.worker, lease.token) != (self.worker.name, self.hold.lease.token):
+                taken = "it is gone" if lease is None else f"{lease.worker} has it with token {lease.token}"
+                self.hold = None
+                raise LeaseLost(f"{self.partition}: the lease of {self.worker.name} is lost, {taken}")
+            self.hold.lease, self.hold.version, self.hold.is_stale = lease, self._plan.record.version, False
+        elif lease is not None and lease.is_held and lease.worker == self.worker.name:
+            # The claim went through, its answer did not.
+            self.hold = Hold(self.partition, lease, self._plan.record.version, self.worker.monotonic())
+
+    def _settle_what_is_final(self) -> Steps:
+        for arrival in list(self._plan.waiting):
+            entry = self._plan.record.entries.get(arrival.message_id)
+            if entry is None or not entry.state.is_final:
+                continue
+            self._plan.waiting.remove(arrival)
+            yield from self._settle(arrival, entry)
+
+    # What is done
+
+    def _work(self) -> Steps:
+        """Begin the next messages, give them to the application and decide what becomes of each."""
+        group = self._plan.next_group()
+        token = self._plan.next_token() if self.hold is None else self.hold.lease.token
+        for arrival in list(group):
+            decided = self._plan.decided_already(arrival, token)
+            if decided is not None:
+                group.remove(arrival)
+                self._plan.decide(arrival, decided)
+        entries = {entry.message_id: entry for entry in self._plan.unknown()}
+        for arrival in group:
+            entries[arrival.message_id] = self._plan.begun(arrival, token)
+        if not (yield from self._write(list(entries.values()))):
+            return
+        for position, arrival in enumerate(group):
+            if not self.worker.is_stopping() and (yield from self._run(arrival, entries[arrival.message_id])):
+                continue
+            yield from self._write(self._plan.taken_back([entries[each.message_id] for each in group[position:]]))
+            if not self.worker.is_stopping():
+                yield Wait(self._settings.retry_seconds)
+            return
+        if not self._plan.waiting:
+            yield from self._flush(is_last=self._settings.lock == "message")
+
+    def _run(self, arrival: Arrival, entry: Entry) -> Steps:
+        """Give a message to the application; whether its fate is decided, so that the next may follow."""
+        hold = self._held()
+        if not hold.is_fresh(self.worker.monotonic() + self._settings.heartbeat_seconds):
+            yield from self._write([], is_renewal=True)
+            hold = self._held()
+        delivery = Delivery(
+            message=arrival.message,
+            message_id=arrival.message_id,
+            session_id=arrival.session_id,
+            attempt=entry.attempt,
+            token=entry.token,
+            may_have_run=self._plan.may_have_run[arrival.message_id],
+            is_held=lambda: hold.is_fresh(self.worker.monotonic()),
+        )
+        self._plan.given.add((arrival.message_id, entry.attempt))
+        fault: Fault | None = yield Run(delivery)
+        self._touch()
+        if fault is None:
+            self._plan.decide(arrival, self._plan.final(entry, State.COMPLETED))
+            return True
+        yield Tell(f"{self.partition}: message {arrival.message_id}, attempt {entry.attempt}: {fault.reason}")
+        if fault.is_final or entry.attempt >= self._settings.max_attempts:
+            self._plan.decide(arrival, self._plan.final(entry, State.FAULTED, fault.reason, fault.description))
+            return True
+        return False
+
+    def _settle(self, arrival: Arrival, entry: Entry) -> Steps:
+        self._touch()
+        if self._is_cut_off:
+            return
+        if entry.state is State.COMPLETED:
+            yield Complete(arrival)
+        else:
+            yield DeadLetter(arrival, entry.reason, entry.description)
+        for kept in (self._memory.seen, self._memory.blocked, self._memory.unrecorded):
+            kept.forget((self.partition, arrival.message_id))
+
+    # What is written
+
+    def _write(self, entries: Sequence[Entry], *, is_renewal: bool = False, **changes: Any) -> Steps:  # noqa: ANN401 - of Lease
+        """
+        Write *entries* and what is finished, claiming the lease if need be, then settle what is finished.
+
+        Whether it was written: not so where something has changed in between, so that what to do must be thought over.
+        Raises LeaseLost.
+        """
+        claiming = self.hold is None
+        hold = self.hold or Hold(self.partition, self._plan.claimed(), self._plan.record.version)
+        finished = list(self._plan.finished)
+        changes |= order.progress(hold.lease, [each.entry for each in finished])
+        written = [*(each.entry for each in finished), *entries]
+        try:
+            yield from self._patiently(Commit(hold, changes, written, empties=self._empties(changes)))
+        except Conflict:
+            if claiming:
+                self._plan.decide_again()
+            yield from self._read()
+            if self.hold is None or not is_renewal:
+                return False
+            return (yield from self._write(entries, is_renewal=True, **changes))
+        if claiming:
+            self.hold = hold
+        self._plan.record = replace(self._plan.record, lease=hold.lease, version=hold.version).with_entries(*written)
+        del self._plan.finished[: len(finished)]
+        for each in finished:
+            yield from self._settle(each.arrival, each.entry)
+        return True
+
+    def _empties(self, changes: Mapping[str, Any]) -> bool:
+        """Whether to leave no entries in the lease's row: nobody may write it again, and rows beneath them be older."""
+        # With lock="message" nobody else registers, so that there are no rows, and the lease's goes as a whole.
+        return self._settings.lock == "session" and changes.get("is_held") is False
+
+    def _flush(self, *, is_last: bool = False) -> Steps:
+        """Get what is finished on record, and settle it."""
+        while self._plan.finished:
+            if self.hold is None:
+                return
+            yield from self._write([], **(self._plan.given_back() if is_last else {}))
+        if self.hold is not None and not self.hold.lease.is_held:
+            self.hold = None
+
+    def _release(self) -> Steps:
+        """Give the lease back, so that nobody has to wait until it is over."""
+        yield from self._flush()
+        while self.hold is not None:
+            if (yield from self._write([], **self._plan.given_back())):
+                self.hold = None
+
+    def _register(self) -> Steps:
+        """Let workers elsewhere know what has arrived here, since they may have to wait for it."""
+        unknown = [entry for entry in self._plan.unknown() if entry.message_id not in self._plan.record.entries]
+        if not unknown or self._settings.lock == "message":
+            return
+        lease = self._plan.record.lease or replace(self._plan.claimed(), is_held=False, token=0, worker="")
+        arrivals = replace(lease, arrivals=lease.arrivals + 1)
+        try:
+            yield from self._patiently(Register(self.partition, arrivals, self._plan.record.version, unknown))
+        except Conflict:
+            return
+
+    def _patiently(self, effect: Effect) -> Steps:
+        """Yield an effect on the store, again and again while the store is away, for as long as there is patience."""
+        started = self.worker.monotonic()
+        while True:
+            try:
+                return (yield effect)
+            except JournalUnavailable as error:
+                if self.worker.monotonic() - started >= self._settings.patience_seconds:
+                    raise
+                yield Tell(f"{error}; trying again")
+            yield Wait(self._settings.poll_seconds)
+
+    def _held(self) -> Hold:
+        if self.hold is None:
+            raise LeaseLost(f"{self.partition}: {self.worker.name} has no lease any more")
+        return self.hold

@@ -1,0 +1,78 @@
+"""
+One flow for both kinds of the SDK.
+
+A flow is a generator. It yields each call that may wait as a `Call`, and is sent what the call returned or raised.
+`run` makes the calls where they stand, `run_async` awaits those that are awaitable and takes those that would block the
+event loop to a thread. So every decision is written once, and no flow knows which SDK it drives.
+"""
+
+import asyncio
+import inspect
+import time
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple, TypeVar
+
+Result = TypeVar("Result")
+
+
+class Call(NamedTuple):
+    """
+    One call.
+
+    Shape:  where a flow runs asynchronously, act_async is made instead of act, and a call that blocks goes to a thread.
+    """
+
+    act: Callable[[], Any]
+    act_async: Callable[[], Any] | None = None
+    blocks: bool = False
+
+
+Steps = Generator[Call, Any, Result]
+
+
+def run(steps: Steps[Result]) -> Result:
+    """Run a flow in this thread and return what it returns."""
+    try:
+        call = next(steps)
+        while True:
+            try:
+                answer = call.act()
+            except Exception as error:  # noqa: BLE001 - the flow decides what is to be made of it
+                call = steps.throw(error)
+            else:
+                call = steps.send(answer)
+    except StopIteration as end:
+        returned: Result = end.value
+        return returned
+    finally:
+        steps.close()
+
+
+async def run_async(steps: Steps[Result]) -> Result:
+    """Run a flow in this event loop and return what it returns."""
+    try:
+        call = next(steps)
+        while True:
+            try:
+                answer = await _answer(call)
+            except Exception as error:  # noqa: BLE001 - the flow decides what is to be made of it
+                call = steps.throw(error)
+            else:
+                call = steps.send(answer)
+    except StopIteration as end:
+        returned: Result = end.value
+        return returned
+    finally:
+        steps.close()
+
+
+def wait(seconds: float) -> Call:
+    """Return the call that waits."""
+    return Call(lambda: time.sleep(seconds), lambda: asyncio.sleep(seconds))
+
+
+async def _answer(call: Call) -> Any:  # noqa: ANN401 - what an SDK returns
+    if call.blocks:
+        return await asyncio.to_thread(call.act)
+    answer = (call.act_async or call.act)()
+    return await answer if inspect.isawaitable(answer) else answer

@@ -1,0 +1,91 @@
+"""What may stand in `config/failover.yaml`: the sites that applications may use, and where it is said which they do."""
+
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from shared.config.models import SETTING, SITE
+from shared.editors.options import Strict
+
+SEND, RECEIVE = "send", "receive"
+FAILOVER = "failover.yaml"
+
+
+def _is_path(text: str) -> str:
+    if not text or text.endswith("/"):
+        raise ValueError("is no file")
+    return text
+
+
+type FilePath = Annotated[str, AfterValidator(_is_path)]
+type HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9])?(\.[A-Za-z0-9_-]+)*\.?$")]
+
+
+class Site(Strict):
+    """A site: the connection to look into it, and the name that an alias in DNS points to."""
+
+    connection: str
+    name: HostName | None = None
+
+
+class ZoneFile(Strict):
+    """A DNS zone in a master file, which a name server of yours serves; a relative path is that of failover.yaml."""
+
+    file: FilePath
+    origin: HostName
+
+
+class AzureDns(Strict):
+    """A zone of Azure DNS."""
+
+    subscription: Annotated[str, Field(min_length=1)]
+    resource_group: Annotated[str, Field(min_length=1)]
+    zone: HostName
+
+
+class EndpointFile(Strict):
+    """The endpoint document in a file; with an app setting that holds a private key it is signed."""
+
+    file: FilePath
+    key_setting: Annotated[str, Field(pattern=SETTING)] | None = None
+    """Name of the app setting that holds the private key, Ed25519 in PEM."""
+    key_id: Annotated[str, Field(min_length=1)] | None = None
+    """The id by which applications know its public key."""
+
+    @model_validator(mode="after")
+    def _names_both_or_neither(self) -> Self:
+        if (self.key_setting is None) != (self.key_id is None):
+            raise ValueError("names key_setting or key_id without the other, expected both")
+        return self
+
+
+class FailoverFile(Strict):
+    """The whole file."""
+
+    primary: Annotated[str, Field(pattern=SITE)]
+    sites: Annotated[dict[Annotated[str, Field(pattern=SITE)], Site], Field(min_length=2)]
+    entities: Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
+    """What holds messages that must not be left behind at a secondary site: a queue, TOPIC/Subscriptions/NAME."""
+    aliases: dict[Annotated[str, Field(pattern=f"^({SEND}|{RECEIVE})$")], HostName] = Field(default_factory=dict)
+    """The alias in DNS for each role; both may have the same."""
+    prefix: str = "_azure_servicebus._amqp"
+    """What the names of the SRV records begin with."""
+    zone: ZoneFile | None = None
+    azure_dns: AzureDns | None = None
+    endpoints: EndpointFile | None = None
+
+    @model_validator(mode="after")
+    def _has_one_place(self) -> Self:
+        places = [name for name in ("zone", "azure_dns", "endpoints") if getattr(self, name) is not None]
+        if len(places) != 1:
+            told = " and ".join(places) or "no place"
+            raise ValueError(f"names {told}, expected one of zone, azure_dns, endpoints")
+        if self.primary not in self.sites:
+            raise ValueError(f"the primary {self.primary!r} is none of the sites {', '.join(self.sites)}")
+        if self.endpoints is None:
+            nameless = [name for name, site in self.sites.items() if site.name is None]
+            if nameless or self.aliases.keys() != {SEND, RECEIVE}:
+                raise ValueError(f"a zone needs aliases for {SEND} and {RECEIVE}, and a name for each site")
+        elif self.aliases:
+            raise ValueError("has aliases, expected them with a zone only")
+        return self

@@ -1,0 +1,74 @@
+"""An application at one end, with Microsoft's SDK of either kind and the classes of busway_clients that go with it."""
+
+import asyncio
+from pathlib import Path
+
+import azure.servicebus
+import azure.servicebus.aio
+
+import busway_clients
+import busway_clients.aio
+
+# Of scripts that import the package in processes of their own.
+ENVIRONMENT = {"PYTHONPATH": str(Path(__file__).parents[2] / "clients")}
+
+
+class Application:
+    """What it opens at *places*, connection strings by name, closes with its context."""
+
+    def __init__(self, kind, places):
+        self.kind = kind
+        self.classes = busway_clients if kind == "sync" else busway_clients.aio
+        self._places = places
+        self._loop = asyncio.new_event_loop() if kind == "aio" else None
+        self._opened = []
+        self._clients = {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for each in reversed(self._opened):
+            self.call(each.close())
+        if self._loop is not None:
+            self._loop.close()
+
+    def call(self, answer):
+        """Return what a call has answered, or its coroutine will."""
+        if self._loop is None:
+            return answer
+        return self._loop.run_until_complete(answer) if asyncio.iscoroutine(answer) else answer
+
+    def client(self, name, **options):
+        if name not in self._clients:
+            module = azure.servicebus if self.kind == "sync" else azure.servicebus.aio
+            make = module.ServiceBusClient.from_connection_string
+            self._clients[name] = self._in_loop(make, self._places[name], **({"retry_total": 0} | options))
+        return self._clients[name]
+
+    def senders(self, entity, **options):
+        return {name: self._in_loop(self.client(name, **options).get_queue_sender, entity) for name in self._places}
+
+    def receivers(self, entity, **options):
+        return {name: self._in_loop(self.client(name).get_queue_receiver, entity, **options) for name in self._places}
+
+    def active(self, entity, **options):
+        return self._kept(self.classes.ActiveSender(self.senders(entity), **options))
+
+    def passive(self, entity, **options):
+        return self._kept(self.classes.PassiveSender(self.senders(entity), **options))
+
+    def _kept(self, sender):
+        if self._loop is None:
+            self._opened.append(sender)
+        return sender
+
+    def _in_loop(self, make, *arguments, **options):
+        """Make something of the SDK; the asynchronous one wants a running loop for it."""
+
+        async def made():
+            return make(*arguments, **options)
+
+        opened = make(*arguments, **options) if self._loop is None else self._loop.run_until_complete(made())
+        self._opened.append(opened)
+        return opened

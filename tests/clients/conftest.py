@@ -1,0 +1,122 @@
+"""Two namespaces on the local broker, and applications with the SDKs of both kinds."""
+
+import gc
+import itertools
+from datetime import timedelta
+
+import pytest
+
+from local.broker.config import NamespaceConfig, QueueConfig
+from local.broker.thread import RunningBroker
+from shared.message import Message, Origin
+from tests.clients.applications import Application
+from tests.impatience import impatient_clients
+
+NAMES = ("west", "east")
+QUEUES = 60
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _impatient_clients():
+    with impatient_clients():
+        yield
+
+
+def _namespace(name):
+    queues = [
+        QueueConfig(name=f"{kind}-{number}", **options)
+        for kind, options in (
+            ("plain", {}),
+            ("sessions", {"requires_session": True}),
+            ("twice", {"max_delivery_count": 2, "lock_duration": timedelta(seconds=30)}),
+        )
+        for number in range(QUEUES)
+    ]
+    return NamespaceConfig(name=name, queues=tuple(queues))
+
+
+class Pair:
+    """Both namespaces, and what they hold."""
+
+    def __init__(self, broker):
+        self.broker = broker
+        self.places = {name: broker.connection_string(name) for name in NAMES}
+        self._down = set()
+
+    def go_down(self, name):
+        self.broker.faults(name).go_down()
+        self._down.add(name)
+
+    def come_up(self, name):
+        if name in self._down:
+            self.broker.faults(name).come_up()
+            self._down.remove(name)
+
+    def faults(self, name):
+        return self.broker.faults(name)
+
+    def held(self, name, entity):
+        """Return the messages that a queue holds; scheduled ones are not there yet."""
+
+        def look(namespace):
+            return [(each.encode(), each) for each in namespace.store(entity).peek(0)]
+
+        return [Message.received(encoded, Origin("", "")) for encoded, _ in self.broker.inspect(name, look)]
+
+    def ids(self, name, entity):
+        return [each.message_id.payload for each in self.held(name, entity)]
+
+    def bodies(self, name, entity):
+        return [bytes(each.body).decode() for each in self.held(name, entity)]
+
+    def locked(self, name, entity):
+        """Return how many messages of a queue are locked."""
+        return self.broker.inspect(name, lambda namespace: len(namespace.store(entity)._locks))
+
+    def dead(self, name, entity):
+        return self.ids(name, f"{entity}/$DeadLetterQueue")
+
+
+@pytest.fixture(scope="session")
+def _broker():
+    with RunningBroker([_namespace(name) for name in NAMES]) as running:
+        yield running
+
+
+def pytest_collection_modifyitems(items):
+    # The SDKs leave a socket open when a connection fails while it is being opened.
+    for item in items:
+        if "clients" in item.path.parts:
+            item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _collected():
+    """Collect what the SDKs have left over while its warnings are still ignored."""
+    yield
+    gc.collect()
+
+
+@pytest.fixture
+def pair(_broker):
+    """Return both namespaces, without faults."""
+    both = Pair(_broker)
+    yield both
+    for name in NAMES:
+        both.faults(name).clear()
+        both.come_up(name)
+
+
+_numbers: dict[str, itertools.count] = {}
+
+
+@pytest.fixture
+def queue():
+    """Return the name of a queue of a kind that no other test uses."""
+    return lambda kind="plain": f"{kind}-{next(_numbers.setdefault(kind, itertools.count()))}"
+
+
+@pytest.fixture(params=["sync", "aio"])
+def application(request, pair):
+    with Application(request.param, pair.places) as opened:
+        yield opened

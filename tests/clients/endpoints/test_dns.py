@@ -1,0 +1,150 @@
+"""The endpoint in DNS, asked for over the wire."""
+
+from random import Random
+
+import dns.rcode
+import pytest
+
+from busway_clients.endpoints.cache import EndpointCache
+from busway_clients.endpoints.dns import DnsSource
+from busway_clients.endpoints.endpoint import Endpoint, EndpointUnresolved
+from busway_clients.endpoints.watch import EndpointWatch
+from tests.clients.endpoints.name_server import NameServer
+
+ALIAS = "servicebus.example.test"
+WEST = "west-example.servicebus.windows.net"
+EAST = "east-example.servicebus.windows.net"
+
+
+@pytest.fixture
+def server():
+    with NameServer() as running:
+        yield running
+
+
+def source_of(server, **options):
+    return DnsSource(ALIAS, nameservers=["127.0.0.1"], port=server.port, timeout_seconds=0.3, **options)
+
+
+def endpoints(server, **options):
+    return EndpointWatch(source_of(server, **options)).endpoints()
+
+
+def test_the_alias_names_a_site_and_its_records_the_namespace(server):
+    answer = source_of(server).read()
+    assert (answer.site, answer.ttl_seconds) == ("west.example.test", 20)
+    assert endpoints(server) == (Endpoint(WEST, 5671), Endpoint(WEST, 443))
+    server.replace("20 CNAME west", "20 CNAME east")
+    assert endpoints(server) == (Endpoint(EAST, 5671), Endpoint(EAST, 443))
+
+
+def test_the_lower_priority_comes_first_whatever_the_order_of_the_records(server):
+    server.replace("west SRV 1 1 5671", "west SRV 3 1 5671")
+    assert endpoints(server) == (Endpoint(WEST, 443), Endpoint(WEST, 5671))
+
+
+def test_equals_share_by_weight_and_looking_again_moves_nobody(server):
+    server.replace("_azure_servicebus._amqp.west SRV 2 2 443 west", "_azure_servicebus._amqp.west SRV 1 3 5671 third")
+    firsts = [
+        EndpointWatch(source_of(server), cache=EndpointCache(random=Random(seed))).endpoints()[0].namespace
+        for seed in range(60)
+    ]
+    assert 8 <= firsts.count(WEST) <= 25  # a quarter
+    watch = EndpointWatch(source_of(server), cache=EndpointCache(shortest_seconds=0, longest_seconds=0))
+    assert len({watch.endpoints()[0] for _ in range(20)}) == 1
+
+
+def test_an_alias_of_an_alias_and_a_name_without_alias(server):
+    server.replace("servicebus 20 CNAME west", "servicebus 20 CNAME middle\nmiddle 7 CNAME west")
+    assert source_of(server).read().ttl_seconds == 7
+    assert endpoints(server)[0] == Endpoint(WEST)
+    server.replace("servicebus 20 CNAME west", "_azure_servicebus._amqp.servicebus SRV 1 1 5671 " + EAST + ".")
+    assert endpoints(server) == (Endpoint(EAST),)
+
+
+def test_prefixes_are_tried_in_order(server):
+    prefixes = ("_azure_eventhubs._amqp", "_azure_servicebus._amqp")
+    assert endpoints(server, prefixes=prefixes)[0] == Endpoint(WEST)
+    assert [query for query in server.queries if "SRV" in query] == [
+        f"{prefix}.west.example.test. SRV" for prefix in prefixes
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("servicebus 20 CNAME west", "other A 127.0.0.1", "servicebus.example.test CNAME: there is no such name"),
+        ("CNAME west", "CNAME test1", "test1.example.test CNAME: there is no such name"),
+        ("CNAME west", "CNAME ns", "there is no SRV record _azure_servicebus._amqp.ns.example.test"),
+        ("CNAME west", "CNAME servicebus", "leads from alias to alias more than 8 times"),
+        ("1 1 5671 west-example.servicebus.windows.net.", "1 1 5671 .", "'.' is no host name"),
+        ("1 1 5671 west-example.servicebus.windows.net.", "1 1 5671 bus.example.org.", "bus.example.org is not a name"),
+        ("1 1 5671 west-example.servicebus.windows.net.", "1 1 5671 servicebus.windows.net.evil.org.", "is not a name"),
+        ("1 1 5671 west-example.servicebus.windows.net.", "1 1 5671 evilservicebus.windows.net.", "is not a namespace"),
+    ],
+)
+def test_wrong_records_are_told_and_the_endpoint_from_before_is_kept(server, before, after, told):
+    clock = [0.0]
+    errors: list = []
+    watch = EndpointWatch(source_of(server), on_error=errors.append, monotonic=lambda: clock[0])
+    good = watch.endpoints()
+    server.replace(before, after)
+    clock[0] += 21
+    assert watch.endpoints() == good
+    assert told in str(watch.state.error)
+    assert errors == [watch.state.error]
+    server.replace("20 CNAME west", "20 CNAME east")
+    clock[0] += 6
+    assert watch.endpoints()[0] == Endpoint(EAST)
+    assert watch.state.error is None
+
+
+def test_records_of_other_ports_only_are_told(server):
+    server.replace("west SRV 1 1 5671", "west SRV 1 1 5672")
+    assert endpoints(server) == (Endpoint(WEST, 443),)
+    text = "_azure_servicebus._amqp.west SRV 1 1 9000 x.servicebus.windows.net."
+    server.load("$ORIGIN example.test.\n$TTL 30\n@ SOA n h 1 1 1 1 1\n@ NS n\nservicebus CNAME west\n" + text)
+    with pytest.raises(EndpointUnresolved, match="has port 9000, expected 5671 or 443"):
+        endpoints(server)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "told"),
+    [
+        ("is_silent", True, "no answer within 0.3 s from 127.0.0.1"),
+        ("rcode", dns.rcode.SERVFAIL, "no name server could answer"),
+        ("rcode", dns.rcode.REFUSED, "no name server could answer"),
+        ("rcode", dns.rcode.NXDOMAIN, "there is no such name"),
+        ("answers_garbage", True, "servicebus.example.test CNAME: no "),
+    ],
+)
+def test_a_resolver_that_does_not_answer_leaves_what_was_known(server, attribute, value, told):
+    clock = [0.0]
+    watch = EndpointWatch(source_of(server), monotonic=lambda: clock[0])
+    good = watch.endpoints()
+    setattr(server, attribute, value)
+    clock[0] += 21
+    assert watch.endpoints() == good
+    assert told in str(watch.state.error)
+    assert (watch.state.failures, watch.state.age_seconds) == (1, 21)
+    fresh = EndpointWatch(source_of(server))
+    with pytest.raises(EndpointUnresolved, match=r"servicebus\.example\.test"):
+        fresh.endpoints()
+
+
+def test_nobody_asks_again_before_the_answer_is_old(server):
+    clock = [0.0]
+    watch = EndpointWatch(source_of(server), monotonic=lambda: clock[0])
+    watch.endpoints()
+    asked = len(server.queries)
+    clock[0] += 19
+    watch.endpoints()
+    assert len(server.queries) == asked
+    clock[0] += 2
+    watch.endpoints()
+    assert len(server.queries) == 2 * asked
+
+
+def test_an_alias_that_is_no_name_is_told_at_once():
+    with pytest.raises(EndpointUnresolved, match="empty"):
+        DnsSource("a..b", nameservers=["127.0.0.1"])

@@ -1,0 +1,160 @@
+"""The endpoint document, its signature, and what is none."""
+
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from hypothesis import given
+from hypothesis import strategies as st
+
+from busway_clients.endpoints.document import read_document, write_document
+from busway_clients.endpoints.endpoint import Endpoint, EndpointUnresolved, Offer
+from busway_clients.endpoints.file import DocumentReader
+from busway_clients.endpoints.signature import signed
+from tests.clients.endpoints.documents import EAST, WEST, document
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+DOMAINS = ("servicebus.windows.net",)
+
+
+def pair(private=None):
+    private = Ed25519PrivateKey.generate() if private is None else private
+    public = private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    return private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), public
+
+
+PRIVATE, PUBLIC = pair()
+
+
+def test_each_role_has_its_site_with_endpoints_in_order():
+    read = read_document(document("west", 7, active={"send": "west", "receive": "east"}), "file", NOW)
+    assert read.answer("send", "file").offers == (Offer(Endpoint(WEST), 0), Offer(Endpoint(WEST, 443), 1))
+    answer = read.answer("receive", "file")
+    assert (answer.site, answer.offers, answer.ttl_seconds, answer.serial) == ("east", (Offer(Endpoint(EAST)),), 30, 7)
+
+
+def test_what_is_written_is_read_as_it_was():
+    read = read_document(document(expires="2026-12-31T00:00:00+01:00"), "file", NOW)
+    assert read_document(write_document(read), "file", NOW) == read
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "is empty"),
+        (b"  \n", "is empty"),
+        (b"<!DOCTYPE html><title>Sign in</title>", "a login page perhaps"),
+        (b"\xef\xbb\xbf\n<html>", "a login page perhaps"),
+        (document()[:-20], "half-written perhaps"),
+        (document()[:1], "half-written perhaps"),
+        (b"\x00" * 300, "half-written perhaps"),
+        (b"\xff\xfe\x00", "half-written perhaps"),
+        (b"[" * 60_000, "nesting is too deep|half-written"),
+        (b"[1]", "is a list, expected an object"),
+        (b"{}", "is empty, expected an object"),
+        (b" " * 70_000, "more than 65,536 bytes"),
+        (document()[:-1] + b', "serial": 9}', "stands there twice"),
+        (document(version=2), "version is 2, expected 1"),
+        (document(version=True), "version is True"),
+        (document(serial=None), "serial is missing"),
+        (document(serial=0), "serial: is 0"),
+        (document(serial="1"), "serial: is '1'"),
+        (document(serail=1), "'serail' is not known"),
+        (document(ttl_seconds=0.5), "ttl_seconds: is 0.5"),
+        (document(sites={}), "sites: is empty"),
+        (document(sites={"west": []}), "sites.west: is empty, expected a list"),
+        (document(sites={"west": "a"}), "sites.west: is a str"),
+        (document(sites={"west": [{"namespace": "bus.example.org"}]}), "bus.example.org is not a namespace"),
+        (document(sites={"west": [{"namespace": "https://a/"}]}), "is no host name"),
+        (document(sites={"west": [{"namespace": f"x@{WEST}"}]}), "is no host name"),
+        (document(sites={"west": [{"namespace": None}]}), "None is no host name"),
+        (document(sites={"west": [{"namespace": WEST, "port": 22}]}), "port is 22, expected 5671 or 443"),
+        (document(sites={"west": [{"namespace": WEST, "key": "secret"}]}), "'key' is not known"),
+        (document("north"), "active.send is 'north', expected one of east, west"),
+        (document(active={"send": ["west"]}), "active.send is"),
+        (document(active={"receive": "west"}), "active has no 'send', got receive"),
+        (document(expires="soon"), "expires is 'soon'"),
+        (document(expires="2027-01-01T00:00"), "with its offset"),
+        (document(expires="2026-11-21T00:00Z"), "has expired"),
+    ],
+)
+def test_what_is_no_document_is_told(content, told):
+    with pytest.raises(EndpointUnresolved, match=told) as caught:
+        read_document(content, "file", NOW).answer("send", "file")
+    assert str(caught.value).startswith("file")
+
+
+@given(
+    st.binary(max_size=200) | st.recursive(st.none() | st.text() | st.integers(), st.lists).map(repr).map(str.encode)
+)
+def test_nothing_but_a_document_is_read(content):
+    with pytest.raises(EndpointUnresolved):
+        read_document(content, "file", NOW)
+
+
+def read_signed(content, public_keys):
+    return DocumentReader("send", "file", public_keys, DOMAINS).answer(content, NOW)
+
+
+def test_a_signed_document_is_read_with_the_key_that_it_names():
+    keys = {"old": pair()[1], "new": PUBLIC}
+    assert read_signed(signed(document("east"), PRIVATE, "new"), keys).site == "east"
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (document(), "is not signed, expected a signature by new"),
+        (signed(document(), PRIVATE, "old"), "is signed by 'old', expected new"),
+        (signed(document(), pair()[0], "new"), "the signature by 'new' is wrong"),
+        (signed(document("west"), PRIVATE, "new").replace(b'"signature": "', b'"signature": "A'), "not whole|is wrong"),
+        (signed(document(), PRIVATE, "new").replace(b'"protected": "', b'"protected": "!'), "not whole"),
+        (signed(b"[]", PRIVATE, "new"), "is empty"),
+    ],
+)
+def test_a_signature_that_does_not_hold_is_told(content, told):
+    with pytest.raises(EndpointUnresolved, match=told):
+        read_signed(content, {"new": PUBLIC})
+
+
+def test_a_payload_cannot_be_exchanged_nor_the_algorithm_chosen():
+    honest, other = (signed(document(site), PRIVATE, "new") for site in ("west", "east"))
+    lines = dict(zip(("honest", "other"), (content.splitlines() for content in (honest, other)), strict=True))
+    swapped = b"\n".join([lines["other"][0], lines["other"][1], *lines["honest"][2:]])
+    with pytest.raises(EndpointUnresolved, match="is wrong"):
+        read_signed(swapped, {"new": PUBLIC})
+    none = b'{"payload": "e30", "protected": "eyJhbGciOiJub25lIiwia2lkIjoibmV3In0", "signature": ""}'
+    with pytest.raises(EndpointUnresolved, match="signed with 'none', expected EdDSA"):
+        read_signed(none, {"new": PUBLIC})
+
+
+def test_a_signed_document_is_not_believed_without_a_key():
+    with pytest.raises(EndpointUnresolved, match="is signed, expected public_keys"):
+        read_signed(signed(document(), PRIVATE, "new"), None)
+
+
+def test_a_key_of_another_kind_is_told():
+    private, public = pair(generate_private_key(SECP256R1()))
+    with pytest.raises(TypeError, match="expected Ed25519"):
+        signed(document(), private, "new")
+    with pytest.raises(EndpointUnresolved, match="of another kind"):
+        read_signed(signed(document(), PRIVATE, "new"), {"new": public})
+
+
+def test_only_who_needs_a_package_imports_it():
+    code = """
+import sys
+import busway_clients.endpoints.aio.receiver, busway_clients.endpoints.aio.sender, busway_clients.endpoints.file
+import busway_clients.endpoints.receiver, busway_clients.endpoints.sender, busway_clients.endpoints.url
+print([name for name in ("dns", "cryptography", "azure.data") if name in sys.modules])
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "clients")}
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)  # noqa: S603 - ours
+    assert result.stdout == "[]\n"

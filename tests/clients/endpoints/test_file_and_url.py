@@ -1,0 +1,198 @@
+"""The document in a file and behind a URL."""
+
+import os
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from busway_clients.endpoints.endpoint import EndpointUnresolved
+from busway_clients.endpoints.file import FileSource
+from busway_clients.endpoints.url import UrlSource
+from busway_clients.endpoints.watch import EndpointWatch
+from tests.clients.endpoints.documents import EAST, WEST, document
+
+
+def published(path, content):
+    """Replace the file whole, as an operator's tool does."""
+    written = path.with_suffix(".new")
+    written.write_bytes(content)
+    os.replace(written, path)  # noqa: PTH105 - what the tool does
+
+
+class Ticking:
+    """A watch under a clock of the test, which goes on past everything that is cached."""
+
+    def __init__(self, source):
+        self.seconds = 0.0
+        self.changes: list = []
+        self.watch = EndpointWatch(source, on_change=self.changes.append, monotonic=lambda: self.seconds)
+
+    def first(self):
+        self.seconds += 400
+        return self.watch.endpoints()[0].namespace
+
+    def error(self):
+        return str(self.watch.state.error)
+
+
+def test_a_file_is_followed_and_every_fault_leaves_what_was_known(tmp_path):
+    path = tmp_path / "endpoints.json"
+    published(path, document("west", 1))
+    ticking = Ticking(FileSource(path, "send"))
+    assert ticking.first() == WEST
+    for content, told in (
+        (document("east", 2)[:60], "half-written perhaps"),
+        (b"<html>Sign in</html>", "login page"),
+        (b"", "is empty"),
+        (document("east", 2, sites={"east": [{"namespace": "bus.example.org"}]}), "is not a namespace"),
+        (document("east", 1), "serial 1 was read before with other contents"),
+    ):
+        published(path, content)
+        assert ticking.first() == WEST
+        assert told in ticking.error()
+        assert ticking.first() == WEST
+        assert told in ticking.error()  # what is unchanged is as wrong as before
+    path.unlink()
+    assert ticking.first() == WEST
+    assert "cannot be read, No such file" in ticking.error()
+    published(path, document("east", 2))
+    assert ticking.first() == EAST
+    assert ticking.watch.state.error is None
+    published(path, document("west", 1))
+    assert ticking.first() == EAST
+    assert "an old copy: serial 1, after 2" in ticking.error()
+    assert [change.site for change in ticking.changes] == ["west", "east"]
+
+
+def test_a_change_of_the_same_length_within_the_clocks_grain_is_seen(tmp_path):
+    path = tmp_path / "endpoints.json"
+    path.write_bytes(document("west", 1))
+    os.utime(path, ns=(10**18, 10**18))
+    wall = [1e9 + 1]
+    source = FileSource(path, "send", now=lambda: wall[0])
+    assert source.read().site == "west"
+    path.write_bytes(document("east", 2))
+    os.utime(path, ns=(10**18, 10**18))
+    wall[0] += 1
+    assert source.read().site == "east"
+
+
+def test_a_file_that_has_not_changed_is_not_read_again(tmp_path):
+    path = tmp_path / "endpoints.json"
+    path.write_bytes(document("west", 1))
+    os.utime(path, ns=(10**18, 10**18))
+    source = FileSource(path, "send")
+    assert source.read().site == "west"
+    path.write_bytes(document("east", 2))
+    os.utime(path, ns=(10**18, 10**18))
+    assert source.read().site == "west"
+
+
+def test_a_folder_is_no_file(tmp_path):
+    with pytest.raises(EndpointUnresolved, match="cannot be read"):
+        FileSource(tmp_path, "send").read()
+
+
+class WebSite:
+    """A server of one document; `answer` replaces it by status, headers and body."""
+
+    def __init__(self):
+        self.content = document("west", 1)
+        self.answer = None
+        self.statuses: list = []
+        site = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                status, headers, body = site.reply(self.headers)
+                site.statuses.append(status)
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+
+    def reply(self, headers):
+        if self.answer is not None:
+            return self.answer
+        etag = f'"{hash(self.content)}"'
+        if headers.get("If-None-Match") == etag:
+            return 304, {"ETag": etag}, b""
+        return 200, {"ETag": etag, "Content-Length": str(len(self.content))}, self.content
+
+
+@pytest.fixture
+def site():
+    running = WebSite()
+    thread = threading.Thread(target=running.server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield running
+    running.server.shutdown()
+    running.server.server_close()
+    thread.join()
+
+
+def url_of(site):
+    return f"http://127.0.0.1:{site.server.server_port}/endpoints.json?sig=secret"
+
+
+def test_a_url_is_asked_with_its_etag(site):
+    ticking = Ticking(UrlSource(url_of(site), "receive"))
+    assert [ticking.first() for _ in range(3)] == [WEST] * 3
+    site.content = document("east", 2)
+    assert [ticking.first() for _ in range(2)] == [EAST] * 2
+    assert site.statuses == [200, 304, 304, 200, 304]
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ((200, {"Content-Type": "text/html"}, b"<html>Sign in</html>"), "a login page perhaps"),
+        ((302, {"Location": "https://login.example.org/"}, b""), "redirects (302), to a login page perhaps"),
+        ((503, {}, b"busy"), "answered 503"),
+        ((404, {}, b""), "answered 404"),
+        ((200, {"Content-Length": "500"}, document("east", 2)[:100]), "broke off after 100 of 500"),
+        ((200, {}, document("east", 2)[:100]), "half-written perhaps"),
+        ((200, {}, b"x" * 100_000), "more than 65,536 bytes"),
+        ((304, {}, b""), None),
+    ],
+)
+def test_what_is_no_document_leaves_what_was_known(site, answer, told):
+    ticking = Ticking(UrlSource(url_of(site), "send"))
+    assert ticking.first() == WEST
+    site.answer = answer
+    assert ticking.first() == WEST
+    if told is not None:
+        assert told in ticking.error()
+        assert "secret" not in ticking.error()
+    site.answer = None
+    site.content = document("east", 3)
+    assert ticking.first() == EAST
+    assert ticking.watch.state.error is None
+
+
+def test_a_server_that_is_away_is_told():
+    with WebSite().server as gone:
+        port = gone.server_port
+    with pytest.raises(EndpointUnresolved, match=f"http://127.0.0.1:{port}/e: cannot be reached"):
+        UrlSource(f"http://127.0.0.1:{port}/e", "send").read()
+
+
+def test_a_body_that_drips_is_given_up(site):
+    seconds = iter(range(0, 1000, 6))
+    source = UrlSource(url_of(site), "send", monotonic=lambda: next(seconds), timeout_seconds=5)
+    with pytest.raises(EndpointUnresolved, match="did not come whole within 5 s"):
+        source.read()
+
+
+@pytest.mark.parametrize("url", ["http://example.org/e", "ftp://example.org/e", "file:///etc/passwd", "https:///e"])
+def test_what_others_can_change_on_its_way_is_refused(url):
+    with pytest.raises(ValueError, match="expected https"):
+        UrlSource(url, "send")
+    UrlSource("http://example.org/e", "send", public_keys={"a": b""})

@@ -1,0 +1,174 @@
+"""The watch: callbacks, faults of any kind, threads, and the same for asyncio."""
+
+import asyncio
+import threading
+
+import pytest
+
+from busway_clients.endpoints.aio.watch import EndpointWatch as AsyncWatch
+from busway_clients.endpoints.cache import EndpointCache
+from busway_clients.endpoints.endpoint import Answer, Endpoint, EndpointUnresolved, Offer
+from busway_clients.endpoints.watch import EndpointWatch
+
+WEST, EAST = Endpoint("west.servicebus.windows.net"), Endpoint("east.servicebus.windows.net")
+
+
+def said(endpoint, ttl=10.0):
+    return Answer(endpoint.namespace, (Offer(endpoint),), ttl)
+
+
+class Script:
+    """A source that says one thing after the other, the last one for ever."""
+
+    def __init__(self, *lines):
+        self.lines = list(lines)
+        self.reads = 0
+
+    def read(self):
+        self.reads += 1
+        line = self.lines.pop(0) if len(self.lines) > 1 else self.lines[0]
+        if isinstance(line, Exception):
+            raise line
+        return line
+
+
+def test_a_failure_is_tried_again_ever_less_often():
+    seconds = [0.0]
+    source = Script(said(WEST), EndpointUnresolved("away"))
+    watch = EndpointWatch(source, monotonic=lambda: seconds[0])
+    watch.endpoints()
+    asked = []
+    while seconds[0] < 400:
+        before = source.reads
+        assert watch.endpoints() == (WEST,)
+        if source.reads > before:
+            asked.append(seconds[0])
+        seconds[0] += 1
+    assert asked == [10, 15, 25, 45, 85, 165, 325]
+
+
+def test_times_to_live_are_kept_within_bounds():
+    cache = EndpointCache(shortest_seconds=5, longest_seconds=300)
+    cache.learned(said(WEST, 0), 0)
+    assert cache.due_in(0) == 5
+    cache.learned(said(WEST, 86_400), 0)
+    assert cache.due_in(0) == 300
+
+
+def test_before_the_first_answer_there_is_the_error_or_what_the_application_began_with():
+    away = EndpointUnresolved("away")
+    with pytest.raises(EndpointUnresolved, match="away"):
+        EndpointWatch(Script(away)).endpoints()
+    watch = EndpointWatch(Script(away), cache=EndpointCache(initial=(WEST,)))
+    assert watch.endpoints() == (WEST,)
+    assert watch.state.error is away
+
+
+def test_whatever_a_source_raises_the_endpoint_stays():
+    seconds = [0.0]
+    watch = EndpointWatch(Script(said(WEST), ZeroDivisionError("a mistake")), monotonic=lambda: seconds[0])
+    watch.endpoints()
+    seconds[0] = 11
+    assert watch.endpoints() == (WEST,)
+    assert "Script failed, ZeroDivisionError: a mistake" in str(watch.state.error)
+
+
+def test_a_consultation_serves_all_who_ask_within_a_second():
+    seconds = [0.0]
+    source = Script(said(WEST))
+    watch = EndpointWatch(source, monotonic=lambda: seconds[0])
+    for _ in range(5):
+        watch.consult()
+    assert source.reads == 1
+    seconds[0] = 1.0
+    watch.consult()
+    assert source.reads == 2
+
+
+def test_a_callback_that_fails_is_logged_and_stops_nothing(caplog):
+    def fail(_):
+        raise ZeroDivisionError
+
+    watch = EndpointWatch(Script(said(WEST)), on_change=fail)
+    assert watch.endpoints() == (WEST,)
+    assert "callback of the endpoint watch failed" in caplog.text
+
+
+def test_an_error_is_logged_once_until_it_is_another(caplog):
+    seconds = [0.0]
+    lines = [said(WEST), *[EndpointUnresolved("away")] * 3, EndpointUnresolved("a login page"), said(WEST)]
+    watch = EndpointWatch(Script(*lines), monotonic=lambda: seconds[0])
+    for _ in range(8):
+        watch.endpoints()
+        seconds[0] += 400
+    logged = [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert [line.partition(";")[0] for line in logged] == [
+        "The endpoint cannot be read: away",
+        "The endpoint cannot be read: a login page",
+    ]
+
+
+def test_the_thread_asks_and_tells_while_nobody_does():
+    changed = threading.Event()
+    source = Script(said(WEST, 0), said(EAST, 0))
+    changes = []
+
+    def note(change):
+        changes.append(change.after)
+        if len(changes) == 2:
+            changed.set()
+
+    with EndpointWatch(source, on_change=note, cache=EndpointCache(shortest_seconds=0.01)) as watch:
+        assert changed.wait(10)
+        assert watch.endpoints() == (EAST,)
+    assert changes == [(WEST,), (EAST,)]
+
+
+def test_who_has_an_endpoint_does_not_wait_for_a_slow_source():
+    asked, go_on = threading.Event(), threading.Event()
+
+    class Slow:
+        reads = 0
+
+        def read(self):
+            self.reads += 1
+            if self.reads > 1:
+                asked.set()
+                assert go_on.wait(10)
+            return said(WEST)
+
+    seconds = [0.0]
+    watch = EndpointWatch(Slow(), monotonic=lambda: seconds[0])
+    watch.endpoints()
+    seconds[0] = 11
+    thread = threading.Thread(target=watch.endpoints)
+    thread.start()
+    assert asked.wait(10)
+    assert watch.endpoints() == (WEST,)
+    go_on.set()
+    thread.join()
+
+
+def test_asyncio_has_the_same():
+    async def main():
+        changed = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        changes = []
+
+        def note(change):
+            changes.append(change.after)
+            if len(changes) == 2:
+                loop.call_soon(changed.set)
+
+        source = Script(said(WEST, 0), EndpointUnresolved("away"), said(EAST, 0))
+        cache = EndpointCache(shortest_seconds=0.01, retry_seconds=0.01)
+        async with AsyncWatch(source, on_change=note, cache=cache) as watch:
+            async with asyncio.timeout(10):
+                await changed.wait()
+            assert await watch.endpoints() == (EAST,)
+            assert await watch.consult() == (EAST,)
+        assert changes == [(WEST,), (EAST,)]
+        with pytest.raises(EndpointUnresolved, match="away"):
+            await AsyncWatch(Script(EndpointUnresolved("away"))).endpoints()
+
+    asyncio.run(main())

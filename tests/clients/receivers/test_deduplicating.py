@@ -1,0 +1,356 @@
+"""The de-duplicating receiver over the wire: each message once, whatever fails."""
+
+import asyncio
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import pytest
+from azure.servicebus import ServiceBusMessage
+
+from busway_clients import (
+    Claim,
+    DeadLetter,
+    DeduplicatingReceiver,
+    Handled,
+    MemoryStore,
+    SqliteStore,
+    StoreUnavailable,
+    Watermark,
+    WrongUse,
+    by_property,
+)
+from local.broker.faults import Effect, Fault, Operation
+from tests.clients.applications import ENVIRONMENT, Application
+
+
+class Effects:
+    """What the application has done, counted; it fails as often as it is told to for a body."""
+
+    def __init__(self, failures=(), error=None):
+        self.done = Counter[str]()
+        self.seen = Counter[str]()
+        self._failures = Counter(failures)
+        self._error = error or RuntimeError("no")
+
+    def __call__(self, message):
+        body = str(message)
+        self.seen[body] += 1
+        if self._failures[body] > 0:
+            self._failures[body] -= 1
+            raise self._error
+        self.done[body] += 1
+
+    async def awaited(self, message):
+        self(message)
+
+
+def consume(application, entity, effects, store=None, idle=0.5, **options):
+    """Let a receiver run until nothing comes any more; return it."""
+    links = application.receivers(entity)
+    receiver = application.classes.DeduplicatingReceiver(links, MemoryStore() if store is None else store, **options)
+    if application.kind == "sync":
+        receiver.run(effects, threading.Event(), idle=idle)
+    else:
+
+        async def run():
+            await receiver.run(effects.awaited, asyncio.Event(), idle=idle)
+
+        application.call(run())
+    for link in links.values():
+        application.call(link.close())
+    return receiver
+
+
+def send_to_both(application, entity, messages):
+    application.call(application.active(entity, delay=timedelta()).send(messages))
+
+
+def test_of_two_copies_one_is_processed_and_both_queues_are_empty(application, pair, queue):
+    entity = queue()
+    send_to_both(application, entity, [ServiceBusMessage(f"{number}") for number in range(10)])
+    effects = Effects()
+    receiver = consume(application, entity, effects)
+    assert effects.seen == Counter({f"{number}": 1 for number in range(10)})
+    assert sum(counts[Handled.PROCESSED] for counts in receiver.counts.values()) == 10
+    assert sum(counts[Handled.DUPLICATE] for counts in receiver.counts.values()) == 10
+    assert pair.ids("west", entity) == pair.ids("east", entity) == []
+
+
+def test_a_failure_is_not_recorded_and_the_message_processed_later(application, pair, queue):
+    entity = queue()
+    send_to_both(application, entity, [ServiceBusMessage("a"), ServiceBusMessage("b")])
+    effects = Effects({"a": 3})
+    consume(application, entity, effects)
+    assert effects.done == {"a": 1, "b": 1}
+    assert effects.seen["a"] == 4
+    assert pair.ids("west", entity) == pair.ids("east", entity) == []
+
+
+def test_poison_ends_in_the_dead_letter_queue_and_stops_nobody(application, pair, queue):
+    entity = queue("twice")
+    messages = [ServiceBusMessage("bad"), ServiceBusMessage("good")]
+    send_to_both(application, entity, messages)
+    effects = Effects({"bad": 100})
+    consume(application, entity, effects)
+    assert effects.done == {"good": 1}
+    assert pair.dead("west", entity) == pair.dead("east", entity) == [messages[0].message_id]
+
+
+def test_an_application_that_knows_poison_sends_it_there_at_once(application, queue):
+    entity = queue()
+    send_to_both(application, entity, ServiceBusMessage("bad"))
+    effects = Effects({"bad": 100}, DeadLetter("NotAnOrder", "no number in it"))
+    receiver = consume(application, entity, effects)
+    assert effects.seen["bad"] == 2
+    assert [counts[Handled.DEAD_LETTERED] for counts in receiver.counts.values()] == [1, 1]
+    [dead] = application.call(application.receivers(entity, sub_queue="deadletter")["west"].receive_messages(1, 10))
+    assert (dead.dead_letter_reason, dead.dead_letter_error_description) == ("NotAnOrder", "no number in it")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_while_one_copy_is_processed_the_other_waits_for_what_becomes_of_it(pair, queue, fails):
+    entity = queue()
+    inside, may_go = threading.Event(), threading.Event()
+    effects = Effects({"x": 1} if fails else {})
+
+    def slow(message):
+        inside.set()
+        assert may_go.wait(20)
+        effects(message)
+
+    with Application("sync", pair.places) as application:
+        send_to_both(application, entity, ServiceBusMessage("x"))
+        receiver = DeduplicatingReceiver(application.receivers(entity), MemoryStore())
+        stop = threading.Event()
+        running = threading.Thread(target=receiver.run, args=(slow, stop), kwargs={"idle": 0.5})
+        running.start()
+        assert inside.wait(20)
+        # Both have theirs by now: the second is locked too, and neither settled nor processed.
+        until(lambda: all(not unlocked for unlocked in locked_out(pair, entity)))
+        assert effects.seen == {}
+        may_go.set()
+        running.join()
+    assert effects.done == {"x": 1}
+    assert effects.seen == {"x": 2 if fails else 1}
+    assert pair.ids("west", entity) == pair.ids("east", entity) == []
+
+
+def until(condition, seconds=20.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def locked_out(pair, entity):
+    return [pair.broker.counts(name)[entity].active - pair.locked(name, entity) for name in ("west", "east")]
+
+
+def test_a_copy_that_waits_too_long_is_abandoned_and_comes_again(application, pair, queue):
+    entity = queue()
+    store = MemoryStore()
+    message = ServiceBusMessage("x", message_id="m")
+    application.call(application.passive(entity).send(message))
+    claim = store.claim("m", time.time())
+    assert isinstance(claim, Claim)
+    effects = Effects()
+    receiver = application.classes.DeduplicatingReceiver(
+        application.receivers(entity), store, patience=timedelta(seconds=0.1)
+    )
+    [received] = application.call(receiver._receiving.receivers["west"].receive_messages(1, 10))
+    work = effects if application.kind == "sync" else effects.awaited
+    assert application.call(receiver.handle("west", received, work)) is Handled.BUSY
+    assert pair.ids("west", entity) == [message.message_id]
+    store.record(claim, time.time())
+    [received] = application.call(receiver._receiving.receivers["west"].receive_messages(1, 10))
+    assert application.call(receiver.handle("west", received, work)) is Handled.DUPLICATE
+    assert effects.seen == {}
+
+
+def test_a_property_may_tell_copies_and_messages_without_it_are_the_applications_choice(application, pair, queue):
+    entity = queue()
+    marked = [
+        ServiceBusMessage("first", application_properties={"order": 7}),
+        ServiceBusMessage("second", application_properties={"order": 7}),
+        ServiceBusMessage("bare"),
+        ServiceBusMessage("bare"),
+    ]
+    application.call(application.passive(entity).send(marked))
+    effects = Effects()
+    consume(application, entity, effects, identity=by_property("order"))
+    assert effects.done == {"first": 1, "bare": 2}
+    application.call(application.passive(entity).send(ServiceBusMessage("bare")))
+    consume(application, entity, effects, identity=by_property("order"), without_identity="dead-letter")
+    assert effects.done["bare"] == 2
+    assert len(pair.dead("west", entity)) == 1
+
+
+def test_what_lies_behind_the_watermark_is_not_processed_again(application, pair, queue):
+    entity = queue()
+    mark = datetime.now(UTC)
+
+    def copy(name, age):
+        return ServiceBusMessage(
+            name, application_properties={"repl-enqueue-time": f"{(mark - age).isoformat()};2026-01-01T00:00:00Z"}
+        )
+
+    messages = [
+        copy("old", timedelta(seconds=11)),
+        copy("within the skew", timedelta(seconds=9)),
+        copy("new", timedelta(seconds=-1)),
+        ServiceBusMessage("local"),
+    ]
+    application.call(application.passive(entity).send(messages))
+    effects = Effects()
+    receiver = consume(application, entity, effects, watermark=Watermark(mark, timedelta(seconds=10)))
+    assert effects.done == {"within the skew": 1, "new": 1, "local": 1}
+    assert receiver.counts["west"][Handled.BEHIND] == 1
+    assert pair.ids("west", entity) == []
+
+
+def test_a_lost_lock_makes_no_second_effect(application, pair, queue):
+    entity = queue()
+    application.call(application.passive(entity).send(ServiceBusMessage("x")))
+    pair.faults("west").add(
+        Fault(effect=Effect.EXPIRE_LOCKS, entity=entity, operations=frozenset({Operation.SETTLE}), times=1)
+    )
+    effects = Effects()
+    receiver = consume(application, entity, effects)
+    assert effects.seen == {"x": 1}
+    assert receiver.counts["west"] == {Handled.PROCESSED: 1, Handled.DUPLICATE: 1}
+
+
+def test_a_namespace_that_is_down_stops_the_other_one_not(application, pair, queue):
+    entity = queue()
+    send_to_both(application, entity, [ServiceBusMessage("a"), ServiceBusMessage("b")])
+    pair.go_down("west")
+    effects, store = Effects(), MemoryStore()
+    receiver = consume(application, entity, effects, store=store)
+    assert effects.done == {"a": 1, "b": 1}
+    assert receiver.errors["west"] is not None
+    pair.come_up("west")
+    consume(application, entity, effects, store=store)
+    assert effects.done == {"a": 1, "b": 1}
+    assert pair.ids("west", entity) == []
+
+
+class StoreThatIsAway(MemoryStore):
+    """Does not answer to one kind of question for some times."""
+
+    is_local = False
+
+    def __init__(self, question, times):
+        super().__init__()
+        self._away = Counter({question: times})
+
+    def _answer(self, question):
+        if self._away[question] > 0:
+            self._away[question] -= 1
+            raise StoreUnavailable(f"store: no answer to {question}")
+
+    def claim(self, identity, now):
+        self._answer("claim")
+        return super().claim(identity, now)
+
+    def record(self, claim, now):
+        self._answer("record")
+        super().record(claim, now)
+
+    def release(self, claim):
+        self._answer("release")
+        super().release(claim)
+
+
+@pytest.mark.parametrize("question", ["claim", "record", "release"])
+def test_a_store_that_is_away_costs_no_delivery_and_no_second_effect(application, pair, queue, question):
+    entity = queue("twice")
+    application.call(application.passive(entity).send(ServiceBusMessage("x")))
+    effects = Effects({"x": 1} if question == "release" else {})
+    receiver = consume(application, entity, effects, store=StoreThatIsAway(question, 3), idle=0.5)
+    assert effects.done == {"x": 1}
+    assert effects.seen["x"] == (2 if question == "release" else 1)
+    assert pair.ids("west", entity) == pair.dead("west", entity) == []
+    assert receiver.errors == {"west": None, "east": None}
+
+
+def test_a_cancelled_application_gives_its_claim_back(pair, queue):
+    entity = queue()
+    store = MemoryStore()
+    with Application("aio", pair.places) as application:
+        application.call(application.passive(entity).send(ServiceBusMessage("x", message_id="m")))
+        receiver = application.classes.DeduplicatingReceiver(application.receivers(entity), store)
+
+        async def interrupted():
+            started = asyncio.Event()
+
+            async def endless(_):
+                started.set()
+                await asyncio.Event().wait()
+
+            task = asyncio.create_task(receiver.run(endless, asyncio.Event()))
+            await started.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+        application.call(interrupted())
+    assert isinstance(store.claim("m", time.time()), Claim)
+
+
+def test_a_consumer_killed_before_the_record_has_its_message_processed_again_and_after_it_not(pair, queue, tmp_path):
+    entity = queue()
+    script = textwrap.dedent("""
+        import os, signal, sys, threading
+        from datetime import timedelta
+        from azure.servicebus import ServiceBusClient
+        from busway_clients import DeduplicatingReceiver, SqliteStore
+
+        class Killing(SqliteStore):
+            def record(self, claim, now):
+                if sys.argv[4] == "after":
+                    super().record(claim, now)
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        def application(message):
+            with open(sys.argv[3], "a") as effects:
+                effects.write(str(message) + "\\n")
+
+        client = ServiceBusClient.from_connection_string(sys.argv[1])
+        receivers = {"west": client.get_queue_receiver(sys.argv[2])}
+        store = Killing(sys.argv[3] + ".db", lease=timedelta(seconds=1))
+        DeduplicatingReceiver(receivers, store).run(application, threading.Event())
+    """)
+    for moment, times in (("before", 2), ("after", 1)):
+        with Application("sync", pair.places) as application:
+            application.passive(entity).send(ServiceBusMessage(moment))
+            effects = tmp_path / moment
+            command = [sys.executable, "-c", script, pair.places["west"], entity, str(effects), moment]
+            killed = subprocess.run(command, env=ENVIRONMENT, timeout=60, check=False)  # noqa: S603 - our own script
+            assert killed.returncode == -9
+            pair.faults("west").expire_locks(entity)
+            store = SqliteStore(f"{effects}.db")
+
+            def again(message, effects=effects):
+                with effects.open("a") as file:
+                    file.write(f"{message}\n")
+
+            receiver = DeduplicatingReceiver({"west": application.receivers(entity)["west"]}, store)
+            receiver.run(again, threading.Event(), idle=0.5)
+            store.close()
+        assert effects.read_text().split() == [moment] * times
+        assert pair.ids("west", entity) == []
+
+
+def test_wrong_settings_are_told_where_they_are_made():
+    with pytest.raises(WrongUse, match="are none"):
+        DeduplicatingReceiver({}, MemoryStore())
+    with pytest.raises(WrongUse, match="is empty, expected a name"):
+        by_property("")
+    with pytest.raises(WrongUse, match="expected 'process' or 'dead-letter'"):
+        DeduplicatingReceiver({}, MemoryStore(), without_identity=cast("Any", "drop"))

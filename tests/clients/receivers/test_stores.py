@@ -1,0 +1,214 @@
+"""What every store promises, asked of each: memory, SQLite, and Azure Tables as Azurite plays it."""
+
+import itertools
+import subprocess
+import sys
+import textwrap
+import threading
+from datetime import timedelta
+
+import pytest
+from azure.data.tables import TableServiceClient
+
+from busway_clients import (
+    Claim,
+    ClaimLost,
+    FileRoles,
+    MemoryRoles,
+    MemoryStore,
+    SqliteStore,
+    State,
+    StoreUnavailable,
+    UnusableFile,
+    WrongUse,
+)
+from busway_clients.receivers.stores.tables import TablesStore
+from busway_clients.senders.table_roles import TableRoles
+from tests.azurite import running_tables
+from tests.clients.applications import ENVIRONMENT
+
+WINDOW = timedelta(minutes=10)
+LEASE = timedelta(minutes=2)
+NOW = 1_800_000_000.0
+_numbers = itertools.count()
+
+
+def remember(store, identity, now):
+    claim = store.claim(identity, now)
+    assert isinstance(claim, Claim)
+    store.record(claim, now)
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    with (
+        running_tables(tmp_path_factory.mktemp("azurite")) as text,
+        TableServiceClient.from_connection_string(text) as service,
+    ):
+        yield service
+
+
+@pytest.fixture(params=["memory", "sqlite", "tables"])
+def store(request, tmp_path):
+    if request.param == "memory":
+        yield MemoryStore(WINDOW)
+    elif request.param == "sqlite":
+        opened = SqliteStore(tmp_path / "seen.db", WINDOW, lease=LEASE)
+        yield opened
+        opened.close()
+    else:
+        service = request.getfixturevalue("tables")
+        yield TablesStore(service.create_table(f"seen{next(_numbers)}"), "orders", WINDOW, lease=LEASE)
+
+
+def test_one_claim_at_a_time_until_it_is_given_back(store):
+    first = store.claim("a/b\\c#d?é", NOW)
+    assert isinstance(first, Claim)
+    assert store.claim("a/b\\c#d?é", NOW) is State.BUSY
+    assert isinstance(store.claim("other", NOW), Claim)
+    store.release(first)
+    second = store.claim("a/b\\c#d?é", NOW)
+    assert isinstance(second, Claim)
+    store.release(first)
+    assert store.claim("a/b\\c#d?é", NOW) is State.BUSY
+
+
+def test_what_was_recorded_is_done_for_the_window_and_no_longer(store):
+    claim = store.claim("m", NOW)
+    store.record(claim, NOW)
+    assert store.claim("m", NOW + 599) is State.DONE
+    store.release(claim)
+    assert store.claim("m", NOW + 599) is State.DONE
+    assert isinstance(store.claim("m", NOW + 601), Claim)
+
+
+def test_a_claim_that_was_given_back_cannot_be_recorded(store):
+    claim = store.claim("m", NOW)
+    store.release(claim)
+    with pytest.raises(ClaimLost, match="message m: its claim"):
+        store.record(claim, NOW)
+    assert isinstance(store.claim("m", NOW), Claim)
+
+
+def test_a_claim_runs_out_and_its_holder_writes_no_more(store):
+    if store.is_local:
+        pytest.skip("a claim in memory ends with its process")
+    slow = store.claim("m", NOW)
+    assert store.claim("m", NOW + 119) is State.BUSY
+    fast = store.claim("m", NOW + 121)
+    assert isinstance(fast, Claim)
+    with pytest.raises(ClaimLost):
+        store.record(slow, NOW + 122)
+    store.release(slow)
+    store.record(fast, NOW + 123)
+    assert store.claim("m", NOW + 124) is State.DONE
+
+
+def test_of_many_that_claim_at_the_same_time_one_has_it(store):
+    answers = []
+    together = threading.Barrier(4)
+
+    def claim():
+        together.wait()
+        answers.append(store.claim("m", NOW))
+
+    threads = [threading.Thread(target=claim) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(type(each).__name__ for each in answers) == ["Claim", "State", "State", "State"]
+
+
+def test_memory_is_bounded_by_time_and_number():
+    store = MemoryStore(timedelta(seconds=10), max_ids=100)
+    for number in range(1000):
+        remember(store, str(number), NOW + number)
+    assert len(store) == 10
+    for number in range(1000):
+        remember(store, f"x{number}", NOW + 2000)
+    assert len(store) == 100
+
+
+def test_a_file_forgets_what_has_ended(tmp_path):
+    store = SqliteStore(tmp_path / "seen.db", timedelta(seconds=10))
+    for number in range(100):
+        remember(store, str(number), NOW + number)
+    assert len(store) <= 20
+    store.close()
+
+
+def test_a_table_is_purged_of_what_has_ended(tables):
+    store = TablesStore(tables.create_table("purged"), "orders", WINDOW, lease=LEASE)
+    other = TablesStore(tables.get_table_client("purged"), "orders2", WINDOW, lease=LEASE)
+    for number in range(3):
+        remember(store, str(number), NOW + number * 1000)
+    remember(other, "0", NOW)
+    assert store.purge(NOW + 1000 + 601) == 2
+    assert store.claim("2", NOW + 2000) is State.DONE
+    assert other.claim("0", NOW + 1) is State.DONE
+
+
+def test_a_table_that_does_not_exist_is_told(tables):
+    store = TablesStore(tables.get_table_client("missing"), "orders")
+    with pytest.raises(StoreUnavailable, match="table missing: does not exist"):
+        store.claim("m", NOW)
+    with pytest.raises(StoreUnavailable, match="table missing, roles sender"):
+        TableRoles(tables.get_table_client("missing"), "sender").read()
+
+
+def test_a_table_with_other_contents_is_told(tables):
+    table = tables.create_table("others")
+    store = TablesStore(table, "orders")
+    table.create_entity(store._keys("m") | {"state": "pending"})
+    with pytest.raises(StoreUnavailable, match="holds an entity of another schema"):
+        store.claim("m", NOW)
+
+
+def test_a_file_is_shared_by_processes_and_survives_them(tmp_path):
+    path = tmp_path / "seen.db"
+    script = textwrap.dedent("""
+        import sys
+        from busway_clients import Claim, SqliteStore
+        store = SqliteStore(sys.argv[1])
+        claims = [store.claim(str(number), 1000.0) for number in range(100)]
+        ours = [claim for claim in claims if isinstance(claim, Claim)]
+        for claim in ours:
+            store.record(claim, 1000.0)
+        print(len(ours))
+    """)
+    command = [sys.executable, "-c", script, str(path)]
+    processes = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)  # noqa: S603 - our own script
+        for _ in range(2)
+    ]
+    assert sum(int(process.communicate(timeout=60)[0]) for process in processes) == 100
+    store = SqliteStore(path)
+    assert store.claim("50", 1001.0) is State.DONE
+    store.close()
+
+
+def test_wrong_settings_and_files_are_refused(tmp_path):
+    with pytest.raises(WrongUse, match="expected positive ones"):
+        MemoryStore(timedelta())
+    FileRoles(tmp_path / "roles.db").close()
+    with pytest.raises(UnusableFile, match="database of another kind, expected the memory of a de-duplicating"):
+        SqliteStore(tmp_path / "roles.db")
+
+
+@pytest.fixture(params=["memory", "file", "table"])
+def roles(request, tmp_path):
+    if request.param == "memory":
+        return MemoryRoles()
+    if request.param == "file":
+        return FileRoles(tmp_path / "roles.db")
+    return TableRoles(request.getfixturevalue("tables").create_table(f"roles{next(_numbers)}"), "sender")
+
+
+def test_roles_change_only_for_one_who_knows_the_present_ones(roles):
+    assert roles.read() is None
+    assert roles.replace(0, ("west", "east")) == (("west", "east"), 1)
+    assert roles.replace(0, ("east", "west")) == (("west", "east"), 1)
+    assert roles.replace(1, ("east", "west")) == (("east", "west"), 2)
+    assert roles.replace(1, ("west", "east")) == (("east", "west"), 2)
+    assert roles.read() == (("east", "west"), 2)

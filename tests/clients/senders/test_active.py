@@ -1,0 +1,295 @@
+"""The active sender over the wire: two namespaces of the local broker, the SDKs of both kinds, real faults."""
+
+import socket
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import pytest
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageBodyType
+from azure.servicebus.exceptions import (
+    MessageSizeExceededError,
+    MessagingEntityNotFoundError,
+    OperationTimeoutError,
+    ServiceBusConnectionError,
+)
+
+from busway_clients import ActiveSender, SendFailed, WrongUse
+from local.broker.config import NamespaceConfig, QueueConfig
+from local.broker.faults import Effect, Fault, Operation
+from local.broker.thread import RunningBroker
+from shared.clock import ManualClock
+from tests.clients.applications import Application
+
+VALUE = AmqpMessageBodyType.VALUE
+
+
+def test_both_namespaces_take_the_same_ids_and_sessions(application, pair, queue):
+    entity = queue("sessions")
+    messages = [ServiceBusMessage(f"{number}", session_id="parcel") for number in range(3)]
+    outcome = application.call(application.active(entity, delay=timedelta()).send(messages))
+    assert outcome.accepted_by == ("west", "east")
+    ids = [message.message_id for message in messages]
+    assert len(set(ids)) == 3
+    assert pair.ids("west", entity) == pair.ids("east", entity) == ids
+    assert [each.session_id for each in pair.held("east", entity)] == ["parcel"] * 3
+    assert outcome.deliveries["east"].accepted == tuple(ids)
+
+
+@pytest.mark.parametrize("kind", ["sync", "aio"])
+def test_the_secondary_is_enqueued_later_and_in_order(kind):
+    clock = ManualClock(datetime.now(UTC))
+    both = [NamespaceConfig(name=name, queues=(QueueConfig(name="q"),)) for name in ("west", "east")]
+    with RunningBroker(both, clock) as broker:
+        places = {name: broker.connection_string(name) for name in ("west", "east")}
+        with Application(kind, places) as application:
+            sender = application.active("q", now=clock.now)
+            for number in range(20):
+                application.call(sender.send(ServiceBusMessage(f"{number}")))
+            receivers = application.receivers("q")
+            sent = [str(number) for number in range(20)]
+            assert [str(each) for each in _received(application, receivers["west"], 20)] == sent
+            broker.advance(14)
+            assert _received(application, receivers["east"], 1, 1.0) == []
+            broker.advance(2)
+            assert [str(each) for each in _received(application, receivers["east"], 20)] == sent
+
+
+def _received(application, receiver, count, seconds=5.0):
+    messages: list[Any] = []
+    while len(messages) < count:
+        more = application.call(receiver.receive_messages(count - len(messages), max_wait_time=seconds))
+        if not more:
+            break
+        for each in more:
+            application.call(receiver.complete_message(each))
+        messages += more
+    return messages
+
+
+def test_a_retry_of_the_same_object_sends_the_same_id_and_nothing_else_of_it_changes(application, pair, queue):
+    entity = queue()
+    sender = application.active(entity, delay=timedelta())
+    message = ServiceBusMessage("once", application_properties={"kind": "order"}, time_to_live=timedelta(hours=1))
+    before = (dict(message.application_properties or {}), message.raw_amqp_message.annotations, message.time_to_live)
+    application.call(sender.send(message))
+    kept = message.message_id
+    application.call(sender.send(message))
+    assert pair.ids("west", entity) == pair.ids("east", entity) == [kept, kept]
+    assert before == (
+        dict(message.application_properties or {}),
+        message.raw_amqp_message.annotations,
+        message.time_to_live,
+    )
+    assert message.scheduled_enqueue_time_utc is None
+
+
+def test_a_schedule_of_the_application_holds_in_the_primary_and_is_delayed_in_the_secondary(application, queue):
+    entity = queue()
+    due = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+    application.call(application.active(entity).send(ServiceBusMessage("later", scheduled_enqueue_time_utc=due)))
+    receivers = application.receivers(entity)
+    peeked = {name: application.call(each.peek_messages(1))[0] for name, each in receivers.items()}
+    assert peeked["west"].scheduled_enqueue_time_utc == due
+    assert peeked["east"].scheduled_enqueue_time_utc == due + timedelta(seconds=15)
+
+
+def test_bodies_of_every_kind_arrive_at_both(application, pair, queue):
+    entity = queue()
+    messages: list[Any] = [
+        ServiceBusMessage(b"\x00\xff"),
+        ServiceBusMessage("text"),
+        ServiceBusMessage(None),
+        AmqpAnnotatedMessage(value_body={"answer": 42}),
+        AmqpAnnotatedMessage(sequence_body=[[1, "two"], [3.0]]),
+        AmqpAnnotatedMessage(data_body=[b"in ", b"pieces"]),
+        {"body": "a mapping", "subject": "s"},
+    ]
+    application.call(application.active(entity, delay=timedelta()).send(messages))
+    west, east = (
+        [(each.body_type, [*each.body] if each.body_type is not VALUE else each.body) for each in peeked]
+        for peeked in (application.call(each.peek_messages(10)) for each in application.receivers(entity).values())
+    )
+    assert west == east
+    assert [body for _, body in west] == [
+        [b"\x00\xff"],
+        [b"text"],
+        None,
+        {b"answer": 42},
+        [[1, b"two"], [3.0]],
+        [b"in ", b"pieces"],
+        [b"a mapping"],
+    ]
+    assert messages[-1]["message_id"] == pair.ids("west", entity)[-1]
+
+
+@pytest.mark.parametrize(("success", "is_enough"), [("any", True), ("all", False)])
+def test_a_namespace_that_is_down_is_told_and_the_policy_decides(application, pair, queue, success, is_enough):
+    entity = queue()
+    sender = application.active(entity, success=success, delay=timedelta())
+    message = ServiceBusMessage("one")
+    pair.go_down("east")
+    if is_enough:
+        outcome = application.call(sender.send(message, timeout=5))
+    else:
+        with pytest.raises(SendFailed, match=r"west took 1 of 1; east took 0 of 1, ServiceBus") as caught:
+            application.call(sender.send(message, timeout=5))
+        outcome = caught.value.outcome
+        assert caught.value.__cause__ is caught.value.errors["east"]
+    assert outcome.accepted_by == ("west",)
+    assert outcome.missing_in == ("east",)
+    assert isinstance(outcome.errors["east"], ServiceBusConnectionError)
+    pair.come_up("east")
+    assert application.call(sender.send(message, to=outcome.missing_in)).accepted_by == ("east",)
+    assert pair.ids("west", entity) == pair.ids("east", entity) == [message.message_id]
+
+
+def test_if_all_namespaces_fail_each_error_is_told(application, pair, queue):
+    entity = queue()
+    sender = application.active(entity)
+    pair.go_down("west")
+    pair.faults("east").add(Fault(effect=Effect.FILL))
+    with pytest.raises(SendFailed) as caught:
+        application.call(sender.send(ServiceBusMessage("secret content"), timeout=5))
+    assert {name: type(error).__name__ for name, error in caught.value.errors.items()} == {
+        "west": "ServiceBusConnectionError",
+        "east": "ServiceBusQuotaExceededError",
+    }
+    assert isinstance(caught.value.__cause__, ExceptionGroup)
+    assert set(caught.value.__cause__.exceptions) == set(caught.value.errors.values())
+    assert "secret" not in str(caught.value)
+    assert len(caught.value.outcome.accepted_nowhere) == 1
+
+
+def test_many_messages_go_in_batches_and_a_failure_between_two_tells_which_were_taken(application, pair, queue):
+    entity = queue()
+    sender = application.active(entity, delay=timedelta())
+    messages = [ServiceBusMessage("x" * 100_000) for _ in range(25)]
+    pair.faults("east").add(
+        Fault(effect=Effect.DROP_CONNECTION, entity=entity, operations=frozenset({Operation.SEND}), at=2, times=1)
+    )
+    outcome = application.call(sender.send(messages, timeout=10))
+    ids = [message.message_id for message in messages]
+    assert pair.ids("west", entity) == ids
+    east = outcome.deliveries["east"]
+    assert east.accepted
+    assert [*east.accepted, *east.failed] == ids
+    assert pair.ids("east", entity) == [*east.accepted]
+
+
+def test_a_message_too_large_for_a_batch_stops_what_follows_it(application, pair, queue):
+    entity = queue()
+    messages = [ServiceBusMessage("a"), ServiceBusMessage("x" * 2_000_000), ServiceBusMessage("b")]
+    with pytest.raises(SendFailed) as caught:
+        application.call(application.active(entity, delay=timedelta()).send(messages, timeout=10))
+    assert all(isinstance(error, MessageSizeExceededError) for error in caught.value.errors.values())
+    assert pair.ids("west", entity) == pair.ids("east", entity) == [messages[0].message_id]
+    assert caught.value.outcome.accepted_nowhere == tuple(each.message_id for each in messages[1:])
+
+
+def test_a_lost_acknowledgement_ends_with_the_timeout_and_the_retry_has_the_same_id(application, pair, queue):
+    entity = queue()
+    sender = application.active(entity, success="all", delay=timedelta())
+    message = ServiceBusMessage("twice at most")
+    application.call(sender.send(ServiceBusMessage("before")))
+    pair.faults("east").add(
+        Fault(effect=Effect.LOSE_ACKNOWLEDGEMENT, entity=entity, operations=frozenset({Operation.SEND}))
+    )
+    with pytest.raises(SendFailed) as caught:
+        application.call(sender.send(message, timeout=0.5))
+    assert isinstance(caught.value.errors["east"], OperationTimeoutError)
+    pair.faults("east").clear()
+    application.call(sender.send(message, to=caught.value.outcome.missing_in))
+    assert pair.ids("east", entity)[1:] == [message.message_id] * 2
+
+
+def test_an_entity_that_is_missing_on_one_side_is_told(application, queue):
+    entity = queue()
+    senders = application.senders(entity)
+    senders["east"] = application.senders("nowhere")["east"]
+    sender = application.classes.ActiveSender(senders)
+    outcome = application.call(sender.send(ServiceBusMessage("x"), timeout=5))
+    assert isinstance(outcome.errors["east"], MessagingEntityNotFoundError)
+    if application.kind == "sync":
+        sender.close()
+
+
+def test_with_a_key_ids_are_derived_and_a_new_process_arrives_at_the_same(application, pair, queue):
+    entity = queue()
+    sender = application.active(entity, delay=timedelta())
+    for _ in range(2):
+        messages = [ServiceBusMessage("same"), ServiceBusMessage("same"), ServiceBusMessage("other")]
+        application.call(sender.send(messages, key="order-4711"))
+    ids = pair.ids("west", entity)
+    assert ids[:3] == ids[3:]
+    assert len(set(ids)) == 3
+    application.call(sender.send([ServiceBusMessage("same")], key="order-4712"))
+    assert pair.ids("west", entity)[-1] not in ids
+
+
+def test_the_session_of_a_message_without_one_comes_from_the_message(application, pair, queue):
+    entity = queue("sessions")
+    sender = application.active(entity, delay=timedelta(), session_of=lambda raw: raw.application_properties["parcel"])
+    application.call(sender.send(ServiceBusMessage("x", application_properties={"parcel": "p1"})))
+    assert [each.session_id for each in pair.held("east", entity)] == ["p1"]
+
+
+@pytest.mark.parametrize(
+    ("messages", "told"),
+    [
+        ("text", "is a str, expected one message"),
+        (["text"], "is a str, expected a ServiceBusMessage"),
+        ({"boody": "x"}, "is no message"),
+        (AmqpAnnotatedMessage(value_body=1, properties={"message_id": "x" * 129}), "has 129 characters"),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_before_anything_is(pair, queue, messages, told):
+    with Application("sync", pair.places) as application:
+        entity = queue()
+        with pytest.raises(WrongUse, match=told):
+            application.active(entity).send(messages)
+        assert pair.ids("west", entity) == []
+
+
+def test_wrong_settings_are_told_where_they_are_made():
+    nobody: dict[str, Any] = {"west": None, "east": None}
+    with pytest.raises(WrongUse, match="at least two"):
+        ActiveSender({"west": nobody["west"]})
+    with pytest.raises(WrongUse, match="expected 'any' or 'all'"):
+        ActiveSender(nobody, success=cast("Any", "most"))
+    with pytest.raises(WrongUse, match="expected none or a positive one"):
+        ActiveSender(nobody, delay=timedelta(seconds=-1))
+    with pytest.raises(WrongUse, match="north is none of west, east"):
+        ActiveSender(nobody).send(ServiceBusMessage("x"), to=["north"])
+
+
+def test_a_peer_that_says_nothing_holds_nobody(pair, queue):
+    entity = queue()
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        host = f"127.0.0.1:{mute.getsockname()[1]}"
+        text = f"Endpoint=sb://{host};SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true"
+        with Application("sync", {"mute": text}) as stuck, Application("sync", pair.places) as application:
+            senders = {"west": application.senders(entity)["west"], **stuck.senders(entity)}
+            with ActiveSender(senders, delay=timedelta()) as sender:
+                started = time.monotonic()
+                first = sender.send(ServiceBusMessage("1"), timeout=0.2)
+                second = sender.send(ServiceBusMessage("2"), timeout=60)
+                assert time.monotonic() - started < 10
+                mute.accept()[0].close()
+                third = sender.send(ServiceBusMessage("3"), timeout=0.2)
+    assert isinstance(first.errors["mute"], OperationTimeoutError)
+    assert "not begun" in str(second.errors["mute"])
+    assert "mute" in third.errors
+    assert pair.bodies("west", entity) == ["1", "2", "3"]
+
+
+def test_a_schedule_of_one_message_delays_no_other(application, queue):
+    entity = queue()
+    sender = application.active(entity)
+    later = datetime.now(UTC) + timedelta(hours=1)
+    application.call(sender.send(ServiceBusMessage("later", scheduled_enqueue_time_utc=later)))
+    application.call(sender.send(ServiceBusMessage("now")))
+    peeked = application.call(application.receivers(entity)["east"].peek_messages(10))
+    due = {str(each): each.scheduled_enqueue_time_utc for each in peeked}
+    assert due["now"] < datetime.now(UTC) + timedelta(minutes=1)

@@ -1,0 +1,270 @@
+"""The durable sender over the wire: outages, restarts, poison, kill -9."""
+
+import asyncio
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import threading
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.amqp import AmqpAnnotatedMessage
+
+from busway_clients import Outbox, OutboxFull, OutboxInUse, SendFailed, UnusableFile, WrongUse
+from busway_clients.senders.frozen import freeze, parts, thaw
+from busway_clients.senders.messages import identified
+from local.broker.faults import Effect, Fault
+from tests.clients.applications import ENVIRONMENT, Application
+
+
+@pytest.fixture
+def outbox(tmp_path):
+    opened = Outbox(tmp_path / "outbox.db")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def durable(application, outbox):
+    return lambda entity: application.classes.DurableSender(application.passive(entity), outbox)
+
+
+def parcel(number, session="parcel"):
+    return ServiceBusMessage(f"{session}-{number}", session_id=session)
+
+
+def outage(pair):
+    for name in ("west", "east"):
+        pair.go_down(name)
+
+
+def recovery(pair):
+    for name in ("west", "east"):
+        pair.come_up(name)
+
+
+def test_in_good_times_nothing_is_kept(application, pair, queue, outbox, durable):
+    entity = queue("sessions")
+    message = parcel(1)
+    accepted = application.call(durable(entity).send(message))
+    assert accepted == ((message.message_id,), ())
+    assert len(outbox) == 0
+    assert pair.bodies("west", entity) == ["parcel-1"]
+
+
+def test_an_outage_is_waited_out_and_the_order_in_each_session_kept(application, pair, queue, outbox, durable):
+    entity = queue("sessions")
+    sender = durable(entity)
+    application.call(sender.send(parcel(0)))
+    outage(pair)
+    for number in range(1, 4):
+        accepted = application.call(sender.send([parcel(number), parcel(number, "letter")], timeout=2))
+        assert len(accepted.kept) == 2
+    recovery(pair)
+    # What comes now must not overtake what waits; a session of which nothing waits is free.
+    assert len(application.call(sender.send(parcel(4))).kept) == 1
+    assert len(application.call(sender.send(parcel(0, "other"))).sent) == 1
+    drained = application.call(sender.drain())
+    assert (drained.sent, drained.held, drained.left, drained.error) == (7, 0, 0, None)
+    assert len(outbox) == outbox.size_in_bytes == 0
+    arrived = pair.bodies("west", entity)
+    assert [body for body in arrived if body.startswith("parcel")] == [f"parcel-{number}" for number in range(5)]
+    assert [body for body in arrived if body.startswith("letter")] == [f"letter-{number}" for number in range(1, 4)]
+
+
+def test_a_drain_during_the_outage_says_why_it_stopped_and_changes_nothing(application, pair, queue, outbox, durable):
+    sender = durable(queue())
+    outage(pair)
+    application.call(sender.send(ServiceBusMessage("x"), timeout=2))
+    drained = application.call(sender.drain(timeout=2))
+    assert (drained.sent, drained.left) == (0, 1)
+    assert isinstance(drained.error, SendFailed)
+    assert len(outbox) == 1
+
+
+def test_poison_holds_its_session_and_nothing_else(application, pair, queue, outbox, durable):
+    entity = queue("sessions")
+    sender = durable(entity)
+    outage(pair)
+    application.call(
+        sender.send(
+            [
+                parcel(1),
+                ServiceBusMessage("x" * 400_000, session_id="parcel"),
+                parcel(3),
+                parcel(1, "letter"),
+                ServiceBusMessage("without a session"),
+                parcel(2, "letter"),
+            ],
+            timeout=2,
+        )
+    )
+    recovery(pair)
+    drained = application.call(sender.drain(timeout=10))
+    assert (drained.sent, drained.held, drained.left) == (3, 2, 1)
+    assert sorted(pair.bodies("west", entity)) == ["letter-1", "letter-2", "parcel-1"]
+    large, bare = sorted(outbox.held(), key=lambda each: each.lane or "~")
+    assert (large.lane, bare.lane) == ("parcel", None)
+    assert "MessageSizeExceededError" in large.fault
+    assert "amqp:not-allowed" in bare.fault
+    # A person decides: without the large one its session goes on, and a fault that stays is found again.
+    outbox.remove([large.number])
+    outbox.release(bare.number)
+    drained = application.call(sender.drain(timeout=10))
+    assert (drained.sent, drained.held, drained.left) == (1, 1, 0)
+    assert pair.bodies("west", entity)[-1] == "parcel-3"
+
+
+def test_what_is_no_outage_is_raised_and_not_kept(application, pair, queue, outbox, durable):
+    pair.faults("west").add(Fault(effect=Effect.FILL))
+    with pytest.raises(SendFailed, match="QuotaExceeded"):
+        application.call(durable(queue()).send(ServiceBusMessage("x"), timeout=2))
+    assert len(outbox) == 0
+
+
+def test_a_full_entity_ends_a_drain_and_holds_no_message(application, pair, queue, durable):
+    sender = durable(queue())
+    outage(pair)
+    application.call(sender.send(ServiceBusMessage("x"), timeout=2))
+    recovery(pair)
+    pair.faults("west").add(Fault(effect=Effect.FILL))
+    drained = application.call(sender.drain(timeout=2))
+    assert (drained.held, drained.left) == (0, 1)
+
+
+def test_an_active_sender_leaves_to_the_outbox_what_its_policy_lacks(application, pair, queue, outbox):
+    entity = queue()
+    sender = application.classes.DurableSender(application.active(entity, success="all"), outbox)
+    message = ServiceBusMessage("x")
+    pair.go_down("east")
+    accepted = application.call(sender.send(message, timeout=2))
+    assert accepted.kept == (message.message_id,)
+    pair.come_up("east")
+    assert application.call(sender.drain()).sent == 1
+    assert set(pair.ids("west", entity)) == {message.message_id}
+
+
+def test_it_drains_by_itself_for_as_long_as_it_is_asked_to(application, pair, queue, outbox, durable):
+    entity = queue()
+    sender = durable(entity)
+    outage(pair)
+    application.call(sender.send(ServiceBusMessage("x"), timeout=2))
+    recovery(pair)
+    if application.kind == "sync":
+        stop = threading.Event()
+        thread = threading.Thread(target=sender.keep_draining, args=(stop,), kwargs={"pause": 0.01})
+        thread.start()
+        while len(outbox):
+            stop.wait(0.01)
+        stop.set()
+        thread.join()
+    else:
+
+        async def until_empty():
+            task = asyncio.create_task(sender.keep_draining(pause=0.01))
+            while len(outbox):  # noqa: ASYNC110 - the outbox tells nobody
+                await asyncio.sleep(0.01)
+            task.cancel()
+
+        application.call(until_empty())
+    assert pair.bodies("west", entity) == ["x"]
+
+
+def test_all_that_put_has_returned_for_survives_kill_9(tmp_path):
+    script = textwrap.dedent("""
+        import sys, itertools
+        from azure.servicebus import ServiceBusMessage
+        from busway_clients import Outbox
+        from busway_clients.senders.messages import identified
+        outbox = Outbox(sys.argv[1])
+        for number in itertools.count():
+            outbox.put(identified(ServiceBusMessage(f"{number}", session_id="s", message_id=f"{number}")))
+            print(number, flush=True)
+    """)
+    path = tmp_path / "outbox.db"
+    command = [sys.executable, "-c", script, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as process:  # noqa: S603 - our own script
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(30)]
+        with pytest.raises(OutboxInUse, match="in use by another outbox"):
+            Outbox(path)
+        process.send_signal(signal.SIGKILL)
+        lines += process.stdout.readlines()
+    accepted = [int(line) for line in lines if line.endswith("\n")]
+    outbox = Outbox(path)
+    waiting = [int(each.message.message_id) for each in outbox.next(100_000)]
+    outbox.close()
+    assert waiting[: len(accepted)] == accepted
+    # One more at most: on the disk, and not yet told.
+    assert len(waiting) - len(accepted) <= 1
+
+
+def test_it_is_bounded_and_takes_all_of_a_send_or_nothing(tmp_path):
+    outbox = Outbox(tmp_path / "outbox.db", max_messages=3)
+    outbox.put(identified([ServiceBusMessage("1"), ServiceBusMessage("2")]))
+    with pytest.raises(OutboxFull, match=r"holds 2 messages of .* and 2 of .* came, expected at most 3"):
+        outbox.put(identified([ServiceBusMessage("3"), ServiceBusMessage("4")]))
+    assert len(outbox) == 2
+    outbox.put(identified(ServiceBusMessage("3")))
+    outbox.close()
+    again = Outbox(tmp_path / "outbox.db", max_bytes=1)
+    assert len(again) == 3
+    with pytest.raises(OutboxFull):
+        again.put(identified(ServiceBusMessage("4")))
+    again.close()
+
+
+@pytest.mark.parametrize("value", [object(), 2**40, {"a": object()}])
+def test_what_cannot_be_encoded_is_refused_when_it_comes(outbox, value):
+    with pytest.raises(WrongUse):
+        outbox.put(identified(ServiceBusMessage("x", application_properties={"secret": value})))
+    assert len(outbox) == 0
+
+
+def test_a_message_is_after_a_restart_what_it_was():
+    values: dict[str, Any] = {
+        "application_properties": {
+            "long": {"TYPE": "LONG", "VALUE": 2**40},
+            b"bytes": UUID(int=7),
+            "when": datetime(2026, 1, 2, 3, 4, 5, 6000, UTC),
+        },
+        "annotations": {b"x-opt-partition-key": "s"},
+    }
+    raw = AmqpAnnotatedMessage(
+        value_body=[{"k": (b"\x00", None, True, 1.5)}],
+        header={"time_to_live": 1000, "priority": 3},
+        properties={"message_id": "m", "group_id": "s", "user_id": b"\xff"},
+        delivery_annotations={"d": 1},
+        footer={"f": "g"},
+        **values,
+    )
+    assert parts(thaw(freeze(parts(raw)))) == parts(raw)
+
+
+def test_a_file_of_another_kind_or_version_is_refused(tmp_path):
+    with sqlite3.connect(tmp_path / "other.db") as other:
+        other.execute("CREATE TABLE t (x)")
+    other.close()
+    with pytest.raises(UnusableFile, match=r"other\.db: is a database of another kind, expected an outbox"):
+        Outbox(tmp_path / "other.db")
+    Outbox(tmp_path / "later.db").close()
+    with sqlite3.connect(tmp_path / "later.db") as later:
+        later.execute("PRAGMA user_version = 9")
+    later.close()
+    with pytest.raises(UnusableFile, match=r"later\.db: has version 9 of an outbox, expected 1"):
+        Outbox(tmp_path / "later.db")
+    with pytest.raises(WrongUse, match="expected positive ones"):
+        Outbox(tmp_path / "new.db", max_messages=0)
+
+
+def test_durable_sends_need_no_outage_to_be_kept_in_order_of_one_call(pair, queue, outbox):
+    entity = queue("sessions")
+    with Application("sync", pair.places) as application:
+        sender = application.classes.DurableSender(application.passive(entity), outbox)
+        sender.send([parcel(number) for number in range(50)])
+    assert pair.bodies("west", entity) == [f"parcel-{number}" for number in range(50)]

@@ -1,0 +1,63 @@
+"""What each error of the SDK means to a sender; a class that the SDK adds has to be given a meaning."""
+
+import inspect
+from typing import Any
+
+import pytest
+from azure.core.exceptions import ClientAuthenticationError
+from azure.servicebus import exceptions
+
+from busway_clients.senders.meaning import Meaning, is_unavailable, meaning_of, told
+
+MEANINGS = {
+    Meaning.UNAVAILABLE: {"ServiceBusConnectionError", "ServiceBusCommunicationError", "OperationTimeoutError"},
+    Meaning.REFUSED: {
+        "ServiceBusServerBusyError",
+        "ServiceBusAuthenticationError",
+        "ServiceBusAuthorizationError",
+        "MessagingEntityNotFoundError",
+        "MessagingEntityDisabledError",
+        "ServiceBusQuotaExceededError",
+        # What a send does not raise, and what says nothing by itself, switches nothing and holds nothing.
+        "AutoLockRenewFailed",
+        "AutoLockRenewTimeout",
+        "MessageLockLostError",
+        "MessageNotFoundError",
+        "MessagingEntityAlreadyExistsError",
+        "ServiceBusError",
+        "SessionCannotBeLockedError",
+        "SessionLockLostError",
+    },
+    Meaning.AT_FAULT: {"MessageSizeExceededError", "MessageAlreadySettled"},
+}
+
+
+def errors():
+    """Return every error class of the SDK with one of its kind; some take a text, some take nothing."""
+    kinds: list[tuple[str, Any]] = inspect.getmembers(exceptions, inspect.isclass)
+    ours = [(name, kind) for name, kind in kinds if kind.__module__ == exceptions.__name__]
+    base = exceptions.ServiceBusError.__init__
+    return [(name, kind("text") if kind.__init__ is base else kind()) for name, kind in ours]
+
+
+@pytest.mark.parametrize(("name", "error"), errors(), ids=lambda each: each if isinstance(each, str) else "")
+def test_every_class_of_the_sdk_has_its_meaning(name, error):
+    assert name in MEANINGS[meaning_of(error)]
+
+
+@pytest.mark.parametrize(
+    ("inner", "meaning"),
+    [
+        (ConnectionRefusedError(), Meaning.UNAVAILABLE),
+        (TimeoutError(), Meaning.UNAVAILABLE),
+        (EOFError(), Meaning.UNAVAILABLE),
+        (ClientAuthenticationError("no token"), Meaning.REFUSED),
+        (AttributeError(), Meaning.REFUSED),
+        (ValueError("secret"), Meaning.AT_FAULT),
+    ],
+)
+def test_what_the_sdk_wraps_means_what_is_inside(inner, meaning):
+    wrapped = exceptions.ServiceBusError("Handler failed", error=inner)
+    assert meaning_of(wrapped) is meaning
+    assert is_unavailable(wrapped) is (meaning is Meaning.UNAVAILABLE)
+    assert told(wrapped) == "ServiceBusError"

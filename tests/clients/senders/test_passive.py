@@ -1,0 +1,251 @@
+"""The passive sender over the wire: what switches roles, what does not, and how processes agree."""
+
+import subprocess
+import sys
+import textwrap
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusMessage
+
+from busway_clients import (
+    FileRoles,
+    MemoryRoles,
+    PassiveSender,
+    RoleState,
+    SendFailed,
+    StoreUnavailable,
+    UnusableFile,
+    WrongUse,
+)
+from local.broker.faults import Effect, Fault, Operation
+from tests.clients.applications import ENVIRONMENT, Application
+
+
+def causes(error):
+    assert isinstance(error.__cause__, ExceptionGroup)
+    return error.__cause__.exceptions
+
+
+SEND = frozenset({Operation.SEND})
+
+
+def refusal(condition):
+    return Fault(effect=Effect.REFUSE, operations=SEND, condition=condition)
+
+
+def test_in_good_times_one_namespace_is_used(application, pair, queue):
+    entity = queue()
+    sender = application.passive(entity)
+    outcome = application.call(sender.send([ServiceBusMessage("1"), ServiceBusMessage("2")]))
+    assert outcome.accepted_by == ("west",)
+    assert pair.bodies("west", entity) == ["1", "2"]
+    assert pair.ids("east", entity) == []
+    assert sender.state == RoleState("west", ("east",))
+
+
+def test_an_outage_swaps_the_roles_once_and_they_stay_swapped(application, pair, queue):
+    entity = queue()
+    sender = application.passive(entity)
+    application.call(sender.send(ServiceBusMessage("1")))
+    pair.go_down("west")
+    outcome = application.call(sender.send(ServiceBusMessage("2"), timeout=5))
+    assert outcome.accepted_by == ("east",)
+    assert set(outcome.errors) == {"west"}
+    assert sender.state == RoleState("east", ("west",))
+    pair.come_up("west")
+    assert application.call(sender.send(ServiceBusMessage("3"))).deliveries.keys() == {"east"}
+    application.call(sender.activate("west"))
+    application.call(sender.send(ServiceBusMessage("4")))
+    assert pair.bodies("west", entity) == ["1", "4"]
+    assert pair.bodies("east", entity) == ["2", "3"]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(effect=Effect.DROP_CONNECTION, operations=SEND),
+        Fault(effect=Effect.LOSE_ACKNOWLEDGEMENT, operations=SEND),
+        refusal("amqp:internal-error"),
+        refusal("amqp:link:detach-forced"),
+        refusal("com.microsoft:timeout"),
+    ],
+    ids=lambda fault: f"{fault.effect} {fault.condition}",
+)
+def test_what_means_unavailability_switches(pair, queue, fault):
+    entity = queue()
+    pair.faults("west").add(fault)
+    with Application("sync", pair.places) as application:
+        sender = application.passive(entity)
+        message = ServiceBusMessage("x")
+        assert sender.send(message, timeout=2).accepted_by == ("east",)
+        assert sender.state.active == "east"
+    assert pair.ids("east", entity) == [message.message_id]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(effect=Effect.THROTTLE),
+        Fault(effect=Effect.FILL),
+        Fault(effect=Effect.DISABLE),
+        refusal("amqp:not-allowed"),
+        refusal("amqp:unauthorized-access"),
+        refusal("com.microsoft:argument-error"),
+        refusal("amqp:link:message-size-exceeded"),
+    ],
+    ids=lambda fault: f"{fault.effect} {fault.condition}",
+)
+def test_what_does_not_mean_unavailability_switches_nothing(pair, queue, fault):
+    entity = queue()
+    pair.faults("west").add(fault)
+    with Application("sync", pair.places) as application:
+        sender = application.passive(entity)
+        with pytest.raises(SendFailed) as caught:
+            sender.send(ServiceBusMessage("x"), timeout=2)
+        assert caught.value.errors.keys() == {"west"}
+        assert sender.state.active == "west"
+    assert pair.ids("east", entity) == []
+
+
+def test_an_entity_that_is_missing_switches_nothing(pair):
+    with Application("sync", pair.places) as application, pytest.raises(SendFailed, match="EntityNotFoundError"):
+        application.passive("nowhere").send(ServiceBusMessage("x"), timeout=2)
+
+
+def test_if_both_fail_the_roles_stay_and_both_errors_are_raised(application, pair, queue):
+    entity = queue()
+    sender = application.passive(entity)
+    pair.go_down("west")
+    pair.faults("east").add(Fault(effect=Effect.THROTTLE))
+    with pytest.raises(SendFailed, match=r"west took 0 of 1, .*; east took 0 of 1, ") as caught:
+        application.call(sender.send(ServiceBusMessage("x"), timeout=2))
+    assert [type(error).__name__ for error in causes(caught.value)] == [
+        "ServiceBusConnectionError",
+        "ServiceBusServerBusyError",
+    ]
+    assert sender.state == RoleState("west", ("east",))
+
+
+def test_what_the_active_one_had_accepted_is_not_sent_again(application, pair, queue):
+    entity = queue()
+    sender = application.passive(entity)
+    messages = [ServiceBusMessage("x" * 100_000) for _ in range(8)]
+    pair.faults("west").add(Fault(effect=Effect.DROP_CONNECTION, entity=entity, operations=SEND, at=2))
+    outcome = application.call(sender.send(messages, timeout=10))
+    ids = [message.message_id for message in messages]
+    assert pair.ids("west", entity)
+    assert [*pair.ids("west", entity), *pair.ids("east", entity)] == ids
+    assert outcome.accepted_nowhere == ()
+
+
+def test_processes_that_share_a_file_agree(pair, queue, tmp_path):
+    entity = queue()
+    with Application("sync", pair.places) as first, Application("aio", pair.places) as second:
+        ours = first.passive(entity, roles=FileRoles(tmp_path / "roles.db"))
+        theirs = second.passive(entity, roles=FileRoles(tmp_path / "roles.db"), refresh=timedelta())
+        ours.send(ServiceBusMessage("1"))
+        second.call(theirs.send(ServiceBusMessage("2")))
+        pair.go_down("west")
+        ours.send(ServiceBusMessage("3"), timeout=5)
+        pair.come_up("west")
+        second.call(theirs.send(ServiceBusMessage("4")))
+        assert theirs.state == RoleState("east", ("west",))
+        assert pair.bodies("east", entity) == ["3", "4"]
+
+
+def test_senders_of_one_process_that_share_their_roles_agree(pair, queue):
+    entity = queue()
+    with Application("sync", pair.places) as application:
+        roles = MemoryRoles()
+        first, second = (application.passive(entity, roles=roles) for _ in range(2))
+        second.send(ServiceBusMessage("1"))
+        first.activate("east")
+        second.send(ServiceBusMessage("2"))
+    assert pair.bodies("west", entity) == ["1"]
+    assert pair.bodies("east", entity) == ["2"]
+
+
+def test_of_two_that_switch_at_the_same_time_one_does(tmp_path):
+    script = textwrap.dedent("""
+        import sys
+        from busway_clients import FileRoles
+        roles = FileRoles(sys.argv[1])
+        held = roles.read() or roles.replace(0, ("west", "east"))
+        print("ready", flush=True)
+        sys.stdin.readline()
+        print(roles.replace(held.version, held.order[::-1]))
+    """)
+    path = str(tmp_path / "roles.db")
+    FileRoles(path).replace(0, ("west", "east"))
+    command = [sys.executable, "-c", script, path]
+    both = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)  # noqa: S603 - our own script
+        for _ in range(2)
+    ]
+    for process in both:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    answers = {process.communicate("go\n", timeout=30)[0] for process in both}
+    assert answers == {"Roles(order=('east', 'west'), version=2)\n"}
+
+
+class RolesThatAreAway:
+    """A store that does not answer until it is told to."""
+
+    is_local = False
+
+    def __init__(self):
+        self.is_away = True
+        self.roles = MemoryRoles()
+
+    def read(self):
+        self._answer()
+        return self.roles.read()
+
+    def replace(self, expected, order):
+        self._answer()
+        return self.roles.replace(expected, order)
+
+    def _answer(self):
+        if self.is_away:
+            raise StoreUnavailable("roles: no answer")
+
+
+def test_a_store_that_does_not_answer_stops_no_send_and_no_switch(application, pair, queue):
+    entity = queue()
+    roles = RolesThatAreAway()
+    sender = application.passive(entity, roles=roles, refresh=timedelta())
+    application.call(sender.send(ServiceBusMessage("1")))
+    assert (sender.state.active, sender.state.is_agreed) == ("west", False)
+    pair.go_down("west")
+    application.call(sender.send(ServiceBusMessage("2"), timeout=5))
+    assert (sender.state.active, str(sender.state.error)) == ("east", "roles: no answer")
+    roles.is_away = False
+    application.call(sender.send(ServiceBusMessage("3")))
+    assert sender.state == RoleState("east", ("west",))
+    assert roles.read().order == ("east", "west")
+
+
+def test_roles_of_other_namespaces_are_refused(pair, queue, tmp_path):
+    path = tmp_path / "roles.db"
+    FileRoles(path).replace(0, ("north", "south"))
+    told = "are of north, south, expected east, west"
+    with Application("sync", pair.places) as application, pytest.raises(WrongUse, match=told):
+        application.passive(queue(), roles=FileRoles(path)).send(ServiceBusMessage("x"))
+
+
+def test_a_file_that_holds_something_else_is_refused(tmp_path):
+    page = tmp_path / "login.html"
+    page.write_text("<html>please log in</html>" * 100)
+    with pytest.raises(UnusableFile, match=r"login\.html: file is not a database"):
+        FileRoles(page)
+
+
+def test_wrong_settings_are_told_where_they_are_made():
+    nobody: dict[str, Any] = {"west": None, "east": None}
+    with pytest.raises(WrongUse, match="are none, expected an active one"):
+        PassiveSender({})
+    with pytest.raises(WrongUse, match="is 'north', expected one of west, east"):
+        PassiveSender(nobody).activate("north")

@@ -1,0 +1,106 @@
+import asyncio
+import itertools
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+
+from busway_clients.sessions import SqliteStore
+from busway_clients.sessions.aio import SqliteStore as AsyncSqliteStore
+from busway_clients.sessions.aio.tables import TableStore as AsyncTableStore
+from busway_clients.sessions.tables import TableStore
+from local.broker.config import NamespaceConfig, QueueConfig
+from local.broker.thread import RunningBroker
+from tests.azurite import running_tables
+from tests.clients.sessions.region import OPENED
+
+QUEUES = 12
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(autouse=True)
+def _closed_stores():
+    yield
+    while OPENED:
+        OPENED.pop().close()
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    with running_tables(tmp_path_factory.mktemp("azurite")) as connection_string:
+        yield connection_string
+
+
+@pytest.fixture
+def table(tables):
+    """Return connection string and name of a table that no other test uses."""
+    return tables, f"journal{next(_numbers)}"
+
+
+class Synchronous:
+    """An awaited store as the contract's tests call it."""
+
+    def __init__(self, make):
+        self.runner = asyncio.Runner()
+
+        async def made():
+            return make()
+
+        self.store = self.runner.run(made())
+        self.name = self.store.name
+
+    def __getattr__(self, name):
+        asked = getattr(self.store, name)
+        return lambda *arguments: self.runner.run(asked(*arguments))
+
+    def close(self):
+        self.runner.run(self.store.close())
+        self.runner.close()
+
+
+@pytest.fixture(params=["tables", "sqlite", "tables awaited", "sqlite awaited"])
+def store(request, table, tmp_path):
+    made: Any = {
+        "tables": lambda: TableStore.from_connection_string(*table),
+        "sqlite": lambda: SqliteStore(tmp_path / "journal.db"),
+        "tables awaited": lambda: Synchronous(lambda: AsyncTableStore.from_connection_string(*table)),
+        "sqlite awaited": lambda: Synchronous(lambda: AsyncSqliteStore(tmp_path / "journal.db")),
+    }[request.param]()
+    made.open()
+    OPENED.append(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def regions():
+    """Return a broker with the namespaces west and east, and in both the queues sessions-N and plain-N."""
+    queues = [
+        QueueConfig(name=f"{kind}-{number}", requires_session=kind == "sessions")
+        for kind in ("sessions", "plain")
+        for number in range(QUEUES)
+    ]
+    with RunningBroker([NamespaceConfig(name=site, queues=tuple(queues)) for site in ("west", "east")]) as running:
+        yield running
+
+
+@pytest.fixture
+def clients(regions):
+    made = {
+        site: ServiceBusClient.from_connection_string(regions.connection_string(site), retry_total=0)
+        for site in ("west", "east")
+    }
+    yield made
+    for client in made.values():
+        client.close()
+
+
+@pytest.fixture
+def send(clients):
+    """Send messages with these ids to queues of both sites, each session's in order."""
+
+    def to_both(queue, ids, session=None, sites=("west", "east")):
+        for site in sites:
+            with clients[site].get_queue_sender(queue) as sender:
+                sender.send_messages([ServiceBusMessage(name, message_id=name, session_id=session) for name in ids])
+
+    return to_both

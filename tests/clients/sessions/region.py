@@ -1,0 +1,189 @@
+"""A session in two regions as a game of steps: its queues, workers that can stop anywhere, and what they have
+applied."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from busway_clients.sessions import SqliteStore
+from busway_clients.sessions.arrivals import Arrival
+from busway_clients.sessions.effects import (
+    Commit,
+    Complete,
+    DeadLetter,
+    Delivery,
+    LockLost,
+    Read,
+    Receive,
+    Register,
+    Run,
+    Tell,
+    Wait,
+)
+from busway_clients.sessions.entries import session_partition
+from busway_clients.sessions.errors import JournalError
+from busway_clients.sessions.journal import Journal
+from busway_clients.sessions.memory import Memory
+from busway_clients.sessions.plan import Worker
+from busway_clients.sessions.settings import Settings
+from busway_clients.sessions.visit import Ending, Visit
+
+SESSION = "shipment"
+PARTITION = session_partition(SESSION)
+OPENED: list[Any] = []
+"""What the tests have opened; closed after each."""
+
+SETTINGS = Settings(lease_seconds=30, poll_seconds=1, patience_seconds=200, retry_seconds=0)
+
+
+def arrival(name: str, place: int, site: str, *, origin: str | None = None, number: int | None = None) -> Arrival:
+    """Return a message that is sent at *site*, or a copy there of one that was sent at *origin*."""
+    lines = {site: place}
+    if origin is not None and origin != site:
+        lines[f"copy:{origin}"] = place
+    return Arrival(name, name, SESSION, origin or site, lines, number)
+
+
+@dataclass
+class Queue:
+    """The session in one region; whoever received a message and died leaves it there."""
+
+    messages: list[Arrival]
+    dead: dict[str, str] = field(default_factory=dict)
+    received: int = 0
+
+    def take(self, count: int) -> list[Arrival]:
+        taken = self.messages[self.received : self.received + count]
+        self.received += len(taken)
+        return taken
+
+    def settle(self, one: Arrival) -> None:
+        self.messages.remove(one)
+        self.received -= 1
+
+
+@dataclass
+class World:
+    """The journal, one clock for all that is waited for, and the application's effects in their order."""
+
+    settings: Settings = SETTINGS
+    seconds: float = 0.0
+    applied: list[tuple[str, int, bool]] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+    store: Any = None
+
+    def __post_init__(self):
+        if self.store is None:
+            self.store = SqliteStore(":memory:")
+            OPENED.append(self.store)
+        self.journal = Journal(self.store, self.settings)
+        self.journal.open()
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _, _ in self.applied]
+
+    def states(self) -> dict[str, str]:
+        names = [f"m{n}" for n in range(10)]
+        return {name: entry.state.value for name, entry in self.journal.record(SESSION, names).entries.items()}
+
+
+class Player:
+    """
+    A worker at a region, a step at a time.
+
+    *fails* is called with each Delivery before its effect; *offset* is how far the worker's clock is from the world's.
+    """
+
+    count = 0
+
+    def __init__(self, world, site, queue, *, fails=None, offset=0.0, memory=None, settings=None, rate=1.0):
+        Player.count += 1
+        self.world, self.site, self.queue, self.fails = world, site, queue, fails
+        self.queue.received = 0
+        self.offset, self.rate = offset, rate
+        self.memory = memory or Memory()
+        self.worker = Worker(
+            f"{site}-{Player.count}",
+            site,
+            settings or world.settings,
+            self.memory,
+            monotonic=lambda: world.seconds * self.rate + offset,
+            wall=lambda: 1_000_000 + world.seconds + offset,
+        )
+        self.visit = Visit(PARTITION, self.worker)
+        self.steps = self.visit.steps()
+        self.ending: Ending | None = None
+        self.effect: Any = None
+
+    def play(self) -> Ending:
+        """Go on to the end."""
+        while self.step():
+            pass
+        assert self.ending is not None
+        return self.ending
+
+    def step(self, perform=None) -> bool:
+        """Do the next effect; whether there was one."""
+        if self.ending is not None:
+            return False
+        try:
+            if self.effect is None:
+                self.effect = next(self.steps)
+            try:
+                answer = (perform or self.perform)(self.effect)
+            except (JournalError, LockLost) as error:
+                self.effect = self.steps.throw(error)
+            else:
+                self.effect = self.steps.send(answer)
+        except StopIteration as ended:
+            self.ending = ended.value
+        return True
+
+    def step_until(self, kind) -> Any:
+        """Step up to, and not over, an effect of a kind."""
+        if self.effect is None:
+            self.effect = next(self.steps)
+        while not isinstance(self.effect, kind):
+            assert self.step()
+        return self.effect
+
+    def perform(self, effect):
+        journal = self.world.journal
+        match effect:
+            case Commit():
+                journal.commit(effect, self.worker.monotonic())
+            case Read():
+                return journal.read(effect)
+            case Register():
+                journal.register(effect)
+            case Receive(count):
+                return self.queue.take(count)
+            case Run(delivery):
+                return self.run(delivery)
+            case Complete(one):
+                self.queue.settle(one)
+            case DeadLetter(one, reason, _):
+                self.queue.settle(one)
+                self.queue.dead[one.message_id] = reason
+            case Wait(seconds):
+                self.world.seconds += seconds
+            case Tell(text):
+                self.world.told.append(text)
+        return None
+
+    def run(self, delivery: Delivery):
+        if self.fails is not None and (fault := self.fails(delivery)):
+            return fault
+        self.world.applied.append((delivery.message_id, delivery.attempt, delivery.may_have_run))
+        return None
+
+
+def both(count: int) -> tuple[Queue, Queue]:
+    """Return a session sent in west with its copies in east."""
+    west = [arrival(f"m{n}", n, "west") for n in range(1, count + 1)]
+    east = [arrival(f"m{n}", n, "east", origin="west") for n in range(1, count + 1)]
+    return Queue(west), Queue(east)
+
+
+def with_settings(**changes) -> Settings:
+    return replace(SETTINGS, **changes)

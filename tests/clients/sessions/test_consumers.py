@@ -1,0 +1,327 @@
+"""Consumers at two namespaces with one journal, over the wire: the broker through the SDK, the journal in Azurite."""
+
+import asyncio
+import contextlib
+import itertools
+import threading
+import time
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
+from azure.servicebus.aio import ServiceBusClient as AsyncServiceBusClient
+
+from busway_clients.sessions import (
+    Journal,
+    JournaledConsumer,
+    JournalRefused,
+    Lease,
+    Settings,
+    Source,
+    SqliteStore,
+    State,
+    Unprocessable,
+    aio,
+)
+from busway_clients.sessions.aio.tables import TableStore as AsyncTableStore
+from busway_clients.sessions.leases import LEASE_KEY
+from busway_clients.sessions.rows import Write
+from busway_clients.sessions.tables import TableStore
+from tests.clients.sessions.region import OPENED
+
+QUICK: dict[str, Any] = {"poll_seconds": 0.05, "idle_seconds": 0.2, "retry_seconds": 0.01, "accept_seconds": 0.3}
+SETTINGS = Settings(**QUICK)
+SECONDS = 30
+_numbers = itertools.count()
+
+
+class Effects:
+    """What an application has done, and when there is enough of it."""
+
+    def __init__(self, act=None):
+        self.done: list[tuple[str | None, str]] = []
+        self._changed = threading.Condition()
+        self._act = act
+
+    def __call__(self, delivery):
+        if self._act is not None:
+            self._act(delivery)
+        with self._changed:
+            self.done.append((delivery.session_id, delivery.message_id))
+            self._changed.notify_all()
+
+    async def awaited(self, delivery):
+        self(delivery)
+
+    def of(self, session):
+        return [name for each, name in self.done if each == session]
+
+    def wait_for(self, count):
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.done) >= count, SECONDS), self.done
+
+
+@pytest.fixture
+def queue():
+    number = next(_numbers)
+    return lambda kind="sessions": f"{kind}-{number}"
+
+
+@pytest.fixture
+def store(table):
+    made = TableStore.from_connection_string(*table)
+    OPENED.append(made)
+    return made
+
+
+def until(condition):
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def lease_of(journal, session) -> Lease:
+    lease = journal.record(session, []).lease
+    assert lease is not None
+    return lease
+
+
+def active(regions, queue):
+    return {site: regions.counts(site)[queue].active for site in ("west", "east")}
+
+
+@contextlib.contextmanager
+def consumers(clients, source, store, effects, **options):
+    with contextlib.ExitStack() as ends:
+        made = []
+        for site, client in clients.items():
+            settings = options.get(site, options.get("settings", SETTINGS))
+            consumer = JournaledConsumer(client, source, store, effects, site=site, settings=settings, lanes=2)
+            made.append(ends.enter_context(consumer))
+        yield made
+
+
+def test_two_regions_apply_each_message_once_and_each_session_in_order(regions, clients, send, store, queue):
+    sessions = {f"shipment-{n}": [f"s{n}-{step}" for step in range(12)] for n in range(4)}
+    for session, names in sessions.items():
+        send(queue(), names, session)
+    effects = Effects()
+    with consumers(clients, Source(queue()), store, effects):
+        until(lambda: active(regions, queue()) == {"west": 0, "east": 0})
+    assert len(effects.done) == 48
+    assert {session: effects.of(session) for session in sessions} == sessions
+    journal = Journal(store, SETTINGS)
+    record = journal.record("shipment-0", sessions["shipment-0"])
+    assert {entry.state for entry in record.entries.values()} == {State.COMPLETED}
+    assert record.lease is not None
+    assert not record.lease.is_held
+
+
+def test_awaited_consumers_of_queues_without_sessions_lock_each_message(regions, send, table, queue):
+    names = [f"m{n}" for n in range(20)]
+    send(queue("plain"), names)
+    settings = Settings(lock="message", **QUICK)
+    effects = Effects()
+
+    async def run():
+        async with contextlib.AsyncExitStack() as ends:
+            for site in ("west", "east"):
+                store = await ends.enter_async_context(
+                    contextlib.aclosing(_Closing(AsyncTableStore.from_connection_string(*table)))
+                )
+                client = await ends.enter_async_context(
+                    AsyncServiceBusClient.from_connection_string(regions.connection_string(site), retry_total=0)
+                )
+                consumer = aio.JournaledConsumer(
+                    client,
+                    Source(queue("plain"), has_sessions=False),
+                    store.store,
+                    effects.awaited,
+                    site=site,
+                    settings=settings,
+                    lanes=2,
+                )
+                await ends.enter_async_context(consumer)
+            await asyncio.to_thread(until, lambda: active(regions, queue("plain")) == {"west": 0, "east": 0})
+
+    asyncio.run(run())
+    assert sorted(effects.done) == sorted((None, name) for name in names)
+
+
+class _Closing:
+    def __init__(self, store):
+        self.store = store
+
+    async def aclose(self):
+        await self.store.close()
+
+
+def test_awaited_consumers_keep_the_order_of_sessions(regions, send, table, queue):
+    names = [f"m{n}" for n in range(10)]
+    send(queue(), names, "s")
+    effects = Effects()
+
+    async def run():
+        async with AsyncServiceBusClient.from_connection_string(
+            regions.connection_string("west"), retry_total=0
+        ) as client:
+            store = AsyncTableStore.from_connection_string(*table)
+            async with (
+                contextlib.aclosing(_Closing(store)),
+                aio.JournaledConsumer(
+                    client, Source(queue()), store, effects.awaited, site="west", settings=SETTINGS, lanes=2
+                ),
+            ):
+                await asyncio.to_thread(until, lambda: active(regions, queue())["west"] == 0)
+
+    asyncio.run(run())
+    assert effects.of("s") == names
+
+
+def test_poison_goes_to_the_dead_letter_queues_with_its_reason_on_record(regions, clients, send, store, queue):
+    def act(delivery):
+        if delivery.message_id == "m2":
+            raise Unprocessable("Broken", "no such shipment")
+        if delivery.message_id == "m3":
+            raise ValueError("a body that must not be told")
+
+    send(queue(), ["m1", "m2", "m3", "m4"], "s")
+    effects = Effects(act)
+    with consumers(clients, Source(queue()), store, effects):
+        until(lambda: active(regions, queue()) == {"west": 0, "east": 0})
+    assert effects.of("s") == ["m1", "m4"]
+    for client in clients.values():
+        with client.get_queue_receiver(queue(), sub_queue=ServiceBusSubQueue.DEAD_LETTER) as receiver:
+            dead: list[Any] = []
+            while len(dead) < 2:
+                dead += receiver.receive_messages(2, max_wait_time=5)
+            told = [(one.message_id, one.dead_letter_reason, one.dead_letter_error_description) for one in dead]
+        assert told[0] == ("m2", "Broken", "no such shipment")
+        assert told[1][:2] == ("m3", "ValueError")
+        assert "body" not in told[1][2]
+    entries = Journal(store, SETTINGS).record("s", ["m1", "m2", "m3"]).entries
+    assert [entries[name].state.value for name in ("m1", "m2", "m3")] == ["completed", "faulted", "faulted"]
+    assert entries["m3"].attempt == 3
+
+
+def test_the_secondary_begins_nothing_while_the_primary_does(regions, clients, send, store, queue):
+    secondary = Settings(head_start_seconds=300, **QUICK)
+    by: list[tuple[str, str]] = []
+
+    def applied_at(site):
+        return lambda delivery: by.append((site, delivery.message_id))
+
+    with contextlib.ExitStack() as ends:
+        for site, settings in (("east", secondary), ("west", SETTINGS)):
+            consumer = JournaledConsumer(
+                clients[site], Source(queue()), store, applied_at(site), site=site, settings=settings, lanes=1
+            )
+            ends.enter_context(consumer)
+        send(queue(), ["m1", "m2", "m3"], "s", sites=("east", "west"))
+        until(lambda: active(regions, queue()) == {"west": 0, "east": 0})
+    assert by == [("west", "m1"), ("west", "m2"), ("west", "m3")]
+
+
+def test_a_lease_lives_on_while_the_application_takes_longer_than_it_lasts(regions, clients, send, store, queue):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def act(_):
+        begun.set()
+        assert go_on.wait(SECONDS)
+
+    send(queue(), ["m1", "m2"], "s")
+    effects = Effects(act)
+    settings = Settings(lease_seconds=0.6, **QUICK)
+    with consumers(clients, Source(queue()), store, effects, settings=settings):
+        assert begun.wait(SECONDS)
+        journal = Journal(store, settings)
+        first = lease_of(journal, "s")
+        until(lambda: lease_of(journal, "s").beat > first.beat + 6)
+        assert lease_of(journal, "s").token == first.token
+        go_on.set()
+        until(lambda: active(regions, queue()) == {"west": 0, "east": 0})
+    assert effects.of("s") == ["m1", "m2"]
+
+
+def test_sessions_on_one_side_only_are_told_and_nothing_is_taken(regions, clients, send, store, queue):
+    send(queue("plain"), ["m1"])
+    consumer = JournaledConsumer(
+        clients["west"], Source(queue("plain")), store, Effects(), site="west", settings=SETTINGS, lanes=1
+    )
+    with pytest.raises(JournalRefused, match=rf"west: {queue('plain')}: .*sessions are needed at all sites"):
+        consumer.run()
+    send(queue(), ["m1"], "s")
+    plain = Settings(lock="message", **QUICK)
+    other_store = SqliteStore(":memory:")
+    OPENED.append(other_store)
+    consumer = JournaledConsumer(
+        clients["east"],
+        Source(queue(), has_sessions=False),
+        other_store,
+        Effects(),
+        site="east",
+        settings=plain,
+        lanes=1,
+    )
+    with pytest.raises(JournalRefused, match=rf"east: {queue()}: .*with no sessions"):
+        consumer.run()
+    with pytest.raises(JournalRefused, match="has no sessions, expected some"):
+        JournaledConsumer(clients["west"], Source("q", has_sessions=False), store, Effects(), site="west")
+    assert active(regions, queue())["east"] == 1
+    assert active(regions, queue("plain"))["west"] == 1
+
+
+def test_a_malformed_entry_keeps_its_session_where_it_is_and_no_other(  # noqa: PLR0917 - fixtures
+    regions, clients, send, store, queue, caplog
+):
+    Journal(store, SETTINGS).open()
+    store.write("s.bad", [Write(LEASE_KEY, {"Open": 0, "Worker": "?"})])
+    send(queue(), ["m1"], "bad", sites=["west"])
+    send(queue(), ["m2"], "good", sites=["west"])
+    effects = Effects()
+    consumer = JournaledConsumer(
+        clients["west"], Source(queue()), store, effects, site="west", settings=SETTINGS, lanes=2
+    )
+    with consumer:
+        effects.wait_for(1)
+        until(lambda: "s.bad, row lease: Site is missing" in caplog.text)
+    assert effects.done == [("good", "m2")]
+    assert active(regions, queue())["west"] == 1
+
+
+def test_a_message_that_cannot_be_recognised_is_dead_lettered_and_does_not_stop_its_session(
+    regions, clients, store, queue
+):
+    with clients["west"].get_queue_sender(queue()) as sender:
+        sender.send_messages(
+            [
+                ServiceBusMessage("a", message_id="m1", session_id="s", application_properties={"status": "1"}),
+                ServiceBusMessage("b", message_id="m2", session_id="s"),
+                ServiceBusMessage("c", message_id="m3", session_id="s", application_properties={"status": "3"}),
+            ]
+        )
+    effects = Effects()
+    settings = Settings(identity="status", **QUICK)
+    with consumers({"west": clients["west"]}, Source(queue()), store, effects, settings=settings):
+        effects.wait_for(2)
+        until(lambda: active(regions, queue())["west"] == 0)
+    assert effects.of("s") == ["1", "3"]
+    with clients["west"].get_queue_receiver(queue(), sub_queue=ServiceBusSubQueue.DEAD_LETTER) as receiver:
+        [dead] = receiver.receive_messages(1, max_wait_time=5)
+    assert (dead.message_id, dead.dead_letter_reason) == ("m2", "NotRecognised")
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"batch": 41}, "batch is 41, expected 1 to 40"),
+        ({"batch": 5, "record_every": 6}, "record_every is 6, expected 1 to batch"),
+        ({"lease_seconds": 0, "max_attempts": 0}, "lease_seconds is 0, expected more than 0; max_attempts is 0"),
+        ({"lock": "row"}, "lock is 'row'"),
+        ({"lock": "message", "number": "n"}, "keeps no order"),
+    ],
+)
+def test_settings_that_cannot_be_are_told_all_at_once(changes, problem):
+    with pytest.raises(JournalRefused, match=problem):
+        Settings(**changes)

@@ -1,0 +1,60 @@
+"""docs/guaranteed-ordering.md: its commands print what it says they print."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from tests.end_to_end.busway_process import ROOT, BuswayProcess
+
+PAGE = (ROOT / "docs/guaranteed-ordering.md").read_text(encoding="utf-8")
+[(FOLDER, COMMANDS, PRINTED)] = re.findall(
+    r"<!-- run: (\S+) -->\n```sh\n(.*?)```\n.*?<!-- prints -->\n```text\n(.*?)```\n", PAGE, re.DOTALL
+)
+
+
+@pytest.fixture
+def app(tmp_path):
+    """Give the app and the examples a folder of their own, with `busway` and `python` on the path."""
+    folder = tmp_path / "app"
+    folder.mkdir()
+    for name in ("function_app.py", "host.json", "config", "clients"):
+        (folder / name).symlink_to(ROOT / name)
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    for name, arguments in (("busway", "-m cli"), ("python", "")):
+        path = f"PYTHONPATH={shlex.quote(str(ROOT))}:$PYTHONPATH"
+        (commands / name).write_text(f'#!/bin/sh\n{path} exec {shlex.quote(sys.executable)} {arguments} "$@"\n')
+        (commands / name).chmod(0o755)
+    return folder
+
+
+def test_a_consumer_is_killed_and_each_status_is_applied_once_and_in_order(app):
+    assert f"```\nbusway start {FOLDER}\n```" in PAGE
+    with BuswayProcess("start", FOLDER, "--port", "0", folder=app) as running:
+        while "Ctrl-C ends it all." not in running.lines(1):
+            pass
+        path = f"{app.parent / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        result = subprocess.run(  # noqa: S603 - the commands are the page's own
+            ["/bin/sh", "-e", "-c", COMMANDS],
+            cwd=app,
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+        )
+        logs = "".join(f"{log.name}:\n{log.read_text()[-2000:]}\n" for log in (app / "build").glob("consumer-*.log"))
+        assert (result.returncode, result.stderr) == (0, ""), logs
+        expected = ".*".join(map(re.escape, PRINTED.split("…")))
+        assert re.fullmatch(expected, result.stdout), f"expected:\n{PRINTED}\ngot:\n{result.stdout}\n{logs}"
+        # It was killed in the middle: both had part, and east went on with what west had begun.
+        [(west, east)] = re.findall(r"applied in west: (\d+), in east: (\d+)", result.stdout)
+        [moved] = re.findall(r"begun in west and finished in east: (\d+) shipments", result.stdout)
+        assert int(west) >= 20
+        assert int(east) > 0
+        assert int(moved) > 0
+        assert running.stop()[0] == 0

@@ -1,0 +1,101 @@
+"""Consumers in processes of their own that are killed, kill -9, between two steps; a file tells what they have done."""
+
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from busway_clients.sessions import Journal, JournaledConsumer, Settings, Source, SqliteStore, State
+from tests.clients.applications import ENVIRONMENT
+from tests.clients.sessions.region import OPENED
+
+NAMES = ["m1", "m2", "m3"]
+CONSUMER = textwrap.dedent(
+    """
+    import os, signal, sys
+    from azure.servicebus import ServiceBusClient
+    from busway_clients.sessions import JournaledConsumer, Settings, Source, SqliteStore
+
+    place, queue, journal, effects, end = sys.argv[1:]
+
+    def ends(step):
+        if step == end:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    class Store(SqliteStore):
+        def write(self, partition, writes):
+            states = str([dict(write.properties) for write in writes])
+            versions = super().write(partition, writes)
+            if partition != "journal":
+                ends("claimed")
+            if '"m2":{"State":"completed"' in states:
+                ends("recorded")
+            return versions
+
+    def apply(delivery):
+        if delivery.message_id == "m2":
+            ends("given")
+        with open(effects, "a") as file:
+            file.write(f"{delivery.message_id} {delivery.may_have_run}\\n")
+        if delivery.message_id == "m2":
+            ends("applied")
+
+    client = ServiceBusClient.from_connection_string(place, retry_total=0)
+    settings = Settings(lease_seconds=1, accept_seconds=5)
+    JournaledConsumer(client, Source(queue), Store(journal), apply, site="west", settings=settings, lanes=1).run()
+    """
+)
+
+
+def until(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("end", "before", "after", "left_in_west"),
+    [
+        ("claimed", [], ["m1 True", "m2 False", "m3 False"], NAMES),
+        ("given", ["m1 False"], ["m2 True", "m3 False"], NAMES[1:]),
+        ("applied", ["m1 False", "m2 False"], ["m2 True", "m3 False"], NAMES[1:]),
+        # The write that recorded m2 has begun m3, so that nobody can know whether it was given.
+        ("recorded", ["m1 False", "m2 False"], ["m3 True"], NAMES[1:]),
+    ],
+)
+def test_what_a_killed_consumer_has_recorded_is_not_done_again_and_what_it_may_have_done_is_told(  # noqa: PLR0917 - fixtures
+    regions, clients, send, tmp_path, end, before, after, left_in_west
+):
+    queue = f"sessions-{('claimed', 'given', 'applied', 'recorded').index(end)}"
+    send(queue, NAMES, "s")
+    journal, effects = tmp_path / "journal.db", tmp_path / "effects"
+    effects.touch()
+    command = [sys.executable, "-c", CONSUMER, regions.connection_string("west"), queue, journal, effects, end]
+    killed = subprocess.run(command, env=ENVIRONMENT, timeout=60, check=False)  # noqa: S603 - our own script
+    assert killed.returncode == -signal.SIGKILL
+    assert effects.read_text().splitlines() == before
+    until(lambda: regions.counts("west")[queue].active == len(left_in_west))
+
+    done: list[str] = []
+    store = SqliteStore(journal)
+    OPENED.append(store)
+    settings = Settings(lease_seconds=1, poll_seconds=0.05, idle_seconds=0.2, accept_seconds=0.3)
+    for site in ("east", "west"):
+        consumer = JournaledConsumer(
+            clients[site],
+            Source(queue),
+            store,
+            lambda delivery: done.append(f"{delivery.message_id} {delivery.may_have_run}"),
+            site=site,
+            settings=settings,
+            lanes=1,
+        )
+        with consumer:
+            until(lambda site=site: regions.counts(site)[queue].active == 0)
+    assert done == after
+    entries = Journal(store, settings).record("s", NAMES).entries
+    assert {entry.state for entry in entries.values()} == {State.COMPLETED}

@@ -1,0 +1,265 @@
+"""Marks taken in one region and read in the other's copy."""
+
+import asyncio
+import itertools
+import random
+import threading
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+import pytest
+from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient
+
+from busway_clients.sessions import (
+    Bookmarks,
+    Conflict,
+    JournalMalformed,
+    JournalRefused,
+    Mark,
+    Place,
+    Seen,
+    SqliteStore,
+    Translation,
+    aio,
+    joined,
+    seen_event,
+    seen_message,
+)
+from busway_clients.sessions.rows import Write
+from local.broker.config import HubConfig, NamespaceConfig
+from local.broker.thread import RunningBroker
+from tests.clients.sessions.region import OPENED
+
+START = 1_790_000_000.0
+PARTITIONS = {"west": ["0", "1"], "east": ["0", "1", "2"]}
+
+
+def native(number, partition="", site="west", seconds=None, name=None):
+    return Seen(site, site, partition, name, number, START + (number if seconds is None else seconds))
+
+
+def copy(number, partition="", *, site="east", origin="west", seconds=None, name=None):
+    return Seen(origin, site, partition, name, number, START + (number if seconds is None else seconds))
+
+
+def marked(*done):
+    mark = Mark()
+    for seen in done:
+        mark = mark.after(seen)
+    return mark
+
+
+def test_a_message_is_seen_by_its_origin_s_number_and_time():
+    times = "2026-11-21T10:00:00.250Z;2026-11-21T10:00:05.000Z"
+    copied = {b"repl-path": b"west;central", b"repl-sequence": b"17;4", b"repl-enqueue-time": times.encode()}
+    message = SimpleNamespace(
+        message_id="a", sequence_number=3, enqueued_time_utc=datetime.now(UTC), application_properties=copied
+    )
+    at = datetime(2026, 11, 21, 10, 0, 0, 250_000, UTC).timestamp()
+    assert seen_message(message, "east") == Seen("west", "east", "", "a", 17, at)
+    event = SimpleNamespace(
+        message_id=None, sequence_number=3, enqueued_time=datetime.fromtimestamp(START, UTC), properties={}
+    )
+    assert seen_event(event, "east", "2") == Seen("east", "east", "2", None, 3, START)
+
+
+def test_where_numbers_agree_they_decide_to_the_message():
+    translation = Translation(marked(native(7)), numbers_agree=True)
+    assert [translation.place(copy(n, seconds=0)) for n in (6, 7, 8)] == [Place.DONE, Place.DONE, Place.NEXT]
+
+
+def test_where_they_do_not_times_decide_outside_the_allowance_and_ids_within():
+    mark = marked(*(native(n, name=f"m{n}") for n in range(1, 101) if n != 98))
+    translation = Translation(mark)
+    places = {n: translation.place(copy(900 + n, seconds=n, name=f"m{n}")) for n in range(1, 111)}
+    assert {n for n, place in places.items() if place is Place.DONE} == set(range(1, 101)) - {98}
+    # Not among the last ids, which are complete: it was not done.
+    assert places[98] is Place.NEXT
+    assert all(places[n] is Place.NEXT for n in range(101, 111))
+    nameless = {n: translation.place(copy(900 + n, seconds=n)) for n in (94, 96, 104, 106)}
+    assert nameless == {94: Place.DONE, 96: Place.UNSURE, 104: Place.UNSURE, 106: Place.NEXT}
+
+
+def test_more_messages_within_the_allowance_than_ids_are_kept_leave_some_unsure_and_none_lost():
+    mark = marked(*(native(n, seconds=n / 1000, name=f"m{n}") for n in range(1000)))
+    translation = Translation(mark)
+    places = [translation.place(copy(n, seconds=n / 1000, name=f"m{n}")) for n in range(1000)]
+    assert set(places[:800]) == {Place.UNSURE}
+    assert set(places[800:]) == {Place.DONE}
+    assert translation.place(copy(0, seconds=1.5, name="new")) is Place.NEXT
+
+
+def test_a_partition_without_a_mark_keeps_times_from_deciding():
+    half = marked(native(500, "0"))
+    assert Translation(half, PARTITIONS).place(copy(3, "2")) is Place.UNSURE
+    whole = joined([half, marked(native(400, "1"))])
+    assert Translation(whole, PARTITIONS).place(copy(3, "2")) is Place.DONE
+    # As far as the partition that has come less far.
+    assert Translation(whole, PARTITIONS).place(copy(450, "2")) is Place.UNSURE
+    assert Translation(whole, PARTITIONS).place(copy(506, "2")) is Place.NEXT
+    with pytest.raises(JournalRefused, match="two marks tell of west/0"):
+        joined([half, half])
+
+
+def test_reading_a_copied_hub_starts_before_the_first_event_that_is_open():
+    mark = marked(native(500, "0"), native(400, "1"), *(native(600, p, "east") for p in ("0", "1", "2")))
+    translation = Translation(mark, PARTITIONS, allowance_seconds=10)
+    begin = datetime.fromtimestamp(START + 390, UTC)
+    assert translation.start("east") == dict.fromkeys(PARTITIONS["east"], begin)
+    # east's own events were never read: they begin at the beginning.
+    unread = marked(native(500, "0"), native(400, "1"))
+    assert Translation(unread, PARTITIONS).start("east") == dict.fromkeys(PARTITIONS["east"], "-1")
+    with pytest.raises(JournalRefused, match="partitions of north are not given"):
+        translation.start("north")
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("numbers_agree", [True, False])
+def test_whatever_happens_a_switch_loses_nothing(seed, numbers_agree):
+    chance = random.Random(seed)
+    sent = list(itertools.accumulate(chance.choice([0, 0.001, 0.4, 3]) for _ in range(400)))
+    partition_of = [str(chance.randrange(2)) for _ in sent]
+    numbers = {"0": itertools.count(), "1": itertools.count()}
+    west = [
+        Seen("west", "west", p, chance.choice([None, f"e{n}"]), next(numbers[p]), START + t)
+        for n, (t, p) in enumerate(zip(sent, partition_of, strict=True))
+    ]
+    reached = {p: chance.randrange(400) for p in ("0", "1")}
+    done = [seen for n, seen in enumerate(west) if n <= reached[seen.partition]]
+    mark = joined([marked(*(seen for seen in done if seen.partition == p)) for p in ("0", "1")])
+    partitions = {"west": ["0", "1"], "east": ["0", "1"]}
+    translation = Translation(mark, partitions, numbers_agree=numbers_agree)
+    # Of nodes whose clocks are apart, within the allowance.
+    jitter = 0 if numbers_agree else 2
+    copies = [replace(s, site="east", enqueued=time_of(s) + chance.uniform(-jitter, jitter)) for s in west]
+    places = [translation.place(one) for one in copies]
+    for original, place in zip(west, places, strict=True):
+        if original not in done:
+            assert place is not Place.DONE
+    if numbers_agree:
+        assert [place is Place.DONE for place in places] == [original in done for original in west]
+    if len(mark.positions) == 2 and numbers_agree:
+        begin = Translation(joined([mark, marked(*(native(0, p, "east", seconds=1e6) for p in "01"))]), partitions)
+        starts = [start for start in begin.start("east").values() if isinstance(start, datetime)]
+        assert len(starts) == 2
+        assert all(start.timestamp() <= time_of(s) for start in starts for s in west if s not in done)
+
+
+def time_of(seen):
+    assert seen.enqueued is not None
+    return seen.enqueued
+
+
+def test_after_the_switch_back_what_was_done_elsewhere_is_known():
+    over = marked(native(7, name="m7"), native(8, name="m8"))
+    for seen in (copy(9, name="m9"), copy(10, name="m10"), native(1, site="east", seconds=20, name="e1")):
+        over = over.after(seen)
+    back = Translation(over, numbers_agree=True)
+    assert [back.place(native(n, name=f"m{n}")) for n in range(7, 13)] == [Place.DONE] * 4 + [Place.NEXT] * 2
+    assert back.place(copy(1, site="west", origin="east", seconds=20)) is Place.DONE
+    by_time = Translation(over)
+    assert [by_time.place(native(n, name=f"m{n}")) for n in range(7, 13)] == [Place.DONE] * 4 + [Place.NEXT] * 2
+
+
+def test_marks_are_kept_and_one_instance_alone_moves_each(store):
+    books = aio.Bookmarks(store.store, "shipping") if hasattr(store, "runner") else Bookmarks(store, "shipping")
+
+    def call(answer):
+        return store.runner.run(answer) if hasattr(store, "runner") else answer
+
+    assert call(books.load("s")) == Mark()
+    mark = marked(*(native(n, name="☃" * 128) for n in range(250)), copy(3, "1", name="b"))
+    first = call(books.save("s", mark))
+    assert call(books.load("s")) == first
+    assert first.positions == mark.positions
+    call(books.save("s", first.after(native(300))))
+    with pytest.raises(Conflict):
+        call(books.save("s", first.after(native(301))))
+    with pytest.raises(Conflict):
+        call(books.save("s", mark))
+    assert call(books.load("other")) == Mark()
+
+
+def test_a_mark_of_another_schema_or_that_is_malformed_is_told():
+    store = SqliteStore(":memory:")
+    OPENED.append(store)
+    store.open()
+    books = Bookmarks(store, "c")
+    books.save("s", marked(native(1)))
+    store.write("k.c.s", [Write("mark", {"Open": 0, "Schema": 1, "Views": '["west/"]', "View0": "{}"})])
+    with pytest.raises(JournalMalformed, match=r"k\.c\.s: the mark is not well formed"):
+        books.load("s")
+    store.write("k.c.s", [Write("mark", {"Open": 0, "Schema": 2})])
+    with pytest.raises(JournalMalformed, match="has schema 2, expected 1"):
+        books.load("s")
+
+
+def test_awaited_bookmarks_are_the_same():
+    async def run():
+        store = aio.SqliteStore(":memory:")
+        await store.open()
+        books = aio.Bookmarks(store, "c")
+        kept = await books.save("s", marked(native(1, seconds=timedelta(hours=1).total_seconds())))
+        assert await books.load("s") == kept
+        await store.close()
+
+    asyncio.run(run())
+
+
+def test_a_consumer_of_a_hub_goes_on_in_the_copy_where_it_has_stopped():
+    """Over the wire: events of west, their copies in east as Busway stamps them, a mark after the 30th."""
+    hubs = [
+        NamespaceConfig(name=site, hubs=(HubConfig(name="events", partition_count=1),)) for site in ("west", "east")
+    ]
+    with RunningBroker(hubs) as broker:
+        publish(broker.connection_string("west"), [EventData(f"event {n}") for n in range(50)])
+        mark = Mark()
+        originals = received(broker.connection_string("west"), 50, "-1")
+        for event in originals[:30]:
+            mark = mark.after(seen_event(event, "west", "0"))
+        copies = []
+        for event in originals:
+            copied = EventData(event.body_as_str())
+            stamp = event.enqueued_time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+            copied.properties = {
+                "repl-path": "west",
+                "repl-sequence": str(event.sequence_number),
+                "repl-enqueue-time": stamp,
+            }
+            copies.append(copied)
+        own = EventData("east's own")
+        publish(broker.connection_string("east"), [*copies, own])
+        mark = mark.after(native(0, "0", site="east", seconds=time.time() - START - 60))
+        translation = Translation(mark, {"west": ["0"], "east": ["0"]}, numbers_agree=True)
+        start = translation.start("east")["0"]
+        assert isinstance(start, datetime)
+        seen = received(broker.connection_string("east"), 51, start)
+        places = [translation.place(seen_event(event, "east", "0")) for event in seen]
+    assert places == [Place.DONE] * 30 + [Place.NEXT] * 21
+    assert [event.body_as_str() for event in seen[30:]] == [*(f"event {n}" for n in range(30, 50)), "east's own"]
+
+
+def publish(connection_string, events):
+    with EventHubProducerClient.from_connection_string(connection_string, eventhub_name="events") as producer:
+        producer.send_batch(events, partition_id="0")
+
+
+def received(connection_string, count, start):
+    events: list[EventData] = []
+    consumer = EventHubConsumerClient.from_connection_string(
+        connection_string, consumer_group="$Default", eventhub_name="events"
+    )
+
+    def keep(_, event):
+        events.append(event)
+        if len(events) == count:
+            threading.Thread(target=consumer.close).start()
+
+    timer = threading.Timer(30, consumer.close)
+    timer.start()
+    with consumer:
+        consumer.receive(keep, partition_id="0", starting_position=start, starting_position_inclusive=True)
+    timer.cancel()
+    return events

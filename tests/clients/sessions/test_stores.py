@@ -1,0 +1,193 @@
+"""Both kinds of store, synchronous and awaited, keep one contract; and what else than a journal a consumer may find."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from busway_clients.sessions import (
+    Conflict,
+    Journal,
+    JournalMalformed,
+    JournalMismatch,
+    JournalRefused,
+    JournalUnavailable,
+    Settings,
+    SqliteStore,
+)
+from busway_clients.sessions.effects import Commit, Hold, Read
+from busway_clients.sessions.entries import Entry, State, session_partition
+from busway_clients.sessions.leases import LEASE_KEY, Lease
+from busway_clients.sessions.rows import ANY, Write
+from busway_clients.sessions.tables import TableStore
+from tests.azurite import ACCOUNT
+from tests.clients.sessions.region import OPENED
+
+STRANGE = [
+    "a/b\\c#d?e",
+    "ünïcödé ☃",
+    "tab\tand\nline",
+    "=41",
+    "A",
+    "a",
+    "x" * 128,
+    "☃" * 128,
+    "☃" * 127 + "!",
+    ".",
+    "'",
+]
+
+
+LEASED = Lease("w", "west", 1, 0, 30, is_held=True).properties()
+
+
+def versions(store, keys):
+    return {row.key: row.version for row in store.read("p", keys)}
+
+
+def test_a_row_is_inserted_once_and_replaced_by_whoever_knows_its_version(store):
+    [first] = store.write("p", [Write("k", {"Open": 0, "Text": "one"}, None)])
+    with pytest.raises(Conflict):
+        store.write("p", [Write("k", {"Open": 0, "Text": "two"}, None)])
+    [second] = store.write("p", [Write("k", {"Open": 0, "Text": "two"}, first)])
+    assert second != first
+    with pytest.raises(Conflict):
+        store.write("p", [Write("k", {"Open": 0, "Text": "three"}, first)])
+    with pytest.raises(Conflict):
+        store.write("p", [Write("gone", {"Open": 0}, second)])
+    [row] = store.read("p", ["k"])
+    assert (dict(row.properties), row.version) == ({"Open": 0, "Text": "two"}, second)
+
+
+def test_a_transaction_is_written_whole_or_not_at_all(store):
+    [version] = store.write("p", [Write("lease", {"Open": 0, "N": 1}, None)])
+    with pytest.raises(Conflict):
+        store.write("p", [Write("m.1", {"Open": 1}), Write("lease", {"Open": 0, "N": 2}, 'W/"stale"')])
+    assert [row.key for row in store.read("p", ["lease", "m.1"])] == ["lease"]
+    written = store.write("p", [Write("lease", {"Open": 0, "N": 2}, version), Write("m.1", {"Open": 1}, ANY)])
+    assert versions(store, ["lease", "m.1"]) == dict(zip(["lease", "m.1"], written, strict=True))
+
+
+def test_it_reads_what_it_is_asked_for_and_what_is_open_of_one_partition(store):
+    store.write("p", [Write(f"m.{n}", {"Open": n % 2}) for n in range(40)])
+    store.write("q", [Write("m.1", {"Open": 1})])
+    # More than one query of a table holds.
+    for count in (1, 13, 14, 30):
+        asked = range(0, 2 * count, 2)
+        found = {row.key for row in store.read("p", [f"m.{n}" for n in asked])}
+        assert found == {f"m.{n}" for n in range(40) if n % 2 or n in asked}
+    assert {row.key for row in store.read("p", [])} == {f"m.{n}" for n in range(40) if n % 2}
+
+
+def test_it_forgets_what_was_finished_before_then(store):
+    then = datetime(2026, 1, 1, tzinfo=UTC)
+    for number in range(3):
+        finished = (then + timedelta(days=number)).isoformat()
+        store.write(f"p{number}", [Write("m.1", {"Open": 0, "Finished": finished}), Write("lease", {"Open": 0})])
+    assert store.forget(then + timedelta(days=2)) == 2
+    left = [(number, row.key) for number in range(3) for row in store.read(f"p{number}", ["m.1", "lease"])]
+    assert sorted(left) == [(0, "lease"), (1, "lease"), (2, "lease"), (2, "m.1")]
+
+
+@pytest.mark.parametrize("store", ["tables", "sqlite"], indirect=True)
+def test_any_session_and_any_id_has_a_row_of_its_own(store):
+    journal = Journal(store, Settings())
+    journal.open()
+    for session in STRANGE:
+        hold = Hold(session_partition(session), Lease("w", "west", 1, 0, 30, is_held=True), None)
+        entries = [Entry(name, State.PENDING, reason=session, lines={"west": 2**60}) for name in STRANGE]
+        journal.commit(Commit(hold, {}, entries), 0)
+    for session in STRANGE:
+        found = journal.record(session, STRANGE[:3]).entries
+        assert {name: entry.reason for name, entry in found.items()} == dict.fromkeys(STRANGE, session)
+        assert found["A"].lines == {"west": 2**60}
+
+
+@pytest.mark.parametrize("store", ["tables", "sqlite"], indirect=True)
+@pytest.mark.parametrize("name", ["{}", "{:☃<128}"], ids=["short", "long"])
+def test_entries_stand_in_the_row_of_the_lease_until_it_holds_too_many(store, name):
+    journal = Journal(store, Settings(batch=40))
+    journal.open()
+    hold = Hold("s.x", Lease("w", "west", 1, 0, 30, is_held=True), None)
+    names = [name.format(n) for n in range(120)]
+    most = 0
+    for first in range(0, 120, 40):
+        batch = names[first : first + 40]
+        journal.commit(Commit(hold, {}, [Entry(each, State.PENDING) for each in batch]), 0)
+        for each in batch:
+            done = Entry(each, State.COMPLETED, attempt=1, description="d" * 100, finished="2026-01-01")
+            journal.commit(Commit(hold, {}, [done]), 0)
+            [lease] = [row for row in store.read("s.x", [LEASE_KEY]) if row.key == LEASE_KEY]
+            assert len(str(lease.properties["Recent"])) <= 30_000
+            most = max(most, len(hold.lease.recent))
+    assert 19 <= most <= 59
+    record = journal.record("x", names[:100])
+    assert {entry.state for entry in record.entries.values()} == {State.COMPLETED}
+    assert record.lease == hold.lease
+    journal.commit(Commit(hold, {"is_held": False}, [], empties=True), 0)
+    assert {row.key for row in store.read("s.x", [])} == set()
+    assert len(journal.record("x", names).entries) == 120
+
+
+@pytest.mark.parametrize("store", ["tables", "sqlite"], indirect=True)
+def test_a_journal_of_another_version_or_with_other_settings_is_refused(store):
+    Journal(store, Settings()).open()
+    Journal(store, Settings(lease_seconds=5, batch=3)).open()
+    with pytest.raises(JournalMismatch, match="Lock is 'session' there and 'message' here"):
+        Journal(store, Settings(lock="message")).open()
+    with pytest.raises(JournalMismatch, match="Number is '' there and 'n' here"):
+        Journal(store, Settings(number="n")).open()
+    store.write("journal", [Write("schema", {"Open": 0, "Schema": 1})])
+    with pytest.raises(JournalMismatch, match="has schema 1, expected 2"):
+        Journal(store, Settings()).open()
+
+
+@pytest.mark.parametrize(
+    ("row", "properties", "problem"),
+    [
+        ("m.a", {"Id": "a", "State": "done"}, "State is 'done', expected one of pending, working"),
+        ("m.a", {"Id": "a"}, "State is missing"),
+        ("m.a", {"Id": "b", "State": "pending"}, "Attempt is missing"),
+        (LEASE_KEY, {"Worker": 3}, "Worker is of type int"),
+        (LEASE_KEY, {"Worker": "w", "Site": "s", "Token": -1}, "Token is of type int"),
+        (LEASE_KEY, {**LEASED, "Recent": "["}, "Recent is of type str or not well formed, expected JSON"),
+        (LEASE_KEY, {**LEASED, "Recent": "[]"}, "Recent is of type list or not well formed, expected an object of"),
+        (LEASE_KEY, {**LEASED, "Recent": '{"a":{"State":"done"}}'}, "Recent, message a: State is 'done'"),
+    ],
+)
+def test_a_malformed_row_is_told_by_its_place(tmp_path, row, properties, problem):
+    store = SqliteStore(tmp_path / "journal.db")
+    OPENED.append(store)
+    store.open()
+    store.write("s.x", [Write(row, {"Open": 1, **properties})])
+    with pytest.raises(JournalMalformed, match=f"journal.db, s.x, row {row}: {problem}"):
+        Journal(store, Settings()).read(Read("s.x", ["a"]))
+
+
+def test_a_file_that_is_no_journal_and_a_folder_that_is_not_there_are_refused(tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text("<html>" * 1000)
+    for path in (page, tmp_path / "missing" / "journal.db"):
+        store = SqliteStore(path)
+        OPENED.append(store)
+        with pytest.raises(JournalRefused, match=r"page\.html|journal\.db"):
+            store.open()
+
+
+# azure-data-tables asks an element of an answer in XML for its truth.
+@pytest.mark.filterwarnings("ignore:Testing an element's truth value:DeprecationWarning")
+def test_a_store_that_does_not_answer_is_unavailable_and_one_that_refuses_is_refused(table):
+    connection_string, name = table
+    nobody = f"{ACCOUNT}TableEndpoint=http://127.0.0.1:9/devstoreaccount1;"
+    away = TableStore.from_connection_string(nobody, name)
+    OPENED.append(away)
+    with pytest.raises(JournalUnavailable, match="did not answer"):
+        away.open()
+    missing = TableStore.from_connection_string(connection_string, name)
+    OPENED.append(missing)
+    with pytest.raises(JournalRefused, match="expected the table to be there"):
+        missing.write("p", [Write("k", {"Open": 0})])
+    stranger = TableStore.from_connection_string(connection_string.replace("Eby8", "AAAA"), name)
+    OPENED.append(stranger)
+    with pytest.raises(JournalRefused) as refused:
+        stranger.open()
+    assert "AAAA" not in str(refused.value)

@@ -1,0 +1,455 @@
+"""One session in two regions: crashes at every step, races, slow workers, stores and clocks that are not as they
+should be."""
+
+import random
+from datetime import UTC, datetime
+
+import pytest
+
+from busway_clients.sessions import leases
+from busway_clients.sessions.drive import drive
+from busway_clients.sessions.effects import Commit, Complete, Fault, LockLost, Register, Run
+from busway_clients.sessions.entries import State, message_partition
+from busway_clients.sessions.errors import JournalUnavailable
+from busway_clients.sessions.heartbeat import beat
+from busway_clients.sessions.memory import Memory
+from busway_clients.sessions.rows import Write
+from busway_clients.sessions.visit import Ending
+from tests.clients.sessions.region import (
+    PARTITION,
+    SESSION,
+    Player,
+    Queue,
+    World,
+    arrival,
+    both,
+    with_settings,
+)
+
+NAMES = ["m1", "m2", "m3", "m4"]
+
+
+def steps_of_a_visit(settings):
+    player = Player(World(settings), "west", both(4)[0])
+    count = 0
+    while player.step():
+        count += 1
+    return count
+
+
+def first_of_each(names):
+    return list(dict.fromkeys(names))
+
+
+@pytest.fixture(params=[1, 2, 20], ids="rows after {}".format)
+def rows_after(request, monkeypatch):
+    """Let a message's entry get its row when so many in the lease's row are final; 20 is what it is in earnest."""
+    monkeypatch.setattr(leases, "_MOST_FINAL", request.param)
+
+
+@pytest.mark.usefixtures("rows_after")
+@pytest.mark.parametrize("record_every", [1, 3])
+@pytest.mark.parametrize("is_performed", [True, False], ids=["after", "before"])
+@pytest.mark.parametrize("second", ["east", "west"])
+def test_a_crash_at_any_step_leaves_nothing_undone_and_nothing_done_twice_unless_told(
+    record_every, is_performed, second
+):
+    settings = with_settings(record_every=record_every)
+    twice = 0
+    for crash in range(steps_of_a_visit(settings)):
+        world = World(settings)
+        west, east = both(4)
+        doomed = Player(world, "west", west)
+        for _ in range(crash):
+            doomed.step()
+        if is_performed and doomed.effect is not None:
+            doomed.perform(doomed.effect)
+        ran_before = list(world.names)
+        # Nothing is settled that is not on record.
+        gone = set(NAMES) - {one.message_id for one in west.messages}
+        assert all(world.states()[name] == "completed" for name in gone)
+
+        queues = {"west": west, "east": east}
+        assert Player(world, second, queues[second]).play() is Ending.EMPTY
+        other = "east" if second == "west" else "west"
+        assert Player(world, other, queues[other]).play() is Ending.EMPTY
+
+        assert first_of_each(world.names) == NAMES
+        assert set(world.states().values()) == {"completed"}
+        assert (west.messages, east.messages) == ([], [])
+        again = [one for one in world.applied[len(ran_before) :] if one[0] in ran_before]
+        # Only what ran and was not on record runs again, and then the application is told.
+        assert len(again) <= record_every
+        assert all(may_have_run for _, _, may_have_run in again)
+        twice += len(again)
+    assert twice > 0  # or no crash hit the gap between effect and record
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_two_workers_that_race_process_each_message_once_in_order(seed, monkeypatch):
+    chance = random.Random(seed)
+    monkeypatch.setattr(leases, "_MOST_FINAL", chance.choice([1, 2, 20]))
+    world = World(with_settings(record_every=chance.choice([1, 2])))
+    west, east = both(4)
+    players = [Player(world, "west", west), Player(world, "east", east)]
+    while any(player.ending is None for player in players):
+        chance.choice(players).step()
+    assert [player.ending for player in players] == [Ending.EMPTY, Ending.EMPTY]
+    assert world.applied == [(name, 1, False) for name in NAMES]
+    assert (west.messages, east.messages) == ([], [])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_workers_that_race_and_die_leave_no_message_behind(seed, monkeypatch):
+    chance = random.Random(seed)
+    monkeypatch.setattr(leases, "_MOST_FINAL", chance.choice([1, 2, 20]))
+    world = World(with_settings(max_attempts=50))
+    queues = dict(zip(("west", "east"), both(4), strict=True))
+    players = {site: Player(world, site, queue) for site, queue in queues.items()}
+    deaths = 0
+    while any(player.ending is None for player in players.values()):
+        site = chance.choice(list(players))
+        if deaths < 5 and chance.random() < 0.05:
+            players[site] = Player(world, site, queues[site])
+            deaths += 1
+        elif not players[site].step() and queues[site].messages:
+            players[site] = Player(world, site, queues[site], memory=players[site].memory)
+    assert first_of_each(world.names) == NAMES
+    again = [one for number, one in enumerate(world.applied) if one[0] in world.names[:number]]
+    assert all(may_have_run for _, _, may_have_run in again)
+    assert len(again) <= deaths
+
+
+def test_a_slow_worker_that_was_overtaken_can_write_and_settle_nothing():
+    world = World()
+    west, east = both(2)
+    slow = Player(world, "west", west)
+    delivery = slow.step_until(Run).delivery
+    assert delivery.is_held()
+    fast = Player(world, "east", east)
+    fast.play()  # waits until the lease is over, and takes over
+    assert world.applied == [("m1", 2, True), ("m2", 1, False)]
+    assert world.seconds >= 30
+    assert not delivery.is_held()
+    assert fast.world.journal.record(SESSION, []).lease.token > delivery.token
+    assert slow.play() is Ending.BUSY
+    assert [one.message_id for one in west.messages] == ["m1", "m2"]
+    assert "lease" in world.told[-1]
+    # What it had applied cannot be undone; it was told the token with which to fence it.
+    assert world.states() == {"m1": "completed", "m2": "completed"}
+    assert Player(world, "west", west).play() is Ending.EMPTY
+    assert west.messages == []
+
+
+def test_a_worker_that_lives_keeps_its_lease_for_as_long_as_its_application_takes():
+    world = World()
+    west, east = both(1)
+    slow = Player(world, "west", west)
+    slow.step_until(Run)
+    hold = slow.visit.hold
+    assert hold is not None
+    other = Player(world, "east", east)
+    for _ in range(300):
+        other.step()
+        if hold.needs_beat(world.seconds, 10):
+            steps = beat(hold, slow.worker.name)
+            with pytest.raises(StopIteration):
+                steps.send(slow.perform(next(steps)))
+    assert world.seconds > 100
+    assert world.applied == []
+    slow.play()
+    other.play()
+    assert world.applied == [("m1", 1, False)]
+
+
+@pytest.mark.parametrize("offset", [-1e6, -3600.0, 3600.0, 1e6])
+def test_clocks_that_are_apart_neither_shorten_a_lease_nor_keep_it_for_ever(offset):
+    world = World()
+    west, east = both(2)
+    doomed = Player(world, "west", west)
+    doomed.step_until(Run)
+    started = world.seconds
+    Player(world, "east", east, offset=offset).play()
+    assert 30 <= world.seconds - started < 35
+    assert world.names == ["m1", "m2"]
+
+
+def test_the_secondary_leaves_to_the_primary_what_it_may_begin_by_itself_later():
+    world = World()
+    secondary = with_settings(head_start_seconds=15)
+    west, east = both(2)
+    other = Player(world, "east", east, settings=secondary)
+    for _ in range(20):
+        other.step()
+    assert world.applied == []
+    Player(world, "west", west).play()
+    assert world.seconds < 15
+    other.play()
+    assert world.names == ["m1", "m2"]
+    assert east.messages == []
+    alone = World()
+    Player(alone, "east", both(2)[1], settings=secondary).play()
+    assert alone.names == ["m1", "m2"]
+    assert 15 <= alone.seconds < 17
+
+
+def test_a_later_message_waits_for_an_earlier_one_that_only_the_other_region_has():
+    world = World()
+    west, east = both(3)
+    del east.messages[0]  # the copy of m1 was lost
+    doomed = Player(world, "west", west)
+    doomed.step_until(Run)
+    impatient = Player(world, "east", east)
+    assert impatient.play() is Ending.BUSY
+    assert world.applied == []
+    assert [one.message_id for one in east.messages] == ["m2", "m3"]
+    assert any("waits for message m1" in told for told in world.told)
+    Player(world, "west", west).play()
+    Player(world, "east", east).play()
+    assert world.names == ["m1", "m2", "m3"]
+    assert east.messages == []
+
+
+def test_after_the_time_to_wait_for_an_earlier_message_the_session_goes_on():
+    world = World(with_settings(wait_for_earlier_seconds=100))
+    west, east = both(3)
+    del east.messages[0]
+    Player(world, "west", west).step_until(Run)
+    assert Player(world, "east", east).play() is Ending.EMPTY
+    assert world.names == ["m2", "m3"]
+    assert world.seconds >= 130
+    # m1 was given to a worker that has died, so it is no late comer but one to be tried again.
+    Player(world, "west", west).play()
+    assert world.names == ["m2", "m3", "m1"]
+
+
+@pytest.mark.parametrize("is_beating", [False, True], ids=["silent", "beating"])
+def test_an_earlier_message_that_another_region_registers_is_waited_for_from_then_on(is_beating):
+    world = World()
+    queue = Queue([arrival("m3", 3, "east", origin="west"), arrival("m4", 4, "east", origin="west")])
+    east = Player(world, "east", queue)
+    east.step_until(Run)
+    late = Player(world, "west", Queue([arrival("m1", 1, "west"), arrival("m3", 3, "west"), arrival("m4", 4, "west")]))
+    late.step_until(Register)
+    late.step()
+    if is_beating:
+        # The heartbeat meets the registration first, and must not hide it.
+        assert east.visit.hold is not None
+        drive(beat(east.visit.hold, east.worker.name), east.perform)
+    # m3 was begun before m1 was known of; m4 was not.
+    while world.names != ["m3"]:
+        east.step()
+    while late.ending is None or east.ending is None:
+        east.step()
+        late.step()
+    assert world.names == ["m3", "m1", "m4"]
+
+
+def test_a_copy_that_comes_after_its_successor_was_finished_is_dead_lettered_with_the_reason():
+    world = World()
+    Player(world, "east", Queue([arrival("m3", 3, "east", origin="west")])).play()
+    late = Queue([arrival("m1", 1, "east", origin="west")])
+    Player(world, "east", late).play()
+    assert late.dead == {"m1": "OutOfOrder"}
+    assert world.states() == {"m1": "faulted", "m3": "completed"}
+    assert world.names == ["m3"]
+    tolerant = World(with_settings(late="process"))
+    Player(tolerant, "east", Queue([arrival("m3", 3, "east", origin="west")])).play()
+    Player(tolerant, "east", Queue([arrival("m1", 1, "east", origin="west")])).play()
+    assert tolerant.names == ["m3", "m1"]
+
+
+def test_numbered_messages_are_processed_in_their_order_wherever_they_are():
+    settings = with_settings(number="n")
+    world = World(settings)
+    west = Queue([arrival(f"m{n}", n, "west", number=n) for n in (1, 3)])
+    east = Queue([arrival(f"m{n}", n, "east", number=n) for n in (2, 4)])
+    players = [Player(world, "west", west), Player(world, "east", east)]
+    while any(player.ending is None for player in players):
+        for player in players:
+            player.step()
+    assert world.names == NAMES
+
+
+def test_a_gap_in_the_numbers_stops_the_session_and_keeps_its_messages():
+    world = World(with_settings(number="n"))
+    queue = Queue([arrival(f"m{n}", n, "west", number=n) for n in (1, 3)])
+    assert Player(world, "west", queue).play() is Ending.BUSY
+    assert world.names == ["m1"]
+    assert [one.message_id for one in queue.messages] == ["m3"]
+    assert "number 2 of its session" in world.told[-1]
+    queue = Queue([arrival("m2", 2, "west", number=2), *queue.messages])
+    Player(world, "west", queue).play()
+    assert world.names == ["m1", "m2", "m3"]
+
+
+def poison(delivery):
+    return Fault("Broken", "cannot be read", is_final=True) if delivery.message_id == "m2" else None
+
+
+def failing(delivery):
+    return Fault("ValueError", "it failed", is_final=False) if delivery.message_id == "m2" else None
+
+
+@pytest.mark.parametrize(("fails", "reason"), [(poison, "Broken"), (failing, "ValueError")])
+@pytest.mark.parametrize("record_every", [1, 4])
+def test_poison_is_faulted_on_record_and_dead_lettered_in_both_regions(fails, reason, record_every):
+    world = World(with_settings(record_every=record_every))
+    west, east = both(4)
+    Player(world, "west", west, fails=fails).play()
+    assert west.dead == {"m2": reason}
+    Player(world, "east", east, fails=fails).play()
+    assert east.dead == {"m2": reason}
+    assert world.applied == [("m1", 1, False), ("m3", 1, False), ("m4", 1, False)]
+    assert world.states()["m2"] == "faulted"
+    world.journal.reopen(SESSION, "m2")
+    Player(world, "west", Queue([arrival("m2", 9, "west")])).play()
+    assert world.names == ["m1", "m3", "m4", "m2"]
+
+
+def test_a_faulted_message_is_reopened_wherever_its_entry_stands():
+    world = World()
+    west, _ = both(3)
+    owner = Player(world, "west", west, fails=poison)
+    while world.names != ["m1", "m3"]:
+        owner.step()
+    lease = world.journal.record(SESSION, []).lease
+    assert lease is not None
+    assert lease.recent["m2"].state is State.FAULTED
+    assert not world.store.read(PARTITION, ["m.m2"])
+    world.journal.reopen(SESSION, "m2")
+    assert owner.play() is Ending.EMPTY
+    assert world.states() == {"m1": "completed", "m2": "pending", "m3": "completed"}
+    # The lease was given back, and its row holds nothing but itself.
+    assert world.store.read(PARTITION, ["m.m2"])
+    Player(world, "west", Queue([arrival("m2", 9, "west")])).play()
+    assert world.names == ["m1", "m3", "m2"]
+
+
+def test_a_message_that_is_locked_by_itself_needs_one_row_which_is_forgotten_as_a_whole():
+    world = World(with_settings(lock="message"))
+    Player(world, "west", Queue([arrival("m1", 1, "west")])).play()
+    [row] = world.store.read(PARTITION, ["lease", "m.m1"])
+    assert row.key == "lease"
+    Player(world, "east", Queue([arrival("m1", 1, "east", origin="west")])).play()
+    assert world.names == ["m1"]
+    assert world.journal.forget(datetime.now(UTC)) == 1
+    assert world.store.read(PARTITION, ["lease", "m.m1"]) == []
+
+
+def test_a_message_that_was_reopened_is_not_forgotten():
+    world = World(with_settings(lock="message"))
+    Player(world, "west", Queue([arrival("m2", 1, "west")]), fails=poison).play()
+    partition = message_partition(SESSION, "m2")
+    [row] = world.store.read(PARTITION, ["lease"])
+    world.store.write(partition, [Write(row.key, row.properties)])
+    world.journal.reopen(SESSION, "m2")
+    assert world.journal.forget(datetime.now(UTC)) == 1
+    [entry] = world.journal.record(SESSION, ["m2"]).entries.values()
+    assert entry.state is State.PENDING
+
+
+@pytest.mark.parametrize("record_every", [1, 4])
+def test_a_failed_attempt_is_tried_again_before_the_next_message(record_every):
+    world = World(with_settings(record_every=record_every))
+    tried = []
+
+    def fails_twice(delivery):
+        tried.append((delivery.message_id, delivery.attempt, delivery.may_have_run))
+        is_failure = delivery.message_id == "m2" and delivery.attempt < 3
+        return Fault("ValueError", "it failed", is_final=False) if is_failure else None
+
+    west, _ = both(3)
+    Player(world, "west", west, fails=fails_twice).play()
+    assert world.applied == [("m1", 1, False), ("m2", 3, False), ("m3", 1, False)]
+    assert [one for one in tried if one[0] == "m2"] == [("m2", n, False) for n in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("record_every", [1, 4])
+def test_a_message_that_ends_every_worker_is_faulted_and_no_other_is(record_every):
+    world = World(with_settings(record_every=record_every))
+    west, _ = both(4)
+    for _ in range(3):
+        doomed = Player(world, "west", west)
+        while doomed.step_until(Run).delivery.message_id != "m2":
+            doomed.step()
+    Player(world, "west", west).play()
+    assert west.dead == {"m2": "WorkersLost"}
+    assert first_of_each(world.names) == ["m1", "m3", "m4"]
+
+
+class StoreThatIsAway:
+    """A store that does not answer while it is away; *is_deaf* does what it is asked and does not say so."""
+
+    def __init__(self, store):
+        self.store = store
+        self.is_away = self.is_deaf = False
+
+    def __getattr__(self, name):
+        asked = getattr(self.store, name)
+        if name not in ("read", "write"):
+            return asked
+
+        def answer(*arguments):
+            if self.is_away:
+                raise JournalUnavailable("the store is away")
+            result = asked(*arguments)
+            if self.is_deaf:
+                self.is_deaf = False
+                raise JournalUnavailable("no answer came")
+            return result
+
+        return answer
+
+
+def test_while_the_store_is_away_nothing_is_processed_or_settled_and_afterwards_nothing_twice():
+    world = World()
+    world.journal.store = store = StoreThatIsAway(world.store)
+    west, _ = both(3)
+    memory = Memory()
+    player = Player(world, "west", west, memory=memory)
+    player.step_until(Run)
+    player.step()
+    store.is_away = True
+    with pytest.raises(JournalUnavailable):
+        player.play()
+    assert world.names == ["m1"]
+    assert len(west.messages) == 3
+    with pytest.raises(JournalUnavailable):
+        Player(world, "west", west, memory=memory).play()
+    store.is_away = False
+    Player(world, "west", west, memory=memory).play()
+    assert world.applied == [("m1", 1, False), ("m2", 1, False), ("m3", 1, False)]
+    assert west.messages == []
+
+
+def test_an_answer_of_the_store_that_is_lost_at_any_write_changes_nothing():
+    for deaf in range(steps_of_a_visit(with_settings(max_attempts=1))):
+        world = World(with_settings(max_attempts=1))
+        world.journal.store = store = StoreThatIsAway(world.store)
+        west, _ = both(3)
+        player = Player(world, "west", west)
+        for number in range(200):
+            store.is_deaf = number == deaf and isinstance(player.effect, Commit)
+            if not player.step():
+                break
+        assert player.ending is Ending.EMPTY
+        assert world.applied == [("m1", 1, False), ("m2", 1, False), ("m3", 1, False)], deaf
+        assert (west.messages, west.dead) == ([], {})
+
+
+def test_a_message_whose_lock_is_lost_after_it_was_recorded_is_completed_when_it_comes_again():
+    world = World()
+    west, _ = both(2)
+    player = Player(world, "west", west)
+    player.step_until(Complete)
+
+    def lost(_):
+        raise LockLost("SessionLockLostError")
+
+    player.step(lost)
+    assert player.play() is Ending.LOCK_LOST
+    assert len(west.messages) == 2
+    Player(world, "west", west).play()
+    assert [name for name in world.names if name == "m1"] == ["m1"]
+    assert west.messages == []

@@ -1,0 +1,58 @@
+"""The package as it is installed: what it brings, what it runs on, what it leaves out."""
+
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+CLIENTS = ROOT / "clients"
+
+
+def project():
+    return tomllib.loads((CLIENTS / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def name_of(requirement):
+    return requirement.partition(">")[0].partition("[")[0]
+
+
+def test_it_brings_the_sdk_and_identities_and_nothing_else():
+    assert {name_of(each) for each in project()["dependencies"]} == {"azure-servicebus", "azure-identity"}
+    extras = project()["optional-dependencies"]
+    assert {extra: [name_of(each) for each in needed] for extra, needed in extras.items()} == {
+        "dns": ["dnspython"],
+        "signatures": ["cryptography"],
+        "tables": ["azure-data-tables"],
+        "relay": ["aiohttp"],
+    }
+
+
+def test_what_it_may_use_is_pinned_for_the_tests():
+    pinned = "".join((ROOT / name).read_text(encoding="utf-8") for name in ("requirements.txt", "requirements-dev.txt"))
+    needed = [
+        *project()["dependencies"],
+        *(each for extra in project()["optional-dependencies"].values() for each in extra),
+    ]
+    assert [each for each in needed if f"\n{name_of(each)}==" not in pinned] == []
+
+
+def test_the_wheel_holds_the_package_and_says_that_it_is_typed(tmp_path):
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    copy = tmp_path / "clients"
+    copy.mkdir()
+    for file in [CLIENTS / "pyproject.toml", CLIENTS / "README.md", *CLIENTS.glob("busway_clients/**/*")]:
+        if file.is_file() and "__pycache__" not in file.parts:
+            target = copy / file.relative_to(CLIENTS)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(file.read_bytes())
+    subprocess.run([*command, "--no-build-isolation", "--wheel-dir", tmp_path, copy], check=True)  # noqa: S603 - our own package
+    [wheel] = tmp_path.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    held = {str(file.relative_to(CLIENTS)) for file in CLIENTS.glob("busway_clients/**/*.py")}
+    assert {*held, "busway_clients/py.typed"} <= names
+    assert {name.partition("/")[0] for name in names} == {
+        "busway_clients",
+        wheel.name.partition("-py3")[0] + ".dist-info",
+    }

@@ -1,0 +1,250 @@
+"""`busway failover` on two sites of the local broker: what it says, changes, and refuses."""
+
+import json
+import os
+import shutil
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from typer.testing import CliRunner
+
+from cli.failover.opening import open_failover
+from cli.main import app
+from shared.clock import SystemClock
+from tests.clients.endpoints.zones import ZONE
+from tests.end_to_end.running_pattern import EXAMPLES, namespaces_of
+from tests.impatience import impatient_clients
+
+pytest_plugins = "local.broker.fixture"
+
+# The SDK leaves sockets of connections that broke to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+PATTERN = EXAMPLES / "active-passive"
+ENTITY = "payments/Subscriptions/application"
+LONG_AGO = timedelta(hours=1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def hasty_clients():
+    with impatient_clients():
+        yield
+
+
+@pytest.fixture(scope="module")
+def broker_namespaces():
+    return namespaces_of(PATTERN)
+
+
+@pytest.fixture
+def folder(tmp_path, broker, monkeypatch):
+    for site in ("west", "east"):
+        monkeypatch.setenv(site.upper(), broker.connection_string(site))
+    return Path(shutil.copytree(PATTERN, tmp_path / "config"))
+
+
+def busway(folder, *arguments):
+    result = CliRunner().invoke(app, ["failover", *arguments, "--config", str(folder)])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def active(folder):
+    return json.loads((folder / "endpoints.json").read_text())["active"]
+
+
+def settled(folder, name="endpoints.json"):
+    """Let the last change be longer ago than applications may go on with what they have read."""
+    file = folder / name
+    then = file.stat().st_mtime - LONG_AGO.total_seconds()
+    os.utime(file, (then, then))
+
+
+def publish(broker, site, *messages):
+    with (
+        ServiceBusClient.from_connection_string(broker.connection_string(site)) as client,
+        client.get_topic_sender("payments") as sender,
+    ):
+        sender.send_messages(list(messages))
+
+
+def local(identity):
+    return ServiceBusMessage("published there", message_id=identity)
+
+
+def copy(identity, path="west"):
+    return ServiceBusMessage("a copy", message_id=identity, application_properties={"repl-path": path})
+
+
+def drain(broker, site):
+    with (
+        ServiceBusClient.from_connection_string(broker.connection_string(site)) as client,
+        client.get_subscription_receiver("payments", "application") as receiver,
+    ):
+        for message in receiver.receive_messages(100, max_wait_time=5):
+            receiver.complete_message(message)
+
+
+def test_there_and_back_again(folder, broker):
+    code, out, _ = busway(folder, "plan", "east")
+    assert code == 0
+    assert "active.send: west -> east" in out
+    assert active(folder) == {"send": "west", "receive": "west"}
+
+    # The site that is left may be away: nothing is asked of it.
+    broker.faults("west").go_down()
+    code, out, _ = busway(folder, "switch", "east")
+    assert code == 0
+    assert "serial: 1 -> 2" in out
+    assert active(folder) == {"send": "east", "receive": "east"}
+    code, out, _ = busway(folder, "show")
+    assert code == 0
+    assert "does not answer" in out
+    assert "Consumers  east (secondary)" in out
+    code, _, err = busway(folder, "failback")
+    assert code == 1
+    assert f"west/{ENTITY}: it cannot be peeked" in err
+    assert active(folder) == {"send": "east", "receive": "east"}
+    broker.faults("west").come_up()
+
+    publish(broker, "east", copy("1"), local("2"), copy("3", "north;west"), copy("4", "north"))
+    code, out, _ = busway(folder, "failback")
+    assert code == 2
+    assert "Consumers stay: publishers may send to east for" in out
+    assert active(folder) == {"send": "west", "receive": "east"}
+    settled(folder)
+    code, out, _ = busway(folder, "failback")
+    assert code == 2
+    assert "Consumers stay: east holds 2 messages that were published there" in out
+    code, out, _ = busway(folder, "show", "--json")
+    assert json.loads(out)["sites"]["east"][0]["local"] == 2
+    drain(broker, "east")
+    code, out, _ = busway(folder, "failback", "--json")
+    plain = json.loads(out)
+    assert (code, plain["waits_for"], plain["left_behind"]) == (0, None, [])
+    assert active(folder) == {"send": "west", "receive": "west"}
+
+
+def test_what_force_leaves_behind_is_said(folder, broker):
+    busway(folder, "switch", "east")
+    publish(broker, "east", copy("1"), local("2"), local("3"))
+    code, out, _ = busway(folder, "failback", "--force")
+    assert code == 0
+    assert f"Left behind in {ENTITY}: 2 messages, enqueued 20" in out
+    assert active(folder) == {"send": "west", "receive": "west"}
+
+
+def test_messages_that_are_locked_deferred_or_scheduled_count_too(folder, broker):
+    busway(folder, "switch", "east")
+    publish(broker, "east", local("1"), local("2"))
+    with (
+        ServiceBusClient.from_connection_string(broker.connection_string("east")) as client,
+        client.get_subscription_receiver("payments", "application") as receiver,
+    ):
+        for message in receiver.receive_messages(2, max_wait_time=5)[:1]:
+            receiver.defer_message(message)
+        _, out, _ = busway(folder, "show", "--json")
+    assert json.loads(out)["sites"]["east"][0]["local"] == 2
+
+
+def test_more_messages_than_one_request_gives_are_counted(folder, broker):
+    busway(folder, "switch", "east")
+    publish(broker, "east", *(local(str(number)) for number in range(300)))
+    _, out, _ = busway(folder, "show", "--json")
+    assert json.loads(out)["sites"]["east"][0] | {"oldest": "", "newest": ""} == {
+        "entity": ENTITY,
+        "messages": 300,
+        "local": 300,
+        "oldest": "",
+        "newest": "",
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["switch", "north"], "north: is no site (failover.yaml has west, east)"),
+        (["plan", "east", "--role", "sender"], "'sender' is no role, expected send or receive"),
+    ],
+)
+def test_what_is_not_there_is_told(arguments, told, folder):
+    code, _, err = busway(folder, *arguments)
+    assert code != 0
+    assert told in " ".join(err.replace("│", "").split())
+
+
+def test_to_switch_back_is_to_fail_back(folder):
+    busway(folder, "switch", "east")
+    code, _, err = busway(folder, "switch", "west")
+    assert code == 1
+    assert "`busway failover failback` goes back without leaving messages behind" in err
+    code, _, _ = busway(folder, "switch", "west", "--role", "send")
+    assert code == 0
+    assert active(folder) == {"send": "west", "receive": "east"}
+    code, _, _ = busway(folder, "switch", "west", "--force")
+    assert code == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("primary: west", "primary: north", "the primary 'north' is none of the sites"),
+        ("connection: east", "connection: north", "no connection to Service Bus is called 'north'"),
+        ("endpoints: {file: endpoints.json}", "", "names no place, expected one of zone, azure_dns, endpoints"),
+        ("endpoints: {file", "zone: {file: a, origin: b}\nendpoints: {file", "names zone and endpoints"),
+        ("endpoints: {file: endpoints.json}", "zone: {file: a, origin: b.c}", "a zone needs aliases"),
+        ("endpoints: {file: endpoints.json}", "endpoints: {file: e, key_id: a}", "names key_setting or key_id without"),
+        ("primary:", "primry:", "did you mean 'primary'?"),
+        ("entities: [payments/Subscriptions/application]", "entities: []", "expected at least one item"),
+        ("{file: endpoints.json}", "{file: endpoints.json, key_setting: NO_KEY, key_id: a}", "NO_KEY: the app setting"),
+        ("{file: endpoints.json}", "{file: gone.json}", "gone.json: cannot be read"),
+    ],
+)
+def test_a_wrong_file_is_told(before, after, told, folder):
+    file = folder / "failover.yaml"
+    text = file.read_text()
+    assert before in text
+    file.write_text(text.replace(before, after))
+    code, _, err = busway(folder, "show")
+    assert code == 1
+    assert told in err
+
+
+def test_a_missing_connection_string_is_told(folder, monkeypatch):
+    monkeypatch.delenv("EAST")
+    code, _, err = busway(folder, "show")
+    assert code == 1
+    assert "EAST: the app setting is missing" in err
+
+
+def with_register(folder, register):
+    file = folder / "failover.yaml"
+    text = file.read_text()
+    for site in ("west", "east"):
+        text = text.replace(f"connection: {site}}}", f"connection: {site}, name: {site}.example.test}}")
+    aliases = "aliases: {send: bus-send.example.test, receive: bus-receive.example.test}\n"
+    file.write_text(text.replace("endpoints: {file: endpoints.json}", aliases + register))
+
+
+@pytest.mark.usefixtures("broker")
+def test_a_zone_is_switched_by_the_same_commands(folder):
+    with_register(folder, "zone: {file: example.test.zone, origin: example.test}")
+    zone = folder / "example.test.zone"
+    zone.write_text(ZONE)
+    code, out, _ = busway(folder, "switch", "east")
+    assert code == 0
+    assert "bus-send.example.test. CNAME west.example.test. -> east.example.test." in out
+    assert "SOA serial 2026112101 -> 2026112102" in out
+    code, _, _ = busway(folder, "failback")
+    assert code == 2
+    settled(folder, zone.name)
+    code, out, _ = busway(folder, "failback", "--json")
+    plain = json.loads(out)
+    assert (code, plain["active"]) == (0, {"send": "west", "receive": "west"})
+    assert plain["version"] == "2026112104"
+
+
+def test_a_zone_of_azure_is_opened_without_asking_it(folder):
+    with_register(folder, "azure_dns: {subscription: sub, resource_group: group, zone: example.test}")
+    assert open_failover(folder, SystemClock()).register.where == "Azure DNS zone example.test"

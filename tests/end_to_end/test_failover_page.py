@@ -1,0 +1,120 @@
+"""docs/failover.md: its commands print what it says, its example runs, its report is one that the drill prints."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from busway_clients.endpoints.document import read_document
+from cli.failover.drill.observations import Tally
+from cli.failover.drill.run import Result
+from cli.failover.drill_command import report
+from shared.clock import SystemClock
+from shared.config.failover import FailoverFile
+from tests.end_to_end.busway_process import PACKAGES, ROOT, BuswayProcess
+
+PAGE = (ROOT / "docs/failover.md").read_text(encoding="utf-8")
+((EXAMPLE,),) = (re.findall(r"<!-- file: example -->\n```python\n(.*?)```\n", PAGE, re.DOTALL),)
+((PATTERN, COMMANDS, PRINTED),) = re.findall(
+    r"<!-- run: (\S+) -->\n```sh\n(.*?)```\n\n<!-- prints -->\n```text\n(.*?)```\n", PAGE, re.DOTALL
+)
+((DRILL,),) = (re.findall(r"<!-- drill -->\n```text\n(.*?)```\n", PAGE, re.DOTALL),)
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory):
+    """Give the repository's app a folder of its own, and the page's pattern one in it."""
+    folder = tmp_path_factory.mktemp("app")
+    for name in ("function_app.py", "host.json"):
+        (folder / name).symlink_to(ROOT / name)
+    (folder / "build").mkdir()
+    shutil.copytree(ROOT / PATTERN, folder / "build/try")
+    command = folder / "bin" / "busway"
+    command.parent.mkdir()
+    command.write_text(
+        f'#!/bin/sh\nPYTHONPATH={shlex.quote(PACKAGES)} exec {shlex.quote(sys.executable)} -m cli "$@"\n'
+    )
+    command.chmod(0o755)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def running(app):
+    with BuswayProcess("start", "build/try", "--port", "0", folder=app) as process:
+        while "Ctrl-C ends it all." not in process.lines(1):
+            pass
+        yield process
+
+
+def result_of(commands, app, **settings):
+    path = f"{app / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    result = subprocess.run(  # noqa: S603 - the commands are the page's own
+        ["/bin/sh", "-e", "-c", commands],
+        cwd=app,
+        env={**os.environ, "PATH": path, "PYTHONPATH": PACKAGES, **settings},
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout
+
+
+@pytest.mark.usefixtures("running")
+def test_commands_print_what_the_page_says(app):
+    assert f"cp -r {PATTERN} build/try\nbusway start build/try\n" in PAGE
+    printed = result_of(COMMANDS, app)
+    expected = ".*".join(map(re.escape, PRINTED.split("…")))
+    assert re.fullmatch(expected, printed), f"expected:\n{PRINTED}\ngot:\n{printed}"
+
+
+@pytest.mark.usefixtures("running")
+def test_the_example_sends_and_receives_where_the_document_points(app):
+    file = app / "build/try/endpoints.json"
+    (app / "example.py").write_text(EXAMPLE)
+    run = f". build/start/settings\n{shlex.quote(sys.executable)} example.py"
+    document = json.loads(file.read_text())
+    for site in ("west", "east"):
+        document["active"] = {"send": site, "receive": site}
+        document["serial"] += 1
+        file.write_text(json.dumps(document))
+        lines = result_of(run, app, ENDPOINTS=str(file)).splitlines()
+        assert lines[0] == f"sent to {site}-example.servicebus.windows.net:5671"
+        assert {f"received payment {number}" for number in range(3)} <= set(lines[1:])
+
+
+def test_what_the_page_shows_of_files_is_so():
+    shown = re.findall(r"```yaml\n(primary.*?)```", PAGE, re.DOTALL)
+    azure = re.findall(r"```yaml\n(azure_dns.*?)```", PAGE, re.DOTALL)
+    zone = shown[1].partition("zone:")[0]
+    for text in (*shown, zone + azure[0]):
+        FailoverFile.model_validate(yaml.safe_load(text))
+    ((document,),) = (re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL),)
+    assert read_document(document.encode(), "page", SystemClock().now()).serial == 12
+
+
+def test_the_report_is_one_that_the_drill_prints(capsys):
+    report(Result(Tally(3, 3, [], {}, 0), 1.0, 1.0, 1.0, 1.0, 1.0, 0, 0, ()), 0, None, None, 30.0)
+    names = [line.split("│")[1].strip() for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
+    assert names == [line.split("│")[1].strip() for line in DRILL.splitlines() if line.startswith("│")]
+
+
+def test_a_drill_loses_nothing_and_says_so():
+    with BuswayProcess("failover", "drill", "--messages", "16", "--decide", "0", "--json") as drill:
+        code, out, err = drill.result(120)
+    assert err == ""
+    report = json.loads(out)
+    assert (code, report["are_met"]) == (0, True), report
+    observed = report["observed"]
+    assert observed["accepted"] == 48
+    assert (observed["processed"], observed["lost"], report["lost_numbers"]) == (48, 0, [])
+    assert observed["failbacks refused"] > 0
+    assert 0 < observed["cut to publishing again"] <= 30
+    assert observed["cut to consuming again"] >= observed["cut to switch"]

@@ -1,0 +1,51 @@
+"""What the drill counts."""
+
+from cli.failover.drill.observations import Delivery, Observations, tally
+
+
+def observed(accepted, deliveries):
+    seen = Observations()
+    for number in accepted:
+        seen.accepted[number] = ("west", float(number))
+    for second, (number, session, site) in enumerate(deliveries):
+        seen.note(Delivery(number, session, site, float(second)))
+    return seen
+
+
+def test_what_comes_once_and_in_order_costs_nothing():
+    seen = observed(range(4), [(0, "a", "west"), (1, "b", "west"), (2, "a", "east"), (3, "b", "east")])
+    counted = tally(seen)
+    assert (counted.accepted, counted.processed, counted.lost, counted.duplicates, counted.order_breaks) == (
+        (4, 4, [], {}, 0)
+    )
+    assert seen.is_complete
+
+
+def test_lost_doubled_and_late_are_told_apart():
+    deliveries = [
+        (0, "a", "west"),
+        (4, "a", "east"),
+        (0, "a", "east"),  # a copy of what had been processed: no break of order
+        (2, "a", "west"),  # late
+        (4, "a", "west"),
+        (1, "b", "west"),
+    ]
+    seen = observed(range(6), deliveries)
+    counted = tally(seen)
+    assert counted.lost == [3, 5]
+    assert counted.duplicates == {"east": 1, "west": 1}
+    assert counted.order_breaks == 1
+    assert not seen.is_complete
+
+
+def test_a_message_that_was_processed_though_its_sender_got_no_answer_is_not_lost():
+    counted = tally(observed([0], [(0, "a", "west"), (1, "b", "west")]))
+    assert (counted.accepted, counted.processed, counted.lost) == (1, 2, [])
+
+
+def test_the_switch_is_over_when_the_last_consumer_got_something():
+    seen = observed([0, 1], [(0, "a", "east"), (1, "b", "west"), (2, "b", "east")])
+    assert seen.first_delivered("east", ["a", "b"], 0) == 2
+    assert seen.first_delivered("east", ["a", "b"], 1) is None
+    assert seen.first_accepted("west", 0.5) == 1
+    assert seen.first_accepted("east", 0) is None

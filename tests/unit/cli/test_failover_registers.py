@@ -1,0 +1,344 @@
+"""Where it is said which site is in use: zone file, endpoint document, Azure DNS over HTTP."""
+
+import json
+import stat
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, cast
+
+import pytest
+from azure.core.pipeline.policies import SansIOHTTPPolicy
+from azure.mgmt.dns import DnsManagementClient
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from busway_clients.endpoints.dns import DnsSource
+from busway_clients.endpoints.file import FileSource
+from busway_clients.endpoints.signature import public_key_of, signed
+from cli.failover.azure_dns import AzureDns
+from cli.failover.endpoint_file import EndpointFile
+from cli.failover.register import FailoverRefused
+from cli.failover.zone_file import ZoneFile
+from shared.clock import ManualClock
+from tests.clients.endpoints.documents import document
+from tests.clients.endpoints.name_server import NameServer
+from tests.clients.endpoints.zones import ZONE
+
+NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
+ROLES = ("send", "receive")
+
+ALIASES = {"send": "bus-send.example.test", "receive": "bus-receive.example.test"}
+NAMES = {"west": "west.example.test", "east": "east.example.test"}
+PREFIX = "_azure_servicebus._amqp"
+
+
+def zone_file(tmp_path, text=ZONE, aliases=ALIASES, names=NAMES):
+    path = tmp_path / "example.test.zone"
+    path.write_text(text)
+    return ZoneFile(path, "example.test", aliases, names, PREFIX), path
+
+
+def both(site):
+    return dict.fromkeys(ROLES, site)
+
+
+def test_a_zone_is_switched_and_who_asks_the_name_server_follows(tmp_path):
+    register, path = zone_file(tmp_path)
+    path.chmod(0o640)
+    standing = register.read()
+    assert (standing.active, standing.ttl_seconds, standing.version) == (both("west"), 30, "2026112101")
+    assert register.changes(both("east"), standing) == [
+        "bus-send.example.test. CNAME west.example.test. -> east.example.test.",
+        "bus-receive.example.test. CNAME west.example.test. -> east.example.test.",
+        "example.test. SOA serial 2026112101 -> 2026112102",
+    ]
+    after = register.write(both("east"), standing)
+    assert (after.active, after.ttl_seconds, after.version) == (both("east"), 30, "2026112102")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+    records = [line for line in path.read_text().splitlines() if not line.startswith("$")]
+    assert "SOA" in records[0]
+    assert records[0].endswith("; kept")
+    with NameServer() as server:
+        for text, site in ((ZONE, "west"), (path.read_text(), "east")):
+            server.load(text)
+            answer = DnsSource(ALIASES["receive"], nameservers=["127.0.0.1"], port=server.port).read()
+            assert (answer.site, answer.ttl_seconds) == (f"{site}.example.test", 20)
+            assert answer.offers[0].endpoint.namespace == f"{site}-example.servicebus.windows.net"
+
+
+def test_one_role_is_moved_and_a_switch_to_where_it_is_changes_nothing(tmp_path):
+    register, path = zone_file(tmp_path)
+    after = register.write({"send": "east"}, register.read())
+    assert after.active == {"send": "east", "receive": "west"}
+    before = path.read_bytes()
+    assert register.changes({"send": "east"}, after) == []
+    assert register.write({"send": "east"}, after) == after
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("bus-send 30 CNAME west ; publishers", "", "bus-send.example.test. is no CNAME there"),
+        ("CNAME west ; publishers", "CNAME north", "bus-send.example.test. points to north.example.test., expected"),
+        (
+            "_azure_servicebus._amqp.east SRV",
+            "other SRV",
+            "there is no SRV record _azure_servicebus._amqp.east.example",
+        ),
+        ("ns A 127.0.0.1", "ns A 300.0.0.1", "is no zone example.test. that can be edited"),
+        ("ns A 127.0.0.1", "$INCLUDE other.zone", "is no zone example.test. that can be edited"),
+        ("ns A 127.0.0.1", "$GENERATE 1-9 n$ A 127.0.0.$", "is no zone example.test. that can be edited"),
+        ("@ IN SOA", "; @ IN SOA", "is no zone example.test. that can be edited"),
+        ("ns A 127.0.0.1", "bus-send A 127.0.0.1", "is no zone example.test. that can be edited"),
+        ("ns A 127.0.0.1", "<html>", "is no zone example.test. that can be edited"),
+    ],
+)
+def test_a_zone_that_is_not_understood_is_left_as_it_is(before, after, told, tmp_path):
+    assert before in ZONE
+    register, path = zone_file(tmp_path, ZONE.replace(before, after))
+    content = path.read_bytes()
+    with pytest.raises(FailoverRefused) as caught:
+        register.write(both("east"), register.read())
+    assert told in str(caught.value)
+    assert path.read_bytes() == content
+
+
+def test_roles_with_one_alias_move_together(tmp_path):
+    register, _ = zone_file(tmp_path, aliases=dict.fromkeys(ROLES, "bus-send.example.test"))
+    with pytest.raises(FailoverRefused, match="they can only be moved together"):
+        register.write({"send": "east"}, register.read())
+    assert register.write(both("east"), register.read()).active == both("east")
+
+
+def test_a_serial_goes_round_as_the_protocol_says(tmp_path):
+    register, _ = zone_file(tmp_path, ZONE.replace("2026112101", "4294967295"))
+    assert register.write(both("east"), register.read()).version == "1"
+
+
+def test_of_two_who_switch_at_once_one_is_told(tmp_path):
+    for name, register in (("zone", zone_file(tmp_path)[0]), ("document", endpoint_file(tmp_path)[0])):
+        standing = register.read()
+
+        def switch(_, register=register, standing=standing):
+            try:
+                return register.write(both("east"), standing).version
+            except FailoverRefused as error:
+                return str(error)
+
+        with ThreadPoolExecutor(4) as threads:
+            results = list(threads.map(switch, range(4)))
+        assert sum("somebody has changed it meanwhile" in each for each in results) == 3, name
+
+
+def test_a_missing_file_is_told(tmp_path):
+    register, path = zone_file(tmp_path)
+    path.unlink()
+    with pytest.raises(FailoverRefused, match="cannot be read, No such file"):
+        register.read()
+
+
+# The endpoint document
+
+
+def endpoint_file(tmp_path, content=None, **options):
+    path = tmp_path / "endpoints.json"
+    path.write_bytes(document("west", 7) if content is None else content)
+    return EndpointFile(path, ROLES, ManualClock(NOW), **options), path
+
+
+def test_a_document_is_switched_and_who_reads_it_follows(tmp_path):
+    register, path = endpoint_file(tmp_path, document("west", 7, active={**both("west"), "audit": "west"}))
+    standing = register.read()
+    assert (standing.active, standing.ttl_seconds, standing.version) == (both("west"), 30, "7")
+    assert register.changes({"send": "east"}, standing) == ["active.send: west -> east", "serial: 7 -> 8"]
+    after = register.write({"send": "east"}, standing)
+    assert (after.active, after.version) == ({"send": "east", "receive": "west"}, "8")
+    assert [FileSource(path, role).read().site for role in ("send", "receive", "audit")] == ["east", "west", "west"]
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (document("west", 7)[:50], "half-written"),
+        (b"<html>", "login page"),
+        (document(active={"send": "west"}), "active has no 'receive'"),
+        (document(expires="2026-11-21T02:00Z"), "has expired"),
+    ],
+)
+def test_a_document_that_is_none_is_left_as_it_is(content, told, tmp_path):
+    register, path = endpoint_file(tmp_path, content)
+    with pytest.raises(FailoverRefused, match=told):
+        register.write(both("east"), register.read())
+    assert path.read_bytes() == content
+
+
+def test_a_site_without_endpoints_is_told(tmp_path):
+    register, _ = endpoint_file(tmp_path)
+    with pytest.raises(FailoverRefused, match="has no endpoints of north, got west, east"):
+        register.write(both("north"), register.read())
+
+
+def test_a_signed_document_is_checked_and_signed_anew(tmp_path):
+    private = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    other = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    content = signed(document("west", 7), private, "2026")
+    register, path = endpoint_file(tmp_path, content, private_key=private, key="2026")
+    register.write(both("east"), register.read())
+    assert FileSource(path, "send", public_keys={"2026": public_key_of(private)}).read().site == "east"
+    for held, options in (
+        (content, {}),
+        (content, {"private_key": other, "key": "2026"}),
+        (document(), {"private_key": private, "key": "2026"}),
+    ):
+        register, _ = endpoint_file(tmp_path, held, **options)
+        with pytest.raises(FailoverRefused, match=r"is signed, expected key_setting|is wrong|is not signed"):
+            register.read()
+
+
+# Azure DNS
+
+
+class ResourceManager:
+    """As much of Azure Resource Manager as record sets need, after the documented REST API."""
+
+    def __init__(self):
+        self.records = {
+            ("CNAME", "bus-send"): self.record({"CNAMERecord": {"cname": "west.example.test"}, "TTL": 60}, "a"),
+            ("CNAME", "bus-receive"): self.record({"CNAMERecord": {"cname": "west.example.test."}, "TTL": 30}, "b"),
+            ("SRV", f"{PREFIX}.east"): self.record({"SRVRecords": []}, "c"),
+            ("SRV", f"{PREFIX}.west"): self.record({"SRVRecords": []}, "d"),
+        }
+        self.requests = []
+        self.meanwhile = None
+        manager = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.reply(*manager.get(self.path))
+
+            def do_PUT(self):
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                self.reply(*manager.put(self.path, body, self.headers.get("If-Match")))
+
+            def reply(self, status, body):
+                content = json.dumps(body).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+
+    def record(self, properties, etag):
+        return {"id": "/x", "name": "x", "type": "Microsoft.Network/dnsZones/x", "etag": etag, "properties": properties}
+
+    def key(self, path):
+        path, _, query = path.partition("?")
+        base = "/subscriptions/sub/resourceGroups/group/providers/Microsoft.Network/dnsZones/example.test/"
+        assert path.startswith(base)
+        assert query == "api-version=2018-05-01"
+        kind, name = path.removeprefix(base).split("/")
+        return kind, name
+
+    def get(self, path):
+        key = self.key(path)
+        found = self.records.get(key)
+        return (200, found) if found else (404, {"error": {"code": "NotFound", "message": "no such record"}})
+
+    def put(self, path, body, etag):
+        key = self.key(path)
+        if self.meanwhile is not None:
+            self.meanwhile()
+        if etag != self.records[key]["etag"]:
+            return 412, {"error": {"code": "PreconditionFailed", "message": "changed"}}
+        self.requests.append((*key, body, etag))
+        self.records[key] = self.record(body["properties"], f"{etag}+")
+        return 200, self.records[key]
+
+
+@pytest.fixture
+def manager():
+    running = ResourceManager()
+    thread = threading.Thread(target=running.server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield running
+    running.server.shutdown()
+    running.server.server_close()
+    thread.join()
+
+
+def azure_dns(manager, clock=None):
+    client = DnsManagementClient(
+        cast("Any", object()),
+        "sub",
+        f"http://127.0.0.1:{manager.server.server_port}",
+        authentication_policy=SansIOHTTPPolicy(),
+        retry_total=0,
+    )
+    clock = ManualClock(NOW) if clock is None else clock
+    return AzureDns(
+        client, resource_group="group", zone="example.test.", aliases=ALIASES, names=NAMES, prefix=PREFIX, clock=clock
+    )
+
+
+def test_record_sets_of_azure_are_replaced_under_their_etags(manager):
+    clock = ManualClock(NOW)
+    register = azure_dns(manager, clock)
+    standing = register.read()
+    assert (standing.active, standing.ttl_seconds, standing.changed) == (both("west"), 60, None)
+    assert register.changes(both("east"), standing) == [
+        "bus-send.example.test CNAME west.example.test -> east.example.test",
+        "bus-receive.example.test CNAME west.example.test -> east.example.test",
+    ]
+    clock.advance(60)
+    after = register.write(both("east"), standing)
+    assert (after.active, after.changed) == (both("east"), NOW + timedelta(seconds=60))
+    properties = {
+        "metadata": {"busway-changed": "2026-11-21T03:01:00+00:00"},
+        "CNAMERecord": {"cname": "east.example.test"},
+    }
+    assert manager.requests == [
+        ("CNAME", "bus-send", {"properties": {**properties, "TTL": 60}}, "a"),
+        ("CNAME", "bus-receive", {"properties": {**properties, "TTL": 30}}, "b"),
+    ]
+    assert register.write(both("east"), after) == after
+    assert len(manager.requests) == 2
+
+
+def test_what_somebody_else_has_changed_in_azure_is_not_overwritten(manager):
+    register = azure_dns(manager)
+    standing = register.read()
+    manager.records["CNAME", "bus-send"]["etag"] = "z"
+    with pytest.raises(FailoverRefused, match="somebody has changed it meanwhile"):
+        register.write(both("east"), standing)
+    standing = register.read()
+    manager.meanwhile = lambda: manager.records["CNAME", "bus-send"].update(etag="y")
+    with pytest.raises(FailoverRefused, match=r"bus-send.example.test was not changed, \w+ \(412\)"):
+        register.write(both("east"), standing)
+    assert manager.requests == []
+
+
+def test_records_that_azure_does_not_have_are_told(manager):
+    register = azure_dns(manager)
+    standing = register.read()
+    del manager.records["SRV", f"{PREFIX}.east"]
+    with pytest.raises(FailoverRefused, match=r"no SRV record _azure_servicebus._amqp.east.example.test"):
+        register.changes(both("east"), standing)
+    del manager.records["CNAME", "bus-send"]
+    with pytest.raises(FailoverRefused, match=r"bus-send.example.test CNAME cannot be read, ResourceNotFoundError"):
+        register.read()
+
+
+def test_a_record_that_points_elsewhere_is_told(manager):
+    manager.records["CNAME", "bus-send"]["properties"]["CNAMERecord"]["cname"] = "north.example.test"
+    with pytest.raises(FailoverRefused, match=r"points to north.example.test, expected one of west"):
+        azure_dns(manager).read()
