@@ -45,7 +45,7 @@ def relays():
 
 
 def test_every_example_is_run():
-    assert PAGE.count("```python") == len(EXAMPLES) == PAGE.count("<!-- run:") == 6
+    assert PAGE.count("```python") == len(EXAMPLES) == PAGE.count("<!-- run:") == 7
 
 
 @pytest.mark.usefixtures("relays")
