@@ -159,16 +159,21 @@ class Pipeline:
             return error
         obstacle = await self._dispatch.carry(items, hold)
         try:
-            # A message that is in the batch twice has one outcome.
-            ended = {item.key or id(item): item for item in items if item.outcome is not None}
-            outcomes = [(item.arrival, item.outcome) for item in ended.values() if item.outcome is not None]
-            for editor in self._batch_editors if outcomes else ():
-                await self._ask(hold, f"the editor {editor.name}", partial(_settled, editor, outcomes))
+            if self._batch_editors:
+                await self._settle_editors(items, hold)
             records = [self._record(item) for item in items]
             await self._ask(hold, _JOURNAL, lambda _: self._journal.write(records, batch_id))
         except BuswayError as error:
             return obstacle or error
         return obstacle
+
+    async def _settle_editors(self, items: Sequence[Item], hold: Hold) -> None:
+        """Tell the editors that are given batches what became of the messages; raises what kept one from noting it."""
+        # A message that is in the batch twice has one outcome.
+        ended = {item.key or id(item): (item.arrival, item.outcome) for item in items}
+        outcomes = [(arrival, outcome) for arrival, outcome in ended.values() if outcome is not None]
+        for editor in self._batch_editors if outcomes else ():
+            await self._ask(hold, f"the editor {editor.name}", partial(_settled, editor, outcomes))
 
     async def _ask[T](self, hold: Hold, place: str, question: Callable[[float], Awaitable[T]], /) -> T:
         """Ask until there is an answer; raises what stood in the way when *hold* is over."""
