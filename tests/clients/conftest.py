@@ -1,7 +1,7 @@
 """Two namespaces on the local broker, and applications with the SDKs of both kinds."""
 
 import gc
-import itertools
+from collections import Counter
 from datetime import timedelta
 
 import pytest
@@ -16,8 +16,9 @@ NAMES = ("west", "east")
 QUEUES = 60
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _impatient_clients():
+    # Not for the session: tests elsewhere that come later get the SDKs as they are.
     with impatient_clients():
         yield
 
@@ -77,7 +78,7 @@ class Pair:
         return self.ids(name, f"{entity}/$DeadLetterQueue")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def _broker():
     with RunningBroker([_namespace(name) for name in NAMES]) as running:
         yield running
@@ -107,13 +108,19 @@ def pair(_broker):
         both.come_up(name)
 
 
-_numbers: dict[str, itertools.count] = {}
-
-
-@pytest.fixture
-def queue():
+@pytest.fixture(scope="module")
+def queue(_broker):
     """Return the name of a queue of a kind that no other test uses."""
-    return lambda kind="plain": f"{kind}-{next(_numbers.setdefault(kind, itertools.count()))}"
+    # Of a module, as its broker: how many modules a worker runs must not decide whether there is another queue.
+    given: Counter[str] = Counter()
+
+    def another(kind="plain"):
+        number = given[kind]
+        assert number < QUEUES, f"the module's tests use more than {QUEUES} queues of the kind {kind}"
+        given[kind] += 1
+        return f"{kind}-{number}"
+
+    return another
 
 
 @pytest.fixture(params=["sync", "aio"])

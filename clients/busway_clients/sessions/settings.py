@@ -31,7 +31,7 @@ class Settings:
     *late*: what becomes of a message when a later one of its session has been finished already.
     *max_attempts*: how often the application is given a message before it is faulted.
     *batch*: how many messages of a session are received together.
-    *record_every*: how many of them the journal takes on record in one transaction. A worker that dies leaves up to
+    *record_every*: how many of them the journal takes on record in one write. A worker that dies leaves up to
     this many that may have been processed and are not on record, and that the next one is given again.
     *idle_seconds*: how long an empty session is kept.
     *accept_seconds*: how long a lane waits for a session before it asks anew, and so how long stopping may take.

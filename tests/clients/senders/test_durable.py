@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -20,6 +21,8 @@ from busway_clients.senders.frozen import freeze, parts, thaw
 from busway_clients.senders.messages import identified
 from local.broker.faults import Effect, Fault
 from tests.clients.applications import ENVIRONMENT, Application
+
+SECONDS = 30
 
 
 @pytest.fixture
@@ -159,7 +162,8 @@ def test_it_drains_by_itself_for_as_long_as_it_is_asked_to(application, pair, qu
         stop = threading.Event()
         thread = threading.Thread(target=sender.keep_draining, args=(stop,), kwargs={"pause": 0.01})
         thread.start()
-        while len(outbox):
+        deadline = time.monotonic() + SECONDS
+        while len(outbox) and time.monotonic() < deadline:
             stop.wait(0.01)
         stop.set()
         thread.join()
@@ -167,11 +171,13 @@ def test_it_drains_by_itself_for_as_long_as_it_is_asked_to(application, pair, qu
 
         async def until_empty():
             task = asyncio.create_task(sender.keep_draining(pause=0.01))
-            while len(outbox):  # noqa: ASYNC110 - the outbox tells nobody
-                await asyncio.sleep(0.01)
+            async with asyncio.timeout(SECONDS):
+                while len(outbox):  # noqa: ASYNC110 - the outbox tells nobody
+                    await asyncio.sleep(0.01)
             task.cancel()
 
         application.call(until_empty())
+    assert len(outbox) == 0
     assert pair.bodies("west", entity) == ["x"]
 
 
