@@ -58,11 +58,16 @@ _CONTENTS = {
 }
 
 _BODIES = frozenset((DATA, SEQUENCE, VALUE))
-# Lists, maps and binaries by the width of the size behind their format code.
-_LENGTH_8 = frozenset((0xA0, 0xC0, 0xC1))
-_LENGTH_32 = frozenset((0xB0, 0xD0, 0xD1))
 # The descriptors as everybody writes them, by their bytes.
 _USUAL = {bytes((0x00, 0x53, number)): number for number in NAMES}
+# The same with the format code of what such a section holds, and whether its size has four bytes or one.
+_LENGTHS = {0xA0: False, 0xC0: False, 0xC1: False, 0xB0: True, 0xD0: True, 0xD1: True}
+_USUAL_CONTENTS = {
+    bytes((0x00, 0x53, number, code)): (number, is_wide)
+    for number, codes in _CONTENTS.items()
+    for code, is_wide in _LENGTHS.items()
+    if code in codes
+}
 _REPEATABLE = frozenset((DATA, SEQUENCE))
 
 
@@ -106,24 +111,26 @@ def split(buffer: bytes, position: int = 0) -> Sections:
     start = position
     while position < end:
         # The usual descriptors and sizes without a call: this runs for every section of every message.
-        number, content = _USUAL.get(buffer[position : position + 3], 0), position + 3
-        if number == 0:
-            number, content = descriptor(buffer, position)
-        if number <= previous or previous in _BODIES:
-            _check_order(number, previous, position)
-        code = buffer[content] if content + 5 <= end else -1
-        if code in _LENGTH_8:
-            stop = content + 2 + buffer[content + 1]
-        elif code in _LENGTH_32:
-            stop = content + 5 + UINT32.unpack_from(buffer, content + 1)[0]
+        usual = _USUAL_CONTENTS.get(buffer[position : position + 4])
+        if usual is not None and position + 8 <= end:
+            number, is_wide = usual
+            if number <= previous or previous in _BODIES:
+                _check_order(number, previous, position)
+            if is_wide:
+                stop = position + 8 + UINT32.unpack_from(buffer, position + 4)[0]
+            else:
+                stop = position + 5 + buffer[position + 4]
         else:
+            number, content = descriptor(buffer, position)
+            if number <= previous or previous in _BODIES:
+                _check_order(number, previous, position)
             stop = skip(buffer, content, end)
+            if buffer[content] not in _CONTENTS[number]:
+                raise Malformed(
+                    f"{NAMES[number]} at byte {position}: format code 0x{buffer[content]:02x} is not what it holds"
+                )
         if stop > end:
             raise Malformed(f"{NAMES[number]} at byte {position}: it reaches beyond the end of the message")
-        if buffer[content] not in _CONTENTS[number]:
-            raise Malformed(
-                f"{NAMES[number]} at byte {position}: format code 0x{buffer[content]:02x} is not what it holds"
-            )
         if number != previous:
             # Several data or sequence sections are one body: it is cut out once, when it ends.
             parts[previous] = buffer[start:position]
