@@ -14,7 +14,7 @@ from typing import NamedTuple
 from shared.amqp import map_section, sections
 from shared.amqp.codec import decode, encode
 from shared.amqp.layouts import Layouts
-from shared.amqp.scan import join_list, join_map, list_fields, text
+from shared.amqp.scan import join_list, join_map, text
 from shared.amqp.sections import Sections
 from shared.amqp.values import Malformed, Value, string, symbol, uint
 
@@ -98,7 +98,7 @@ class Message:
         """Take over *raw*, whose annotations hold nothing service-assigned any more."""
         self.sections = raw
         self.arrival = arrival
-        self._fields: list[bytes] | None = None
+        self._fields: Sequence[bytes] | None = None
 
     @classmethod
     def received(cls, content: bytes, origin: Origin) -> "Message":
@@ -330,8 +330,7 @@ class Message:
     # Fields of the header and properties sections
 
     def _header_fields(self) -> list[bytes]:
-        header = self.sections.header
-        return _fields_of(header) if header else []
+        return list(sections.fields_of(self.sections.header))
 
     def _set_header_field(self, index: int, value: Value | None) -> None:
         fields = self._header_fields()
@@ -339,9 +338,9 @@ class Message:
         fields[index] = _NULL if value is None else encode(value)
         self.sections.header = join_list(_HEADER, fields)
 
-    def _property_fields(self) -> list[bytes]:
+    def _property_fields(self) -> Sequence[bytes]:
         if self._fields is None:
-            self._fields = _fields_of(self.sections.properties) if self.sections.properties else []
+            self._fields = sections.fields_of(self.sections.properties)
         return self._fields
 
     def _property_field(self, index: int) -> Value | None:
@@ -383,12 +382,8 @@ def _text(assigned: Mapping[bytes, bytes], name: bytes) -> str | None:
     return None if raw is None or raw[0] not in _TEXT_CODES else text(raw)
 
 
-def _fields_of(section: bytes) -> list[bytes]:
-    return list_fields(section, sections.descriptor(section, 0)[1], len(section))
-
-
 @lru_cache(maxsize=256)
 def _sender_header(header: bytes) -> bytes:
     """Return the header without what the service writes into it; a handful of headers serve most messages."""
-    stripped = join_list(_HEADER, _fields_of(header)[:_SENDER_HEADER_FIELDS])
+    stripped = join_list(_HEADER, list(sections.fields_of(header)[:_SENDER_HEADER_FIELDS]))
     return b"" if stripped == _EMPTY_HEADER else stripped

@@ -4,11 +4,13 @@ The sections of an AMQP 1.0 message, each kept as the bytes that arrived.
 Source: OASIS AMQP 1.0, part 3, section 3.2.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shared.amqp.codec import decode
 from shared.amqp.primitives import UINT32
-from shared.amqp.scan import BINARIES, LISTS, MAPS, skip
+from shared.amqp.scan import BINARIES, LISTS, MAPS, compound_content, extent_bytes, list_fields, skip
+from shared.amqp.shapes import Part, Shapes
 from shared.amqp.values import Malformed, Value
 
 HEADER = 0x70
@@ -175,6 +177,30 @@ def _number(value: Value) -> int:
     if value.kind == "symbol" and isinstance(value.payload, str):
         return _SYMBOLS.get(value.payload, 0)
     return 0
+
+
+def fields_of(section: bytes) -> Sequence[bytes]:
+    """Return the encoded fields of a section that is a list, none of an absent one."""
+    if not section:
+        return ()
+    fields = _FIELDS.cut(section)
+    return list_fields(section, descriptor(section, 0)[1], len(section)) if fields is None else fields
+
+
+def _field_parts(section: bytes) -> list[Part] | None:
+    fields = list_fields(section, descriptor(section, 0)[1], len(section))
+    _, position, stop = compound_content(section, descriptor(section, 0)[1], len(section))
+    parts = []
+    for field in fields:
+        extent = extent_bytes(field[0])
+        if extent is None:
+            return None
+        parts.append((position, position + extent, position + len(field)))
+        position += len(field)
+    return parts if stop == len(section) else None
+
+
+_FIELDS = Shapes(_field_parts)
 
 
 def body_parts(body: bytes) -> list[tuple[int, Value]]:

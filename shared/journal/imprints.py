@@ -18,7 +18,8 @@ from hashlib import blake2b
 
 from shared.amqp import map_section, sections
 from shared.amqp.codec import decode, decode_all, encode
-from shared.amqp.scan import list_fields, skip, text
+from shared.amqp.scan import skip, text
+from shared.amqp.shapes import Part, Shapes
 from shared.amqp.values import Malformed, string
 from shared.journal.canonical import CANONICAL_WIDTHS, canonical
 from shared.loop_prevention import path_before
@@ -121,7 +122,7 @@ class Imprinter:
     def _property_digest(self, message: Message) -> bytes:
         section = message.sections.application_properties
         try:
-            pairs = self._pairs(section) if section else []
+            pairs = list(self._pairs(section)) if section else []
             fields = message.property_fields()
             if len(fields) > 1:
                 # Without the message id in front; few of the rest serve most messages.
@@ -135,13 +136,13 @@ class Imprinter:
         pairs.sort()
         return blake2b(b"".join(pairs), digest_size=PROPERTY_DIGEST_BYTES).digest()
 
-    def _pairs(self, section: bytes) -> list[bytes]:
+    def _pairs(self, section: bytes) -> Sequence[bytes]:
         """Return the application properties that count, each as its key and value in their one encoding."""
         if _STAMPS in section:
             if _ENCODINGS in section:
                 return self._decoded_pairs(section)
         elif not self._left_out and _DEAD_LETTER not in section:
-            usual = _usual_pairs(section)
+            usual = _USUAL_PAIRS.cut(section)
             if usual is not None:
                 return usual
         return [
@@ -213,24 +214,18 @@ def _content(section: bytes) -> bytes | None:
     return section[12:] if prefix == _MAP_32 else section[6:] if prefix == _MAP_8 else None
 
 
-def _usual_pairs(section: bytes) -> list[bytes] | None:
+def _usual_pairs(section: bytes) -> list[Part] | None:
     """Return the pairs of a map of which every key and value has its one encoding already, None for another one."""
-    prefix, stop = section[:4], len(section)
-    position = 12 if prefix == _MAP_32 else 6 if prefix == _MAP_8 else stop + 1
     pairs = []
-    try:
-        while position < stop:
-            if section[position] != _SHORT_STRING:
-                return None
-            value = position + 2 + section[position + 1]
-            code = section[value]
-            width = CANONICAL_WIDTHS[code]
-            end = value + width if width else value + 2 + section[value + 1]
-            pairs.append(section[position:end])
-            position = end
-    except (KeyError, IndexError):
-        return None
-    return pairs if position == stop else None
+    for start, _, value_start, stop in map_section.walk(section):
+        width = CANONICAL_WIDTHS.get(section[value_start])
+        if section[start] != _SHORT_STRING or width is None:
+            return None
+        pairs.append((start, value_start + (1 if width else 2), stop))
+    return pairs
+
+
+_USUAL_PAIRS = Shapes(_usual_pairs)
 
 
 def _fields(covered: tuple[int, ...], first: bytes, second: bytes, last: bytes) -> list[bytes]:
@@ -287,8 +282,7 @@ def _life_and_attempt(header: bytes) -> tuple[int | None, int | None]:
     Service Bus counts the deliveries that failed, Azure's host hands over one more than that.
     """
     try:
-        fields = list_fields(header, sections.descriptor(header, 0)[1], len(header))
-        values = [decode_all(field).payload for field in fields]
+        values = [decode_all(field).payload for field in sections.fields_of(header)]
     except Malformed:
         return None, None
     values += [None] * (_HEADER_DELIVERY_COUNT + 1 - len(values))
