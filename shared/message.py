@@ -92,13 +92,14 @@ class Arrival(NamedTuple):
 class Message:
     """One message on its way; raises Malformed where a section is read that is not what it claims to be."""
 
-    __slots__ = ("_fields", "arrival", "sections")
+    __slots__ = ("_envelope", "_fields", "arrival", "sections")
 
     def __init__(self, raw: Sections, arrival: Arrival) -> None:
         """Take over *raw*, whose annotations hold nothing service-assigned any more."""
         self.sections = raw
         self.arrival = arrival
         self._fields: Sequence[bytes] | None = None
+        self._envelope: tuple[str | None, str | None, str | None] | None = None
 
     @classmethod
     def received(cls, content: bytes, origin: Origin) -> "Message":
@@ -153,13 +154,15 @@ class Message:
 
     def envelope(self) -> tuple[str | None, str | None, str | None]:
         """Return what the envelope of a batch repeats: message id (where it is text), session id, partition key."""
-        fields = self._property_fields()
-        identity = fields[_MESSAGE_ID] if fields else _NULL
-        return (
-            text(identity) if identity[0] in _TEXT_CODES else None,
-            text(fields[_GROUP_ID]) if len(fields) > _GROUP_ID else None,
-            self.partition_key if self.sections.message_annotations else None,
-        )
+        if self._envelope is None:
+            fields = self._property_fields()
+            identity = fields[_MESSAGE_ID] if fields else _NULL
+            self._envelope = (
+                text(identity) if identity[0] in _TEXT_CODES else None,
+                text(fields[_GROUP_ID]) if len(fields) > _GROUP_ID else None,
+                self.partition_key if self.sections.message_annotations else None,
+            )
+        return self._envelope
 
     def property_fields(self) -> Sequence[bytes]:
         """Return the encoded fields of the properties section, none of an absent one."""
@@ -289,6 +292,7 @@ class Message:
         self.sections.message_annotations = map_section.edited(
             self.sections.message_annotations, _MESSAGE_ANNOTATIONS, changes, symbol
         )
+        self._envelope = None
 
     def application_property(self, name: str) -> Value | None:
         """Return an application property, None when absent; a property that is null is the null value."""
@@ -359,6 +363,7 @@ class Message:
         fields[index] = _NULL if value is None else encode(value)
         self.sections.properties = join_list(_PROPERTIES, fields)
         self._fields = fields
+        self._envelope = None
 
     def _set_property_text(self, index: int, value: str | None) -> None:
         self._set_property_field(index, None if value is None else string(value))

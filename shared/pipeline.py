@@ -111,8 +111,9 @@ class Pipeline:
         tokens: Sequence[bytes | None] = lock_tokens or [None] * len(batch)
         items: list[Item] = []
         entries: list[Entry] = []
+        unread = Arrival(origin)
         for content, token in zip(batch, tokens, strict=True):
-            parts = self._prepare(content, token, origin, now)
+            parts = self._prepare(content, token, unread, now)
             items += parts
             if parts[0].arrived is not None:
                 entries.append(Entry(parts[0].arrival, parts[0].arrived, len(parts)))
@@ -174,10 +175,10 @@ class Pipeline:
 
     # Before the send: decisions without I/O
 
-    def _prepare(self, content: bytes, lock_token: bytes | None, origin: Origin, now: datetime) -> list[Item]:
-        item = current = Item(content, Arrival(origin), lock_token)
+    def _prepare(self, content: bytes, lock_token: bytes | None, unread: Arrival, now: datetime) -> list[Item]:
+        item = current = Item(content, unread, lock_token)
         try:
-            message = Message.received(content, origin)
+            message = Message.received(content, unread.origin)
             item.arrival = message.arrival
             item.arrived = self._journal.arriving(message)
             if self._task.restore is not None:

@@ -18,7 +18,7 @@ from hashlib import blake2b
 
 from shared.amqp import map_section, sections
 from shared.amqp.codec import decode, decode_all, encode
-from shared.amqp.scan import skip, text
+from shared.amqp.scan import text
 from shared.amqp.shapes import Part, Shapes
 from shared.amqp.values import Malformed, string
 from shared.journal.canonical import CANONICAL_WIDTHS, canonical
@@ -47,7 +47,7 @@ _COVERED = {
     7: "ContentEncoding",
     12: "ReplyToSessionId",
 }
-_CORRELATION_ID, _GROUP_ID, _LAST_FIELD = 5, 10, 12
+_CORRELATION_ID, _LAST_FIELD = 5, 12
 
 _STAMPS = b"repl-"
 _DEAD_LETTER = b"DeadLetter"
@@ -57,6 +57,7 @@ _ENCODINGS = ENCODING.encode()
 _SHORT_STRING = 0xA1
 _DATA_8, _DATA_32 = b"\x00\x53\x75\xa0", b"\x00\x53\x75\xb0"
 _MAP_8, _MAP_32 = b"\x00\x53\x74\xc1", b"\x00\x53\x74\xd1"
+_APPENDED_CONTENT = 12  # where it begins once something has been appended
 _HEADER_TTL, _HEADER_DELIVERY_COUNT = 2, 4
 
 
@@ -81,12 +82,10 @@ class Imprinter:
         identity = order_key = None
         hops: Sequence[str] = ()
         try:
-            fields = message.property_fields()
-            if fields:
-                identity = _identity(fields[0])
-                order_key = text(fields[_GROUP_ID]) if len(fields) > _GROUP_ID else None
-            if order_key is None and b"x-opt-partition-key" in raw.message_annotations:
-                order_key = message.partition_key
+            identity, session_id, partition_key = message.envelope()
+            order_key = partition_key if session_id is None else session_id
+            if identity is None and message.has_message_id:
+                identity = _identity(message.property_fields()[0])
             if _STAMPS in raw.application_properties:
                 hops = path_before(message)
         except Malformed:
@@ -113,7 +112,7 @@ class Imprinter:
         if is_same_body and raw.properties == arrived.properties:
             # Stamps are appended, so that what was there is still there in one piece.
             before = _content(arrived.application_properties)
-            if before is not None and before in raw.application_properties:
+            if before is not None and raw.application_properties.startswith(before, _APPENDED_CONTENT):
                 return arrived
         digest, size = (arrived.body_digest, arrived.body_size) if is_same_body else body_digest(raw.body)
         departed = arrived._replace(body_digest=digest, body_size=size, property_digest=self._property_digest(message))
@@ -125,11 +124,14 @@ class Imprinter:
             pairs = list(self._pairs(section)) if section else []
             fields = message.property_fields()
             if len(fields) > 1:
-                # Without the message id in front; few of the rest serve most messages.
-                last = fields[_LAST_FIELD] if len(fields) > _LAST_FIELD else b""
-                pairs += self._fields(b"".join(fields[1:5]), b"".join(fields[6:8]), last)
-                if len(fields) > _CORRELATION_ID and fields[_CORRELATION_ID] != _NULL and self._counts_correlation_id:
-                    pairs += _field(_CORRELATION_ID, fields[_CORRELATION_ID])
+                # Without the ids, few of these serve most messages.
+                last = fields[_LAST_FIELD] if len(fields) > _LAST_FIELD else _NULL
+                if len(fields) <= _CORRELATION_ID or fields[_CORRELATION_ID] == _NULL:
+                    pairs += self._fields(tuple(fields[1:8]), last)
+                else:
+                    pairs += self._fields((*fields[1:_CORRELATION_ID], _NULL, *fields[_CORRELATION_ID + 1 : 8]), last)
+                    if self._counts_correlation_id:
+                        pairs += _field(_CORRELATION_ID, fields[_CORRELATION_ID])
         except Malformed:
             # It cannot be told apart what is in there; the bytes stand for it.
             pairs = [section, message.sections.properties]
@@ -228,17 +230,10 @@ def _usual_pairs(section: bytes) -> list[Part] | None:
 _USUAL_PAIRS = Shapes(_usual_pairs)
 
 
-def _fields(covered: tuple[int, ...], first: bytes, second: bytes, last: bytes) -> list[bytes]:
-    """Return what counts of the properties section: of its encoded fields 1 to 4, 6 and 7, and 12."""
-    found: list[bytes] = []
-    for index, encoded in ((1, first), (6, second), (12, last)):
-        position = 0
-        while position < len(encoded):
-            stop = skip(encoded, position, len(encoded))
-            if index in covered:
-                found += _field(index, encoded[position:stop])
-            index, position = index + 1, stop  # noqa: PLW2901 - the fields of a run are numbered from its first
-    return found
+def _fields(covered: tuple[int, ...], fields: tuple[bytes, ...], last: bytes) -> list[bytes]:
+    """Return what counts of the encoded fields of the properties section: those from 1 on, and the last one."""
+    numbered = (*enumerate(fields, 1), (_LAST_FIELD, last))
+    return [each for index, field in numbered if index in covered for each in _field(index, field)]
 
 
 def _field(index: int, field: bytes) -> tuple[bytes, ...]:
