@@ -5,15 +5,31 @@ from collections.abc import Callable, Iterator, Mapping
 
 from shared.amqp.codec import decode, encode
 from shared.amqp.scan import Entry, compound_content, join_map, map_entries, walk_map
-from shared.amqp.sections import descriptor
+from shared.amqp.sections import USUAL_CONTENTS, descriptor
 from shared.amqp.values import Malformed, Value
 
 _SIZE_AND_COUNT = struct.Struct(">II")
+# Where the entries start behind descriptor, format code, size and count, the latter two of four bytes each.
+WIDE_CONTENT = 12
 
 
 def entries(section: bytes) -> list[Entry]:
     """Return the entries of an encoded section, none of an absent one."""
     return map_entries(section, descriptor(section, 0)[1], len(section)) if section else []
+
+
+def content(section: bytes) -> tuple[int, int, int]:
+    """Return how many values an encoded section has, keys included, where they start and where they stop."""
+    usual = USUAL_CONTENTS.get(section[:4])
+    if usual is not None and len(section) >= WIDE_CONTENT:
+        if usual[1]:
+            size, count = _SIZE_AND_COUNT.unpack_from(section, 4)
+            start, stop = WIDE_CONTENT, 8 + size
+        else:
+            count, start, stop = section[5], 6, 5 + section[4]
+        if stop == len(section) and count <= stop - start:
+            return count, start, stop
+    return compound_content(section, descriptor(section, 0)[1], len(section))
 
 
 def walk(section: bytes) -> Iterator[tuple[int, int, int, int]]:
@@ -99,7 +115,7 @@ def appended(section: bytes, prefix: bytes, pairs: bytes, count: int) -> bytes:
     """Return the section with *count* encoded pairs behind its entries, which are not looked at."""
     if not section:
         return join_map(prefix, (pairs,), count)
-    values, start, stop = compound_content(section, descriptor(section, 0)[1], len(section))
+    values, start, stop = content(section)
     if values % 2:
         raise Malformed(f"map section: {values} values, expected pairs")
     return b"%b\xd1%b%b%b" % (

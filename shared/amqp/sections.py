@@ -64,7 +64,7 @@ _BODIES = frozenset((DATA, SEQUENCE, VALUE))
 _USUAL = {bytes((0x00, 0x53, number)): number for number in NAMES}
 # The same with the format code of what such a section holds, and whether its size has four bytes or one.
 _LENGTHS = {0xA0: False, 0xC0: False, 0xC1: False, 0xB0: True, 0xD0: True, 0xD1: True}
-_USUAL_CONTENTS = {
+USUAL_CONTENTS = {
     bytes((0x00, 0x53, number, code)): (number, is_wide)
     for number, codes in _CONTENTS.items()
     for code, is_wide in _LENGTHS.items()
@@ -113,7 +113,7 @@ def split(buffer: bytes, position: int = 0) -> Sections:
     start = position
     while position < end:
         # The usual descriptors and sizes without a call: this runs for every section of every message.
-        usual = _USUAL_CONTENTS.get(buffer[position : position + 4])
+        usual = USUAL_CONTENTS.get(buffer[position : position + 4])
         if usual is not None and position + 8 <= end:
             number, is_wide = usual
             if number <= previous or previous in _BODIES:

@@ -56,8 +56,8 @@ _ENCODINGS = ENCODING.encode()
 
 _SHORT_STRING = 0xA1
 _DATA_8, _DATA_32 = b"\x00\x53\x75\xa0", b"\x00\x53\x75\xb0"
-_MAP_8, _MAP_32 = b"\x00\x53\x74\xc1", b"\x00\x53\x74\xd1"
-_APPENDED_CONTENT = 12  # where it begins once something has been appended
+# Where the pairs of application properties begin, by how the section does.
+_CONTENT = {b"\x00\x53\x74\xc1": 6, b"\x00\x53\x74\xd1": map_section.WIDE_CONTENT}
 _HEADER_TTL, _HEADER_DELIVERY_COUNT = 2, 4
 
 
@@ -71,6 +71,7 @@ class Imprinter:
         system = [SYSTEM_PROPERTIES[each.name.lower()].name for each in changed if each.scope is Scope.SYSTEM]
         covered = tuple(index for index, name in _COVERED.items() if name not in system)
         self._counts_correlation_id = _CORRELATION_ID in covered
+        self._usual = Shapes(self._usual_pairs)
         self._fields = lru_cache(maxsize=1024)(partial(_fields, covered))
 
     def arriving(self, message: Message) -> Imprint:
@@ -111,8 +112,8 @@ class Imprinter:
         is_same_body = raw.body == arrived.body
         if is_same_body and raw.properties == arrived.properties:
             # Stamps are appended, so that what was there is still there in one piece.
-            before = _content(arrived.application_properties)
-            if before is not None and raw.application_properties.startswith(before, _APPENDED_CONTENT):
+            before, section = arrived.application_properties, raw.application_properties
+            if not before or section.startswith(before[_CONTENT.get(before[:4], 0) :], map_section.WIDE_CONTENT):
                 return arrived
         digest, size = (arrived.body_digest, arrived.body_size) if is_same_body else body_digest(raw.body)
         departed = arrived._replace(body_digest=digest, body_size=size, property_digest=self._property_digest(message))
@@ -140,18 +141,26 @@ class Imprinter:
 
     def _pairs(self, section: bytes) -> Sequence[bytes]:
         """Return the application properties that count, each as its key and value in their one encoding."""
-        if _STAMPS in section:
-            if _ENCODINGS in section:
-                return self._decoded_pairs(section)
-        elif not self._left_out and _DEAD_LETTER not in section:
-            usual = _USUAL_PAIRS.cut(section)
-            if usual is not None:
-                return usual
+        usual = self._usual.cut(section)
+        if usual is not None:
+            return usual
+        if _ENCODINGS in section:
+            return self._decoded_pairs(section)
         return [
             canonical(section, start, value_start) + canonical(section, value_start, stop)
             for start, key_start, value_start, stop in map_section.walk(section)
             if self._counts(section[key_start:value_start])
         ]
+
+    def _usual_pairs(self, section: bytes) -> list[Part] | None:
+        """Return the pairs of a map in which every one counts and has its one encoding, None for another one."""
+        pairs = []
+        for start, key_start, value_start, stop in map_section.walk(section):
+            width = CANONICAL_WIDTHS.get(section[value_start])
+            if width is None or section[start] != _SHORT_STRING or not self._counts(section[key_start:value_start]):
+                return None
+            pairs.append((start, value_start + (1 if width else 2), stop))
+        return pairs
 
     def _counts(self, key: bytes) -> bool:
         return not key.startswith(_STAMPS) and key not in _DEAD_LETTERS and key.lower() not in self._left_out
@@ -206,28 +215,6 @@ def _unusual_content(body: bytes) -> bytes:
         content.append(canonical(body, start, stop) if body[start] != _NULL[0] else b"")
         position = stop
     return b"".join(content)
-
-
-def _content(section: bytes) -> bytes | None:
-    """Return the pairs of an encoded section of application properties, None where it is not encoded as usual."""
-    if not section:
-        return b""
-    prefix = section[:4]
-    return section[12:] if prefix == _MAP_32 else section[6:] if prefix == _MAP_8 else None
-
-
-def _usual_pairs(section: bytes) -> list[Part] | None:
-    """Return the pairs of a map of which every key and value has its one encoding already, None for another one."""
-    pairs = []
-    for start, _, value_start, stop in map_section.walk(section):
-        width = CANONICAL_WIDTHS.get(section[value_start])
-        if section[start] != _SHORT_STRING or width is None:
-            return None
-        pairs.append((start, value_start + (1 if width else 2), stop))
-    return pairs
-
-
-_USUAL_PAIRS = Shapes(_usual_pairs)
 
 
 def _fields(covered: tuple[int, ...], fields: tuple[bytes, ...], last: bytes) -> list[bytes]:

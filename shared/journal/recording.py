@@ -4,7 +4,7 @@ from functools import lru_cache
 from typing import Any
 
 from shared.journal.lines import quoted
-from shared.message import Origin
+from shared.message import Arrival, Origin
 from shared.metadata import entity_that_gave_up
 from shared.protocols import Entry, Imprint, Outcome, Record
 
@@ -13,15 +13,12 @@ _SERVICE_BUS_PARTITION = 0
 
 def received_line(entry: Entry) -> str:
     """Return what is known of a message that has been received."""
-    arrival, imprint = entry.arrival, entry.imprint
-    rest = _hops(tuple(imprint.hops), arrival.origin.site)
+    arrival, imprint, parts = entry
+    rest = _told_of_way(arrival.origin, arrival.dead_letter_source, tuple(imprint.hops))
     if imprint.attempt is not None and imprint.attempt > 1:
         rest += f',"attempt":{imprint.attempt}'
-    if entry.parts > 1:
-        rest += f',"parts":{entry.parts}'
-    given_up_by = entity_that_gave_up(arrival)
-    if given_up_by is not None:
-        rest += f',"given_up_by":{quoted(given_up_by)}'
+    if parts > 1:
+        rest += f',"parts":{parts}'
     return identity_fields(arrival.sequence_number, arrival.enqueued_time) + imprint_fields(imprint) + rest
 
 
@@ -51,8 +48,10 @@ def imprint_fields(imprint: Imprint) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _hops(visited: tuple[str, ...], site: str) -> str:
-    return f',"hops":[{",".join(map(quoted, (*visited, site)))}]'
+def _told_of_way(origin: Origin, dead_letter_source: str | None, visited: tuple[str, ...]) -> str:
+    told = f',"hops":[{",".join(map(quoted, (*visited, origin.site)))}]'
+    given_up_by = entity_that_gave_up(Arrival(origin, dead_letter_source=dead_letter_source))
+    return told if given_up_by is None else f'{told},"given_up_by":{quoted(given_up_by)}'
 
 
 @lru_cache(maxsize=1024)
