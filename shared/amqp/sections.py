@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from shared.amqp.codec import decode
 from shared.amqp.primitives import UINT32
 from shared.amqp.scan import BINARIES, LISTS, MAPS, compound_content, extent_bytes, list_fields, skip
-from shared.amqp.shapes import Part, Shapes
+from shared.amqp.shapes import Cut, Part, Shapes, cut_into
 from shared.amqp.values import Malformed, Value
 
 HEADER = 0x70
@@ -183,24 +183,24 @@ def fields_of(section: bytes) -> Sequence[bytes]:
     """Return the encoded fields of a section that is a list, none of an absent one."""
     if not section:
         return ()
-    fields = _FIELDS.cut(section)
-    return list_fields(section, descriptor(section, 0)[1], len(section)) if fields is None else fields
+    cut = _CUTS.find(section)
+    return list_fields(section, descriptor(section, 0)[1], len(section)) if cut is None else cut(section)
 
 
-def _field_parts(section: bytes) -> list[Part] | None:
+def _cut_of(section: bytes) -> tuple[list[Part], Cut] | None:
     fields = list_fields(section, descriptor(section, 0)[1], len(section))
-    _, position, stop = compound_content(section, descriptor(section, 0)[1], len(section))
-    parts = []
+    _, position, _ = compound_content(section, descriptor(section, 0)[1], len(section))
+    parts: list[Part] = []
     for field in fields:
         extent = extent_bytes(field[0])
         if extent is None:
             return None
         parts.append((position, position + extent, position + len(field)))
         position += len(field)
-    return parts if stop == len(section) else None
+    return parts, cut_into(parts)
 
 
-_FIELDS = Shapes(_field_parts)
+_CUTS = Shapes(_cut_of)
 
 
 def body_parts(body: bytes) -> list[tuple[int, Value]]:

@@ -1,5 +1,5 @@
 """
-Sections that look alike from message to message, cut into their parts without a walk.
+Sections that look alike from message to message, and what a walk over the first of them has found out.
 
 The shape of a section is what says where its parts begin and end: format codes and lengths, and of a map the keys. It
 is learned by walking over the first section that has it. The next ones are recognised by these bytes all at once: read
@@ -17,58 +17,61 @@ _LONGEST = 2048
 
 # Where a part of a section starts, up to where it belongs to the shape, and where it stops.
 type Part = tuple[int, int, int]
+type Cut = Callable[[bytes], tuple[bytes, ...]]
 
 
-class _Shape(NamedTuple):
-    """Which bits of a section belong to its shape, what they are, and what cuts such a section into its parts."""
+class _Shape[Found](NamedTuple):
+    """Which bits of a section belong to its shape, what they are, and what was found out of it; None for no shape."""
 
     mask: int
     bits: int
-    cut: Callable[[bytes], tuple[bytes, ...]]
+    found: Found | None
 
 
-# Takes the place of a shape where a section has none, so that not every section of its length is looked into for one.
-_NONE = _Shape(0, -1, lambda _: ())
-
-
-class Shapes:
+class Shapes[Found]:
     """The shapes of one kind of section, learned as they come; so many of them, no more are learned."""
 
-    def __init__(self, parts: Callable[[bytes], Sequence[Part] | None]) -> None:
+    def __init__(self, walk: Callable[[bytes], tuple[Sequence[Part], Found] | None]) -> None:
         """
-        Learn from *parts*, which walks over a section.
+        Learn from *walk*, which looks at a section and returns its parts and what else it has found out.
 
-        Shape: the parts follow each other up to the section's end; where they are must be told by what stands before
-               them and by the bytes said to belong to the shape. None for a section that is none of these.
+        Shape: the parts follow each other up to the section's end. What is found out must follow from the section's
+               length, what stands before the first part, and the bytes that belong to the shape. None for a section
+               that has to be walked over each time.
         """
-        self._parts = parts
-        self._shapes: dict[int, list[_Shape]] = {}
+        self._walk = walk
+        self._shapes: dict[int, list[_Shape[Found]]] = {}
 
-    def cut(self, section: bytes) -> tuple[bytes, ...] | None:
-        """Return the parts of *section*, None where it has to be walked over; raises what the walk raises."""
+    def find(self, section: bytes) -> Found | None:
+        """Return what the walk has found out of a section like this; raises what the walk raises."""
         shapes = self._shapes.get(len(section))
         if shapes is None:
             if len(self._shapes) == _LENGTHS or len(section) > _LONGEST:
                 return None
             shapes = self._shapes[len(section)] = []
         number = int.from_bytes(section)
-        for mask, bits, cut in shapes:
+        for mask, bits, found in shapes:
             if number & mask == bits:
-                return cut(section)
+                return found
         if len(shapes) == _SHAPES_OF_A_LENGTH:
             return None
-        shape = _shape(section, self._parts(section))
-        shapes.append(shape)
-        return None if shape is _NONE else shape.cut(section)
+        walked = self._walk(section)
+        if walked is not None and walked[0] and walked[0][-1][2] == len(section):
+            mask, learned = _mask(walked[0]), walked[1]
+            shapes.append(_Shape(mask, number & mask, learned))
+            return learned
+        # What has no shape takes a place too, so that not every section of this length is looked into for one.
+        shapes.append(_Shape(0, -1, None))
+        return None
 
 
-def _shape(section: bytes, parts: Sequence[Part] | None) -> _Shape:
-    if not parts:
-        return _NONE
-    first = parts[0][0]
-    masks, formats = [b"\xff" * first], [f"{first}x"]
-    for start, content, stop in parts:
-        masks.append(b"\xff" * (content - start) + bytes(stop - content))
-        formats.append(f"{stop - start}s")
-    mask = int.from_bytes(b"".join(masks))
-    return _Shape(mask, int.from_bytes(section) & mask, struct.Struct("".join(formats)).unpack)
+def cut_into(parts: Sequence[Part]) -> Cut:
+    """Return what cuts a section into *parts*."""
+    first = parts[0][0] if parts else 0
+    return struct.Struct("".join([f"{first}x", *(f"{stop - start}s" for start, _, stop in parts)])).unpack
+
+
+def _mask(parts: Sequence[Part]) -> int:
+    masks = [b"\xff" * parts[0][0]]
+    masks += [b"\xff" * (content - start) + bytes(stop - content) for start, content, stop in parts]
+    return int.from_bytes(b"".join(masks))

@@ -19,7 +19,7 @@ from hashlib import blake2b
 from shared.amqp import map_section, sections
 from shared.amqp.codec import decode, decode_all, encode
 from shared.amqp.scan import text
-from shared.amqp.shapes import Part, Shapes
+from shared.amqp.shapes import Cut, Part, Shapes, cut_into
 from shared.amqp.values import Malformed, string
 from shared.journal.canonical import CANONICAL_WIDTHS, canonical
 from shared.loop_prevention import path_before
@@ -71,7 +71,7 @@ class Imprinter:
         system = [SYSTEM_PROPERTIES[each.name.lower()].name for each in changed if each.scope is Scope.SYSTEM]
         covered = tuple(index for index, name in _COVERED.items() if name not in system)
         self._counts_correlation_id = _CORRELATION_ID in covered
-        self._usual = Shapes(self._usual_pairs)
+        self._usual = Shapes(self._cut_of)
         self._fields = lru_cache(maxsize=1024)(partial(_fields, covered))
 
     def arriving(self, message: Message) -> Imprint:
@@ -141,9 +141,9 @@ class Imprinter:
 
     def _pairs(self, section: bytes) -> Sequence[bytes]:
         """Return the application properties that count, each as its key and value in their one encoding."""
-        usual = self._usual.cut(section)
-        if usual is not None:
-            return usual
+        cut = self._usual.find(section)
+        if cut is not None:
+            return cut(section)
         if _ENCODINGS in section:
             return self._decoded_pairs(section)
         return [
@@ -152,15 +152,15 @@ class Imprinter:
             if self._counts(section[key_start:value_start])
         ]
 
-    def _usual_pairs(self, section: bytes) -> list[Part] | None:
+    def _cut_of(self, section: bytes) -> tuple[list[Part], Cut] | None:
         """Return the pairs of a map in which every one counts and has its one encoding, None for another one."""
-        pairs = []
+        pairs: list[Part] = []
         for start, key_start, value_start, stop in map_section.walk(section):
             width = CANONICAL_WIDTHS.get(section[value_start])
             if width is None or section[start] != _SHORT_STRING or not self._counts(section[key_start:value_start]):
                 return None
             pairs.append((start, value_start + (1 if width else 2), stop))
-        return pairs
+        return pairs, cut_into(pairs)
 
     def _counts(self, key: bytes) -> bool:
         return not key.startswith(_STAMPS) and key not in _DEAD_LETTERS and key.lower() not in self._left_out
