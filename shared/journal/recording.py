@@ -62,17 +62,18 @@ def _told_of_target(outcome: Outcome, target: str | None) -> str:
 
 def outcome_line(record: Record, ordinal: int) -> str:
     """Return what became of a message; of its content, what is not as it was received."""
-    number, arrived, departed = record.arrival.sequence_number, record.arrived, record.departed
-    told = _told_of_target(record.outcome, record.target)
+    number, outcome, arrived, departed = record.arrival.sequence_number, record.outcome, record.arrived, record.departed
+    told = _told_of_target(outcome, record.target)
     if record.is_remembered:
         told = f',"remembered":true{told}'
-    elif record.outcome is Outcome.SENT and departed is not None and departed.property_digest is not None:
+    elif outcome is Outcome.SENT and departed is not None and departed.property_digest is not None:
         told = f',"check":"{check_of(departed.body_digest, departed.property_digest):016x}"{told}'
     if arrived is not None:
-        if record.message_id != arrived.message_id and record.message_id is not None:
-            told += f',"message_id":{quoted(record.message_id)}'
-        if record.order_key != arrived.order_key and record.order_key is not None:
-            told += f',"order_key":{quoted(record.order_key)}'
+        identity, key = record.message_id, record.order_key
+        if identity is not None and identity != arrived.message_id:
+            told += f',"message_id":{quoted(identity)}'
+        if key is not None and key != arrived.order_key:
+            told += f',"order_key":{quoted(key)}'
         if departed is not arrived and departed is not None and departed.property_digest is not None:
             digests = f'"{departed.body_digest.hex()}","property_digest":"{departed.property_digest.hex()}"'
             told += f',"body_digest":{digests},"body_size":{departed.body_size},"edited":true'
