@@ -13,6 +13,7 @@ What a journal keeps of a message's content: digests that are the same wherever 
 import base64
 import binascii
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from hashlib import blake2b
 
@@ -116,8 +117,10 @@ class Imprinter:
             if not before or section.startswith(before[_CONTENT.get(before[:4], 0) :], map_section.WIDE_CONTENT):
                 return arrived
         digest, size = (arrived.body_digest, arrived.body_size) if is_same_body else body_digest(raw.body)
-        departed = arrived._replace(body_digest=digest, body_size=size, property_digest=self._property_digest(message))
-        return arrived if departed == arrived else departed
+        properties = self._property_digest(message)
+        if digest == arrived.body_digest and size == arrived.body_size and properties == arrived.property_digest:
+            return arrived
+        return replace(arrived, body_digest=digest, body_size=size, property_digest=properties)
 
     def _property_digest(self, message: Message) -> bytes:
         section = message.sections.application_properties
