@@ -26,6 +26,7 @@ from shared.journal.canonical import CANONICAL_WIDTHS, canonical
 from shared.loop_prevention import path_before
 from shared.mapping import BASE64, ENCODING
 from shared.message import Message
+from shared.metadata import PATH
 from shared.protocols import Imprint
 from shared.rules import SYSTEM_PROPERTIES, Action
 from shared.rules.syntax import Scope
@@ -59,6 +60,7 @@ _SHORT_STRING = 0xA1
 _DATA_8, _DATA_32 = b"\x00\x53\x75\xa0", b"\x00\x53\x75\xb0"
 # Where the pairs of application properties begin, by how the section does.
 _CONTENT = {b"\x00\x53\x74\xc1": 6, b"\x00\x53\x74\xd1": map_section.WIDE_CONTENT}
+_FIRST_STAMP = encode(string(PATH))
 _HEADER_TTL, _HEADER_DELIVERY_COUNT = 2, 4
 
 
@@ -112,9 +114,10 @@ class Imprinter:
         raw = message.sections
         is_same_body = raw.body == arrived.body
         if is_same_body and raw.properties == arrived.properties:
-            # Stamps are appended, so that what was there is still there in one piece.
+            # Stamps are appended, so that what was there still stands in front of them in one piece.
             before, section = arrived.application_properties, raw.application_properties
-            if not before or section.startswith(before[_CONTENT.get(before[:4], 0) :], map_section.WIDE_CONTENT):
+            content = before[_CONTENT.get(before[:4], 0) :]
+            if section.startswith(content + _FIRST_STAMP, map_section.WIDE_CONTENT):
                 return arrived
         digest, size = (arrived.body_digest, arrived.body_size) if is_same_body else body_digest(raw.body)
         properties = self._property_digest(message)
