@@ -31,6 +31,6 @@ class LoopGuard:
 
 def path_before(message: Message) -> list[str]:
     """Return the sites that *message* had left before it arrived here; to be asked before it is stamped."""
-    if b"repl-path" not in message.sections.application_properties:
+    if message.sections.application_properties.find(b"repl-path") < 0:  # faster than "in", see shared.metadata
         return []
     return visited_sites(message)

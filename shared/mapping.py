@@ -17,7 +17,7 @@ from typing import Literal
 
 from shared.amqp import map_section, sections
 from shared.amqp.codec import decode, decode_all, encode
-from shared.amqp.scan import join_list, list_fields
+from shared.amqp.scan import join_list
 from shared.amqp.values import NULL, Malformed, Value, binary, string, uint
 from shared.message import Message
 
@@ -205,7 +205,7 @@ def _milliseconds(kept: Value) -> Value:
 
 
 def _header_fields(header: bytes) -> list[bytes]:
-    return list_fields(header, sections.descriptor(header, 0)[1], len(header)) if header else []
+    return list(sections.fields_of(header))
 
 
 def _encoded_properties(message: Message) -> Changes:

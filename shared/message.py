@@ -13,7 +13,7 @@ from typing import NamedTuple
 from shared.amqp import map_section, sections
 from shared.amqp.codec import decode, encode
 from shared.amqp.layouts import Layouts
-from shared.amqp.scan import join_list, join_map, list_fields, text
+from shared.amqp.scan import join_list, join_map, text
 from shared.amqp.sections import Sections
 from shared.amqp.values import Malformed, Value, string, symbol, uint
 
@@ -92,13 +92,14 @@ class Arrival(NamedTuple):
 class Message:
     """One message on its way; raises Malformed where a section is read that is not what it claims to be."""
 
-    __slots__ = ("_fields", "arrival", "sections")
+    __slots__ = ("_envelope", "_fields", "arrival", "sections")
 
     def __init__(self, raw: Sections, arrival: Arrival) -> None:
         """Take over *raw*, whose annotations hold nothing service-assigned any more."""
         self.sections = raw
         self.arrival = arrival
-        self._fields: list[bytes] | None = None
+        self._fields: Sequence[bytes] | None = None
+        self._envelope: tuple[str | None, str | None, str | None] | None = None
 
     @classmethod
     def received(cls, content: bytes, origin: Origin) -> "Message":
@@ -155,13 +156,15 @@ class Message:
 
     def envelope(self) -> tuple[str | None, str | None, str | None]:
         """Return what the envelope of a batch repeats: message id (where it is text), session id, partition key."""
-        fields = self._property_fields()
-        identity = fields[_MESSAGE_ID] if fields else _NULL
-        return (
-            text(identity) if identity[0] in _TEXT_CODES else None,
-            text(fields[_GROUP_ID]) if len(fields) > _GROUP_ID else None,
-            self.partition_key if self.sections.message_annotations else None,
-        )
+        if self._envelope is None:
+            fields = self._property_fields()
+            identity = fields[_MESSAGE_ID] if fields else _NULL
+            self._envelope = (
+                text(identity) if identity[0] in _TEXT_CODES else None,
+                text(fields[_GROUP_ID]) if len(fields) > _GROUP_ID else None,
+                self.partition_key if self.sections.message_annotations else None,
+            )
+        return self._envelope
 
     def property_fields(self) -> Sequence[bytes]:
         """Return the encoded fields of the properties section, none of an absent one."""
@@ -298,6 +301,7 @@ class Message:
         self.sections.message_annotations = map_section.edited(
             self.sections.message_annotations, _MESSAGE_ANNOTATIONS, changes, symbol
         )
+        self._envelope = None
 
     def application_property(self, name: str) -> Value | None:
         """Return an application property, None when absent; a property that is null is the null value."""
@@ -348,8 +352,7 @@ class Message:
     # Fields of the header and properties sections
 
     def _header_fields(self) -> list[bytes]:
-        header = self.sections.header
-        return _fields_of(header) if header else []
+        return list(sections.fields_of(self.sections.header))
 
     def _set_header_field(self, index: int, value: Value | None) -> None:
         fields = self._header_fields()
@@ -357,9 +360,9 @@ class Message:
         fields[index] = _NULL if value is None else encode(value)
         self.sections.header = join_list(_HEADER, fields)
 
-    def _property_fields(self) -> list[bytes]:
+    def _property_fields(self) -> Sequence[bytes]:
         if self._fields is None:
-            self._fields = _fields_of(self.sections.properties) if self.sections.properties else []
+            self._fields = sections.fields_of(self.sections.properties)
         return self._fields
 
     def _property_field(self, index: int) -> Value | None:
@@ -378,6 +381,7 @@ class Message:
         fields[index] = _NULL if value is None else encode(value)
         self.sections.properties = join_list(_PROPERTIES, fields)
         self._fields = fields
+        self._envelope = None
 
     def _set_property_symbol(self, index: int, name: str, value: str | None) -> None:
         if value is not None and not value.isascii():
@@ -406,12 +410,8 @@ def _text(assigned: Mapping[bytes, bytes], name: bytes) -> str | None:
     return None if raw is None or raw[0] not in _TEXT_CODES else text(raw)
 
 
-def _fields_of(section: bytes) -> list[bytes]:
-    return list_fields(section, sections.descriptor(section, 0)[1], len(section))
-
-
 @lru_cache(maxsize=256)
 def _sender_header(header: bytes) -> bytes:
     """Return the header without what the service writes into it; a handful of headers serve most messages."""
-    stripped = join_list(_HEADER, _fields_of(header)[:_SENDER_HEADER_FIELDS])
+    stripped = join_list(_HEADER, list(sections.fields_of(header)[:_SENDER_HEADER_FIELDS]))
     return b"" if stripped == _EMPTY_HEADER else stripped

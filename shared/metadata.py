@@ -45,27 +45,29 @@ def stamp(message: Message) -> None:
     Raises:  Malformed where a repl-* property is there already and is no text.
     """
     arrival = message.arrival
+    origin, sequence_number, offset, enqueued_time, _, _ = arrival
     present = message.sections.application_properties
     given_up_by = entity_that_gave_up(arrival)
-    if given_up_by is None and b"repl-" not in present and b"DeadLetter" not in present:
-        pairs = [_path(arrival.origin.site)]
-        if arrival.enqueued_time is not None:
-            pairs.append(_pair(ENQUEUE_TIME, iso_time(arrival.enqueued_time)))
-        if arrival.sequence_number is not None:
-            pairs.append(_pair(SEQUENCE, str(arrival.sequence_number)))
-        if arrival.offset is not None:
-            pairs.append(_pair(OFFSET, arrival.offset))
-        message.append_properties(b"".join(pairs), len(pairs))
+    # Not "in", which takes four times as long: it asks first whether what it looks for is a number.
+    if given_up_by is None and present.find(b"repl-") < 0 and present.find(b"DeadLetter") < 0:
+        pairs, count = _path(origin.site), 1
+        if enqueued_time is not None:
+            pairs, count = pairs + _pair(ENQUEUE_TIME, iso_time(enqueued_time)), count + 1
+        if sequence_number is not None:
+            pairs, count = pairs + _pair(SEQUENCE, str(sequence_number)), count + 1
+        if offset is not None:
+            pairs, count = pairs + _pair(OFFSET, offset), count + 1
+        message.append_properties(pairs, count)
         return
-    changes: dict[str, Value | None] = {PATH: _appended(message, PATH, arrival.origin.site)}
-    if arrival.enqueued_time is not None:
+    changes: dict[str, Value | None] = {PATH: _appended(message, PATH, origin.site)}
+    if enqueued_time is not None:
         earlier = SAMPLE_ENQUEUE_TIME if message.application_property(ENQUEUE_TIME) is None else ENQUEUE_TIME
         changes[SAMPLE_ENQUEUE_TIME] = None
-        changes[ENQUEUE_TIME] = _appended(message, earlier, iso_time(arrival.enqueued_time))
-    if arrival.sequence_number is not None:
-        changes[SEQUENCE] = _appended(message, SEQUENCE, str(arrival.sequence_number))
-    if arrival.offset is not None:
-        changes[OFFSET] = _appended(message, OFFSET, arrival.offset)
+        changes[ENQUEUE_TIME] = _appended(message, earlier, iso_time(enqueued_time))
+    if sequence_number is not None:
+        changes[SEQUENCE] = _appended(message, SEQUENCE, str(sequence_number))
+    if offset is not None:
+        changes[OFFSET] = _appended(message, OFFSET, offset)
     for theirs, ours in _SERVICE_DEAD_LETTER.items():
         value = message.application_property(theirs)
         # One of another type is the application's own; null is what an SDK sends for a reason that was not given.

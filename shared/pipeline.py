@@ -123,18 +123,20 @@ class Pipeline:
         origin = self._task.origin if partition is None else self._task.origin._replace(partition=partition)
         now = self._clock.now()
         tokens: Sequence[bytes | None] = lock_tokens or [None] * len(batch)
+        unread = Arrival(origin)
         obstacle: BuswayError | None = None
         if self._batch_editors:
-            received = [self._received(*each, origin) for each in zip(batch, tokens, strict=True)]
+            received = [self._received(*each, unread) for each in zip(batch, tokens, strict=True)]
             hold = self._hold([item for item, _ in received])
             try:
                 parts = await self._prepare_together(received, partial(self._ask, hold), now)
             except BuswayError as error:
                 parts, obstacle = [[item] for item, _ in received], error
+            items = [item for each in parts for item in each]
         else:
-            parts = [self._prepare(*each, origin, now) for each in zip(batch, tokens, strict=True)]
-            hold = self._hold([item for each in parts for item in each])
-        items = [item for each in parts for item in each]
+            parts = [self._prepare(*each, unread, now) for each in zip(batch, tokens, strict=True)]
+            items = [item for each in parts for item in each]
+            hold = self._hold(items)
         batch_id = next(self._batch_ids)
         if obstacle is None:
             obstacle = await self._carry(items, parts, batch_id, hold)
@@ -213,10 +215,10 @@ class Pipeline:
 
     # Before the send: decisions without I/O
 
-    def _prepare(self, content: bytes, lock_token: bytes | None, origin: Origin, now: datetime) -> list[Item]:
-        item = current = Item(content, Arrival(origin), lock_token)
+    def _prepare(self, content: bytes, lock_token: bytes | None, unread: Arrival, now: datetime) -> list[Item]:
+        item = current = Item(content, unread, lock_token)
         try:
-            message = Message.received(content, origin)
+            message = Message.received(content, unread.origin)
             item.arrival = message.arrival
             item.arrived = self._journal.arriving(message)
             if self._task.restore is not None:
@@ -254,11 +256,11 @@ class Pipeline:
             item.rejection = Rejection(error, stage, self._task.name)
         return item
 
-    def _received(self, content: bytes, lock_token: bytes | None, origin: Origin) -> tuple[Item, Message | None]:
+    def _received(self, content: bytes, lock_token: bytes | None, unread: Arrival) -> tuple[Item, Message | None]:
         """Return the item of a message and, where it can be read, the message."""
-        item = Item(content, Arrival(origin), lock_token)
+        item = Item(content, unread, lock_token)
         try:
-            message = Message.received(content, origin)
+            message = Message.received(content, unread.origin)
             item.arrival = message.arrival
             item.key = _key(item.arrival, 0)
             item.arrived = self._journal.arriving(message)

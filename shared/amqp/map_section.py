@@ -4,16 +4,33 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 
 from shared.amqp.codec import decode, encode
-from shared.amqp.scan import Entry, compound_content, join_map, map_entries, walk_map
-from shared.amqp.sections import descriptor
+from shared.amqp.scan import Entry, compound_content, extent_bytes, join_map, map_entries, walk_map
+from shared.amqp.sections import USUAL_CONTENTS, descriptor
+from shared.amqp.shapes import Part, Shapes
 from shared.amqp.values import Malformed, Value, string
 
 _SIZE_AND_COUNT = struct.Struct(">II")
+# Where the entries start behind descriptor, format code, size and count, the latter two of four bytes each.
+WIDE_CONTENT = 12
 
 
 def entries(section: bytes) -> list[Entry]:
     """Return the entries of an encoded section, none of an absent one."""
     return map_entries(section, descriptor(section, 0)[1], len(section)) if section else []
+
+
+def content(section: bytes) -> tuple[int, int, int]:
+    """Return how many values an encoded section has, keys included, where they start and where they stop."""
+    usual = USUAL_CONTENTS.get(section[:4])
+    if usual is not None and len(section) >= WIDE_CONTENT:
+        if usual[1]:
+            size, count = _SIZE_AND_COUNT.unpack_from(section, 4)
+            start, stop = WIDE_CONTENT, 8 + size
+        else:
+            count, start, stop = section[5], 6, 5 + section[4]
+        if stop == len(section) and count <= stop - start:
+            return count, start, stop
+    return compound_content(section, descriptor(section, 0)[1], len(section))
 
 
 def walk(section: bytes) -> Iterator[tuple[int, int, int, int]]:
@@ -25,26 +42,30 @@ class Names:
     """
     Where the entries of an encoded section are, by key in any case; of several that differ in case only, the first.
 
-    The section is walked once, and no further than to the key that is asked for. Raises Malformed where the walk meets
-    what is no map.
+    The section is walked once, and no further than to the key that is asked for; one whose shape is known is not walked
+    at all. Raises Malformed where the walk meets what is no map.
     """
 
     def __init__(self, section: bytes) -> None:
         """Look at nothing yet."""
         self._section = section
-        # Only ASCII letters are folded byte by byte, so that positions stay as they are.
-        self._folded = section.lower()
-        self._walk = walk(section)
-        self._found: dict[bytes, tuple[int, int]] = {}
+        self._known = _NAMES.find(section)
+        if self._known is None:
+            self._folded = section.lower()
+            self._walk = walk(section)
+            self._found: dict[bytes, tuple[int, int]] = {}
 
     def find(self, key: str) -> tuple[int, int] | None:
         """Return where the entry whose key in lower case is *key* starts, and where its value does."""
         wanted = key.encode()
         if len(wanted) != len(key):
             return self._find_beyond_ascii(key)
+        if self._known is not None:
+            return self._known.get(wanted)
         found = self._found
         # A key that stands nowhere in the section need not be walked to.
         if wanted not in found and wanted in self._folded:
+            # Only ASCII letters are folded byte by byte, so that positions stay as they are.
             folded = self._folded
             for start, key_start, value_start, _ in self._walk:
                 each = folded[key_start:value_start]
@@ -64,6 +85,26 @@ class Names:
         """Return the key whose lower case is *key* as it is written in the section."""
         found = self.find(key)
         return None if found is None else str(decode(self._section, found[0])[0].payload)
+
+
+def _names_of(section: bytes) -> tuple[list[Part], Mapping[bytes, tuple[int, int]]] | None:
+    """Return the entries of a section with where they are by their keys in lower case."""
+    parts: list[Part] = []
+    names: dict[bytes, tuple[int, int]] = {}
+    try:
+        for start, key_start, value_start, stop in walk(section):
+            extent = extent_bytes(section[value_start])
+            if extent is None or not key_start:
+                return None
+            parts.append((start, value_start + extent, stop))
+            names.setdefault(section[key_start:value_start].lower(), (start, value_start))
+    except Malformed:
+        # What is asked for may stand before what is no map.
+        return None
+    return parts, names
+
+
+_NAMES = Shapes(_names_of)
 
 
 def entry(section: bytes, name: str) -> Value | None:
@@ -120,7 +161,7 @@ def appended(section: bytes, prefix: bytes, pairs: bytes, count: int) -> bytes:
     """Return the section with *count* encoded pairs behind its entries, which are not looked at."""
     if not section:
         return join_map(prefix, (pairs,), count)
-    values, start, stop = compound_content(section, descriptor(section, 0)[1], len(section))
+    values, start, stop = content(section)
     if values % 2:
         raise Malformed(f"map section: {values} values, expected pairs")
     return b"%b\xd1%b%b%b" % (

@@ -19,6 +19,7 @@ from shared.amqp.values import Malformed
 _DESCRIBED, _UNKNOWN, _LENGTH_8, _LENGTH_32 = -1, -2, -3, -4
 _CATEGORIES = (_UNKNOWN,) * 4 + (0, 1, 2, 4, 8, 16) + (_LENGTH_8, _LENGTH_32) * 3
 _WIDTHS = (_DESCRIBED, *(_CATEGORIES[code >> 4] for code in range(1, 256)))
+_EXTENTS = {_LENGTH_8: 2, _LENGTH_32: 5}
 
 LISTS = frozenset((0x45, 0xC0, 0xD0))
 MAPS = frozenset((0xC1, 0xD1))
@@ -59,6 +60,12 @@ def skip(buffer: bytes, position: int, end: int) -> int:
     if position > end:
         raise Malformed(f"value before byte {end}: it reaches beyond the end of what holds it")
     return position
+
+
+def extent_bytes(code: int) -> int | None:
+    """Return how many bytes, the format code first, say where a value ends; None where that takes a walk."""
+    width = _WIDTHS[code]
+    return 1 if width >= 0 else _EXTENTS.get(width)
 
 
 def compound_content(buffer: bytes, position: int, end: int) -> tuple[int, int, int]:

@@ -4,11 +4,13 @@ The sections of an AMQP 1.0 message, each kept as the bytes that arrived.
 Source: OASIS AMQP 1.0, part 3, section 3.2.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shared.amqp.codec import decode
 from shared.amqp.primitives import UINT32
-from shared.amqp.scan import BINARIES, LISTS, MAPS, skip
+from shared.amqp.scan import BINARIES, LISTS, MAPS, compound_content, extent_bytes, list_fields, skip
+from shared.amqp.shapes import Cut, Part, Shapes, cut_into
 from shared.amqp.values import Malformed, Value
 
 HEADER = 0x70
@@ -58,13 +60,18 @@ _CONTENTS = {
 }
 
 _BODIES = frozenset((DATA, SEQUENCE, VALUE))
-# Lists, maps and binaries by the width of the size behind their format code.
-_LENGTH_8 = frozenset((0xA0, 0xC0, 0xC1))
-_LENGTH_32 = frozenset((0xB0, 0xD0, 0xD1))
 # The descriptors as everybody writes them, by their bytes.
 _USUAL = {bytes((0x00, 0x53, number)): number for number in NAMES}
 _SHORT_DATA = b"\x00\x53\x75\xa0"
 _LONG_DATA = b"\x00\x53\x75\xb0"
+# The same with the format code of what such a section holds, and whether its size has four bytes or one.
+_LENGTHS = {0xA0: False, 0xC0: False, 0xC1: False, 0xB0: True, 0xD0: True, 0xD1: True}
+USUAL_CONTENTS = {
+    bytes((0x00, 0x53, number, code)): (number, is_wide)
+    for number, codes in _CONTENTS.items()
+    for code, is_wide in _LENGTHS.items()
+    if code in codes
+}
 _REPEATABLE = frozenset((DATA, SEQUENCE))
 
 
@@ -120,24 +127,26 @@ def split(buffer: bytes, position: int = 0) -> Sections:
     start = position
     while position < end:
         # The usual descriptors and sizes without a call: this runs for every section of every message.
-        number, content = _USUAL.get(buffer[position : position + 3], 0), position + 3
-        if number == 0:
-            number, content = descriptor(buffer, position)
-        if number <= previous or previous in _BODIES:
-            _check_order(number, previous, position)
-        code = buffer[content] if content + 5 <= end else -1
-        if code in _LENGTH_8:
-            stop = content + 2 + buffer[content + 1]
-        elif code in _LENGTH_32:
-            stop = content + 5 + UINT32.unpack_from(buffer, content + 1)[0]
+        usual = USUAL_CONTENTS.get(buffer[position : position + 4])
+        if usual is not None and position + 8 <= end:
+            number, is_wide = usual
+            if number <= previous or previous in _BODIES:
+                _check_order(number, previous, position)
+            if is_wide:
+                stop = position + 8 + UINT32.unpack_from(buffer, position + 4)[0]
+            else:
+                stop = position + 5 + buffer[position + 4]
         else:
+            number, content = descriptor(buffer, position)
+            if number <= previous or previous in _BODIES:
+                _check_order(number, previous, position)
             stop = skip(buffer, content, end)
+            if buffer[content] not in _CONTENTS[number]:
+                raise Malformed(
+                    f"{NAMES[number]} at byte {position}: format code 0x{buffer[content]:02x} is not what it holds"
+                )
         if stop > end:
             raise Malformed(f"{NAMES[number]} at byte {position}: it reaches beyond the end of the message")
-        if buffer[content] not in _CONTENTS[number]:
-            raise Malformed(
-                f"{NAMES[number]} at byte {position}: format code 0x{buffer[content]:02x} is not what it holds"
-            )
         if number != previous:
             # Several data or sequence sections are one body: it is cut out once, when it ends.
             parts[previous] = buffer[start:position]
@@ -182,6 +191,30 @@ def _number(value: Value) -> int:
     if value.kind == "symbol" and isinstance(value.payload, str):
         return _SYMBOLS.get(value.payload, 0)
     return 0
+
+
+def fields_of(section: bytes) -> Sequence[bytes]:
+    """Return the encoded fields of a section that is a list, none of an absent one."""
+    if not section:
+        return ()
+    cut = _CUTS.find(section)
+    return list_fields(section, descriptor(section, 0)[1], len(section)) if cut is None else cut(section)
+
+
+def _cut_of(section: bytes) -> tuple[list[Part], Cut] | None:
+    fields = list_fields(section, descriptor(section, 0)[1], len(section))
+    _, position, _ = compound_content(section, descriptor(section, 0)[1], len(section))
+    parts: list[Part] = []
+    for field in fields:
+        extent = extent_bytes(field[0])
+        if extent is None:
+            return None
+        parts.append((position, position + extent, position + len(field)))
+        position += len(field)
+    return parts, cut_into(parts)
+
+
+_CUTS = Shapes(_cut_of)
 
 
 def body_parts(body: bytes) -> list[tuple[int, Value]]:

@@ -13,17 +13,20 @@ What a journal keeps of a message's content: digests that are the same wherever 
 import base64
 import binascii
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from hashlib import blake2b
 
 from shared.amqp import map_section, sections
 from shared.amqp.codec import decode, decode_all, encode
-from shared.amqp.scan import list_fields, skip, text
+from shared.amqp.scan import text
+from shared.amqp.shapes import Cut, Part, Shapes, cut_into
 from shared.amqp.values import Malformed, string
 from shared.journal.canonical import CANONICAL_WIDTHS, canonical
 from shared.loop_prevention import path_before
 from shared.mapping import BASE64, ENCODING
 from shared.message import Message
+from shared.metadata import PATH
 from shared.protocols import Imprint
 from shared.rules import SYSTEM_PROPERTIES, Action
 from shared.rules.syntax import Scope
@@ -46,7 +49,7 @@ _COVERED = {
     7: "ContentEncoding",
     12: "ReplyToSessionId",
 }
-_CORRELATION_ID, _GROUP_ID, _LAST_FIELD = 5, 10, 12
+_CORRELATION_ID, _LAST_FIELD = 5, 12
 
 _STAMPS = b"repl-"
 _DEAD_LETTER = b"DeadLetter"
@@ -55,7 +58,9 @@ _ENCODINGS = ENCODING.encode()
 
 _SHORT_STRING = 0xA1
 _DATA_8, _DATA_32 = b"\x00\x53\x75\xa0", b"\x00\x53\x75\xb0"
-_MAP_8, _MAP_32 = b"\x00\x53\x74\xc1", b"\x00\x53\x74\xd1"
+# Where the pairs of application properties begin, by how the section does.
+_CONTENT = {b"\x00\x53\x74\xc1": 6, b"\x00\x53\x74\xd1": map_section.WIDE_CONTENT}
+_FIRST_STAMP = encode(string(PATH))
 _HEADER_TTL, _HEADER_DELIVERY_COUNT = 2, 4
 
 
@@ -69,6 +74,7 @@ class Imprinter:
         system = [SYSTEM_PROPERTIES[each.name.lower()].name for each in changed if each.scope is Scope.SYSTEM]
         covered = tuple(index for index, name in _COVERED.items() if name not in system)
         self._counts_correlation_id = _CORRELATION_ID in covered
+        self._usual = Shapes(self._cut_of)
         self._fields = lru_cache(maxsize=1024)(partial(_fields, covered))
 
     def arriving(self, message: Message) -> Imprint:
@@ -80,13 +86,11 @@ class Imprinter:
         identity = order_key = None
         hops: Sequence[str] = ()
         try:
-            fields = message.property_fields()
-            if fields:
-                identity = _identity(fields[0])
-                order_key = text(fields[_GROUP_ID]) if len(fields) > _GROUP_ID else None
-            if order_key is None and b"x-opt-partition-key" in raw.message_annotations:
-                order_key = message.partition_key
-            if _STAMPS in raw.application_properties:
+            identity, session_id, partition_key = message.envelope()
+            order_key = partition_key if session_id is None else session_id
+            if identity is None and message.has_message_id:
+                identity = _identity(message.property_fields()[0])
+            if raw.application_properties.find(_STAMPS) >= 0:  # faster than "in", see shared.metadata
                 hops = path_before(message)
         except Malformed:
             # The line rejects it for that, or not; the journal tells of it either way.
@@ -110,45 +114,59 @@ class Imprinter:
         raw = message.sections
         is_same_body = raw.body == arrived.body
         if is_same_body and raw.properties == arrived.properties:
-            # Stamps are appended, so that what was there is still there in one piece.
-            before = _content(arrived.application_properties)
-            if before is not None and before in raw.application_properties:
+            # Stamps are appended, so that what was there still stands in front of them in one piece.
+            before, section = arrived.application_properties, raw.application_properties
+            content = before[_CONTENT.get(before[:4], 0) :]
+            if section.startswith(content + _FIRST_STAMP, map_section.WIDE_CONTENT):
                 return arrived
         digest, size = (arrived.body_digest, arrived.body_size) if is_same_body else body_digest(raw.body)
-        departed = arrived._replace(body_digest=digest, body_size=size, property_digest=self._property_digest(message))
-        return arrived if departed == arrived else departed
+        properties = self._property_digest(message)
+        if digest == arrived.body_digest and size == arrived.body_size and properties == arrived.property_digest:
+            return arrived
+        return replace(arrived, body_digest=digest, body_size=size, property_digest=properties)
 
     def _property_digest(self, message: Message) -> bytes:
         section = message.sections.application_properties
         try:
-            pairs = self._pairs(section) if section else []
+            pairs = list(self._pairs(section)) if section else []
             fields = message.property_fields()
             if len(fields) > 1:
-                # Without the message id in front; few of the rest serve most messages.
-                last = fields[_LAST_FIELD] if len(fields) > _LAST_FIELD else b""
-                pairs += self._fields(b"".join(fields[1:5]), b"".join(fields[6:8]), last)
-                if len(fields) > _CORRELATION_ID and fields[_CORRELATION_ID] != _NULL and self._counts_correlation_id:
-                    pairs += _field(_CORRELATION_ID, fields[_CORRELATION_ID])
+                # Without the ids, few of these serve most messages.
+                last = fields[_LAST_FIELD] if len(fields) > _LAST_FIELD else _NULL
+                if len(fields) <= _CORRELATION_ID or fields[_CORRELATION_ID] == _NULL:
+                    pairs += self._fields(tuple(fields[1:8]), last)
+                else:
+                    pairs += self._fields((*fields[1:_CORRELATION_ID], _NULL, *fields[_CORRELATION_ID + 1 : 8]), last)
+                    if self._counts_correlation_id:
+                        pairs += _field(_CORRELATION_ID, fields[_CORRELATION_ID])
         except Malformed:
             # It cannot be told apart what is in there; the bytes stand for it.
             pairs = [section, message.sections.properties]
         pairs.sort()
         return blake2b(b"".join(pairs), digest_size=PROPERTY_DIGEST_BYTES).digest()
 
-    def _pairs(self, section: bytes) -> list[bytes]:
+    def _pairs(self, section: bytes) -> Sequence[bytes]:
         """Return the application properties that count, each as its key and value in their one encoding."""
-        if _STAMPS in section:
-            if _ENCODINGS in section:
-                return self._decoded_pairs(section)
-        elif not self._left_out and _DEAD_LETTER not in section:
-            usual = _usual_pairs(section)
-            if usual is not None:
-                return usual
+        cut = self._usual.find(section)
+        if cut is not None:
+            return cut(section)
+        if _ENCODINGS in section:
+            return self._decoded_pairs(section)
         return [
             canonical(section, start, value_start) + canonical(section, value_start, stop)
             for start, key_start, value_start, stop in map_section.walk(section)
             if self._counts(section[key_start:value_start])
         ]
+
+    def _cut_of(self, section: bytes) -> tuple[list[Part], Cut] | None:
+        """Return the pairs of a map in which every one counts and has its one encoding, None for another one."""
+        pairs: list[Part] = []
+        for start, key_start, value_start, stop in map_section.walk(section):
+            width = CANONICAL_WIDTHS.get(section[value_start])
+            if width is None or section[start] != _SHORT_STRING or not self._counts(section[key_start:value_start]):
+                return None
+            pairs.append((start, value_start + (1 if width else 2), stop))
+        return pairs, cut_into(pairs)
 
     def _counts(self, key: bytes) -> bool:
         return not key.startswith(_STAMPS) and key not in _DEAD_LETTERS and key.lower() not in self._left_out
@@ -205,45 +223,10 @@ def _unusual_content(body: bytes) -> bytes:
     return b"".join(content)
 
 
-def _content(section: bytes) -> bytes | None:
-    """Return the pairs of an encoded section of application properties, None where it is not encoded as usual."""
-    if not section:
-        return b""
-    prefix = section[:4]
-    return section[12:] if prefix == _MAP_32 else section[6:] if prefix == _MAP_8 else None
-
-
-def _usual_pairs(section: bytes) -> list[bytes] | None:
-    """Return the pairs of a map of which every key and value has its one encoding already, None for another one."""
-    prefix, stop = section[:4], len(section)
-    position = 12 if prefix == _MAP_32 else 6 if prefix == _MAP_8 else stop + 1
-    pairs = []
-    try:
-        while position < stop:
-            if section[position] != _SHORT_STRING:
-                return None
-            value = position + 2 + section[position + 1]
-            code = section[value]
-            width = CANONICAL_WIDTHS[code]
-            end = value + width if width else value + 2 + section[value + 1]
-            pairs.append(section[position:end])
-            position = end
-    except (KeyError, IndexError):
-        return None
-    return pairs if position == stop else None
-
-
-def _fields(covered: tuple[int, ...], first: bytes, second: bytes, last: bytes) -> list[bytes]:
-    """Return what counts of the properties section: of its encoded fields 1 to 4, 6 and 7, and 12."""
-    found: list[bytes] = []
-    for index, encoded in ((1, first), (6, second), (12, last)):
-        position = 0
-        while position < len(encoded):
-            stop = skip(encoded, position, len(encoded))
-            if index in covered:
-                found += _field(index, encoded[position:stop])
-            index, position = index + 1, stop  # noqa: PLW2901 - the fields of a run are numbered from its first
-    return found
+def _fields(covered: tuple[int, ...], fields: tuple[bytes, ...], last: bytes) -> list[bytes]:
+    """Return what counts of the encoded fields of the properties section: those from 1 on, and the last one."""
+    numbered = (*enumerate(fields, 1), (_LAST_FIELD, last))
+    return [each for index, field in numbered if index in covered for each in _field(index, field)]
 
 
 def _field(index: int, field: bytes) -> tuple[bytes, ...]:
@@ -287,8 +270,7 @@ def _life_and_attempt(header: bytes) -> tuple[int | None, int | None]:
     Service Bus counts the deliveries that failed, Azure's host hands over one more than that.
     """
     try:
-        fields = list_fields(header, sections.descriptor(header, 0)[1], len(header))
-        values = [decode_all(field).payload for field in fields]
+        values = [decode_all(field).payload for field in sections.fields_of(header)]
     except Malformed:
         return None, None
     values += [None] * (_HEADER_DELIVERY_COUNT + 1 - len(values))

@@ -4,7 +4,7 @@ from functools import lru_cache
 from typing import Any
 
 from shared.journal.lines import quoted
-from shared.message import Origin
+from shared.message import Arrival, Origin
 from shared.metadata import entity_that_gave_up
 from shared.protocols import Entry, Imprint, Outcome, Record
 
@@ -13,15 +13,12 @@ _SERVICE_BUS_PARTITION = 0
 
 def received_line(entry: Entry) -> str:
     """Return what is known of a message that has been received."""
-    arrival, imprint = entry.arrival, entry.imprint
-    rest = _hops(tuple(imprint.hops), arrival.origin.site)
+    arrival, imprint, parts = entry
+    rest = _told_of_way(arrival.origin, arrival.dead_letter_source, tuple(imprint.hops))
     if imprint.attempt is not None and imprint.attempt > 1:
         rest += f',"attempt":{imprint.attempt}'
-    if entry.parts > 1:
-        rest += f',"parts":{entry.parts}'
-    given_up_by = entity_that_gave_up(arrival)
-    if given_up_by is not None:
-        rest += f',"given_up_by":{quoted(given_up_by)}'
+    if parts > 1:
+        rest += f',"parts":{parts}'
     return identity_fields(arrival.sequence_number, arrival.enqueued_time) + imprint_fields(imprint) + rest
 
 
@@ -51,8 +48,10 @@ def imprint_fields(imprint: Imprint) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _hops(visited: tuple[str, ...], site: str) -> str:
-    return f',"hops":[{",".join(map(quoted, (*visited, site)))}]'
+def _told_of_way(origin: Origin, dead_letter_source: str | None, visited: tuple[str, ...]) -> str:
+    told = f',"hops":[{",".join(map(quoted, (*visited, origin.site)))}]'
+    given_up_by = entity_that_gave_up(Arrival(origin, dead_letter_source=dead_letter_source))
+    return told if given_up_by is None else f'{told},"given_up_by":{quoted(given_up_by)}'
 
 
 @lru_cache(maxsize=1024)
@@ -63,17 +62,18 @@ def _told_of_target(outcome: Outcome, target: str | None) -> str:
 
 def outcome_line(record: Record, ordinal: int) -> str:
     """Return what became of a message; of its content, what is not as it was received."""
-    number, arrived, departed = record.arrival.sequence_number, record.arrived, record.departed
-    told = _told_of_target(record.outcome, record.target)
+    number, outcome, arrived, departed = record.arrival.sequence_number, record.outcome, record.arrived, record.departed
+    told = _told_of_target(outcome, record.target)
     if record.is_remembered:
         told = f',"remembered":true{told}'
-    elif record.outcome is Outcome.SENT and departed is not None and departed.property_digest is not None:
+    elif outcome is Outcome.SENT and departed is not None and departed.property_digest is not None:
         told = f',"check":"{check_of(departed.body_digest, departed.property_digest):016x}"{told}'
     if arrived is not None:
-        if record.message_id != arrived.message_id and record.message_id is not None:
-            told += f',"message_id":{quoted(record.message_id)}'
-        if record.order_key != arrived.order_key and record.order_key is not None:
-            told += f',"order_key":{quoted(record.order_key)}'
+        identity, key = record.message_id, record.order_key
+        if identity is not None and identity != arrived.message_id:
+            told += f',"message_id":{quoted(identity)}'
+        if key is not None and key != arrived.order_key:
+            told += f',"order_key":{quoted(key)}'
         if departed is not arrived and departed is not None and departed.property_digest is not None:
             digests = f'"{departed.body_digest.hex()}","property_digest":"{departed.property_digest.hex()}"'
             told += f',"body_digest":{digests},"body_size":{departed.body_size},"edited":true'

@@ -168,6 +168,15 @@ def test_a_change_on_the_way_gives_another_imprint():
     assert departed.property_digest == digest([("a", int_(2))], subject=string("s"))
 
 
+@pytest.mark.parametrize("pairs", [[], [("a", int_(1))]])
+def test_a_property_that_an_editor_adds_gives_another_imprint(pairs):
+    sent = message(pairs)
+    arrived = PLAIN.arriving(sent)
+    sent.set_properties({"b": int_(2)})
+    stamp(sent)
+    assert PLAIN.departing(sent, arrived).property_digest == digest([*pairs, ("b", int_(2))])
+
+
 def test_the_check_is_the_digests_combined():
     body, properties = bytes.fromhex("9a0364b9e99bb480") + bytes(8), bytes.fromhex("0f3c5a1b9e7d2468")
     assert check_of(body, properties) == 0x953F3EA277E690E8

@@ -1,0 +1,96 @@
+"""What is known of a section by its shape is what a walk through it finds, whatever came before."""
+
+from hashlib import blake2b
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.amqp import map_section
+from shared.amqp.codec import encode
+from shared.amqp.scan import join_list, join_map, list_fields
+from shared.amqp.sections import Sections, fields_of
+from shared.amqp.shapes import Shapes, cut_into
+from shared.amqp.values import Malformed, string
+from shared.journal.canonical import canonical
+from shared.journal.imprints import Imprinter
+from shared.message import Arrival, Message, Origin
+from tests import strategies
+
+# Few keys and short texts, so that sections of the same length and of the same shape come up.
+keys = st.sampled_from(("a", "b", "B", "c", "due", "repl-path", "DeadLetterReason", "ä"))
+values = (
+    st.text("ab", max_size=2).map(string)
+    | strategies.of_kind("long", "int", "boolean", "null", "timestamp", "binary", "symbol", "double")
+    | strategies.values
+)
+maps = st.lists(st.tuples(keys, values), max_size=4).map(
+    lambda pairs: join_map(b"\x00\x53\x74", [encode(string(key)) + encode(value) for key, value in pairs], len(pairs))
+)
+lists = st.lists(values, max_size=5).map(lambda fields: join_list(b"\x00\x53\x73", [encode(field) for field in fields]))
+
+
+def or_malformed(function, *arguments):
+    try:
+        return function(*arguments)
+    except Malformed:
+        return Malformed
+
+
+@given(st.lists(lists | strategies.damaged(lists), min_size=1, max_size=6))
+def test_the_fields_of_a_list_are_those_that_a_walk_finds(told):
+    for section in told + told:
+        walked = or_malformed(list_fields, section, 3, len(section)) if section[:3] == b"\x00\x53\x73" else None
+        fields = or_malformed(fields_of, section)
+        if walked is not None:
+            assert fields is Malformed if walked is Malformed else list(fields) == walked
+
+
+@given(st.lists(maps | strategies.damaged(maps), min_size=1, max_size=6), st.sampled_from(("a", "b", "due", "ä", "x")))
+def test_a_name_is_found_where_a_walk_finds_it(told, wanted):
+    for section in told + told:
+        try:
+            walked = next(
+                (
+                    (start, value)
+                    for key, start, value, _ in map_section.entries(section)
+                    if (key or "").lower() == wanted
+                ),
+                None,
+            )
+        except Malformed:
+            continue
+        assert map_section.Names(section).find(wanted) == walked
+
+
+@given(st.lists(maps | strategies.damaged(maps), min_size=1, max_size=6))
+def test_the_digest_of_properties_is_that_of_each_in_its_one_encoding(told):
+    imprinter = Imprinter()
+    for section in told + told:
+        try:
+            pairs = [
+                canonical(section, start, value) + canonical(section, value, stop)
+                for start, key, value, stop in map_section.walk(section)
+                if not section[key:value].startswith((b"repl-", b"DeadLetterReason"))
+            ]
+        except Malformed:
+            pairs = [section, b""]
+        content = Message(Sections(application_properties=section), Arrival(Origin("west", "orders")))
+        digest = blake2b(b"".join(sorted(pairs)), digest_size=8).digest()
+        assert imprinter.arriving(content).property_digest == digest
+
+
+def test_a_section_of_a_known_shape_is_not_walked_over():
+    walked = []
+
+    def walk(section):
+        walked.append(section)
+        return None if section.startswith(b"-") else ([(1, 2, 4), (4, 5, 6)], section[1:2])
+
+    shapes = Shapes(walk)
+    assert [shapes.find(each) for each in (b".axxbx", b".ayybz")] == [b"a", b"a"]
+    assert walked == [b".axxbx"]
+    assert shapes.find(b".cxxbx") == b"c", "another shape"
+    assert [shapes.find(b"-%d" % number) for number in range(10, 20)] == [None] * 10
+    assert len(walked) == 6, "four of a length"
+    assert shapes.find(b".axxbxx") is None, "parts that end before it does"
+    assert cut_into([(1, 2, 4), (4, 5, 6)])(b".axxbx") == (b"axx", b"bx")
