@@ -177,10 +177,10 @@ def join_list(prefix: bytes, fields: list[bytes]) -> bytes:
 
 def text(field: bytes) -> str | None:
     """Return the text of an encoded string or symbol, None for null; another type is Malformed."""
-    if len(field) > 1 and field[0] in _SHORT_TEXTS and field[1] == len(field) - 2:
-        encoding = _SHORT_TEXTS[field[0]]
+    encoding = _SHORT_TEXTS.get(field[0]) if field else None
+    if encoding is not None and len(field) > 1 and field[1] == len(field) - 2:
         try:
-            return str(field[2:], encoding)
+            return field[2:].decode(encoding)
         except UnicodeDecodeError as error:
             raise Malformed(f"text at byte 2: not valid {encoding}") from error
     value = decode_all(field)

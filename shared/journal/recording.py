@@ -13,7 +13,7 @@ _SERVICE_BUS_PARTITION = 0
 
 def received_line(entry: Entry) -> str:
     """Return what is known of a message that has been received."""
-    arrival, imprint, parts = entry
+    arrival, imprint, parts = entry.arrival, entry.imprint, entry.parts
     rest = _told_of_way(arrival.origin, arrival.dead_letter_source, tuple(imprint.hops))
     if imprint.attempt is not None and imprint.attempt > 1:
         rest += f',"attempt":{imprint.attempt}'
