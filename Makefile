@@ -18,7 +18,7 @@ help: ## print these targets
 demo: packages ## two sites on this machine, 2,000 real messages, a table of what arrived
 	.venv/bin/busway demo
 
-test: packages ## all tests
+test: packages java ## all tests
 	$(python) -m pytest --numprocesses 2 --dist loadfile
 
 check: $(command) ## formatter, linter, strict types, import contracts
@@ -27,11 +27,15 @@ check: $(command) ## formatter, linter, strict types, import contracts
 	$(python) -m mypy
 	.venv/bin/lint-imports --no-logo
 
-bench: packages ## benchmarks: a table, and build/bench.json
+bench: packages java ## benchmarks: a table, and build/bench.json
 	$(python) -m benchmarks
 
 faults: packages ## all faults on every route, and a soak: what was lost, delivered twice or out of order, as a table
 	$(python) -m tests.faults $(only)
+	BUSWAY_SLOW=1 $(python) -m pytest -q tests/faults/test_reconciled.py
+
+bench-full: packages java ## reconciliation of 5 and 20 million messages; takes a quarter of an hour and 15 GB of disk
+	$(python) -m benchmarks.reconcile --full
 
 format: $(command) ## rewrite the sources as the formatter and the linter want them
 	$(python) -m ruff format

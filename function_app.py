@@ -11,7 +11,9 @@ from functions.tasks import register, register_peeking_tap, register_tap
 from shared.config.assembly import pipelines
 from shared.config.files import load
 from shared.config.journalling import Journals
+from shared.nightly.settings import nightly_settings
 from shared.shutdown import Shutdown
+from shared.telemetry.opening import open_telemetry
 
 app = func.FunctionApp()
 
@@ -25,11 +27,19 @@ _shutdown = Shutdown()
 drain_on_signals(_shutdown)
 
 _journals = Journals(_configuration, os.environ)
+_telemetry = open_telemetry(os.environ)
 
-for _task, _pipeline in pipelines(_configuration, os.environ, _shutdown, journals=_journals):
+for _task, _pipeline in pipelines(_configuration, os.environ, _shutdown, journals=_journals, telemetry=_telemetry):
     _setting = _configuration.connections[_task.source.connection].key
     register(app, _task, _pipeline, _setting, _journals.binding())
 for _file, _tap in _journals.taps():
     register_tap(app, _file, _tap, _configuration.connections[_file.source.connection].key, _journals.binding())
 for _file, _peeking in _journals.peeking_taps():
     register_peeking_tap(app, _file, _peeking)
+
+_nightly = nightly_settings(os.environ)
+if _nightly is not None:
+    # An app without a night starts sooner without what it needs.
+    from functions.nightly import register_nightly
+
+    register_nightly(app, _nightly, _telemetry.of_nights())

@@ -24,6 +24,7 @@ BENCHMARKS = (
     "benchmarks.clients",
     "benchmarks.memory",
     "benchmarks.clients_sessions",
+    "benchmarks.reconcile",
 )
 
 

@@ -6,6 +6,10 @@
 //   func azure functionapp publish $(az deployment group show --resource-group busway --name main \
 //     --query properties.outputs.functionAppName.value --output tsv)
 //
+// With the nightly reconciliation: build its image, then give it to the deployment.
+//   az acr build --registry REGISTRY --image busway-reconcile:1 --file jobs/reconcile/Dockerfile .
+//   … --parameters reconcileImage=REGISTRY.azurecr.io/busway-reconcile:1 reconcileRegistryName=REGISTRY
+//
 // Deploy before the first message is sent: infra/modules/site.bicep says why.
 
 targetScope = 'resourceGroup'
@@ -50,6 +54,29 @@ param telemetry string = 'off'
 @description('Name of a key vault in this resource group that holds the secrets of connections; empty if no connection names one. The vault must use Azure RBAC.')
 param keyVaultName string = ''
 
+@description('Days for which journals are kept.')
+@minValue(9)
+param journalDays int = 35
+
+@description('Whether the account of the journals has real folders, for a cluster in place of the Container Apps job. It cannot be changed later.')
+param journalFolders bool = false
+
+@description('Name of an Event Hubs namespace for the journal, unique in Azure; empty for a journal in blobs. The reconciliation reads blobs only.')
+param journalNamespaceName string = ''
+
+@description('Image of the nightly reconciliation, built of jobs/reconcile/Dockerfile; empty for none.')
+param reconcileImage string = ''
+
+@description('Name of the container registry in this resource group that has the image; empty if anybody may pull it.')
+param reconcileRegistryName string = ''
+
+@description('Resource ids of the action groups that are called when a night needs somebody.')
+param actionGroupIds array = []
+
+var journalStorageName = 'journal${uniqueString(resourceGroup().id, functionAppName)}'
+var journalAddress = 'https://${journalStorageName}.blob.${environment().suffixes.storage}'
+var reconcileJobName = take('reconcile-${uniqueString(resourceGroup().id, functionAppName)}', 32)
+
 module west 'modules/site.bicep' = {
   name: 'west'
   params: {
@@ -83,6 +110,12 @@ module app 'modules/function-app.bicep' = {
       BUSWAY_KEY_VAULT: empty(keyVaultName) ? '' : 'https://${keyVaultName}${environment().suffixes.keyvaultDns}'
       WEST__fullyQualifiedNamespace: west.outputs.fullyQualifiedNamespace
       EAST__fullyQualifiedNamespace: east.outputs.fullyQualifiedNamespace
+      // Used once the app has a config/journal.yaml (docs/journal.md).
+      JOURNAL__blobServiceUri: journalAddress
+      // Not the module's output, which is made after the app: it needs the app's identity.
+      JOURNAL_HUB__fullyQualifiedNamespace: empty(journalNamespaceName) ? '' : '${journalNamespaceName}.servicebus.windows.net'
+      BUSWAY_RECONCILIATION: empty(reconcileImage) ? '' : '${journalAddress}/reconciliation'
+      BUSWAY_NIGHTLY_JOB: empty(reconcileImage) ? '' : resourceId('Microsoft.App/jobs', reconcileJobName)
     }
   }
 }
@@ -109,6 +142,50 @@ module vaultRole 'modules/vault-role.bicep' = if (!empty(keyVaultName)) {
   params: {
     vaultName: keyVaultName
     principalId: app.outputs.principalId
+  }
+}
+
+module journalStorage 'modules/journal-storage.bicep' = {
+  name: 'journal-storage'
+  params: {
+    name: journalStorageName
+    location: location
+    journalDays: journalDays
+    hierarchicalNamespace: journalFolders
+    appPrincipalId: app.outputs.principalId
+  }
+}
+
+module journalHub 'modules/journal-hub.bicep' = if (!empty(journalNamespaceName)) {
+  name: 'journal-hub'
+  params: {
+    name: journalNamespaceName
+    location: location
+    storageName: journalStorage.outputs.name
+    appPrincipalId: app.outputs.principalId
+  }
+}
+
+module reconcileJob 'modules/reconcile-job.bicep' = if (!empty(reconcileImage)) {
+  name: 'reconcile-job'
+  params: {
+    name: reconcileJobName
+    location: location
+    image: reconcileImage
+    registryName: reconcileRegistryName
+    storageName: journalStorage.outputs.name
+    workspaceId: app.outputs.workspaceId
+    appPrincipalId: app.outputs.principalId
+  }
+}
+
+module nightlyAlerts 'modules/nightly-alerts.bicep' = if (!empty(reconcileImage)) {
+  name: 'nightly-alerts'
+  params: {
+    name: functionAppName
+    location: location
+    workspaceId: app.outputs.workspaceId
+    actionGroupIds: actionGroupIds
   }
 }
 

@@ -225,3 +225,15 @@ class Telemetry(Protocol):
     def obstacle(self, place: str, error: BuswayError | None) -> None:
         """Take note of what has come into the way of *place* (a target), or is another thing now; None: it is gone."""
         ...
+
+
+class NightTelemetry(Protocol):
+    """Who is told what the nightly reconciliation found."""
+
+    def finding(self, task: str, verdict: str, count: int) -> None:
+        """Take note that so many messages of *task* have a verdict that somebody has to look at."""
+        ...
+
+    def night(self, verdict: str) -> None:
+        """Take note of what a night came to: a run's verdict in words, or that there is no result."""
+        ...

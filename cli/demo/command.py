@@ -30,8 +30,10 @@ each with application properties of every type that Service Bus allows. The task
 - spillover: queue `jobs`, whose consumers fail; what one site gives up on the other tries, and what both give up on
   goes to `jobs-auxiliary`.
 
-Exit code 0 means: nothing lost, doubled, bounced or out of order, and every body and property as it was sent.
-The logs of the processes are in build/demo.
+In the end the nightly job reconciles the journals that the tasks have kept meanwhile, and tells where its page is.
+
+Exit code 0 means: nothing lost, doubled, bounced or out of order, every body and property as it was sent, and the job
+found the same. The logs of the processes are in build/demo.
 
 {message_file.FORMAT}
 """

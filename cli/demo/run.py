@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from cli.demo.expectations import foreign_receipts, judge
 from cli.demo.messages import EAST, WEST, Sample
 from cli.demo.observations import Observations
 from cli.demo.progress import Watch
+from cli.demo.reconciliation import reconciled, with_journal
 from cli.demo.report import print_report
 from cli.demo.sender import feed
 from cli.folders import free_folder
@@ -48,9 +50,11 @@ async def run(samples: Sequence[Sample], console: Console, *, keep: bool) -> boo
 async def _run(samples: Sequence[Sample], console: Console, logs: Path, *, keep: bool) -> bool:
     started = time.monotonic()
     console.print("Starting Azurite, the broker with two namespaces, and the Functions host …")
-    async with running_stack(NAMESPACES, logs) as stack:
+    begun = datetime.now(UTC)
+    async with running_stack(NAMESPACES, logs, folder=with_journal(logs)) as stack:
         console.print(f"Running after {time.monotonic() - started:.1f} s: {', '.join(stack.functions)}")
         has_held = await stack.while_it_runs(_exchange(samples, stack, console, logs))
+        has_held &= await stack.while_it_runs(reconciled(stack.storage, logs, begun, console))
         if keep:
             console.print("\n" + _around(stack, logs), soft_wrap=True)
             # Ctrl-C ends the looking around, not the demo, which has its result.

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from azure.servicebus.aio import ServiceBusClient
 
@@ -38,33 +37,23 @@ async def holdings(
 
 
 async def _holding(client: ServiceBusClient, place: Origin, primary: str) -> Holding:
-    # The SDK leaves the function without types.
-    connection: Any = client._create_session_browser(place.entity)  # type: ignore[no-untyped-call]  # noqa: SLF001 - peeked
-    last, found = 0, 0
+    found = 0
     local: list[int | None] = []
-    try:
-        while contents := await peeked(connection, place, last + 1):
-            numbers = [0]
-            for content in contents:
-                found += 1
-                number, enqueued, is_local = _read(content, place, primary)
-                numbers.append(number)
-                if is_local:
-                    local.append(enqueued)
-            if max(numbers) <= last:
-                break
-            last = max(numbers)
-    finally:
-        await connection.close()
+    async for contents in peeked(client, place, scheduled=True):
+        for content in contents:
+            found += 1
+            enqueued, is_local = _read(content, place, primary)
+            if is_local:
+                local.append(enqueued)
     times = [iso_time(time) for time in local if time is not None]
     return Holding(place.entity, found, len(local), min(times, default=None), max(times, default=None))
 
 
-def _read(content: bytes, place: Origin, primary: str) -> tuple[int, int | None, bool]:
-    """Return sequence number, time of arrival and whether a message is local, which one is that cannot be read."""
+def _read(content: bytes, place: Origin, primary: str) -> tuple[int | None, bool]:
+    """Return when a message arrived and whether it is local, which one is that cannot be read."""
     try:
         message = Message.received(content, place)
         is_local = primary not in visited_sites(message)
     except Malformed:
-        return 0, None, True
-    return message.arrival.sequence_number or 0, message.arrival.enqueued_time, is_local
+        return None, True
+    return message.arrival.enqueued_time, is_local

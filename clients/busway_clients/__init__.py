@@ -9,8 +9,14 @@ from busway_clients.endpoints.watch import EndpointWatch
 from busway_clients.errors import (
     ClaimLost,
     ClientsError,
+    ConnectionEnded,
+    NotARelay,
     OutboxFull,
     OutboxInUse,
+    RelayError,
+    RelayFailed,
+    RelayRefused,
+    RelayUnavailable,
     SendFailed,
     StoreUnavailable,
     UnusableFile,
@@ -23,10 +29,11 @@ from busway_clients.receivers.stores.memory import MemoryStore
 from busway_clients.receivers.stores.sqlite import SqliteStore
 from busway_clients.receivers.stores.store import Claim, State, Store
 from busway_clients.senders.active import ActiveSender
+from busway_clients.senders.agreement import RoleState
 from busway_clients.senders.durable import Accepted, Drained, DurableSender
 from busway_clients.senders.outbox import Held, Outbox
 from busway_clients.senders.outcome import Delivery, Outcome
-from busway_clients.senders.passive import PassiveSender, RoleState
+from busway_clients.senders.passive import PassiveSender
 from busway_clients.senders.roles import FileRoles, MemoryRoles, Roles, RoleStore
 
 __all__ = [
@@ -35,6 +42,7 @@ __all__ = [
     "Claim",
     "ClaimLost",
     "ClientsError",
+    "ConnectionEnded",
     "DeadLetter",
     "DeduplicatingReceiver",
     "Delivery",
@@ -51,11 +59,16 @@ __all__ = [
     "Held",
     "MemoryRoles",
     "MemoryStore",
+    "NotARelay",
     "Outbox",
     "OutboxFull",
     "OutboxInUse",
     "Outcome",
     "PassiveSender",
+    "RelayError",
+    "RelayFailed",
+    "RelayRefused",
+    "RelayUnavailable",
     "RoleState",
     "RoleStore",
     "Roles",

@@ -52,3 +52,59 @@ class StoreUnavailable(ClientsError):
 
 class ClaimLost(ClientsError):
     """The claim on a message ran out before its success was recorded, and another receiver has it now."""
+
+
+class RelayError(ClientsError):
+    """What went wrong between an application and a relay; the relay's own words are in it, tokens and keys are not."""
+
+
+class RelayUnavailable(RelayError):
+    """An endpoint that cannot be reached, does not answer, or has no listener behind it; another may be tried."""
+
+
+class NotARelay(RelayUnavailable):
+    """What answers at the address does not speak the protocol of a relay."""
+
+
+class RelayRefused(RelayError):
+    """
+    The relay, or the listener behind it, will not have this connection; another endpoint is no remedy.
+
+    Shape:  status is the HTTP status of the refusal.
+    """
+
+    def __init__(self, text: str, status: int) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class RelayFailed(RelayError):
+    """
+    No endpoint would do.
+
+    Shape:  errors has what each endpoint answered that was tried; the cause is the same error, or a group of them.
+    """
+
+    def __init__(self, text: str, errors: "Mapping[str, RelayError]") -> None:
+        super().__init__(text)
+        self.errors = errors
+        each = [*errors.values()]
+        self.__cause__ = each[0] if len(each) == 1 else ExceptionGroup("each endpoint has its own", each)
+
+
+class ConnectionEnded(RelayError):
+    """
+    The connection has ended, and nothing more can be sent or received.
+
+    Shape:  code is that of the WebSocket's close, 1006 where there was none; is_clean tells whether the other side
+            ended it on purpose (1000, 1001).
+    """
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
+
+    @property
+    def is_clean(self) -> bool:
+        """Return whether the other side ended the connection on purpose."""
+        return self.code in {1000, 1001}

@@ -141,3 +141,4 @@ resource telemetryRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
 
 output name string = site.name
 output principalId string = site.identity.principalId
+output workspaceId string = logs.id

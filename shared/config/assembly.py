@@ -31,7 +31,7 @@ from shared.secrets import Secrets, open_secrets
 from shared.shutdown import Shutdown
 from shared.sources.service_bus import ServiceBusLocks
 from shared.telemetry import names
-from shared.telemetry.opening import open_telemetry
+from shared.telemetry.opening import Telemetries, open_telemetry
 from shared.ttl import Keep, Remaining, Stamp, TimeToLive
 
 
@@ -41,6 +41,8 @@ def pipelines(
     shutdown: Shutdown | None = None,
     *,
     journals: Journals | None = None,
+    outputs: Mapping[str, Output] | None = None,
+    telemetry: Telemetries | None = None,
     clock: Clock | None = None,
     sleep: Callable[[float], Awaitable[None]] | None = None,
 ) -> list[tuple[TaskFile, Pipeline]]:
@@ -51,10 +53,9 @@ def pipelines(
     when the app setting of a connection cannot be used.
     """
     journals = journals or Journals(configuration, settings, clock)
-    tasks = assembled(
-        configuration, opened_outputs(configuration, settings), lambda file: _locks(file, configuration, settings)
-    )
-    telemetry_of = open_telemetry(settings)
+    outputs = outputs or opened_outputs(configuration, settings)
+    tasks = assembled(configuration, outputs, lambda file: _locks(file, configuration, settings))
+    telemetry = telemetry or open_telemetry(settings)
     return [
         (
             file,
@@ -64,7 +65,7 @@ def pipelines(
                 clock,
                 sleep,
                 shutdown=shutdown,
-                telemetry=telemetry_of(_told_of_source(file, configuration)),
+                telemetry=telemetry.of_task(_told_of_source(file, configuration)),
             ),
         )
         for file, task in zip(configuration.tasks, tasks, strict=True)

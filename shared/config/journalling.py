@@ -54,6 +54,11 @@ class Journals:
         self._clock = clock
         self._sink = sink or _opened(configuration, settings, clock)
 
+    async def close(self) -> None:
+        """Close what is open; for tests and tools, as `Output.close`."""
+        if isinstance(self._sink, BlobSink):
+            await self._sink.close()
+
     def of(self, file: TaskFile) -> Journal:
         """Return the journal of a task; the log where it keeps no other."""
         if self._sink is None or file.journal is False:
@@ -104,6 +109,7 @@ class Journals:
             target=f"{self._configuration.site(source.connection)}/{source.queue or source.topic or source.hub}",
             is_hub=file.source.hub is not None,
             has_same_numbers=is_same_entity(file, task),
+            is_peek=file.tap.peek is not None,
             sink=self._sink,
             actions=actions_of(task),
             clock=self._clock,

@@ -12,7 +12,7 @@ and held by tests/contracts/test_peek_seam.py. Source: Microsoft Learn, "AMQP re
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
 from azure.core.exceptions import AzureError
@@ -67,7 +67,7 @@ class PeekingTap:
             # The SDK leaves the function without types.
             connection: Any = client._create_session_browser(self._place.entity)  # type: ignore[no-untyped-call]
             try:
-                while contents := await peeked(connection, self._place, self._last + 1):
+                while contents := await _peeked(connection, self._place, self._last + 1):
                     numbers = [_sequence_number(content, self._place) for content in contents]
                     there = [content for content in contents if not _is_scheduled(content)]
                     await self._tap.see(there)
@@ -82,12 +82,24 @@ class PeekingTap:
         return seen
 
 
-async def peeked(connection: Any, place: Origin, first: int) -> list[bytes]:
-    """
-    Return the encoded messages of *place* from sequence number *first* on, as many as one request gives.
+async def peeked(client: ServiceBusClient, place: Origin, *, scheduled: bool = False) -> AsyncIterator[list[bytes]]:
+    """Yield all that *place* holds, encoded, with *scheduled* what is not yet due too; raises TargetUnavailable."""
+    # The SDK leaves the function without types.
+    connection: Any = client._create_session_browser(place.entity)  # type: ignore[no-untyped-call]
+    last = 0
+    try:
+        while contents := await _peeked(connection, place, last + 1):
+            yield [content for content in contents if scheduled or not _is_scheduled(content)]
+            numbers = [_sequence_number(content, place) for content in contents]
+            highest = max((number for number in numbers if number is not None), default=last)
+            if highest <= last:
+                break
+            last = highest
+    finally:
+        await connection.close()
 
-    The *connection* is one that the SDK has to list sessions. Raises TargetUnavailable.
-    """
+
+async def _peeked(connection: Any, place: Origin, first: int) -> list[bytes]:
     request = {
         "from-sequence-number": PyamqpTransportAsync.AMQP_LONG_VALUE(first),
         "message-count": MESSAGES_AT_ONCE,

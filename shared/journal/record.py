@@ -46,6 +46,7 @@ FIELDS = (
     Field("role", "string", "string", is_nullable=False),
     Field("observer", "string", "string", is_nullable=False),
     Field("tap", "string", "string"),
+    Field("peek", "boolean", "boolean"),
     Field("instance", "string", "string", is_nullable=False),
     Field("batch_id", "int", "bigint", is_nullable=False),
     Field("journal_time", "int", "timestamp", is_nullable=False),

@@ -45,6 +45,7 @@ class Tap:
         target: str,
         is_hub: bool,
         has_same_numbers: bool,
+        is_peek: bool = False,
         sink: Sink,
         actions: Iterable[Action] = (),
         clock: Clock | None = None,
@@ -64,6 +65,7 @@ class Tap:
         self._target = target
         self._is_hub = is_hub
         self._has_same_numbers = has_same_numbers
+        self._is_peek = is_peek
         self._sink = sink
         self._imprinter = Imprinter(actions)
         self._clock = clock or SystemClock()
@@ -100,6 +102,9 @@ class Tap:
             "tap": self.name,
             "outcome": SEEN,
         }
+        if self._is_peek:
+            # What it has not seen may have come and gone between two looks.
+            constants["peek"] = True
         is_known = self._role is Role.SOURCE and self._has_same_numbers
         watched = self._watched._replace(partition=partition) if is_known else self._watched
         constants |= place_of(watched, is_hub=self._is_hub_watched)

@@ -37,10 +37,20 @@ class Instruments:
         self.bytes = _counter(meter, names.BYTES)
         obstacles = names.OBSTACLES
         self.obstacles = meter.create_up_down_counter(obstacles.name, obstacles.unit, obstacles.description)
+        self.found = _counter(meter, names.FOUND)
+        self.nights = _counter(meter, names.NIGHTS)
 
     def of_task(self, source: Mapping[str, str]) -> "TaskInstruments":
         """Return what measures a task, by the attributes of its *source* (`names.OF_THE_SOURCE`)."""
         return TaskInstruments(self, source)
+
+    def finding(self, task: str, verdict: str, count: int) -> None:
+        """Count messages that a night found at fault."""
+        self.found.add(count, {names.TASK: task, names.VERDICT: verdict})
+
+    def night(self, verdict: str) -> None:
+        """Count a night."""
+        self.nights.add(1, {names.VERDICT: verdict})
 
 
 class TaskInstruments:

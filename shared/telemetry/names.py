@@ -19,6 +19,7 @@ TASK: Final = "busway.task"
 SOURCE: Final = "busway.source"
 TARGET: Final = "busway.target"
 OUTCOME: Final = "busway.outcome"
+VERDICT: Final = "busway.verdict"
 SYSTEM: Final = "messaging.system"
 DESTINATION: Final = "messaging.destination.name"
 SUBSCRIPTION: Final = "messaging.destination.subscription.name"
@@ -111,7 +112,19 @@ BYTES: Final = Metric(
     "busway.io", "counter", "By", "Encoded messages taken from the source and accepted by targets.", (DIRECTION,)
 )
 
-METRICS: Final = (MESSAGES, LAG, BATCH_SIZE, DURATION, RETRIES, OBSTACLES, BYTES)
+# Of the nightly reconciliation, which has no source.
+FOUND: Final = Metric(
+    "busway.findings",
+    "counter",
+    "{message}",
+    "Messages that a nightly reconciliation found at fault or could not decide about.",
+    (TASK, VERDICT),
+)
+NIGHTS: Final = Metric(
+    "busway.nights", "counter", "{night}", "Nights by what their reconciliation came to.", (VERDICT,)
+)
+
+METRICS: Final = (MESSAGES, LAG, BATCH_SIZE, DURATION, RETRIES, OBSTACLES, BYTES, FOUND, NIGHTS)
 
 BATCH_SPAN: Final = "process {task}"
 """Of a batch: a consumer span with a link to the trace of each message."""

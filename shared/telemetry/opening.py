@@ -5,12 +5,16 @@ Nothing of OpenTelemetry is imported before a setting asks for it: an app that d
 """
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
 
 from shared.errors import BuswayError, ConfigError, Problem
-from shared.protocols import BatchReport, Telemetry
+from shared.protocols import BatchReport, NightTelemetry, Telemetry
 from shared.telemetry.batch_log import BatchLog
 from shared.telemetry.names import TASK
+
+if TYPE_CHECKING:
+    from shared.telemetry.instruments import Instruments
 
 SETTING = "BUSWAY_TELEMETRY"
 OFF = "off"
@@ -22,7 +26,46 @@ _PACKAGES = {
     "azure": "azure-monitor-opentelemetry-exporter",
 }
 
-type TelemetryOf = Callable[[Mapping[str, str]], Telemetry]
+
+class Telemetries(Protocol):
+    """What an app tells: of each task's batches, and of its nights."""
+
+    def of_task(self, source: Mapping[str, str]) -> Telemetry:
+        """Return what a task is told to, by the attributes of its source (`names.OF_THE_SOURCE`)."""
+        ...
+
+    def of_nights(self) -> NightTelemetry:
+        """Return what the nightly reconciliation is told to, beside its log line."""
+        ...
+
+
+class _Logged:
+    """Log lines alone."""
+
+    def of_task(self, source: Mapping[str, str]) -> Telemetry:
+        return BatchLog(source[TASK])
+
+    def of_nights(self) -> NightTelemetry:
+        return self
+
+    def finding(self, task: str, verdict: str, count: int) -> None:
+        """Say nothing: the line of the night has it."""
+
+    def night(self, verdict: str) -> None:
+        """Say nothing, as `finding`."""
+
+
+class _Measured:
+    """Log lines and measurements."""
+
+    def __init__(self, instruments: "Instruments") -> None:
+        self._instruments = instruments
+
+    def of_task(self, source: Mapping[str, str]) -> Telemetry:
+        return _Both(BatchLog(source[TASK]), self._instruments.of_task(source))
+
+    def of_nights(self) -> NightTelemetry:
+        return self._instruments
 
 
 class _Both:
@@ -41,15 +84,15 @@ class _Both:
         self._second.obstacle(place, error)
 
 
-def open_telemetry(settings: Mapping[str, str]) -> TelemetryOf:
+def open_telemetry(settings: Mapping[str, str]) -> Telemetries:
     """
-    Return what gives each task its telemetry, by the attributes of its source (`names.OF_THE_SOURCE`).
+    Return what gives each task its telemetry; to be opened once in an app.
 
     A log line in any case; metrics and spans as the app setting BUSWAY_TELEMETRY says. Raises ConfigError.
     """
     choice = settings.get(SETTING) or OFF
     if choice == OFF:
-        return lambda source: BatchLog(source[TASK])
+        return _Logged()
     if choice not in EXPORTERS:
         raise ConfigError([Problem(SETTING, f"is {choice!r}, expected one of {', '.join([OFF, *EXPORTERS])}")])
     try:
@@ -61,5 +104,4 @@ def open_telemetry(settings: Mapping[str, str]) -> TelemetryOf:
             raise
         problem = f"is {choice!r}, which needs the package {package}; {error.name} cannot be imported"
         raise ConfigError([Problem(SETTING, problem, f"add {package} to requirements.txt")]) from error
-    instruments = providers.instruments(*exporter.exporters(settings), settings)
-    return lambda source: _Both(BatchLog(source[TASK]), instruments.of_task(source))
+    return _Measured(providers.instruments(*exporter.exporters(settings), settings))

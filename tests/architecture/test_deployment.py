@@ -15,6 +15,7 @@ UPLOADED = {"function_app.py", "host.json", "requirements.txt", "config", "funct
 
 # Import name → distribution. azure.core comes with every SDK of Azure.
 DISTRIBUTIONS = {
+    "aiohttp": "aiohttp",
     "azure.core": "azure-servicebus",
     "azure.eventhub": "azure-eventhub",
     "azure.functions": "azure-functions",

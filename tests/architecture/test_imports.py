@@ -9,7 +9,7 @@ APP = ("function_app", "functions", "shared", "cli", "local", "clients", "jobs")
 BROKER = ("local.broker", "shared.amqp", "shared.rules", "shared.clock", "shared.errors")
 
 ONLY_THERE = {
-    "aiohttp": ("local.host", "local.broker.admin", "clients"),
+    "aiohttp": ("local.host", "local.broker.admin", "shared.nightly", "clients"),
     "cryptography": ("local.broker.admin", "clients"),
     "dns": ("clients", "cli.failover"),
     "azure.functions": ("function_app", "functions"),
@@ -27,9 +27,12 @@ ONLY_THERE = {
         "shared.outputs",
         "shared.sources",
         "shared.journal",
+        "shared.nightly",
         "clients",
         "local",
         "cli",
+        "jobs.reconcile.container",
+        "jobs.reconcile.staging",
     ),
 }
 

@@ -11,6 +11,9 @@ CODE = ("function_app.py", "functions/**/*.py", "shared/**/*.py", "local/**/*.py
 # A name that ends in an underscore is the beginning of names that only an operator knows.
 NAMED = re.compile(r"""["'](BUSWAY_[A-Z_]*[A-Z])["']""")
 
+# The setting that the documentation's config/journal.yaml names: the app has a journal once somebody adds that file.
+JOURNAL = re.compile(r"blob: \{setting: (\w+),")
+
 
 def test_the_example_holds_every_setting_that_the_code_reads():
     sources = [path.read_text(encoding="utf-8") for pattern in CODE for path in ROOT.glob(pattern)]
@@ -18,4 +21,6 @@ def test_the_example_holds_every_setting_that_the_code_reads():
     connections = yaml.safe_load(ROOT.joinpath("config", "connections.yaml").read_text(encoding="utf-8"))
     example = json.loads(ROOT.joinpath("local.settings.json.example").read_text(encoding="utf-8"))
     host = {"FUNCTIONS_WORKER_RUNTIME", "AzureWebJobsStorage"}
-    assert set(example["Values"]) == read | {each["setting"] for each in connections.values()} | host
+    journal = set(JOURNAL.findall(ROOT.joinpath("docs", "journal.md").read_text(encoding="utf-8")))
+    assert journal
+    assert set(example["Values"]) == read | {each["setting"] for each in connections.values()} | host | journal

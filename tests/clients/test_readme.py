@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
+from busway_clients.relay import SystemClock
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.thread import RunningBroker
+from tests.clients.relay.local_relay import LocalRelay, RunningRelays
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "clients/README.md").read_text(encoding="utf-8")
@@ -31,10 +33,22 @@ def places():
         yield {name.upper(): broker.connection_string(name) for name in ("west", "east")}
 
 
+@pytest.fixture(scope="module")
+def relays():
+    keys = {"both": ("c2VjcmV0IG9mIGJvdGg=", {"Listen", "Send"})}
+    paths = {"RELAY_WEST": "primary-service", "RELAY_EAST": "secondary-service"}
+    each = {name: LocalRelay(SystemClock(), keys=keys, paths={path}) for name, path in paths.items()}
+    with RunningRelays([*each.values()]), pytest.MonkeyPatch.context() as environment:
+        for name, relay in each.items():
+            environment.setenv(name, relay.connection_string(paths[name], "both"))
+        yield
+
+
 def test_every_example_is_run():
     assert PAGE.count("```python") == len(EXAMPLES) == PAGE.count("<!-- run:") == 6
 
 
+@pytest.mark.usefixtures("relays")
 @pytest.mark.parametrize(("name", "example", "printed"), EXAMPLES, ids=[each[0] for each in EXAMPLES])
 def test_an_example_prints_what_the_page_says(name, example, printed, places, tmp_path):
     if name == "receiver":

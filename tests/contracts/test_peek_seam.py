@@ -45,6 +45,7 @@ def peeking(broker, sink, marks, queue="q"):
         target=f"east/{queue}",
         is_hub=False,
         has_same_numbers=True,
+        is_peek=True,
         sink=sink,
     )
     connection = broker.connection_string("east")

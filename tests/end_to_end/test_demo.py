@@ -24,9 +24,12 @@ def rows(output: str) -> dict[str, list[list[str]]]:
 
 def test_all_expectations_hold_for_recorded_webhooks() -> None:
     with BuswayProcess("demo", "--count", "200") as demo:
-        code, out, err = demo.result(120)
+        code, out, err = demo.result(300)
     assert code == 0, out + err
     assert "All expectations hold: 200 messages, 370 deliveries" in out
+    assert "clean. 200 messages, all accounted for." in out
+    page = next(line.removeprefix("page: ") for line in out.splitlines() if line.startswith("page: "))
+    assert Path(page).read_text(encoding="utf-8").startswith("<!doctype html>")
     table = rows(out)
     assert {pattern: len(ways) for pattern, ways in table.items()} == WAYS
     for ways in table.values():
@@ -43,7 +46,7 @@ def test_other_messages_can_be_sent(tmp_path: Path) -> None:
         '{"body": "one", "session": "s", "properties": {"c": {"type": "char", "value": "é"}}}\n{"body": {}}'
     )
     with BuswayProcess("demo", "--file", str(file)) as demo:
-        code, out, err = demo.result(120)
+        code, out, err = demo.result(300)
     assert code == 0, out + err
     assert "All expectations hold: 20 messages" in out
 

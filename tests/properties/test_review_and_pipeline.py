@@ -8,7 +8,7 @@ carries one. Here each message travels through both.
 import asyncio
 from collections import deque
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shared.amqp.values import Value, string
@@ -200,8 +200,23 @@ def test_a_message_of_which_all_is_known_goes_where_the_review_says(configuratio
                 assert (outcome, "repl-" in place) == (Outcome.REJECTED, True)
 
 
+# A path that an action has made of a property is no path that the review could know.
+PATH_OF_A_PROPERTY = {
+    "source": {
+        "connection": "west",
+        "topic": "a",
+        "subscription": "s",
+        "rule": {"filter": "NOT p IS NULL", "action": "SET [repl-path] = p"},
+    },
+    "routes": [{"target": {"connection": "west", "queue": "a"}}],
+    "rejects": {"connection": "north", "queue": "rejected"},
+    "loop_prevention": False,
+}
+
+
 @settings(max_examples=100, deadline=None)
 @given(configurations, st.integers(0, 4), messages)
+@example(configured([PATH_OF_A_PROPERTY]), 0, {"p": string("1")})
 def test_what_is_known_of_any_message_of_an_application_is_so_wherever_it_goes(configuration, first, properties):
     network, carrier = Network(configuration, Entities({})), Carrier(configuration)
     start = configuration.tasks[first % len(configuration.tasks)]

@@ -5,10 +5,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
+from busway_clients.senders.agreement import REFRESH, RoleState
 from busway_clients.senders.delivery import TIMEOUT, SdkSender
 from busway_clients.senders.messages import Identified, Messages, SessionOf
 from busway_clients.senders.outcome import Delivery, Outcome
-from busway_clients.senders.passive import REFRESH, PassiveSending, RoleState
+from busway_clients.senders.passive import PassiveSending
 from busway_clients.senders.roles import RoleStore
 from busway_clients.steps import run_async
 
@@ -37,7 +38,7 @@ class PassiveSender:
     @property
     def state(self) -> RoleState:
         """Return the roles as they were last seen."""
-        return self._sending.state
+        return self._sending.agreement.state
 
     async def send(
         self,
@@ -64,10 +65,10 @@ class PassiveSender:
     async def activate(self, name: str) -> None:
         """Make *name* the active namespace, as after an outage that is over; WrongUse for one that is unknown."""
         async with self._turn:
-            await run_async(self._sending.appoint(name))
+            await run_async(self._sending.agreement.appoint(name))
 
     async def look(self) -> RoleState:
         """Read the shared roles now and return them."""
         async with self._turn:
-            await run_async(self._sending.look())
-            return self._sending.state
+            await run_async(self._sending.agreement.look())
+            return self._sending.agreement.state

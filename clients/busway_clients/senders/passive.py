@@ -1,38 +1,22 @@
 """Passive replication: one active namespace, and a backup for when it cannot be reached (article on outages)."""
 
-import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Self
 
-from busway_clients.errors import ClientsError, StoreUnavailable, UnusableFile, WrongUse
+from busway_clients.errors import WrongUse
+from busway_clients.senders.agreement import REFRESH, Agreement, RoleState
 from busway_clients.senders.delivery import TIMEOUT, SdkSender, deliver
 from busway_clients.senders.meaning import is_unavailable
 from busway_clients.senders.messages import Identified, Messages, SessionOf, identified
 from busway_clients.senders.outcome import Delivery, Outcome, send_failed
-from busway_clients.senders.roles import MemoryRoles, Roles, RoleStore
+from busway_clients.senders.roles import RoleStore
 from busway_clients.senders.threads import SenderThread
 from busway_clients.steps import Call, Steps, run
-
-_LOGGER = logging.getLogger("busway_clients.senders.passive")
-REFRESH = timedelta(seconds=5)
-
-
-class RoleState(NamedTuple):
-    """
-    The roles as a sender sees them.
-
-    Shape:  is_agreed is false while the store of the roles could not be read or told; error says why.
-    """
-
-    active: str
-    backups: tuple[str, ...]
-    is_agreed: bool = True
-    error: ClientsError | None = None
 
 
 class PassiveSending:
@@ -50,20 +34,10 @@ class PassiveSending:
     ) -> None:
         if not senders:
             raise WrongUse("the namespaces of a passive sender: are none, expected an active one and its backups")
+        self.agreement = Agreement(tuple(senders), roles, refresh, monotonic=monotonic)
         self._senders = dict(senders)
         self._deliver = deliver
-        self._store = roles or MemoryRoles()
-        self._refresh = refresh.total_seconds()
         self._session_of = session_of
-        self._monotonic = monotonic
-        self._roles = Roles(tuple(senders), 0)
-        self._read_at: float | None = None
-        self._error: ClientsError | None = None
-
-    @property
-    def state(self) -> RoleState:
-        """Return the roles as they were last seen."""
-        return RoleState(self._roles.active, self._roles.backups, self._error is None, self._error)
 
     def prepared(self, messages: Messages, key: str | None) -> list[Identified]:
         """Return the messages with their ids."""
@@ -76,16 +50,17 @@ class PassiveSending:
 
     def send(self, messages: Sequence[Identified], timeout: float | None) -> Steps[Outcome]:
         """Send to the active namespace, or where that cannot be reached what it has not accepted to a backup."""
-        if not self._is_fresh():
-            yield from self.look()
+        agreement = self.agreement
+        yield from agreement.refresh()
         deliveries: dict[str, Delivery] = {}
         rest = messages
-        for name in self._roles.order:
+        active = agreement.roles.active
+        for name in agreement.roles.order:
             delivery: Delivery = yield Call(partial(self._deliver, name, rest, timeout))
             deliveries[name] = delivery
             if delivery.error is None:
-                if name != self._roles.active:
-                    yield from self.activate(name)
+                if name != active:
+                    yield from agreement.activate(name)
                 return Outcome(deliveries)
             if len(deliveries) == 1 and not is_unavailable(delivery.error):
                 break
@@ -93,59 +68,6 @@ class PassiveSending:
         outcome = Outcome(deliveries)
         expected = "all messages in the active namespace, or in a backup while that is unavailable"
         raise send_failed(expected, outcome, outcome.accepted_nowhere)
-
-    def look(self) -> Steps[None]:
-        """Read the roles anew; while the store does not answer, those that were last seen hold."""
-        try:
-            held = yield self._call(self._store.read)
-            if held is None:
-                held = yield self._call(lambda: self._store.replace(0, self._roles.order))
-            self._adopt(held)
-        except (StoreUnavailable, UnusableFile) as error:
-            self._disagree(error)
-        self._read_at = self._monotonic()
-
-    def appoint(self, name: str) -> Steps[None]:
-        """Make *name* the active namespace, whoever is active by the present roles."""
-        if name not in self._senders:
-            raise WrongUse(f"the namespace to activate: is {name!r}, expected one of {', '.join(self._senders)}")
-        yield from self.look()
-        yield from self.activate(name)
-
-    def activate(self, name: str) -> Steps[None]:
-        """Swap the roles of the active namespace and *name*; the store is told, and may know better."""
-        before = self._roles
-        if name == before.active:
-            return
-        order = [name if each == before.active else before.active if each == name else each for each in before.order]
-        _LOGGER.warning("sending moves from %s to %s", before.active, name)
-        self._roles = before._replace(order=tuple(order))
-        try:
-            self._adopt((yield self._call(lambda: self._store.replace(before.version, order))))
-        except (StoreUnavailable, UnusableFile) as error:
-            self._disagree(error)
-
-    def _is_fresh(self) -> bool:
-        if self._read_at is None:
-            return False
-        if self._store.is_local:
-            return self._store.read() == self._roles
-        return self._monotonic() - self._read_at < self._refresh
-
-    def _adopt(self, held: Roles) -> None:
-        if {*held.order} != {*self._senders}:
-            raise WrongUse(
-                f"the shared roles: are of {', '.join(sorted(held.order))}, expected {', '.join(sorted(self._senders))}"
-            )
-        self._roles, self._error = held, None
-
-    def _disagree(self, error: ClientsError) -> None:
-        if self._error is None:
-            _LOGGER.warning("roles are not agreed upon, those last seen hold: %s", error)
-        self._error = error
-
-    def _call(self, act: Callable[[], Any]) -> Call:
-        return Call(act, blocks=not self._store.is_local)
 
 
 class PassiveSender:
@@ -180,7 +102,7 @@ class PassiveSender:
     @property
     def state(self) -> RoleState:
         """Return the roles as they were last seen."""
-        return self._sending.state
+        return self._sending.agreement.state
 
     def send(self, messages: Messages, *, key: str | None = None, timeout: float | None = TIMEOUT) -> Outcome:
         """
@@ -203,13 +125,13 @@ class PassiveSender:
     def activate(self, name: str) -> None:
         """Make *name* the active namespace, as after an outage that is over; WrongUse for one that is unknown."""
         with self._turn:
-            run(self._sending.appoint(name))
+            run(self._sending.agreement.appoint(name))
 
     def look(self) -> RoleState:
         """Read the shared roles now and return them."""
         with self._turn:
-            run(self._sending.look())
-            return self._sending.state
+            run(self._sending.agreement.look())
+            return self._sending.agreement.state
 
     def close(self) -> None:
         """End the threads; the SDK's senders stay open."""

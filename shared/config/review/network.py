@@ -205,16 +205,16 @@ class Network:
 
     def _stamped(self, task: TaskFile, passage: Passage) -> Facts:
         source = task.source
-        path = SEPARATOR.join([*passage.path, self.configuration.site(source.connection)])
         numbers = [ENQUEUE_TIME, SEQUENCE] if source.hub is None else [ENQUEUE_TIME, SEQUENCE, OFFSET]
         known = {**passage.facts.known, **{(Scope.USER, name): Unknown.SOMETHING for name in numbers}}
-        facts = Facts({**known, PATH_KEY: string(path), _SAMPLE_KEY: Unknown.ABSENT}, passage.facts.others)
+        path = _continued(passage.facts, PATH_KEY, self.configuration.site(source.connection))
+        facts = Facts({**known, PATH_KEY: path, _SAMPLE_KEY: Unknown.ABSENT}, passage.facts.others)
         if not source.dead_letter:
             return facts
         entity = source.model_copy(update={"dead_letter": False}).entity
-        deaths = SEPARATOR.join([*history(facts, DEAD_LETTER_SOURCE_KEY), entity])
         told = dict.fromkeys(_TOLD_OF_A_DEATH, Unknown.ANYTHING)
-        return Facts({**facts.known, **told, DEAD_LETTER_SOURCE_KEY: string(deaths)}, facts.others)
+        deaths = _continued(facts, DEAD_LETTER_SOURCE_KEY, entity)
+        return Facts({**facts.known, **told, DEAD_LETTER_SOURCE_KEY: deaths}, facts.others)
 
     def _selections_of(self, task: TaskFile) -> list[Selection]:
         """Return the rules of the source, as they are deployed if that is known, else as the task declares them."""
@@ -272,6 +272,13 @@ def _filtered(rule: Filter | None, facts: Facts) -> list[tuple[Facts, bool]]:
         return []
     # Of a correlation filter, as of a rule that is not known, it is only known that it may select.
     return [(facts, not (rule is None or isinstance(rule, CorrelationFilter)))]
+
+
+def _continued(facts: Facts, key: Key, part: str) -> Knowledge:
+    """Return what is known of a history to which *part* is appended; an action may have made it of anything."""
+    if facts.of(key) in (Unknown.ANYTHING, Unknown.SOMETHING):
+        return Unknown.SOMETHING
+    return string(SEPARATOR.join([*history(facts, key), part]))
 
 
 def _after_a_hop(facts: Facts) -> Facts:

@@ -55,6 +55,8 @@ type Outcomes = "list[tuple[bool | None, Facts]]"
 # Conditions of many parts on many properties have more outcomes than are worth telling apart.
 _MOST_OUTCOMES = 24
 _MOST_ITEMS = 4
+# Texts beyond this length are not followed: what is known of them is that they are there.
+_LONGEST_TEXT = 4096
 
 
 @dataclass(frozen=True)
@@ -249,9 +251,12 @@ def _evaluated(node: Expression, facts: Facts) -> Knowledge:
     if not _is_decided(node, facts):
         return Unknown.ANYTHING
     try:
-        return compile_expression(node)(facts, {}) or NULL
+        value = compile_expression(node)(facts, {}) or NULL
     except RuleEvaluationError:
         return Unknown.ANYTHING
+    # `SET p = p + p` in a ring of tasks makes a text that doubles with every round.
+    is_long = isinstance(value.payload, str | bytes) and len(value.payload) > _LONGEST_TEXT
+    return Unknown.SOMETHING if is_long else value
 
 
 def _set(present: Knowledge, new: Knowledge, scope: Scope) -> Knowledge:

@@ -94,6 +94,21 @@ def test_the_path_alone_carries_round_a_ring(found):
     assert found(*(task(f"{a}-{b}", subscribed(a, b, ""), to(b, "topic: events")) for a, b in ring)) == []
 
 
+def test_a_text_that_doubles_with_every_round_is_not_followed_for_ever(found):
+    doubling = "\n    action: SET p = p + p"
+    tasks = [
+        task(
+            "there",
+            "{connection: west, queue: orders}",
+            to("east", more="\n    when: p = 'ab'" + doubling),
+            to("east", more=doubling),
+            more="loop_prevention: off\n",
+        ),
+        task("back", "{connection: east, queue: orders}", to("west", more=doubling), more="loop_prevention: off\n"),
+    ]
+    assert names(found(*tasks)) == ["possible-loop"]
+
+
 def test_one_guard_ends_a_loop_of_two(found):
     unguarded = task("there", "{connection: west, queue: orders}", to("east"), more="loop_prevention: off\n")
     assert found(unguarded, task("back", "{connection: east, queue: orders}", to("west"))) == []

@@ -17,7 +17,7 @@ from tests.messages import ENQUEUED, delivered
 WEST = Origin("west", "orders")
 
 
-def tap(sink, role=Role.TARGET, *, watched=WEST, is_hub=False, has_same_numbers=False, pauses=None):
+def tap(sink, role=Role.TARGET, *, watched=WEST, is_hub=False, has_same_numbers=False, is_peek=False, pauses=None):
     clock = clock_at_delivery()
     return Tap(
         "watch",
@@ -29,6 +29,7 @@ def tap(sink, role=Role.TARGET, *, watched=WEST, is_hub=False, has_same_numbers=
         target="east/orders",
         is_hub=is_hub,
         has_same_numbers=has_same_numbers,
+        is_peek=is_peek,
         sink=sink,
         clock=clock,
         sleep=sleep_by(clock, pauses),
@@ -122,3 +123,9 @@ def test_a_journal_that_is_away_for_a_moment_costs_no_delivery():
     assert pauses == [0.2, 0.5, 1.0]
     with pytest.raises(TargetUnavailable):
         asyncio.run(tap(SinkThatFails(99)).see([delivered(1)]))
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_a_tap_that_peeks_says_so(role):
+    assert seen(copied(7, WEST), role, is_peek=True)["peek"] is True
+    assert "peek" not in seen(copied(7, WEST), role)

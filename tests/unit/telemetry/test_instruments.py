@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -113,6 +113,26 @@ def test_a_message_that_is_redelivered_with_its_batch_is_counted_as_sent_once():
         ("sent", "east/copies"): 3,
         ("retry", "east/copies"): 1,
         ("remembered", None): 2,
+    }
+
+
+def test_a_night_is_counted_by_what_it_came_to_and_its_findings_by_task():
+    reader = InMemoryMetricReader()
+    night = Instruments(MeterProvider([reader]).get_meter("t"), TracerProvider().get_tracer("t"))
+    night.finding("orders", "missing", 3)
+    night.finding("orders", "missing", 1)
+    night.night("findings")
+    data = reader.get_metrics_data()
+    assert data is not None
+    (scope,) = data.resource_metrics[0].scope_metrics
+    found = set()
+    for each in scope.metrics:
+        for point in each.data.data_points:
+            assert isinstance(point, NumberDataPoint)
+            found.add((each.name, tuple(sorted((point.attributes or {}).items())), point.value))
+    assert found == {
+        ("busway.findings", (("busway.task", "orders"), ("busway.verdict", "missing")), 4),
+        ("busway.nights", (("busway.verdict", "findings"),), 1),
     }
 
 

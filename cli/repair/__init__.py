@@ -1,0 +1,1 @@
+"""`busway repair`: what a reconciliation has found missing, looked for and sent again."""

@@ -1,0 +1,130 @@
+"""Where a copy of a missing message can still be: looked at, never taken."""
+
+import contextlib
+import os
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from cli.repair.manifest import Missing
+from local.host.event_hubs_connection import EventHub
+from local.host.settings import Connection
+from shared.amqp.values import Malformed
+from shared.config.files import Configuration
+from shared.config.journalling import actions_of
+from shared.config.models import DEFAULT_CONSUMER_GROUP, TaskFile
+from shared.errors import TargetUnavailable
+from shared.journal.imprints import Imprinter
+from shared.journal.peek import peeked
+from shared.message import Message, Origin
+from shared.resources import NAMESPACE_SUFFIX, service_bus_client
+
+_DEAD_LETTERS = "/$DeadLetterQueue"
+_MOST_LOOKED_AT = 200_000
+_EVENTS_AT_ONCE = 500
+_QUIET_SECONDS = 5.0
+_CLOCK = timedelta(seconds=1)
+
+
+class Copy(NamedTuple):
+    """An encoded message, and the entity in which it lies."""
+
+    content: bytes
+    place: Origin
+
+
+class Contents:
+    """What an entity holds, by the numbers and by the ids of its messages; looked at once."""
+
+    def __init__(self, place: Origin, contents: Sequence[bytes], task: TaskFile) -> None:
+        """Take the imprint of each of *contents* as the journal of *task* does."""
+        imprinter = Imprinter(actions_of(task))
+        self._by_number: dict[int, bytes] = {}
+        self._by_id: dict[str | None, list[tuple[bytes, str, str | None]]] = {}
+        self.place = place
+        for content in contents:
+            try:
+                message = Message.received(content, place)
+                imprint = imprinter.arriving(message)
+            except Malformed:
+                continue  # the journal had no imprint of it either
+            if message.arrival.sequence_number is not None:
+                self._by_number[message.arrival.sequence_number] = content
+            digests = (
+                imprint.body_digest.hex(),
+                None if imprint.property_digest is None else imprint.property_digest.hex(),
+            )
+            self._by_id.setdefault(imprint.message_id, []).append((content, *digests))
+
+    def numbered(self, missing: Missing) -> Copy | None:
+        """Return the message itself, by its number."""
+        content = None if missing.sequence_number is None else self._by_number.get(missing.sequence_number)
+        if content is None:
+            return None
+        enqueued = Message.received(content, self.place).arrival.enqueued_time
+        # An entity that was deleted and made anew counts from 1 again.
+        return Copy(content, self.place) if enqueued == missing.enqueued_time else None
+
+    def alike(self, missing: Missing) -> Copy | None:
+        """Return a copy, which has another number: the same id, and the same content byte by byte."""
+        for content, body, properties in self._by_id.get(missing.message_id, []):
+            if body == missing.body_digest and properties == missing.property_digest:
+                return Copy(content, self.place)
+        return None
+
+
+async def contents_of(
+    configuration: Configuration, alias: str, entity: str, settings: Mapping[str, str]
+) -> tuple[Origin, list[bytes]]:
+    """
+    Return all that a queue, subscription or dead-letter queue holds, encoded.
+
+    Raises: TargetUnavailable where it cannot be looked at, or holds more than a repair looks through.
+    """
+    place = Origin(configuration.site(alias), entity)
+    found: list[bytes] = []
+    async with service_bus_client(configuration.connections[alias].key, settings) as client:
+        async for contents in peeked(client, place):
+            found += contents
+            if len(found) > _MOST_LOOKED_AT:
+                told = f"holds more than {_MOST_LOOKED_AT} messages, expected fewer to look through"
+                raise TargetUnavailable(f"{place.site}/{entity}: {told}")
+    return place, found
+
+
+def dead_letters_of(task: TaskFile) -> str | None:
+    """Return the dead-letter queue of a task's source, None where there is none (a hub, a dead-letter queue)."""
+    source = task.source
+    return None if source.hub is not None or source.dead_letter else source.entity + _DEAD_LETTERS
+
+
+async def event(configuration: Configuration, task: TaskFile, missing: Missing) -> Copy | None:
+    """Return an event that its hub still keeps, None where it does not any more; raises TargetUnavailable."""
+    if missing.partition is None or missing.enqueued_time is None or task.source.hub is None:
+        return None
+    setting = configuration.connections[task.source.connection].key
+    connection = Connection(setting, os.environ.get(setting), os.environ.get(setting + NAMESPACE_SUFFIX))
+    hub = EventHub(connection, task.source.hub, task.source.consumer_group or DEFAULT_CONSUMER_GROUP)
+    place = Origin(configuration.site(task.source.connection), task.source.hub, str(missing.partition))
+    since = datetime.fromtimestamp(missing.enqueued_time / 1000, UTC) - _CLOCK
+    async with contextlib.aclosing(_events(hub, place, since)) as events:
+        async for content in events:
+            arrival = Message.received(content, place).arrival
+            if arrival.sequence_number is None or missing.sequence_number is None:
+                return None
+            if arrival.sequence_number == missing.sequence_number:
+                return Copy(content, place) if arrival.enqueued_time == missing.enqueued_time else None
+            if arrival.sequence_number > missing.sequence_number:
+                return None
+    return None
+
+
+async def _events(hub: EventHub, place: Origin, since: datetime) -> AsyncGenerator[bytes]:
+    opened: Any = await hub.open(str(place.partition), since, 0)
+    try:
+        while events := await opened.link.receive(_EVENTS_AT_ONCE, _QUIET_SECONDS):
+            for each in events:
+                yield each.payload
+    finally:
+        await opened.close()
+        await hub.close()

@@ -1,0 +1,184 @@
+"""
+Missing messages sent again, one by one, by the pipeline of their task.
+
+A copy is given the number and the time under which the message entered, so that it gets the stamps, the id and the
+journal's records that it would have got then. What lies elsewhere is looked at and stays where it is.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from cli.repair.copies import Contents, Copy, contents_of, dead_letters_of, event
+from cli.repair.manifest import Done, Missing
+from shared.amqp import map_section, sections
+from shared.amqp.values import Value, long, symbol, timestamp
+from shared.config.assembly import opened_outputs, pipelines
+from shared.config.files import Configuration
+from shared.config.journalling import Journals
+from shared.config.models import TaskFile
+from shared.errors import BuswayError
+from shared.message import Message, Origin
+from shared.pipeline import Pipeline
+from shared.protocols import Outcome
+from shared.routing import RuleProperties
+from shared.rules.rule import parse_action
+
+_ANNOTATIONS = b"\x00\x53\x72"
+_DEAD_LETTER_PROPERTIES = ("DeadLetterReason", "DeadLetterErrorDescription")
+
+
+class State(StrEnum):
+    """What has become of a missing message."""
+
+    FOUND = "found"
+    SENT = "sent"
+    WITHHELD = "withheld"
+    DONE = "done before"
+    THERE = "there already"
+    WAITS = "waits"
+    LOST = "no copy"
+    LEFT = "left alone"
+    FAILED = "failed"
+
+
+GOOD = (State.FOUND, State.SENT, State.WITHHELD, State.DONE, State.THERE, State.WAITS)
+
+
+class Report(NamedTuple):
+    """What is said of one message."""
+
+    message: Missing
+    state: State
+    text: str
+
+
+class Repair:
+    """A repair of one manifest with one configuration."""
+
+    def __init__(
+        self, configuration: Configuration, settings: Mapping[str, str], places: Sequence[tuple[str, str]], done: Done
+    ) -> None:
+        """Look for copies in *places* too: a connection and the path of an entity each. Raises ConfigError."""
+        self._configuration = configuration
+        self._settings = settings
+        self._places = places
+        self._done = done
+        self._outputs = opened_outputs(configuration, settings)
+        self._journals = Journals(configuration, settings)
+        opened = pipelines(configuration, settings, journals=self._journals, outputs=self._outputs)
+        self._tasks: dict[str, tuple[TaskFile, Pipeline]] = {file.task: (file, pipeline) for file, pipeline in opened}
+        self._looked_at: dict[tuple[str, str, str], Contents] = {}
+
+    async def close(self) -> None:
+        """Close what was opened to send and to journal."""
+        for output in self._outputs.values():
+            await output.close()
+        await self._journals.close()
+
+    async def report(self, missing: Missing, *, apply: bool) -> Report:
+        """Find a copy of a message and, to *apply*, send it; whatever goes wrong is in the report."""
+        try:
+            objection = self._objection(missing) or await self._needless(missing)
+            if objection is not None:
+                return objection
+            task, pipeline = self._tasks[missing.task]
+            copy = await self._copy(task, missing)
+            if copy is None:
+                return Report(missing, State.LOST, "none where the source keeps messages, nor where --copies says")
+            where = f"{copy.place.site}/{copy.place.entity}"
+            if not apply:
+                return Report(missing, State.FOUND, f"in {where}")
+            return await self._send(missing, pipeline, copy, task)
+        except BuswayError as error:
+            return Report(missing, State.FAILED, str(error))
+
+    def _objection(self, missing: Missing) -> Report | None:
+        """Say why a message is not the affair of this repair, None if it is."""
+        if self._done.state(missing) == "sent":
+            return Report(missing, State.DONE, f"an earlier repair has sent it, says {self._done.path.name}")
+        if missing.task not in self._tasks:
+            known = ", ".join(self._tasks)
+            return Report(missing, State.LEFT, f"no task has this name any more, expected one of {known}")
+        source = self._tasks[missing.task][0].source
+        if (self._configuration.site(source.connection), source.entity) != (missing.site, missing.entity):
+            told = f"it entered {missing.site}/{missing.entity}, and the task takes from {source.entity} now"
+            return Report(missing, State.LEFT, told)
+        if missing.copies:
+            return Report(missing, State.LEFT, f"{missing.copies} of its parts have arrived, and would arrive twice")
+        return None
+
+    async def _needless(self, missing: Missing) -> Report | None:
+        """Say where a message lies already, None where it is to be sent."""
+        task, _ = self._tasks[missing.task]
+        there = await self._at_target(task, missing)
+        if there is not None:
+            return Report(missing, State.THERE, f"lies in {there.place.site}/{there.place.entity}")
+        source = task.source
+        if source.hub is None:
+            waiting = (await self._contents(task, source.connection, source.entity)).numbered(missing)
+            if waiting is not None:
+                return Report(missing, State.WAITS, f"is still in {source.entity}: the task will take it")
+        return None
+
+    async def _send(self, missing: Missing, pipeline: Pipeline, copy: Copy, task: TaskFile) -> Report:
+        was_cut_off = self._done.state(missing) == "sending"
+        self._done.note(missing, "sending")
+        outcomes = await pipeline.run([_as_it_entered(copy, missing, task)], copy.place.partition)
+        self._done.note(missing, "sent")
+        withheld = [outcome for outcome in outcomes if outcome is not Outcome.SENT]
+        if withheld:
+            return Report(missing, State.WITHHELD, f"by the task, which calls it {withheld[0]}; the journal has why")
+        again = "; an earlier repair was cut off at it: it is there twice unless the target detects duplicates"
+        where = f"the copy in {copy.place.site}/{copy.place.entity}"
+        return Report(missing, State.SENT, where + (again if was_cut_off else ""))
+
+    async def _copy(self, task: TaskFile, missing: Missing) -> Copy | None:
+        if task.source.hub is not None:
+            return await event(self._configuration, task, missing)
+        dead = dead_letters_of(task)
+        places = [*([] if dead is None else [(task.source.connection, dead)]), *self._places]
+        for alias, entity in places:
+            found = (await self._contents(task, alias, entity)).alike(missing)
+            if found is not None:
+                return found
+        return None
+
+    async def _at_target(self, task: TaskFile, missing: Missing) -> Copy | None:
+        """Return a copy that lies in a queue that the task sends to; one that was consumed cannot be seen."""
+        for target in task.targets():
+            if target.queue is not None:
+                found = (await self._contents(task, target.connection, target.queue)).alike(missing)
+                if found is not None:
+                    return found
+        return None
+
+    async def _contents(self, task: TaskFile, alias: str, entity: str) -> Contents:
+        key = task.task, alias, entity
+        if key not in self._looked_at:
+            place, contents = await contents_of(self._configuration, alias, entity, self._settings)
+            self._looked_at[key] = Contents(place, contents, task)
+        return self._looked_at[key]
+
+
+def _as_it_entered(copy: Copy, missing: Missing, task: TaskFile) -> bytes:
+    """Return the copy as the task's source would hand it over."""
+    source = Origin(missing.site, missing.entity)
+    raw = sections.split(copy.content)
+    if task.source.hub is not None:
+        return copy.content
+    message = Message(raw, Message.received(copy.content, source).arrival)
+    dead = dead_letters_of(task)
+    if copy.place.entity == dead:
+        message.set_properties(dict.fromkeys(_DEAD_LETTER_PROPERTIES))
+    elif task.source.rule is not None and task.source.rule.action is not None:
+        # Another subscription has not done what the rule of the task's does.
+        parse_action(task.source.rule.action).apply(RuleProperties(message))
+    changes: dict[str, Value | None] = {"x-opt-deadletter-source": None, "x-opt-locked-until": None}
+    if missing.sequence_number is not None:
+        changes["x-opt-sequence-number"] = long(missing.sequence_number)
+    if missing.enqueued_time is not None:
+        changes["x-opt-enqueued-time"] = timestamp(missing.enqueued_time)
+    raw.message_annotations = map_section.edited(raw.message_annotations, _ANNOTATIONS, changes, symbol)
+    sent = (raw.header, raw.message_annotations, raw.properties, raw.application_properties, raw.body, raw.footer)
+    return b"".join(sent)

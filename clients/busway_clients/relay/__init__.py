@@ -1,0 +1,26 @@
+"""Relay endpoints (Azure Relay hybrid connections over WebSockets), for asyncio; needs the extra `relay`."""
+
+from busway_clients.relay.accepting import Rejection
+from busway_clients.relay.client import RelayClient
+from busway_clients.relay.clock import Clock, SystemClock
+from busway_clients.relay.connection import Offer, RelayConnection
+from busway_clients.relay.endpoint import RelayEndpoint
+from busway_clients.relay.listener import Listening, RelayListener
+from busway_clients.relay.tokens import Identity, SharedAccessKey, SharedAccessSignature, Token, Tokens
+
+__all__ = [
+    "Clock",
+    "Identity",
+    "Listening",
+    "Offer",
+    "Rejection",
+    "RelayClient",
+    "RelayConnection",
+    "RelayEndpoint",
+    "RelayListener",
+    "SharedAccessKey",
+    "SharedAccessSignature",
+    "SystemClock",
+    "Token",
+    "Tokens",
+]

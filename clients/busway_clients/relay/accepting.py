@@ -1,0 +1,182 @@
+"""What a listener does with an offer: accept it at the rendezvous, or reject it there."""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from yarl import URL
+
+from busway_clients.errors import RelayError, WrongUse
+from busway_clients.relay.clock import Clock
+from busway_clients.relay.connection import Offer, RelayConnection
+from busway_clients.relay.endpoint import RelayEndpoint
+from busway_clients.relay.frames import Frames
+from busway_clients.relay.opening import Answered, Opening, refusal
+
+_LOGGER = logging.getLogger("busway_clients.relay")
+_PROTOCOL = "sec-websocket-protocol"
+# How the relay confirms a rejection: the WebSocket is meant not to open.
+_REJECTED = 410
+_STATUSES = range(400, 600)
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """Why a sender is not accepted; it sees both. Shape: status is an HTTP status from 400 to 599."""
+
+    status: int
+    reason: str
+
+    def __post_init__(self) -> None:
+        """Refuse what says no."""
+        if self.status not in _STATUSES:
+            raise WrongUse(f"the status of a rejection: is {self.status}, expected one from 400 to 599")
+
+
+Decide = Callable[[Offer], Rejection | Awaitable[Rejection | None] | None]
+
+
+class Accepting:
+    """The offers in progress, and the connections that came of them."""
+
+    def __init__(
+        self,
+        opening: Opening,
+        clock: Clock,
+        *,
+        decide: Decide | None,
+        protocols: tuple[str, ...],
+        waiting: int,
+        silence: float,
+        patience: float,
+    ) -> None:
+        self._opening = opening
+        self._clock = clock
+        self._decide = decide
+        self._protocols = protocols
+        self._waiting = waiting
+        self._silence = silence
+        self._patience = patience
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._queue: asyncio.Queue[RelayConnection | None] = asyncio.Queue()
+        self._connections: set[RelayConnection] = set()
+        self.drained = asyncio.Event()
+        self.drained.set()
+
+    @property
+    def connections(self) -> list[RelayConnection]:
+        """Return those that have not ended."""
+        return [*self._connections]
+
+    def begin(self, name: str, endpoint: RelayEndpoint, message: Mapping[str, Any]) -> None:
+        """Accept or reject what an `accept` message offers, in a task."""
+        task = asyncio.ensure_future(self._settle(name, endpoint, message))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def taken(self) -> RelayConnection | None:
+        """Return the next connection, None after the last one."""
+        connection = await self._queue.get()
+        if connection is None:
+            # For the next one who asks, now or later.
+            self._queue.put_nowait(None)
+        return connection
+
+    def untaken(self) -> list[RelayConnection]:
+        """Return the connections that nobody has taken, which nobody can take any more."""
+        left = []
+        while not self._queue.empty():
+            left.append(self._queue.get_nowait())
+        self._queue.put_nowait(None)
+        return [connection for connection in left if connection is not None]
+
+    async def finish(self) -> None:
+        """Wait for the offers in progress; nothing comes after them."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self._queue.put_nowait(None)
+
+    async def _settle(self, name: str, endpoint: RelayEndpoint, message: Mapping[str, Any]) -> None:
+        try:
+            address = _address(endpoint, message)
+            offer = _offer(name, endpoint, address, message)
+            rejection = await self._rejection(offer)
+            if rejection is None:
+                await self._accept(endpoint, address, offer)
+            else:
+                await self._reject(endpoint, address, rejection)
+        except RelayError as error:
+            # The relay tells the sender, and the listener has other offers.
+            _LOGGER.warning("%s: an offer came to nothing: %s", name, error)
+
+    async def _rejection(self, offer: Offer) -> Rejection | None:
+        if self._queue.qsize() + len(self._tasks) > self._waiting:
+            return Rejection(503, "the listener is busy")
+        if offer.protocols and not self._spoken(offer):
+            return Rejection(400, "the listener speaks none of these subprotocols")
+        if self._decide is None:
+            return None
+        try:
+            decided = self._decide(offer)
+            return await decided if inspect.isawaitable(decided) else decided
+        except Exception:
+            _LOGGER.exception("%s: the decision about an offer failed, it is rejected with 500", offer.endpoint)
+            return Rejection(500, "the listener could not decide")
+
+    def _spoken(self, offer: Offer) -> tuple[str, ...]:
+        return tuple(each for each in offer.protocols if each in self._protocols)[:1]
+
+    async def _accept(self, endpoint: RelayEndpoint, address: URL, offer: Offer) -> None:
+        spoken = self._spoken(offer)
+        try:
+            socket = await self._opening.open(endpoint, address, self._patience, protocols=spoken)
+        except Answered as answer:
+            raise refusal(endpoint, answer, "listener at the rendezvous") from None
+        frames = Frames(socket, endpoint, self._clock, self._silence, self._patience)
+        connection = RelayConnection(offer.endpoint, frames, next(iter(spoken), None), offer, self._left)
+        self._connections.add(connection)
+        self.drained.clear()
+        self._queue.put_nowait(connection)
+
+    async def _reject(self, endpoint: RelayEndpoint, address: URL, rejection: Rejection) -> None:
+        told = {"sb-hc-statusCode": rejection.status, "sb-hc-statusDescription": rejection.reason}
+        joint = "&" if address.raw_query_string else "?"
+        url = URL(f"{address}{joint}{urlencode(told, quote_via=quote)}", encoded=True)
+        try:
+            socket = await self._opening.open(endpoint, url, self._patience)
+        except Answered as answer:
+            if answer.status != _REJECTED:
+                raise refusal(endpoint, answer, "rejection") from None
+        else:
+            await socket.close()
+            raise RelayError(f"{endpoint.place}: opened a WebSocket for a rejection, expected HTTP {_REJECTED}")
+
+    def _left(self, connection: RelayConnection) -> None:
+        self._connections.discard(connection)
+        if not self._connections:
+            self.drained.set()
+
+
+def _address(endpoint: RelayEndpoint, message: Mapping[str, Any]) -> URL:
+    text = message.get("address")
+    expected = "ws" if endpoint.is_plain else "wss"
+    try:
+        address = URL(text, encoded=True) if isinstance(text, str) else URL()
+    except ValueError:
+        address = URL()
+    if address.host is None or address.scheme not in {expected, "wss"}:
+        raise RelayError(f"{endpoint.place}: an offer has no address of {expected}://, it is passed over")
+    return address
+
+
+def _offer(name: str, endpoint: RelayEndpoint, address: URL, message: Mapping[str, Any]) -> Offer:
+    headers = message.get("connectHeaders")
+    told = {str(key): str(value) for key, value in headers.items()} if isinstance(headers, dict) else {}
+    asked = next((value for key, value in told.items() if key.lower() == _PROTOCOL), "")
+    protocols = tuple(each.strip() for each in asked.split(",") if each.strip())
+    suffix, query = endpoint.rest_of(address)
+    return Offer(name, str(message.get("id", "")), suffix, query, told, protocols)

@@ -1,0 +1,84 @@
+"""Tokens that a relay takes: signed with a shared access key, ready-made, or of an identity."""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import inspect
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import parse_qs, quote
+
+from busway_clients.errors import WrongUse
+
+_LIFETIME = timedelta(hours=1)
+_SCOPE = "https://relay.azure.net/.default"
+
+
+class Token(NamedTuple):
+    """A token as it is sent. Units: expires_at in seconds since 1970, UTC."""
+
+    text: str
+    expires_at: float
+
+    def __repr__(self) -> str:
+        """Return all but the text."""
+        return f"Token(expires_at={self.expires_at:.0f})"
+
+
+class Tokens(Protocol):
+    """Where the tokens for an endpoint come from."""
+
+    async def token(self, resource: str, now: float) -> Token:
+        """Return a token for the resource, a URI; what it raises becomes a RelayError. Units: now in seconds."""
+
+
+class SharedAccessKey:
+    """Signs tokens with a key of the namespace or of the hybrid connection (service-bus-sas)."""
+
+    def __init__(self, name: str, key: str, lifetime: timedelta = _LIFETIME) -> None:
+        """Sign with *key*, known to the relay by *name*; each token is good for *lifetime*."""
+        self._name = name
+        self._key = key.encode()
+        self._lifetime = lifetime.total_seconds()
+
+    async def token(self, resource: str, now: float) -> Token:
+        """Return a token."""
+        expiry = int(now + self._lifetime)
+        signed = quote(resource, safe="")
+        digest = hmac.new(self._key, f"{signed}\n{expiry}".encode(), hashlib.sha256).digest()
+        signature = quote(base64.b64encode(digest), safe="")
+        name = quote(self._name, safe="")
+        return Token(f"SharedAccessSignature sr={signed}&sig={signature}&se={expiry}&skn={name}", expiry)
+
+
+class SharedAccessSignature:
+    """A token that somebody else has signed; when it has expired the relay refuses it."""
+
+    def __init__(self, text: str) -> None:
+        """Use *text*, from `SharedAccessSignature` on; raises WrongUse for what is no such token."""
+        try:
+            self._token = Token(text, float(parse_qs(text.partition(" ")[2])["se"][0]))
+        except (KeyError, ValueError) as error:
+            raise WrongUse("a shared access signature: has no expiry, expected `se=` and seconds since 1970") from error
+
+    async def token(self, resource: str, now: float) -> Token:  # noqa: ARG002 - it is signed already
+        """Return the token."""
+        return self._token
+
+
+class Identity:
+    """Tokens of Microsoft Entra, by a credential of azure-identity of either kind."""
+
+    def __init__(self, credential: Any) -> None:  # noqa: ANN401 - the SDK's protocols differ for both kinds
+        """Use the credential's get_token; it stays the caller's to close."""
+        self._get_token: Callable[[str], Any] = credential.get_token
+
+    async def token(self, resource: str, now: float) -> Token:  # noqa: ARG002 - one scope for all relays
+        """Return a token."""
+        if inspect.iscoroutinefunction(self._get_token):
+            got = await self._get_token(_SCOPE)
+        else:
+            got = await asyncio.to_thread(self._get_token, _SCOPE)
+        return Token(got.token, got.expires_on)

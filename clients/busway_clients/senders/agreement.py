@@ -1,0 +1,114 @@
+"""Who is active, as one process sees it: the roles last seen, and the store where processes agree on them."""
+
+import logging
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from busway_clients.errors import ClientsError, StoreUnavailable, UnusableFile, WrongUse
+from busway_clients.senders.roles import MemoryRoles, Roles, RoleStore
+from busway_clients.steps import Call, Steps
+
+_LOGGER = logging.getLogger("busway_clients.senders.agreement")
+REFRESH = timedelta(seconds=5)
+
+
+class RoleState(NamedTuple):
+    """
+    The roles as a sender or a client sees them.
+
+    Shape:  is_agreed is false while the store of the roles could not be read or told; error says why.
+    """
+
+    active: str
+    backups: tuple[str, ...]
+    is_agreed: bool = True
+    error: ClientsError | None = None
+
+
+class Agreement:
+    """
+    The roles of some names, of which one is active; every change is a flow, for callers of both kinds.
+
+    A store that does not answer stops nobody: the roles last seen hold until it does.
+    """
+
+    def __init__(
+        self, names: Sequence[str], store: RoleStore | None, age: timedelta, *, monotonic: Callable[[], float]
+    ) -> None:
+        """Begin with the first name as the active one, unless the store knows better; it is read every *age*."""
+        self._names = tuple(names)
+        self._store = store or MemoryRoles()
+        self._age = age.total_seconds()
+        self._monotonic = monotonic
+        self._roles = Roles(self._names, 0)
+        self._read_at: float | None = None
+        self._error: ClientsError | None = None
+
+    @property
+    def roles(self) -> Roles:
+        """Return the roles as they were last seen."""
+        return self._roles
+
+    @property
+    def state(self) -> RoleState:
+        """Return the roles as they were last seen, and whether they are agreed upon."""
+        return RoleState(self._roles.active, self._roles.backups, self._error is None, self._error)
+
+    def refresh(self) -> Steps[None]:
+        """Read the roles anew if those last seen have aged."""
+        if not self._is_fresh():
+            yield from self.look()
+
+    def look(self) -> Steps[None]:
+        """Read the roles anew; while the store does not answer, those that were last seen hold."""
+        try:
+            held = yield self._call(self._store.read)
+            if held is None:
+                held = yield self._call(lambda: self._store.replace(0, self._roles.order))
+            self._adopt(held)
+        except (StoreUnavailable, UnusableFile) as error:
+            self._disagree(error)
+        self._read_at = self._monotonic()
+
+    def appoint(self, name: str) -> Steps[None]:
+        """Make *name* the active one, whoever is active by the present roles."""
+        if name not in self._names:
+            raise WrongUse(f"the name to activate: is {name!r}, expected one of {', '.join(self._names)}")
+        yield from self.look()
+        yield from self.activate(name)
+
+    def activate(self, name: str) -> Steps[None]:
+        """Swap the roles of the active one and *name*; the store is told, and may know better."""
+        before = self._roles
+        if name == before.active:
+            return
+        order = [name if each == before.active else before.active if each == name else each for each in before.order]
+        _LOGGER.warning("the active one is no longer %s but %s", before.active, name)
+        self._roles = before._replace(order=tuple(order))
+        try:
+            self._adopt((yield self._call(lambda: self._store.replace(before.version, order))))
+        except (StoreUnavailable, UnusableFile) as error:
+            self._disagree(error)
+
+    def _is_fresh(self) -> bool:
+        if self._read_at is None:
+            return False
+        if self._store.is_local:
+            return self._store.read() == self._roles
+        return self._monotonic() - self._read_at < self._age
+
+    def _adopt(self, held: Roles) -> None:
+        if {*held.order} != {*self._names}:
+            raise WrongUse(
+                f"the shared roles: are of {', '.join(sorted(held.order))}, expected {', '.join(sorted(self._names))}"
+            )
+        self._roles, self._error = held, None
+
+    def _disagree(self, error: ClientsError) -> None:
+        if self._error is None:
+            _LOGGER.warning("roles are not agreed upon, those last seen hold: %s", error)
+        self._error = error
+
+    def _call(self, act: Callable[[], Any]) -> Call:
+        return Call(act, blocks=not self._store.is_local)

@@ -1,0 +1,105 @@
+// The storage account of the journals and of what their reconciliation finds, apart from the app's own account, which
+// goes with the app.
+
+@description('Name of the storage account.')
+@minLength(3)
+@maxLength(24)
+param name string
+
+@description('Region of the storage account.')
+param location string
+
+@description('Days for which journals are kept. A run looks back for a week, and may be repeated for as long as its journals are there.')
+@minValue(9)
+param journalDays int
+
+@description('Whether folders are real ones, as a cluster (Synapse, Fabric, Databricks) needs them to rename a run in one step. It cannot be changed later.')
+param hierarchicalNamespace bool
+
+@description('Object id of the identity that writes journals and reads results: the Function app.')
+param appPrincipalId string
+
+var storageBlobDataContributor = 'ba92f5b4-2d11-453d-a403-e96b0029c9fe'
+
+resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' = {
+  name: name
+  location: location
+  kind: 'StorageV2'
+  sku: {
+    name: 'Standard_ZRS'
+  }
+  properties: {
+    minimumTlsVersion: 'TLS1_2'
+    supportsHttpsTrafficOnly: true
+    allowBlobPublicAccess: false
+    allowSharedKeyAccess: false
+    isHnsEnabled: hierarchicalNamespace
+  }
+
+  resource blobs 'blobServices' = {
+    name: 'default'
+
+    resource journal 'containers' = {
+      name: 'journal'
+    }
+
+    resource reconciliation 'containers' = {
+      name: 'reconciliation'
+    }
+  }
+
+  resource lives 'managementPolicies' = {
+    name: 'default'
+    properties: {
+      policy: {
+        rules: [
+          {
+            name: 'old-journals'
+            type: 'Lifecycle'
+            enabled: true
+            definition: {
+              filters: {
+                blobTypes: [
+                  'appendBlob'
+                ]
+                prefixMatch: [
+                  'journal/task='
+                ]
+              }
+              actions: {
+                baseBlob: {
+                  delete: {
+                    daysAfterModificationGreaterThan: journalDays
+                  }
+                }
+              }
+            }
+          }
+        ]
+      }
+    }
+  }
+}
+
+resource appWritesJournals 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  scope: storage::blobs::journal
+  name: guid(storage::blobs::journal.id, appPrincipalId, storageBlobDataContributor)
+  properties: {
+    principalId: appPrincipalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', storageBlobDataContributor)
+  }
+}
+
+// It reads results there, and keeps its notes on each night.
+resource appReadsResults 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  scope: storage::blobs::reconciliation
+  name: guid(storage::blobs::reconciliation.id, appPrincipalId, storageBlobDataContributor)
+  properties: {
+    principalId: appPrincipalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', storageBlobDataContributor)
+  }
+}
+
+output name string = storage.name

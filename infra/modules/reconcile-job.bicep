@@ -1,0 +1,199 @@
+// The reconciliation as a job of Azure Container Apps, which the app's timer starts for each day.
+
+@description('Name of the job.')
+@maxLength(32)
+param name string
+
+@description('Region of the job and its environment.')
+param location string
+
+@description('The image, built of jobs/reconcile/Dockerfile: REGISTRY/NAME:TAG.')
+param image string
+
+@description('Name of the container registry in this resource group that has the image; empty if anybody may pull it.')
+param registryName string
+
+@description('Name of the storage account with the containers `journal` and `reconciliation`.')
+param storageName string
+
+@description('Resource id of the workspace for the logs.')
+param workspaceId string
+
+@description('Object id of the identity that starts the job: the Function app.')
+param appPrincipalId string
+
+@description('Seconds after which an execution is ended and counts as failed.')
+@minValue(600)
+param timeoutSeconds int = 10800
+
+var storageBlobDataContributor = 'ba92f5b4-2d11-453d-a403-e96b0029c9fe'
+var storageBlobDataReader = '2a2b9908-6ea1-4ae2-8e65-a410df84e7d1'
+var acrPull = '7f951dda-4ed3-4680-a7ca-43fe172d538d'
+var containerAppsJobsOperator = 'b9a307c4-5aa3-4b52-ba60-2b17c136cd7b'
+
+resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' existing = {
+  name: storageName
+
+  resource blobs 'blobServices' existing = {
+    name: 'default'
+
+    resource journal 'containers' existing = {
+      name: 'journal'
+    }
+
+    resource reconciliation 'containers' existing = {
+      name: 'reconciliation'
+    }
+  }
+}
+
+resource registry 'Microsoft.ContainerRegistry/registries@2023-07-01' existing = if (!empty(registryName)) {
+  name: empty(registryName) ? 'none' : registryName
+}
+
+// Of its own and not the system's: the image is pulled before a job that has a system identity is there.
+resource identity 'Microsoft.ManagedIdentity/userAssignedIdentities@2023-01-31' = {
+  name: '${name}-identity'
+  location: location
+}
+
+resource containers 'Microsoft.App/managedEnvironments@2024-03-01' = {
+  name: '${name}-environment'
+  location: location
+  properties: {
+    appLogsConfiguration: {
+      destination: 'azure-monitor'
+    }
+    workloadProfiles: [
+      {
+        name: 'Consumption'
+        workloadProfileType: 'Consumption'
+      }
+    ]
+  }
+}
+
+resource logs 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
+  scope: containers
+  name: 'to-workspace'
+  properties: {
+    workspaceId: workspaceId
+    logs: [
+      {
+        category: 'ContainerAppConsoleLogs'
+        enabled: true
+      }
+      {
+        category: 'ContainerAppSystemLogs'
+        enabled: true
+      }
+    ]
+  }
+}
+
+resource job 'Microsoft.App/jobs@2024-03-01' = {
+  name: name
+  location: location
+  identity: {
+    type: 'UserAssigned'
+    userAssignedIdentities: {
+      '${identity.id}': {}
+    }
+  }
+  properties: {
+    environmentId: containers.id
+    workloadProfileName: 'Consumption'
+    configuration: {
+      triggerType: 'Manual'
+      manualTriggerConfig: {
+        parallelism: 1
+        replicaCompletionCount: 1
+      }
+      replicaTimeout: timeoutSeconds
+      // The container ends with 0 for every result, findings too; with another code only where there is none.
+      replicaRetryLimit: 1
+      registries: empty(registryName)
+        ? []
+        : [
+            {
+              server: registry!.properties.loginServer
+              identity: identity.id
+            }
+          ]
+    }
+    template: {
+      containers: [
+        {
+          name: 'reconcile'
+          image: image
+          // The app adds --date. Without one it is yesterday.
+          args: [
+            '--journal'
+            '${storage.properties.primaryEndpoints.blob}journal'
+            '--results'
+            '${storage.properties.primaryEndpoints.blob}reconciliation'
+            '--memory'
+            '5g'
+          ]
+          env: [
+            {
+              // Which of its identities the job is, for DefaultAzureCredential.
+              name: 'AZURE_CLIENT_ID'
+              value: identity.properties.clientId
+            }
+          ]
+          resources: {
+            cpu: json('4')
+            memory: '8Gi'
+          }
+        }
+      ]
+    }
+  }
+  dependsOn: [
+    jobPulls
+    jobReadsJournals
+    jobWritesResults
+  ]
+}
+
+resource jobReadsJournals 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  scope: storage::blobs::journal
+  name: guid(storage::blobs::journal.id, identity.id, storageBlobDataReader)
+  properties: {
+    principalId: identity.properties.principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', storageBlobDataReader)
+  }
+}
+
+resource jobWritesResults 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  scope: storage::blobs::reconciliation
+  name: guid(storage::blobs::reconciliation.id, identity.id, storageBlobDataContributor)
+  properties: {
+    principalId: identity.properties.principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', storageBlobDataContributor)
+  }
+}
+
+resource jobPulls 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!empty(registryName)) {
+  scope: registry
+  name: guid(registry.id, identity.id, acrPull)
+  properties: {
+    principalId: identity.properties.principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', acrPull)
+  }
+}
+
+// To read the job, start it and list its executions; not to change what it runs.
+resource appStarts 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  scope: job
+  name: guid(job.id, appPrincipalId, containerAppsJobsOperator)
+  properties: {
+    principalId: appPrincipalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', containerAppsJobsOperator)
+  }
+}

@@ -1,0 +1,251 @@
+"""
+Closed hours of raw journals as Parquet, with what `index` makes of them.
+
+An hour is there when its marker is: a JSON file that names the raw files it was made of with their sizes and times of
+change. Tables are written under another name, read again and compared, and renamed; a crash leaves an hour without a
+marker, which the next run makes again. Raw files are never touched, but by `delete_raw`, and then only verified ones.
+"""
+
+import json
+import uuid
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
+
+from jobs.reconcile import index, schema
+from jobs.reconcile.inputs import JournalFile, Problem, by_hour
+from jobs.reconcile.placement import placed, unplaced
+from jobs.reconcile.raw import read_lines, records, troubles
+from jobs.reconcile.storage import Storage
+
+_ROWS_PER_FILE = 2_000_000
+_NEIGHBOURS = 65_536  # sequence numbers that are kept in one file
+
+
+class Hour(NamedTuple):
+    """A compacted hour: the raw files it was made of, how many records it has, and what was wrong."""
+
+    hour: str
+    files: tuple[tuple[str, int, int], ...]
+    records: int
+    repeats: int
+    problems: tuple[Problem, ...]
+    made: str
+
+
+class CompactionFailed(Exception):
+    """What was written is not what was read; nothing was committed and no raw file touched."""
+
+
+def compact(
+    spark: SparkSession, files: Sequence[JournalFile], folder: str, *, now: datetime, hours: Iterable[str]
+) -> dict[str, Hour]:
+    """Compact those of *hours* that are not yet or whose raw files have changed since; return all of *hours*."""
+    storage = Storage(spark)
+    raw = by_hour(files)
+    wanted = sorted(set(hours))
+    there = {hour: known for hour in wanted if (known := read_marker(storage, folder, hour)) is not None}
+    missing = [hour for hour in wanted if hour not in there or not _is_of(there[hour], raw.get(hour, []))]
+    if missing:
+        there |= _make(spark, storage, {hour: raw.get(hour, []) for hour in missing}, folder, now)
+    return {hour: there[hour] for hour in wanted}
+
+
+def adopt(spark: SparkSession, folder: str, hours: Iterable[str], *, now: datetime) -> None:
+    """Take over records of *hours* that lie compacted in *folder* already, as another tool has put them there."""
+    storage = Storage(spark)
+    write_index(read_records(spark, f"{folder}/records"), folder)
+    for hour in hours:
+        _mark(storage, folder, Hour(hour, (), 0, 0, (), now.isoformat()))
+
+
+def read_records(spark: SparkSession, folder: str) -> DataFrame:
+    """Return the compacted records in *folder*, of all hours."""
+    return spark.read.option("basePath", folder).schema(schema.compacted()).parquet(folder)
+
+
+def read_marker(storage: Storage, folder: str, hour: str) -> Hour | None:
+    """Return what the marker of *hour* says, None where the hour is not compacted."""
+    path = _marker(folder, hour)
+    if not storage.exists(path):
+        return None
+    told = json.loads(storage.read(path))
+    return Hour(
+        told["hour"],
+        tuple((path, size, modified) for path, size, modified in told["files"]),
+        told["records"],
+        told["repeats"],
+        tuple(
+            Problem(kind, where, text, task, role, tuple(hours))
+            for kind, where, text, task, role, hours in told["problems"]
+        ),
+        told["made"],
+    )
+
+
+def load(spark: SparkSession, folder: str, table: str, hours: Iterable[str]) -> DataFrame | None:
+    """Return *table* for those of *hours* that have any of it, None if none has."""
+    storage = Storage(spark)
+    paths = [path for hour in sorted(set(hours)) if storage.exists(path := f"{folder}/{table}/landed={hour}")]
+    if not paths:
+        return None
+    reader = spark.read.option("basePath", f"{folder}/{table}")
+    return (reader.schema(schema.compacted()) if table in ("records", "loose") else reader).parquet(*paths)
+
+
+def delete_raw(spark: SparkSession, folder: str, hours: Iterable[str]) -> list[str]:
+    """Delete the raw files that *hours* were made of and that are still as they were then; return their paths."""
+    storage = Storage(spark)
+    deleted = []
+    for hour in hours:
+        made = read_marker(storage, folder, hour)
+        if made is None or made.problems:
+            continue
+        for path, size, modified in made.files:
+            parent = path.rpartition("/")[0]
+            if any(tuple(file) == (path, size, modified) for file in storage.files(parent)):
+                storage.delete(path)
+                deleted.append(path)
+    return deleted
+
+
+def compacted(raw: DataFrame) -> DataFrame:
+    """
+    Return the records of *raw* without repeats, each outcome with what its `received` says of the message.
+
+    Shape:   raw.records() without troubles in, schema.compacted() out.
+    """
+    # Hours are independent of each other: which of them are compacted together makes no difference.
+    once = Window.partitionBy("landed", *schema.IDENTITY).orderBy("journal_time")
+    unique = raw.withColumn("nth", F.row_number().over(once)).where("nth = 1")
+    timed = unique.withColumns({name: F.timestamp_micros(F.col(name)) for name in schema.TIMES})
+    said = F.conv("check", 16, -10).cast("bigint")
+    computed = (
+        F.conv(F.substring("body_digest", 1, 16), 16, -10)
+        .cast("bigint")
+        .bitwiseXOR(F.coalesce(F.conv("property_digest", 16, -10).cast("bigint"), F.lit(0)))
+    )
+    checked = timed.withColumn("check", F.coalesce(said, computed))
+    received = F.col("outcome") == "received"
+    handled = Window.partitionBy(
+        "landed", "task", "src_seq", "src_part", "src_site", "src_entity", "instance", "batch_id"
+    )
+    is_outcome = (F.col("observer") == "task") & (F.col("role") == "target") & F.col("src_seq").isNotNull()
+
+    told = checked.withColumns(
+        {
+            "of_message": F.max(
+                F.when(received, F.struct("enqueued_time", "expires_at", "message_id", "order_key", "check"))
+            ).over(handled),
+            "of_path": F.max(F.when(received, F.col("hops"))).over(handled),
+        }
+    )
+    filled = {
+        name: F.when(is_outcome, F.coalesce(F.col(name), F.col(f"of_message.{name}"))).otherwise(F.col(name))
+        for name in ("enqueued_time", "expires_at", "message_id", "order_key")
+    }
+    unedited = (F.col("outcome") == "sent") & F.col("edited").isNull()
+    entry = F.when(is_outcome & ~unedited, F.col("of_message.check")).otherwise(F.col("check"))
+    return told.withColumns(
+        {**filled, "entry_check": entry, "hops": F.coalesce("hops", F.when(is_outcome, F.col("of_path")))}
+    ).select(*schema.compacted().names)
+
+
+def _make(
+    spark: SparkSession, storage: Storage, raw: dict[str, list[JournalFile]], folder: str, now: datetime
+) -> dict[str, Hour]:
+    files = [each for hour in raw.values() for each in hour]
+    if not files:
+        empty = {hour: Hour(hour, (), 0, 0, (), now.isoformat()) for hour in raw}
+        for nothing in empty.values():
+            _commit(storage, f"{folder}/attempt-none", folder, nothing)
+        return empty
+    lines = read_lines(spark, files)
+    found = records(lines.frame)
+    problems = [*lines.problems, *troubles(found, files)]
+    attempt = f"{folder}/attempt-{uuid.uuid4().hex}"
+    try:
+        good = found.where("trouble is null").drop("path", "trouble")
+        partitions = max(sum(lines.counts.values()) // _ROWS_PER_FILE, 1)
+        _write(_sorted(compacted(good), partitions), attempt, "records")
+        kept = read_records(spark, f"{attempt}/records")
+        if not kept.where(unplaced()).isEmpty():
+            storage.move(f"{attempt}/records", f"{attempt}/unplaced")
+            _write(_sorted(placed(read_records(spark, f"{attempt}/unplaced")), partitions), attempt, "records")
+            kept = read_records(spark, f"{attempt}/records")
+        write_index(kept, attempt)
+        counts = _verified(good, kept)
+        made = {
+            hour: Hour(
+                hour,
+                tuple((each.file.path, each.file.size, each.file.modified) for each in inputs),
+                counts.get(hour, (0, 0))[1],
+                counts.get(hour, (0, 0))[0] - counts.get(hour, (0, 0))[1],
+                tuple(each for each in problems if each.hours == (hour,)),
+                now.isoformat(),
+            )
+            for hour, inputs in raw.items()
+        }
+        for hour in made.values():
+            _commit(storage, attempt, folder, hour)
+    finally:
+        storage.delete(attempt)
+    return made
+
+
+def write_index(kept: DataFrame, folder: str) -> None:
+    """Write the tables of `index` for the compacted records *kept*."""
+    for name, table in index.tables(kept).items():
+        _write(table, folder, name)
+
+
+def _sorted(frame: DataFrame, partitions: int) -> DataFrame:
+    neighbours = F.floor(F.col("src_seq") / _NEIGHBOURS)
+    return frame.repartition(partitions, "landed", "task", "src_part", neighbours).sortWithinPartitions(
+        "landed", "task", "src_part", "src_seq", "role", "observer", "batch_id"
+    )
+
+
+def _write(frame: DataFrame, folder: str, table: str) -> None:
+    frame.write.partitionBy("landed").mode("overwrite").parquet(f"{folder}/{table}")
+
+
+def _verified(good: DataFrame, kept: DataFrame) -> dict[str, tuple[int, int]]:
+    """Return the records of each hour as they were read and as they were kept; every one has to be there once."""
+    read = {row["landed"]: (row["n"], row["once"]) for row in _sums(good).collect()}
+    wrote = {row["landed"]: (row["n"], row["once"]) for row in _sums(kept).collect()}
+    unique = sum(n for n, _ in wrote.values())
+    wanted = good.select("landed", *schema.IDENTITY).distinct().count()
+    if unique != wanted or not set(wrote) <= set(read):
+        raise CompactionFailed(f"kept {unique} records of hours {sorted(wrote)}, expected {wanted} of {sorted(read)}")
+    return {hour: (n, wrote.get(hour, (0, 0))[0]) for hour, (n, _) in read.items()}
+
+
+def _sums(frame: DataFrame) -> DataFrame:
+    return frame.groupBy("landed").agg(F.count("*").alias("n"), F.count("task").alias("once"))
+
+
+def _commit(storage: Storage, attempt: str, folder: str, hour: Hour) -> None:
+    storage.delete(_marker(folder, hour.hour))
+    for table in index.TABLES:
+        target = f"{folder}/{table}/landed={hour.hour}"
+        storage.delete(target)
+        if storage.exists(f"{attempt}/{table}/landed={hour.hour}"):
+            storage.move(f"{attempt}/{table}/landed={hour.hour}", target)
+    _mark(storage, folder, hour)
+
+
+def _mark(storage: Storage, folder: str, hour: Hour) -> None:
+    storage.write(_marker(folder, hour.hour), json.dumps(hour._asdict(), indent=1))
+
+
+def _marker(folder: str, hour: str) -> str:
+    return f"{folder}/hours/{hour}.json"
+
+
+def _is_of(made: Hour, raw: Sequence[JournalFile]) -> bool:
+    # Raw files that were deleted after compaction are no reason to lose what was made of them.
+    return {tuple(each.file) for each in raw} <= set(made.files)

@@ -1,0 +1,94 @@
+"""The verdicts of a run: the states of its messages, seen in the light of what is wrong with the evidence."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
+
+from jobs.reconcile.evidence import TaskEvidence, gaps
+from jobs.reconcile.index import micros
+from jobs.reconcile.inputs import Problem, hour_of, start_of
+from jobs.reconcile.run import Run
+from jobs.reconcile.states import states
+from jobs.reconcile.suspects import micros_of
+from jobs.reconcile.verdicts import judged
+
+_TAIL = 20  # sent messages that a tap must have passed over before it is taken for silent, rather than them for lost
+_HOUR = timedelta(hours=1)
+
+
+def judge(run: Run, hours: list[str], tasks: Mapping[str, TaskEvidence], rows: DataFrame, end: datetime) -> DataFrame:
+    """Return one row with its verdict for each message of *rows*; names taps that fell silent."""
+    bad: dict[str, dict[str, set[str]]] = {"source": {}, "target": {}}
+    for (task, role), torn in gaps(run.problems).items():
+        # The two records of a message may lie on both sides of the hour.
+        away = -_HOUR if role == "target" else _HOUR
+        bad[role][task] = torn | {hour_of(start_of(hour) + away) for hour in torn}
+    there = F.lit(True)
+    for task, target, since in _silent(run, tasks, rows):
+        due = F.exists("due_at_tap", _is_at(target))
+        blind = (F.col("task") == task) & due & (F.col("last_sent") > since)
+        there = there & ~F.coalesce(blind, F.lit(False))
+    found = states(rows).withColumns(
+        {
+            "gap_in_outcomes": _any_of("entry_hours", bad["target"]) | F.col("is_doubted"),
+            "gap_in_entries": _any_of("outcome_hours", bad["source"]),
+            "tap_was_there": there,
+            "entity": F.lower("src_entity"),
+        }
+    )
+    spilled = _given_up(run, hours)
+    if spilled is None:
+        marked = found.withColumn("is_spilled", F.lit(False))
+    else:
+        marked = found.join(F.broadcast(spilled), ["src_site", "entity", "message_id"], "left").withColumn(
+            "is_spilled", F.coalesce("is_spilled", F.lit(False))
+        )
+    # An unreadable message is counted by its outcome; what a peek saw and nobody numbered proves nothing.
+    return judged(marked, end, run.settings).where("verdict <> 'unreadable' and not is_glimpse")
+
+
+def _is_at(target: str) -> Callable[[Column], Column]:
+    return lambda place: place["target"] == target
+
+
+def _given_up(run: Run, hours: list[str]) -> DataFrame | None:
+    """Return the messages that the tasks of dead-letter queues have received."""
+    loose = run.load("loose", hours)
+    if loose is None:
+        return None
+    return (
+        loose.where("outcome = 'received' and given_up_by is not null and message_id is not null")
+        .select("src_site", F.lower("given_up_by").alias("entity"), "message_id")
+        .distinct()
+        .withColumn("is_spilled", F.lit(True))
+    )
+
+
+def _silent(run: Run, tasks: Mapping[str, TaskEvidence], rows: DataFrame) -> list[tuple[str, str, int]]:
+    """Return the watched targets whose tap fell silent while messages were sent, and since when."""
+    found = []
+    for one in tasks.values():
+        for target, seen in one.last_seen.items():
+            sent = one.last_sent.get(target)
+            if sent is None or sent - seen <= run.settings.clock_tolerance:
+                continue
+            since = micros_of(seen)
+            sent_there = (F.col("task") == one.task) & (F.col("target") == target) & (F.col("outcome") == "sent")
+            missed = rows.where(sent_there & (micros("journal_time") > since)).count()
+            if missed >= _TAIL:
+                found.append((one.task, target, since))
+                text = (
+                    f"its tap at {target} wrote nothing after {seen:%Y-%m-%d %H:%M:%S}; {missed} were sent there since"
+                )
+                run.problems.append(Problem("silent-tap", one.task, text))
+    return found
+
+
+def _any_of(column: str, hours: Mapping[str, set[str]]) -> Column:
+    found = F.lit(False)
+    for task, bad in sorted(hours.items()):
+        some = F.array(*(F.lit(hour) for hour in sorted(bad)))
+        found = found | ((F.col("task") == task) & F.arrays_overlap(F.col(column), some))
+    return found

@@ -1,0 +1,115 @@
+"""A journal in a storage account brought to this machine, for where Spark cannot reach it: Azurite, a laptop."""
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from azure.core import MatchConditions
+from azure.core.exceptions import AzureError, ResourceModifiedError
+from azure.storage.blob import BlobProperties, ContainerClient
+
+_AT_ONCE = 16
+_PREFIX = "task="
+
+
+class JournalUnreachable(OSError):
+    """The container cannot be listed or read; the message says where and what was answered."""
+
+
+def is_remote(journal: str) -> bool:
+    """Tell whether *journal* is the URL of a container, which Spark does not read by itself."""
+    return urlsplit(journal).scheme in ("http", "https")
+
+
+def container(journal: str, connection_string: str | None) -> tuple[ContainerClient, str]:
+    """
+    Return the container of the URL *journal*, and the prefix of the names below it.
+
+    Shape:   https://ACCOUNT.blob.core.windows.net/CONTAINER[/PREFIX][?SAS]; with *connection_string* its account is
+             used, whatever the host of the URL; without one the URL's own signature, or the identity of Azure's SDK.
+    """
+    parts = urlsplit(journal)
+    path = parts.path.strip("/").split("/")
+    if connection_string is not None:
+        # Azurite has the account in the path: http://127.0.0.1:10000/devstoreaccount1/journal.
+        path = path[1:] if path[0] == "devstoreaccount1" else path
+    if not path or not path[0]:
+        raise JournalUnreachable(f"{parts.netloc}: the URL names no container, expected one after the host")
+    name, prefix = path[0], "/".join(path[1:])
+    if connection_string is not None:
+        return ContainerClient.from_connection_string(connection_string, name), prefix
+    account = f"{parts.scheme}://{parts.netloc}"
+    if parts.query:
+        return ContainerClient(account, name, credential=parts.query), prefix
+    from azure.identity import DefaultAzureCredential  # noqa: PLC0415 - only where neither key nor signature is given
+
+    return ContainerClient(account, name, credential=DefaultAzureCredential()), prefix
+
+
+def stage(
+    client: ContainerClient,
+    prefix: str,
+    folder: Path,
+    *,
+    hours: Iterable[str] | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> int:
+    """
+    Bring the journal's files to *folder* that are not there as they are in the container; return how many came.
+
+    A file is taken as it was when it was listed: one that grows meanwhile is brought up to the length listed, which an
+    append blob never changes.
+    Shape:   *hours* (2026-11-20T23) restricts to files of these; None takes all.
+    Raises:  JournalUnreachable.
+    """
+    wanted = None if hours is None else set(hours)
+    start = f"{prefix}/{_PREFIX}" if prefix else _PREFIX
+    try:
+        blobs = [blob for blob in client.list_blobs(name_starts_with=start) if wanted is None or _hour(blob) in wanted]
+        new = [blob for blob in blobs if not _is_there(blob, folder, prefix)]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for done, _ in enumerate(pool.map(lambda blob: _bring(client, blob, folder, prefix), new), 1):
+                if done % 100 == 0:
+                    progress(f"{done} of {len(new)} journal files")
+    except AzureError as error:
+        raise JournalUnreachable(f"{client.url.split('?')[0]}: {type(error).__name__}") from error
+    return len(new)
+
+
+def _hour(blob: BlobProperties) -> str:
+    name = str(blob.name)
+    return f"{name.partition('/date=')[2][:10]}T{name.partition('/hour=')[2][:2]}"
+
+
+def _local(blob: BlobProperties, folder: Path, prefix: str) -> Path:
+    return folder / str(blob.name).removeprefix(f"{prefix}/" if prefix else "")
+
+
+def _is_there(blob: BlobProperties, folder: Path, prefix: str) -> bool:
+    local = _local(blob, folder, prefix)
+    return (
+        local.is_file()
+        and local.stat().st_size == blob.size
+        and round(local.stat().st_mtime) == round(blob.last_modified.timestamp())
+    )
+
+
+def _bring(client: ContainerClient, blob: BlobProperties, folder: Path, prefix: str) -> None:
+    local = _local(blob, folder, prefix)
+    local.parent.mkdir(parents=True, exist_ok=True)
+    content = b""
+    if blob.size:
+        one = client.get_blob_client(blob.name)
+        try:
+            content = one.download_blob(
+                0, blob.size, etag=blob.etag, match_condition=MatchConditions.IfNotModified
+            ).readall()
+        except ResourceModifiedError:
+            # It has grown since it was listed.
+            content = one.download_blob(0, blob.size).readall()
+    part = local.with_name(f"{local.name}.part")
+    part.write_bytes(content)
+    os.utime(part, (blob.last_modified.timestamp(),) * 2)
+    part.replace(local)

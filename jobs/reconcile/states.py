@@ -1,0 +1,119 @@
+"""All evidence on a message in one row."""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
+
+from jobs.reconcile import schema
+from jobs.reconcile.index import arrival_order, arrival_time, is_round_trip, micros
+
+
+def keyed(records: DataFrame) -> DataFrame:
+    """Return *records* with the columns of schema.KEY."""
+    number = Window.partitionBy("task", "src_site", "src_entity", "src_part", "src_seq")
+    enqueued = micros("enqueued_time")
+    stray = F.when(
+        F.col("src_seq").isNull(),
+        F.when(
+            F.col("observer") == "tap",
+            F.concat_ws("/", "role", F.coalesce("tap", F.lit("")), "target", "tgt_part", "tgt_seq", enqueued),
+        ).otherwise(F.concat_ws("/", "role", "instance", "batch_id", F.coalesce("send_ordinal", F.lit(0)))),
+    )
+    # An outcome that was written apart from its `received` does not know when the message was enqueued.
+    return records.withColumns(
+        {
+            "stray": stray,
+            "generation": F.when(F.col("src_seq").isNotNull(), F.coalesce(enqueued, F.max(enqueued).over(number))),
+        }
+    )
+
+
+def states(records: DataFrame) -> DataFrame:
+    """
+    Return one row per key of *records*, which are keyed() and say by `watched` whether a draining tap sees the target,
+    by `is_behind` whether they arrived after a later message, and by `known` where the evidence is from.
+    """  # fmt: skip
+    task = F.col("observer") == "task"
+    tap = F.col("observer") == "tap"
+    received = F.col("outcome") == "received"
+    sent = F.col("outcome") == "sent"
+    again = F.coalesce(F.col("remembered"), F.lit(False))
+    seen = tap & (F.col("role") == "target")
+    watched = F.coalesce(F.col("watched"), F.lit(False))
+    place = F.struct(F.coalesce("target", F.lit("")).alias("target"), F.coalesce("part", F.lit(0)).alias("part"))
+    view = F.struct("target", "tgt_part", "tgt_seq")
+    send = ("instance", "batch_id", "part", "send_ordinal")
+    part = F.coalesce(F.col("part"), F.lit(0))
+    major, minor = arrival_order()
+    # Where there is a tap, it says when and in which order copies arrived; what the task says is when it was answered.
+    shows = F.when(watched, seen).otherwise((sent & ~again) | seen)
+    arrival = F.struct(
+        major.alias("major"),
+        minor.alias("minor"),
+        F.col("is_behind").alias("is_behind"),
+        F.col("target").alias("target"),
+    )
+    first_seen = F.min(F.when(shows & tap, arrival))
+    first_sent = F.min(F.when(shows & task, arrival))
+    grouped = records.groupBy(*schema.KEY).agg(
+        _count(received, "instance", "batch_id").alias("received"),
+        _count(tap & (F.col("role") == "source"), "tap", "tgt_part", "tgt_seq").alias("entered_by_tap"),
+        F.max(F.when(received, F.coalesce(F.col("parts"), F.lit(1)))).alias("parts"),
+        _count(sent & ~again, *send).alias("sent"),
+        _count(sent & again, *send).alias("remembered"),
+        F.collect_set(F.when(sent, part)).alias("sent_parts"),
+        F.collect_set(F.when(sent & watched, place)).alias("due_at_tap"),
+        F.collect_set(F.when(F.col("outcome").isin(*schema.WITHHELD), part)).alias("withheld_parts"),
+        F.collect_set(F.when(F.col("outcome").isin(*schema.WITHHELD), F.col("outcome"))).alias("withheld_as"),
+        _count(sent & ~again & ~watched, *send).alias("sent_unwatched"),
+        F.size(F.collect_set(F.when(seen & watched, view))).alias("seen_watched"),
+        F.size(F.collect_set(F.when(seen & ~watched, view))).alias("seen_unwatched"),
+        _any(seen).alias("is_seen"),
+        F.collect_set(F.when(received, F.col("check"))).alias("checks_received"),
+        F.collect_set(F.when(tap & (F.col("role") == "source"), F.col("check"))).alias("checks_entered"),
+        F.collect_set(F.when(sent & F.col("edited").isNull(), F.col("check"))).alias("checks_unedited"),
+        F.collect_set(F.when(sent, F.col("check"))).alias("checks_sent"),
+        F.collect_set(F.when(seen, F.col("check"))).alias("checks_seen"),
+        F.collect_set(F.when(received | (sent & F.col("edited").isNotNull()), F.col("body_digest"))).alias(
+            "bodies_out"
+        ),
+        F.collect_set(F.when(seen, F.col("body_digest"))).alias("bodies_seen"),
+        _any(is_round_trip()).alias("is_round_trip"),
+        F.max(F.when(received, F.col("hops"))).alias("hops"),
+        F.max(F.when(sent | seen, F.col("target"))).alias("arrived_at"),
+        F.max(F.when(task & (F.col("role") == "target"), F.col("target"))).alias("meant_for"),
+        F.coalesce(first_seen, first_sent).alias("first_arrival"),
+        F.coalesce(F.min(F.when(shows & tap, arrival_time())), F.min(F.when(shows & task, arrival_time()))).alias(
+            "arrived"
+        ),
+        F.max(F.when(sent, micros("journal_time"))).alias("last_sent"),
+        F.max(micros("expires_at")).alias("expires"),
+        F.max(F.when(received, F.col("message_id"))).alias("id_received"),
+        F.max("message_id").alias("id_any"),
+        F.max("order_key").alias("order_key"),
+        F.max("given_up_by").alias("given_up_by"),
+        F.max(F.when(F.col("role") == "source", F.col("body_size"))).alias("body_size"),
+        F.max("attempt").alias("attempts"),
+        F.min(F.when(F.col("role") == "source", micros("journal_time"))).alias("first_entry"),
+        F.min(micros("journal_time")).alias("first_record"),
+        F.max(F.when(F.col("reason").isNotNull(), F.struct("journal_time", "stage", "reason"))).alias("last_reason"),
+        F.collect_set(F.when(F.col("role") == "source", F.col("landed"))).alias("entry_hours"),
+        F.collect_set(F.when(F.col("role") == "target", F.col("landed"))).alias("outcome_hours"),
+        F.max(F.when(F.col("known") == "open", F.lit(1)).otherwise(0)).alias("is_carried"),
+        F.max(F.when(F.col("known") == "earlier", F.lit(1)).otherwise(0)).alias("is_reopened"),
+        F.min("known_since").alias("known_since"),
+        _any(F.coalesce(F.col("doubted"), F.lit(False))).alias("is_doubted"),
+        F.min((F.coalesce(F.col("peek"), F.lit(False)) & F.col("src_seq").isNull()).cast("int"))
+        .cast("boolean")
+        .alias("is_glimpse"),
+        _any(task & F.col("src_seq").isNull() & (F.col("role") == "source")).alias("is_unreadable_entry"),
+    )
+    return grouped.withColumn("message_id", F.coalesce("id_received", "id_any")).drop("id_received", "id_any")
+
+
+def _count(condition: Column, *names: str) -> Column:
+    """Count the different values of *names*: a record that is there twice, in copied files say, counts once."""
+    return F.size(F.collect_set(F.when(condition, F.xxhash64(*names))))
+
+
+def _any(condition: Column) -> Column:
+    return F.coalesce(F.max(condition), F.lit(False))

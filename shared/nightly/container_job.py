@@ -1,0 +1,159 @@
+"""
+An Azure Container Apps job, through Azure Resource Manager: started for a day, and asked what became of that.
+
+An execution is known by the `--date` among its arguments, so nothing but Azure has to remember which one is a day's.
+To start with other arguments means to send the whole container again, which is why the job is read first.
+
+Source: Azure REST API reference, Container Apps 2024-03-01: Jobs (Get, Start), Jobs Executions (List).
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+from http import HTTPStatus
+from itertools import pairwise
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+from azure.core.exceptions import AzureError, ClientAuthenticationError
+from azure.identity.aio import DefaultAzureCredential
+
+from shared.errors import BuswayError, TargetRefused, TargetUnavailable
+
+API_VERSION = "2024-03-01"
+DATE = "--date"
+
+_SECONDS = aiohttp.ClientTimeout(total=30)
+_OF_AN_EXECUTION = ("image", "name", "command", "args", "env")
+_UNDER_WAY = frozenset(("Running", "Processing", "Unknown"))
+# What passes by itself: a conflict with another operation on the job, throttling, a fault of the service.
+_PASSING = frozenset((HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS))
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One execution of the job for a day."""
+
+    name: str
+    status: str
+    started: str
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether it may still write a result."""
+        return self.status in _UNDER_WAY
+
+
+class ContainerJob:
+    """A job of Container Apps, with the identity of the app (DefaultAzureCredential)."""
+
+    def __init__(self, url: str) -> None:
+        """Name the job by its *url* in Resource Manager, which is without a query."""
+        self._url = url
+        parts = urlsplit(url)
+        self._scope = f"{parts.scheme}://{parts.netloc}/.default"
+        self._where = f"job {parts.path.rpartition('/')[2]}"
+
+    async def start(self, day: date) -> None:
+        """Start the job for *day*; raises TargetUnavailable where that may pass, TargetRefused where it does not."""
+        job = await self._ask("GET", "")
+        try:
+            template = job["properties"]["template"]
+            containers = [_of_execution(each) for each in template["containers"]]
+            initial = [_of_execution(each) for each in template.get("initContainers") or ()]
+            containers[0]["args"] = _with_date(containers[0].get("args") or (), day)
+        except (KeyError, IndexError, TypeError) as error:
+            raise TargetRefused(f"{self._where}: what Azure tells of it names no container to start") from error
+        content: dict[str, Any] = {"containers": containers}
+        if initial:
+            content["initContainers"] = initial
+        await self._ask("POST", "/start", content)
+
+    async def execution(self, day: date) -> Execution | None:
+        """Return the execution for *day* that began last, None where Azure knows of none; raises as `start`."""
+        found = []
+        listed = await self._ask("GET", "/executions")
+        while True:
+            for each in listed.get("value") or ():
+                properties = each.get("properties") or {}
+                if _is_for(properties.get("template"), day):
+                    status, started = str(properties.get("status")), str(properties.get("startTime") or "")
+                    found.append(Execution(str(each.get("name")), status, started))
+            following = listed.get("nextLink")
+            if not following:
+                break
+            if urlsplit(following).netloc != urlsplit(self._url).netloc:
+                raise TargetRefused(f"{self._where}: its executions go on at another host, expected the same one")
+            listed = await self._ask("GET", following=following)
+        return max(found, key=lambda each: each.started, default=None)
+
+    async def _ask(
+        self, method: str, path: str = "", content: object = None, *, following: str | None = None
+    ) -> Mapping[str, Any]:
+        url = following or f"{self._url}{path}?api-version={API_VERSION}"
+        try:
+            async with DefaultAzureCredential() as credential:
+                token = (await credential.get_token(self._scope)).token
+            async with (
+                aiohttp.ClientSession(timeout=_SECONDS) as session,
+                session.request(
+                    method, url, json=content, headers={"Authorization": f"Bearer {token}"}, allow_redirects=False
+                ) as answer,
+            ):
+                if not answer.ok:
+                    raise _translated(self._where, answer.status, await answer.read(), answer.headers)
+                told = await answer.read()
+        except ClientAuthenticationError as error:
+            raise TargetRefused(f"{self._where}: the app's identity has no token for Azure Resource Manager") from error
+        except (aiohttp.ClientError, AzureError, TimeoutError, OSError) as error:
+            text = f"{self._where}: Azure Resource Manager cannot be reached, {type(error).__name__}"
+            raise TargetUnavailable(text) from error
+        if method == "POST":
+            return {}  # Some versions name the execution here, an accepted request has no body at all.
+        try:
+            read = json.loads(told)
+        except ValueError:
+            read = None
+        if not isinstance(read, dict):
+            raise TargetUnavailable(f"{self._where}: the answer of Azure Resource Manager is no JSON object")
+        return read
+
+
+def _of_execution(container: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an execution can be told of a container: less than the job has."""
+    kept = {name: container[name] for name in _OF_AN_EXECUTION if container.get(name) is not None}
+    resources = {name: value for name, value in (container.get("resources") or {}).items() if name in ("cpu", "memory")}
+    return {**kept, **({"resources": resources} if resources else {})}
+
+
+def _with_date(arguments: object, day: date) -> list[str]:
+    """Return *arguments* with `--date` set to *day*."""
+    kept = [str(each) for each in arguments] if isinstance(arguments, (list, tuple)) else []
+    while DATE in kept:
+        at = kept.index(DATE)
+        del kept[at : at + 2]
+    return [*(each for each in kept if not each.startswith(f"{DATE}=")), DATE, day.isoformat()]
+
+
+def _is_for(template: object, day: date) -> bool:
+    containers = template.get("containers") if isinstance(template, dict) else None
+    arguments = (containers[0].get("args") or []) if containers else []
+    dated = [value for name, value in pairwise(arguments) if name == DATE]
+    dated += [each.removeprefix(f"{DATE}=") for each in arguments if str(each).startswith(f"{DATE}=")]
+    return day.isoformat() in dated
+
+
+def _translated(where: str, status: int, content: bytes, headers: Mapping[str, str]) -> BuswayError:
+    try:
+        code = json.loads(content)["error"]["code"]
+    except (ValueError, KeyError, TypeError):
+        code = None
+    told = f"{status} ({code})" if isinstance(code, str) and code.isalnum() else str(status)
+    if status in _PASSING or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        asked = headers.get("Retry-After", "")
+        wait = timedelta(seconds=int(asked)) if asked.isdecimal() else None
+        return TargetUnavailable(f"{where}: Azure Resource Manager is busy or failing, {told}", retry_after=wait)
+    hint = "expected a job that is there, and the role Container Apps Jobs Operator on it for the app's identity"
+    return TargetRefused(f"{where}: Azure Resource Manager refuses, {told}; {hint}")

@@ -1,0 +1,86 @@
+"""The app settings of the nightly reconciliation."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, time
+from urllib.parse import urlsplit
+
+from shared.errors import ConfigError, Problem
+
+RESULTS = "BUSWAY_RECONCILIATION"
+JOB = "BUSWAY_NIGHTLY_JOB"
+SCHEDULE = "BUSWAY_NIGHTLY_SCHEDULE"
+DUE = "BUSWAY_NIGHTLY_DUE"
+
+OFTEN = "0 */15 * * * *"
+MORNING = time(6)
+READY = time(1, 30)
+"""From when on a day can be reconciled, UTC: its last hour is closed and its last messages have had time to arrive."""
+
+MANAGEMENT = "https://management.azure.com"
+_LOOPBACK = ("127.0.0.1", "localhost")
+_PARTS = ("subscriptions", "resourcegroups", "providers", "jobs")
+
+
+@dataclass(frozen=True)
+class NightlySettings:
+    """
+    What the settings say.
+
+    Shape:   *results* is the URL of a container; *job* that of a Container Apps job in Azure Resource Manager, or None
+             where something else starts the job and its results are watched alone; *schedule* is NCRONTAB.
+    Units:   *due* is a time of the day in UTC.
+    """
+
+    results: str
+    job: str | None
+    schedule: str
+    due: time
+
+
+def nightly_settings(settings: Mapping[str, str]) -> NightlySettings | None:
+    """Return what the app's *settings* say, None where they ask for nothing; raises ConfigError."""
+    results, job, due = (settings.get(name) or None for name in (RESULTS, JOB, DUE))
+    if results is None:
+        if job is None:
+            return None
+        hint = "set it to https://ACCOUNT.blob.core.windows.net/CONTAINER, where the job writes its runs"
+        raise ConfigError([Problem(RESULTS, f"the app setting is missing beside {JOB}", hint)])
+    problems = []
+    if not _is_safe(results) or len(urlsplit(results).path.strip("/")) == 0:
+        hint = "it looks like https://ACCOUNT.blob.core.windows.net/CONTAINER"
+        problems.append(Problem(RESULTS, "the app setting is no URL of a container", hint))
+    at = None if job is None else job if "://" in job else f"{MANAGEMENT}/{job.strip('/')}"
+    if at is not None and not _is_job(at):
+        hint = "it looks like /subscriptions/…/resourceGroups/…/providers/Microsoft.App/jobs/NAME"
+        problems.append(Problem(JOB, "the app setting is no resource id of a Container Apps job", hint))
+    morning = MORNING if due is None else _time(due)
+    if morning is None or morning <= READY:
+        hint = f"it looks like {MORNING:%H:%M} and is later than {READY:%H:%M}"
+        problems.append(Problem(DUE, "the app setting is no time at which a result is due", hint))
+    if problems or morning is None:
+        raise ConfigError(problems)
+    return NightlySettings(results, at, settings.get(SCHEDULE) or OFTEN, morning)
+
+
+def _is_safe(url: str) -> bool:
+    """Tell whether a token may be sent to *url*: over TLS, or not off this machine."""
+    parts = urlsplit(url)
+    return bool(parts.hostname) and (
+        parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
+    )
+
+
+def _is_job(url: str) -> bool:
+    parts = urlsplit(url)
+    path = parts.path.strip("/").split("/")
+    # subscriptions/ID/resourceGroups/NAME/providers/Microsoft.App/jobs/NAME; Resource Manager ignores case.
+    named = tuple(each.lower() for each in path[::2]) == _PARTS and all(path)
+    return _is_safe(url) and named and path[5].lower() == "microsoft.app" and not parts.query
+
+
+def _time(text: str) -> time | None:
+    try:
+        return datetime.strptime(text, "%H:%M").time()  # noqa: DTZ007 - a time of the day has no zone
+    except ValueError:
+        return None

@@ -1,0 +1,391 @@
+"""The nightly timer against Resource Manager and a storage account that it talks to over HTTP."""
+
+import asyncio
+import json
+import logging
+from collections import Counter
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+from azure.storage.blob import ContainerClient, ContainerSasPermissions, generate_container_sas
+
+from shared.clock import ManualClock
+from shared.errors import ConfigError, TargetRefused, TargetUnavailable
+from shared.nightly.container_job import ContainerJob
+from shared.nightly.night import STALE, AttentionNeeded, Night
+from shared.nightly.settings import nightly_settings
+from tests.azurite import running_azurite
+from tests.fakes import sleep_by
+from tests.management import Management, Trouble
+
+DAY = date(2026, 11, 20)
+RUN = "2026-11-20T00--2026-11-21T00"
+AT_TWO = datetime(2026, 11, 21, 2, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory):
+    with running_azurite(tmp_path_factory.mktemp("azurite")) as address:
+        yield address
+
+
+@pytest.fixture
+def management(monkeypatch):
+    with Management() as running:
+        for name, value in running.identity().items():
+            monkeypatch.setenv(name, value)
+        yield running
+
+
+@pytest.fixture
+def container(storage, request):
+    name = f"c{abs(hash(request.node.name))}"
+    with ContainerClient.from_connection_string(storage, name) as client:
+        client.create_container()
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def _nothing_hidden_is_told(caplog):
+    caplog.set_level(logging.DEBUG, "busway")
+    yield
+    told = [record.getMessage() for record in caplog.records if record.name.startswith("busway")]
+    assert not [text for text in told if "sig=" in text or "secret-4711" in text]
+
+
+class Told:
+    """Counts as telemetry does."""
+
+    def __init__(self):
+        self.findings: Counter[tuple[str, str]] = Counter()
+        self.nights = []
+
+    def finding(self, task, verdict, count):
+        self.findings[task, verdict] += count
+
+    def night(self, verdict):
+        self.nights.append(verdict)
+
+
+class Watch:
+    """A night whose clock the test moves, on an app of one or more instances."""
+
+    def __init__(self, container, job, now=AT_TWO, due="06:00"):
+        signature = generate_container_sas(
+            container.account_name,
+            container.container_name,
+            account_key=container.credential.account_key,
+            permission=ContainerSasPermissions.from_string("rwdlc"),
+            expiry=datetime.now(UTC) + timedelta(hours=1),
+        )
+        told = {"BUSWAY_RECONCILIATION": f"{container.url}?{signature}", "BUSWAY_NIGHTLY_DUE": due}
+        settings = nightly_settings({**told, **({} if job is None else {"BUSWAY_NIGHTLY_JOB": job})})
+        assert settings is not None
+        self.settings = settings
+        self.container = container
+        self.clock = ManualClock(now)
+        self.telemetry = Told()
+
+    def instance(self):
+        job = None if self.settings.job is None else ContainerJob(self.settings.job)
+        return Night(self.settings, job, self.telemetry, clock=self.clock, sleep=sleep_by(self.clock))
+
+    def look(self):
+        """Look once; return what a person is told, nothing where there is nothing to do."""
+        try:
+            asyncio.run(self.instance().look())
+        except AttentionNeeded as error:
+            return str(error)
+        return None
+
+    def after(self, **of_time):
+        self.clock.advance(timedelta(**of_time).total_seconds())
+        return self.look()
+
+    def write(self, exit_code=0, *, run=RUN, verdict="clean", **verdicts):
+        task = {"task": "orders", "verdicts": {"delivered": 5, **verdicts}, "findings": verdicts}
+        told = {"exit_code": exit_code, "verdict": verdict, "sentence": "5 messages.", "tasks": [task], "problems": []}
+        self.write_raw(json.dumps(told), run=run)
+
+    def write_raw(self, text, *, run=RUN):
+        self.container.upload_blob(f"runs/{run}/summary.json", text, overwrite=True)
+
+    def note(self, day=DAY):
+        return json.loads(self.container.download_blob(f"nightly/{day}.json").readall())
+
+
+def lines(caplog, level):
+    return [each.getMessage() for each in caplog.records if each.name == "busway.nightly" and each.levelno == level]
+
+
+def test_the_job_is_started_once_for_the_day_that_is_over(management, container):
+    watch = Watch(container, management.job)
+    assert [watch.look(), watch.after(minutes=15), watch.after(minutes=15)] == [None, None, None]
+    (started,) = management.started
+    (job,) = management.template["containers"]
+    assert started == {
+        "containers": [
+            {name: job[name] for name in ("name", "image", "env")}
+            | {"args": [*job["args"], "--date", "2026-11-20"], "resources": {"cpu": 2, "memory": "4Gi"}}
+        ]
+    }
+
+
+def test_a_day_is_begun_when_its_last_messages_have_had_time(management, container):
+    watch = Watch(container, management.job, datetime(2026, 11, 21, 0, 5, tzinfo=UTC))
+    watch.look()  # a timer that is past due
+    watch.after(hours=2)
+    assert [each["containers"][0]["args"][-1] for each in management.started] == ["2026-11-19", "2026-11-20"]
+
+
+def test_a_clean_night_is_told_once_and_wakes_nobody(management, container, caplog):
+    watch = Watch(container, management.job)
+    watch.look()
+    watch.write()
+    management.end("Succeeded")
+    assert [watch.after(minutes=15), watch.after(minutes=15)] == [None, None]
+    assert watch.telemetry.nights == ["clean"]
+    assert len([line for line in lines(caplog, logging.INFO) if "clean. 5 messages." in line]) == 1
+    assert lines(caplog, logging.ERROR) == []
+
+
+def test_findings_are_told_once_with_their_figures_and_their_page(management, container, caplog):
+    watch = Watch(container, management.job)
+    watch.look()
+    watch.write(1, verdict="findings", missing=3, late=1)
+    told = watch.after(minutes=15)
+    assert told.startswith("night of 2026-11-20: findings. 5 messages. Page: http://")
+    assert told.endswith(f"/runs/{RUN}/report.html")
+    assert watch.after(minutes=15) is None
+    assert watch.telemetry.findings == {("orders", "missing"): 3, ("orders", "late"): 1}
+    (line,) = lines(caplog, logging.ERROR)
+    assert json.loads(line[line.index("{") :]) == {
+        "busway.night": "2026-11-20",
+        "busway.verdict": "findings",
+        "busway.findings": {"orders": {"missing": 3, "late": 1}},
+        "busway.problems": {},
+    }
+
+
+def test_a_night_that_could_not_be_decided_is_told_as_such(management, container):
+    watch = Watch(container, management.job)
+    watch.look()
+    watch.write(2, verdict="could not decide", undecided=2)
+    assert "could not decide" in watch.after(minutes=15)
+    assert (watch.telemetry.nights, watch.telemetry.findings) == (["could not decide"], {("orders", "undecided"): 2})
+
+
+def test_a_run_that_is_repeated_is_told_again(management, container):
+    watch = Watch(container, management.job)
+    watch.look()
+    watch.write(1, verdict="findings", missing=3)
+    assert "findings" in watch.after(minutes=15)
+    watch.write(0)
+    assert [watch.after(minutes=15), watch.after(minutes=15)] == [None, None]
+    assert watch.telemetry.nights == ["findings", "clean"]
+
+
+def test_a_run_that_somebody_has_made_is_told_and_not_made_again(management, container):
+    watch = Watch(container, management.job)
+    watch.write(1, verdict="findings", missing=1)
+    assert "findings" in watch.look()
+    assert watch.look() is None
+    assert management.started == []
+
+
+def test_a_job_that_is_under_way_for_the_day_is_not_started_again(management, container, caplog):
+    for day in ("2026-11-20", "2026-11-19", "2026-11-18"):  # two pages of them
+        management.run({"containers": [{"args": ["--date", day]}]})
+    watch = Watch(container, management.job)
+    watch.look()
+    assert management.started == []
+    assert "somebody has started it" in caplog.text
+
+
+def test_a_job_that_fails_is_told_once_and_its_successor_counts(management, container):
+    watch = Watch(container, management.job)
+    watch.look()
+    management.end("Failed")
+    told = watch.after(minutes=15)
+    assert "no result: execution reconcile-1 is Failed and has left no result" in told
+    assert watch.after(minutes=15) is None
+    management.run(management.started[0])  # by hand
+    assert watch.after(minutes=15) is None
+    watch.write()
+    assert watch.after(minutes=15) is None
+    assert watch.telemetry.nights == ["no result", "clean"]
+
+
+def test_a_job_that_ends_without_a_result_is_told(management, container):
+    watch = Watch(container, management.job)
+    watch.look()
+    management.end("Succeeded")
+    assert "is Succeeded and has left no result" in watch.after(minutes=15)
+
+
+def test_a_job_that_never_ends_is_told_in_the_morning_and_its_result_when_it_comes(management, container):
+    watch = Watch(container, management.job)
+    watch.look()
+    assert [watch.after(hours=3, minutes=59), watch.after(minutes=31)] == [
+        None,
+        "night of 2026-11-20: no result: there is no result by 06:00 UTC, execution reconcile-1 is under way",
+    ]
+    assert watch.after(minutes=15) is None
+    watch.after(hours=20)  # 02:45 of the next day, which has a job of its own
+    watch.write(1, verdict="findings", missing=1)
+    assert "night of 2026-11-20: findings" in watch.after(minutes=15)
+    assert len(management.started) == 2
+
+
+def test_a_job_that_was_started_late_has_its_time(management, container):
+    watch = Watch(container, management.job, AT_TWO + timedelta(hours=12))
+    assert [watch.look(), watch.after(hours=4)] == [None, None]
+    assert "no result" in watch.after(hours=1)
+
+
+@pytest.mark.parametrize("text", ["", '{"exit_code": 1, "tas', "[]", '{"exit_code": 7}', '{"exit_code": true}'])
+def test_a_summary_that_is_not_whole_is_not_taken_for_a_result(management, container, caplog, text):
+    watch = Watch(container, management.job)
+    watch.look()
+    watch.write_raw(text)
+    assert watch.after(minutes=15) is None
+    assert "summary" in lines(caplog, logging.WARNING)[0]
+    management.end("Succeeded")
+    assert "left no result that can be read" in watch.after(minutes=15)
+    watch.write()
+    watch.after(minutes=15)
+    assert watch.telemetry.nights == ["no result", "clean"]
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [Trouble(409, "JobBusy"), Trouble(429, headers={"Retry-After": "7"}), Trouble(500), Trouble(503)],
+    ids=lambda trouble: trouble.status,
+)
+def test_a_start_that_fails_is_tried_again(management, container, trouble):
+    watch = Watch(container, management.job)
+    management.troubles["POST start"] = [trouble]
+    watch.look()
+    assert len(management.started) == 1
+    assert watch.clock.now() - AT_TWO == timedelta(seconds=max(5, int(trouble.headers.get("Retry-After", 0))))
+
+
+def test_a_start_whose_answer_is_lost_is_not_repeated(management, container):
+    watch = Watch(container, management.job)
+    management.troubles["POST start"] = [Trouble(500, after_all=True)]
+    watch.look()
+    assert len(management.executions) == 1
+    watch.after(minutes=15)
+    assert len(management.executions) == 1
+
+
+def test_a_start_that_keeps_failing_is_an_error_and_made_up_for_later(management, container, caplog):
+    watch = Watch(container, management.job)
+    management.troubles["POST start"] = [Trouble(500)] * 3
+    with pytest.raises(TargetUnavailable, match=r"job reconcile: .* busy or failing, 500 \(Trouble\)"):
+        watch.look()
+    assert "the job does not start" in lines(caplog, logging.ERROR)[0]
+    watch.after(minutes=15)
+    assert len(management.started) == 1
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404])
+def test_a_start_that_is_refused_is_an_error_at_once(management, container, status):
+    watch = Watch(container, management.job)
+    management.troubles["POST start"] = [Trouble(status, "AuthorizationFailed")]
+    with pytest.raises(TargetRefused, match="Container Apps Jobs Operator"):
+        watch.look()
+    assert management.requests.count("POST start") == 1
+    watch.after(minutes=15)
+    assert len(management.started) == 1
+
+
+def test_an_identity_that_has_no_token_is_named(management, container, monkeypatch):
+    monkeypatch.setenv("IDENTITY_HEADER", "another")
+    with pytest.raises(TargetRefused, match="no token for Azure Resource Manager"):
+        Watch(container, management.job).look()
+
+
+@pytest.mark.usefixtures("management")
+def test_a_manager_that_is_away_is_unavailable(container):
+    watch = Watch(
+        container, "http://127.0.0.1:9/subscriptions/s/resourceGroups/r/providers/Microsoft.App/jobs/reconcile"
+    )
+    with pytest.raises(TargetUnavailable, match="cannot be reached"):
+        watch.look()
+
+
+def test_a_container_that_is_missing_is_refused_and_nothing_started(management, container):
+    watch = Watch(container, management.job)
+    container.delete_container()
+    with pytest.raises(TargetRefused, match="there is no such container"):
+        watch.look()
+    assert management.started == []
+
+
+def test_two_instances_start_one_job_and_tell_one_result(management, container):
+    watch = Watch(container, management.job)
+
+    async def at_once():
+        return await asyncio.gather(*(watch.instance().look() for _ in range(4)), return_exceptions=True)
+
+    assert asyncio.run(at_once()) == [None] * 4
+    assert len(management.started) == 1
+    watch.write(1, verdict="findings", missing=1)
+    told = asyncio.run(at_once())
+    assert [type(each) for each in told if each is not None] == [AttentionNeeded]
+    assert watch.telemetry.nights == ["findings"]
+
+
+@pytest.mark.parametrize("had_started", [True, False])
+def test_an_instance_that_died_between_claim_and_start_is_made_up_for(management, container, had_started):
+    watch = Watch(container, management.job)
+    claimed = {"date": str(DAY), "claimed": AT_TWO.isoformat(), "started": False, "told": []}
+    container.upload_blob(f"nightly/{DAY}.json", json.dumps(claimed))
+    if had_started:
+        management.run({"containers": [{"args": ["--date=2026-11-20"]}]})
+    watch.look()
+    assert management.started == []
+    watch.after(seconds=STALE.total_seconds())
+    assert len(management.executions) == 1
+    assert watch.note()["started"] is True
+
+
+def test_the_result_of_a_job_whose_starter_died_is_told(management, container):
+    watch = Watch(container, management.job)
+    claimed = {"date": str(DAY), "claimed": AT_TWO.isoformat(), "started": False, "told": []}
+    container.upload_blob(f"nightly/{DAY}.json", json.dumps(claimed))
+    watch.write(1, verdict="findings", missing=1)
+    assert "findings" in watch.after(minutes=15)
+    assert watch.after(minutes=15) is None
+    assert management.started == []
+
+
+def test_a_job_that_is_started_by_something_else_is_watched(container):
+    watch = Watch(container, None)
+    assert watch.look() is None
+    assert watch.after(hours=4) == "night of 2026-11-20: no result: there is no result by 06:00 UTC"
+    assert watch.after(minutes=15) is None
+    watch.write(1, verdict="findings", missing=1)
+    assert "findings" in watch.after(minutes=15)
+
+
+@pytest.mark.parametrize(
+    ("told", "path"),
+    [
+        ({"BUSWAY_NIGHTLY_JOB": "/subscriptions/s"}, "BUSWAY_RECONCILIATION"),
+        ({"BUSWAY_RECONCILIATION": "http://a.example/c"}, "BUSWAY_RECONCILIATION"),
+        ({"BUSWAY_RECONCILIATION": "https://a.example"}, "BUSWAY_RECONCILIATION"),
+        ({"BUSWAY_RECONCILIATION": "https://a.example/c", "BUSWAY_NIGHTLY_JOB": "reconcile"}, "BUSWAY_NIGHTLY_JOB"),
+        ({"BUSWAY_RECONCILIATION": "https://a.example/c", "BUSWAY_NIGHTLY_DUE": "6"}, "BUSWAY_NIGHTLY_DUE"),
+        ({"BUSWAY_RECONCILIATION": "https://a.example/c", "BUSWAY_NIGHTLY_DUE": "01:00"}, "BUSWAY_NIGHTLY_DUE"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_named(told, path):
+    with pytest.raises(ConfigError) as raised:
+        nightly_settings(told)
+    assert [problem.path for problem in raised.value.problems] == [path]
+
+
+def test_without_settings_there_is_no_nightly():
+    assert nightly_settings({"BUSWAY_NIGHTLY_JOB": "", "BUSWAY_RECONCILIATION": ""}) is None

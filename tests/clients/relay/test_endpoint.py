@@ -1,0 +1,106 @@
+"""Endpoints and tokens: what a connection string says, what is signed, what is kept out of texts."""
+
+import asyncio
+
+import pytest
+from azure.core.credentials import AccessToken
+
+from busway_clients import WrongUse
+from busway_clients.relay import Identity, RelayEndpoint, SharedAccessKey, SharedAccessSignature
+
+AZURE = (
+    "Endpoint=sb://west.servicebus.windows.net/;SharedAccessKeyName=both;SharedAccessKey=c2VjcmV0PQ==;EntityPath=hyco"
+)
+
+
+def token_of(tokens, now=1_000_000.0):
+    return asyncio.run(tokens.token("http://west.servicebus.windows.net/hyco", now))
+
+
+def test_a_connection_string_says_where():
+    endpoint = RelayEndpoint.from_connection_string(AZURE)
+    url = endpoint.listen_url("to ken&=")
+    assert (url.scheme, url.host, url.explicit_port, url.path) == (
+        "wss",
+        "west.servicebus.windows.net",
+        None,
+        "/$hc/hyco",
+    )
+    assert url.query["sb-hc-action"] == "listen"
+    assert url.query["sb-hc-token"] == "to ken&="
+    assert len(url.query["sb-hc-id"]) == 36
+    assert endpoint.resource == "http://west.servicebus.windows.net/hyco"
+
+
+def test_a_sender_adds_to_the_address():
+    endpoint = RelayEndpoint("west.servicebus.windows.net", "area/hyco", authorization="header")
+    url = endpoint.connect_url("token", "/orders/a b", {"customer": "7&8"})
+    assert url.raw_path == "/$hc/area/hyco/orders/a%20b"
+    assert url.query["customer"] == "7&8"
+    assert "sb-hc-token" not in url.query
+    assert endpoint.rest_of(url) == ("orders/a b", {"customer": "7&8"})
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "has no Endpoint"),
+        ("Endpoint=west", "has no Endpoint"),
+        ("Endpoint=sb://west/;SharedAccessKeyName=both;SharedAccessKey=c2VjcmV0", "no path and no EntityPath"),
+        ("Endpoint=sb://west/;SharedAccessKey=c2VjcmV0;EntityPath=hyco", "has one of SharedAccessKeyName and"),
+        ("Endpoint=sb://west/;SharedAccessSignature=c2VjcmV0;EntityPath=hyco", "has no expiry"),
+        ("Endpoint=sb://west/;EntityPath=/", "the path is empty"),
+    ],
+)
+def test_a_connection_string_that_lacks_something_is_told_without_its_key(text, told):
+    with pytest.raises(WrongUse, match=told) as caught:
+        RelayEndpoint.from_connection_string(text)
+    assert "c2VjcmV0" not in str(caught.value)
+
+
+@pytest.mark.parametrize("host", ["", "https://west", "west/hyco", "user@west"])
+def test_a_host_that_is_none_is_told(host):
+    with pytest.raises(WrongUse, match="the host of a relay"):
+        RelayEndpoint(host, "hyco")
+
+
+def test_a_query_of_the_protocol_is_the_protocols_own():
+    with pytest.raises(WrongUse, match="has sb-hc-action, expected no name"):
+        RelayEndpoint("west", "hyco").connect_url(None, "", {"sb-hc-action": "listen"})
+
+
+def test_the_signature_is_that_of_the_documentation():
+    # Made with openssl: printf '%s\n%s' <resource, encoded> 1003600 | openssl dgst -sha256 -hmac <key> -binary | base64
+    token = token_of(SharedAccessKey("both", "c2VjcmV0PQ=="))
+    assert token.expires_at == 1_003_600
+    assert token.text == (
+        "SharedAccessSignature sr=http%3A%2F%2Fwest.servicebus.windows.net%2Fhyco"
+        "&sig=6kZyVeQUNboulWZiIYUr47fsIWSPQ5amS9ain43%2BveQ%3D&se=1003600&skn=both"
+    )
+
+
+def test_a_ready_made_token_is_sent_as_it_is():
+    text = token_of(SharedAccessKey("both", "c2VjcmV0PQ==")).text
+    assert token_of(SharedAccessSignature(text)) == (text, 1_003_600.0)
+
+
+class Credential:
+    def get_token(self, *scopes):
+        return AccessToken(f"token for {' '.join(scopes)}", 1_003_600)
+
+
+class AsyncCredential:
+    async def get_token(self, *scopes):
+        return AccessToken(f"token for {' '.join(scopes)}", 1_003_600)
+
+
+@pytest.mark.parametrize("credential", [Credential(), AsyncCredential()])
+def test_an_identity_gives_tokens_for_relays(credential):
+    assert token_of(Identity(credential)) == ("token for https://relay.azure.net/.default", 1_003_600)
+
+
+def test_nothing_prints_a_key_or_a_token():
+    endpoint = RelayEndpoint.from_connection_string(AZURE)
+    token = token_of(endpoint.tokens)
+    assert "c2VjcmV0" not in repr(endpoint)
+    assert repr(token) == "Token(expires_at=1003600)"

@@ -1,0 +1,530 @@
+"""The listener: at two relays, through outages, over the ends of its tokens, until it has drained."""
+
+import asyncio
+import ssl
+import traceback
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from aiohttp import web
+
+from busway_clients import ConnectionEnded, NotARelay, RelayError, RelayFailed, RelayRefused, RelayUnavailable, WrongUse
+from busway_clients.relay import Rejection, RelayListener, SharedAccessKey
+from local.broker.admin.certificate import AUTHORITY_FILE, server_context
+from tests.clients.relay.manual_time import run, until
+from tests.clients.relay.pair import Pair
+
+NEVER = timedelta(days=1)
+
+
+def listens(relay):
+    return len([action for action, _ in relay.attempts if action == "listen"])
+
+
+def test_it_accepts_from_both_endpoints():
+    async def test():
+        async with Pair() as pair:
+            await pair.echoing()
+            for name in ("west", "east"):
+                client = await pair.client(pair.endpoints(name))
+                assert await client.request("1") == f"{name}: 1"
+                assert await client.request(b"\x00\xff") == name.encode() + b": \x00\xff"
+            assert pair.served == ["west", "west", "east", "east"]
+
+    run(test())
+
+
+def test_it_sees_what_the_sender_has_added():
+    async def test():
+        async with Pair() as pair:
+            listener = await pair.listening(protocols=["v2.busway", "v1.busway"])
+            client = await pair.client()
+            connection = await client.connect(
+                "orders/a b",
+                query={"customer": "7&8"},
+                headers={"X-Region": "north"},
+                protocols=["v0.busway", "v1.busway"],
+            )
+            taken = await anext(listener)
+            offer = taken.offer
+            assert (offer.endpoint, offer.suffix, offer.query) == ("west", "orders/a b", {"customer": "7&8"})
+            assert offer.headers["X-Region"] == "north"
+            assert offer.protocols == ("v0.busway", "v1.busway")
+            assert taken.protocol == connection.protocol == "v1.busway"
+            assert "SharedAccessSignature" not in repr(offer)
+            await taken.close()
+
+    run(test())
+
+
+@pytest.mark.parametrize("authorization", ["query", "header"])
+def test_the_token_travels_where_it_should(authorization):
+    async def test():
+        async with Pair() as pair:
+            endpoints = {"west": pair.endpoint("west", authorization=authorization)}
+            await pair.echoing(endpoints)
+            client = await pair.client(endpoints)
+            assert await client.request("1") == "west: 1"
+            assert [("sb-hc-token" in path) for action, path in pair.west.attempts if action != "accept"] == [
+                authorization == "query"
+            ] * 2
+
+    run(test())
+
+
+def test_closes_travel_with_their_codes():
+    async def test():
+        async with Pair() as pair:
+            listener = await pair.listening()
+            client = await pair.client()
+            ours = await client.connect()
+            theirs = await anext(listener)
+            await ours.close(4001, "enough")
+            with pytest.raises(ConnectionEnded, match=r"closed by the other side with 4001 \(enough\)") as caught:
+                await theirs.receive()
+            assert (caught.value.code, caught.value.is_clean) == (4001, False)
+            with pytest.raises(ConnectionEnded, match="4001"):
+                await theirs.send("x")
+            ours = await client.connect()
+            theirs = await anext(listener)
+            await theirs.send("last")
+            await theirs.close()
+            assert [message async for message in ours] == ["last"]
+            assert ours.end is not None
+            assert ours.end.code == 1000
+            with pytest.raises(ValueError, match="is 1006, expected"):
+                await ours.close(1006)
+
+    run(test())
+
+
+def test_large_messages_pass_and_too_large_ones_end_the_connection():
+    async def test():
+        async with Pair() as pair:
+            await pair.echoing()
+            client = await pair.client(max_message_bytes=2_000_000)
+            assert len(await client.request("x" * 1_000_000)) == 1_000_006
+            connection = await client.connect()
+            await connection.send("x" * 3_000_000)
+            with pytest.raises(ConnectionEnded) as caught:
+                await connection.receive()
+            assert caught.value.code == 1009
+
+    run(test())
+
+
+async def _no_entry(offer):
+    return Rejection(403, "no entry") if offer.suffix == "private" else None
+
+
+def _broken(_):
+    raise RuntimeError("a defect of the application")
+
+
+@pytest.mark.parametrize(
+    ("decide", "protocols", "status", "told"),
+    [
+        (_no_entry, (), 403, r"HTTP 403 \(no entry\)"),
+        (lambda _: Rejection(418, "a teapot"), (), 418, r"HTTP 418 \(a teapot\)"),
+        (None, ("other",), 400, "speaks none of these subprotocols"),
+    ],
+)
+def test_a_rejection_reaches_the_sender(decide, protocols, status, told):
+    async def test():
+        async with Pair() as pair:
+            listener = await pair.echoing(decide=decide, protocols=["busway"])
+            client = await pair.client()
+            with pytest.raises(RelayFailed, match=told) as caught:
+                await client.connect("private", protocols=protocols)
+            [error] = caught.value.errors.values()
+            assert isinstance(error, RelayRefused)
+            assert error.status == status
+            assert client.state.active == "west"
+            assert listener.open_connections == 0
+
+    run(test())
+
+
+def test_a_decision_that_fails_rejects_and_the_listener_lives(caplog):
+    async def test():
+        async with Pair() as pair:
+            listener = await pair.echoing(decide=_broken)
+            client = await pair.client(pair.endpoints("west"))
+            with pytest.raises(RelayFailed, match="HTTP 500"):
+                await client.connect()
+            assert listener.state["west"].is_on
+
+    run(test())
+    assert "the decision about an offer failed" in caplog.text
+
+
+def test_a_listener_whose_connections_are_not_taken_is_busy():
+    async def test():
+        async with Pair() as pair:
+            await pair.listening(waiting=1)
+            client = await pair.client(pair.endpoints("west"))
+            await client.connect()
+            with pytest.raises(RelayFailed, match=r"HTTP 503 \(the listener is busy\)"):
+                await client.connect()
+
+    run(test())
+
+
+def test_a_rejection_says_no():
+    with pytest.raises(WrongUse, match="is 200, expected one from 400 to 599"):
+        Rejection(200, "yes")
+
+
+def test_tokens_are_renewed_before_they_expire():
+    async def test():
+        async with Pair() as pair:
+            listener = await pair.echoing(keep_alive=NEVER)
+            for _ in range(3):
+                await pair.time.until_waited_for(2800, 2900)
+                pair.time.advance(48 * 60)
+                await until(lambda: all(each.renewals for each in pair.west.listeners["primary-service"]))
+                pair.west.listeners["primary-service"][0].renewals.clear()
+            assert listens(pair.west) == 1
+            assert listener.state["west"].is_on
+            client = await pair.client()
+            assert await client.request("1") == "west: 1"
+
+    run(test())
+
+
+class Forgetful(SharedAccessKey):
+    """Has a token once, and then none for a while."""
+
+    is_away = False
+
+    async def token(self, resource, now):
+        if self.is_away:
+            raise OSError("no route to whoever gives tokens")
+        return await super().token(resource, now)
+
+
+def test_a_token_that_is_not_renewed_ends_the_channel_and_the_next_one_is_new(caplog):
+    async def test():
+        async with Pair() as pair:
+            tokens = Forgetful("listen-and-send", pair.west.keys["listen-and-send"][0])
+            listener = await pair.echoing({"west": replace(pair.endpoint("west"), tokens=tokens)}, keep_alive=NEVER)
+            tokens.is_away = True
+            for _ in range(2):
+                await pair.time.until_waited_for(500, 2900)
+                pair.time.advance(48 * 60)
+            await until(lambda: not listener.state["west"].is_on)
+            assert listens(pair.west) == 1
+            await pair.time.until_waited_for(1)
+            tokens.is_away = False
+            pair.time.advance(1)
+            await until(lambda: listener.state["west"].is_on)
+            assert listens(pair.west) == 2
+
+    run(test())
+    assert "the token is not renewed" in caplog.text
+    assert "closed by the other side with 1008 (the token has expired)" in caplog.text
+
+
+@pytest.mark.parametrize(("code", "reason"), [(1001, "deleted"), (1008, "expired"), (1011, "went wrong")])
+def test_a_channel_that_the_relay_closes_is_opened_again_at_once(code, reason):
+    async def test():
+        async with Pair() as pair:
+            listener = await pair.echoing()
+            await pair.west.close_control("primary-service", code, reason)
+            await until(lambda: listens(pair.west) == 2 and listener.state["west"].is_on)
+            assert listens(pair.east) == 1
+
+    run(test())
+
+
+def test_connections_outlive_the_control_channel():
+    async def test():
+        async with Pair() as pair:
+            await pair.echoing()
+            connection = await (await pair.client()).connect()
+            await pair.west.close_control("primary-service", 1011, "")
+            await connection.send("1")
+            assert await connection.receive() == "west: 1"
+
+    run(test())
+
+
+def test_an_outage_leaves_the_other_endpoint_and_is_tried_again_with_pauses():
+    async def test():
+        async with Pair() as pair:
+            listener = await pair.echoing(keep_alive=NEVER, patience=timedelta(seconds=20))
+            await pair.west.go_down()
+            for pause in (1, 2, 5, 10, 30, 30):
+                await pair.time.until_waited_for(pause)
+                pair.time.advance(pause)
+            assert not listener.state["west"].is_on
+            assert isinstance(listener.state["west"].error, RelayUnavailable)
+            assert listener.state["east"].is_on
+            await pair.west.come_up()
+            await pair.time.until_waited_for(30)
+            pair.time.advance(30)
+            await until(lambda: listener.state["west"].is_on)
+            client = await pair.client()
+            assert await client.request("1") == "west: 1"
+
+    run(test())
+
+
+def test_a_channel_that_is_half_open_is_found_out_by_a_ping():
+    async def test():
+        async with Pair() as pair:
+            listener = await pair.echoing(pair.endpoints("west"), patience=timedelta(seconds=20))
+            pair.west.is_mute = True
+            await pair.time.until_waited_for(30)
+            pair.time.advance(30)
+            await pair.time.until_waited_for(20)
+            pair.time.advance(20)
+            await until(lambda: listens(pair.west) == 2)
+            pair.west.is_mute = False
+            await until(lambda: listener.state["west"].is_on)
+
+    run(test())
+
+
+def test_pings_that_are_answered_keep_the_channel():
+    async def test():
+        async with Pair() as pair:
+            listener = await pair.echoing(pair.endpoints("west"), patience=timedelta(seconds=20))
+            for _ in range(4):
+                await pair.time.until_waited_for(30)
+                pair.time.advance(30)
+            await pair.time.until_waited_for(30)
+            assert listens(pair.west) == 1
+            assert listener.state["west"].is_on
+
+    run(test())
+
+
+def test_a_relay_that_bears_no_ping_is_kept_with_pongs():
+    async def test():
+        async with Pair() as pair:
+            endpoint = replace(pair.endpoint("west"), keep_alive_by="pong")
+            listener = await pair.echoing({"west": endpoint})
+            pair.west.bears_no_ping = True
+            for number in range(3):
+                await pair.time.until_waited_for(30)
+                pair.time.advance(30)
+                [channel] = pair.west.listeners["primary-service"]
+                await until(lambda: channel.pongs > number)  # noqa: B023 - it is asked before the next round
+            assert listens(pair.west) == 1
+            assert listener.state["west"].is_on
+
+    run(test())
+
+
+def test_a_rendezvous_that_is_never_answered_holds_up_nobody(caplog):
+    async def test():
+        async with Pair() as pair:
+            await pair.echoing(patience=timedelta(seconds=10))
+            client = await pair.client(pair.endpoints("west"))
+            pair.west.keeps_rendezvous_waiting = True
+            lost = asyncio.ensure_future(client.connect())
+            await until(lambda: any(action == "accept" for action, _ in pair.west.attempts))
+            pair.west.keeps_rendezvous_waiting = False
+            assert await client.request("1") == "west: 1"
+            await pair.time.until_waited_for(10)
+            pair.time.advance(10)
+            await until(lambda: "an offer came to nothing" in caplog.text)
+            pair.time.advance(20)
+            with pytest.raises(RelayFailed, match=r"no answer within 30 s|HTTP 504"):
+                await lost
+
+    run(test())
+    assert "no answer within 10 s" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "<html>",
+        "[]",
+        "[" * 100_000,
+        '{"accept": {"id": "1"}}',
+        '{"accept": {"address": "http://elsewhere/"}}',
+        '{"accept": {"address": 7}}',
+        "{}",
+    ],
+)
+def test_what_no_relay_says_is_passed_over(message):
+    async def test():
+        async with Pair() as pair:
+            await pair.echoing(pair.endpoints("west"))
+            await pair.west.offer("primary-service", message)
+            client = await pair.client(pair.endpoints("west"))
+            assert await client.request("1") == "west: 1"
+            assert listens(pair.west) == 1
+
+    run(test())
+
+
+def test_an_http_request_is_answered_with_501():
+    async def test():
+        async with Pair() as pair:
+            await pair.echoing()
+            response = await pair.west.request("primary-service")
+            assert (response["statusCode"], response["body"]) == (501, False)
+            client = await pair.client()
+            assert await client.request("1") == "west: 1"
+
+    run(test())
+
+
+def test_with_tls_whom_to_trust_is_the_applications_choice(tmp_path, caplog):
+    async def test():
+        async with Pair() as pair:
+            await pair.west.go_down()
+            pair.west.tls = server_context(tmp_path)
+            await pair.west.come_up()
+            trusting = ssl.create_default_context(cafile=str(tmp_path / AUTHORITY_FILE))
+            endpoints = {"west": pair.endpoint("west", tls=trusting)}
+            await pair.echoing(endpoints)
+            # In plain text nobody is met, whoever says so.
+            await pair.west.offer("primary-service", '{"accept": {"address": "ws://127.0.0.1:1/$hc/primary-service"}}')
+            assert await (await pair.client(endpoints)).request("1") == "west: 1"
+            with pytest.raises(RelayFailed, match=r"cannot be reached \(ClientConnectorCertificateError"):
+                await (await pair.client(pair.endpoints("west"))).connect()
+
+    run(test())
+    assert "an offer has no address of wss://, it is passed over" in caplog.text
+
+
+async def _page(_):
+    return web.Response(text="<html>please log in</html>", content_type="text/html")
+
+
+async def _elsewhere(_):
+    return web.Response(status=302, headers={"Location": "http://127.0.0.1:1/"})
+
+
+async def _busy(_):
+    return web.Response(status=503)
+
+
+async def _nonsense(request):
+    request.transport.write(b"220 mail.example.com ESMTP\r\n\r\n")
+    return web.Response()
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "told"),
+    [
+        (_page, NotARelay, r"HTTP 200 \(OK\) \(text/html\) instead of opening a WebSocket, expected a relay"),
+        (_elsewhere, NotARelay, "sends elsewhere with HTTP 302, expected a relay"),
+        (_busy, RelayUnavailable, "HTTP 503"),
+        (_nonsense, NotARelay, "answered what is no HTTP, expected a relay"),
+    ],
+)
+def test_an_endpoint_that_is_no_relay_is_told(answer, kind, told):
+    async def test():
+        async with Pair() as pair:
+            pair.west.answers_instead = answer
+            listener = await pair.listening()
+            assert type(listener.state["west"].error) is kind
+            with pytest.raises(RelayError, match=told):
+                raise listener.state["west"].error
+            assert listener.state["east"].is_on
+
+    run(test())
+
+
+def test_if_no_endpoint_would_have_it_it_says_why_at_each():
+    async def test():
+        async with Pair() as pair:
+            endpoints = pair.endpoints()
+            object.__setattr__(
+                endpoints["west"], "tokens", SharedAccessKey("listen-and-send", "c2VjcmV0IHRoYXQgaXMgd3Jvbmc=")
+            )
+            object.__setattr__(endpoints["east"], "path", "nowhere")
+            listener = pair.listener(endpoints)
+            with pytest.raises(RelayFailed, match=r"HTTP 401 .*the signature is invalid.*HTTP 404") as caught:
+                await listener.open()
+            assert [type(each) for each in caught.value.errors.values()] == [RelayRefused, RelayRefused]
+            told = "".join(traceback.format_exception(caught.value))
+            assert "c2VjcmV0" not in told
+            assert "SharedAccessSignature" not in told
+            assert "sb-hc-token" not in told
+
+    run(test())
+
+
+def test_a_key_that_may_not_send_is_refused_as_a_sender():
+    async def test():
+        async with Pair() as pair:
+            await pair.echoing({"west": pair.endpoint("west", "listen-only")})
+            client = await pair.client({"west": pair.endpoint("west", "listen-only")})
+            with pytest.raises(RelayFailed, match=r"refused the sender with HTTP 403 \(the token does not confer Send"):
+                await client.connect()
+
+    run(test())
+
+
+def test_one_listener_too_many_is_told():
+    async def test():
+        async with Pair() as pair:
+            for _ in range(25):
+                await pair.listening(pair.endpoints("west"))
+            with pytest.raises(RelayFailed, match="the quota of concurrent listeners is used up"):
+                await pair.listener(pair.endpoints("west")).open()
+
+    run(test())
+
+
+def test_it_drains_before_it_leaves():
+    async def test():
+        async with Pair() as pair:
+            listener = pair.listener()
+            await listener.open()
+            client = await pair.client(pair.endpoints("west"))
+            first = await client.connect()
+            taken = await anext(listener)
+            await client.connect()
+            closing = asyncio.ensure_future(listener.close(timedelta(seconds=77)))
+            await until(lambda: not pair.west.listeners["primary-service"])
+            with pytest.raises(RelayFailed, match="expected a hybrid connection with a listener"):
+                await client.connect()
+            rest = [connection async for connection in listener]
+            assert len(rest) == 1
+            await taken.send("still here")
+            assert await first.receive() == "still here"
+            await taken.close()
+            assert not closing.done()
+            await pair.time.until_waited_for(77)
+            pair.time.advance(77)
+            await closing
+            assert rest[0].end is not None
+            assert rest[0].end.code == 1001
+
+    run(test())
+
+
+def test_leaving_its_context_ends_what_nobody_has_taken():
+    async def test():
+        async with Pair() as pair:
+            client = await pair.client(pair.endpoints("west"))
+            async with pair.listener():
+                connection = await client.connect()
+            assert [message async for message in connection] == []
+            assert connection.end is not None
+            assert connection.end.code == 1001
+
+    run(test())
+
+
+def test_wrong_settings_are_told_where_they_are_made():
+    with pytest.raises(WrongUse, match="the endpoints of a listener: are none"):
+        RelayListener({})
+
+
+def test_an_endpoint_twice_is_told():
+    async def test():
+        async with Pair() as pair:
+            with pytest.raises(WrongUse, match="expected different ones"):
+                RelayListener({"west": pair.endpoint("west"), "east": pair.endpoint("west")})
+
+    run(test())

@@ -1,0 +1,275 @@
+"""Repair over the wire: the local broker, Microsoft's SDK at both ends, the command as a process."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient
+from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSubQueue
+
+from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from local.broker.thread import RunningBroker
+from shared.amqp import values
+from shared.amqp.sections import Sections
+from shared.journal.imprints import Imprinter
+from shared.message import Arrival, Message, Origin
+
+ROOT = Path(__file__).parents[2]
+
+WEST = NamespaceConfig(
+    name="west",
+    queues=(QueueConfig(name="orders"),),
+    topics=(
+        TopicConfig(
+            name="news", subscriptions=(SubscriptionConfig(name="replication"), SubscriptionConfig(name="journal"))
+        ),
+    ),
+    hubs=(HubConfig(name="telemetry", partition_count=2),),
+)
+EAST = NamespaceConfig(
+    name="east",
+    queues=(QueueConfig(name="orders"), QueueConfig(name="events")),
+    topics=(TopicConfig(name="news", subscriptions=(SubscriptionConfig(name="application"),)),),
+)
+CONNECTIONS = """\
+west: {kind: service-bus, setting: WEST}
+hub-west: {kind: event-hubs, setting: WEST, site: west}
+east: {kind: service-bus, setting: EAST}
+"""
+TASKS = """\
+task: orders
+source: {connection: west, queue: orders}
+routes: [{target: {connection: east, queue: orders}}]
+---
+task: news
+source: {connection: west, topic: news, subscription: replication,
+         rule: {filter: "replication IS NULL", action: "SET replication = 1"}}
+routes: [{target: {connection: east, topic: news}}]
+---
+task: telemetry
+source: {connection: hub-west, hub: telemetry, consumer_group: $Default}
+routes: [{target: {connection: east, queue: events}}]
+rejects: {connection: east, queue: orders}
+"""
+
+
+class Laid:
+    """A running broker, the configuration of three tasks that nobody runs, and a manifest."""
+
+    def __init__(self, broker: RunningBroker, folder: Path) -> None:
+        self.folder = folder
+        self.settings = {
+            "WEST": broker.connection_string("west"),
+            "EAST": broker.connection_string("east"),
+            "PYTHONPATH": str(ROOT),
+        }
+        self.west = ServiceBusClient.from_connection_string(self.settings["WEST"])
+        self.east = ServiceBusClient.from_connection_string(self.settings["EAST"])
+        self.manifest = folder / "repair.jsonl"
+
+    def missing(self, rows: list[dict]) -> None:
+        head = {"manifest": 1, "run": "r", "messages": len(rows), "missing": len(rows)}
+        self.manifest.write_text("".join(json.dumps(each) + "\n" for each in (head, *rows)))
+
+    def repair(self, *options: str) -> subprocess.CompletedProcess:
+        return subprocess.run(  # noqa: S603 - our own command
+            [sys.executable, "-m", "cli", "repair", str(self.manifest), "--config", str(self.folder), *options],
+            env={**os.environ, **self.settings},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def arrived(self, queue: str, wait: float = 2) -> list[Any]:
+        with self.east.get_queue_receiver(queue) as receiver:
+            found: list[Any] = []
+            while some := receiver.receive_messages(100, max_wait_time=wait):
+                for each in some:
+                    receiver.complete_message(each)
+                found += some
+            return found
+
+
+@pytest.fixture
+def laid(tmp_path: Path):
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "connections.yaml").write_text(CONNECTIONS)
+    (tmp_path / "tasks" / "all.yaml").write_text(TASKS)
+    with RunningBroker([WEST, EAST]) as broker:
+        yield Laid(broker, tmp_path)
+
+
+def row(task: str, entity: str, sequence_number, **more) -> dict:
+    """A line of the manifest, as the journal's digests have the message that the SDK shows."""
+    content = more.pop("encoded")
+    imprint = Imprinter().arriving(Message.received(content, Origin("west", entity)))
+    return {
+        "task": task,
+        "src_site": "west",
+        "src_entity": entity,
+        "src_part": 0,
+        "src_seq": sequence_number,
+        "message_id": imprint.message_id,
+        "body_digest": imprint.body_digest.hex(),
+        "property_digest": (imprint.property_digest or b"").hex(),
+        "copies": 0,
+        **more,
+    }
+
+
+def encoded(message_id: str, body: bytes, properties: dict[str, int]) -> bytes:
+
+    message = Message(Sections(), Arrival(Origin("west", "")))
+    message.message_id = values.string(message_id)
+    message.set_properties({name: values.int_(value) for name, value in properties.items()})
+    message.body = body
+    return message.encode()
+
+
+def dead_letter(laid: Laid, count: int) -> list[dict]:
+    with laid.west.get_queue_sender("orders") as sender:
+        for n in range(count):
+            sender.send_messages(
+                ServiceBusMessage(b"order %d" % n, message_id=f"o-{n}", application_properties={"n": 100 + n})
+            )
+    rows: list[dict] = []
+    each: Any
+    with laid.west.get_queue_receiver("orders") as receiver:
+        while len(rows) < count:
+            for each in receiver.receive_messages(count - len(rows), max_wait_time=5):
+                n = int(each.message_id[2:])
+                properties = {"n": each.application_properties[b"n"]}
+                enqueued = round(each.enqueued_time_utc.timestamp() * 1_000_000)
+                content = encoded(each.message_id, b"order %d" % n, properties)
+                rows.append(row("orders", "orders", each.sequence_number, encoded=content, enqueued_time=enqueued))
+                receiver.dead_letter_message(each, reason="given up", error_description="for the test")
+    return sorted(rows, key=lambda each: each["src_seq"])
+
+
+def test_dead_letters_are_sent_once_as_the_task_would_have(laid: Laid):
+    rows = dead_letter(laid, 5)
+    laid.missing(rows[:3])
+    dry = laid.repair("--dry-run")
+    assert (dry.returncode, dry.stderr) == (0, "")
+    assert dry.stdout.count("in west/orders/$DeadLetterQueue") == 3
+    assert laid.arrived("orders", 1) == []
+    applied = laid.repair("--apply")
+    assert (applied.returncode, applied.stderr) == (0, "")
+    found = laid.arrived("orders")
+    assert [each.message_id for each in found] == ["o-0", "o-1", "o-2"]
+    for each, wanted in zip(found, rows, strict=False):
+        properties = {name.decode(): value for name, value in each.application_properties.items()}
+        assert properties["repl-sequence"] == str(wanted["src_seq"]).encode()
+        assert properties["repl-path"] == b"west"
+        assert properties["n"] == 100 + int(each.message_id[2:])
+        assert set(properties) == {"n", "repl-sequence", "repl-path", "repl-enqueue-time"}
+    with laid.west.get_queue_receiver("orders", sub_queue=ServiceBusSubQueue.DEAD_LETTER) as dead:
+        assert len(dead.peek_messages(10)) == 5
+    again = laid.repair("--apply")
+    assert again.returncode == 0
+    assert again.stdout.count("done before") == 3 + 1
+    assert laid.arrived("orders", 1) == []
+
+
+def test_what_is_there_or_waits_is_not_sent(laid: Laid):
+    rows = dead_letter(laid, 2)
+    laid.missing(rows)
+    assert laid.repair("--apply").returncode == 0
+    # The record of the repair is lost: what lies in the target is seen all the same.
+    (laid.folder / "repair.jsonl.done").unlink()
+    again = laid.repair("--apply")
+    assert (again.returncode, again.stdout.count("lies in east/orders")) == (0, 2)
+    assert len(laid.arrived("orders")) == 2
+
+
+def test_a_repair_that_was_cut_off_sends_that_message_again_and_says_so(laid: Laid):
+    rows = dead_letter(laid, 2)
+    laid.missing(rows)
+    assert laid.repair("--apply").returncode == 0
+    assert len(laid.arrived("orders")) == 2
+    done = laid.folder / "repair.jsonl.done"
+    lines = [line for line in done.read_text().splitlines() if line]
+    assert len(lines) == 4
+    done.write_text("\n".join(lines[:3]) + "\n" + lines[3][:20])
+    again = laid.repair("--apply")
+    assert again.returncode == 0
+    assert again.stdout.count("an earlier repair was cut off at it") == 1
+    assert [each.message_id for each in laid.arrived("orders")] == ["o-1"]
+    assert laid.repair("--apply").stdout.count("done before") == 2 + 1
+
+
+def test_a_copy_in_another_subscription_gets_what_the_rule_sets(laid: Laid):
+    with laid.west.get_topic_sender("news") as sender:
+        sender.send_messages(ServiceBusMessage(b"news", message_id="n-1"))
+        sender.send_messages(ServiceBusMessage(b"other news", message_id="n-1"))
+    with laid.west.get_subscription_receiver("news", "replication") as receiver:
+        message: Any
+        other: Any
+        (message, other) = [receiver.receive_messages(1, max_wait_time=5)[0] for _ in range(2)]
+        receiver.complete_message(message)
+        receiver.complete_message(other)
+    entity = "news/Subscriptions/replication"
+    enqueued = round(other.enqueued_time_utc.timestamp() * 1_000_000)
+    content = encoded("n-1", b"other news", {})
+    laid.missing([row("news", entity, other.sequence_number, encoded=content, enqueued_time=enqueued)])
+    without = laid.repair("--apply")
+    assert without.returncode == 1
+    assert "no copy" in without.stdout
+    applied = laid.repair("--apply", "--copies", "west/news/Subscriptions/journal")
+    assert (applied.returncode, applied.stderr) == (0, "")
+    with laid.east.get_subscription_receiver("news", "application") as receiver:
+        arrived: Any
+        (arrived,) = receiver.receive_messages(5, max_wait_time=3)
+        assert b"".join(arrived.body) == b"other news"
+        assert arrived.application_properties[b"replication"] == 1
+        assert arrived.application_properties[b"repl-sequence"] == str(other.sequence_number).encode()
+
+
+def test_an_event_is_taken_from_what_its_hub_keeps(laid: Laid):
+    with EventHubProducerClient.from_connection_string(laid.settings["WEST"], eventhub_name="telemetry") as producer:
+        for n in range(4):
+            event = EventData(b"event %d" % n)
+            event.message_id = f"e-{n}"
+            batch = producer.create_batch(partition_id="1")
+            batch.add(event)
+            producer.send_batch(batch)
+    seen: list = []
+    consumer = EventHubConsumerClient.from_connection_string(
+        laid.settings["WEST"], "$Default", eventhub_name="telemetry"
+    )
+
+    def take(_context, event) -> None:
+        if event is not None:
+            seen.append(event)
+        if len(seen) == 4:
+            consumer.close()
+
+    consumer.receive(on_event=take, partition_id="1", starting_position="-1", max_wait_time=1)
+    event = seen[2]
+    enqueued = round(event.enqueued_time.timestamp() * 1_000_000)
+    content = encoded("e-2", b"event 2", {})
+    laid.missing(
+        [
+            row("telemetry", "telemetry", event.sequence_number, encoded=content, src_part=1, enqueued_time=enqueued),
+            row("telemetry", "telemetry", 999, encoded=content, src_part=1, enqueued_time=enqueued),
+        ]
+    )  # fmt: skip
+    applied = laid.repair("--apply")
+    assert applied.returncode == 1
+    assert applied.stderr == ""
+    assert [b"".join(each.body) for each in laid.arrived("events")] == [b"event 2"]
+    assert "1 no copy" in applied.stdout
+
+
+def test_a_manifest_that_is_cut_short_is_refused(laid: Laid):
+    laid.missing(dead_letter(laid, 2))
+    laid.manifest.write_text("\n".join(laid.manifest.read_text().splitlines()[:2]) + "\n")
+    refused = laid.repair("--apply")
+    assert refused.returncode == 1
+    assert "has 1 of 2 messages (it is cut short)" in refused.stderr
+    assert laid.repair().stderr.startswith("busway repair: was not told what to do")

@@ -1,0 +1,246 @@
+"""Journals as the writers leave them, with planted faults and the plan of what was planted."""
+
+import gzip
+import json
+import random
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+START = datetime(2026, 11, 20, tzinfo=UTC)
+TASK, SITE, ENTITY, TARGET = "orders-west-to-east", "west", "orders/Subscriptions/replication", "east/orders"
+INSTANCE = "wn1-1795132800000"
+
+Record = dict[str, Any]
+
+AWAKE = 900_000
+"""The first sequence number of the messages, one an hour, that only show that the task is awake."""
+
+PLAIN_KINDS = (
+    "missing", "orphan", "looped", "altered", "duplicated", "out_of_order", "late",
+    "filtered", "rejected", "expired", "stopped", "spilled", "in_flight",
+)  # fmt: skip
+KINDS = (*PLAIN_KINDS, "altered_property", "tripled", "part_missing")
+
+VERDICT_OF = {kind: kind for kind in PLAIN_KINDS} | {
+    "altered_property": "altered", "tripled": "duplicated", "part_missing": "missing",
+}  # fmt: skip
+
+
+def us(moment: datetime) -> int:
+    return round(moment.timestamp() * 1_000_000)
+
+
+def digest(text: str, size: int = 16) -> str:
+    return blake2b(text.encode(), digest_size=size).hexdigest()
+
+
+def check(body: str, properties: str) -> str:
+    return f"{int(body[:16], 16) ^ int(properties, 16):016x}"
+
+
+@dataclass
+class Journals:
+    """The records of one task and its taps."""
+
+    task: str = TASK
+    entity: str = ENTITY
+    target: str = TARGET
+    part: int = 0
+    instance: str = INSTANCE
+    records: list[tuple[datetime, Record]] = field(default_factory=list)
+    batches: int = 0
+    seen: int = 9000
+    kinds: dict[int, str] = field(default_factory=dict)
+
+    def _add(self, written: datetime, record: Record) -> None:
+        shared = {
+            "v": 1, "task": self.task, "src_site": SITE, "src_entity": self.entity, "src_part": self.part,
+            "instance": self.instance, "journal_time": us(written), "observer": "task", "batch_id": self.batches,
+        }  # fmt: skip
+        merged = {**shared, **record}
+        self.records.append((written, {name: value for name, value in merged.items() if value is not None}))
+
+    def content(self, seq: int, enqueued: datetime, salt: str = "") -> Record:
+        return {
+            "src_seq": seq,
+            "enqueued_time": us(enqueued),
+            "message_id": f"m-{seq}",
+            "body_digest": digest(f"body {seq}{salt}"),
+            "property_digest": digest(f"properties {seq}", 8),
+            "body_size": 100,
+            "hops": [SITE],
+        }
+
+    def received(self, seq: int, enqueued: datetime, at: datetime, **more: Any) -> None:
+        self.batches += 1
+        self._add(at, {**self.content(seq, enqueued), "role": "source", "outcome": "received", **more})
+
+    def outcome(self, seq: int, at: datetime, outcome: str = "sent", **more: Any) -> None:
+        content = self.content(seq, at)
+        said = check(content["body_digest"], content["property_digest"]) if outcome == "sent" else None
+        target = None if outcome == "filtered" else self.target
+        self._add(
+            at,
+            {"src_seq": seq, "role": "target", "outcome": outcome, "send_ordinal": 0, "target": target, "check": said}
+            | more,
+        )
+
+    def entered_tap(self, seq: int, enqueued: datetime, at: datetime, **more: Any) -> None:
+        view = {"tgt_part": 0, "tgt_seq": seq, "tgt_enqueued_time": us(enqueued), "tap": "watch-source"}
+        seen = {"role": "source", "observer": "tap", "outcome": "seen"}
+        self._add(at, {**self.content(seq, enqueued), **seen, **view, **more})
+
+    def arrived_tap(self, seq: int, enqueued: datetime, at: datetime, *, salt: str = "", **more: Any) -> None:
+        self.seen += 1
+        view = {"tgt_part": 0, "tgt_seq": self.seen, "tgt_enqueued_time": us(at), "tap": "watch-target"}
+        seen = {"role": "target", "observer": "tap", "outcome": "seen", "target": self.target}
+        self._add(at + timedelta(seconds=1), {**self.content(seq, enqueued, salt), **seen, **view, **more})
+
+    def write(self, root: Path, *, name: str = "wn1") -> list[Path]:
+        return write(root, self.records, name)
+
+
+def write(root: Path, records: Iterable[tuple[datetime, Record]], name: str = "wn1") -> list[Path]:
+    """Write *records* as the journal lays them out, a gzip member for every few of them."""
+    files: dict[Path, list[Record]] = defaultdict(list)
+    for written, record in records:
+        folder = root / f"task={record['task']}" / f"date={written:%Y-%m-%d}" / f"hour={written:%H}"
+        made = us(written.replace(minute=0, second=0, microsecond=0)) // 1000
+        files[folder / f"role={record['role']}" / f"{name}-{made}.jsonl.gz"].append(record)
+    for path, lines in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as file:
+            for at in range(0, len(lines), 50):
+                text = "".join(json.dumps(line) + "\n" for line in lines[at : at + 50])
+                file.write(gzip.compress(text.encode(), 1))
+    return sorted(files)
+
+
+def planted(  # noqa: C901, PLR0912, PLR0915 - one case for each kind, in one place to be read as a table
+    kinds: Iterable[str], *, taps: bool, hours: int = 4, seed: int = 0, start: datetime = START, task: str = TASK
+) -> tuple[Journals, dict[int, str]]:
+    """
+    Return the journals of messages that are enqueued one after the other within *hours* less one, each with what
+    *kinds* says befell it, and the plan: the verdict of each sequence number (`Journals.kinds` has what was planted).
+    What is in flight is enqueued at the end.
+    """
+    chance = random.Random(seed)
+    # Tasks of one test have sources of their own, so that none is taken for another's successor.
+    entity = ENTITY if task == TASK else f"{task}/Subscriptions/replication"
+    target = TARGET if task == TASK else f"east/{task}"
+    journals = Journals(task=task, entity=entity, target=target)
+    dead = Journals(task=f"spill-{task}", entity=f"{entity}/$DeadLetterQueue", target=f"{target}-spilled")
+    wanted = list(kinds)
+    plan: dict[int, str] = {}
+    step = timedelta(hours=hours - 1) / (2 * len(wanted) + 2)
+    arrivals: list[tuple[datetime, dict[str, Any]]] = []
+    seq = 0
+    for kind in wanted:
+        seq += 1
+        at = start + step * seq + timedelta(minutes=2)
+        key = None if kind == "late" else f"session-{chance.randrange(max(len(wanted) // 4, 1))}"
+        if kind == "in_flight":
+            at, key = start + timedelta(hours=hours) - timedelta(minutes=10), None
+        if kind == "out_of_order":
+            key = f"alone-{seq}"
+        entry = at + timedelta(milliseconds=300)
+        arrival = entry + timedelta(milliseconds=chance.randrange(50, 400))
+        more: Record = {"order_key": key}
+        hops = [SITE, "east", SITE] if kind == "looped" else [SITE]
+        if kind != "orphan":
+            if taps:
+                expires = us(at + timedelta(minutes=1)) if kind == "expired" else None
+                journals.entered_tap(seq, at, entry, **more, hops=hops, expires_at=expires)
+            if kind not in ("spilled", "expired") or not taps:
+                parts = 3 if kind == "part_missing" else None
+                journals.received(seq, at, entry, **more, hops=hops, parts=parts)
+        match kind:
+            case "missing":
+                if chance.random() < 0.5 and taps:
+                    journals.outcome(seq, arrival)
+            case "orphan":
+                if taps:
+                    arrivals.append((arrival, {"seq": seq, "enqueued": at, **more}))
+                else:
+                    journals.batches += 1
+                    journals.outcome(seq, arrival)
+            case "part_missing":
+                for part in range(2):
+                    journals.outcome(seq, arrival, part=part, send_ordinal=part)
+                    arrivals.append((arrival, {"seq": seq, "enqueued": at, **more}))
+            case "altered" | "altered_property":
+                salt = f"{chance.random()}"
+                if taps:
+                    journals.outcome(seq, arrival)
+                else:
+                    journals.outcome(seq, arrival, check=check(digest(salt), digest(salt, 8)))
+                other = {"salt": salt} if kind == "altered" else {"property_digest": digest(salt, 8)}
+                arrivals.append((arrival, {"seq": seq, "enqueued": at, **other, **more}))
+            case "duplicated" | "tripled":
+                journals.outcome(seq, arrival)
+                arrivals.append((arrival, {"seq": seq, "enqueued": at, **more}))
+                for attempt in (2, 3) if kind == "tripled" else (2,):
+                    again = arrival + timedelta(minutes=chance.randrange(1, 20) * (attempt - 1))
+                    if not taps:
+                        journals.received(seq, at, again, **more, attempt=attempt)
+                        journals.outcome(seq, again)
+                    arrivals.append((again, {"seq": seq, "enqueued": at, **more}))
+            case "out_of_order":
+                later = seq + 1
+                if taps:
+                    journals.entered_tap(later, at + step, at + step, **more)
+                journals.received(later, at + step, at + step + timedelta(milliseconds=300), **more)
+                journals.outcome(later, at + step + timedelta(milliseconds=400))
+                arrivals.append(
+                    (at + step + timedelta(milliseconds=400), {"seq": later, "enqueued": at + step, **more})
+                )
+                plan[later] = "delivered"
+                after = at + step + timedelta(minutes=1)
+                if not taps:
+                    journals.received(seq, at, after, **more, attempt=2)
+                journals.outcome(seq, after)
+                arrivals.append((after, {"seq": seq, "enqueued": at, **more}))
+                seq += 1
+            case "late":
+                journals.outcome(seq, at + timedelta(minutes=25))
+                arrivals.append((at + timedelta(minutes=25), {"seq": seq, "enqueued": at, **more}))
+            case "filtered" | "rejected":
+                journals.outcome(seq, arrival, kind, stage="routed", reason="as it should be")
+            case "expired":
+                if not taps:
+                    journals.outcome(seq, arrival, "expired", stage="stamped", reason="too old")
+            case "stopped":
+                journals.outcome(seq, arrival, "looped", stage="routed", reason="it has been there")
+            case "spilled":
+                if not taps:
+                    journals.outcome(seq, arrival, "retry", stage="sent", reason="the target is away")
+                dead.received(seq + 500_000, at, arrival, message_id=f"m-{seq}", given_up_by=entity)
+                dead.outcome(seq + 500_000, arrival)
+            case "in_flight":
+                pass
+            case _:
+                journals.outcome(seq, arrival)
+                arrivals.append((arrival, {"seq": seq, "enqueued": at, **more, "hops": hops}))
+        of_kind = seq - 1 if kind == "out_of_order" else seq
+        plan[of_kind] = VERDICT_OF.get(kind, kind)
+        journals.kinds[of_kind] = kind
+    # A task that is awake says something of both sides in every hour; one that does not has lost a file.
+    for hour in range(hours):
+        seq = AWAKE + hour
+        at = start + timedelta(hours=hour, minutes=40)
+        if taps:
+            journals.entered_tap(seq, at, at)
+        journals.received(seq, at, at)
+        journals.outcome(seq, at + timedelta(seconds=1))
+        arrivals.append((at + timedelta(seconds=1), {"seq": seq, "enqueued": at}))
+        plan[seq] = "delivered"
+    if taps:
+        for when, each in sorted(arrivals, key=lambda pair: pair[0]):
+            journals.arrived_tap(each.pop("seq"), each.pop("enqueued"), when, **each)
+    journals.records += dead.records
+    return journals, plan

@@ -1,0 +1,53 @@
+"""What a run has written, read without Spark."""
+
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import duckdb
+from pyspark.sql import SparkSession
+
+from jobs.reconcile.reconciliation import Result, reconcile
+from jobs.reconcile.settings import Settings, Window
+from tests.jobs.journals import START
+
+Verdicts = dict[tuple[str, int], str]
+
+
+def run(
+    spark: SparkSession,
+    folder: Path,
+    *,
+    start: datetime = START,
+    hours: int = 4,
+    now: datetime | None = None,
+    settings: Settings | None = None,
+) -> Result:
+    """Reconcile *folder*/journal, two days later unless *now* says otherwise."""
+    return reconcile(
+        spark,
+        str(folder / "journal"),
+        str(folder / "out"),
+        window=Window(start, start + timedelta(hours=hours)),
+        now=now or start + timedelta(days=2),
+        settings=settings,
+    )
+
+
+def table(result: Result, name: str) -> list[dict]:
+    """Return the rows of a table of *result*."""
+    if name not in result.tables:
+        return []
+    found = duckdb.execute(f"from read_parquet('{result.tables[name].removeprefix('file:')}/*.parquet')")
+    columns = [column[0] for column in found.description or ()]
+    return [dict(zip(columns, row, strict=True)) for row in found.fetchall()]
+
+
+def verdicts(result: Result) -> Verdicts:
+    """Return the verdict of every message that did not simply arrive."""
+    rows = [*table(result, "findings"), *table(result, "explained")]
+    return {(row["task"], row["src_seq"]): row["verdict"] for row in rows}
+
+
+def kinds(result: Result) -> list[str]:
+    """Return the kinds of problems that *result* names, each once."""
+    return sorted({each["kind"] for each in result.summary.problems})

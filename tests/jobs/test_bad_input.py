@@ -1,0 +1,167 @@
+"""What journals look like after a bad night: named in the summary, never counted as clean, never a crash."""
+
+import gzip
+import json
+import shutil
+from datetime import timedelta
+
+import pytest
+
+from jobs.reconcile import __main__ as program
+from jobs.reconcile.inputs import Problem
+from jobs.reconcile.raw import whole_members
+from jobs.reconcile.settings import Settings
+from jobs.reconcile.summary import COULD_NOT_DECIDE, TaskSummary, concluded
+from tests.jobs.journals import START, TASK, Journals, planted
+from tests.jobs.results import kinds, run, table
+
+MINUTE = timedelta(minutes=1)
+
+
+def of_task(task):
+    return Journals(task=task, entity=f"{task}/Subscriptions/replication", target=f"east/{task}")
+
+
+def steady(journals, first=1, count=30, start=START, hours=1):
+    for number in range(count):
+        at = start + timedelta(hours=hours) / count * number
+        journals.received(first + number, at, at + timedelta(seconds=1))
+        journals.outcome(first + number, at + timedelta(seconds=2))
+    return journals
+
+
+def files(folder, role, task=TASK):
+    return sorted((folder / "journal").glob(f"task={task}/date=*/hour=*/role={role}/*.jsonl.gz"))
+
+
+def append(path, record):
+    with path.open("ab") as file:
+        file.write(gzip.compress((json.dumps(record) + "\n").encode()))
+
+
+def spoil_files(folder):
+    """Write four hours of TASK, and do to its files of outcomes what can be done to files."""
+    for hour in range(4):
+        steady(Journals(instance=f"wn1-{hour}"), hour * 100 + 1, start=START + timedelta(hours=hour)).write(
+            folder / "journal"
+        )
+    (first, second, third, fourth) = files(folder, "target")
+    # Torn in the middle of its second member.
+    extra = Journals(instance="wn1-0")
+    steady(extra, 51, 10)
+    last = gzip.compress(
+        "".join(json.dumps(record) + "\n" for _, record in extra.records if record["role"] == "target").encode()
+    )
+    first.write_bytes(first.read_bytes() + last[: len(last) // 2])
+    append(second, {"v": 2, "task": TASK, "role": "target", "src_seq": "not a number any more"})
+    with third.open("ab") as file:
+        file.write(gzip.compress(b"{not json\n") + gzip.compress(b'{"v":1,"task":"half a record"}\n'))
+    shutil.copy(fourth, first.with_name(fourth.name))
+    shutil.copy(fourth, fourth.with_name(f"copy-of-{fourth.name}"))
+    fourth.with_name("wn1-0.jsonl.gz").touch()
+    (first.parent / "notes.txt").write_text("not a journal")
+    (folder / "journal" / "marks").mkdir()
+    (folder / "journal" / "marks" / "watch.json").write_text("{}")
+
+
+def test_all_that_can_be_wrong_is_named_in_one_run_and_decides_nothing(spark, tmp_path):
+    spoil_files(tmp_path)
+    for task, garbage in (("text", b"this is no gzip at all"), ("header", b"\x1f\x8b\x08\x00")):
+        steady(of_task(task)).write(tmp_path / "journal")
+        (target,) = files(tmp_path, "target", task)
+        target.write_bytes(garbage)
+    for gone in ("target", "source"):
+        steady(of_task(f"no-{gone}")).write(tmp_path / "journal")
+        for path in files(tmp_path, gone, f"no-{gone}"):
+            path.unlink()
+    ahead = of_task("clock-ahead")
+    for seq in range(1, 30):
+        at = START + MINUTE * seq
+        ahead.received(seq, at + timedelta(minutes=5), at)
+        ahead.outcome(seq, at)
+    ahead.write(tmp_path / "journal")
+    silent, _ = planted(["delivered"] * 100, taps=True, hours=2, task="silent")
+    silent.records = [
+        (written, record)
+        for written, record in silent.records
+        if record.get("tap") != "watch-target" or written < START + 15 * MINUTE
+    ]
+    silent.write(tmp_path / "journal")
+
+    result = run(spark, tmp_path)
+    assert kinds(result) == [
+        "clocks-disagree", "duplicated-file", "malformed-record", "not-a-journal", "side-missing", "silent-tap",
+        "torn-file", "unknown-version",
+    ]  # fmt: skip
+    assert result.exit_code == COULD_NOT_DECIDE
+    by_task = {each.task: each.verdicts for each in result.summary.tasks}
+    assert by_task[TASK] == {"delivered": 120}
+    assert all(by_task[task] == {"undecided": 30} for task in ("text", "header", "no-target", "no-source"))
+    assert by_task["clock-ahead"] == {"delivered": 29}
+    assert set(by_task["silent"]) == {"delivered", "undecided"}
+    assert by_task["silent"]["undecided"] > 20
+    assert table(result, "findings") == []
+    assert {row["verdict"] for row in table(result, "explained")} == {"undecided"}
+
+    named = {kind: [each for each in result.summary.problems if each["kind"] == kind] for kind in kinds(result)}
+    assert {each["task"] for each in named["torn-file"]} == {TASK, "text", "header"}
+    assert "cut short after 1 whole members" in " ".join(each["text"] for each in named["torn-file"])
+    assert [each["text"] for each in named["unknown-version"]] == ["1 records of version 2, expected 1"]
+    assert {(each["task"], each["role"]) for each in named["side-missing"]} == {
+        ("no-target", "target"), ("no-source", "source"), ("text", "target"), ("header", "target"),
+    }  # fmt: skip
+    assert [each["task"] for each in named["clocks-disagree"]] == ["clock-ahead"]
+    assert "300.0 s before" in named["clocks-disagree"][0]["text"]
+    assert [each["where"] for each in named["silent-tap"]] == ["silent"]
+    assert any("twice" in note for note in result.summary.notes)
+
+
+def test_an_hour_that_is_still_written_is_named_and_not_counted(spark, tmp_path):
+    steady(Journals(), hours=2).write(tmp_path / "journal")
+    now = START + timedelta(hours=2)
+    result = run(spark, tmp_path, hours=2, now=now)
+    assert kinds(result) == ["hour-open"]
+    assert "1 of 2 hours" in result.summary.problems[0]["text"]
+    assert result.summary.counts == {"delivered": 15}
+    assert result.exit_code == 2
+    stopped = Settings(writers_stopped=True, grace=timedelta(0), refreeze=True)
+    assert run(spark, tmp_path, hours=2, now=now, settings=stopped).summary.counts == {"delivered": 30}
+
+
+@pytest.mark.parametrize("messages", [0, 5])
+def test_a_problem_is_never_clean(messages):
+    task = TaskSummary(TASK, [], [], "", [], None, None, verdicts={"delivered": messages} if messages else {})
+    problem = Problem("any", "anywhere", "what was seen")
+    assert concluded([task], [])[0] == 0
+    assert concluded([task], [problem])[0] == COULD_NOT_DECIDE
+    task.verdicts["missing"] = 1
+    assert concluded([task], [problem])[:2] == (1, "findings")
+    assert "1 problem with the evidence" in concluded([task], [problem])[2]
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--journal", "there-is-no-such-journal"], "No journal has a record of these hours."),
+        (["--journal", "nowhere://journal"], "could not decide about 2026-11-20T00--2026-11-20T02: "),
+        (["--journal", "https://account.invalid/"], "JournalUnreachable: account.invalid: the URL names no container"),
+        (["--journal", ".", "--end", "2026-11-19T00"], "expected it to begin before it ends"),
+    ],
+    ids=["no such folder", "no such file system", "no container", "no such window"],
+)
+def test_what_keeps_the_program_from_deciding_is_told_in_a_sentence(tmp_path, capsys, arguments, told):
+    window = ["--start", "2026-11-20T00", "--end", "2026-11-20T02"]
+    places = ["--out", str(tmp_path / "out"), "--staging", str(tmp_path / "staging")]
+    assert program.main([*window, *places, *arguments]) == COULD_NOT_DECIDE
+    assert told in capsys.readouterr().out
+
+
+def test_every_place_where_a_member_can_be_cut_is_noticed():
+    whole = gzip.compress(b'{"a":1}\n') + gzip.compress(b'{"b":2}\n')
+    first = len(gzip.compress(b'{"a":1}\n'))
+    assert whole_members(whole) == ([b'{"a":1}', b'{"b":2}'], None)
+    for cut in range(first + 1, len(whole)):
+        lines, trouble = whole_members(whole[:cut])
+        assert lines == [b'{"a":1}']
+        assert trouble is not None

@@ -1,0 +1,75 @@
+"""Hours made compact: once, whole, and from what lies there."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from jobs.reconcile import compaction
+from jobs.reconcile.inputs import hours_between, journal_files
+from jobs.reconcile.storage import Storage
+from tests.jobs.journals import START, Journals, planted
+
+HOURS = hours_between(START, START + timedelta(hours=2))
+NOW = START + timedelta(days=1)
+
+
+def compact(spark, folder: Path):
+    files, problems = journal_files(Storage(spark).files(str(folder / "journal")))
+    assert problems == []
+    return compaction.compact(spark, files, str(folder / "compacted"), now=NOW, hours=HOURS)
+
+
+def state(folder: Path) -> dict[str, float]:
+    return {str(path): path.stat().st_mtime for path in folder.rglob("*") if path.is_file()}
+
+
+def test_hours_are_made_once_whole_and_again_when_their_files_change(spark, tmp_path):
+    journals, _ = planted(["delivered"] * 40, taps=True, hours=2)
+    journals.write(tmp_path / "journal")
+    made = compact(spark, tmp_path)
+    assert sum(hour.records for hour in made.values()) == len(journals.records)
+    before = state(tmp_path / "compacted")
+    assert compact(spark, tmp_path) == made
+    assert state(tmp_path / "compacted") == before
+
+    # A crash before the marker: the hour is made again, and nothing of the attempt stays.
+    (tmp_path / "compacted" / "hours" / f"{HOURS[0]}.json").unlink()
+    (tmp_path / "compacted" / "digests" / f"landed={HOURS[0]}").rename(tmp_path / "lost")
+    assert compact(spark, tmp_path) == made
+    assert (tmp_path / "compacted" / "digests" / f"landed={HOURS[0]}").is_dir()
+    assert not list((tmp_path / "compacted").glob("attempt-*"))
+
+    late = Journals(instance="wn2-1")
+    late.received(900, START, START + timedelta(minutes=1))
+    late.write(tmp_path / "journal", name="wn2")
+    again = compact(spark, tmp_path)
+    assert again[HOURS[0]].records == made[HOURS[0]].records + 1
+    assert again[HOURS[1]] == made[HOURS[1]]
+
+    # Raw files go only when asked, and what was made of them stays.
+    deleted = compaction.delete_raw(spark, str(tmp_path / "compacted"), [HOURS[0]])
+    assert len(deleted) == len(again[HOURS[0]].files)
+    assert compact(spark, tmp_path) == again
+
+
+def test_a_raw_file_that_has_changed_since_is_not_deleted(spark, tmp_path):
+    journals, _ = planted(["delivered"] * 10, taps=False, hours=2)
+    paths = journals.write(tmp_path / "journal")
+    compact(spark, tmp_path)
+    grown = next(path for path in paths if "hour=00" in str(path))
+    grown.write_bytes(grown.read_bytes() * 2)
+    deleted = compaction.delete_raw(spark, str(tmp_path / "compacted"), HOURS)
+    assert grown.exists()
+    assert len(deleted) == len(paths) - 1
+
+
+def test_nothing_is_committed_when_what_was_written_is_not_what_was_read(spark, tmp_path, monkeypatch):
+    journals, _ = planted(["delivered"] * 10, taps=False, hours=2)
+    journals.write(tmp_path / "journal")
+    written = compaction.compacted
+    monkeypatch.setattr(compaction, "compacted", lambda raw: written(raw).where("src_seq <> 3"))
+    with pytest.raises(compaction.CompactionFailed, match="expected"):
+        compact(spark, tmp_path)
+    assert not (tmp_path / "compacted" / "hours").exists()
+    assert not list((tmp_path / "compacted").glob("*/landed=*"))

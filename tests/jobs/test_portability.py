@@ -1,0 +1,70 @@
+"""The job runs on Spark 3.5: nothing that PySpark says is newer may be used, although a newer one is installed here."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from pyspark.sql import Column, DataFrame, DataFrameReader, DataFrameWriter, SparkSession, Window, WindowSpec, functions
+from pyspark.sql.group import GroupedData
+
+
+def imports_spark(path: Path) -> bool:
+    """Tell whether anything in *path* can be a Spark frame: matplotlib's axes, say, have methods of the same names."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        if any(name.split(".")[0] == "pyspark" for name in names):
+            return True
+    return False
+
+
+FILES = sorted((Path(__file__).parents[2] / "jobs" / "reconcile").glob("*.py"))
+JOB = [path for path in FILES if imports_spark(path)]
+NEWEST = (3, 5)
+# A method of jobs.reconcile.storage has the name of one that Spark 4 gave its frames.
+OUR_OWN = {"DataFrame.exists"}
+OWNERS = (Column, DataFrame, DataFrameReader, DataFrameWriter, GroupedData, SparkSession, Window, WindowSpec)
+
+
+def added_in(thing) -> tuple[int, int] | None:
+    found = re.search(r"versionadded::\s*(\d+)\.(\d+)", thing.__doc__ or "")
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def names(path: Path) -> tuple[set[str], set[str]]:
+    """Return the functions that *path* takes from pyspark.sql.functions, and all attributes it asks of anything."""
+    asked: set[str] = set()
+    attributes: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Attribute):
+            is_function = isinstance(node.value, ast.Name) and node.value.id == "F"
+            (asked if is_function else attributes).add(node.attr)
+    return asked, attributes
+
+
+def newer_attributes(attributes: set[str]) -> set[str]:
+    """Return those of *attributes* that Spark has, and only what is newer: whose they are the text does not tell."""
+    newer = set()
+    for name in attributes:
+        added = [(owner, added_in(getattr(owner, name)) or (0, 0)) for owner in OWNERS if hasattr(owner, name)]
+        if added and all(version > NEWEST for _, version in added):
+            newer |= {f"{owner.__name__}.{name}" for owner, _ in added}
+    return newer
+
+
+@pytest.mark.parametrize("path", JOB, ids=lambda path: path.stem)
+def test_every_function_is_of_spark_3_5_or_older(path):
+    asked, attributes = names(path)
+    newer = {name for name in asked if (added_in(getattr(functions, name)) or (0, 0)) > NEWEST}
+    assert newer | (newer_attributes(attributes) - OUR_OWN) == set()
+
+
+def test_the_check_knows_what_is_new():
+    added = added_in(functions.try_to_date)
+    assert added is not None
+    assert added > NEWEST
+    assert added_in(functions.xxhash64) == (3, 0)
+    assert newer_attributes({"transpose", "withColumns", "transform", "no_such_thing"}) == {"DataFrame.transpose"}
+    assert {"states", "results", "report"} <= {path.stem for path in JOB}
+    assert "charts" not in {path.stem for path in JOB}

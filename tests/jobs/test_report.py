@@ -1,0 +1,148 @@
+"""The page, read as a browser reads it: by its elements."""
+
+import json
+from datetime import timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.reconcile.manifest import write_manifest
+from jobs.reconcile.reconciliation import reconcile
+from jobs.reconcile.report import SHOWN, write_page
+from jobs.reconcile.settings import Window
+from tests.jobs.journals import PLAIN_KINDS, START, TASK, planted
+
+VOID = {"meta", "link", "br", "img", "input", "hr", "wbr"}
+EVIL = "<script>alert(1)</script>"
+MISSING = 2 * SHOWN
+
+
+class Page(HTMLParser):
+    """A page as a list of elements: tag, attributes, the tags around it, and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[dict] = []
+        self._open: list[dict] = []
+        self.feed(text)
+        assert self._open == [], "an element is not closed"
+
+    def handle_starttag(self, tag, attributes):
+        element = {"tag": tag, **dict(attributes), "within": [each["tag"] for each in self._open], "text": ""}
+        self.elements.append(element)
+        if tag not in VOID:
+            self._open.append(element)
+
+    def handle_startendtag(self, tag, attributes):
+        self.elements.append({"tag": tag, **dict(attributes), "within": [], "text": ""})
+
+    def handle_endtag(self, tag):
+        assert self._open.pop()["tag"] == tag
+
+    def handle_data(self, data):
+        for element in self._open:
+            element["text"] += data
+
+    def all(self, tag: str, **attributes: str) -> list[dict]:
+        return [
+            each
+            for each in self.elements
+            if each["tag"] == tag and all(value in each.get(name, "") for name, value in attributes.items())
+        ]
+
+
+@pytest.fixture(scope="module")
+def run(spark, tmp_path_factory):
+    folder: Path = tmp_path_factory.mktemp("report")
+    journals, plan = planted([*PLAIN_KINDS, *["missing"] * (MISSING - 1), *["delivered"] * 20], taps=True, hours=3)
+    for _, record in journals.records:
+        if record.get("message_id") == "m-1":
+            record["message_id"] = EVIL
+    journals.write(folder / "journal")
+    window = Window(START, START + timedelta(hours=3))
+    now = START + timedelta(days=1)
+    out = str(folder / "out")
+    result = reconcile(spark, str(folder / "journal"), out, window=window, now=now)
+    path = write_page(spark, result.summary, out)
+    return result.summary, Path(path.removeprefix("file:")).read_text(encoding="utf-8"), spark, out, plan
+
+
+def test_it_stands_alone(run):
+    page = Page(run[1])
+    assert not page.all("script")
+    assert not page.all("link")
+    addresses: list[Any] = [
+        each.get(name) for each in page.elements for name in ("src", "href", "xlink:href") if name in each
+    ]
+    assert addresses
+    assert all(each.startswith("#") for each in addresses)
+    assert "url(http" not in run[1]
+    assert "@import" not in run[1]
+    ids = [each["id"] for each in page.elements if "id" in each]
+    assert len(ids) == len(set(ids))
+    assert {each[1:] for each in addresses} <= set(ids)
+
+
+def test_the_verdict_is_on_top(run):
+    page = Page(run[1])
+    assert page.all("header")[0]["text"].split()[:2] == ["✗", "Findings"]
+    assert run[0].sentence in page.all("header")[0]["text"]
+    assert page.elements.index(page.all("h1")[0]) < page.elements.index(page.all("h2")[0])
+
+
+def test_the_figures_of_a_task_add_up(run):
+    page = Page(run[1])
+    rows = [each for each in page.elements if each["tag"] in ("th", "td")]
+    start = next(at for at, each in enumerate(rows) if each["text"] == TASK)
+    cells = {each["data-label"]: each["text"].split() for each in rows[start + 1 : start + 7]}
+    sums = {name: sum(int(word) for word in words if word.isdigit()) for name, words in cells.items()}
+    parts = ("= delivered", "+ by design", "+ at fault", "+ undecided")
+    assert sums["messages"] == sum(sums[part] for part in parts) > MISSING
+    assert sums["orphans beside"] == 1
+
+
+def test_a_finding_has_its_trace_and_the_rest_is_counted(run):
+    summary, text, *_ = run
+    page = Page(text)
+    found = page.all("details", **{"class": "finding"})
+    counts = summary.counts
+    assert counts["missing"] == MISSING
+    shown = sum(min(SHOWN, counts.get(kind, 0)) for kind in (*PLAIN_KINDS[:7], "undecided"))
+    assert len(found) == shown
+    assert EVIL in found[0]["text"]
+    looped = next(each for each in found if "m-3" in each["text"].split())
+    times = [" ".join(words.split()[:2]) for words in looped["text"].split("\n") if words.startswith("2026-")]
+    assert len(times) == 1 + 4  # when it entered, and what four records say
+    assert times[1:] == sorted(times[1:])
+    assert "tap watch-target saw it in east/orders, number" in looped["text"]
+    assert f"All {MISSING} are in runs/" in " ".join(text.replace("<code>", "").split())
+
+
+def test_it_can_be_read_without_seeing_it(run):
+    page = Page(run[1])
+    assert page.all("html", lang="en")
+    assert page.all("meta", name="viewport")
+    for header in page.all("th"):
+        assert header.get("scope") in ("col", "row")
+    for table in page.all("table"):
+        assert table["text"].strip()
+    (chart,) = page.all("div", role="img")
+    assert "median" in chart["aria-label"]
+    assert page.all("svg")[0]["aria-hidden"] == "true"
+    assert "prefers-color-scheme: dark" in run[1]
+
+
+def test_what_proves_less_is_said(run):
+    assert "1 \u00d7 " in run[1] or not run[0].problems
+    for problem in run[0].problems:
+        assert problem["text"] in run[1]
+
+
+def test_the_manifest_tells_of_each_missing_message_how_to_know_it(run):
+    summary, _, spark, out, plan = run
+    lines = [json.loads(each) for each in Path(write_manifest(spark, summary, out)[5:]).read_text().splitlines()]
+    assert lines[0] == {"manifest": 1, "run": summary.run, "messages": MISSING, "missing": MISSING}
+    assert {each["src_seq"] for each in lines[1:]} == {seq for seq, verdict in plan.items() if verdict == "missing"}
+    assert all(len(each["body_digest"]) == 32 and each["enqueued_time"] for each in lines[1:])

@@ -1,0 +1,147 @@
+"""Every kind of verdict, planted and found: by the job, and by an oracle that shares nothing with it."""
+
+import time
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from jobs.reconcile.verdicts import VERDICTS
+from tests.jobs import twin
+from tests.jobs.journals import KINDS, START, planted
+from tests.jobs.results import kinds, run, table, verdicts
+
+HOURS = 4
+HOUR = timedelta(hours=1)
+COUNTED_ONLY = {"filtered", "rejected", "expired", "stopped"}
+"""What is only counted where nothing is wrong with the messages around it."""
+
+
+def told_by_twin(journal, gaps=()):
+    database = twin.connect()
+    twin.judge(database, raw=journal, end=START + timedelta(hours=HOURS), gaps=gaps)
+    rows = database.execute("select task, src_seq, verdict, copies, expected from verdicts").fetchall()
+    return {(task, seq): (verdict, copies, expected) for task, seq, verdict, copies, expected in rows}
+
+
+def assert_found(result, plans, oracle):
+    """Assert that *result* and the *oracle* have every message of *plans* (by task), with its verdict, and no other."""
+    planned = {(task, seq): verdict for task, plan in plans.items() for seq, verdict in plan.items()}
+    wrong = {key: verdict for key, verdict in planned.items() if verdict != "delivered"}
+    found = verdicts(result)
+    assert {key: verdict for key, verdict in found.items() if wrong.get(key) != verdict} == {}
+    assert {verdict for key, verdict in wrong.items() if key not in found} <= COUNTED_ONLY
+    assert {key: verdict for key, (verdict, _, _) in oracle.items() if key in planned} == planned
+    assert all(verdict == "delivered" for key, (verdict, _, _) in oracle.items() if key not in planned)
+    for row in table(result, "findings"):
+        assert (row["copies"], row["expected"]) == oracle[row["task"], row["src_seq"]][1:], row
+    counted = {each.task: each for each in result.summary.tasks}
+    for task, plan in plans.items():
+        told = counted.pop(task)
+        assert told.verdicts == Counter(plan.values())
+        assert told.entered + told.verdicts.get("orphan", 0) == len(plan)
+        assert (told.carried, told.reopened) == (0, 0)
+    # What is left are the tasks of dead-letter queues, which carry what was spilled.
+    assert all(each.verdicts == {"delivered": each.entered} for each in counted.values())
+
+
+def test_all_that_was_planted_is_found_and_nothing_else(spark, tmp_path):
+    plans: dict[str, dict[int, str]] = {}
+    planted_as: dict[tuple[str, int], str] = {}
+    gaps = []
+    for taps in (True, False):
+        name = "tapped" if taps else "own-word"
+        everything = [*KINDS, *["delivered"] * 40] * 2
+        journals, plans[name] = planted(everything, taps=taps, seed=7, task=name)
+        journals.write(tmp_path / "journal")
+        planted_as |= {(name, seq): kind for seq, kind in journals.kinds.items()}
+        for role in ("source", "target"):
+            # An hour without one of its files: nothing can be said of what only that file would tell.
+            torn = f"{name}-no-{role}"
+            journals, plan = planted(["delivered"] * 20, taps=taps, task=torn)
+            for path in journals.write(tmp_path / "journal"):
+                if "hour=01" in str(path) and f"role={role}" in str(path):
+                    path.unlink()
+            of_hour = {record["src_seq"] for at, record in journals.records if START + HOUR <= at < START + 2 * HOUR}
+            plans[torn] = {seq: "undecided" if seq in of_hour else verdict for seq, verdict in plan.items()}
+            gaps.append((torn, role, START + HOUR))
+    result = run(spark, tmp_path)
+    assert_found(result, plans, told_by_twin(tmp_path / "journal", gaps))
+    assert set(result.summary.counts) == set(VERDICTS)
+    assert result.exit_code == 1
+    assert kinds(result) == ["side-missing"]
+    assert {each["task"] for each in result.summary.problems} == {task for task, _, _ in gaps}
+    evidence = {each.task: each.evidence for each in result.summary.tasks}
+    assert (evidence["tapped"], evidence["own-word"]) == ("taps at both sides", "replicator's own")
+
+    rows = {(row["task"], row["src_seq"]): row for row in table(result, "findings")}
+    told = {kind: [rows[key] for key in planted_as if planted_as[key] == kind and key in rows] for kind in KINDS}
+    assert [row["altered"] for row in told["altered"]] == ["body", "body", "content", "content"]
+    assert [row["altered"] for row in told["altered_property"]] == ["property", "property", "content", "content"]
+    assert {(row["copies"], row["expected"]) for row in told["duplicated"]} == {(2, 1)}
+    assert {(row["copies"], row["expected"]) for row in told["tripled"]} == {(3, 1)}
+    assert {(row["copies"], row["expected"]) for row in told["part_missing"]} == {(2, 3)}
+    assert all(row["lag_milliseconds"] > 24 * 60_000 for row in told["late"])
+
+    # A finding can be traced, and repaired.
+    missing = [row for row in table(result, "missing") if row["task"] == "own-word"]
+    assert {row["src_seq"] for row in missing} == {seq for seq, each in plans["own-word"].items() if each == "missing"}
+    lost = missing[0]
+    assert (lost["src_site"], lost["src_entity"]) == ("west", "own-word/Subscriptions/replication")
+    assert (lost["message_id"], lost["body_size"]) == (f"m-{lost['src_seq']}", 100)
+    trace = [
+        row["outcome"]
+        for row in table(result, "evidence")
+        if (row["task"], row["src_seq"]) == ("own-word", lost["src_seq"])
+    ]
+    assert trace == ["received"]
+
+
+@pytest.fixture
+def _elsewhere(monkeypatch):
+    """A process whose clock shows the time of New York."""
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("_elsewhere")
+def test_a_clean_night_looks_at_no_message_and_ends_with_0_in_any_time_zone(spark, tmp_path):
+    journals, _ = planted(["delivered"] * 20 + ["filtered"] * 5, taps=True)
+    journals.write(tmp_path / "journal")
+    result = run(spark, tmp_path)
+    assert result.exit_code == 0
+    assert result.summary.verdict == "clean"
+    assert result.summary.counts == {"delivered": 20 + HOURS, "filtered": 5}
+    assert result.summary.inputs["messages_looked_at"] == 0
+    written = sorted(at for at, record in journals.records if record["observer"] == "task")
+    (task,) = result.summary.tasks
+    assert (task.first, task.last) == (written[0].isoformat(), written[-1].isoformat())
+
+
+@settings(
+    max_examples=2,
+    # One example is the nights of twenty tasks; to make it smaller would take as many runs as there are messages.
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    nights=st.lists(
+        st.tuples(st.booleans(), st.lists(st.sampled_from([*KINDS, "delivered"]), min_size=1, max_size=12)),
+        min_size=20,
+        max_size=20,
+    ),
+    seed=st.integers(0, 1000),
+)
+def test_both_agree_about_whatever_happens(spark, tmp_path_factory, nights, seed):
+    folder = tmp_path_factory.mktemp("nights")
+    plans = {}
+    for number, (taps, night) in enumerate(nights):
+        task = f"task-{number}"
+        journals, plans[task] = planted(night, taps=taps, seed=seed + number, task=task)
+        journals.write(folder / "journal")
+    assert_found(run(spark, folder), plans, told_by_twin(folder / "journal"))

@@ -1,0 +1,178 @@
+"""
+The verdicts of a window again, as one query of DuckDB: an oracle that shares nothing with the job but the record.
+
+It reads raw journals or compacted ones, joins all rows, and knows no buckets, windows or earlier runs.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import duckdb
+
+_RAW = """
+create view records as
+select distinct on (task, observer, tap, instance, batch_id, role, src_seq, src_part, part, tgt_part, tgt_seq,
+                    send_ordinal, outcome, body_digest)
+       * replace (coalesce(to_bits("check"), xor(to_bits(body_digest[:16]), to_bits(property_digest))) as "check")
+from read_json('{path}', format = 'newline_delimited', compression = 'gzip', hive_partitioning = false, columns = {{
+    v: 'integer', task: 'varchar', role: 'varchar', observer: 'varchar', tap: 'varchar', peek: 'boolean',
+    instance: 'varchar', batch_id: 'bigint', journal_time: 'bigint', outcome: 'varchar', src_entity: 'varchar',
+    src_site: 'varchar', src_part: 'smallint', src_seq: 'bigint', enqueued_time: 'bigint', part: 'integer',
+    parts: 'integer', expires_at: 'bigint', message_id: 'varchar', order_key: 'varchar', body_digest: 'varchar',
+    property_digest: 'varchar', "check": 'varchar', edited: 'boolean', hops: 'varchar[]', target: 'varchar',
+    send_ordinal: 'integer', remembered: 'boolean', given_up_by: 'varchar', tgt_part: 'smallint', tgt_seq: 'bigint',
+    tgt_enqueued_time: 'bigint'}})
+"""
+
+_COMPACTED = """
+create view records as
+select * replace (epoch_us(journal_time) as journal_time, epoch_us(enqueued_time) as enqueued_time,
+                  epoch_us(expires_at) as expires_at, epoch_us(tgt_enqueued_time) as tgt_enqueued_time)
+from read_parquet('{path}', hive_partitioning = false)
+"""
+
+_VERDICTS = """
+create table verdicts as
+with watched as (
+    select distinct task, target from records where observer = 'tap' and role = 'target' and peek is null
+), entered as (
+    select task, src_part, src_seq, count(*) filter (observer = 'task') as received, min(enqueued_time) as enqueued,
+           max(journal_time) as latest, max(expires_at) as expires, max(message_id) as message_id,
+           any_value(src_entity) as entity, max("check") filter (observer = 'task') as said_in,
+           min("check") filter (observer = 'tap') as said_before, coalesce(max(parts), 1) as parts,
+           max(order_key) as order_key,
+           -- Names of sites have no comma. Handed over within a site, a message has not left it.
+           bool_or(hops is not null and len(list_distinct(left_sites(hops))) < len(left_sites(hops))) as looped
+    from records where role = 'source' and src_seq is not null group by all
+), outcomes as (
+    select task, src_part, src_seq, outcome, part, target, "check", edited, remembered, journal_time,
+           batch_id * 100000 + coalesce(send_ordinal, 0) as ordinal,
+           exists (from watched w where w.task = r.task and w.target = r.target) as is_watched
+    from records r where role = 'target' and observer = 'task' and src_seq is not null
+), sent as (
+    select task, src_part, src_seq, count(*) filter (remembered is null) as sent,
+           count(*) filter (remembered is null and not is_watched) as unwatched,
+           bool_or(remembered is not null) as again, bool_or(is_watched) as is_watched,
+           min("check") as lowest_out, max("check") as highest_out, bool_or(edited is not null) as edited,
+           count(distinct coalesce(part, 0)) as parts, min(journal_time) filter (remembered is null) as arrived
+    from outcomes where outcome = 'sent' group by all
+), withheld as (
+    select task, src_part, src_seq, count(distinct coalesce(part, 0)) as parts,
+           min(case outcome when 'rejected' then 1 when 'expired' then 2 when 'looped' then 3 else 4 end) as worst
+    from outcomes o where outcome in ('filtered', 'looped', 'expired', 'rejected')
+      and not exists (from outcomes s where s.outcome = 'sent' and s.task = o.task and s.src_seq = o.src_seq
+                      and s.src_part is not distinct from o.src_part and coalesce(s.part, 0) = coalesce(o.part, 0))
+    group by all
+), seen as (
+    select task, src_part, src_seq, count(distinct (target, tgt_part, tgt_seq)) as seen, min("check") as lowest_seen,
+           max("check") as highest_seen, min(tgt_enqueued_time) as arrived, max(order_key) as order_key,
+           min(enqueued_time) as enqueued
+    from records where observer = 'tap' and role = 'target' and src_seq is not null group by all
+), arrivals as (
+    select task, target, src_part, src_seq, order_key, tgt_part, tgt_seq as major, 0 as minor, src_seq as number
+    from records where observer = 'tap' and role = 'target' and src_seq is not null and order_key is not null
+    union all
+    select task, target, src_part, src_seq, e.order_key, null, journal_time, ordinal, src_seq
+    from outcomes o join entered e using (task, src_part, src_seq)
+    where outcome = 'sent' and remembered is null and not is_watched and e.order_key is not null
+), firsts as (
+    select *, row_number() over (partition by task, src_part, src_seq order by major, minor) as nth,
+           max(number) over (partition by task, target, tgt_part, src_part, order_key order by major, minor
+                             rows between unbounded preceding and 1 preceding) as highest
+    from arrivals
+), behind as (
+    select task, src_part, src_seq from firsts where nth = 1 and number < highest
+), joined as (
+    select task, src_part, src_seq, message_id, entity, expires, latest, looped, said_in, said_before,
+           e.received, e.src_seq is not null as is_entered,
+           coalesce(e.enqueued, v.enqueued) as enqueued,
+           e.parts - coalesce(w.parts, 0) as due, w.worst, coalesce(s.sent, 0) as sent,
+           coalesce(s.is_watched, false) as is_watched,
+           coalesce(v.seen, 0) as seen,
+           case when v.seen > 0 and (s.is_watched or exists (from watched x where x.task = e.task)) then v.seen
+                else greatest(coalesce(s.unwatched, 0), coalesce(v.seen, 0),
+                              case when s.again and not s.is_watched then 1 else 0 end)
+           end as copies,
+           coalesce(v.arrived, s.arrived) as arrived,
+           lowest_out, highest_out, edited, lowest_seen, highest_seen
+    from entered e
+    full join sent s using (task, src_part, src_seq)
+    full join withheld w using (task, src_part, src_seq)
+    full join seen v using (task, src_part, src_seq)
+), told as (
+    select *,
+           case when copies > 0 then greatest(coalesce(due, 1), 1) else greatest(coalesce(due, 1), 0) end as expected,
+           coalesce((said_in is not null and not coalesce(edited, false)
+                     and (lowest_out <> said_in or highest_out <> said_in))
+               or (said_before is not null and said_before <> said_in)
+               or (seen > 0 and (lowest_seen <> coalesce(lowest_out, said_in)
+                                 or highest_seen <> coalesce(highest_out, said_in))
+                   and expected = 1), false) as altered
+    from joined
+)
+select task, t.src_part, t.src_seq, message_id, copies, expected,
+       case
+         when not is_entered and copies > 0 then
+           case when (t.task, 'source', arrived // 3600000000) in (from gaps) then 'undecided' else 'orphan' end
+         when looped then 'looped'
+         when expected > 0 and copies < expected then
+           case when exists (from records d where d.given_up_by = t.entity and d.message_id = t.message_id)
+                     then 'spilled'
+                when expires <= {end} and sent = 0 then 'expired'
+                when greatest(enqueued, latest) > {end} - {grace} then 'in_flight'
+                when (t.task, 'target', latest // 3600000000) in (from gaps) then 'undecided'
+                else 'missing' end
+         when altered then 'altered'
+         when copies > expected then 'duplicated'
+         when b.src_seq is not null then 'out_of_order'
+         when arrived - enqueued > {late} then 'late'
+         when expected = 0 then ['rejected', 'expired', 'stopped', 'filtered'][worst]
+         else 'delivered'
+       end as verdict
+from told t left join behind b using (task, src_part, src_seq)
+"""
+
+
+def connect(memory: str | None = None) -> duckdb.DuckDBPyConnection:
+    """Return a database in memory that uses two threads."""
+    database = duckdb.connect()
+    database.execute("set threads = 2")
+    if memory is not None:
+        database.execute(f"set memory_limit = '{memory}'")
+    database.execute("create macro to_bits(hex) as ('0x' || hex)::ubigint")
+    database.execute(
+        "create macro left_sites(hops) as list_filter(hops, lambda site, nth: nth = 1 or site <> hops[nth - 1])"
+    )
+    return database
+
+
+def judge(
+    database: duckdb.DuckDBPyConnection,
+    *,
+    raw: Path | None = None,
+    compacted: Path | None = None,
+    end: datetime,
+    grace: timedelta = timedelta(hours=1),
+    late: timedelta = timedelta(minutes=15),
+    gaps: Iterable[tuple[str, str, datetime]] = (),
+) -> None:
+    """
+    Make the table `verdicts` from *raw* journals or *compacted* records.
+
+    Shape:   *gaps* are task, role and beginning of the hours of which there is no evidence; only raw journals have any.
+    """
+    database.execute("create or replace table gaps (task varchar, role varchar, hour bigint)")
+    for task, role, hour in gaps:
+        database.execute("insert into gaps values (?, ?, ?)", [task, role, int(hour.timestamp()) // 3600])
+    if raw is not None:
+        database.execute(_RAW.replace("'{path}'", f"'{raw}/*/*/*/*/*.jsonl.gz'").replace("{{", "{").replace("}}", "}"))
+    else:
+        database.execute(_COMPACTED.format(path=f"{compacted}/*/*.parquet"))
+    database.execute(
+        _VERDICTS.format(
+            end=round(end.timestamp() * 1_000_000),
+            grace=round(grace.total_seconds() * 1_000_000),
+            late=round(late.total_seconds() * 1_000_000),
+        )
+    )
