@@ -84,12 +84,12 @@ class Lease:
         kept = replace(self, recent={name: each for name, each in self.recent.items() if not each.state.is_final})
         return (kept, final) if kept.fits() else self.parted(wholly=True)
 
-    def _entries(self) -> list[Entry]:
-        return list(self.recent.values())
-
     def fits(self) -> bool:
         """Whether the row can hold it."""
         return len(self.recent) <= _MOST and len(self._recent_text) <= _MOST_CHARACTERS
+
+    def _entries(self) -> list[Entry]:
+        return list(self.recent.values())
 
     @cached_property
     def _recent_text(self) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 PATH = Path("build/shipments.db")
-SECONDS_A_STATUS = 0.05
+SECONDS_A_STATUS = 0.1
 """It is an old system, and slow."""
 
 
