@@ -85,12 +85,17 @@ def all_spelled(message: Message) -> tuple[list[str], bytes]:
     """Return the names of all properties of *message* that can be bound, and their one spelling."""
     fields = message.property_fields()
     last = len(fields)
-    found = [
-        (name, *_system(name, message))
-        for name, index in _FIELDS.items()
-        if index is None or index == 0 or (index < last and fields[index] != _NULL)
-    ]
-    found = [each for each in found if each[2] is not None]
+    found: list[tuple[str, str, str | None]] = []
+    for name, index in _FIELDS.items():
+        # Looked at only where there can be something: most messages have two or three of them.
+        if index is None:
+            is_there = bool(message.sections.message_annotations)
+        else:
+            is_there = index == 0 or (index < last and fields[index] != _NULL)
+        if is_there:
+            kind, text = _system(name, message)
+            if text is not None:
+                found.append((name, kind, text))
     seen: set[str] = set()
     for name, value in message.application_properties():
         lower = name.lower()
