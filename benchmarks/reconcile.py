@@ -150,7 +150,6 @@ def _spark(folder: Path, memory: str) -> None:
 
     started = time.monotonic()
     spark = local_session(memory=memory, scratch=folder / "scratch")
-    spark.conf.set("spark.sql.shuffle.partitions", "64")
     session = time.monotonic() - started
     hours = [f"{START + timedelta(hours=number):%Y-%m-%dT%H}" for number in range(HOURS)]
     started = time.monotonic()
