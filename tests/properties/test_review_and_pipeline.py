@@ -166,7 +166,7 @@ def label(network, edge):
     return network.label(edge.target)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(configurations, st.integers(0, 4), messages, histories)
 def test_a_message_of_which_all_is_known_goes_where_the_review_says(configuration, first, properties, history):
     network, carrier = Network(configuration, Entities({})), Carrier(configuration)
@@ -214,7 +214,7 @@ PATH_OF_A_PROPERTY = {
 }
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(configurations, st.integers(0, 4), messages)
 @example(configured([PATH_OF_A_PROPERTY]), 0, {"p": string("1")})
 def test_what_is_known_of_any_message_of_an_application_is_so_wherever_it_goes(configuration, first, properties):
