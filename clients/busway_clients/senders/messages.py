@@ -8,7 +8,6 @@ derived from the key and the content instead, so that a process which starts ane
 
 import hashlib
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -26,6 +25,8 @@ SessionOf = Callable[[AmqpAnnotatedMessage], str | None]
 SCHEDULED = b"x-opt-scheduled-enqueue-time"
 _PARTITION = b"x-opt-partition-key"
 _LONGEST_ID = 128
+# As a tuple: a union would be made anew with every message.
+_SDK_MESSAGES = (ServiceBusMessage, AmqpAnnotatedMessage)
 # What two sends of the same content have in common; times and delivery counts are not among it.
 _CONTENT_PROPERTIES = ("group_id", "subject", "correlation_id", "content_type", "to", "reply_to", "reply_to_group_id")
 
@@ -66,9 +67,9 @@ def identified(messages: Messages, key: str | None = None, session_of: SessionOf
         raise WrongUse("the messages to send: is a ServiceBusMessageBatch, expected the messages themselves")
     if key is not None and not key:
         raise WrongUse("the key of a send: is empty, expected text that a retry gives again")
-    alone = isinstance(messages, ServiceBusMessage | AmqpAnnotatedMessage | Mapping)
+    alone = isinstance(messages, (*_SDK_MESSAGES, Mapping))
     given: Sequence[Any] = [messages] if alone else _listed(messages)
-    seen = Counter[bytes]()
+    seen: dict[bytes, int] = {}
     return [_identified(each, key, session_of, seen) for each in given]
 
 
@@ -120,7 +121,7 @@ def _listed(messages: object) -> Sequence[Any]:
     raise WrongUse(f"the messages to send: is a {type(messages).__name__}, expected one message or several")
 
 
-def _identified(given: object, key: str | None, session_of: SessionOf | None, seen: Counter[bytes]) -> Identified:
+def _identified(given: object, key: str | None, session_of: SessionOf | None, seen: dict[bytes, int]) -> Identified:
     message = _message(given)
     raw = message.raw_amqp_message if isinstance(message, ServiceBusMessage) else message
     properties = raw.properties
@@ -137,16 +138,17 @@ def _identified(given: object, key: str | None, session_of: SessionOf | None, se
                 "a message given as a mapping: has no message_id and cannot keep one, expected a message_id or a key"
             )
         properties.message_id = str(uuid.uuid4())
-    _check("message id", text_of(properties.message_id))
-    if isinstance(given, MutableMapping):
+    message_id = text_of(properties.message_id)
+    _check("message id", message_id)
+    if message is not given and isinstance(given, MutableMapping):
         given["message_id"] = properties.message_id
         if properties.group_id:
             given["session_id"] = properties.group_id
-    return Identified(text_of(properties.message_id), message)
+    return Identified(message_id, message)
 
 
 def _message(given: object) -> ServiceBusMessage | AmqpAnnotatedMessage:
-    if isinstance(given, ServiceBusMessage | AmqpAnnotatedMessage):
+    if isinstance(given, _SDK_MESSAGES):
         return given
     if isinstance(given, Mapping):
         try:
@@ -156,14 +158,14 @@ def _message(given: object) -> ServiceBusMessage | AmqpAnnotatedMessage:
     raise WrongUse(f"a message: is a {type(given).__name__}, expected a ServiceBusMessage or AmqpAnnotatedMessage")
 
 
-def _derived(key: str, raw: AmqpAnnotatedMessage, seen: Counter[bytes]) -> str:
+def _derived(key: str, raw: AmqpAnnotatedMessage, seen: dict[bytes, int]) -> str:
     """Return the id of a message with *key*: equal contents of one call are told apart by their order."""
     properties = dict(raw.properties.items()) if raw.properties else {}
     content = {name: value for name, value in parts(raw).items() if name.endswith("body")}
     content["application_properties"] = raw.application_properties or {}
     content["properties"] = {name: properties.get(name) for name in _CONTENT_PROPERTIES}
     digest = hashlib.sha256(freeze(content)).digest()
-    seen[digest] += 1
+    seen[digest] = seen.get(digest, 0) + 1
     return hashlib.sha256(b"\0".join([key.encode(), digest, b"%d" % seen[digest]])).hexdigest()[:32]
 
 
