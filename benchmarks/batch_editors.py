@@ -26,12 +26,12 @@ from shared.clock import SystemClock
 from shared.editors.batch import BatchStep
 from shared.editors.claim_check import ClaimCheck
 from shared.editors.claim_restore import ClaimRestore, ClaimRestoreStep
-from shared.editors.claims import MEDIA_TYPE, PROPERTY
 from shared.editors.deduplicate import Deduplicate, DeduplicateStep
 from shared.editors.enrich import EnrichStep
 from shared.editors.options import FOLDER, TaskFacts
-from shared.editors.sent_ids import OwnIds
 from shared.editors.split import SplitStep
+from shared.editors.state.claims import MEDIA_TYPE, PROPERTY
+from shared.editors.state.sent_ids import OwnIds
 from shared.message import Arrival, Message, Origin
 from shared.protocols import BatchEditor, Outcome
 from shared.secrets import open_secrets

@@ -30,7 +30,7 @@ from shared.amqp import values
 from shared.amqp.codec import plain
 from shared.amqp.values import Value
 from shared.codecs.json import ExactJson, read_exact
-from shared.editors.body import content_of, put_content
+from shared.editors.content.body import content_of, put_content
 from shared.errors import MessageRejected
 from shared.message import Message
 

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
-from shared.editors.body import body_or_nothing
-from shared.editors.bound_properties import all_spelled, attach, encoded, message_id
-from shared.editors.key_names import KeyId, KeyName, check_key
+from shared.editors.content.body import body_or_nothing
 from shared.editors.options import Step, Strict, TaskFacts
+from shared.editors.protection.bound_properties import all_spelled, attach, encoded, message_id
+from shared.editors.protection.key_names import KeyId, KeyName, check_key
 from shared.errors import MessageRejected
 from shared.message import Message
 from shared.metadata import SEPARATOR, iso_time
 from shared.protocols import BatchEditor
 
 if TYPE_CHECKING:
-    from shared.editors.keys import KeyRing
+    from shared.editors.protection.keys import KeyRing
 
 ATTESTATION = "repl-attestation"
 
@@ -48,7 +48,7 @@ class AttestStep(Step):
 
     def editor(self, task: TaskFacts, /) -> BatchEditor:
         """Return the editor that does what the options say."""
-        from shared.editors.keys import Keyed, KeyRings  # noqa: PLC0415 - tasks without keys do not pay for the library
+        from shared.editors.protection.keys import Keyed, KeyRings  # noqa: PLC0415 - tasks without keys do not pay for the library
 
         check_key(task, "attest.key", self.options.key)
         return Keyed("attest", KeyRings(self.options.key, task.secrets), Attest(self.options, task).edit)
@@ -59,7 +59,7 @@ class Attest:
 
     def __init__(self, options: AttestOptions, task: TaskFacts) -> None:
         """State what is received by *task*."""
-        from shared.editors.jws import signing_keys  # noqa: PLC0415 - see above
+        from shared.editors.protection.jws import signing_keys  # noqa: PLC0415 - see above
 
         self._key = signing_keys(options.kid)
         self._task = task

@@ -12,7 +12,7 @@ from shared.amqp import map_section
 from shared.amqp.codec import encode
 from shared.amqp.scan import join_list, join_map
 from shared.amqp.values import int_, string
-from shared.editors.envelopes import Entry, Envelope, Format, envelope
+from shared.editors.content.envelopes import Entry, Envelope, Format, envelope
 from shared.editors.options import Step, Strict, TaskFacts
 from shared.errors import MessageRejected
 from shared.message import Arrival, Message

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 from pydantic import Field
 
 from shared.documents import Changed
-from shared.editors.bound_properties import MESSAGE_ID, BoundNames, attach
-from shared.editors.key_names import KeyId, KeyName, check_key
-from shared.editors.links import (
+from shared.editors.options import Step, Strict, TaskFacts
+from shared.editors.protection.bound_properties import MESSAGE_ID, BoundNames, attach
+from shared.editors.protection.key_names import KeyId, KeyName, check_key
+from shared.editors.protection.links import (
     LINK,
     WINDOW,
     Link,
@@ -31,15 +32,14 @@ from shared.editors.links import (
     hash_of,
     identities,
 )
-from shared.editors.options import Step, Strict, TaskFacts
 from shared.errors import MessageRejected, TargetUnavailable
 from shared.message import Arrival, Message, Origin
 from shared.protocols import BatchEditor, EditedTogether, Outcome
 from shared.routing import RuleProperties
 
 if TYPE_CHECKING:
-    from shared.editors.jws import SigningKey
-    from shared.editors.keys import KeyRings, PerRing
+    from shared.editors.protection.jws import SigningKey
+    from shared.editors.protection.keys import KeyRings, PerRing
 
 _ATTEMPTS = 5
 _REMEMBERED_SEQUENCES = 1_000
@@ -86,7 +86,7 @@ class ChainStep(Step):
 
     def editor(self, task: TaskFacts, /) -> BatchEditor:
         """Return the editor that does what the options say."""
-        from shared.editors.keys import KeyRings  # noqa: PLC0415 - tasks without keys do not pay for the library
+        from shared.editors.protection.keys import KeyRings  # noqa: PLC0415 - tasks without keys do not pay for the library
 
         check_key(task, "chain.key", self.options.key)
         documents = self.options.store.open(task, "chain.store")
@@ -109,7 +109,7 @@ class Chain:
 
     def __init__(self, options: ChainOptions, rings: "KeyRings", sequences: Sequences) -> None:
         """Sign with the newest key of *rings*, or a named one."""
-        from shared.editors.jws import signing_keys  # noqa: PLC0415 - see above
+        from shared.editors.protection.jws import signing_keys  # noqa: PLC0415 - see above
 
         self._rings = rings
         self._key: PerRing[SigningKey] = signing_keys(options.kid)

@@ -12,9 +12,9 @@ from pydantic import Field
 
 from shared.amqp.codec import encode
 from shared.blobs import Blobs, answered_within, some_at_once
-from shared.editors.claims import PROPERTY, Claim, claimed, set_claim
 from shared.editors.options import Step, TaskFacts
-from shared.editors.store import ContainerName, Store
+from shared.editors.state.claims import PROPERTY, Claim, claimed, set_claim
+from shared.editors.state.store import ContainerName, Store
 from shared.errors import MessageRejected
 from shared.message import Arrival, Message, Origin
 from shared.protocols import EditedTogether, Outcome

@@ -7,9 +7,9 @@ from typing import Annotated
 from pydantic import Field
 
 from shared.blobs import Blob, Blobs, TooLarge, answered_within, some_at_once
-from shared.editors.claims import Claim, claim_of, restore
 from shared.editors.options import Step, TaskFacts
-from shared.editors.store import ContainerName, Store
+from shared.editors.state.claims import Claim, claim_of, restore
+from shared.editors.state.store import ContainerName, Store
 from shared.errors import MessageRejected
 from shared.message import Arrival, Message
 from shared.protocols import EditedTogether, Outcome

@@ -9,7 +9,7 @@ from uuid import UUID
 from pydantic import Field, model_validator
 
 from shared.amqp.values import Described, Value, boolean, long, string
-from shared.editors.body import content_of
+from shared.editors.content.body import content_of
 from shared.editors.options import Step, Strict, TaskFacts
 from shared.errors import MessageRejected
 from shared.message import Message

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field, model_validator
 
 from shared.codecs.compression import Encoding, compressor
-from shared.editors.body import content_of
+from shared.editors.content.body import content_of
 from shared.editors.options import Step, Strict, TaskFacts
 from shared.errors import MessageRejected
 from shared.message import Message

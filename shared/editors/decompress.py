@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from shared.codecs.compression import Encoding, Limits, decompressor
-from shared.editors.body import content_of
 from shared.editors.compress import CODINGS
+from shared.editors.content.body import content_of
 from shared.editors.options import Step, Strict, TaskFacts
 from shared.errors import MessageRejected
 from shared.message import Message

@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from shared.editors.bound_properties import BoundNames
-from shared.editors.json_fields import FieldPaths, Fields
-from shared.editors.key_names import KeyName, check_key
+from shared.editors.content.json_fields import FieldPaths, Fields
 from shared.editors.options import Step, Strict, TaskFacts
+from shared.editors.protection.bound_properties import BoundNames
+from shared.editors.protection.key_names import KeyName, check_key
 from shared.message import Message
 from shared.protocols import BatchEditor
 
 if TYPE_CHECKING:
-    from shared.editors.keys import KeyRing
+    from shared.editors.protection.keys import KeyRing
 
 
 class DecryptOptions(Strict):
@@ -49,7 +49,7 @@ class DecryptStep(Step):
 
     def editor(self, task: TaskFacts, /) -> BatchEditor:
         """Return the editor that does what the options say."""
-        from shared.editors.keys import Keyed, KeyRings  # noqa: PLC0415 - tasks without keys do not pay for the library
+        from shared.editors.protection.keys import Keyed, KeyRings  # noqa: PLC0415 - tasks without keys do not pay for the library
 
         check_key(task, "decrypt.key", self.options.key)
         return Keyed("decrypt", KeyRings(self.options.key, task.secrets), Decrypt(self.options).edit)
@@ -60,7 +60,7 @@ class Decrypt:
 
     def __init__(self, options: DecryptOptions) -> None:
         """Do what *options* say."""
-        from shared.editors import sealing  # noqa: PLC0415 - see above
+        from shared.editors.protection import sealing  # noqa: PLC0415 - see above
 
         self._open_body, self._open_fields = sealing.open_body, sealing.open_fields
         self._bound = options.bind or ()

@@ -12,8 +12,8 @@ from pydantic import Field
 from shared.amqp.codec import encode
 from shared.amqp.values import Value
 from shared.editors.options import Step, Strict, TaskFacts
-from shared.editors.sent_ids import DIGEST_SIZE, OwnIds, SentIds, SharedIds
-from shared.editors.store import ContainerName, Store
+from shared.editors.state.sent_ids import DIGEST_SIZE, OwnIds, SentIds, SharedIds
+from shared.editors.state.store import ContainerName, Store
 from shared.editors.validate import PropertyName
 from shared.errors import MessageRejected
 from shared.message import Arrival, Message

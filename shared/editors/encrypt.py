@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from shared.editors.bound_properties import BoundNames
-from shared.editors.json_fields import FieldPaths, Fields
-from shared.editors.key_names import KeyId, KeyName, check_key
+from shared.editors.content.json_fields import FieldPaths, Fields
 from shared.editors.options import Step, Strict, TaskFacts
+from shared.editors.protection.bound_properties import BoundNames
+from shared.editors.protection.key_names import KeyId, KeyName, check_key
 from shared.message import Message
 from shared.protocols import BatchEditor
 
 if TYPE_CHECKING:
-    from shared.editors.keys import KeyRing
+    from shared.editors.protection.keys import KeyRing
 
 type Algorithm = Literal["A256KW", "dir", "RSA-OAEP-256", "ECDH-ES+A256KW"]
 type ContentEncryption = Literal["A256GCM", "A128GCM", "A128CBC-HS256", "A256CBC-HS512"]
@@ -67,7 +67,7 @@ class EncryptStep(Step):
 
     def editor(self, task: TaskFacts, /) -> BatchEditor:
         """Return the editor that does what the options say."""
-        from shared.editors.keys import Keyed, KeyRings  # noqa: PLC0415 - tasks without keys do not pay for the library
+        from shared.editors.protection.keys import Keyed, KeyRings  # noqa: PLC0415 - tasks without keys do not pay for the library
 
         check_key(task, "encrypt.key", self.options.key)
         return Keyed("encrypt", KeyRings(self.options.key, task.secrets), Encrypt(self.options).edit)
@@ -78,8 +78,8 @@ class Encrypt:
 
     def __init__(self, options: EncryptOptions) -> None:
         """Do what *options* say."""
-        from shared.editors import sealing  # noqa: PLC0415 - see above
-        from shared.editors.keys import PerRing  # noqa: PLC0415 - see above
+        from shared.editors.protection import sealing  # noqa: PLC0415 - see above
+        from shared.editors.protection.keys import PerRing  # noqa: PLC0415 - see above
 
         self._seal_body, self._seal_fields = sealing.seal_body, sealing.seal_fields
         self._key = PerRing(lambda ring: sealing.sealing_key(ring, options))

@@ -11,14 +11,14 @@ from shared.amqp.values import Value, long, string, timestamp
 from shared.blobs import Blob
 from shared.clock import SystemClock
 from shared.codecs.json import Json, read
-from shared.editors.body import content_of, put_content
-from shared.editors.columns import Column, Enrichment, enrichment, enrichments
-from shared.editors.json_fields import parsed_path
-from shared.editors.json_members import with_members
+from shared.editors.content.body import content_of, put_content
+from shared.editors.content.json_fields import parsed_path
+from shared.editors.lookup.columns import Column, Enrichment, enrichment, enrichments
+from shared.editors.lookup.json_members import with_members
+from shared.editors.lookup.table_source import BlobSource, FileSource, Reloaded, Source
+from shared.editors.lookup.tables import FORMATS, BrokenTableError, by_key, key_text, rows_of
 from shared.editors.options import Step, Strict, TaskFacts, configured_file
-from shared.editors.store import Store
-from shared.editors.table_source import BlobSource, FileSource, Reloaded, Source
-from shared.editors.tables import FORMATS, BrokenTableError, by_key, key_text, rows_of
+from shared.editors.state.store import Store
 from shared.editors.validate import PropertyName
 from shared.errors import MessageRejected
 from shared.message import Arrival, Message

@@ -96,14 +96,14 @@ type ActionText = Annotated[str, AfterValidator(_parsed_by(parse_action))]
 
 def _compiled(text: str) -> str:
     """Let through the text of an expression that can be compiled."""
-    from shared.editors.expression import Expression  # noqa: PLC0415 - loads a library that few tasks need
+    from shared.editors.content.expression import Expression  # noqa: PLC0415 - loads a library that few tasks need
 
     Expression(text)
     return text
 
 
 type ExpressionText = Annotated[str, Field(min_length=1), AfterValidator(_compiled)]
-"""A JMESPath expression, with the functions of `shared.editors.expression`."""
+"""A JMESPath expression, with the functions of `shared.editors.content.expression`."""
 
 type MediaType = Annotated[str, Field(pattern=r"^[^/;\s]+/[^/;\s]+$")]
 

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from shared.amqp.values import string
 from shared.codecs.json import read_exact
-from shared.editors.body import content_of
+from shared.editors.content.body import content_of
 from shared.editors.options import ExpressionText, Step, Strict, TaskFacts
 from shared.editors.ordering import PARTITION_KEY, FreeName
 from shared.errors import MessageRejected
@@ -57,7 +57,7 @@ class Partition:
         """Take the key from where *options* say."""
         self._expression = None
         if options.value is not None:
-            from shared.editors.expression import Expression  # noqa: PLC0415 - loads libraries that few tasks need
+            from shared.editors.content.expression import Expression  # noqa: PLC0415 - loads libraries that few tasks need
 
             self._expression = Expression(options.value)
         self._property = (options.from_property or "").lower()

@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
+from shared.editors.content.json_fields import FieldPaths
 from shared.editors.decrypt import Decrypt, DecryptOptions
 from shared.editors.encrypt import Encrypt, EncryptOptions, SealingOptions
-from shared.editors.json_fields import FieldPaths
-from shared.editors.key_names import KeyName, check_key
 from shared.editors.options import Step, Strict, TaskFacts
+from shared.editors.protection.key_names import KeyName, check_key
 from shared.message import Arrival, Message
 from shared.protocols import BatchEditor, EditedTogether, Outcome
 
 if TYPE_CHECKING:
-    from shared.editors.keys import Keyed, KeyRing, KeyRings
+    from shared.editors.protection.keys import Keyed, KeyRing, KeyRings
 
 
 class FromOptions(Strict):
@@ -49,7 +49,7 @@ class ReEncryptStep(Step):
 
     def editor(self, task: TaskFacts, /) -> BatchEditor:
         """Return the editor that does what the options say."""
-        from shared.editors.keys import Keyed, KeyRings  # noqa: PLC0415 - tasks without keys do not pay for the library
+        from shared.editors.protection.keys import Keyed, KeyRings  # noqa: PLC0415 - tasks without keys do not pay for the library
 
         options = self.options
         check_key(task, "re-encrypt.from.key", options.from_.key)

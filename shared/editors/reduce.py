@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from shared.codecs.json import ExactJson, read_exact
-from shared.editors.body import content_of, put_content
+from shared.editors.content.body import content_of, put_content
 from shared.editors.options import Step, Strict, TaskFacts
 from shared.errors import MessageRejected
 from shared.message import Message
@@ -107,7 +107,7 @@ class Reduce:
     def __init__(self, options: ReduceOptions) -> None:
         """Do what *options* say."""
         from shared.codecs.json_writing import write  # noqa: PLC0415 - loads a library that few tasks need
-        from shared.editors.flattening import flattened  # noqa: PLC0415 - likewise
+        from shared.editors.content.flattening import flattened  # noqa: PLC0415 - likewise
 
         self._write = write
         self._flattened = flattened

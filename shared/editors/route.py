@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 from shared.amqp import map_section
 from shared.amqp.values import Value, boolean, double, long, string, timestamp
 from shared.codecs.json import ExactJson, read_exact
-from shared.editors.body import content_of
+from shared.editors.content.body import content_of
 from shared.editors.options import ExpressionText, Step, Strict, TaskFacts
 from shared.editors.ordering import FreeName
 from shared.errors import MessageRejected
@@ -67,7 +67,7 @@ class Route:
 
     def __init__(self, lifted: Mapping[str, Lifted]) -> None:
         """Lift what *lifted* names."""
-        from shared.editors.expression import Expression  # noqa: PLC0415 - loads libraries that few tasks need
+        from shared.editors.content.expression import Expression  # noqa: PLC0415 - loads libraries that few tasks need
 
         self._lifted = [
             (name, Expression(each.value), each.type, each.missing == "reject") for name, each in lifted.items()

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from pydantic import Field
 
 from shared.clock import Clock
-from shared.editors.body import body_or_nothing
-from shared.editors.bound_properties import BoundNames, attach, digest
-from shared.editors.key_names import KeyId, KeyName, check_key
+from shared.editors.content.body import body_or_nothing
 from shared.editors.options import Step, Strict, TaskFacts
+from shared.editors.protection.bound_properties import BoundNames, attach, digest
+from shared.editors.protection.key_names import KeyId, KeyName, check_key
 from shared.message import Message
 from shared.protocols import BatchEditor
 
 if TYPE_CHECKING:
-    from shared.editors.keys import KeyRing
+    from shared.editors.protection.keys import KeyRing
 
 SIGNATURE = "repl-signature"
 BOUND = "bound"
@@ -53,7 +53,7 @@ class SignStep(Step):
 
     def editor(self, task: TaskFacts, /) -> BatchEditor:
         """Return the editor that does what the options say."""
-        from shared.editors.keys import Keyed, KeyRings  # noqa: PLC0415 - tasks without keys do not pay for the library
+        from shared.editors.protection.keys import Keyed, KeyRings  # noqa: PLC0415 - tasks without keys do not pay for the library
 
         check_key(task, "sign.key", self.options.key)
         return Keyed("sign", KeyRings(self.options.key, task.secrets), Sign(self.options, task.clock).edit)
@@ -64,7 +64,7 @@ class Sign:
 
     def __init__(self, options: SignOptions, clock: Clock) -> None:
         """Take the time of signing from *clock*."""
-        from shared.editors.jws import signing_keys  # noqa: PLC0415 - see above
+        from shared.editors.protection.jws import signing_keys  # noqa: PLC0415 - see above
 
         self._key = signing_keys(options.kid)
         self._bound = options.properties or ()

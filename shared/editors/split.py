@@ -7,8 +7,8 @@ from pydantic import Field
 
 from shared.amqp.sections import Sections
 from shared.editors.batch import COUNT
-from shared.editors.body import content_of
-from shared.editors.envelopes import Format, Taken, envelope
+from shared.editors.content.body import content_of
+from shared.editors.content.envelopes import Format, Taken, envelope
 from shared.editors.options import Step, Strict, TaskFacts
 from shared.editors.ordering import part_id
 from shared.errors import MessageRejected

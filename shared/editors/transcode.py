@@ -8,8 +8,8 @@ from pydantic import Field, model_validator
 
 from shared.codecs.plain import Codec
 from shared.codecs.text import charset, recoded
-from shared.editors.body import content_of
-from shared.editors.formats import Format, TextFormat
+from shared.editors.content.body import content_of
+from shared.editors.content.formats import Format, TextFormat
 from shared.editors.options import MediaType, Step, Strict, TaskFacts
 from shared.errors import MessageRejected
 from shared.message import Message

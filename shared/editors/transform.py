@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from shared.codecs.json import read_exact
-from shared.editors.body import content_of, put_content
+from shared.editors.content.body import content_of, put_content
 from shared.editors.options import ExpressionText, MediaType, Step, Strict, TaskFacts
 from shared.errors import MessageRejected
 from shared.message import Message
@@ -53,7 +53,7 @@ class Transform:
     def __init__(self, options: TransformOptions) -> None:
         """Compute what *options* say."""
         from shared.codecs.json_writing import write  # noqa: PLC0415 - loads libraries that few tasks need
-        from shared.editors.expression import Expression  # noqa: PLC0415 - likewise
+        from shared.editors.content.expression import Expression  # noqa: PLC0415 - likewise
 
         self._expression = Expression(options.expression)
         self._write = write

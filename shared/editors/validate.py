@@ -7,9 +7,9 @@ from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag, model
 
 from shared.amqp.values import string
 from shared.codecs.json import read
-from shared.editors.body import content_of, size_of
-from shared.editors.formats import AvroFile, AvroForm, avro_reader
-from shared.editors.json_schema import JsonSchema, SchemaFile
+from shared.editors.content.body import content_of, size_of
+from shared.editors.content.formats import AvroFile, AvroForm, avro_reader
+from shared.editors.content.json_schema import JsonSchema, SchemaFile
 from shared.editors.options import SYSTEM_NAMES, MediaType, Step, Strict, TaskFacts
 from shared.errors import MessageRejected
 from shared.message import Message

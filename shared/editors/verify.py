@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from shared.clock import Clock
-from shared.editors.body import body_or_nothing
-from shared.editors.bound_properties import BoundNames, covers, digest, listed
-from shared.editors.key_names import KeyName, check_key
+from shared.editors.content.body import body_or_nothing
 from shared.editors.options import Step, Strict, TaskFacts
+from shared.editors.protection.bound_properties import BoundNames, covers, digest, listed
+from shared.editors.protection.key_names import KeyName, check_key
 from shared.editors.sign import BOUND, BOUND_DIGEST, SIGNATURE
 from shared.errors import MessageRejected
 from shared.message import Message
 from shared.protocols import BatchEditor, Withheld
 
 if TYPE_CHECKING:
-    from shared.editors.keys import KeyRing
+    from shared.editors.protection.keys import KeyRing
 
 
 class VerifyOptions(Strict):
@@ -50,7 +50,7 @@ class VerifyStep(Step):
 
     def editor(self, task: TaskFacts, /) -> BatchEditor:
         """Return the editor that does what the options say."""
-        from shared.editors.keys import Keyed, KeyRings  # noqa: PLC0415 - tasks without keys do not pay for the library
+        from shared.editors.protection.keys import Keyed, KeyRings  # noqa: PLC0415 - tasks without keys do not pay for the library
 
         check_key(task, "verify.key", self.options.key)
         drops = self.options.on_failure == "drop"
@@ -63,7 +63,7 @@ class Verify:
 
     def __init__(self, options: VerifyOptions, clock: Clock) -> None:
         """Take the time from *clock*."""
-        from shared.editors.jws import verified_detached  # noqa: PLC0415 - see above
+        from shared.editors.protection.jws import verified_detached  # noqa: PLC0415 - see above
 
         self._verified = verified_detached
         self._required = options.properties or ()

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 from pydantic import Field
 
 from shared.documents import Changed
-from shared.editors.bound_properties import MESSAGE_ID, BoundNames, covers
-from shared.editors.key_names import KeyName, check_key
-from shared.editors.links import (
+from shared.editors.options import Step, Strict, TaskFacts
+from shared.editors.protection.bound_properties import MESSAGE_ID, BoundNames, covers
+from shared.editors.protection.key_names import KeyName, check_key
+from shared.editors.protection.links import (
     LINK,
     WINDOW,
     Link,
@@ -34,13 +35,12 @@ from shared.editors.links import (
     hash_of,
     identities,
 )
-from shared.editors.options import Step, Strict, TaskFacts
 from shared.errors import MessageRejected, TargetUnavailable
 from shared.message import Arrival, Message
 from shared.protocols import BatchEditor, EditedTogether, Outcome, Withheld
 
 if TYPE_CHECKING:
-    from shared.editors.keys import KeyRing, KeyRings
+    from shared.editors.protection.keys import KeyRing, KeyRings
 
 _ATTEMPTS = 5
 # Of messages whose batch was not carried to its end; the next delivery replaces what is known of them.
@@ -86,7 +86,7 @@ class VerifyChainStep(Step):
 
     def editor(self, task: TaskFacts, /) -> BatchEditor:
         """Return the editor that does what the options say."""
-        from shared.editors.keys import KeyRings  # noqa: PLC0415 - tasks without keys do not pay for the library
+        from shared.editors.protection.keys import KeyRings  # noqa: PLC0415 - tasks without keys do not pay for the library
 
         check_key(task, "verify-chain.key", self.options.key)
         documents = self.options.store.open(task, "verify-chain.store")
@@ -118,7 +118,7 @@ class VerifyChain:
 
     def __init__(self, options: VerifyChainOptions, rings: "KeyRings", sequences: Sequences) -> None:
         """Verify with the keys of *rings*."""
-        from shared.editors.jws import verified_statement  # noqa: PLC0415 - see above
+        from shared.editors.protection.jws import verified_statement  # noqa: PLC0415 - see above
 
         self._options = options
         self._rings = rings
@@ -179,7 +179,7 @@ class VerifyChain:
 
     def _checked(self, pair: tuple[Message, str | None], ring: "KeyRing") -> _Linked:
         """Return the link of a message that is genuine and about this message; raises MessageRejected."""
-        from shared.editors.keys import UnknownKey  # noqa: PLC0415 - see above
+        from shared.editors.protection.keys import UnknownKey  # noqa: PLC0415 - see above
 
         message, identity = pair
         value = message.application_property(LINK)

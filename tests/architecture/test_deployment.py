@@ -8,7 +8,7 @@ from fnmatch import fnmatch
 import pytest
 
 from shared.config.files import load
-from shared.editors.tables import DUCKDB
+from shared.editors.lookup.tables import DUCKDB
 from shared.hold import LONGEST_HOLD
 from tests.architecture.imports import OURS, ROOT, is_standard, modules, within
 

@@ -16,7 +16,7 @@ from shared.blobs import AzureBlobs, Blob, FileBlobs, Tail, TooLarge, Unchanged
 from shared.editors.claim_check import ClaimCheck
 from shared.editors.claim_restore import ClaimRestore, ClaimRestoreStep
 from shared.editors.deduplicate import Deduplicate, DeduplicateStep
-from shared.editors.sent_ids import SharedIds
+from shared.editors.state.sent_ids import SharedIds
 from shared.errors import TargetRefused, TargetUnavailable
 from shared.message import Message, Origin
 from shared.pipeline import Pipeline, Task

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from shared.codecs.json import read_exact
 from shared.codecs.json_writing import write
-from shared.editors.expression import Expression
-from shared.editors.flattening import flattened
+from shared.editors.content.expression import Expression
+from shared.editors.content.flattening import flattened
 from shared.editors.python import OwnFunction, Python
 from shared.errors import MessageRejected
 from shared.message import Arrival, Message, Origin

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from shared.amqp import sections
 from shared.config.steps import STEPS
-from shared.editors.json_fields import Fields
+from shared.editors.content.json_fields import Fields
 from shared.errors import MessageRejected
 from shared.message import Message, Origin
 from tests import keys

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from shared.amqp.values import Value, int_, long, string, symbol, timestamp
 from shared.amqp.values import uuid as amqp_uuid
 from shared.editors.batch import BatchStep
-from shared.editors.envelopes import envelope
+from shared.editors.content.envelopes import envelope
 from shared.editors.split import SplitStep
 from shared.errors import MessageRejected
 from shared.message import Message, Origin

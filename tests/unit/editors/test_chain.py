@@ -12,7 +12,7 @@ from shared.config.models import TaskFile
 from shared.config.steps import STEPS
 from shared.documents import Changed
 from shared.editors.chain import ChainOptions, _sequence_of
-from shared.editors.links import WINDOW, Progress
+from shared.editors.protection.links import WINDOW, Progress
 from shared.errors import ConfigError, MessageRejected, TargetUnavailable
 from shared.message import Message, Origin
 from shared.pipeline import Pipeline, Task

@@ -17,9 +17,9 @@ from shared.amqp.values import Value, int_, list_, long, string, symbol
 from shared.blobs import FileBlobs
 from shared.editors.claim_check import ClaimCheck, ClaimCheckStep
 from shared.editors.claim_restore import ClaimRestore, ClaimRestoreStep
-from shared.editors.claims import MEDIA_TYPE, PROPERTY
 from shared.editors.decrypt import DecryptStep
 from shared.editors.encrypt import EncryptStep
+from shared.editors.state.claims import MEDIA_TYPE, PROPERTY
 from shared.errors import ConfigError, MessageRejected, TargetUnavailable
 from shared.message import Message, Origin
 from shared.protocols import BatchEditor, EditedTogether, Outcome

@@ -17,8 +17,8 @@ from shared.blobs import FileBlobs, Tail
 from shared.clock import ManualClock
 from shared.editors.deduplicate import Deduplicate, DeduplicateStep
 from shared.editors.filter import FilterStep
-from shared.editors.sent_ids import OwnIds, SharedIds
 from shared.editors.split import SplitStep
+from shared.editors.state.sent_ids import OwnIds, SharedIds
 from shared.errors import BuswayError, ConfigError, MessageRejected, TargetUnavailable
 from shared.message import Message, Origin
 from shared.pipeline import Pipeline, Task

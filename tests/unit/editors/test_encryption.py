@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from shared.amqp.codec import encode
 from shared.amqp.values import list_, long, string, symbol
 from shared.config.steps import STEPS
-from shared.editors.keys import parsed_ring
+from shared.editors.protection.keys import parsed_ring
 from shared.errors import ConfigError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.message import Message, Origin
 from shared.secrets import Secret

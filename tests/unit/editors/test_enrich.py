@@ -21,7 +21,7 @@ from shared.amqp.values import Value, boolean, double, long, string, symbol, tim
 from shared.blobs import FileBlobs
 from shared.clock import ManualClock
 from shared.editors.enrich import Enrich, EnrichStep
-from shared.editors.json_members import with_members
+from shared.editors.lookup.json_members import with_members
 from shared.editors.options import FOLDER
 from shared.errors import BuswayError, ConfigError, MessageRejected, TargetRefused
 from shared.message import Message, Origin

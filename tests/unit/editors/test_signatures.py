@@ -14,9 +14,9 @@ from pydantic import ValidationError
 from shared.amqp.codec import encode
 from shared.amqp.values import NULL, TRUE, binary, double, int_, long, string, symbol, ubyte, uint
 from shared.config.steps import STEPS
-from shared.editors.bound_properties import spelled
-from shared.editors.jws import SigningKey, verified_detached, verified_statement
-from shared.editors.keys import KeyRing, parsed_ring
+from shared.editors.protection.bound_properties import spelled
+from shared.editors.protection.jws import SigningKey, verified_detached, verified_statement
+from shared.editors.protection.keys import KeyRing, parsed_ring
 from shared.errors import MessageRejected, TargetRefused
 from shared.message import Message, Origin
 from shared.protocols import Withheld

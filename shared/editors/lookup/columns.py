@@ -8,9 +8,9 @@ from decimal import Decimal
 from typing import Literal, NamedTuple
 
 from shared.amqp.values import Value, boolean, double, long, string, timestamp
-from shared.editors.json_members import Members
+from shared.editors.lookup.json_members import Members
+from shared.editors.lookup.tables import BrokenTableError, Cell, Row, json_text
 from shared.editors.options import Strict
-from shared.editors.tables import BrokenTableError, Cell, Row, json_text
 
 _LONGS = range(-(2**63), 2**63)
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d{1,3})?")

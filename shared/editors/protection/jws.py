@@ -20,8 +20,8 @@ from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, Key, OctKey, OKPKey, RSAKey
 
 from shared.codecs.json import read
-from shared.editors.bound_properties import encoded
-from shared.editors.keys import KeyRing, PerRing
+from shared.editors.protection.bound_properties import encoded
+from shared.editors.protection.keys import KeyRing, PerRing
 from shared.errors import MessageRejected, TargetRefused
 
 type Header = dict[str, Any]

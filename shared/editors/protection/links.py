@@ -20,9 +20,9 @@ from pydantic import Field
 
 from shared.codecs.json import read
 from shared.documents import Documents, documents_problem, open_documents
-from shared.editors.body import body_or_nothing
-from shared.editors.bound_properties import encoded, is_text, listed, message_id, spelled
+from shared.editors.content.body import body_or_nothing
 from shared.editors.options import Strict, TaskFacts
+from shared.editors.protection.bound_properties import encoded, is_text, listed, message_id, spelled
 from shared.errors import ConfigError, MessageRejected, Problem, TargetRefused, TargetUnavailable
 from shared.message import Arrival, Message
 from shared.rehearsal import RehearsedDocuments

@@ -3,7 +3,7 @@ Keys by name: what a secret must hold so that editors can encrypt, decrypt, sign
 
 1. A secret holds one JSON Web Key or a JSON Web Key Set. Of a set the last key is the newest: a rotation appends one.
 2. Keys are told apart by their `kid`, which a set's keys must have; a single key without one has its thumbprint.
-3. What a key is for its `alg` says, or without one its kind (`shared.editors.jwe`, `shared.editors.jws`): a message
+3. What a key is for its `alg` says, or without one its kind (`jwe`, `jws`): a message
    that names another algorithm is refused, whatever it claims of itself.
 
 Source: RFC 7517 (JWK), RFC 7638 (thumbprint).

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from shared.amqp import sections
 from shared.amqp.values import Malformed
 from shared.codecs.json import read
-from shared.editors.body import content_of
-from shared.editors.bound_properties import covers, digest, listed
-from shared.editors.json_fields import Fields
-from shared.editors.jwe import (
+from shared.editors.content.body import content_of
+from shared.editors.content.json_fields import Fields
+from shared.editors.protection.bound_properties import covers, digest, listed
+from shared.editors.protection.jwe import (
     AMQP_BODY,
     BOUND,
     BOUND_DIGEST,
@@ -22,7 +22,7 @@ from shared.editors.jwe import (
     in_json,
     unsealed,
 )
-from shared.editors.keys import KeyRing
+from shared.editors.protection.keys import KeyRing
 from shared.errors import MessageRejected
 from shared.message import Message
 

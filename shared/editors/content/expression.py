@@ -29,7 +29,7 @@ from jmespath.visitor import Options, TreeInterpreter
 from shared.amqp.values import Value
 from shared.codecs.json import ExactJson
 from shared.codecs.json_writing import is_number, write
-from shared.editors.flattening import flattened
+from shared.editors.content.flattening import flattened
 from shared.errors import MessageRejected
 from shared.message import Message
 from shared.routing import RuleProperties

@@ -19,7 +19,7 @@ from shared.amqp import sections
 from shared.amqp.codec import plain
 from shared.amqp.values import Malformed
 from shared.codecs.json import read
-from shared.editors.body import content_of
+from shared.editors.content.body import content_of
 from shared.errors import MessageRejected
 from shared.message import Message
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from shared.blobs import Blob, Blobs, TooLarge, Unchanged, answered_within
 from shared.clock import Clock
-from shared.editors.tables import BrokenTableError
+from shared.editors.lookup.tables import BrokenTableError
 from shared.errors import BuswayError, TargetRefused
 
 _LOGGER = logging.getLogger("busway.editors")

@@ -22,7 +22,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, GuestProtocol, Key, OctKey, OKPKey, RSAKey
 
 from shared.codecs.json import Json, read
-from shared.editors.keys import KeyRing
+from shared.editors.protection.keys import KeyRing
 from shared.errors import MessageRejected, TargetRefused
 
 type Header = dict[str, Any]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from shared.amqp import sections
 from shared.amqp.values import string
 from shared.codecs.json import read
-from shared.editors.body import content_of
+from shared.editors.content.body import content_of
 from shared.errors import MessageRejected
 from shared.message import Message
 

@@ -1,0 +1,1 @@
+"""Tables that messages are looked up in: where they come from, how they are read and joined."""

@@ -1,0 +1,1 @@
+"""What editors keep outside of a message: ids that were sent, bodies put aside."""
