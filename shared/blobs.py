@@ -8,15 +8,14 @@ import asyncio
 import contextlib
 import hashlib
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from azure.core import MatchConditions
 from azure.core.exceptions import (
     AzureError,
-    ClientAuthenticationError,
     HttpResponseError,
     ResourceExistsError,
     ResourceModifiedError,
@@ -26,14 +25,18 @@ from azure.core.exceptions import (
 from azure.storage.blob import ContentSettings, StorageErrorCode
 from azure.storage.blob.aio import ContainerClient
 
-from shared.errors import BuswayError, TargetRefused, TargetUnavailable
+from shared.errors import TargetUnavailable
 from shared.resources import container_client
+from shared.sqlite_file import PREFIX, SqliteFile
+from shared.storage_account import in_container, translated
 
 BLOCK_LIMIT = 50_000
 
 _AT_ONCE = 8
-_FILE = "file:"
-_REFUSED = (401, 403)
+_TABLES = [
+    "blobs (name TEXT PRIMARY KEY, content BLOB)",
+    "appended (name TEXT, start INTEGER, stop INTEGER, content BLOB, PRIMARY KEY (name, start))",
+]
 _RANGE_NOT_SATISFIABLE = 416
 
 
@@ -101,8 +104,8 @@ class Blobs(Protocol):
 def open_blobs(setting: str, settings: Mapping[str, str], container: str) -> Blobs:
     """Return where the blobs are kept that an app setting names; raises ConfigError."""
     text = settings.get(setting, "")
-    if text.startswith(_FILE):
-        return FileBlobs(Path(text.removeprefix(_FILE)), container)
+    if text.startswith(PREFIX):
+        return FileBlobs(Path(text.removeprefix(PREFIX)), container)
     return AzureBlobs(container_client(setting, settings, container))
 
 
@@ -126,7 +129,7 @@ class AzureBlobs:
 
         async with _translated(name):
             try:
-                await self._in_container(lambda: uploaded(overwrite=False))
+                await in_container(self._container, lambda: uploaded(overwrite=False))
             except (ResourceExistsError, ResourceModifiedError):
                 found = await blob.get_blob_properties()
                 md5 = found.content_settings.content_md5
@@ -174,7 +177,7 @@ class AzureBlobs:
                 try:
                     await blob.append_block(content, length=len(content))
                 except ResourceNotFoundError:
-                    await self._in_container(created)
+                    await in_container(self._container, created)
                     await blob.append_block(content, length=len(content))
             except HttpResponseError as error:
                 if getattr(error, "error_code", None) != StorageErrorCode.BLOCK_COUNT_EXCEEDS_LIMIT:
@@ -209,29 +212,19 @@ class AzureBlobs:
         """Close the connection."""
         await self._container.close()
 
-    async def _in_container(self, work: "_Write") -> None:
-        try:
-            await work()
-        except ResourceNotFoundError as error:
-            if getattr(error, "error_code", None) != StorageErrorCode.CONTAINER_NOT_FOUND:
-                raise
-            with contextlib.suppress(ResourceExistsError):
-                await self._container.create_container()
-            await work()
-
 
 class FileBlobs:
-    """Blobs in a SQLite file, whose writes are on the disk when they return; a version is a digest."""
+    """Blobs in a SQLite file; a version is a digest."""
 
     def __init__(self, path: Path, folder: str) -> None:
         """Keep them below *folder* there; the file is made at the first write."""
-        self._path = path
+        self._file = SqliteFile(path, _TABLES, "blobs")
         self._folder = folder
-        self.url = f"{_FILE}{path.name}/{folder}"
+        self.url = f"{PREFIX}{path.name}/{folder}"
 
     async def write(self, name: str, content: bytes, content_type: str | None = None) -> None:  # noqa: ARG002 - nobody asks a file for it
         """Write the row."""
-        await self._do(
+        await self._file.do(
             lambda opened: opened.execute("INSERT OR REPLACE INTO blobs VALUES (?, ?)", [self._key(name), content])
         )
 
@@ -241,8 +234,8 @@ class FileBlobs:
         """Return the row's content."""
         query = "SELECT content FROM blobs WHERE name = ?"
         row = (
-            await self._do(lambda opened: opened.execute(query, [self._key(name)]).fetchone())
-            if self._is_there
+            await self._file.do(lambda opened: opened.execute(query, [self._key(name)]).fetchone())
+            if self._file.is_there
             else None
         )
         if row is None:
@@ -259,11 +252,11 @@ class FileBlobs:
             opened.execute("DELETE FROM blobs WHERE name = ?", [self._key(name)])
             opened.execute("DELETE FROM appended WHERE name = ?", [self._key(name)])
 
-        await self._do(deleted)
+        await self._file.do(deleted)
 
     async def append(self, name: str, content: bytes) -> bool:
         """Add a row."""
-        await self._do(
+        await self._file.do(
             lambda opened: opened.execute(
                 "INSERT INTO appended SELECT ?, coalesce(max(stop), 0), coalesce(max(stop), 0) + ?, ?"
                 " FROM appended WHERE name = ?",
@@ -275,9 +268,9 @@ class FileBlobs:
     async def tail(self, name: str, position: int) -> Tail:
         """Return the rows behind *position*, which is where one of them begins."""
         query = "SELECT content FROM appended WHERE name = ? AND start >= ? ORDER BY start"
-        if not self._is_there:
+        if not self._file.is_there:
             return Tail(b"", is_full=False)
-        rows = await self._do(lambda opened: opened.execute(query, [self._key(name), position]).fetchall())
+        rows = await self._file.do(lambda opened: opened.execute(query, [self._key(name), position]).fetchall())
         return Tail(b"".join(row[0] for row in rows), is_full=False)
 
     async def names(self, prefix: str) -> list[str]:
@@ -287,42 +280,13 @@ class FileBlobs:
             " UNION SELECT name FROM appended WHERE substr(name, 1, ?1) = ?2 ORDER BY name"
         )
         key = self._key(prefix)
-        if not self._is_there:
+        if not self._file.is_there:
             return []
-        rows = await self._do(lambda opened: opened.execute(query, [len(key), key]).fetchall())
+        rows = await self._file.do(lambda opened: opened.execute(query, [len(key), key]).fetchall())
         return [row[0][len(self._key("")) :] for row in rows]
-
-    @property
-    def _is_there(self) -> bool:
-        return self._path.exists()
-
-    async def _do[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await asyncio.to_thread(self._done, work)
-
-    def _done[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
-        try:
-            with closing(sqlite3.connect(self._path, autocommit=True)) as opened:
-                # Begun as a reader, a transaction that comes to write fails at once where another one writes.
-                opened.execute("BEGIN IMMEDIATE")
-                opened.execute("CREATE TABLE IF NOT EXISTS blobs (name TEXT PRIMARY KEY, content BLOB)")
-                opened.execute(
-                    "CREATE TABLE IF NOT EXISTS appended"
-                    " (name TEXT, start INTEGER, stop INTEGER, content BLOB, PRIMARY KEY (name, start))"
-                )
-                answer = work(opened)
-                opened.execute("COMMIT")
-                return answer
-        except sqlite3.OperationalError as error:
-            raise TargetUnavailable(f"{self._path.name}: {error.sqlite_errorname}") from error
-        except sqlite3.DatabaseError as error:
-            raise TargetRefused(f"{self._path.name}: is no file of blobs, {error.sqlite_errorname}") from error
 
     def _key(self, name: str) -> str:
         return f"{self._folder}/{name}"
-
-
-class _Write(Protocol):
-    async def __call__(self) -> None: ...
 
 
 async def some_at_once[T](works: Iterable[Awaitable[T]]) -> list[T]:
@@ -361,13 +325,4 @@ async def _translated(name: str) -> AsyncIterator[None]:
     try:
         yield
     except AzureError as error:
-        raise _busway_error(name, error) from error
-
-
-def _busway_error(name: str, error: AzureError) -> BuswayError:
-    status = error.status_code if isinstance(error, HttpResponseError) else None
-    code = getattr(error, "error_code", None)
-    told = f"blob {name}: " + (f"the storage account answers {status}, {code}" if status else type(error).__name__)
-    if status in _REFUSED or isinstance(error, ClientAuthenticationError):
-        return TargetRefused(f"{told}, expected the app's identity to have the role Storage Blob Data Contributor")
-    return TargetUnavailable(told)
+        raise translated(f"blob {name}", error) from error

@@ -5,31 +5,21 @@ An app setting says where: a storage account (a connection string, or NAME__blob
 `file:PATH`, a SQLite file, for one machine.
 """
 
-import asyncio
-import contextlib
 import sqlite3
 from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from azure.core import MatchConditions
-from azure.core.exceptions import (
-    AzureError,
-    ClientAuthenticationError,
-    HttpResponseError,
-    ResourceExistsError,
-    ResourceModifiedError,
-    ResourceNotFoundError,
-)
-from azure.storage.blob import StorageErrorCode
+from azure.core.exceptions import AzureError, ResourceExistsError, ResourceModifiedError, ResourceNotFoundError
 from azure.storage.blob.aio import ContainerClient
 
-from shared.errors import BuswayError, Problem, TargetRefused, TargetUnavailable
+from shared.errors import Problem, TargetUnavailable
 from shared.resources import container_client, container_problem
+from shared.sqlite_file import PREFIX, SqliteFile
+from shared.storage_account import in_container, translated
 
-_FILE = "file:"
-_REFUSED = (401, 403)
+_TABLES = ["documents (name TEXT PRIMARY KEY, version INTEGER, content BLOB)"]
 
 
 class Document(NamedTuple):
@@ -62,18 +52,18 @@ class Documents(Protocol):
 def documents_problem(setting: str, settings: Mapping[str, str]) -> Problem | None:
     """Return what is wrong with the app setting that says where documents are kept, None where it can be used."""
     text = settings.get(setting, "")
-    if not text.startswith(_FILE):
+    if not text.startswith(PREFIX):
         return container_problem(setting, settings)
-    if not Path(text.removeprefix(_FILE)).parent.is_dir():
-        return Problem(setting, "the app setting names a file in a folder that is not there", f"{_FILE}PATH of a file")
+    if not Path(text.removeprefix(PREFIX)).parent.is_dir():
+        return Problem(setting, "the app setting names a file in a folder that is not there", f"{PREFIX}PATH of a file")
     return None
 
 
 def open_documents(setting: str, settings: Mapping[str, str], container: str) -> Documents:
     """Return where the documents are that an app setting names; raises ConfigError."""
     text = settings.get(setting, "")
-    if text.startswith(_FILE):
-        return FileDocuments(Path(text.removeprefix(_FILE)), container)
+    if text.startswith(PREFIX):
+        return FileDocuments(Path(text.removeprefix(PREFIX)), container)
     return BlobDocuments(container_client(setting, settings, container))
 
 
@@ -92,23 +82,16 @@ class BlobDocuments:
         except ResourceNotFoundError:
             return None
         except (AzureError, TimeoutError) as error:
-            raise _translated(name, error) from error
+            raise translated(f"document {name}", error) from error
 
     async def write(self, name: str, content: bytes, version: str | None) -> str:
         """Write the blob if it is still the version that was read."""
         try:
-            try:
-                return await self._write(name, content, version)
-            except ResourceNotFoundError as error:
-                if getattr(error, "error_code", None) != StorageErrorCode.CONTAINER_NOT_FOUND:
-                    raise
-            with contextlib.suppress(ResourceExistsError):
-                await self._container.create_container()
-            return await self._write(name, content, version)
+            return await in_container(self._container, lambda: self._write(name, content, version))
         except (ResourceExistsError, ResourceModifiedError) as error:
             raise Changed(f"document {name}: another instance has written it meanwhile") from error
         except (AzureError, TimeoutError) as error:
-            raise _translated(name, error) from error
+            raise translated(f"document {name}", error) from error
 
     async def close(self) -> None:
         """Close the connection."""
@@ -125,39 +108,20 @@ class BlobDocuments:
 
 
 class FileDocuments:
-    """Documents in a SQLite file, whose writes are on the disk when they return; a version is a number."""
+    """Documents in a SQLite file; a version is a number."""
 
     def __init__(self, path: Path, folder: str) -> None:
         """Keep them below *folder* there; the file is made at the first write."""
-        self._path = path
+        self._file = SqliteFile(path, _TABLES, "documents")
         self._folder = folder
 
     async def read(self, name: str) -> Document | None:
         """Return the row's content."""
-        return await asyncio.to_thread(self._read_if_there, name)
+        return await self._file.do(lambda opened: self._read(opened, name)) if self._file.is_there else None
 
     async def write(self, name: str, content: bytes, version: str | None) -> str:
         """Write the row if it is still the version that was read."""
-        return await asyncio.to_thread(self._translating, lambda opened: self._write(opened, name, content, version))
-
-    def _read_if_there(self, name: str) -> Document | None:
-        return self._translating(lambda opened: self._read(opened, name)) if self._path.exists() else None
-
-    def _translating[T](self, work: "_Work[T]") -> T:
-        try:
-            with closing(sqlite3.connect(self._path, autocommit=True)) as opened:
-                # Begun as a reader, a transaction that comes to write fails at once where another one writes.
-                opened.execute("BEGIN IMMEDIATE")
-                opened.execute(
-                    "CREATE TABLE IF NOT EXISTS documents (name TEXT PRIMARY KEY, version INTEGER, content BLOB)"
-                )
-                answer = work(opened)
-                opened.execute("COMMIT")
-                return answer
-        except sqlite3.OperationalError as error:
-            raise TargetUnavailable(f"{self._path.name}: {error.sqlite_errorname}") from error
-        except sqlite3.DatabaseError as error:
-            raise TargetRefused(f"{self._path.name}: is no file of documents, {error.sqlite_errorname}") from error
+        return await self._file.do(lambda opened: self._write(opened, name, content, version))
 
     def _read(self, opened: sqlite3.Connection, name: str) -> Document | None:
         row = opened.execute("SELECT content, version FROM documents WHERE name = ?", [self._key(name)]).fetchone()
@@ -179,16 +143,3 @@ class FileDocuments:
 
     def _key(self, name: str) -> str:
         return f"{self._folder}/{name}"
-
-
-class _Work[T](Protocol):
-    def __call__(self, opened: sqlite3.Connection, /) -> T: ...
-
-
-def _translated(name: str, error: AzureError | TimeoutError) -> BuswayError:
-    status = error.status_code if isinstance(error, HttpResponseError) else None
-    code = getattr(error, "error_code", None)
-    told = f"document {name}: " + (f"the storage account answers {status}, {code}" if status else type(error).__name__)
-    if status in _REFUSED or isinstance(error, ClientAuthenticationError):
-        return TargetRefused(f"{told}, expected the app's identity to have the role Storage Blob Data Contributor")
-    return TargetUnavailable(told)

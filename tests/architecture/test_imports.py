@@ -33,6 +33,7 @@ ONLY_THERE = {
     # The SDKs. functions/ gets bytes from the worker and hands them on.
     "azure": (
         "shared.blobs",
+        "shared.storage_account",
         "shared.documents",
         "shared.resources",
         "shared.secrets",

@@ -1,0 +1,47 @@
+"""What is kept on one machine: a SQLite file, used in one transaction at a time."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from shared.errors import TargetRefused, TargetUnavailable
+
+PREFIX = "file:"
+"""What an app setting begins with that names a file and not a storage account."""
+
+
+class SqliteFile:
+    """A file that is made at its first use, and whose writes are on the disk when they return."""
+
+    def __init__(self, path: Path, tables: Sequence[str], what: str) -> None:
+        """Make *tables* where they are not there; *what* an error says that the file should be of."""
+        self.name = path.name
+        self._path = path
+        self._tables = tables
+        self._what = what
+
+    @property
+    def is_there(self) -> bool:
+        """Whether anything has been written yet."""
+        return self._path.exists()
+
+    async def do[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return what *work* returns, done in a transaction; raises TargetUnavailable and TargetRefused."""
+        return await asyncio.to_thread(self._done, work)
+
+    def _done[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            with closing(sqlite3.connect(self._path, autocommit=True)) as opened:
+                # Begun as a reader, a transaction that comes to write fails at once where another one writes.
+                opened.execute("BEGIN IMMEDIATE")
+                for table in self._tables:
+                    opened.execute(f"CREATE TABLE IF NOT EXISTS {table}")
+                answer = work(opened)
+                opened.execute("COMMIT")
+                return answer
+        except sqlite3.OperationalError as error:
+            raise TargetUnavailable(f"{self.name}: {error.sqlite_errorname}") from error
+        except sqlite3.DatabaseError as error:
+            raise TargetRefused(f"{self.name}: is no file of {self._what}, {error.sqlite_errorname}") from error
