@@ -12,6 +12,8 @@ from typing import Self
 ROOT = Path(__file__).parents[2]
 PACKAGES = os.pathsep.join((str(ROOT), str(ROOT / "clients")))
 
+_END_SECONDS = 40
+
 
 class BuswayProcess:
     """`busway` with its arguments; ends with its context."""
@@ -30,9 +32,16 @@ class BuswayProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._process.poll() is None:
+        if self._process.poll() is not None:
+            return
+        # Asked first: it ends what it has started, which would outlive it if it were killed.
+        self._process.terminate()
+        try:
+            self._process.communicate(timeout=_END_SECONDS)
+        except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()
+            raise
 
     def lines(self, count: int, seconds: float = 20) -> list[str]:
         """Return the next *count* lines of its standard output; one that is late ends the process."""
