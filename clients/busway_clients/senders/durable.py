@@ -77,13 +77,13 @@ class DurableSending:
                 if not is_outage(failed):
                     raise
                 unsent = failed.unsent
-        # An id may occur twice: the messages that are left are always the last of those that were sent.
-        rest = direct[len(direct) - len(unsent) :]
-        kept = [each for each in prepared if each.lane in behind or any(each is other for other in rest)]
+        # The messages that are left are always the last of those that were sent.
+        taken = len(direct) - len(unsent)
+        left = {id(each) for each in direct[taken:]}
+        kept = [each for each in prepared if each.lane in behind or id(each) in left]
         if kept:
             yield Call(lambda: self._outbox.put(kept), blocks=True)
-        sent = direct[: len(direct) - len(rest)]
-        return Accepted(tuple(each.message_id for each in sent), tuple(each.message_id for each in kept))
+        return Accepted(tuple(each.message_id for each in direct[:taken]), tuple(each.message_id for each in kept))
 
     def drain(self, timeout: float | None) -> Steps[Drained]:
         """Send what waits, in order per lane, until nothing may be sent or no namespace takes more."""

@@ -32,24 +32,24 @@ class Outcome(NamedTuple):
 
     @property
     def accepted_by(self) -> tuple[str, ...]:
-        """Return the namespaces that have all messages."""
-        return tuple(name for name, each in self.deliveries.items() if each.error is None)
+        """Return the namespaces that have all messages; none of those that share the messages of a passive send."""
+        count = max((len(each.accepted) + len(each.failed) for each in self.deliveries.values()), default=0)
+        return tuple(name for name, each in self.deliveries.items() if len(each.accepted) == count)
 
     @property
     def missing_in(self) -> tuple[str, ...]:
-        """Return the namespaces that lack messages; send the same messages again `to` them."""
-        return tuple(self.errors)
+        """Return the namespaces that lack messages; an active sender can send the same messages again `to` them."""
+        return tuple(name for name in self.deliveries if name not in self.accepted_by)
 
     @property
     def accepted_nowhere(self) -> tuple[str, ...]:
-        """Return the ids of the messages that no namespace has taken."""
-        taken = {message_id for each in self.deliveries.values() for message_id in each.accepted}
-        failed = {message_id: None for each in self.deliveries.values() for message_id in each.failed}
-        return tuple(message_id for message_id in failed if message_id not in taken)
+        """Return the ids of the messages that no namespace has taken, one for each message and in their order."""
+        # By position, since an id may occur twice: what a namespace lacks are always the last of the messages.
+        return min((each.failed for each in self.deliveries.values()), key=len, default=())
 
     @property
     def missing_somewhere(self) -> tuple[str, ...]:
-        """Return the ids of the messages that not every namespace has taken, in their order."""
+        """Return the ids of the messages that not every namespace has taken, one for each message, in their order."""
         return max((each.failed for each in self.deliveries.values()), key=len, default=())
 
 

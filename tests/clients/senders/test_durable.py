@@ -90,6 +90,20 @@ def test_a_drain_during_the_outage_says_why_it_stopped_and_changes_nothing(appli
     assert len(outbox) == 1
 
 
+def test_messages_of_one_id_are_counted_each(pair, queue, outbox):
+    def replay(letters):
+        return [ServiceBusMessage(each, message_id=each, session_id="s") for each in letters]
+
+    with Application("sync", pair.places) as application:
+        sender = application.classes.DurableSender(application.passive(queue("sessions")), outbox)
+        outage(pair)
+        assert sender.send(replay("abb"), timeout=2) == ((), ("a", "b", "b"))
+        drained = sender.drain(timeout=2)
+        assert (drained.sent, drained.left) == (0, 3)
+        recovery(pair)
+        assert sender.drain().sent == 3
+
+
 def test_poison_holds_its_session_and_nothing_else(application, pair, queue, outbox, durable):
     entity = queue("sessions")
     sender = durable(entity)
