@@ -15,6 +15,10 @@ class WrongUse(ClientsError, ValueError):
     """An argument or a message that cannot be used as it is; nothing was sent and nothing changed."""
 
 
+class Unencodable(ClientsError):
+    """A message that the SDK cannot put on the wire, to whatever namespace; the cause is what the SDK said."""
+
+
 class SendFailed(ClientsError):
     """
     A send whose policy was not met.
@@ -30,7 +34,7 @@ class SendFailed(ClientsError):
 
     @property
     def errors(self) -> Mapping[str, Exception]:
-        """Return the SDK's errors by namespace."""
+        """Return the errors by namespace: the SDK's own, or Unencodable and WrongUse."""
         return self.outcome.errors
 
 

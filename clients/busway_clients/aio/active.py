@@ -5,8 +5,8 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 
 from busway_clients.senders.active import DELAY, ActiveSending, Now, Success, utc_now
-from busway_clients.senders.delivery import TIMEOUT, Prepared, SdkSender
-from busway_clients.senders.messages import Messages, SessionOf
+from busway_clients.senders.delivery import TIMEOUT, SdkSender
+from busway_clients.senders.messages import Messages, Prepared, SessionOf
 from busway_clients.senders.outcome import Delivery, Outcome
 from busway_clients.steps import run_async
 
@@ -41,7 +41,7 @@ class ActiveSender:
         timeout: float | None = TIMEOUT,  # noqa: ASYNC109 - the SDK's own, for each of its calls
     ) -> Outcome:
         """Send one message or several, and return which namespace took which; as `busway_clients.ActiveSender.send`."""
-        prepared = self._sending.prepared(messages, key)
+        prepared = self._sending.prepared(messages, key, timeout)
         names = self._sending.names(to) if prepared else []
         if not names:
             return Outcome({})

@@ -48,7 +48,7 @@ class PassiveSender:
         timeout: float | None = TIMEOUT,  # noqa: ASYNC109 - the SDK's own, for each of its calls
     ) -> Outcome:
         """Send one message or several, and return which namespace took which; as the synchronous sender."""
-        prepared = self._sending.prepared(messages, key)
+        prepared = self._sending.prepared(messages, key, timeout)
         if not prepared:
             return Outcome({})
         async with self._turn:

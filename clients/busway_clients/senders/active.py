@@ -7,8 +7,8 @@ from types import TracebackType
 from typing import Literal, Self
 
 from busway_clients.errors import WrongUse
-from busway_clients.senders.delivery import TIMEOUT, Prepared, SdkSender, deliver
-from busway_clients.senders.messages import Identified, Messages, SessionOf, copy_of, delayed, identified
+from busway_clients.senders.delivery import TIMEOUT, SdkSender, checked, deliver
+from busway_clients.senders.messages import Identified, Messages, Prepared, SessionOf, copy_of, delayed, identified
 from busway_clients.senders.outcome import Delivery, Outcome, send_failed
 from busway_clients.senders.threads import SenderThread
 from busway_clients.steps import Steps, run
@@ -49,8 +49,9 @@ class ActiveSending:
         self._latest: dict[str, datetime | None] = {}
         self._turn = threading.Lock()
 
-    def prepared(self, messages: Messages, key: str | None) -> list[Identified]:
-        """Return the messages with their ids."""
+    def prepared(self, messages: Messages, key: str | None, timeout: float | None) -> list[Identified]:
+        """Return the messages with their ids; raises WrongUse for what cannot be sent at all."""
+        checked(timeout)
         return identified(messages, key, self._session_of)
 
     def names(self, to: Collection[str] | None) -> list[str]:
@@ -70,7 +71,7 @@ class ActiveSending:
         if name == self._primary:
             return [each.message for each in messages]
         now = self._now() if self._delay else None
-        copies = [copy_of(each) for each in messages]
+        copies = [copy_of(each.message) for each in messages]
         if now is not None:
             with self._turn:
                 for copied in copies:
@@ -136,7 +137,7 @@ class ActiveSender:
         is changed. Units: timeout in seconds. Raises SendFailed, which has the outcome; WrongUse before anything is
         sent.
         """
-        prepared = self._sending.prepared(messages, key)
+        prepared = self._sending.prepared(messages, key, timeout)
         names = self._sending.names(to) if prepared else []
         if not names:
             return Outcome({})

@@ -4,16 +4,19 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from azure.servicebus import ServiceBusMessage
-from azure.servicebus.amqp import AmqpAnnotatedMessage
-from azure.servicebus.exceptions import MessageSizeExceededError, OperationTimeoutError
+from azure.servicebus import ServiceBusMessageBatch
+from azure.servicebus.exceptions import MessageSizeExceededError, OperationTimeoutError, ServiceBusError
 
+from busway_clients.errors import ClientsError, Unencodable, WrongUse
+from busway_clients.senders.meaning import SENSELESS
+from busway_clients.senders.messages import Prepared, copy_of
 from busway_clients.senders.outcome import Delivery
 from busway_clients.steps import Call, Steps
 
 TIMEOUT = 60.0
-
-Prepared = ServiceBusMessage | AmqpAnnotatedMessage
+# The largest message that Service Bus takes anywhere; what the entity takes, it says itself.
+_LARGEST = 100 * 1024**2
+_AMBIGUOUS = (*SENSELESS, AttributeError)
 
 
 class SdkSender(Protocol):
@@ -45,8 +48,52 @@ def deliver(
             yield _sending(sender, payload, _remaining(deadline))
             taken += size
     except Exception as error:  # noqa: BLE001 - whatever it is belongs to the outcome
-        return Delivery(tuple(ids[:taken]), tuple(ids[taken:]), error)
+        return Delivery(tuple(ids[:taken]), tuple(ids[taken:]), _understood(error, messages))
     return Delivery(tuple(ids))
+
+
+def checked(timeout: float | None) -> None:
+    """Raise WrongUse for a timeout in which nothing can be sent."""
+    if timeout is not None and timeout <= 0:
+        raise WrongUse(f"the timeout of a send: is {timeout} s, expected a positive one or None")
+
+
+def encode(message: Prepared) -> None:
+    """Encode a message to see whether the SDK can; raises Unencodable, MessageSizeExceededError."""
+    try:
+        ServiceBusMessageBatch(_LARGEST).add_message(copy_of(message))
+    except MessageSizeExceededError:
+        raise
+    except Exception as error:
+        raise _unencodable(error) from error
+
+
+def _understood(error: Exception, messages: Sequence[Prepared]) -> Exception:
+    """Return an error of the SDK, or what is behind it: a message that cannot be sent, a sender that cannot be used."""
+    if isinstance(error, ImportError):
+        return _wrong_use("lacks a package", "the extra websockets for a connection over port 443", error)
+    inner = error.inner_exception if type(error) is ServiceBusError else error
+    if isinstance(inner, ClientsError | MessageSizeExceededError) or not isinstance(inner, _AMBIGUOUS):
+        return error
+    if len(messages) == 1:
+        try:
+            encode(messages[0])
+        except (Unencodable, MessageSizeExceededError) as at_fault:
+            return at_fault
+    # What the SDK does not wrap was raised before it turned to the wire.
+    return error if inner is not error else _wrong_use("refused the call", "one that is open", error)
+
+
+def _wrong_use(seen: str, expected: str, error: Exception) -> WrongUse:
+    wrong = WrongUse(f"the sender of the SDK: {seen} ({type(error).__name__}), expected {expected}")
+    wrong.__cause__ = error
+    return wrong
+
+
+def _unencodable(error: Exception) -> Unencodable:
+    # What the SDK says of a message may quote it.
+    told = f"a message: cannot be encoded by the SDK ({type(error).__name__})"
+    return Unencodable(f"{told}, expected values that AMQP has a type for")
 
 
 def _remaining(deadline: float | None) -> float | None:
@@ -85,6 +132,8 @@ def _fits(batch: Any, message: Prepared) -> bool:  # noqa: ANN401 - the SDK's ba
         batch.add_message(message)
     except MessageSizeExceededError:
         return False
+    except Exception as error:
+        raise _unencodable(error) from error
     return True
 
 

@@ -18,7 +18,8 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
 from busway_clients.errors import WrongUse
 from busway_clients.senders.frozen import freeze, parts
 
-Message = ServiceBusMessage | AmqpAnnotatedMessage | Mapping[str, Any]
+Prepared = ServiceBusMessage | AmqpAnnotatedMessage
+Message = Prepared | Mapping[str, Any]
 Messages = Message | Iterable[Message]
 SessionOf = Callable[[AmqpAnnotatedMessage], str | None]
 
@@ -35,12 +36,12 @@ class Identified(NamedTuple):
     """A message with its id; *message* is what the SDK is given, *raw* its parts."""
 
     message_id: str
-    message: ServiceBusMessage | AmqpAnnotatedMessage
+    message: Prepared
 
     @property
     def raw(self) -> AmqpAnnotatedMessage:
         """Return the AMQP message."""
-        return self.message.raw_amqp_message if isinstance(self.message, ServiceBusMessage) else self.message
+        return raw_of(self.message)
 
     @property
     def session_id(self) -> str | None:
@@ -73,9 +74,14 @@ def identified(messages: Messages, key: str | None = None, session_of: SessionOf
     return [_identified(each, key, session_of, seen) for each in given]
 
 
-def copy_of(message: Identified) -> AmqpAnnotatedMessage:
+def raw_of(message: Prepared) -> AmqpAnnotatedMessage:
+    """Return the AMQP message that a message is or has."""
+    return message.raw_amqp_message if isinstance(message, ServiceBusMessage) else message
+
+
+def copy_of(message: Prepared) -> AmqpAnnotatedMessage:
     """Return a copy that the SDK may encode at the same time; what it only reads is shared."""
-    raw = message.raw
+    raw = raw_of(message)
     # What copy.copy does, without its detours: this is most of what an active send adds to a plain one.
     copied: AmqpAnnotatedMessage = object.__new__(type(raw))
     vars(copied).update(vars(raw))
@@ -147,7 +153,7 @@ def _identified(given: object, key: str | None, session_of: SessionOf | None, se
     return Identified(message_id, message)
 
 
-def _message(given: object) -> ServiceBusMessage | AmqpAnnotatedMessage:
+def _message(given: object) -> Prepared:
     if isinstance(given, _SDK_MESSAGES):
         return given
     if isinstance(given, Mapping):

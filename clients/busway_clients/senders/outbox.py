@@ -11,18 +11,16 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from azure.servicebus import ServiceBusMessageBatch
-from azure.servicebus.amqp import AmqpAnnotatedMessage
+from azure.servicebus.exceptions import MessageSizeExceededError
 
 from busway_clients.database import Database, Kind
-from busway_clients.errors import OutboxFull, OutboxInUse, StoreUnavailable, WrongUse
+from busway_clients.errors import OutboxFull, OutboxInUse, StoreUnavailable, Unencodable, WrongUse
+from busway_clients.senders.delivery import encode
 from busway_clients.senders.frozen import freeze, parts, thaw
 from busway_clients.senders.messages import Identified
 
 MAX_MESSAGES = 100_000
 MAX_BYTES = 1024**3
-# The largest message that Service Bus takes anywhere; what the entity takes, it says itself.
-_LARGEST = 100 * 1024**2
 
 _FILE = Kind(
     "an outbox",
@@ -181,10 +179,7 @@ class Outbox:
 def _content(message: Identified) -> bytes:
     content = freeze(parts(message.raw))
     try:
-        copied: AmqpAnnotatedMessage = thaw(content)
-        ServiceBusMessageBatch(_LARGEST).add_message(copied)
-    except (TypeError, ValueError, AttributeError) as error:
-        # What the SDK says of it may quote it.
-        told = f"message {message.message_id}: cannot be encoded by the SDK ({type(error).__name__})"
-        raise WrongUse(f"{told}, expected values that AMQP has a type for") from error
+        encode(thaw(content))
+    except (Unencodable, MessageSizeExceededError) as error:
+        raise WrongUse(f"message {message.message_id}: cannot be kept, {error}") from error
     return content

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from busway_clients.errors import SendFailed
+from busway_clients.errors import SendFailed, WrongUse
 from busway_clients.senders.meaning import told
 
 
@@ -27,7 +27,7 @@ class Outcome(NamedTuple):
 
     @property
     def errors(self) -> dict[str, Exception]:
-        """Return the SDK's errors by namespace."""
+        """Return the errors by namespace: the SDK's own, or Unencodable and WrongUse."""
         return {name: each.error for name, each in self.deliveries.items() if each.error is not None}
 
     @property
@@ -53,8 +53,11 @@ class Outcome(NamedTuple):
         return max((each.failed for each in self.deliveries.values()), key=len, default=())
 
 
-def send_failed(expected: str, outcome: Outcome, unsent: Sequence[str]) -> SendFailed:
-    """Return the error that tells an outcome, with the SDK's errors as its cause."""
+def send_failed(expected: str, outcome: Outcome, unsent: Sequence[str]) -> SendFailed | WrongUse:
+    """Return the error that tells an outcome, with each namespace's as its cause; WrongUse where there is no other."""
+    wrong = [error for error in outcome.errors.values() if isinstance(error, WrongUse)]
+    if len(wrong) == len(outcome.deliveries) and not any(each.accepted for each in outcome.deliveries.values()):
+        return wrong[0]
     seen = "; ".join(
         f"{name} took {len(each.accepted)} of {len(each.accepted) + len(each.failed)}"
         + ("" if each.error is None else f", {told(each.error)}")

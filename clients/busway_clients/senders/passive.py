@@ -10,7 +10,7 @@ from typing import Self
 
 from busway_clients.errors import WrongUse
 from busway_clients.senders.agreement import REFRESH, Agreement, RoleState
-from busway_clients.senders.delivery import TIMEOUT, SdkSender, deliver
+from busway_clients.senders.delivery import TIMEOUT, SdkSender, checked, deliver
 from busway_clients.senders.meaning import is_unavailable
 from busway_clients.senders.messages import Identified, Messages, SessionOf, identified
 from busway_clients.senders.outcome import Delivery, Outcome, send_failed
@@ -39,8 +39,9 @@ class PassiveSending:
         self._deliver = deliver
         self._session_of = session_of
 
-    def prepared(self, messages: Messages, key: str | None) -> list[Identified]:
-        """Return the messages with their ids."""
+    def prepared(self, messages: Messages, key: str | None, timeout: float | None) -> list[Identified]:
+        """Return the messages with their ids; raises WrongUse for what cannot be sent at all."""
+        checked(timeout)
         return identified(messages, key, self._session_of)
 
     def delivery(self, name: str, messages: Sequence[Identified], timeout: float | None) -> Steps[Delivery]:
@@ -112,7 +113,7 @@ class PassiveSender:
         Units: timeout in seconds, for each namespace. Raises SendFailed, which has the outcome; WrongUse before
         anything is sent.
         """
-        prepared = self._sending.prepared(messages, key)
+        prepared = self._sending.prepared(messages, key, timeout)
         if not prepared:
             return Outcome({})
         with self._turn:

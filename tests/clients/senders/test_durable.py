@@ -137,6 +137,22 @@ def test_poison_holds_its_session_and_nothing_else(application, pair, queue, out
     assert pair.bodies("west", entity)[-1] == "parcel-3"
 
 
+def test_a_drain_by_senders_that_are_closed_holds_no_message(pair, queue, outbox):
+    with Application("sync", pair.places) as application:
+        senders = application.senders(queue())
+        with application.classes.PassiveSender(senders) as passive:
+            sender = application.classes.DurableSender(passive, outbox)
+            outage(pair)
+            sender.send(ServiceBusMessage("x"), timeout=2)
+            with pytest.raises(WrongUse, match="is 0 s"):
+                sender.drain(timeout=0)
+            for each in senders.values():
+                each.close()
+            with pytest.raises(WrongUse, match="expected one that is open"):
+                sender.drain(timeout=2)
+    assert (len(outbox), outbox.held()) == (1, [])
+
+
 def test_what_is_no_outage_is_raised_and_not_kept(application, pair, queue, outbox, durable):
     pair.faults("west").add(Fault(effect=Effect.FILL))
     with pytest.raises(SendFailed, match="QuotaExceeded"):

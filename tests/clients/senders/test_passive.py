@@ -19,8 +19,9 @@ from busway_clients import (
     UnusableFile,
     WrongUse,
 )
+from busway_clients.errors import Unencodable
 from local.broker.faults import Effect, Fault, Operation
-from tests.clients.applications import ENVIRONMENT, Application
+from tests.clients.applications import ENVIRONMENT, Answering, Application
 
 
 def causes(error):
@@ -107,6 +108,47 @@ def test_what_does_not_mean_unavailability_switches_nothing(pair, queue, fault):
         assert caught.value.errors.keys() == {"west"}
         assert sender.state.active == "west"
     assert pair.ids("east", entity) == []
+
+
+@pytest.mark.parametrize(
+    "answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"AMQP\x00\x01\x00\x00"], ids=["a page", "amqp"]
+)
+def test_a_peer_that_is_no_namespace_switches(application, queue, answer):
+    entity = queue()
+    with Answering(answer) as place, Application(application.kind, {"west": place}) as lost:
+        senders = {**lost.senders(entity), "east": application.senders(entity)["east"]}
+        sender = application.classes.PassiveSender(senders)
+        assert application.call(sender.send(ServiceBusMessage("x"), timeout=5)).accepted_by == ("east",)
+        assert sender.state.active == "east"
+        if application.kind == "sync":
+            sender.close()
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_message_that_cannot_be_encoded_is_at_fault_and_switches_nothing(application, pair, queue, others):
+    entity = queue()
+    sender = application.passive(entity)
+    message = ServiceBusMessage("x", application_properties={"secret": 2**40})
+    with pytest.raises(SendFailed, match="Unencodable") as caught:
+        application.call(sender.send([*[ServiceBusMessage("y")] * others, message], timeout=5))
+    assert isinstance(caught.value.errors["west"], Unencodable)
+    assert sender.state == RoleState("west", ("east",))
+    assert pair.ids("west", entity) == pair.ids("east", entity) == []
+
+
+def test_a_closed_sender_and_a_timeout_that_is_none_are_wrong_use(application, queue):
+    senders = application.senders(queue())
+    sender = application.classes.PassiveSender(senders)
+    for timeout in (0, -1):
+        with pytest.raises(WrongUse, match=f"is {timeout} s, expected a positive one"):
+            application.call(sender.send(ServiceBusMessage("x"), timeout=timeout))
+    for each in senders.values():
+        application.call(each.close())
+    for messages in (ServiceBusMessage("x"), [ServiceBusMessage("x")] * 2):
+        with pytest.raises(WrongUse, match="expected one that is open"):
+            application.call(sender.send(messages, timeout=5))
+    if application.kind == "sync":
+        sender.close()
 
 
 def test_an_entity_that_is_missing_switches_nothing(pair):
