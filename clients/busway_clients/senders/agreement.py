@@ -55,6 +55,11 @@ class Agreement:
         """Return the roles as they were last seen, and whether they are agreed upon."""
         return RoleState(self._roles.active, self._roles.backups, self._error is None, self._error)
 
+    @property
+    def present(self) -> str | None:
+        """Return the active name, None where the roles last seen have aged."""
+        return self._roles.order[0] if self._is_fresh() else None
+
     def refresh(self) -> Steps[None]:
         """Read the roles anew if those last seen have aged."""
         if not self._is_fresh():

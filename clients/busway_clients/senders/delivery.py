@@ -1,15 +1,16 @@
 """Messages to one namespace, in batches as large as its link allows; the flow of both senders."""
 
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from azure.servicebus import ServiceBusMessageBatch
 from azure.servicebus.exceptions import MessageSizeExceededError, OperationTimeoutError, ServiceBusError
 
 from busway_clients.errors import ClientsError, Unencodable, WrongUse
-from busway_clients.senders.meaning import SENSELESS
-from busway_clients.senders.messages import Prepared, copy_of
+from busway_clients.senders.meaning import SENSELESS, is_unavailable
+from busway_clients.senders.messages import Identified, Prepared, copy_of
 from busway_clients.senders.outcome import Delivery
 from busway_clients.steps import Call, Steps
 
@@ -29,27 +30,77 @@ class SdkSender(Protocol):
         """Send, or return an awaitable that does."""
 
 
-def deliver(
-    sender: SdkSender, ids: Sequence[str], messages: Sequence[Prepared], timeout: float | None
-) -> Steps[Delivery]:
+class Link(Protocol):
+    """The SDK's sender of one namespace, and whether its last send has left it open."""
+
+    sender: SdkSender
+    is_open: bool
+
+    def send(
+        self, messages: Sequence[Identified], until: float, failed: Exception | None = None
+    ) -> Delivery | Awaitable[Delivery]:
+        """
+        Send *messages* and return what became of them, or an awaitable of it.
+
+        A link that an earlier send has left open, and that fails now, is opened anew once: the service closes those
+        that were idle, which is no outage. Whoever has sent over the open link himself tells how that *failed*.
+        Units: until as of `end_of`.
+        """
+
+
+def deliver(sender: SdkSender, messages: Sequence[Identified], until: float) -> Steps[Delivery]:
     """
     Send *messages* in their order and stop at the first error, so that what was accepted is the first of them.
 
-    Each batch is accepted as a whole or not at all. Units: timeout in seconds, for all together, retries of the SDK
-    among them; None for no end.
+    Each batch is accepted as a whole or not at all. Units: until as of `end_of`, retries of the SDK among it.
     """
-    deadline = None if timeout is None else time.monotonic() + timeout
     taken = 0
     try:
         if len(messages) == 1:
-            yield _sending(sender, messages[0], timeout)
-            return Delivery(tuple(ids))
+            yield _sending(sender, messages[0].message, left(until))
+            return Delivery((messages[0].message_id,))
         for size, payload in (yield from _batches(sender, messages)):
-            yield _sending(sender, payload, _remaining(deadline))
+            yield _sending(sender, payload, left(until))
             taken += size
     except Exception as error:  # noqa: BLE001 - whatever it is belongs to the outcome
-        return Delivery(tuple(ids[:taken]), tuple(ids[taken:]), _understood(error, messages))
-    return Delivery(tuple(ids))
+        return undelivered(messages, error, taken)
+    return Delivery(ids_of(messages))
+
+
+def undelivered(messages: Sequence[Identified], error: Exception, taken: int = 0) -> Delivery:
+    """Return what became of messages of which only the first *taken* were accepted."""
+    ids = ids_of(messages)
+    return Delivery(ids[:taken], ids[taken:], _understood(error, messages))
+
+
+def is_lost(delivery: Delivery, until: float) -> bool:
+    """Tell whether a link has failed over which sending may go on once it is open anew."""
+    return delivery.error is not None and is_unavailable(delivery.error) and time.monotonic() < until
+
+
+def joined(first: Delivery, second: Delivery) -> Delivery:
+    """Return what became of the messages of which *second* tells what *first* had not delivered."""
+    return second._replace(accepted=first.accepted + second.accepted)
+
+
+def ids_of(messages: Sequence[Identified]) -> tuple[str, ...]:
+    """Return the ids of messages."""
+    return tuple([each.message_id for each in messages])
+
+
+def end_of(timeout: float | None) -> float:
+    """Return when a send is to end that begins now, in seconds of time.monotonic(); infinity without a timeout."""
+    return math.inf if timeout is None else time.monotonic() + timeout
+
+
+def left(end: float) -> float | None:
+    """Return the seconds that are left, None where there is no end; raises OperationTimeoutError where none are."""
+    if end == math.inf:
+        return None
+    remaining = end - time.monotonic()
+    if remaining <= 0:
+        raise OperationTimeoutError(message="No time was left to send.")
+    return remaining
 
 
 def checked(timeout: float | None) -> None:
@@ -68,7 +119,7 @@ def encode(message: Prepared) -> None:
         raise _unencodable(error) from error
 
 
-def _understood(error: Exception, messages: Sequence[Prepared]) -> Exception:
+def _understood(error: Exception, messages: Sequence[Identified]) -> Exception:
     """Return an error of the SDK, or what is behind it: a message that cannot be sent, a sender that cannot be used."""
     if isinstance(error, ImportError):
         return _wrong_use("lacks a package", "the extra websockets for a connection over port 443", error)
@@ -77,7 +128,7 @@ def _understood(error: Exception, messages: Sequence[Prepared]) -> Exception:
         return error
     if len(messages) == 1:
         try:
-            encode(messages[0])
+            encode(messages[0].message)
         except (Unencodable, MessageSizeExceededError) as at_fault:
             return at_fault
     # What the SDK does not wrap was raised before it turned to the wire.
@@ -96,20 +147,11 @@ def _unencodable(error: Exception) -> Unencodable:
     return Unencodable(f"{told}, expected values that AMQP has a type for")
 
 
-def _remaining(deadline: float | None) -> float | None:
-    if deadline is None:
-        return None
-    remaining = deadline - time.monotonic()
-    if remaining <= 0:
-        raise OperationTimeoutError(message="No time was left for the batch.")
-    return remaining
-
-
-def _batches(sender: SdkSender, messages: Sequence[Prepared]) -> Steps[list[tuple[int, Any]]]:
+def _batches(sender: SdkSender, messages: Sequence[Identified]) -> Steps[list[tuple[int, Any]]]:
     """Return what is to be handed to the SDK, each with its number of messages; one that fills a batch goes alone."""
     batches: list[tuple[int, Any]] = []
     batch = None
-    for message in messages:
+    for _, message in messages:
         if batch is None:
             batch = yield Call(sender.create_message_batch)
         if _fits(batch, message):

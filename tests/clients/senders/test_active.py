@@ -204,6 +204,16 @@ def test_a_lost_acknowledgement_ends_with_the_timeout_and_the_retry_has_the_same
     assert pair.ids("east", entity)[1:] == [message.message_id] * 2
 
 
+def test_links_that_were_closed_meanwhile_are_opened_anew(application, pair, queue):
+    entity = queue()
+    sender = application.active(entity, delay=timedelta())
+    application.call(sender.send(ServiceBusMessage("1")))
+    for name in ("west", "east"):
+        pair.faults(name).cut_connections()
+    assert application.call(sender.send(ServiceBusMessage("2"), timeout=10)).accepted_by == ("west", "east")
+    assert pair.bodies("west", entity) == pair.bodies("east", entity) == ["1", "2"]
+
+
 def test_an_entity_that_is_missing_on_one_side_is_told(application, queue):
     entity = queue()
     senders = application.senders(entity)
@@ -282,6 +292,23 @@ def test_a_peer_that_says_nothing_holds_nobody(pair, queue):
     assert "not begun" in str(second.errors["mute"])
     assert "mute" in third.errors
     assert pair.bodies("west", entity) == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_peer_that_says_nothing_holds_no_task(pair, queue, count):
+    entity = queue()
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        host = f"127.0.0.1:{mute.getsockname()[1]}"
+        text = f"Endpoint=sb://{host};SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true"
+        with Application("aio", {**pair.places, "mute": text}) as application:
+            senders = application.senders(entity)
+            sender = application.classes.ActiveSender({each: senders[each] for each in ("west", "mute")})
+            application.call(sender.send(ServiceBusMessage("before"), to=["west"]))
+            started = time.monotonic()
+            outcome = application.call(sender.send([ServiceBusMessage("x")] * count, timeout=0.2))
+            assert time.monotonic() - started < 10
+    assert outcome.accepted_by == ("west",)
+    assert isinstance(outcome.errors["mute"], OperationTimeoutError)
 
 
 def test_a_schedule_of_one_message_delays_no_other(application, queue):
