@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import groupby
 from typing import NamedTuple, Protocol
 
-from busway_clients.errors import SendFailed
+from busway_clients.errors import SendFailed, StoreUnavailable
 from busway_clients.senders.delivery import TIMEOUT
 from busway_clients.senders.meaning import Meaning, meaning_of, told
 from busway_clients.senders.messages import Identified, Messages, SessionOf, identified
@@ -62,6 +62,7 @@ class DurableSending:
         self._send = send
         self._outbox = outbox
         self._session_of = session_of
+        self._taken: list[int] = []
 
     def send(self, messages: Messages, key: str | None, timeout: float | None) -> Steps[Accepted]:
         """Send what nothing in the outbox is ahead of, keep the rest and what no namespace takes."""
@@ -88,6 +89,7 @@ class DurableSending:
     def drain(self, timeout: float | None) -> Steps[Drained]:
         """Send what waits, in order per lane, until nothing may be sent or no namespace takes more."""
         sent = 0
+        yield from self._remove(())
         while waiting := (yield Call(lambda: self._outbox.next(_BATCH), blocks=True)):
             ordered = sorted(waiting, key=lambda each: (each.lane is not None, each.lane or "", each.number))
             for _, group in groupby(ordered, key=lambda each: each.lane):
@@ -126,13 +128,23 @@ class DurableSending:
         return taken, None
 
     def _remove(self, waiting: Sequence[Waiting]) -> Steps[None]:
-        if waiting:
-            yield Call(lambda: self._outbox.remove([each.number for each in waiting]), blocks=True)
+        # Remembered until the disk has taken it, or the next drain would send them again.
+        self._taken += (each.number for each in waiting)
+        if self._taken:
+            yield Call(lambda: self._outbox.remove(self._taken), blocks=True)
+            self._taken = []
 
     def _hold(self, waiting: Waiting, failed: SendFailed) -> Steps[None]:
         fault = ", ".join(f"{name}: {told(error)}" for name, error in failed.errors.items())
         _LOGGER.error("message %s is held, and its session waits: %s", waiting.message.message_id, fault)
         yield Call(lambda: self._outbox.hold(waiting.number, fault), blocks=True)
+
+    def told(self, seen: Drained | StoreUnavailable) -> None:
+        """Log what hindered a drain that will be tried again."""
+        if isinstance(seen, StoreUnavailable):
+            _LOGGER.error("the outbox cannot be drained: %s", seen)
+        elif seen.error is not None:
+            _LOGGER.warning("%d messages wait in the outbox: %s", seen.left, seen.error)
 
     def _drained(self, sent: int, failed: SendFailed | None) -> Drained:
         held = len(self._outbox.held())
@@ -186,7 +198,8 @@ class DurableSender:
     def keep_draining(self, stop: threading.Event, *, pause: float = PAUSE_SECONDS) -> None:
         """Drain again and again until *stop* is set; meant for a thread of its own. Units: pause in seconds."""
         while not stop.is_set():
-            drained = self.drain()
-            if drained.error is not None:
-                _LOGGER.warning("%d messages wait in the outbox: %s", drained.left, drained.error)
+            try:
+                self._sending.told(self.drain())
+            except StoreUnavailable as error:
+                self._sending.told(error)
             stop.wait(pause)

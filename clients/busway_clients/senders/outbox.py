@@ -7,6 +7,7 @@ a time.
 
 import os
 import sqlite3
+import threading
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -85,6 +86,8 @@ class Outbox:
                 told = f"{os.fspath(path)}: is in use by another outbox, expected one for each file"
                 raise OutboxInUse(told) from error
             raise
+        # What is counted is what was committed: a transaction may fail at its end, as on a full disk.
+        self._counting = threading.Lock()
         self._max_messages = max_messages
         self._max_bytes = max_bytes
         with self._database.reading() as connection:
@@ -110,15 +113,15 @@ class Outbox:
         now = datetime.now(UTC).isoformat()
         rows = [(each.message_id, each.lane, _content(each), now) for each in messages]
         added = sum(len(row[2]) for row in rows)
-        with self._database.transaction() as connection:
+        with self._counting:
             if self._messages + len(rows) > self._max_messages or self._bytes + added > self._max_bytes:
                 seen = f"holds {self._messages} messages of {self._bytes} bytes, and {len(rows)} of {added} came"
                 expected = f"expected at most {self._max_messages} of {self._max_bytes}"
                 raise OutboxFull(f"{self._database.path}: {seen}, {expected}")
-            connection.executemany(
-                "INSERT INTO messages (message_id, lane, content, accepted_at) VALUES (?, ?, ?, ?)", rows
-            )
-            # Counted before the commit: should that fail, the bounds are reached too early rather than too late.
+            with self._database.transaction() as connection:
+                connection.executemany(
+                    "INSERT INTO messages (message_id, lane, content, accepted_at) VALUES (?, ?, ?, ?)", rows
+                )
             self._messages += len(rows)
             self._bytes += added
 
@@ -143,12 +146,14 @@ class Outbox:
 
     def remove(self, numbers: Collection[int]) -> None:
         """Forget messages that have been sent, or that a person discards."""
-        with self._database.transaction() as connection:
-            for number in numbers:
-                query = "DELETE FROM messages WHERE number = ? RETURNING length(content)"
-                removed = connection.execute(query, (number,)).fetchall()
-                self._messages -= len(removed)
-                self._bytes -= sum(size for (size,) in removed)
+        sizes: list[int] = []
+        with self._counting:
+            with self._database.transaction() as connection:
+                for number in numbers:
+                    query = "DELETE FROM messages WHERE number = ? RETURNING length(content)"
+                    sizes += (size for (size,) in connection.execute(query, (number,)).fetchall())
+            self._messages -= len(sizes)
+            self._bytes -= sum(sizes)
 
     def hold(self, number: int, fault: str) -> None:
         """Set a message aside that was refused as it is; what follows it in its lane waits."""

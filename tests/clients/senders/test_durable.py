@@ -1,6 +1,7 @@
 """The durable sender over the wire: outages, restarts, poison, kill -9."""
 
 import asyncio
+import resource
 import signal
 import sqlite3
 import subprocess
@@ -8,7 +9,9 @@ import sys
 import textwrap
 import threading
 import time
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +19,17 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-from busway_clients import Outbox, OutboxFull, OutboxInUse, SendFailed, UnusableFile, WrongUse
+import busway_clients.aio
+from busway_clients import (
+    Outbox,
+    OutboxFull,
+    OutboxInUse,
+    Outcome,
+    SendFailed,
+    StoreUnavailable,
+    UnusableFile,
+    WrongUse,
+)
 from busway_clients.senders.frozen import freeze, parts, thaw
 from busway_clients.senders.messages import identified
 from local.broker.faults import Effect, Fault
@@ -253,6 +266,72 @@ def test_it_is_bounded_and_takes_all_of_a_send_or_nothing(tmp_path):
     with pytest.raises(OutboxFull):
         again.put(identified(ServiceBusMessage("4")))
     again.close()
+
+
+@contextmanager
+def full_disk(outbox):
+    """Let no file grow beyond what the outbox has written."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (Path(f"{outbox._database.path}-wal").stat().st_size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_on_a_full_disk_the_outbox_knows_what_it_holds(outbox):
+    outbox.put(identified([parcel(1), parcel(2)]))
+    size = outbox.size_in_bytes
+    waiting = outbox.next(2)
+    with full_disk(outbox):
+        for _ in range(3):
+            with pytest.raises(StoreUnavailable):
+                outbox.put(identified(parcel(3)))
+            with pytest.raises(StoreUnavailable):
+                outbox.remove([each.number for each in waiting])
+            assert (len(outbox), outbox.size_in_bytes) == (len(outbox.next(9)), size) == (2, size)
+    outbox.remove([each.number for each in waiting])
+    assert (len(outbox), outbox.size_in_bytes) == (0, 0)
+
+
+def test_a_full_disk_ends_no_draining_and_sends_nothing_again(pair, queue, outbox, caplog):
+    entity = queue("sessions")
+    outbox.put(identified([parcel(1), parcel(2)]))
+    with Application("sync", pair.places) as application:
+        sender = application.classes.DurableSender(application.passive(entity), outbox)
+        stop = threading.Event()
+        thread = threading.Thread(target=sender.keep_draining, args=(stop,), kwargs={"pause": 0.01})
+        with full_disk(outbox):
+            thread.start()
+            until(lambda: caplog.text.count("the outbox cannot be drained") > 1)
+        until(lambda: not len(outbox))
+        stop.set()
+        thread.join()
+    assert pair.bodies("west", entity) == ["parcel-1", "parcel-2"]
+
+
+def until(is_so):
+    deadline = time.monotonic() + SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_asyncio_goes_on_draining_too(outbox, caplog):
+    outbox.put(identified(ServiceBusMessage("x")))
+
+    class Sender:
+        async def send(self, messages, *, timeout=None):  # noqa: ARG002, ASYNC109 - a sender's
+            return Outcome({})
+
+    async def until_empty():
+        task = asyncio.create_task(busway_clients.aio.DurableSender(Sender(), outbox).keep_draining(pause=0.01))
+        with full_disk(outbox):
+            await asyncio.to_thread(until, lambda: "the outbox cannot be drained" in caplog.text)
+        await asyncio.to_thread(until, lambda: not len(outbox))
+        task.cancel()
+
+    asyncio.run(until_empty())
 
 
 @pytest.mark.parametrize("value", [object(), 2**40, {"a": object()}])
