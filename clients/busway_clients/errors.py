@@ -39,7 +39,17 @@ class SendFailed(ClientsError):
 
 
 class OutboxFull(ClientsError):
-    """The outbox has no room for the messages; none of them was accepted."""
+    """
+    The outbox has no room for the messages; it has accepted none of them.
+
+    Shape:  outcome says what became of the send that came before, None where there was none; unsent has the ids of the
+            messages that neither a namespace nor the outbox has.
+    """
+
+    def __init__(self, text: str, outcome: "Outcome | None" = None, unsent: Sequence[str] = ()) -> None:
+        super().__init__(text)
+        self.outcome = outcome
+        self.unsent = tuple(unsent)
 
 
 class OutboxInUse(ClientsError):

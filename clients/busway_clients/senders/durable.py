@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import groupby
 from typing import NamedTuple, Protocol
 
-from busway_clients.errors import SendFailed, StoreUnavailable
-from busway_clients.senders.delivery import TIMEOUT
+from busway_clients.errors import ClientsError, OutboxFull, SendFailed, StoreUnavailable
+from busway_clients.senders.delivery import TIMEOUT, checked, ids_of
 from busway_clients.senders.meaning import Meaning, meaning_of, told
 from busway_clients.senders.messages import Identified, Messages, SessionOf, identified
 from busway_clients.senders.outbox import Outbox, Waiting
@@ -66,25 +66,37 @@ class DurableSending:
 
     def send(self, messages: Messages, key: str | None, timeout: float | None) -> Steps[Accepted]:
         """Send what nothing in the outbox is ahead of, keep the rest and what no namespace takes."""
+        checked(timeout)
         prepared = identified(messages, key, self._session_of)
         lanes = {each.lane for each in prepared if each.lane is not None}
         behind = (yield Call(lambda: self._outbox.lanes(lanes), blocks=True)) if len(self._outbox) else frozenset()
         direct = [each for each in prepared if each.lane not in behind]
-        unsent: tuple[str, ...] = ()
+        outcome, failed = Outcome({}), None
         if direct:
             try:
-                yield self._sending(direct, timeout)
-            except SendFailed as failed:
-                if not is_outage(failed):
-                    raise
-                unsent = failed.unsent
+                outcome = yield self._sending(direct, timeout)
+            except SendFailed as error:
+                outcome, failed = error.outcome, error
         # The messages that are left are always the last of those that were sent.
-        taken = len(direct) - len(unsent)
-        left = {id(each) for each in direct[taken:]}
-        kept = [each for each in prepared if each.lane in behind or id(each) in left]
-        if kept:
-            yield Call(lambda: self._outbox.put(kept), blocks=True)
-        return Accepted(tuple(each.message_id for each in direct[:taken]), tuple(each.message_id for each in kept))
+        taken = len(direct) - (0 if failed is None else len(failed.unsent))
+        sent = {id(each) for each in direct[:taken]}
+        rest = [each for each in prepared if id(each) not in sent]
+        unsent = ids_of(rest)
+        if failed is not None and not is_outage(failed):
+            if len(rest) == len(failed.unsent):
+                raise failed
+            raise SendFailed(f"{failed}; {len(behind)} sessions wait behind the outbox", outcome, unsent) from failed
+        if rest:
+            try:
+                yield Call(lambda: self._outbox.put(rest), blocks=True)
+            except OutboxFull as full:
+                raise OutboxFull(str(full), outcome, unsent) from failed
+            except ClientsError as error:
+                if not sent:
+                    raise
+                told = f"send: {len(sent)} of {len(prepared)} were taken, and the others are not kept: {error}"
+                raise SendFailed(told, outcome, unsent) from error
+        return Accepted(ids_of(direct[:taken]), unsent)
 
     def drain(self, timeout: float | None) -> Steps[Drained]:
         """Send what waits, in order per lane, until nothing may be sent or no namespace takes more."""
@@ -185,8 +197,9 @@ class DurableSender:
         """
         Send one message or several; what could not be sent is on the disk when this returns.
 
-        Units: timeout in seconds, for each namespace. Raises SendFailed for what is no outage, of whose messages none
-                is kept; OutboxFull, where what was not sent is not kept either; WrongUse.
+        Units: timeout in seconds, for each namespace. Raises SendFailed for what is no outage, and OutboxFull: of both
+                `outcome` says what a namespace has all the same, and `unsent` what is neither sent nor kept, to be
+                given to a later send; StoreUnavailable and WrongUse where nothing was sent.
         """
         return run(self._sending.send(messages, key, timeout))
 

@@ -173,6 +173,49 @@ def test_what_is_no_outage_is_raised_and_not_kept(application, pair, queue, outb
     assert len(outbox) == 0
 
 
+def test_what_is_neither_sent_nor_kept_is_told(pair, queue, tmp_path):
+    entity = queue("sessions")
+    outbox = Outbox(tmp_path / "small.db", max_messages=1)
+    with Application("sync", pair.places) as application:
+        sender = application.classes.DurableSender(application.passive(entity), outbox)
+        outage(pair)
+        sender.send(parcel(1), timeout=2)
+        recovery(pair)
+        letter, behind = parcel(1, "letter"), parcel(2)
+        large = ServiceBusMessage("x" * 400_000, session_id="letter")
+        with pytest.raises(SendFailed, match=r"MessageSizeExceededError.*; 1 sessions wait") as failed:
+            sender.send([letter, behind, large], timeout=10)
+        assert failed.value.outcome.deliveries["west"].accepted == (letter.message_id,)
+        assert failed.value.unsent == (behind.message_id, large.message_id)
+        with pytest.raises(OutboxFull, match="holds 1 messages") as full:
+            sender.send([parcel(2, "letter"), behind], timeout=10)
+        assert full.value.outcome is not None
+        assert full.value.outcome.accepted_by == ("west",)
+        assert full.value.unsent == (behind.message_id,)
+        outage(pair)
+        with pytest.raises(OutboxFull) as full:
+            sender.send(parcel(3, "letter"), timeout=2)
+        assert isinstance(full.value.__cause__, SendFailed)
+        recovery(pair)
+    assert pair.bodies("west", entity) == ["letter-1", "letter-2"]
+    assert len(outbox) == 1
+    outbox.close()
+
+
+def test_a_disk_that_is_full_after_a_part_was_sent_is_told(pair, queue, outbox):
+    with Application("sync", pair.places) as application:
+        sender = application.classes.DurableSender(application.passive(queue("sessions")), outbox)
+        outbox.put(identified(parcel(1)))
+        letter, behind = parcel(1, "letter"), parcel(2)
+        with full_disk(outbox):
+            with pytest.raises(SendFailed, match="1 of 2 were taken, and the others are not kept") as failed:
+                sender.send([letter, behind], timeout=10)
+            assert failed.value.unsent == (behind.message_id,)
+            with pytest.raises(StoreUnavailable):
+                sender.send(behind, timeout=10)
+    assert len(outbox) == 1
+
+
 def test_a_full_entity_ends_a_drain_and_holds_no_message(application, pair, queue, durable):
     sender = durable(queue())
     outage(pair)
