@@ -1,9 +1,10 @@
 """
 Messages before they are sent: each has an id that a retry sends again, and none is changed beyond that.
 
-The id of a message that has none is kept on the caller's own object, so that sending the object again sends the same
-id. (A ServiceBusMessage always has one: the SDK gives it a random one when it is made.) With a key every id is
-derived from the key and the content instead, so that a process which starts anew arrives at the same ids.
+The id of a message that has none is random and kept on the caller's own object, so that sending the object again sends
+the same id. (A ServiceBusMessage always has one: the SDK gives it a random one when it is made.) Derived from the
+content alone, it would make one of two messages that are equal on purpose. With a key every id is derived from the key
+and the content instead, so that a message that is made anew, or a process which starts anew, arrives at the same ids.
 """
 
 import hashlib
@@ -30,6 +31,8 @@ _LONGEST_ID = 128
 _SDK_MESSAGES = (ServiceBusMessage, AmqpAnnotatedMessage)
 # What two sends of the same content have in common; times and delivery counts are not among it.
 _CONTENT_PROPERTIES = ("group_id", "subject", "correlation_id", "content_type", "to", "reply_to", "reply_to_group_id")
+# What the SDK adds to the application properties of a message that it sends, where the application is traced.
+_TRACES = ("Diagnostic-Id", "traceparent", "tracestate")
 
 
 class Identified(NamedTuple):
@@ -133,9 +136,8 @@ def _identified(given: object, key: str | None, session_of: SessionOf | None, se
     properties = raw.properties
     if properties is None:
         properties = raw.properties = AmqpMessageProperties()
-    if not properties.group_id and session_of is not None and (session := session_of(raw)):
-        _check("session id", session)
-        properties.group_id = session
+    if session_of is not None and not properties.group_id:
+        properties.group_id = _session(raw, session_of)
     if key is not None:
         properties.message_id = _derived(key, raw, seen)
     elif not properties.message_id:
@@ -164,15 +166,34 @@ def _message(given: object) -> Prepared:
     raise WrongUse(f"a message: is a {type(given).__name__}, expected a ServiceBusMessage or AmqpAnnotatedMessage")
 
 
+def _session(raw: AmqpAnnotatedMessage, session_of: SessionOf) -> str | None:
+    try:
+        session: object = session_of(raw)
+    except Exception as error:
+        raise WrongUse(f"session_of: raised {type(error).__name__}, expected a session id or None") from error
+    if session is None or session == "":
+        return None
+    if not isinstance(session, str):
+        raise WrongUse(f"session_of: returned a {type(session).__name__}, expected text or None")
+    _check("session id", session)
+    return session
+
+
 def _derived(key: str, raw: AmqpAnnotatedMessage, seen: dict[bytes, int]) -> str:
     """Return the id of a message with *key*: equal contents of one call are told apart by their order."""
     properties = dict(raw.properties.items()) if raw.properties else {}
     content = {name: value for name, value in parts(raw).items() if name.endswith("body")}
-    content["application_properties"] = raw.application_properties or {}
-    content["properties"] = {name: properties.get(name) for name in _CONTENT_PROPERTIES}
+    given = {_decoded(name): _decoded(value) for name, value in (raw.application_properties or {}).items()}
+    content["application_properties"] = {name: value for name, value in given.items() if name not in _TRACES}
+    content["properties"] = {name: _decoded(properties.get(name)) for name in _CONTENT_PROPERTIES}
     digest = hashlib.sha256(freeze(content)).digest()
     seen[digest] = seen.get(digest, 0) + 1
     return hashlib.sha256(b"\0".join([key.encode(), digest, b"%d" % seen[digest]])).hexdigest()[:32]
+
+
+def _decoded(value: object) -> object:
+    """Return what the SDK makes of a property while it sends it: text of bytes, as those of a received message are."""
+    return text_of(value) if isinstance(value, bytes) else value
 
 
 def _check(what: str, text: str) -> None:

@@ -238,6 +238,35 @@ def test_with_a_key_ids_are_derived_and_a_new_process_arrives_at_the_same(applic
     assert pair.ids("west", entity)[-1] not in ids
 
 
+def test_with_a_key_an_object_that_was_sent_or_received_has_the_same_id_again(application, pair, queue):
+    entity = queue()
+    properties: dict[Any, Any] = {"text": b"x", b"name": "y", "number": 1}
+    message = ServiceBusMessage("same", application_properties=dict(properties), subject="s")
+    sender = application.active(entity, delay=timedelta())
+    application.call(sender.send(message, key="k"))
+    assert properties != message.application_properties
+    message.application_properties = {**(message.application_properties or {}), "traceparent": "00-1-2-01"}
+    application.call(sender.send(message, key="k"))
+    [*received] = application.call(application.receivers(entity)["west"].peek_messages(1))
+    application.call(sender.send(received, key="k"))
+    assert len({*pair.ids("west", entity), *pair.ids("east", entity)}) == 1
+
+
+@pytest.mark.parametrize(
+    ("session_of", "told"),
+    [
+        (lambda _: 7, "returned a int, expected text or None"),
+        (lambda _: b"p1", "returned a bytes, expected text or None"),
+        (lambda raw: raw.application_properties["parcel"], "raised TypeError, expected a session id or None"),
+        (lambda _: "x" * 129, "session id: has 129 characters"),
+    ],
+)
+def test_a_session_that_is_none_is_refused(session_of, told):
+    nobody: dict[str, Any] = {"west": None, "east": None}
+    with pytest.raises(WrongUse, match=told):
+        ActiveSender(nobody, session_of=session_of).send(ServiceBusMessage("x"))
+
+
 def test_the_session_of_a_message_without_one_comes_from_the_message(application, pair, queue):
     entity = queue("sessions")
     sender = application.active(entity, delay=timedelta(), session_of=lambda raw: raw.application_properties["parcel"])
