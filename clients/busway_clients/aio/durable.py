@@ -31,7 +31,9 @@ class DurableSender:
     def __init__(self, sender: Sender, outbox: Outbox, *, session_of: SessionOf | None = None) -> None:
         """Send by *sender*, and keep in *outbox*; both stay the caller's to close."""
         self._sending = DurableSending(
-            lambda messages, timeout: sender.send(messages, timeout=timeout), outbox, session_of
+            lambda messages, timeout: sender.send(messages, timeout=timeout),
+            outbox,
+            session_of or getattr(sender, "session_of", None),
         )
         self._draining = asyncio.Lock()
 

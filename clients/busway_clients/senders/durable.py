@@ -187,9 +187,15 @@ class DurableSender:
     """
 
     def __init__(self, sender: Sender, outbox: Outbox, *, session_of: SessionOf | None = None) -> None:
-        """Send by *sender*, and keep in *outbox*; both stay the caller's to close."""
+        """
+        Send by *sender*, and keep in *outbox*; both stay the caller's to close.
+
+        *session_of* is that of the sender unless it is given.
+        """
         self._sending = DurableSending(
-            lambda messages, timeout: sender.send(messages, timeout=timeout), outbox, session_of
+            lambda messages, timeout: sender.send(messages, timeout=timeout),
+            outbox,
+            session_of or getattr(sender, "session_of", None),
         )
         self._draining = threading.Lock()
 

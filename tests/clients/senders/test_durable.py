@@ -93,6 +93,19 @@ def test_an_outage_is_waited_out_and_the_order_in_each_session_kept(application,
     assert [body for body in arrived if body.startswith("letter")] == [f"letter-{number}" for number in range(1, 4)]
 
 
+def test_a_session_that_the_inner_sender_gives_is_kept_in_order_too(application, pair, queue, outbox):
+    entity = queue("sessions")
+    passive = application.passive(entity, session_of=lambda raw: raw.application_properties["parcel"])
+    sender = application.classes.DurableSender(passive, outbox)
+    first, second = (ServiceBusMessage(text, application_properties={"parcel": "p"}) for text in ("1", "2"))
+    outage(pair)
+    application.call(sender.send(first, timeout=2))
+    recovery(pair)
+    assert application.call(sender.send(second)).kept == (second.message_id,)
+    application.call(sender.drain())
+    assert pair.bodies("west", entity) == ["1", "2"]
+
+
 def test_a_drain_during_the_outage_says_why_it_stopped_and_changes_nothing(application, pair, queue, outbox, durable):
     sender = durable(queue())
     outage(pair)
