@@ -15,6 +15,10 @@ class WrongUse(ClientsError, ValueError):
     """An argument or a message that cannot be used as it is; nothing was sent and nothing changed."""
 
 
+class MissingExtra(ClientsError, ImportError):
+    """A package is not installed that one part of this distribution needs; the message names the extra with it."""
+
+
 class Unencodable(ClientsError):
     """A message that the SDK cannot put on the wire, to whatever namespace; the cause is what the SDK said."""
 

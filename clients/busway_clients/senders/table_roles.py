@@ -9,10 +9,14 @@ from azure.core.exceptions import (
     ResourceModifiedError,
     ResourceNotFoundError,
 )
-from azure.data.tables import TableClient, UpdateMode
 
 from busway_clients.errors import StoreUnavailable
+from busway_clients.extras import extra
 from busway_clients.senders.roles import Roles
+
+with extra("tables"):
+    from azure.data.tables import TableClient, UpdateMode
+
 
 _PARTITION = "roles"
 
