@@ -9,6 +9,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -71,13 +72,17 @@ class Outbox:
         self, path: str | os.PathLike[str], *, max_messages: int = MAX_MESSAGES, max_bytes: int = MAX_BYTES
     ) -> None:
         """
-        Open the file at *path*, or make it.
+        Open the file at *path*, or make one that only its owner may read.
 
         Raises OutboxInUse while another outbox has it, in whatever process; UnusableFile for a file of another kind
         or version. Units: max_bytes counts the contents of the messages.
         """
         if max_messages < 1 or max_bytes < 1:
             raise WrongUse(f"the bounds of an outbox: are {max_messages} and {max_bytes}, expected positive ones")
+        # It has bodies in it. SQLite gives the files beside it the same permissions; one that is there is left as it is, and
+        # not opened, since to close it again would end the locks of an outbox of this process.
+        with suppress(OSError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         try:
             self._database = Database(path, _FILE, is_exclusive=True)
         except StoreUnavailable as error:

@@ -324,6 +324,12 @@ def test_it_is_bounded_and_takes_all_of_a_send_or_nothing(tmp_path):
     again.close()
 
 
+def test_only_its_owner_may_read_what_waits(outbox):
+    outbox.put(identified(parcel(1)))
+    path = Path(outbox._database.path)
+    assert {each.stat().st_mode & 0o777 for each in (path, Path(f"{path}-wal"))} == {0o600}
+
+
 @contextmanager
 def full_disk(outbox):
     """Let no file grow beyond what the outbox has written."""
