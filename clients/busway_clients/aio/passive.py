@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from busway_clients.aio.links import SenderLink, acquired
 from busway_clients.senders.agreement import REFRESH, RoleState
-from busway_clients.senders.delivery import TIMEOUT, SdkSender, end_of
+from busway_clients.senders.delivery import TIMEOUT, SdkSender
 from busway_clients.senders.messages import Messages, SessionOf
 from busway_clients.senders.outcome import Delivery, Outcome
 from busway_clients.senders.passive import PassiveSending
@@ -61,7 +61,7 @@ class PassiveSender:
         if not await acquired(self._turn, timeout):
             raise self._sending.not_begun(prepared)
         try:
-            until = end_of(timeout)
+            began = time.monotonic()
             failed: Exception | None = None
             active = self._sending.agreement.present
             if active is not None and len(prepared) == 1 and (link := self._links[active]).is_open:
@@ -76,7 +76,7 @@ class PassiveSender:
                     raise
                 else:
                     return Outcome({active: Delivery((message_id,))})
-            return await run_async(self._sending.send(prepared, timeout, until, failed))
+            return await run_async(self._sending.send(prepared, timeout, began, failed))
         finally:
             self._turn.release()
 

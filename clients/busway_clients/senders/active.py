@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from busway_clients.errors import WrongUse
-from busway_clients.senders.delivery import TIMEOUT, SdkSender, checked, end_of
+from busway_clients.senders.delivery import TIMEOUT, SdkSender, end_of, no_time
 from busway_clients.senders.messages import Identified, Messages, SessionOf, copy_of, delayed, identified
 from busway_clients.senders.outcome import Outcome, send_failed
 from busway_clients.senders.threads import SenderThread
@@ -50,7 +50,8 @@ class ActiveSending:
 
     def prepared(self, messages: Messages, key: str | None, timeout: float | None) -> list[Identified]:
         """Return the messages with their ids; raises WrongUse for what cannot be sent at all."""
-        checked(timeout)
+        if timeout is not None and timeout <= 0:
+            raise no_time(timeout)
         return identified(messages, key, self.session_of)
 
     def names(self, to: Collection[str] | None) -> list[str]:

@@ -88,9 +88,13 @@ def ids_of(messages: Sequence[Identified]) -> tuple[str, ...]:
     return tuple([each.message_id for each in messages])
 
 
-def end_of(timeout: float | None) -> float:
-    """Return when a send is to end that begins now, in seconds of time.monotonic(); infinity without a timeout."""
-    return math.inf if timeout is None else time.monotonic() + timeout
+def end_of(timeout: float | None, began: float | None = None) -> float:
+    """
+    Return when a send is to end that begins now or has *began*, infinity without a timeout.
+
+    Units: in seconds of time.monotonic().
+    """
+    return math.inf if timeout is None else (time.monotonic() if began is None else began) + timeout
 
 
 def left(end: float) -> float | None:
@@ -103,10 +107,9 @@ def left(end: float) -> float | None:
     return remaining
 
 
-def checked(timeout: float | None) -> None:
-    """Raise WrongUse for a timeout in which nothing can be sent."""
-    if timeout is not None and timeout <= 0:
-        raise WrongUse(f"the timeout of a send: is {timeout} s, expected a positive one or None")
+def no_time(timeout: float) -> WrongUse:
+    """Return the error of a timeout in which nothing can be sent."""
+    return WrongUse(f"the timeout of a send: is {timeout} s, expected a positive one or None")
 
 
 def encode(message: Prepared) -> None:

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import NamedTuple, Protocol
 
 from busway_clients.errors import ClientsError, OutboxFull, SendFailed, StoreUnavailable
-from busway_clients.senders.delivery import TIMEOUT, checked, ids_of
+from busway_clients.senders.delivery import TIMEOUT, ids_of, no_time
 from busway_clients.senders.meaning import Meaning, meaning_of, told
 from busway_clients.senders.messages import Identified, Messages, SessionOf, identified
 from busway_clients.senders.outbox import Outbox, Waiting
@@ -66,7 +66,8 @@ class DurableSending:
 
     def send(self, messages: Messages, key: str | None, timeout: float | None) -> Steps[Accepted]:
         """Send what nothing in the outbox is ahead of, keep the rest and what no namespace takes."""
-        checked(timeout)
+        if timeout is not None and timeout <= 0:
+            raise no_time(timeout)
         prepared = identified(messages, key, self._session_of)
         lanes = {each.lane for each in prepared if each.lane is not None}
         behind = (yield Call(lambda: self._outbox.lanes(lanes), blocks=True)) if len(self._outbox) else frozenset()

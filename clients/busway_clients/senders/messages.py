@@ -67,13 +67,14 @@ def identified(messages: Messages, key: str | None = None, session_of: SessionOf
 
     Raises WrongUse for what is no message, and for an id that Service Bus would refuse.
     """
-    if isinstance(messages, ServiceBusMessageBatch):
-        raise WrongUse("the messages to send: is a ServiceBusMessageBatch, expected the messages themselves")
     if key is not None and not key:
         raise WrongUse("the key of a send: is empty, expected text that a retry gives again")
-    alone = isinstance(messages, (*_SDK_MESSAGES, Mapping))
-    given: Sequence[Any] = [messages] if alone else _listed(messages)
     seen: dict[bytes, int] = {}
+    if isinstance(messages, _SDK_MESSAGES):
+        return [_identified(messages, key, session_of, seen)]
+    if isinstance(messages, ServiceBusMessageBatch):
+        raise WrongUse("the messages to send: is a ServiceBusMessageBatch, expected the messages themselves")
+    given: Sequence[Any] = [messages] if isinstance(messages, Mapping) else _listed(messages)
     return [_identified(each, key, session_of, seen) for each in given]
 
 
@@ -131,7 +132,7 @@ def _listed(messages: object) -> Sequence[Any]:
 
 
 def _identified(given: object, key: str | None, session_of: SessionOf | None, seen: dict[bytes, int]) -> Identified:
-    message = _message(given)
+    message = given if isinstance(given, _SDK_MESSAGES) else _made(given)
     raw = message.raw_amqp_message if isinstance(message, ServiceBusMessage) else message
     properties = raw.properties
     if properties is None:
@@ -146,8 +147,11 @@ def _identified(given: object, key: str | None, session_of: SessionOf | None, se
                 "a message given as a mapping: has no message_id and cannot keep one, expected a message_id or a key"
             )
         properties.message_id = str(uuid.uuid4())
-    message_id = text_of(properties.message_id)
-    _check("message id", message_id)
+    message_id = properties.message_id
+    if not isinstance(message_id, str):
+        message_id = text_of(message_id)
+    if len(message_id) > _LONGEST_ID:
+        raise _too_long("message id", message_id)
     if message is not given and isinstance(given, MutableMapping):
         given["message_id"] = properties.message_id
         if properties.group_id:
@@ -155,9 +159,7 @@ def _identified(given: object, key: str | None, session_of: SessionOf | None, se
     return Identified(message_id, message)
 
 
-def _message(given: object) -> Prepared:
-    if isinstance(given, _SDK_MESSAGES):
-        return given
+def _made(given: object) -> Prepared:
     if isinstance(given, Mapping):
         try:
             return ServiceBusMessage(**given)
@@ -175,7 +177,8 @@ def _session(raw: AmqpAnnotatedMessage, session_of: SessionOf) -> str | None:
         return None
     if not isinstance(session, str):
         raise WrongUse(f"session_of: returned a {type(session).__name__}, expected text or None")
-    _check("session id", session)
+    if len(session) > _LONGEST_ID:
+        raise _too_long("session id", session)
     return session
 
 
@@ -196,6 +199,5 @@ def _decoded(value: object) -> object:
     return text_of(value) if isinstance(value, bytes) else value
 
 
-def _check(what: str, text: str) -> None:
-    if len(text) > _LONGEST_ID:
-        raise WrongUse(f"a message's {what}: has {len(text)} characters, expected at most {_LONGEST_ID}")
+def _too_long(what: str, text: str) -> WrongUse:
+    return WrongUse(f"a message's {what}: has {len(text)} characters, expected at most {_LONGEST_ID}")

@@ -79,8 +79,8 @@ class Outbox:
         """
         if max_messages < 1 or max_bytes < 1:
             raise WrongUse(f"the bounds of an outbox: are {max_messages} and {max_bytes}, expected positive ones")
-        # It has bodies in it, and SQLite gives the files beside it the same permissions. One that is there is not opened,
-        # since to close it again would end the locks of an outbox of this process.
+        # It has bodies in it, and SQLite gives the files beside it the same permissions. One that is there is not
+        # opened, since to close it again would end the locks of an outbox of this process.
         with suppress(OSError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         try:

@@ -12,7 +12,7 @@ from azure.servicebus.exceptions import OperationTimeoutError
 
 from busway_clients.errors import WrongUse
 from busway_clients.senders.agreement import REFRESH, Agreement, RoleState
-from busway_clients.senders.delivery import TIMEOUT, Link, SdkSender, checked, end_of, undelivered
+from busway_clients.senders.delivery import TIMEOUT, Link, SdkSender, end_of, no_time, undelivered
 from busway_clients.senders.meaning import is_unavailable
 from busway_clients.senders.messages import Identified, Messages, SessionOf, identified
 from busway_clients.senders.outcome import Delivery, Outcome, send_failed
@@ -41,16 +41,18 @@ class PassiveSending:
 
     def prepared(self, messages: Messages, key: str | None, timeout: float | None) -> list[Identified]:
         """Return the messages with their ids; raises WrongUse for what cannot be sent at all."""
-        checked(timeout)
+        if timeout is not None and timeout <= 0:
+            raise no_time(timeout)
         return identified(messages, key, self.session_of)
 
     def send(
-        self, messages: Sequence[Identified], timeout: float | None, until: float, failed: Exception | None
+        self, messages: Sequence[Identified], timeout: float | None, began: float, failed: Exception | None
     ) -> Steps[Outcome]:
         """
         Send to the active namespace, or where that cannot be reached what it has not accepted to a backup.
 
-        Units: until is when the time of the active one is over, *failed* how sending over its open link has ended.
+        *failed* is how sending over the open link of the active one has ended, which *began* in seconds of
+        time.monotonic().
         """
         agreement = self.agreement
         yield from agreement.refresh()
@@ -58,7 +60,7 @@ class PassiveSending:
         rest = messages
         active = agreement.roles.active
         for name in agreement.roles.order:
-            end = until if name == active else end_of(timeout)
+            end = end_of(timeout, began if name == active else None)
             delivery: Delivery = yield Call(partial(self._links[name].send, rest, end, failed))
             deliveries[name], failed = delivery, None
             if delivery.error is None:
@@ -134,7 +136,7 @@ class PassiveSender:
         if not self._turn.acquire(timeout=-1 if timeout is None else timeout):
             raise self._sending.not_begun(prepared)
         try:
-            until = end_of(timeout)
+            began = time.monotonic()
             failed: Exception | None = None
             active = self._sending.agreement.present
             if active is not None and len(prepared) == 1 and (link := self._links[active]).is_open:
@@ -146,7 +148,7 @@ class PassiveSender:
                     failed = error
                 else:
                     return Outcome({active: Delivery((message_id,))})
-            return run(self._sending.send(prepared, timeout, until, failed))
+            return run(self._sending.send(prepared, timeout, began, failed))
         finally:
             self._turn.release()
 
