@@ -15,6 +15,14 @@ class WrongUse(ClientsError, ValueError):
     """An argument or a message that cannot be used as it is; nothing was sent and nothing changed."""
 
 
+class MissingExtra(ClientsError, ImportError):
+    """A package is not installed that one part of this distribution needs; the message names the extra with it."""
+
+
+class Unencodable(ClientsError):
+    """A message that the SDK cannot put on the wire, to whatever namespace; the cause is what the SDK said."""
+
+
 class SendFailed(ClientsError):
     """
     A send whose policy was not met.
@@ -30,12 +38,22 @@ class SendFailed(ClientsError):
 
     @property
     def errors(self) -> Mapping[str, Exception]:
-        """Return the SDK's errors by namespace."""
+        """Return the errors by namespace: the SDK's own, or Unencodable and WrongUse."""
         return self.outcome.errors
 
 
 class OutboxFull(ClientsError):
-    """The outbox has no room for the messages; none of them was accepted."""
+    """
+    The outbox has no room for the messages; it has accepted none of them.
+
+    Shape:  outcome says what became of the send that came before, None where there was none; unsent has the ids of the
+            messages that neither a namespace nor the outbox has.
+    """
+
+    def __init__(self, text: str, outcome: "Outcome | None" = None, unsent: Sequence[str] = ()) -> None:
+        super().__init__(text)
+        self.outcome = outcome
+        self.unsent = tuple(unsent)
 
 
 class OutboxInUse(ClientsError):

@@ -48,13 +48,18 @@ def run(steps: Steps[Result]) -> Result:
         steps.close()
 
 
-async def run_async(steps: Steps[Result]) -> Result:
-    """Run a flow in this event loop and return what it returns."""
+async def run_async(steps: Steps[Result], until: float | None = None) -> Result:
+    """
+    Run a flow in this event loop and return what it returns.
+
+    A call that has not returned by *until* is cancelled, and the flow is sent a TimeoutError. Units: until in seconds
+    of time.monotonic(), None for no end.
+    """
     try:
         call = next(steps)
         while True:
             try:
-                answer = await _answer(call)
+                answer = await (_answer(call) if until is None else _answer_by(call, until))
             except Exception as error:  # noqa: BLE001 - the flow decides what is to be made of it
                 call = steps.throw(error)
             else:
@@ -69,6 +74,11 @@ async def run_async(steps: Steps[Result]) -> Result:
 def wait(seconds: float) -> Call:
     """Return the call that waits."""
     return Call(lambda: time.sleep(seconds), lambda: asyncio.sleep(seconds))
+
+
+async def _answer_by(call: Call, until: float) -> Any:  # noqa: ANN401 - what an SDK returns
+    async with asyncio.timeout(until - time.monotonic()):
+        return await _answer(call)
 
 
 async def _answer(call: Call) -> Any:  # noqa: ANN401 - what an SDK returns

@@ -1,6 +1,9 @@
 """An application at one end, with Microsoft's SDK of either kind and the classes of busway_clients that go with it."""
 
 import asyncio
+import contextlib
+import socket
+import threading
 from pathlib import Path
 
 import azure.servicebus
@@ -11,6 +14,34 @@ import busway_clients.aio
 
 # Of scripts that import the package in processes of their own.
 ENVIRONMENT = {"PYTHONPATH": str(Path(__file__).parents[2] / "clients")}
+
+
+class Answering:
+    """A peer that says *answer* to whoever connects, and hangs up; its context gives its connection string."""
+
+    def __init__(self, answer):
+        self._answer = answer
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self._thread = threading.Thread(target=self._serve)
+
+    def __enter__(self):
+        self._thread.start()
+        host = f"127.0.0.1:{self._server.getsockname()[1]}"
+        return f"Endpoint=sb://{host};SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true"
+
+    def __exit__(self, *_):
+        # What waits in accept() is not woken by a close alone.
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._server.close()
+
+    def _serve(self):
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._server.accept()
+                with connection, contextlib.suppress(OSError):
+                    connection.sendall(self._answer)
+                    connection.recv(1000)
 
 
 class Application:

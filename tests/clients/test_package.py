@@ -2,9 +2,12 @@
 
 import subprocess
 import sys
+import textwrap
 import tomllib
 import zipfile
 from pathlib import Path
+
+from tests.clients.applications import ENVIRONMENT
 
 ROOT = Path(__file__).parents[2]
 CLIENTS = ROOT / "clients"
@@ -18,15 +21,52 @@ def name_of(requirement):
     return requirement.partition(">")[0].partition("[")[0]
 
 
-def test_it_brings_the_sdk_and_identities_and_nothing_else():
-    assert {name_of(each) for each in project()["dependencies"]} == {"azure-servicebus", "azure-identity"}
+def test_it_brings_the_sdk_and_nothing_else():
+    assert {name_of(each) for each in project()["dependencies"]} == {"azure-servicebus"}
     extras = project()["optional-dependencies"]
     assert {extra: [name_of(each) for each in needed] for extra, needed in extras.items()} == {
         "dns": ["dnspython"],
         "signatures": ["cryptography"],
         "tables": ["azure-data-tables"],
-        "relay": ["aiohttp"],
+        "relay": ["aiohttp", "yarl"],
+        "websockets": ["aiohttp", "websocket-client"],
     }
+
+
+def test_what_lacks_an_extra_names_it():
+    script = textwrap.dedent("""
+        import importlib, sys
+        lacking = {
+            "tables": (
+                "azure.data",
+                *("senders.table_roles", "receivers.stores.tables", "sessions.tables", "sessions.aio.tables"),
+            ),
+            "relay": ("yarl", "relay"),
+            "dns": ("dns", "endpoints.dns"),
+        }
+        for missing, *_ in lacking.values():
+            sys.modules[missing] = None
+        sys.modules["azure.identity"] = sys.modules["cryptography"] = None
+        import busway_clients.aio, busway_clients.sessions
+        from busway_clients import MissingExtra
+        from busway_clients.endpoints import signature
+        imports = [
+            (name, lambda module=module: importlib.import_module(f"busway_clients.{module}"))
+            for name, (_, *modules) in lacking.items()
+            for module in modules
+        ]
+        for name, act in [*imports, ("signatures", lambda: signature.signed(b"", b"", ""))]:
+            try:
+                act()
+            except MissingExtra as error:
+                assert isinstance(error, ImportError)
+                assert f"busway-clients[{name}]" in str(error), error
+            else:
+                raise SystemExit(f"{name} is not missed")
+    """)
+    command = [sys.executable, "-W", "error", "-c", script]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)  # noqa: S603 - our own script
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_what_it_may_use_is_pinned_for_the_tests():

@@ -1,14 +1,14 @@
 """The active sender for asyncio."""
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 
+from busway_clients.aio.links import SenderLink
 from busway_clients.senders.active import DELAY, ActiveSending, Now, Success, utc_now
-from busway_clients.senders.delivery import TIMEOUT, Prepared, SdkSender
+from busway_clients.senders.delivery import TIMEOUT, SdkSender, end_of
 from busway_clients.senders.messages import Messages, SessionOf
-from busway_clients.senders.outcome import Delivery, Outcome
-from busway_clients.steps import run_async
+from busway_clients.senders.outcome import Outcome
 
 
 class ActiveSender:
@@ -30,7 +30,12 @@ class ActiveSender:
     ) -> None:
         """Send by *senders*, named by their namespaces; as for `busway_clients.ActiveSender`."""
         self._sending = ActiveSending(senders, success, delay, session_of=session_of, now=now)
-        self._turns = {name: asyncio.Lock() for name in senders}
+        self._links = {name: SenderLink(name, sender) for name, sender in senders.items()}
+
+    @property
+    def session_of(self) -> SessionOf | None:
+        """Return what gives the session of a message that has none."""
+        return self._sending.session_of
 
     async def send(
         self,
@@ -41,23 +46,13 @@ class ActiveSender:
         timeout: float | None = TIMEOUT,  # noqa: ASYNC109 - the SDK's own, for each of its calls
     ) -> Outcome:
         """Send one message or several, and return which namespace took which; as `busway_clients.ActiveSender.send`."""
-        prepared = self._sending.prepared(messages, key)
+        prepared = self._sending.prepared(messages, key, timeout)
         names = self._sending.names(to) if prepared else []
         if not names:
             return Outcome({})
-        ids = [each.message_id for each in prepared]
+        until = end_of(timeout)
         copies = [self._sending.copies(name, prepared) for name in names]
         deliveries = await asyncio.gather(
-            *(self._deliver(name, ids, each, timeout) for name, each in zip(names, copies, strict=True))
+            *(self._links[name].send(each, until) for name, each in zip(names, copies, strict=True))
         )
         return self._sending.judged(Outcome(dict(zip(names, deliveries, strict=True))))
-
-    async def _deliver(
-        self,
-        name: str,
-        ids: Sequence[str],
-        messages: Sequence[Prepared],
-        timeout: float | None,  # noqa: ASYNC109 - likewise
-    ) -> Delivery:
-        async with self._turns[name]:
-            return await run_async(self._sending.delivery(name, ids, messages, timeout))

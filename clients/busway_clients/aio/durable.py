@@ -1,18 +1,16 @@
 """The durable sender for asyncio."""
 
 import asyncio
-import logging
 from collections.abc import Awaitable
 from typing import Protocol
 
+from busway_clients.errors import StoreUnavailable
 from busway_clients.senders.delivery import TIMEOUT
 from busway_clients.senders.durable import PAUSE_SECONDS, Accepted, Drained, DurableSending
 from busway_clients.senders.messages import Messages, SessionOf
 from busway_clients.senders.outbox import Outbox
 from busway_clients.senders.outcome import Outcome
 from busway_clients.steps import run_async
-
-_LOGGER = logging.getLogger("busway_clients.senders.outbox")
 
 
 class Sender(Protocol):
@@ -33,7 +31,9 @@ class DurableSender:
     def __init__(self, sender: Sender, outbox: Outbox, *, session_of: SessionOf | None = None) -> None:
         """Send by *sender*, and keep in *outbox*; both stay the caller's to close."""
         self._sending = DurableSending(
-            lambda messages, timeout: sender.send(messages, timeout=timeout), outbox, session_of
+            lambda messages, timeout: sender.send(messages, timeout=timeout),
+            outbox,
+            session_of or getattr(sender, "session_of", None),
         )
         self._draining = asyncio.Lock()
 
@@ -59,7 +59,8 @@ class DurableSender:
     async def keep_draining(self, *, pause: float = PAUSE_SECONDS) -> None:
         """Drain again and again until cancelled; meant for a task of its own. Units: pause in seconds."""
         while True:
-            drained = await self.drain()
-            if drained.error is not None:
-                _LOGGER.warning("%d messages wait in the outbox: %s", drained.left, drained.error)
+            try:
+                self._sending.told(await self.drain())
+            except StoreUnavailable as error:
+                self._sending.told(error)
             await asyncio.sleep(pause)

@@ -2,12 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 
+from busway_clients.aio.links import SenderLink, acquired
 from busway_clients.senders.agreement import REFRESH, RoleState
 from busway_clients.senders.delivery import TIMEOUT, SdkSender
-from busway_clients.senders.messages import Identified, Messages, SessionOf
+from busway_clients.senders.messages import Messages, SessionOf
 from busway_clients.senders.outcome import Delivery, Outcome
 from busway_clients.senders.passive import PassiveSending
 from busway_clients.senders.roles import RoleStore
@@ -32,8 +33,14 @@ class PassiveSender:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Send by *senders*, named by their namespaces, at first to the first; as the synchronous one does."""
-        self._sending = PassiveSending(senders, self._deliver, roles, refresh, session_of, monotonic=monotonic)
+        self._links = {name: SenderLink(name, sender) for name, sender in senders.items()}
+        self._sending = PassiveSending(self._links, roles, refresh, session_of, monotonic=monotonic)
         self._turn = asyncio.Lock()
+
+    @property
+    def session_of(self) -> SessionOf | None:
+        """Return what gives the session of a message that has none."""
+        return self._sending.session_of
 
     @property
     def state(self) -> RoleState:
@@ -48,19 +55,30 @@ class PassiveSender:
         timeout: float | None = TIMEOUT,  # noqa: ASYNC109 - the SDK's own, for each of its calls
     ) -> Outcome:
         """Send one message or several, and return which namespace took which; as the synchronous sender."""
-        prepared = self._sending.prepared(messages, key)
+        prepared = self._sending.prepared(messages, key, timeout)
         if not prepared:
             return Outcome({})
-        async with self._turn:
-            return await run_async(self._sending.send(prepared, timeout))
-
-    async def _deliver(
-        self,
-        name: str,
-        messages: Sequence[Identified],
-        timeout: float | None,  # noqa: ASYNC109 - likewise
-    ) -> Delivery:
-        return await run_async(self._sending.delivery(name, messages, timeout))
+        if not await acquired(self._turn, timeout):
+            raise self._sending.not_begun(prepared)
+        try:
+            began = time.monotonic()
+            failed: Exception | None = None
+            active = self._sending.agreement.present
+            if active is not None and len(prepared) == 1 and (link := self._links[active]).is_open:
+                # Nearly all sends are this one; what goes wrong with it is the flow's.
+                message_id, message = prepared[0]
+                try:
+                    await link.sender.send_messages(message, timeout=timeout)
+                except Exception as error:  # noqa: BLE001 - likewise
+                    failed = error
+                except BaseException:
+                    link.is_open = False
+                    raise
+                else:
+                    return Outcome({active: Delivery((message_id,))})
+            return await run_async(self._sending.send(prepared, timeout, began, failed))
+        finally:
+            self._turn.release()
 
     async def activate(self, name: str) -> None:
         """Make *name* the active namespace, as after an outage that is over; WrongUse for one that is unknown."""

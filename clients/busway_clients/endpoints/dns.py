@@ -11,11 +11,6 @@ replication tasks patterns", DNS-based failover configuration; RFC 2782.
 
 from collections.abc import Sequence
 
-import dns.exception
-import dns.name
-import dns.rdatatype
-import dns.resolver
-
 from busway_clients.endpoints.endpoint import (
     NAMESPACES,
     PORTS,
@@ -25,6 +20,13 @@ from busway_clients.endpoints.endpoint import (
     Offer,
     namespace_named,
 )
+from busway_clients.extras import extra
+
+with extra("dns"):
+    import dns.exception
+    import dns.name
+    import dns.rdatatype
+    import dns.resolver
 
 PREFIX = "_azure_servicebus._amqp"
 

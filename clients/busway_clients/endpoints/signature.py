@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 from busway_clients.endpoints.document import json_object
 from busway_clients.endpoints.endpoint import EndpointUnresolved
+from busway_clients.extras import extra
 
 _ALGORITHM = "EdDSA"
 _MEMBERS = {"payload", "protected", "signature"}
@@ -41,9 +42,10 @@ def verified(content: bytes, public_keys: Mapping[str, bytes], where: str) -> by
     if not isinstance(key, str) or key not in public_keys:
         raise EndpointUnresolved(f"{where}: is signed by {key!r}, expected {', '.join(sorted(public_keys))}")
     # Only who has signed documents needs the package.
-    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
-    from cryptography.hazmat.primitives.serialization import load_pem_public_key  # noqa: PLC0415
+    with extra("signatures"):
+        from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
+        from cryptography.hazmat.primitives.serialization import load_pem_public_key  # noqa: PLC0415
 
     public_key = load_pem_public_key(public_keys[key])
     if not isinstance(public_key, Ed25519PublicKey):
@@ -57,8 +59,9 @@ def verified(content: bytes, public_keys: Mapping[str, bytes], where: str) -> by
 
 def signed(document: bytes, private_key: bytes, key: str) -> bytes:
     """Return *document* signed with a private key in PEM, under the id *key* that readers know its public key by."""
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
+    with extra("signatures"):
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
 
     signing = load_pem_private_key(private_key, None)
     if not isinstance(signing, Ed25519PrivateKey):
@@ -72,11 +75,12 @@ def signed(document: bytes, private_key: bytes, key: str) -> bytes:
 
 def public_key_of(private_key: bytes) -> bytes:
     """Return the public key, in PEM, of a private one in PEM."""
-    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
-        Encoding,
-        PublicFormat,
-        load_pem_private_key,
-    )
+    with extra("signatures"):
+        from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
+            Encoding,
+            PublicFormat,
+            load_pem_private_key,
+        )
 
     public_key = load_pem_private_key(private_key, None).public_key()
     return public_key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)

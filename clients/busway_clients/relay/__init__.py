@@ -1,5 +1,11 @@
 """Relay endpoints (Azure Relay hybrid connections over WebSockets), for asyncio; needs the extra `relay`."""
 
+from busway_clients.extras import extra
+
+with extra("relay"):
+    import aiohttp as _aiohttp  # noqa: F401 - looked for here, so that no module of the package has to
+    import yarl as _yarl  # noqa: F401 - likewise
+
 from busway_clients.relay.accepting import Rejection
 from busway_clients.relay.client import RelayClient
 from busway_clients.relay.clock import Clock, SystemClock

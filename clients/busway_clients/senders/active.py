@@ -7,11 +7,10 @@ from types import TracebackType
 from typing import Literal, Self
 
 from busway_clients.errors import WrongUse
-from busway_clients.senders.delivery import TIMEOUT, Prepared, SdkSender, deliver
+from busway_clients.senders.delivery import TIMEOUT, SdkSender, end_of, no_time
 from busway_clients.senders.messages import Identified, Messages, SessionOf, copy_of, delayed, identified
-from busway_clients.senders.outcome import Delivery, Outcome, send_failed
+from busway_clients.senders.outcome import Outcome, send_failed
 from busway_clients.senders.threads import SenderThread
-from busway_clients.steps import Steps, run
 
 Success = Literal["any", "all"]
 Now = Callable[[], datetime]
@@ -40,48 +39,44 @@ class ActiveSending:
             raise WrongUse(f"the success of an active sender: is {success!r}, expected 'any' or 'all'")
         if delay < timedelta():
             raise WrongUse(f"the delay of an active sender: is {delay}, expected none or a positive one")
-        self.senders = dict(senders)
+        self.session_of = session_of
+        self._names = tuple(senders)
         self._primary = next(iter(senders))
         self._success = success
         self._delay = delay
-        self._session_of = session_of
         self._now = now
         self._latest: dict[str, datetime | None] = {}
         self._turn = threading.Lock()
 
-    def prepared(self, messages: Messages, key: str | None) -> list[Identified]:
-        """Return the messages with their ids."""
-        return identified(messages, key, self._session_of)
+    def prepared(self, messages: Messages, key: str | None, timeout: float | None) -> list[Identified]:
+        """Return the messages with their ids; raises WrongUse for what cannot be sent at all."""
+        if timeout is not None and timeout <= 0:
+            raise no_time(timeout)
+        return identified(messages, key, self.session_of)
 
     def names(self, to: Collection[str] | None) -> list[str]:
         """Return the namespaces of a send, the primary first."""
         if to is None:
-            return [*self.senders]
-        if unknown := [name for name in to if name not in self.senders]:
-            raise WrongUse(f"the namespaces of a send: {', '.join(unknown)} is none of {', '.join(self.senders)}")
-        return [name for name in self.senders if name in to]
+            return [*self._names]
+        if unknown := [name for name in to if name not in self._names]:
+            raise WrongUse(f"the namespaces of a send: {', '.join(unknown)} is none of {', '.join(self._names)}")
+        return [name for name in self._names if name in to]
 
-    def copies(self, name: str, messages: Sequence[Identified]) -> Sequence[Prepared]:
+    def copies(self, name: str, messages: Sequence[Identified]) -> Sequence[Identified]:
         """
         Return what one namespace is sent: the messages themselves in the primary, copies in the others.
 
         To be asked before anything is sent, since the SDK changes a message while it encodes it.
         """
         if name == self._primary:
-            return [each.message for each in messages]
+            return messages
         now = self._now() if self._delay else None
-        copies = [copy_of(each) for each in messages]
+        copies = [copy_of(message) for _, message in messages]
         if now is not None:
             with self._turn:
                 for copied in copies:
                     self._latest[name] = delayed(copied, self._delay, now, self._latest.get(name))
-        return copies
-
-    def delivery(
-        self, name: str, ids: Sequence[str], messages: Sequence[Prepared], timeout: float | None
-    ) -> Steps[Delivery]:
-        """Return the flow that sends to one namespace."""
-        return deliver(self.senders[name], ids, messages, timeout)
+        return [Identified(each.message_id, copied) for each, copied in zip(messages, copies, strict=True)]
 
     def judged(self, outcome: Outcome) -> Outcome:
         """Return an outcome that is a success; raise SendFailed for any other."""
@@ -118,7 +113,12 @@ class ActiveSender:
         same.
         """
         self._sending = ActiveSending(senders, success, delay, session_of=session_of, now=now)
-        self._threads = {name: SenderThread(name) for name in senders}
+        self._links = {name: SenderThread(name, sender) for name, sender in senders.items()}
+
+    @property
+    def session_of(self) -> SessionOf | None:
+        """Return what gives the session of a message that has none."""
+        return self._sending.session_of
 
     def send(
         self,
@@ -136,29 +136,23 @@ class ActiveSender:
         is changed. Units: timeout in seconds. Raises SendFailed, which has the outcome; WrongUse before anything is
         sent.
         """
-        prepared = self._sending.prepared(messages, key)
+        prepared = self._sending.prepared(messages, key, timeout)
         names = self._sending.names(to) if prepared else []
         if not names:
             return Outcome({})
-        ids = [each.message_id for each in prepared]
-        flows = {name: self._flow(name, ids, prepared, timeout) for name in names}
+        until = end_of(timeout)
+        copies = {name: self._sending.copies(name, prepared) for name in names}
         first, *others = names
-        begun = {name: self._threads[name].begin(flows[name]) for name in others}
-        deliveries = {first: self._threads[first].run(flows[first], ids, timeout)}
+        begun = {name: self._links[name].begin(copies[name], until) for name in others}
+        deliveries = {first: self._links[first].send(copies[first], until)}
         for name, pending in begun.items():
-            deliveries[name] = self._threads[name].end(pending, ids, timeout)
+            deliveries[name] = self._links[name].end(pending, copies[name], until)
         return self._sending.judged(Outcome(deliveries))
-
-    def _flow(
-        self, name: str, ids: Sequence[str], messages: Sequence[Identified], timeout: float | None
-    ) -> Callable[[], Delivery]:
-        copies = self._sending.copies(name, messages)
-        return lambda: run(self._sending.delivery(name, ids, copies, timeout))
 
     def close(self) -> None:
         """End the threads; the SDK's senders stay open."""
-        for thread in self._threads.values():
-            thread.close()
+        for link in self._links.values():
+            link.close()
 
     def __enter__(self) -> Self:
         """Return the sender."""

@@ -55,9 +55,18 @@ class Agreement:
         """Return the roles as they were last seen, and whether they are agreed upon."""
         return RoleState(self._roles.active, self._roles.backups, self._error is None, self._error)
 
+    @property
+    def present(self) -> str | None:
+        """Return the active name, None where the roles last seen have aged."""
+        if self._store.is_local:
+            is_fresh = self._store.read() == self._roles
+        else:
+            is_fresh = self._read_at is not None and self._monotonic() - self._read_at < self._age
+        return self._roles.order[0] if is_fresh else None
+
     def refresh(self) -> Steps[None]:
         """Read the roles anew if those last seen have aged."""
-        if not self._is_fresh():
+        if self.present is None:
             yield from self.look()
 
     def look(self) -> Steps[None]:
@@ -90,13 +99,6 @@ class Agreement:
             self._adopt((yield self._call(lambda: self._store.replace(before.version, order))))
         except (StoreUnavailable, UnusableFile) as error:
             self._disagree(error)
-
-    def _is_fresh(self) -> bool:
-        if self._read_at is None:
-            return False
-        if self._store.is_local:
-            return self._store.read() == self._roles
-        return self._monotonic() - self._read_at < self._age
 
     def _adopt(self, held: Roles) -> None:
         if {*held.order} != {*self._names}:

@@ -1,19 +1,23 @@
 """Messages to one namespace, in batches as large as its link allows; the flow of both senders."""
 
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
-from azure.servicebus import ServiceBusMessage
-from azure.servicebus.amqp import AmqpAnnotatedMessage
-from azure.servicebus.exceptions import MessageSizeExceededError, OperationTimeoutError
+from azure.servicebus import ServiceBusMessageBatch
+from azure.servicebus.exceptions import MessageSizeExceededError, OperationTimeoutError, ServiceBusError
 
+from busway_clients.errors import ClientsError, Unencodable, WrongUse
+from busway_clients.senders.meaning import SENSELESS, is_unavailable
+from busway_clients.senders.messages import Identified, Prepared, copy_of
 from busway_clients.senders.outcome import Delivery
 from busway_clients.steps import Call, Steps
 
 TIMEOUT = 60.0
-
-Prepared = ServiceBusMessage | AmqpAnnotatedMessage
+# The largest message that Service Bus takes anywhere; what the entity takes, it says itself.
+_LARGEST = 100 * 1024**2
+_AMBIGUOUS = (*SENSELESS, AttributeError)
 
 
 class SdkSender(Protocol):
@@ -26,43 +30,131 @@ class SdkSender(Protocol):
         """Send, or return an awaitable that does."""
 
 
-def deliver(
-    sender: SdkSender, ids: Sequence[str], messages: Sequence[Prepared], timeout: float | None
-) -> Steps[Delivery]:
+class Link(Protocol):
+    """The SDK's sender of one namespace, and whether its last send has left it open."""
+
+    sender: SdkSender
+    is_open: bool
+
+    def send(
+        self, messages: Sequence[Identified], until: float, failed: Exception | None = None
+    ) -> Delivery | Awaitable[Delivery]:
+        """
+        Send *messages* and return what became of them, or an awaitable of it.
+
+        A link that an earlier send has left open, and that fails now, is opened anew once: the service closes those
+        that were idle, which is no outage. Whoever has sent over the open link himself tells how that *failed*.
+        Units: until as of `end_of`.
+        """
+
+
+def deliver(sender: SdkSender, messages: Sequence[Identified], until: float) -> Steps[Delivery]:
     """
     Send *messages* in their order and stop at the first error, so that what was accepted is the first of them.
 
-    Each batch is accepted as a whole or not at all. Units: timeout in seconds, for all together, retries of the SDK
-    among them; None for no end.
+    Each batch is accepted as a whole or not at all. Units: until as of `end_of`, retries of the SDK among it.
     """
-    deadline = None if timeout is None else time.monotonic() + timeout
     taken = 0
     try:
         if len(messages) == 1:
-            yield _sending(sender, messages[0], timeout)
-            return Delivery(tuple(ids))
+            yield _sending(sender, messages[0].message, left(until))
+            return Delivery((messages[0].message_id,))
         for size, payload in (yield from _batches(sender, messages)):
-            yield _sending(sender, payload, _remaining(deadline))
+            yield _sending(sender, payload, left(until))
             taken += size
     except Exception as error:  # noqa: BLE001 - whatever it is belongs to the outcome
-        return Delivery(tuple(ids[:taken]), tuple(ids[taken:]), error)
-    return Delivery(tuple(ids))
+        return undelivered(messages, error, taken)
+    return Delivery(ids_of(messages))
 
 
-def _remaining(deadline: float | None) -> float | None:
-    if deadline is None:
+def undelivered(messages: Sequence[Identified], error: Exception, taken: int = 0) -> Delivery:
+    """Return what became of messages of which only the first *taken* were accepted."""
+    ids = ids_of(messages)
+    return Delivery(ids[:taken], ids[taken:], _understood(error, messages))
+
+
+def is_lost(delivery: Delivery, until: float) -> bool:
+    """Tell whether a link has failed over which sending may go on once it is open anew."""
+    return delivery.error is not None and is_unavailable(delivery.error) and time.monotonic() < until
+
+
+def joined(first: Delivery, second: Delivery) -> Delivery:
+    """Return what became of the messages of which *second* tells what *first* had not delivered."""
+    return second._replace(accepted=first.accepted + second.accepted)
+
+
+def ids_of(messages: Sequence[Identified]) -> tuple[str, ...]:
+    """Return the ids of messages."""
+    return tuple([each.message_id for each in messages])
+
+
+def end_of(timeout: float | None, began: float | None = None) -> float:
+    """
+    Return when a send is to end that begins now or has *began*, infinity without a timeout.
+
+    Units: in seconds of time.monotonic().
+    """
+    return math.inf if timeout is None else (time.monotonic() if began is None else began) + timeout
+
+
+def left(end: float) -> float | None:
+    """Return the seconds that are left, None where there is no end; raises OperationTimeoutError where none are."""
+    if end == math.inf:
         return None
-    remaining = deadline - time.monotonic()
+    remaining = end - time.monotonic()
     if remaining <= 0:
-        raise OperationTimeoutError(message="No time was left for the batch.")
+        raise OperationTimeoutError(message="No time was left to send.")
     return remaining
 
 
-def _batches(sender: SdkSender, messages: Sequence[Prepared]) -> Steps[list[tuple[int, Any]]]:
+def no_time(timeout: float) -> WrongUse:
+    """Return the error of a timeout in which nothing can be sent."""
+    return WrongUse(f"the timeout of a send: is {timeout} s, expected a positive one or None")
+
+
+def encode(message: Prepared) -> None:
+    """Encode a message to see whether the SDK can; raises Unencodable, MessageSizeExceededError."""
+    try:
+        ServiceBusMessageBatch(_LARGEST).add_message(copy_of(message))
+    except MessageSizeExceededError:
+        raise
+    except Exception as error:
+        raise _unencodable(error) from error
+
+
+def _understood(error: Exception, messages: Sequence[Identified]) -> Exception:
+    """Return an error of the SDK, or what is behind it: a message that cannot be sent, a sender that cannot be used."""
+    if isinstance(error, ImportError):
+        return _wrong_use("lacks a package", "the extra websockets for a connection over port 443", error)
+    inner = error.inner_exception if type(error) is ServiceBusError else error
+    if isinstance(inner, ClientsError | MessageSizeExceededError) or not isinstance(inner, _AMBIGUOUS):
+        return error
+    if len(messages) == 1:
+        try:
+            encode(messages[0].message)
+        except (Unencodable, MessageSizeExceededError) as at_fault:
+            return at_fault
+    # What the SDK does not wrap was raised before it turned to the wire.
+    return error if inner is not error else _wrong_use("refused the call", "one that is open", error)
+
+
+def _wrong_use(seen: str, expected: str, error: Exception) -> WrongUse:
+    wrong = WrongUse(f"the sender of the SDK: {seen} ({type(error).__name__}), expected {expected}")
+    wrong.__cause__ = error
+    return wrong
+
+
+def _unencodable(error: Exception) -> Unencodable:
+    # What the SDK says of a message may quote it.
+    told = f"a message: cannot be encoded by the SDK ({type(error).__name__})"
+    return Unencodable(f"{told}, expected values that AMQP has a type for")
+
+
+def _batches(sender: SdkSender, messages: Sequence[Identified]) -> Steps[list[tuple[int, Any]]]:
     """Return what is to be handed to the SDK, each with its number of messages; one that fills a batch goes alone."""
     batches: list[tuple[int, Any]] = []
     batch = None
-    for message in messages:
+    for _, message in messages:
         if batch is None:
             batch = yield Call(sender.create_message_batch)
         if _fits(batch, message):
@@ -85,6 +177,8 @@ def _fits(batch: Any, message: Prepared) -> bool:  # noqa: ANN401 - the SDK's ba
         batch.add_message(message)
     except MessageSizeExceededError:
         return False
+    except Exception as error:
+        raise _unencodable(error) from error
     return True
 
 

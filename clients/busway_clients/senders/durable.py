@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import groupby
 from typing import NamedTuple, Protocol
 
-from busway_clients.errors import SendFailed
-from busway_clients.senders.delivery import TIMEOUT
+from busway_clients.errors import ClientsError, OutboxFull, SendFailed, StoreUnavailable
+from busway_clients.senders.delivery import TIMEOUT, ids_of, no_time
 from busway_clients.senders.meaning import Meaning, meaning_of, told
 from busway_clients.senders.messages import Identified, Messages, SessionOf, identified
 from busway_clients.senders.outbox import Outbox, Waiting
@@ -62,32 +62,47 @@ class DurableSending:
         self._send = send
         self._outbox = outbox
         self._session_of = session_of
+        self._taken: list[int] = []
 
     def send(self, messages: Messages, key: str | None, timeout: float | None) -> Steps[Accepted]:
         """Send what nothing in the outbox is ahead of, keep the rest and what no namespace takes."""
+        if timeout is not None and timeout <= 0:
+            raise no_time(timeout)
         prepared = identified(messages, key, self._session_of)
         lanes = {each.lane for each in prepared if each.lane is not None}
         behind = (yield Call(lambda: self._outbox.lanes(lanes), blocks=True)) if len(self._outbox) else frozenset()
         direct = [each for each in prepared if each.lane not in behind]
-        unsent: tuple[str, ...] = ()
+        outcome, failed = Outcome({}), None
         if direct:
             try:
-                yield self._sending(direct, timeout)
-            except SendFailed as failed:
-                if not is_outage(failed):
+                outcome = yield self._sending(direct, timeout)
+            except SendFailed as error:
+                outcome, failed = error.outcome, error
+        # The messages that are left are always the last of those that were sent.
+        taken = len(direct) - (0 if failed is None else len(failed.unsent))
+        sent = {id(each) for each in direct[:taken]}
+        rest = [each for each in prepared if id(each) not in sent]
+        unsent = ids_of(rest)
+        if failed is not None and not is_outage(failed):
+            if len(rest) == len(failed.unsent):
+                raise failed
+            raise SendFailed(f"{failed}; {len(behind)} sessions wait behind the outbox", outcome, unsent) from failed
+        if rest:
+            try:
+                yield Call(lambda: self._outbox.put(rest), blocks=True)
+            except OutboxFull as full:
+                raise OutboxFull(str(full), outcome, unsent) from failed
+            except ClientsError as error:
+                if not sent:
                     raise
-                unsent = failed.unsent
-        # An id may occur twice: the messages that are left are always the last of those that were sent.
-        rest = direct[len(direct) - len(unsent) :]
-        kept = [each for each in prepared if each.lane in behind or any(each is other for other in rest)]
-        if kept:
-            yield Call(lambda: self._outbox.put(kept), blocks=True)
-        sent = direct[: len(direct) - len(rest)]
-        return Accepted(tuple(each.message_id for each in sent), tuple(each.message_id for each in kept))
+                told = f"send: {len(sent)} of {len(prepared)} were taken, and the others are not kept: {error}"
+                raise SendFailed(told, outcome, unsent) from error
+        return Accepted(ids_of(direct[:taken]), unsent)
 
     def drain(self, timeout: float | None) -> Steps[Drained]:
         """Send what waits, in order per lane, until nothing may be sent or no namespace takes more."""
         sent = 0
+        yield from self._remove(())
         while waiting := (yield Call(lambda: self._outbox.next(_BATCH), blocks=True)):
             ordered = sorted(waiting, key=lambda each: (each.lane is not None, each.lane or "", each.number))
             for _, group in groupby(ordered, key=lambda each: each.lane):
@@ -126,13 +141,23 @@ class DurableSending:
         return taken, None
 
     def _remove(self, waiting: Sequence[Waiting]) -> Steps[None]:
-        if waiting:
-            yield Call(lambda: self._outbox.remove([each.number for each in waiting]), blocks=True)
+        # Remembered until the disk has taken it, or the next drain would send them again.
+        self._taken += (each.number for each in waiting)
+        if self._taken:
+            yield Call(lambda: self._outbox.remove(self._taken), blocks=True)
+            self._taken = []
 
     def _hold(self, waiting: Waiting, failed: SendFailed) -> Steps[None]:
         fault = ", ".join(f"{name}: {told(error)}" for name, error in failed.errors.items())
         _LOGGER.error("message %s is held, and its session waits: %s", waiting.message.message_id, fault)
         yield Call(lambda: self._outbox.hold(waiting.number, fault), blocks=True)
+
+    def told(self, seen: Drained | StoreUnavailable) -> None:
+        """Log what hindered a drain that will be tried again."""
+        if isinstance(seen, StoreUnavailable):
+            _LOGGER.error("the outbox cannot be drained: %s", seen)
+        elif seen.error is not None:
+            _LOGGER.warning("%d messages wait in the outbox: %s", seen.left, seen.error)
 
     def _drained(self, sent: int, failed: SendFailed | None) -> Drained:
         held = len(self._outbox.held())
@@ -163,9 +188,15 @@ class DurableSender:
     """
 
     def __init__(self, sender: Sender, outbox: Outbox, *, session_of: SessionOf | None = None) -> None:
-        """Send by *sender*, and keep in *outbox*; both stay the caller's to close."""
+        """
+        Send by *sender*, and keep in *outbox*; both stay the caller's to close.
+
+        *session_of* is that of the sender unless it is given.
+        """
         self._sending = DurableSending(
-            lambda messages, timeout: sender.send(messages, timeout=timeout), outbox, session_of
+            lambda messages, timeout: sender.send(messages, timeout=timeout),
+            outbox,
+            session_of or getattr(sender, "session_of", None),
         )
         self._draining = threading.Lock()
 
@@ -173,8 +204,9 @@ class DurableSender:
         """
         Send one message or several; what could not be sent is on the disk when this returns.
 
-        Units: timeout in seconds, for each namespace. Raises SendFailed for what is no outage, of whose messages none
-                is kept; OutboxFull, where what was not sent is not kept either; WrongUse.
+        Units: timeout in seconds, for each namespace. Raises SendFailed for what is no outage, and OutboxFull: of both
+                `outcome` says what a namespace has all the same, and `unsent` what is neither sent nor kept, to be
+                given to a later send; StoreUnavailable and WrongUse where nothing was sent.
         """
         return run(self._sending.send(messages, key, timeout))
 
@@ -186,7 +218,8 @@ class DurableSender:
     def keep_draining(self, stop: threading.Event, *, pause: float = PAUSE_SECONDS) -> None:
         """Drain again and again until *stop* is set; meant for a thread of its own. Units: pause in seconds."""
         while not stop.is_set():
-            drained = self.drain()
-            if drained.error is not None:
-                _LOGGER.warning("%d messages wait in the outbox: %s", drained.left, drained.error)
+            try:
+                self._sending.told(self.drain())
+            except StoreUnavailable as error:
+                self._sending.told(error)
             stop.wait(pause)

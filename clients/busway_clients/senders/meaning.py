@@ -7,6 +7,7 @@ sending to the other namespace, and neither a refused identity nor a busy server
 azure-servicebus.
 """
 
+import struct
 from enum import Enum
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError
@@ -23,6 +24,8 @@ from azure.servicebus.exceptions import (
     ServiceBusQuotaExceededError,
     ServiceBusServerBusyError,
 )
+
+from busway_clients.errors import Unencodable
 
 
 class Meaning(Enum):
@@ -48,9 +51,12 @@ _CLASSES: tuple[tuple[type[BaseException], Meaning], ...] = (
     (MessageSizeExceededError, Meaning.AT_FAULT),
     (OSError, Meaning.UNAVAILABLE),
     (EOFError, Meaning.UNAVAILABLE),
-    (ValueError, Meaning.AT_FAULT),
-    (TypeError, Meaning.AT_FAULT),
+    (Unencodable, Meaning.AT_FAULT),
 )
+
+# What the SDK wraps when it cannot make sense of a peer: a web page, another protocol, a host name that is none. When
+# it cannot make sense of a message it wraps the same ones; a sender looks which it was, and says Unencodable then.
+SENSELESS = (ValueError, TypeError, LookupError, struct.error)
 
 # What the SDK knows no class for comes as a plain ServiceBusError.
 _CONDITIONS = {
@@ -86,7 +92,7 @@ def meaning_of(error: BaseException) -> Meaning:
         for kind, meaning in _CLASSES:
             if isinstance(candidate, kind):
                 return meaning
-    return Meaning.REFUSED
+    return Meaning.UNAVAILABLE if isinstance(inner, SENSELESS) else Meaning.REFUSED
 
 
 def is_unavailable(error: BaseException) -> bool:

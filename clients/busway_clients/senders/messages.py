@@ -1,9 +1,10 @@
 """
 Messages before they are sent: each has an id that a retry sends again, and none is changed beyond that.
 
-The id of a message that has none is kept on the caller's own object, so that sending the object again sends the same
-id. (A ServiceBusMessage always has one: the SDK gives it a random one when it is made.) With a key every id is
-derived from the key and the content instead, so that a process which starts anew arrives at the same ids.
+The id of a message that has none is random and kept on the caller's own object, so that sending the object again sends
+the same id. (A ServiceBusMessage always has one: the SDK gives it a random one when it is made.) Derived from the
+content alone, it would make one of two messages that are equal on purpose. With a key every id is derived from the key
+and the content instead, so that a message that is made anew, or a process which starts anew, arrives at the same ids.
 """
 
 import hashlib
@@ -18,7 +19,8 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
 from busway_clients.errors import WrongUse
 from busway_clients.senders.frozen import freeze, parts
 
-Message = ServiceBusMessage | AmqpAnnotatedMessage | Mapping[str, Any]
+Prepared = ServiceBusMessage | AmqpAnnotatedMessage
+Message = Prepared | Mapping[str, Any]
 Messages = Message | Iterable[Message]
 SessionOf = Callable[[AmqpAnnotatedMessage], str | None]
 
@@ -29,18 +31,20 @@ _LONGEST_ID = 128
 _SDK_MESSAGES = (ServiceBusMessage, AmqpAnnotatedMessage)
 # What two sends of the same content have in common; times and delivery counts are not among it.
 _CONTENT_PROPERTIES = ("group_id", "subject", "correlation_id", "content_type", "to", "reply_to", "reply_to_group_id")
+# What the SDK adds to the application properties of a message that it sends, where the application is traced.
+_TRACES = ("Diagnostic-Id", "traceparent", "tracestate")
 
 
 class Identified(NamedTuple):
     """A message with its id; *message* is what the SDK is given, *raw* its parts."""
 
     message_id: str
-    message: ServiceBusMessage | AmqpAnnotatedMessage
+    message: Prepared
 
     @property
     def raw(self) -> AmqpAnnotatedMessage:
         """Return the AMQP message."""
-        return self.message.raw_amqp_message if isinstance(self.message, ServiceBusMessage) else self.message
+        return raw_of(self.message)
 
     @property
     def session_id(self) -> str | None:
@@ -63,19 +67,25 @@ def identified(messages: Messages, key: str | None = None, session_of: SessionOf
 
     Raises WrongUse for what is no message, and for an id that Service Bus would refuse.
     """
-    if isinstance(messages, ServiceBusMessageBatch):
-        raise WrongUse("the messages to send: is a ServiceBusMessageBatch, expected the messages themselves")
     if key is not None and not key:
         raise WrongUse("the key of a send: is empty, expected text that a retry gives again")
-    alone = isinstance(messages, (*_SDK_MESSAGES, Mapping))
-    given: Sequence[Any] = [messages] if alone else _listed(messages)
     seen: dict[bytes, int] = {}
+    if isinstance(messages, _SDK_MESSAGES):
+        return [_identified(messages, key, session_of, seen)]
+    if isinstance(messages, ServiceBusMessageBatch):
+        raise WrongUse("the messages to send: is a ServiceBusMessageBatch, expected the messages themselves")
+    given: Sequence[Any] = [messages] if isinstance(messages, Mapping) else _listed(messages)
     return [_identified(each, key, session_of, seen) for each in given]
 
 
-def copy_of(message: Identified) -> AmqpAnnotatedMessage:
+def raw_of(message: Prepared) -> AmqpAnnotatedMessage:
+    """Return the AMQP message that a message is or has."""
+    return message.raw_amqp_message if isinstance(message, ServiceBusMessage) else message
+
+
+def copy_of(message: Prepared) -> AmqpAnnotatedMessage:
     """Return a copy that the SDK may encode at the same time; what it only reads is shared."""
-    raw = message.raw
+    raw = raw_of(message)
     # What copy.copy does, without its detours: this is most of what an active send adds to a plain one.
     copied: AmqpAnnotatedMessage = object.__new__(type(raw))
     vars(copied).update(vars(raw))
@@ -122,14 +132,13 @@ def _listed(messages: object) -> Sequence[Any]:
 
 
 def _identified(given: object, key: str | None, session_of: SessionOf | None, seen: dict[bytes, int]) -> Identified:
-    message = _message(given)
+    message = given if isinstance(given, _SDK_MESSAGES) else _made(given)
     raw = message.raw_amqp_message if isinstance(message, ServiceBusMessage) else message
     properties = raw.properties
     if properties is None:
         properties = raw.properties = AmqpMessageProperties()
-    if not properties.group_id and session_of is not None and (session := session_of(raw)):
-        _check("session id", session)
-        properties.group_id = session
+    if session_of is not None and not properties.group_id:
+        properties.group_id = _session(raw, session_of)
     if key is not None:
         properties.message_id = _derived(key, raw, seen)
     elif not properties.message_id:
@@ -138,8 +147,11 @@ def _identified(given: object, key: str | None, session_of: SessionOf | None, se
                 "a message given as a mapping: has no message_id and cannot keep one, expected a message_id or a key"
             )
         properties.message_id = str(uuid.uuid4())
-    message_id = text_of(properties.message_id)
-    _check("message id", message_id)
+    message_id = properties.message_id
+    if not isinstance(message_id, str):
+        message_id = text_of(message_id)
+    if len(message_id) > _LONGEST_ID:
+        raise _too_long("message id", message_id)
     if message is not given and isinstance(given, MutableMapping):
         given["message_id"] = properties.message_id
         if properties.group_id:
@@ -147,9 +159,7 @@ def _identified(given: object, key: str | None, session_of: SessionOf | None, se
     return Identified(message_id, message)
 
 
-def _message(given: object) -> ServiceBusMessage | AmqpAnnotatedMessage:
-    if isinstance(given, _SDK_MESSAGES):
-        return given
+def _made(given: object) -> Prepared:
     if isinstance(given, Mapping):
         try:
             return ServiceBusMessage(**given)
@@ -158,17 +168,36 @@ def _message(given: object) -> ServiceBusMessage | AmqpAnnotatedMessage:
     raise WrongUse(f"a message: is a {type(given).__name__}, expected a ServiceBusMessage or AmqpAnnotatedMessage")
 
 
+def _session(raw: AmqpAnnotatedMessage, session_of: SessionOf) -> str | None:
+    try:
+        session: object = session_of(raw)
+    except Exception as error:
+        raise WrongUse(f"session_of: raised {type(error).__name__}, expected a session id or None") from error
+    if session is None or session == "":
+        return None
+    if not isinstance(session, str):
+        raise WrongUse(f"session_of: returned a {type(session).__name__}, expected text or None")
+    if len(session) > _LONGEST_ID:
+        raise _too_long("session id", session)
+    return session
+
+
 def _derived(key: str, raw: AmqpAnnotatedMessage, seen: dict[bytes, int]) -> str:
     """Return the id of a message with *key*: equal contents of one call are told apart by their order."""
     properties = dict(raw.properties.items()) if raw.properties else {}
     content = {name: value for name, value in parts(raw).items() if name.endswith("body")}
-    content["application_properties"] = raw.application_properties or {}
-    content["properties"] = {name: properties.get(name) for name in _CONTENT_PROPERTIES}
+    given = {_decoded(name): _decoded(value) for name, value in (raw.application_properties or {}).items()}
+    content["application_properties"] = {name: value for name, value in given.items() if name not in _TRACES}
+    content["properties"] = {name: _decoded(properties.get(name)) for name in _CONTENT_PROPERTIES}
     digest = hashlib.sha256(freeze(content)).digest()
     seen[digest] = seen.get(digest, 0) + 1
     return hashlib.sha256(b"\0".join([key.encode(), digest, b"%d" % seen[digest]])).hexdigest()[:32]
 
 
-def _check(what: str, text: str) -> None:
-    if len(text) > _LONGEST_ID:
-        raise WrongUse(f"a message's {what}: has {len(text)} characters, expected at most {_LONGEST_ID}")
+def _decoded(value: object) -> object:
+    """Return what the SDK makes of a property while it sends it: text of bytes, as those of a received message are."""
+    return text_of(value) if isinstance(value, bytes) else value
+
+
+def _too_long(what: str, text: str) -> WrongUse:
+    return WrongUse(f"a message's {what}: has {len(text)} characters, expected at most {_LONGEST_ID}")

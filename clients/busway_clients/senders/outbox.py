@@ -7,22 +7,22 @@ a time.
 
 import os
 import sqlite3
+import threading
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from azure.servicebus import ServiceBusMessageBatch
-from azure.servicebus.amqp import AmqpAnnotatedMessage
+from azure.servicebus.exceptions import MessageSizeExceededError
 
 from busway_clients.database import Database, Kind
-from busway_clients.errors import OutboxFull, OutboxInUse, StoreUnavailable, WrongUse
+from busway_clients.errors import OutboxFull, OutboxInUse, StoreUnavailable, Unencodable, WrongUse
+from busway_clients.senders.delivery import encode
 from busway_clients.senders.frozen import freeze, parts, thaw
 from busway_clients.senders.messages import Identified
 
 MAX_MESSAGES = 100_000
 MAX_BYTES = 1024**3
-# The largest message that Service Bus takes anywhere; what the entity takes, it says itself.
-_LARGEST = 100 * 1024**2
 
 _FILE = Kind(
     "an outbox",
@@ -72,13 +72,17 @@ class Outbox:
         self, path: str | os.PathLike[str], *, max_messages: int = MAX_MESSAGES, max_bytes: int = MAX_BYTES
     ) -> None:
         """
-        Open the file at *path*, or make it.
+        Open the file at *path*, or make one that only its owner may read.
 
         Raises OutboxInUse while another outbox has it, in whatever process; UnusableFile for a file of another kind
         or version. Units: max_bytes counts the contents of the messages.
         """
         if max_messages < 1 or max_bytes < 1:
             raise WrongUse(f"the bounds of an outbox: are {max_messages} and {max_bytes}, expected positive ones")
+        # It has bodies in it, and SQLite gives the files beside it the same permissions. One that is there is not
+        # opened, since to close it again would end the locks of an outbox of this process.
+        with suppress(OSError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         try:
             self._database = Database(path, _FILE, is_exclusive=True)
         except StoreUnavailable as error:
@@ -87,6 +91,8 @@ class Outbox:
                 told = f"{os.fspath(path)}: is in use by another outbox, expected one for each file"
                 raise OutboxInUse(told) from error
             raise
+        # What is counted is what was committed: a transaction may fail at its end, as on a full disk.
+        self._counting = threading.Lock()
         self._max_messages = max_messages
         self._max_bytes = max_bytes
         with self._database.reading() as connection:
@@ -112,15 +118,15 @@ class Outbox:
         now = datetime.now(UTC).isoformat()
         rows = [(each.message_id, each.lane, _content(each), now) for each in messages]
         added = sum(len(row[2]) for row in rows)
-        with self._database.transaction() as connection:
+        with self._counting:
             if self._messages + len(rows) > self._max_messages or self._bytes + added > self._max_bytes:
                 seen = f"holds {self._messages} messages of {self._bytes} bytes, and {len(rows)} of {added} came"
                 expected = f"expected at most {self._max_messages} of {self._max_bytes}"
                 raise OutboxFull(f"{self._database.path}: {seen}, {expected}")
-            connection.executemany(
-                "INSERT INTO messages (message_id, lane, content, accepted_at) VALUES (?, ?, ?, ?)", rows
-            )
-            # Counted before the commit: should that fail, the bounds are reached too early rather than too late.
+            with self._database.transaction() as connection:
+                connection.executemany(
+                    "INSERT INTO messages (message_id, lane, content, accepted_at) VALUES (?, ?, ?, ?)", rows
+                )
             self._messages += len(rows)
             self._bytes += added
 
@@ -145,12 +151,14 @@ class Outbox:
 
     def remove(self, numbers: Collection[int]) -> None:
         """Forget messages that have been sent, or that a person discards."""
-        with self._database.transaction() as connection:
-            for number in numbers:
-                query = "DELETE FROM messages WHERE number = ? RETURNING length(content)"
-                removed = connection.execute(query, (number,)).fetchall()
-                self._messages -= len(removed)
-                self._bytes -= sum(size for (size,) in removed)
+        sizes: list[int] = []
+        with self._counting:
+            with self._database.transaction() as connection:
+                for number in numbers:
+                    query = "DELETE FROM messages WHERE number = ? RETURNING length(content)"
+                    sizes += (size for (size,) in connection.execute(query, (number,)).fetchall())
+            self._messages -= len(sizes)
+            self._bytes -= sum(sizes)
 
     def hold(self, number: int, fault: str) -> None:
         """Set a message aside that was refused as it is; what follows it in its lane waits."""
@@ -181,10 +189,7 @@ class Outbox:
 def _content(message: Identified) -> bytes:
     content = freeze(parts(message.raw))
     try:
-        copied: AmqpAnnotatedMessage = thaw(content)
-        ServiceBusMessageBatch(_LARGEST).add_message(copied)
-    except (TypeError, ValueError, AttributeError) as error:
-        # What the SDK says of it may quote it.
-        told = f"message {message.message_id}: cannot be encoded by the SDK ({type(error).__name__})"
-        raise WrongUse(f"{told}, expected values that AMQP has a type for") from error
+        encode(thaw(content))
+    except (Unencodable, MessageSizeExceededError) as error:
+        raise WrongUse(f"message {message.message_id}: cannot be kept, {error}") from error
     return content

@@ -2,15 +2,17 @@
 
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
 from typing import Self
 
+from azure.servicebus.exceptions import OperationTimeoutError
+
 from busway_clients.errors import WrongUse
 from busway_clients.senders.agreement import REFRESH, Agreement, RoleState
-from busway_clients.senders.delivery import TIMEOUT, SdkSender, deliver
+from busway_clients.senders.delivery import TIMEOUT, Link, SdkSender, end_of, no_time, undelivered
 from busway_clients.senders.meaning import is_unavailable
 from busway_clients.senders.messages import Identified, Messages, SessionOf, identified
 from busway_clients.senders.outcome import Delivery, Outcome, send_failed
@@ -24,40 +26,43 @@ class PassiveSending:
 
     def __init__(
         self,
-        senders: Mapping[str, SdkSender],
-        deliver: Callable[[str, Sequence[Identified], float | None], Delivery | Awaitable[Delivery]],
+        links: Mapping[str, Link],
         roles: RoleStore | None,
         refresh: timedelta,
         session_of: SessionOf | None,
         *,
         monotonic: Callable[[], float],
     ) -> None:
-        if not senders:
+        if not links:
             raise WrongUse("the namespaces of a passive sender: are none, expected an active one and its backups")
-        self.agreement = Agreement(tuple(senders), roles, refresh, monotonic=monotonic)
-        self._senders = dict(senders)
-        self._deliver = deliver
-        self._session_of = session_of
+        self.agreement = Agreement(tuple(links), roles, refresh, monotonic=monotonic)
+        self.session_of = session_of
+        self._links = links
 
-    def prepared(self, messages: Messages, key: str | None) -> list[Identified]:
-        """Return the messages with their ids."""
-        return identified(messages, key, self._session_of)
+    def prepared(self, messages: Messages, key: str | None, timeout: float | None) -> list[Identified]:
+        """Return the messages with their ids; raises WrongUse for what cannot be sent at all."""
+        if timeout is not None and timeout <= 0:
+            raise no_time(timeout)
+        return identified(messages, key, self.session_of)
 
-    def delivery(self, name: str, messages: Sequence[Identified], timeout: float | None) -> Steps[Delivery]:
-        """Return the flow that sends to one namespace."""
-        ids = [each.message_id for each in messages]
-        return deliver(self._senders[name], ids, [each.message for each in messages], timeout)
+    def send(
+        self, messages: Sequence[Identified], timeout: float | None, began: float, failed: Exception | None
+    ) -> Steps[Outcome]:
+        """
+        Send to the active namespace, or where that cannot be reached what it has not accepted to a backup.
 
-    def send(self, messages: Sequence[Identified], timeout: float | None) -> Steps[Outcome]:
-        """Send to the active namespace, or where that cannot be reached what it has not accepted to a backup."""
+        *failed* is how sending over the open link of the active one has ended, which *began* in seconds of
+        time.monotonic().
+        """
         agreement = self.agreement
         yield from agreement.refresh()
         deliveries: dict[str, Delivery] = {}
         rest = messages
         active = agreement.roles.active
         for name in agreement.roles.order:
-            delivery: Delivery = yield Call(partial(self._deliver, name, rest, timeout))
-            deliveries[name] = delivery
+            end = end_of(timeout, began if name == active else None)
+            delivery: Delivery = yield Call(partial(self._links[name].send, rest, end, failed))
+            deliveries[name], failed = delivery, None
             if delivery.error is None:
                 if name != active:
                     yield from agreement.activate(name)
@@ -65,9 +70,17 @@ class PassiveSending:
             if len(deliveries) == 1 and not is_unavailable(delivery.error):
                 break
             rest = rest[len(delivery.accepted) :]
+        raise self._failed(deliveries)
+
+    def not_begun(self, messages: Sequence[Identified]) -> Exception:
+        """Return the error of a send whose turn did not come in time, behind other sends."""
+        error = OperationTimeoutError(message="Earlier sends have not come back in time; this one was not begun.")
+        return self._failed({self.agreement.roles.active: undelivered(messages, error)})
+
+    def _failed(self, deliveries: Mapping[str, Delivery]) -> Exception:
         outcome = Outcome(deliveries)
         expected = "all messages in the active namespace, or in a backup while that is unavailable"
-        raise send_failed(expected, outcome, outcome.accepted_nowhere)
+        return send_failed(expected, outcome, outcome.accepted_nowhere)
 
 
 class PassiveSender:
@@ -95,9 +108,14 @@ class PassiveSender:
         An unreachable store stops no send: the roles last seen hold until it answers. *session_of* gives the session
         of a message that has none. Units: monotonic in seconds.
         """
-        self._threads = {name: SenderThread(name) for name in senders}
-        self._sending = PassiveSending(senders, self._deliver, roles, refresh, session_of, monotonic=monotonic)
+        self._links = {name: SenderThread(name, sender) for name, sender in senders.items()}
+        self._sending = PassiveSending(self._links, roles, refresh, session_of, monotonic=monotonic)
         self._turn = threading.Lock()
+
+    @property
+    def session_of(self) -> SessionOf | None:
+        """Return what gives the session of a message that has none."""
+        return self._sending.session_of
 
     @property
     def state(self) -> RoleState:
@@ -112,15 +130,27 @@ class PassiveSender:
         Units: timeout in seconds, for each namespace. Raises SendFailed, which has the outcome; WrongUse before
         anything is sent.
         """
-        prepared = self._sending.prepared(messages, key)
+        prepared = self._sending.prepared(messages, key, timeout)
         if not prepared:
             return Outcome({})
-        with self._turn:
-            return run(self._sending.send(prepared, timeout))
-
-    def _deliver(self, name: str, messages: Sequence[Identified], timeout: float | None) -> Delivery:
-        ids = [each.message_id for each in messages]
-        return self._threads[name].run(lambda: run(self._sending.delivery(name, messages, timeout)), ids, timeout)
+        if not self._turn.acquire(timeout=-1 if timeout is None else timeout):
+            raise self._sending.not_begun(prepared)
+        try:
+            began = time.monotonic()
+            failed: Exception | None = None
+            active = self._sending.agreement.present
+            if active is not None and len(prepared) == 1 and (link := self._links[active]).is_open:
+                # Nearly all sends are this one; what goes wrong with it is the flow's.
+                message_id, message = prepared[0]
+                try:
+                    link.sender.send_messages(message, timeout=timeout)
+                except Exception as error:  # noqa: BLE001 - likewise
+                    failed = error
+                else:
+                    return Outcome({active: Delivery((message_id,))})
+            return run(self._sending.send(prepared, timeout, began, failed))
+        finally:
+            self._turn.release()
 
     def activate(self, name: str) -> None:
         """Make *name* the active namespace, as after an outage that is over; WrongUse for one that is unknown."""
@@ -135,8 +165,8 @@ class PassiveSender:
 
     def close(self) -> None:
         """End the threads; the SDK's senders stay open."""
-        for thread in self._threads.values():
-            thread.close()
+        for link in self._links.values():
+            link.close()
 
     def __enter__(self) -> Self:
         """Return the sender."""

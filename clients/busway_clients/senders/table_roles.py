@@ -9,10 +9,14 @@ from azure.core.exceptions import (
     ResourceModifiedError,
     ResourceNotFoundError,
 )
-from azure.data.tables import TableClient, UpdateMode
 
 from busway_clients.errors import StoreUnavailable
+from busway_clients.extras import extra
 from busway_clients.senders.roles import Roles
+
+with extra("tables"):
+    from azure.data.tables import TableClient, UpdateMode
+
 
 _PARTITION = "roles"
 
@@ -26,6 +30,7 @@ class TableRoles:
         """Keep the roles of all senders that give the same *name*."""
         self._table = table
         self._name = name
+        self._where = f"table {table.table_name}, roles {name}"
 
     def read(self) -> Roles | None:
         """Return the roles."""
@@ -70,7 +75,11 @@ class TableRoles:
             return None
         except AzureError as error:
             raise self._unavailable(error) from error
-        return Roles(tuple(str(entity["order"]).split("\n")), int(entity["version"])), str(entity.metadata["etag"])
+        order, version = entity.get("order"), entity.get("version")
+        if not isinstance(order, str) or not isinstance(version, int):
+            expected = "expected an order and a version: another writes to this table"
+            raise StoreUnavailable(f"{self._where}: the entity has {', '.join(sorted(entity))}, {expected}")
+        return Roles(tuple(order.split("\n")), version), str(entity.metadata["etag"])
 
     def _unavailable(self, error: Exception) -> StoreUnavailable:
-        return StoreUnavailable(f"table {self._table.table_name}, roles {self._name}: {type(error).__name__}")
+        return StoreUnavailable(f"{self._where}: {type(error).__name__}")

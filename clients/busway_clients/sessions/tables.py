@@ -6,10 +6,13 @@ from typing import Any, Self
 
 from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential, TokenCredential
 from azure.core.exceptions import ResourceExistsError, ResourceModifiedError, ResourceNotFoundError
-from azure.data.tables import TableClient
 
+from busway_clients.extras import extra
 from busway_clients.sessions import tables_requests as requests
 from busway_clients.sessions.rows import Row, Write
+
+with extra("tables"):
+    from azure.data.tables import TableClient
 
 
 class TableStore:

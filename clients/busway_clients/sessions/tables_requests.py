@@ -13,10 +13,14 @@ from azure.core.exceptions import (
     ServiceRequestError,
     ServiceResponseError,
 )
-from azure.data.tables import TableErrorCode
 
+from busway_clients.extras import extra
 from busway_clients.sessions.errors import Conflict, JournalRefused, JournalUnavailable
 from busway_clients.sessions.rows import ANY, Row, Write
+
+with extra("tables"):
+    from azure.data.tables import TableErrorCode
+
 
 # A filter may hold 15 comparisons: partition, Open and these.
 KEYS_PER_QUERY = 13

@@ -163,6 +163,13 @@ def test_a_table_with_other_contents_is_told(tables):
     table.create_entity(store._keys("m") | {"state": "pending"})
     with pytest.raises(StoreUnavailable, match="holds an entity of another schema"):
         store.claim("m", NOW)
+    table.create_entity({"PartitionKey": "roles", "RowKey": "sender", "state": "pending"})
+    roles = TableRoles(table, "sender")
+    for ask in (roles.read, lambda: roles.replace(0, ("west", "east"))):
+        with pytest.raises(
+            StoreUnavailable, match="roles sender: the entity has PartitionKey, RowKey, state, expected"
+        ):
+            ask()
 
 
 def test_a_file_is_shared_by_processes_and_survives_them(tmp_path):

@@ -204,6 +204,16 @@ def test_a_lost_acknowledgement_ends_with_the_timeout_and_the_retry_has_the_same
     assert pair.ids("east", entity)[1:] == [message.message_id] * 2
 
 
+def test_links_that_were_closed_meanwhile_are_opened_anew(application, pair, queue):
+    entity = queue()
+    sender = application.active(entity, delay=timedelta())
+    application.call(sender.send(ServiceBusMessage("1")))
+    for name in ("west", "east"):
+        pair.faults(name).cut_connections()
+    assert application.call(sender.send(ServiceBusMessage("2"), timeout=10)).accepted_by == ("west", "east")
+    assert pair.bodies("west", entity) == pair.bodies("east", entity) == ["1", "2"]
+
+
 def test_an_entity_that_is_missing_on_one_side_is_told(application, queue):
     entity = queue()
     senders = application.senders(entity)
@@ -226,6 +236,35 @@ def test_with_a_key_ids_are_derived_and_a_new_process_arrives_at_the_same(applic
     assert len(set(ids)) == 3
     application.call(sender.send([ServiceBusMessage("same")], key="order-4712"))
     assert pair.ids("west", entity)[-1] not in ids
+
+
+def test_with_a_key_an_object_that_was_sent_or_received_has_the_same_id_again(application, pair, queue):
+    entity = queue()
+    properties: dict[Any, Any] = {"text": b"x", b"name": "y", "number": 1}
+    message = ServiceBusMessage("same", application_properties=dict(properties), subject="s")
+    sender = application.active(entity, delay=timedelta())
+    application.call(sender.send(message, key="k"))
+    assert properties != message.application_properties
+    message.application_properties = {**(message.application_properties or {}), "traceparent": "00-1-2-01"}
+    application.call(sender.send(message, key="k"))
+    [*received] = application.call(application.receivers(entity)["west"].peek_messages(1))
+    application.call(sender.send(received, key="k"))
+    assert len({*pair.ids("west", entity), *pair.ids("east", entity)}) == 1
+
+
+@pytest.mark.parametrize(
+    ("session_of", "told"),
+    [
+        (lambda _: 7, "returned a int, expected text or None"),
+        (lambda _: b"p1", "returned a bytes, expected text or None"),
+        (lambda raw: raw.application_properties["parcel"], "raised TypeError, expected a session id or None"),
+        (lambda _: "x" * 129, "session id: has 129 characters"),
+    ],
+)
+def test_a_session_that_is_none_is_refused(session_of, told):
+    nobody: dict[str, Any] = {"west": None, "east": None}
+    with pytest.raises(WrongUse, match=told):
+        ActiveSender(nobody, session_of=session_of).send(ServiceBusMessage("x"))
 
 
 def test_the_session_of_a_message_without_one_comes_from_the_message(application, pair, queue):
@@ -282,6 +321,23 @@ def test_a_peer_that_says_nothing_holds_nobody(pair, queue):
     assert "not begun" in str(second.errors["mute"])
     assert "mute" in third.errors
     assert pair.bodies("west", entity) == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_peer_that_says_nothing_holds_no_task(pair, queue, count):
+    entity = queue()
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        host = f"127.0.0.1:{mute.getsockname()[1]}"
+        text = f"Endpoint=sb://{host};SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true"
+        with Application("aio", {**pair.places, "mute": text}) as application:
+            senders = application.senders(entity)
+            sender = application.classes.ActiveSender({each: senders[each] for each in ("west", "mute")})
+            application.call(sender.send(ServiceBusMessage("before"), to=["west"]))
+            started = time.monotonic()
+            outcome = application.call(sender.send([ServiceBusMessage("x")] * count, timeout=0.2))
+            assert time.monotonic() - started < 10
+    assert outcome.accepted_by == ("west",)
+    assert isinstance(outcome.errors["mute"], OperationTimeoutError)
 
 
 def test_a_schedule_of_one_message_delays_no_other(application, queue):

@@ -1,6 +1,7 @@
 """The durable sender over the wire: outages, restarts, poison, kill -9."""
 
 import asyncio
+import resource
 import signal
 import sqlite3
 import subprocess
@@ -8,7 +9,9 @@ import sys
 import textwrap
 import threading
 import time
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +19,17 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-from busway_clients import Outbox, OutboxFull, OutboxInUse, SendFailed, UnusableFile, WrongUse
+import busway_clients.aio
+from busway_clients import (
+    Outbox,
+    OutboxFull,
+    OutboxInUse,
+    Outcome,
+    SendFailed,
+    StoreUnavailable,
+    UnusableFile,
+    WrongUse,
+)
 from busway_clients.senders.frozen import freeze, parts, thaw
 from busway_clients.senders.messages import identified
 from local.broker.faults import Effect, Fault
@@ -80,6 +93,19 @@ def test_an_outage_is_waited_out_and_the_order_in_each_session_kept(application,
     assert [body for body in arrived if body.startswith("letter")] == [f"letter-{number}" for number in range(1, 4)]
 
 
+def test_a_session_that_the_inner_sender_gives_is_kept_in_order_too(application, pair, queue, outbox):
+    entity = queue("sessions")
+    passive = application.passive(entity, session_of=lambda raw: raw.application_properties["parcel"])
+    sender = application.classes.DurableSender(passive, outbox)
+    first, second = (ServiceBusMessage(text, application_properties={"parcel": "p"}) for text in ("1", "2"))
+    outage(pair)
+    application.call(sender.send(first, timeout=2))
+    recovery(pair)
+    assert application.call(sender.send(second)).kept == (second.message_id,)
+    application.call(sender.drain())
+    assert pair.bodies("west", entity) == ["1", "2"]
+
+
 def test_a_drain_during_the_outage_says_why_it_stopped_and_changes_nothing(application, pair, queue, outbox, durable):
     sender = durable(queue())
     outage(pair)
@@ -88,6 +114,20 @@ def test_a_drain_during_the_outage_says_why_it_stopped_and_changes_nothing(appli
     assert (drained.sent, drained.left) == (0, 1)
     assert isinstance(drained.error, SendFailed)
     assert len(outbox) == 1
+
+
+def test_messages_of_one_id_are_counted_each(pair, queue, outbox):
+    def replay(letters):
+        return [ServiceBusMessage(each, message_id=each, session_id="s") for each in letters]
+
+    with Application("sync", pair.places) as application:
+        sender = application.classes.DurableSender(application.passive(queue("sessions")), outbox)
+        outage(pair)
+        assert sender.send(replay("abb"), timeout=2) == ((), ("a", "b", "b"))
+        drained = sender.drain(timeout=2)
+        assert (drained.sent, drained.left) == (0, 3)
+        recovery(pair)
+        assert sender.drain().sent == 3
 
 
 def test_poison_holds_its_session_and_nothing_else(application, pair, queue, outbox, durable):
@@ -123,11 +163,70 @@ def test_poison_holds_its_session_and_nothing_else(application, pair, queue, out
     assert pair.bodies("west", entity)[-1] == "parcel-3"
 
 
+def test_a_drain_by_senders_that_are_closed_holds_no_message(pair, queue, outbox):
+    with Application("sync", pair.places) as application:
+        senders = application.senders(queue())
+        with application.classes.PassiveSender(senders) as passive:
+            sender = application.classes.DurableSender(passive, outbox)
+            outage(pair)
+            sender.send(ServiceBusMessage("x"), timeout=2)
+            with pytest.raises(WrongUse, match="is 0 s"):
+                sender.drain(timeout=0)
+            for each in senders.values():
+                each.close()
+            with pytest.raises(WrongUse, match="expected one that is open"):
+                sender.drain(timeout=2)
+    assert (len(outbox), outbox.held()) == (1, [])
+
+
 def test_what_is_no_outage_is_raised_and_not_kept(application, pair, queue, outbox, durable):
     pair.faults("west").add(Fault(effect=Effect.FILL))
     with pytest.raises(SendFailed, match="QuotaExceeded"):
         application.call(durable(queue()).send(ServiceBusMessage("x"), timeout=2))
     assert len(outbox) == 0
+
+
+def test_what_is_neither_sent_nor_kept_is_told(pair, queue, tmp_path):
+    entity = queue("sessions")
+    outbox = Outbox(tmp_path / "small.db", max_messages=1)
+    with Application("sync", pair.places) as application:
+        sender = application.classes.DurableSender(application.passive(entity), outbox)
+        outage(pair)
+        sender.send(parcel(1), timeout=2)
+        recovery(pair)
+        letter, behind = parcel(1, "letter"), parcel(2)
+        large = ServiceBusMessage("x" * 400_000, session_id="letter")
+        with pytest.raises(SendFailed, match=r"MessageSizeExceededError.*; 1 sessions wait") as failed:
+            sender.send([letter, behind, large], timeout=10)
+        assert failed.value.outcome.deliveries["west"].accepted == (letter.message_id,)
+        assert failed.value.unsent == (behind.message_id, large.message_id)
+        with pytest.raises(OutboxFull, match="holds 1 messages") as full:
+            sender.send([parcel(2, "letter"), behind], timeout=10)
+        assert full.value.outcome is not None
+        assert full.value.outcome.accepted_by == ("west",)
+        assert full.value.unsent == (behind.message_id,)
+        outage(pair)
+        with pytest.raises(OutboxFull) as full:
+            sender.send(parcel(3, "letter"), timeout=2)
+        assert isinstance(full.value.__cause__, SendFailed)
+        recovery(pair)
+    assert pair.bodies("west", entity) == ["letter-1", "letter-2"]
+    assert len(outbox) == 1
+    outbox.close()
+
+
+def test_a_disk_that_is_full_after_a_part_was_sent_is_told(pair, queue, outbox):
+    with Application("sync", pair.places) as application:
+        sender = application.classes.DurableSender(application.passive(queue("sessions")), outbox)
+        outbox.put(identified(parcel(1)))
+        letter, behind = parcel(1, "letter"), parcel(2)
+        with full_disk(outbox):
+            with pytest.raises(SendFailed, match="1 of 2 were taken, and the others are not kept") as failed:
+                sender.send([letter, behind], timeout=10)
+            assert failed.value.unsent == (behind.message_id,)
+            with pytest.raises(StoreUnavailable):
+                sender.send(behind, timeout=10)
+    assert len(outbox) == 1
 
 
 def test_a_full_entity_ends_a_drain_and_holds_no_message(application, pair, queue, durable):
@@ -223,6 +322,78 @@ def test_it_is_bounded_and_takes_all_of_a_send_or_nothing(tmp_path):
     with pytest.raises(OutboxFull):
         again.put(identified(ServiceBusMessage("4")))
     again.close()
+
+
+def test_only_its_owner_may_read_what_waits(outbox):
+    outbox.put(identified(parcel(1)))
+    path = Path(outbox._database.path)
+    assert {each.stat().st_mode & 0o777 for each in (path, Path(f"{path}-wal"))} == {0o600}
+
+
+@contextmanager
+def full_disk(outbox):
+    """Let no file grow beyond what the outbox has written."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (Path(f"{outbox._database.path}-wal").stat().st_size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_on_a_full_disk_the_outbox_knows_what_it_holds(outbox):
+    outbox.put(identified([parcel(1), parcel(2)]))
+    size = outbox.size_in_bytes
+    waiting = outbox.next(2)
+    with full_disk(outbox):
+        for _ in range(3):
+            with pytest.raises(StoreUnavailable):
+                outbox.put(identified(parcel(3)))
+            with pytest.raises(StoreUnavailable):
+                outbox.remove([each.number for each in waiting])
+            assert (len(outbox), outbox.size_in_bytes) == (len(outbox.next(9)), size) == (2, size)
+    outbox.remove([each.number for each in waiting])
+    assert (len(outbox), outbox.size_in_bytes) == (0, 0)
+
+
+def test_a_full_disk_ends_no_draining_and_sends_nothing_again(pair, queue, outbox, caplog):
+    entity = queue("sessions")
+    outbox.put(identified([parcel(1), parcel(2)]))
+    with Application("sync", pair.places) as application:
+        sender = application.classes.DurableSender(application.passive(entity), outbox)
+        stop = threading.Event()
+        thread = threading.Thread(target=sender.keep_draining, args=(stop,), kwargs={"pause": 0.01})
+        with full_disk(outbox):
+            thread.start()
+            until(lambda: caplog.text.count("the outbox cannot be drained") > 1)
+        until(lambda: not len(outbox))
+        stop.set()
+        thread.join()
+    assert pair.bodies("west", entity) == ["parcel-1", "parcel-2"]
+
+
+def until(is_so):
+    deadline = time.monotonic() + SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_asyncio_goes_on_draining_too(outbox, caplog):
+    outbox.put(identified(ServiceBusMessage("x")))
+
+    class Sender:
+        async def send(self, messages, *, timeout=None):  # noqa: ARG002, ASYNC109 - a sender's
+            return Outcome({})
+
+    async def until_empty():
+        task = asyncio.create_task(busway_clients.aio.DurableSender(Sender(), outbox).keep_draining(pause=0.01))
+        with full_disk(outbox):
+            await asyncio.to_thread(until, lambda: "the outbox cannot be drained" in caplog.text)
+        await asyncio.to_thread(until, lambda: not len(outbox))
+        task.cancel()
+
+    asyncio.run(until_empty())
 
 
 @pytest.mark.parametrize("value", [object(), 2**40, {"a": object()}])

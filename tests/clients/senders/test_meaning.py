@@ -1,12 +1,15 @@
 """What each error of the SDK means to a sender; a class that the SDK adds has to be given a meaning."""
 
 import inspect
+import struct
 from typing import Any
 
 import pytest
 from azure.core.exceptions import ClientAuthenticationError
 from azure.servicebus import exceptions
 
+from busway_clients import WrongUse
+from busway_clients.errors import Unencodable
 from busway_clients.senders.meaning import Meaning, is_unavailable, meaning_of, told
 
 MEANINGS = {
@@ -27,8 +30,9 @@ MEANINGS = {
         "ServiceBusError",
         "SessionCannotBeLockedError",
         "SessionLockLostError",
+        "MessageAlreadySettled",
     },
-    Meaning.AT_FAULT: {"MessageSizeExceededError", "MessageAlreadySettled"},
+    Meaning.AT_FAULT: {"MessageSizeExceededError"},
 }
 
 
@@ -53,7 +57,11 @@ def test_every_class_of_the_sdk_has_its_meaning(name, error):
         (EOFError(), Meaning.UNAVAILABLE),
         (ClientAuthenticationError("no token"), Meaning.REFUSED),
         (AttributeError(), Meaning.REFUSED),
-        (ValueError("secret"), Meaning.AT_FAULT),
+        # A peer that is no namespace. Where it is the message, a sender says so itself.
+        (ValueError("secret"), Meaning.UNAVAILABLE),
+        (TypeError("secret"), Meaning.UNAVAILABLE),
+        (IndexError(), Meaning.UNAVAILABLE),
+        (struct.error(), Meaning.UNAVAILABLE),
     ],
 )
 def test_what_the_sdk_wraps_means_what_is_inside(inner, meaning):
@@ -61,3 +69,8 @@ def test_what_the_sdk_wraps_means_what_is_inside(inner, meaning):
     assert meaning_of(wrapped) is meaning
     assert is_unavailable(wrapped) is (meaning is Meaning.UNAVAILABLE)
     assert told(wrapped) == "ServiceBusError"
+
+
+def test_errors_of_this_package_have_their_meaning_too():
+    assert meaning_of(Unencodable()) is Meaning.AT_FAULT
+    assert meaning_of(WrongUse()) is Meaning.REFUSED

@@ -1,8 +1,10 @@
 """The passive sender over the wire: what switches roles, what does not, and how processes agree."""
 
+import asyncio
 import subprocess
 import sys
 import textwrap
+import threading
 from datetime import timedelta
 from typing import Any
 
@@ -19,8 +21,9 @@ from busway_clients import (
     UnusableFile,
     WrongUse,
 )
+from busway_clients.errors import Unencodable
 from local.broker.faults import Effect, Fault, Operation
-from tests.clients.applications import ENVIRONMENT, Application
+from tests.clients.applications import ENVIRONMENT, Answering, Application
 
 
 def causes(error):
@@ -31,8 +34,8 @@ def causes(error):
 SEND = frozenset({Operation.SEND})
 
 
-def refusal(condition):
-    return Fault(effect=Effect.REFUSE, operations=SEND, condition=condition)
+def refusal(condition, **options):
+    return Fault(effect=Effect.REFUSE, operations=SEND, condition=condition, **options)
 
 
 def test_in_good_times_one_namespace_is_used(application, pair, queue):
@@ -60,6 +63,26 @@ def test_an_outage_swaps_the_roles_once_and_they_stay_swapped(application, pair,
     application.call(sender.send(ServiceBusMessage("4")))
     assert pair.bodies("west", entity) == ["1", "4"]
     assert pair.bodies("east", entity) == ["2", "3"]
+
+
+def test_a_link_that_was_closed_meanwhile_is_opened_anew_and_is_no_outage(application, pair, queue):
+    entity = queue()
+    sender = application.passive(entity)
+    for name in ("east", "west"):
+        application.call(sender.activate(name))
+        application.call(sender.send(ServiceBusMessage("before")))
+    for name in ("west", "east"):
+        pair.faults(name).cut_connections()
+    messages = [ServiceBusMessage("1"), ServiceBusMessage("2")]
+    assert application.call(sender.send(messages[0], timeout=10)).accepted_by == ("west",)
+    for fault in (refusal("amqp:link:detach-forced", times=1), refusal("amqp:internal-error", times=1)):
+        pair.faults("west").add(fault)
+        assert application.call(sender.send(messages, timeout=10)).accepted_by == ("west",)
+    assert sender.state == RoleState("west", ("east",))
+    assert pair.bodies("west", entity) == ["before", "1", "1", "2", "1", "2"]
+    # Once: a namespace that still fails is away.
+    pair.faults("west").add(refusal("amqp:internal-error", times=2))
+    assert application.call(sender.send(messages[1], timeout=10)).accepted_by == ("east",)
 
 
 @pytest.mark.parametrize(
@@ -107,6 +130,47 @@ def test_what_does_not_mean_unavailability_switches_nothing(pair, queue, fault):
         assert caught.value.errors.keys() == {"west"}
         assert sender.state.active == "west"
     assert pair.ids("east", entity) == []
+
+
+@pytest.mark.parametrize(
+    "answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"AMQP\x00\x01\x00\x00"], ids=["a page", "amqp"]
+)
+def test_a_peer_that_is_no_namespace_switches(application, queue, answer):
+    entity = queue()
+    with Answering(answer) as place, Application(application.kind, {"west": place}) as lost:
+        senders = {**lost.senders(entity), "east": application.senders(entity)["east"]}
+        sender = application.classes.PassiveSender(senders)
+        assert application.call(sender.send(ServiceBusMessage("x"), timeout=5)).accepted_by == ("east",)
+        assert sender.state.active == "east"
+        if application.kind == "sync":
+            sender.close()
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_message_that_cannot_be_encoded_is_at_fault_and_switches_nothing(application, pair, queue, others):
+    entity = queue()
+    sender = application.passive(entity)
+    message = ServiceBusMessage("x", application_properties={"secret": 2**40})
+    with pytest.raises(SendFailed, match="Unencodable") as caught:
+        application.call(sender.send([*[ServiceBusMessage("y")] * others, message], timeout=5))
+    assert isinstance(caught.value.errors["west"], Unencodable)
+    assert sender.state == RoleState("west", ("east",))
+    assert pair.ids("west", entity) == pair.ids("east", entity) == []
+
+
+def test_a_closed_sender_and_a_timeout_that_is_none_are_wrong_use(application, queue):
+    senders = application.senders(queue())
+    sender = application.classes.PassiveSender(senders)
+    for timeout in (0, -1):
+        with pytest.raises(WrongUse, match=f"is {timeout} s, expected a positive one"):
+            application.call(sender.send(ServiceBusMessage("x"), timeout=timeout))
+    for each in senders.values():
+        application.call(each.close())
+    for messages in (ServiceBusMessage("x"), [ServiceBusMessage("x")] * 2):
+        with pytest.raises(WrongUse, match="expected one that is open"):
+            application.call(sender.send(messages, timeout=5))
+    if application.kind == "sync":
+        sender.close()
 
 
 def test_an_entity_that_is_missing_switches_nothing(pair):
@@ -226,6 +290,48 @@ def test_a_store_that_does_not_answer_stops_no_send_and_no_switch(application, p
     application.call(sender.send(ServiceBusMessage("3")))
     assert sender.state == RoleState("east", ("west",))
     assert roles.read().order == ("east", "west")
+
+
+class RolesThatTakeTheirTime(MemoryRoles):
+    """A store that answers when it is told to."""
+
+    is_local = False
+
+    def __init__(self):
+        super().__init__()
+        self.is_asked, self.may_answer = threading.Event(), threading.Event()
+
+    def read(self):
+        self.is_asked.set()
+        assert self.may_answer.wait(30)
+        return super().read()
+
+
+def test_a_send_waits_behind_another_no_longer_than_it_was_told_to(application, pair, queue):
+    entity = queue()
+    roles = RolesThatTakeTheirTime()
+    sender = application.passive(entity, roles=roles)
+
+    if application.kind == "sync":
+        first = threading.Thread(target=sender.send, args=(ServiceBusMessage("1"),))
+        first.start()
+        assert roles.is_asked.wait(30)
+        with pytest.raises(SendFailed, match="west took 0 of 1, OperationTimeoutError"):
+            sender.send(ServiceBusMessage("2"), timeout=0.05)
+        roles.may_answer.set()
+        first.join()
+    else:
+
+        async def both():
+            first = asyncio.create_task(sender.send(ServiceBusMessage("1")))
+            await asyncio.to_thread(roles.is_asked.wait, 30)
+            with pytest.raises(SendFailed, match="west took 0 of 1, OperationTimeoutError"):
+                await sender.send(ServiceBusMessage("2"), timeout=0.05)
+            roles.may_answer.set()
+            await first
+
+        application.call(both())
+    assert pair.bodies("west", entity) == ["1"]
 
 
 def test_roles_of_other_namespaces_are_refused(pair, queue, tmp_path):

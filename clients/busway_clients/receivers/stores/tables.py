@@ -9,12 +9,16 @@ from typing import Any, TypeVar
 
 from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, ResourceExistsError, ResourceModifiedError, ResourceNotFoundError
-from azure.data.tables import TableClient, UpdateMode
 
 from busway_clients.errors import ClaimLost, StoreUnavailable, WrongUse
+from busway_clients.extras import extra
 from busway_clients.receivers.stores.memory import WINDOW
 from busway_clients.receivers.stores.sqlite import LEASE
 from busway_clients.receivers.stores.store import Claim, State
+
+with extra("tables"):
+    from azure.data.tables import TableClient, UpdateMode
+
 
 Result = TypeVar("Result")
 _CONDITION: dict[str, Any] = {"match_condition": MatchConditions.IfNotModified}

@@ -8,10 +8,13 @@ from urllib.request import getproxies
 from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 from azure.core.credentials_async import AsyncTokenCredential
 from azure.core.exceptions import ResourceExistsError, ResourceModifiedError, ResourceNotFoundError
-from azure.data.tables.aio import TableClient
 
+from busway_clients.extras import extra
 from busway_clients.sessions import tables_requests as requests
 from busway_clients.sessions.rows import Row, Write
+
+with extra("tables"):
+    from azure.data.tables.aio import TableClient
 
 
 def _options() -> dict[str, Any]:
