@@ -322,9 +322,20 @@ def test_what_somebody_else_has_changed_in_azure_is_not_overwritten(manager):
         register.write(both("east"), standing)
     standing = register.read()
     manager.meanwhile = lambda: manager.records["CNAME", "bus-send"].update(etag="y")
-    with pytest.raises(FailoverRefused, match=r"bus-send.example.test was not changed, \w+ \(412\)"):
+    with pytest.raises(FailoverRefused, match=r"bus-send.example.test was not changed, \w+ \(412\)$"):
         register.write(both("east"), standing)
     assert manager.requests == []
+    standing = register.read()
+    manager.meanwhile = lambda: manager.records["CNAME", "bus-receive"].update(etag="x")
+    told = r"bus-receive.example.test was not changed, \w+ \(412\); bus-send.example.test was, before$"
+    with pytest.raises(FailoverRefused, match=told):
+        register.write(both("east"), standing)
+
+
+def test_when_publishers_were_moved_by_hand_in_azure_is_not_known(manager):
+    register = azure_dns(manager)
+    assert register.write({"receive": "east"}, register.read()).changed is None
+    assert register.write({"send": "east"}, register.read()).changed == NOW
 
 
 def test_records_that_azure_does_not_have_are_told(manager):
