@@ -98,10 +98,11 @@ class WayBack:
             advice = f"Now {self.register.loading}, then run it again with --wait SECONDS."
             return Failback(standing, found, "publishers do not know of it yet", advice, for_a_person=True)
         changed = standing.changed if self.register.loading is None else None
-        wait = (self.began if changed is None else changed) + timedelta(seconds=standing.ttl_seconds) + MARGIN - now
-        if wait > timedelta(0):
+        until = (self.began if changed is None else changed) + timedelta(seconds=standing.ttl_seconds) + MARGIN
+        if until > now:
             elsewhere = [site for site in (before.active[SEND], place) if site != self.primary] or self.secondaries
-            waits = f"publishers may send to {elsewhere[0]} for {wait.total_seconds():.0f} s more (time to live)"
+            wait = max((until - self.clock.now()).total_seconds(), 0.0)
+            waits = f"publishers may send to {elsewhere[0]} for {wait:.0f} s more (time to live)"
             return Failback(standing, found, waits, AGAIN if changed is not None else _WAITING)
         if left is not None:
             return Failback(standing, found, left)
