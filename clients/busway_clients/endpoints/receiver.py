@@ -142,7 +142,11 @@ class FollowingReceiver:
             receiver.abandon_message(message)
 
     def defer_message(self, message: ServiceBusReceivedMessage) -> None:
-        """Defer *message* where it came from; MessageLockLostError if that was left behind."""
+        """
+        Defer *message* where it came from; MessageLockLostError if that was left behind.
+
+        It is received again with a client of that namespace: elsewhere its sequence number is another message's.
+        """
         with self._settling(message) as receiver:
             receiver.defer_message(message)
 
