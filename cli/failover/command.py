@@ -4,16 +4,14 @@ import asyncio
 import contextlib
 import json
 import shlex
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from cli.failover.drill_command import drill
-from cli.failover.failback import AGAIN, Failback, WayBack
+from cli.failover.failback import Failback, WayBack, waited_for
 from cli.failover.looking import Look, dead_lettered, looked_at, primary_answers
 from cli.failover.opening import ROLES, Failover, open_failover
 from cli.failover.register import FailoverRefused, Standing
@@ -35,8 +33,6 @@ from shared.errors import ConfigError, Problem, TargetUnavailable
 
 NOT_YET = 2
 """Exit code for what has to be done again later, or forced."""
-
-_LOOK_SECONDS = 2.0
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -190,23 +186,13 @@ def _way_back(failover: Failover) -> WayBack:
 
 
 async def _waited_for(failover: Failover, seconds: float) -> Failback:
-    """Go back step by step for *seconds*; what comes up after the first step is told with what it has come to."""
     way = _way_back(failover)
-    end = time.monotonic() + seconds
-    back: Failback | None = None
-    while True:
-        try:
-            await primary_answers(failover)
-            back = await way.step(None if back is None else back.standing)
-        except (FailoverRefused, TargetUnavailable) as error:
-            if back is None:
-                raise
-            is_over = isinstance(error, FailoverRefused)
-            back = replace(back, waits_for=str(error), advice=AGAIN, for_a_person=is_over)
-        left = end - time.monotonic()
-        if back.is_done or back.for_a_person or left <= 0:
-            return back
-        await asyncio.sleep(min(_LOOK_SECONDS, left))
+
+    async def step(known: Standing | None) -> Failback:
+        await primary_answers(failover)
+        return await way.step(known)
+
+    return await waited_for(step, way.clock, seconds)
 
 
 async def _forced(failover: Failover) -> Failback:

@@ -10,8 +10,9 @@ The way back, in the order of the federation article: publishers first, consumer
 Source: Microsoft Learn, "Message replication and cross-region federation", active-passive replication.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from cli.failover.holdings import Holding
@@ -25,6 +26,7 @@ MARGIN = timedelta(seconds=5)
 """How long after the time to live a send that was on its way is waited for."""
 
 AGAIN = "Run it again, or with --wait SECONDS."
+_LOOK_SECONDS = 2.0
 _WAITING = "Run it again with --wait SECONDS."
 
 
@@ -115,6 +117,32 @@ class WayBack:
         if all(standing.active[role] == self.primary for role in roles):
             return standing
         return self.register.write(dict.fromkeys(roles, self.primary), standing)
+
+
+async def waited_for(
+    step: Callable[[Standing | None], Awaitable[Failback]],
+    clock: Clock,
+    seconds: float,
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> Failback:
+    """
+    Go on by *step*, which is given the standing after the one before, until it is done or *seconds* are over.
+
+    What the first step raises is raised: nothing was done. Of a later one it is what is waited for.
+    """
+    end = clock.monotonic() + seconds
+    back: Failback | None = None
+    while True:
+        try:
+            back = await step(None if back is None else back.standing)
+        except (FailoverRefused, TargetUnavailable) as error:
+            if back is None:
+                raise
+            back = replace(back, waits_for=str(error), advice=AGAIN, for_a_person=isinstance(error, FailoverRefused))
+        left = end - clock.monotonic()
+        if back.is_done or back.for_a_person or left <= 0:
+            return back
+        await pause(min(_LOOK_SECONDS, left))
 
 
 def _told(site: str, held: Sequence[Holding]) -> str | None:

@@ -29,7 +29,10 @@ async def dead_lettered(failover: Failover, sites: Iterable[str]) -> dict[str, L
 async def primary_answers(failover: Failover) -> None:
     """Raise TargetUnavailable if it does not: whoever is sent to it has no other place to go."""
     primary = failover.file.primary
-    await answers(primary, failover.file.entities, lambda: failover.client(primary))
+    try:
+        await answers(primary, failover.file.entities, lambda: failover.client(primary))
+    except TargetUnavailable as error:
+        raise TargetUnavailable(_why(primary, error)) from error
 
 
 async def _look(failover: Failover, site: str, entities: Sequence[str]) -> Look:
@@ -37,6 +40,10 @@ async def _look(failover: Failover, site: str, entities: Sequence[str]) -> Look:
     try:
         return await holdings(site, entities, primary, lambda: failover.client(site))
     except TargetUnavailable as error:
-        if error.__cause__ is not None and is_unavailable(error.__cause__):
-            return f"{site} does not answer: {error}"
-        return f"{error}; {site} answers: is the entity there, with the right to listen?"
+        return _why(site, error)
+
+
+def _why(site: str, error: TargetUnavailable) -> str:
+    if error.__cause__ is not None and is_unavailable(error.__cause__):
+        return f"{site} does not answer: {error}"
+    return f"{error}; {site} answers: is the entity there, with the right to listen?"

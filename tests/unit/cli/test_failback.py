@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cli.failover.failback import WayBack
+from cli.failover.failback import waited_for as waited
 from cli.failover.holdings import Holding
 from cli.failover.register import FailoverRefused, Standing
 from shared.clock import ManualClock
@@ -127,6 +128,37 @@ def test_who_switches_meanwhile_is_not_overruled():
     with pytest.raises(FailoverRefused, match="somebody has changed it meanwhile"):
         stage.step(known=back.standing)
     assert stage.active == ("east", "east")
+
+
+def waited_for(stage, seconds, *meanwhile):
+    """Wait on the stage's clock; *meanwhile* is what happens in each pause."""
+    way, happening = stage.way(), iter(meanwhile)
+
+    async def pause(pause_seconds):
+        stage.clock.advance(pause_seconds)
+        next(happening, lambda: None)()
+
+    return asyncio.run(waited(way.step, stage.clock, seconds, pause))
+
+
+def test_a_site_that_is_away_for_a_while_does_not_end_the_wait():
+    stage = Stage("east", "east")
+    blip = [lambda: stage.held.update(east="away"), lambda: stage.held.update(east=0)]
+    back = waited_for(stage, 60, *blip)
+    assert (back.is_done, stage.active) == (True, ("west", "west"))
+    assert stage.clock.now() - START == timedelta(seconds=36)
+
+
+def test_what_ends_a_wait_is_told_with_what_has_been_done():
+    stage = Stage("east", "east")
+    back = waited_for(stage, 4, lambda: stage.held.update(east="away"))
+    assert (back.waits_for, stage.active) == ("away", ("west", "east"))
+    stage = Stage("east", "east")
+    back = waited_for(stage, 60, lambda: stage.register.write({"send": "east"}, stage.register.read()))
+    assert back.waits_for == "the register: somebody has changed it meanwhile, expected 2"
+    assert stage.clock.now() - START == timedelta(seconds=2)
+    with pytest.raises(TargetUnavailable):
+        waited_for(Stage("east", "east", held={"east": "away"}), 60)
 
 
 def test_roles_with_one_alias_wait_and_then_go_together():
