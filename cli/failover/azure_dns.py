@@ -13,6 +13,7 @@ from azure.core.exceptions import AzureError, HttpResponseError, ResourceNotFoun
 
 from cli.failover.register import FailoverRefused, Standing, together
 from shared.clock import Clock
+from shared.config.failover import SEND
 
 if TYPE_CHECKING:
     from azure.mgmt.dns import DnsManagementClient
@@ -49,6 +50,11 @@ class AzureDns:
         """The zone."""
         return f"Azure DNS zone {self._zone}"
 
+    @property
+    def loading(self) -> str | None:
+        """Nothing: it is the name server."""
+        return None
+
     def read(self) -> Standing:
         """Return what the zone says; raises FailoverRefused for what cannot be understood, or reached."""
         return self._standing(self._record_sets())
@@ -73,11 +79,13 @@ class AzureDns:
             raise FailoverRefused(f"{self.where}: somebody has changed it meanwhile, expected ETag {standing.version}")
         if not self.changes(roles, standing):
             return standing
+        done: list[str] = []
         for alias, site in {self._aliases[role]: site for role, site in roles.items()}.items():
-            self._point(alias, site, found[alias])
+            self._point(alias, site, found[alias], done)
+            done.append(alias)
         return self.read()
 
-    def _point(self, alias: str, site: str, record_set: "RecordSet") -> None:
+    def _point(self, alias: str, site: str, record_set: "RecordSet", changed_before: Sequence[str]) -> None:
         from azure.mgmt.dns.models import CnameRecord, RecordSet  # noqa: PLC0415 - only this register needs the package
 
         changed = self._clock.now().isoformat(timespec="seconds")
@@ -91,7 +99,8 @@ class AzureDns:
                 self._resource_group, self._zone, self._relative(alias), "CNAME", parameters, if_match=record_set.etag
             )
         except AzureError as error:
-            raise FailoverRefused(f"{self.where}: {alias} was not changed, {_told(error)}") from error
+            before = "".join(f"; {each} was, before" for each in changed_before)
+            raise FailoverRefused(f"{self.where}: {alias} was not changed, {_told(error)}{before}") from error
 
     def _record_sets(self) -> dict[str, "RecordSet"]:
         return {alias: self._record_set(alias) for alias in self._aliases.values()}
@@ -112,10 +121,11 @@ class AzureDns:
                 named = ", ".join(self._names.values())
                 raise FailoverRefused(f"{self.where}: {alias} points to {target}, expected one of {named}")
             active[role] = sites[0]
-        changes = [(each.metadata or {}).get(_CHANGED) for each in found.values()]
-        known = [datetime.fromisoformat(each) for each in changes if each]
+        # Whoever goes back waits for publishers: when their record was changed is what has to be known.
+        told = (found[self._aliases[SEND]].metadata or {}).get(_CHANGED)
         version = " ".join(str(each.etag) for each in found.values())
-        return Standing(active, max(each.ttl or 0 for each in found.values()), version, max(known, default=None))
+        changed = datetime.fromisoformat(told) if told else None
+        return Standing(active, max(each.ttl or 0 for each in found.values()), version, changed)
 
     def _check(self, site: str) -> None:
         """Refuse to point to a name of this zone that has no SRV records: nobody could use it."""

@@ -3,30 +3,36 @@
 import asyncio
 import contextlib
 import json
-import time
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from cli.failover.drill_command import drill
-from cli.failover.failback import Failback, fail_back
-from cli.failover.holdings import Holding, holdings
+from cli.failover.failback import Failback, WayBack, waited_for
+from cli.failover.looking import Look, dead_lettered, looked_at, primary_answers
 from cli.failover.opening import ROLES, Failover, open_failover
 from cli.failover.register import FailoverRefused, Standing
-from cli.output import console, fail, tell
+from cli.failover.report import (
+    plain,
+    plain_local,
+    plain_look,
+    print_changes,
+    print_failback,
+    print_holdings,
+    print_loading,
+    print_standing,
+)
+from cli.output import fail
 from cli.places import Folder
 from shared.clock import SystemClock
-from shared.config.failover import RECEIVE, SEND
-from shared.errors import ConfigError, TargetUnavailable
+from shared.config.failover import RECEIVE
+from shared.errors import ConfigError, Problem, TargetUnavailable
 
 NOT_YET = 2
 """Exit code for what has to be done again later, or forced."""
-
-_LOOK_SECONDS = 2.0
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -51,12 +57,17 @@ def show(*, config: Folder = Path("config"), as_json: AsJson = False) -> None:
     """Say which site is in use, and what each site holds."""
     with _told(config) as failover:
         standing = failover.register.read()
-        held = {site: _looked_at(failover, site) for site in failover.file.sites}
+        if not as_json:
+            print_standing(failover, standing)
+        problems: list[Problem] = []
+        found = {site: asyncio.run(_shown(failover, site, problems)) for site in failover.file.sites}
         if as_json:
-            typer.echo(json.dumps({**_plain(failover, standing), "sites": {site: _held(held[site]) for site in held}}))
-            return
-        _print_standing(failover, standing)
-        _print_holdings(failover, held)
+            sites = {site: plain_look(look) for site, look in found.items()}
+            typer.echo(json.dumps({**plain(failover, standing), "sites": sites}))
+        else:
+            print_holdings(failover, found)
+        if problems:
+            raise ConfigError(problems)
 
 
 @app.command()
@@ -64,14 +75,14 @@ def plan(site: Site, *, role: Role = None, config: Folder = Path("config"), as_j
     """Say what `switch` would change, and change nothing; exit code 1 if it would refuse."""
     with _told(config) as failover:
         standing = failover.register.read()
-        lines = failover.register.changes(_roles(role, failover.site(site)), standing)
+        lines = _changes(failover, site, _roles(role, failover.site(site)), standing)
         if as_json:
-            plain = {**_plain(failover, standing), "changes": list(lines)}
-            typer.echo(json.dumps(plain))
+            typer.echo(json.dumps({**plain(failover, standing), "changes": list(lines)}))
             return
-        _print_changes(failover, lines, "would change")
+        print_changes(failover, lines, "would change")
         if lines:
-            typer.echo(f"Applications follow within {standing.ttl_seconds} s; `busway failover switch {site}` does it.")
+            command = shlex.join(["busway", "failover", "switch", site, *(f"--role={each}" for each in role or ())])
+            typer.echo(f"Applications follow within {standing.ttl_seconds} s; `{command}` does it.")
 
 
 @app.command()
@@ -91,18 +102,14 @@ def switch(
     with _told(config) as failover:
         roles = _roles(role, failover.site(site))
         standing = failover.register.read()
-        if site == failover.file.primary and RECEIVE in roles and standing.active[RECEIVE] != site and not force:
-            raise FailoverRefused(
-                f"{site} is the primary site: `busway failover failback` goes back without leaving messages behind "
-                "(--force switches all the same)"
-            )
-        lines = failover.register.changes(roles, standing)
+        lines = _changes(failover, site, roles, standing, force=force)
         after = failover.register.write(roles, standing)
         if as_json:
-            typer.echo(json.dumps({**_plain(failover, after), "changes": list(lines)}))
+            typer.echo(json.dumps({**plain(failover, after), "changes": list(lines)}))
             return
-        _print_changes(failover, lines, "changed")
+        print_changes(failover, lines, "changed")
         if lines:
+            print_loading(failover)
             typer.echo(f"Applications follow within {after.ttl_seconds} s.")
 
 
@@ -119,28 +126,20 @@ def failback(
     """
     Go back to the primary site: publishers at once, consumers when nothing is left for them at the secondary.
 
-    Exit code 2: publishers are back and consumers are not yet. Run it again, or let it `--wait`.
+    Exit code 2: not all is done yet, and the text says what is in the way. Run it again, or let it `--wait`.
     """
     with _told(config) as failover:
-        end = time.monotonic() + wait
-        while True:
-            back = asyncio.run(_fail_back(failover, force=force))
-            if back.is_done or time.monotonic() >= end:
-                break
-            time.sleep(_LOOK_SECONDS)
-        left = [each for each in back.held if each.local] if back.is_done else []
+        before = failover.register.read()
+        back = asyncio.run(_forced(failover) if force else _waited_for(failover, wait))
+        dead = asyncio.run(dead_lettered(failover, failover.secondaries)) if back.is_done else {}
         if as_json:
-            plain = {**_plain(failover, back.standing), "waits_for": back.waits_for, "left_behind": _held(left)}
-            typer.echo(json.dumps(plain))
+            left = plain_local(back.found) if back.is_done else []
+            more = {"waits_for": back.waits_for, "left_behind": left, "dead_lettered": plain_local(dead)}
+            typer.echo(json.dumps({**plain(failover, back.standing), **more}))
         else:
-            _print_standing(failover, back.standing)
-            for each in left:
-                typer.echo(
-                    f"Left behind in {each.entity}: {each.local} messages, enqueued {each.oldest} to {each.newest}. "
-                    "They stay there until they are received or expire."
-                )
-            if back.waits_for is not None:
-                typer.echo(f"Consumers stay: {back.waits_for}. Run it again, or with --wait SECONDS.")
+            print_failback(failover, back, dead)
+            if back.is_done and back.standing.version != before.version:
+                print_loading(failover)
         if not back.is_done:
             raise typer.Exit(NOT_YET)
 
@@ -148,35 +147,57 @@ def failback(
 app.command()(drill)
 
 
-async def _fail_back(failover: Failover, *, force: bool) -> Failback:
-    async def look(site: str) -> Sequence[Holding]:
-        try:
-            return await _held_by(failover, site)
-        except TargetUnavailable as error:
-            if not force:
-                raise
-            tell([f"{error}; what is left behind there is not known"])
-            return []
-
-    primary = failover.file.primary
-    # The primary has to be there: whoever is sent to it has no other place to go.
-    await _held_by(failover, primary)
-    aliases = list(failover.file.aliases.values())
-    shares = len(aliases) > len({alias.rstrip(".").lower() for alias in aliases})
-    return await fail_back(failover.register, primary, look, SystemClock(), shares_alias=shares, force=force)
-
-
-async def _held_by(failover: Failover, site: str) -> list[Holding]:
-    primary = failover.path_name(failover.file.primary)
-    return await holdings(site, failover.file.entities, primary, lambda: failover.client(site))
-
-
-def _looked_at(failover: Failover, site: str) -> list[Holding] | str:
-    """Return what *site* holds, or why that cannot be said: in an outage one of them does not answer."""
+async def _shown(failover: Failover, site: str, problems: list[Problem]) -> Look:
+    """Return what *site* holds, dead letters last; what hinders to open it is noted in *problems* too."""
     try:
-        return asyncio.run(_held_by(failover, site))
-    except TargetUnavailable as error:
+        look = await looked_at(failover, site)
+        if isinstance(look, str):
+            return look
+        dead = (await dead_lettered(failover, [site]))[site]
+    except ConfigError as error:
+        problems += error.problems
         return str(error)
+    return dead if isinstance(dead, str) else [*look, *dead]
+
+
+def _changes(
+    failover: Failover, site: str, roles: Mapping[str, str], standing: Standing, *, force: bool = False
+) -> Sequence[str]:
+    """Return what a switch to *site* changes; raises FailoverRefused where it would not do it."""
+    if site == failover.file.primary and RECEIVE in roles and standing.active[RECEIVE] != site and not force:
+        raise FailoverRefused(
+            f"{site} is the primary site: `busway failover failback` goes back without leaving messages behind "
+            "(`switch --force` switches all the same)"
+        )
+    return failover.register.changes(roles, standing)
+
+
+def _way_back(failover: Failover) -> WayBack:
+    clock = SystemClock()
+    return WayBack(
+        failover.register,
+        failover.file.primary,
+        failover.secondaries,
+        lambda site: looked_at(failover, site),
+        clock,
+        clock.now(),
+        shares_alias=failover.shares_alias,
+    )
+
+
+async def _waited_for(failover: Failover, seconds: float) -> Failback:
+    way = _way_back(failover)
+
+    async def step(known: Standing | None) -> Failback:
+        await primary_answers(failover)
+        return await way.step(known)
+
+    return await waited_for(step, way.clock, seconds)
+
+
+async def _forced(failover: Failover) -> Failback:
+    await primary_answers(failover)
+    return await _way_back(failover).forced()
 
 
 @contextlib.contextmanager
@@ -195,52 +216,3 @@ def _roles(names: Sequence[str] | None, site: str) -> dict[str, str]:
         if name not in ROLES:
             raise typer.BadParameter(f"{name!r} is no role, expected {' or '.join(ROLES)}", param_hint="--role")
     return dict.fromkeys(names or ROLES, site)
-
-
-def _plain(failover: Failover, standing: Standing) -> dict[str, object]:
-    return {
-        "register": failover.register.where,
-        "primary": failover.file.primary,
-        "active": dict(standing.active),
-        "ttl_seconds": standing.ttl_seconds,
-        "version": standing.version,
-        "changed": None if standing.changed is None else standing.changed.isoformat(timespec="seconds"),
-    }
-
-
-def _held(held: Sequence[Holding] | str) -> object:
-    return {"error": held} if isinstance(held, str) else [asdict(each) for each in held]
-
-
-def _print_standing(failover: Failover, standing: Standing) -> None:
-    primary = failover.file.primary
-    who = {SEND: "Publishers", RECEIVE: "Consumers"}
-    for role in ROLES:
-        kind = "primary" if standing.active[role] == primary else "secondary"
-        typer.echo(f"{who[role]:<10} {standing.active[role]} ({kind})")
-    changed = "" if standing.changed is None else f", changed {standing.changed.isoformat(timespec='seconds')}"
-    typer.echo(f"Said by    {failover.register.where}, time to live {standing.ttl_seconds} s{changed}")
-
-
-def _print_changes(failover: Failover, lines: Sequence[str], verb: str) -> None:
-    typer.echo(f"{failover.register.where}: {verb}" if lines else f"{failover.register.where}: nothing to change")
-    for line in lines:
-        typer.echo(f"  {line}")
-
-
-def _print_holdings(failover: Failover, held: Mapping[str, Sequence[Holding] | str]) -> None:
-    table = Table("site", "entity", "messages", "published there", "since")
-    for site, found in held.items():
-        if isinstance(found, str):
-            table.add_row(site, "does not answer", "-", "-", "-")
-            continue
-        for each in found:
-            is_primary = site == failover.file.primary
-            table.add_row(
-                site,
-                each.entity,
-                str(each.messages),
-                "-" if is_primary else str(each.local),
-                "-" if is_primary else each.oldest or "-",
-            )
-    console().print(table)

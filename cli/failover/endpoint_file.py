@@ -39,6 +39,11 @@ class EndpointFile:
         """The file."""
         return str(self._path)
 
+    @property
+    def loading(self) -> str | None:
+        """Nothing: who reads the file has the change."""
+        return None
+
     def read(self) -> Standing:
         """Return what the file says; raises FailoverRefused for what cannot be understood."""
         return self._standing(self._document())

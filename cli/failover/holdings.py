@@ -1,6 +1,7 @@
 """What a site holds that was published there, and that nothing has carried to the primary site."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
 
 from azure.servicebus.aio import ServiceBusClient
@@ -9,6 +10,10 @@ from shared.amqp.values import Malformed
 from shared.journal.peek import peeked
 from shared.message import Message, Origin
 from shared.metadata import iso_time, visited_sites
+
+type OpenClient = Callable[[], AbstractAsyncContextManager[ServiceBusClient]]
+
+_DEAD_LETTERS = "/$DeadLetterQueue"
 
 
 @dataclass(frozen=True)
@@ -28,12 +33,25 @@ class Holding:
     newest: str | None = None
 
 
-async def holdings(
-    site: str, entities: Sequence[str], primary: str, open_client: Callable[[], ServiceBusClient]
-) -> list[Holding]:
+async def holdings(site: str, entities: Sequence[str], primary: str, open_client: OpenClient) -> list[Holding]:
     """Look at *entities* of *site* without taking anything; raises TargetUnavailable if that cannot be done."""
     async with open_client() as client:
         return [await _holding(client, Origin(site, entity), primary) for entity in entities]
+
+
+async def answers(site: str, entities: Sequence[str], open_client: OpenClient) -> None:
+    """Ask each of *entities* of *site* for a few messages; raises TargetUnavailable if one cannot be peeked."""
+    async with open_client() as client:
+        for entity in entities:
+            async with aclosing(peeked(client, Origin(site, entity))) as contents:
+                await anext(contents, None)
+
+
+def dead_letters(entities: Sequence[str]) -> list[str]:
+    """Return the dead-letter queues of *entities* that are not among them."""
+    named = {entity.lower() for entity in entities}
+    queues = [f"{entity}{_DEAD_LETTERS}" for entity in entities if "/$" not in entity]
+    return [queue for queue in queues if queue.lower() not in named]
 
 
 async def _holding(client: ServiceBusClient, place: Origin, primary: str) -> Holding:

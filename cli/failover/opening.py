@@ -1,21 +1,26 @@
 """From `failover.yaml` to the register and the sites that it names."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from azure.identity import DefaultAzureCredential
+from azure.identity.aio import DefaultAzureCredential as AsyncCredential
 from azure.servicebus.aio import ServiceBusClient
 
+from busway_clients.endpoints.signature import public_key_of
 from cli.failover.azure_dns import AzureDns
 from cli.failover.endpoint_file import EndpointFile
 from cli.failover.register import Register
 from cli.failover.zone_file import ZoneFile
-from cli.places import Place
 from shared.clock import Clock
 from shared.config.failover import FAILOVER, RECEIVE, SEND, FailoverFile
-from shared.config.files import Configuration, load, read_one
+from shared.config.files import load_connections, read_one
+from shared.config.models import Connection
 from shared.errors import ConfigError, Problem
+from shared.resources import NAMESPACE_SUFFIX, setting_problem
 
 ROLES = (SEND, RECEIVE)
 
@@ -26,16 +31,41 @@ class Failover:
 
     file: FailoverFile
     register: Register
-    configuration: Configuration
+    connections: Mapping[str, Connection]
+
+    @property
+    def secondaries(self) -> list[str]:
+        """The sites but the primary."""
+        return [site for site in self.file.sites if site != self.file.primary]
+
+    @property
+    def shares_alias(self) -> bool:
+        """Whether publishers and consumers look at one name, so that they can only be moved together."""
+        aliases = [alias.rstrip(".").lower() for alias in self.file.aliases.values()]
+        return len(aliases) > len(set(aliases))
 
     def path_name(self, site: str) -> str:
         """Return the name by which *site* stands on repl-path."""
-        return self.configuration.site(self.file.sites[site].connection)
+        alias = self.file.sites[site].connection
+        return self.connections[alias].site or alias
 
-    def client(self, site: str) -> ServiceBusClient:
-        """Return a client of *site*, with the connection string in its app setting; raises ConfigError."""
-        place = Place(self.configuration.connections[self.file.sites[site].connection], "")
-        return ServiceBusClient.from_connection_string(place.connection_string, retry_total=1)
+    @asynccontextmanager
+    async def client(self, site: str) -> AsyncIterator[ServiceBusClient]:
+        """Give a client of *site* by its app setting: a connection string, or a host name; raises ConfigError."""
+        setting = self.connections[self.file.sites[site].connection].key
+        problem = setting_problem(setting, os.environ)
+        if problem is not None:
+            raise ConfigError([problem])
+        text = os.environ.get(setting)
+        if text:
+            async with ServiceBusClient.from_connection_string(text, retry_total=1) as client:
+                yield client
+            return
+        async with (
+            AsyncCredential() as credential,
+            ServiceBusClient(os.environ[setting + NAMESPACE_SUFFIX], credential, retry_total=1) as client,
+        ):
+            yield client
 
     def site(self, name: str) -> str:
         """Return *name* if it is a site; raises ConfigError."""
@@ -46,17 +76,17 @@ class Failover:
 
 def open_failover(folder: Path, clock: Clock) -> Failover:
     """Read *folder* and open its register; raises ConfigError."""
-    configuration = load(folder)
+    # Not the tasks: a mistake in one of them must not keep anybody from switching.
+    connections = load_connections(folder)
     file = read_one(folder / FAILOVER, FailoverFile)
     problems = [
         Problem(f"{folder / FAILOVER}: sites.{site}", f"no connection to Service Bus is called {each.connection!r}")
         for site, each in file.sites.items()
-        if each.connection not in configuration.connections
-        or configuration.connections[each.connection].kind != "service-bus"
+        if each.connection not in connections or connections[each.connection].kind != "service-bus"
     ]
     if problems:
         raise ConfigError(problems)
-    return Failover(file, _register(file, folder, clock), configuration)
+    return Failover(file, _register(file, folder, clock), connections)
 
 
 def _register(file: FailoverFile, folder: Path, clock: Clock) -> Register:
@@ -77,9 +107,8 @@ def _azure_dns(file: FailoverFile, names: Mapping[str, str], clock: Clock) -> Re
     try:
         from azure.mgmt.dns import DnsManagementClient  # noqa: PLC0415 - only this register needs the package
     except ImportError as error:
-        hint = "pip install azure-mgmt-dns azure-identity"
+        hint = "pip install azure-mgmt-dns"
         raise ConfigError([Problem(FAILOVER, "azure_dns needs a package that is not installed", hint)]) from error
-    from azure.identity import DefaultAzureCredential  # noqa: PLC0415 - likewise
 
     client = DnsManagementClient(DefaultAzureCredential(), place.subscription)
     return AzureDns(
@@ -98,4 +127,11 @@ def _private_key(setting: str | None) -> bytes | None:
         return None
     if setting not in os.environ:
         raise ConfigError([Problem(setting, "the app setting is missing", "it holds the private key in PEM")])
-    return os.environ[setting].encode()
+    key = os.environ[setting].encode()
+    try:
+        public_key_of(key)
+    except (ValueError, TypeError):
+        # The error may quote it.
+        told = Problem(setting, "the app setting holds no private key", "expected Ed25519 in PEM, without a password")
+        raise ConfigError([told]) from None
+    return key

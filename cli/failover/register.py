@@ -36,6 +36,11 @@ class Register(Protocol):
         """What a person would call it."""
         ...
 
+    @property
+    def loading(self) -> str | None:
+        """What has to be done after a change before anybody can read it, None where it is nothing."""
+        ...
+
     def read(self) -> Standing:
         """Return what it says; raises FailoverRefused for what cannot be understood."""
         ...

@@ -35,6 +35,11 @@ class ZoneFile:
         """The file."""
         return str(self._path)
 
+    @property
+    def loading(self) -> str | None:
+        """What a name server waits for; when it was done cannot be seen from the file."""
+        return f"let the name server load the zone (rndc reload {self._origin.to_text(omit_final_dot=True)})"
+
     def read(self) -> Standing:
         """Return what the file says; raises FailoverRefused for what cannot be understood."""
         return self._standing(self._zone())

@@ -100,6 +100,15 @@ def load(folder: Path) -> Configuration:
     return Configuration(usable, tasks, places, taps, journal)
 
 
+def load_connections(folder: Path) -> dict[str, Connection]:
+    """Return the connections in *folder*, whatever its tasks are; raises ConfigError with every problem of the file."""
+    problems: list[Problem] = []
+    connections = _connections(folder / CONNECTIONS, problems)
+    if problems:
+        raise ConfigError(problems)
+    return {alias: each for alias, each in connections.items() if each is not None}
+
+
 def read_one[Model: BaseModel](path: Path, model: type[Model]) -> Model:
     """Return the only document of a YAML file; raises ConfigError with every problem of it."""
     problems: list[Problem] = []

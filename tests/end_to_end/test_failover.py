@@ -1,5 +1,6 @@
 """`busway failover` on two sites of the local broker: what it says, changes, and refuses."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from typer.testing import CliRunner
 
+from cli.failover.looking import looked_at
 from cli.failover.opening import open_failover
 from cli.main import app
 from shared.clock import SystemClock
@@ -77,13 +79,16 @@ def copy(identity, path="west"):
     return ServiceBusMessage("a copy", message_id=identity, application_properties={"repl-path": path})
 
 
-def drain(broker, site):
+def drain(broker, site, dead_lettering=None):
     with (
         ServiceBusClient.from_connection_string(broker.connection_string(site)) as client,
         client.get_subscription_receiver("payments", "application") as receiver,
     ):
         for message in receiver.receive_messages(100, max_wait_time=5):
-            receiver.complete_message(message)
+            if message.message_id == dead_lettering:
+                receiver.dead_letter_message(message)
+            else:
+                receiver.complete_message(message)
 
 
 def test_there_and_back_again(folder, broker):
@@ -100,7 +105,7 @@ def test_there_and_back_again(folder, broker):
     assert active(folder) == {"send": "east", "receive": "east"}
     code, out, _ = busway(folder, "show")
     assert code == 0
-    assert "does not answer" in out
+    assert f"west does not answer: west/{ENTITY}: it cannot be peeked, " in out
     assert "Consumers  east (secondary)" in out
     code, _, err = busway(folder, "failback")
     assert code == 1
@@ -119,10 +124,15 @@ def test_there_and_back_again(folder, broker):
     assert "Consumers stay: east holds 2 messages that were published there" in out
     code, out, _ = busway(folder, "show", "--json")
     assert json.loads(out)["sites"]["east"][0]["local"] == 2
-    drain(broker, "east")
+    # What a consumer there could not process nobody in the west will see.
+    drain(broker, "east", dead_lettering="2")
     code, out, _ = busway(folder, "failback", "--json")
     plain = json.loads(out)
     assert (code, plain["waits_for"], plain["left_behind"]) == (0, None, [])
+    (dead,) = plain["dead_lettered"]
+    assert (dead["site"], dead["entity"], dead["local"]) == ("east", f"{ENTITY}/$DeadLetterQueue", 1)
+    _, out, _ = busway(folder, "show")
+    assert f"{ENTITY}/$DeadLetterQueue" in out
     assert active(folder) == {"send": "west", "receive": "west"}
 
 
@@ -131,7 +141,7 @@ def test_what_force_leaves_behind_is_said(folder, broker):
     publish(broker, "east", copy("1"), local("2"), local("3"))
     code, out, _ = busway(folder, "failback", "--force")
     assert code == 0
-    assert f"Left behind in {ENTITY}: 2 messages, enqueued 20" in out
+    assert f"Left behind in east/{ENTITY}: 2 messages, enqueued 20" in out
     assert active(folder) == {"send": "west", "receive": "west"}
 
 
@@ -175,10 +185,17 @@ def test_what_is_not_there_is_told(arguments, told, folder):
 
 
 def test_to_switch_back_is_to_fail_back(folder):
-    busway(folder, "switch", "east")
-    code, _, err = busway(folder, "switch", "west")
-    assert code == 1
-    assert "`busway failover failback` goes back without leaving messages behind" in err
+    # A mistake in a task is no reason to stay where nothing works.
+    (folder / "tasks/mistaken.yaml").write_text("task: x\nsorce: 1\n")
+    code, _, _ = busway(folder, "switch", "east")
+    assert code == 0
+    for command in ("plan", "switch"):
+        code, _, err = busway(folder, command, "west")
+        assert code == 1
+        assert "`busway failover failback` goes back without leaving messages behind" in err
+    code, out, _ = busway(folder, "plan", "west", "--role", "send")
+    assert code == 0
+    assert "`busway failover switch west --role=send` does it." in out
     code, _, _ = busway(folder, "switch", "west", "--role", "send")
     assert code == 0
     assert active(folder) == {"send": "west", "receive": "east"}
@@ -198,6 +215,11 @@ def test_to_switch_back_is_to_fail_back(folder):
         ("primary:", "primry:", "did you mean 'primary'?"),
         ("entities: [payments/Subscriptions/application]", "entities: []", "expected at least one item"),
         ("{file: endpoints.json}", "{file: endpoints.json, key_setting: NO_KEY, key_id: a}", "NO_KEY: the app setting"),
+        (
+            "{file: endpoints.json}",
+            "{file: endpoints.json, key_setting: PATH, key_id: a}",
+            "PATH: the app setting holds",
+        ),
         ("{file: endpoints.json}", "{file: gone.json}", "gone.json: cannot be read"),
     ],
 )
@@ -213,9 +235,21 @@ def test_a_wrong_file_is_told(before, after, told, folder):
 
 def test_a_missing_connection_string_is_told(folder, monkeypatch):
     monkeypatch.delenv("EAST")
-    code, _, err = busway(folder, "show")
+    code, out, err = busway(folder, "show")
     assert code == 1
+    assert "Consumers  west (primary)" in out
     assert "EAST: the app setting is missing" in err
+
+
+@pytest.mark.usefixtures("broker")
+def test_an_entity_that_is_not_there_is_told(folder):
+    file = folder / "failover.yaml"
+    file.write_text(file.read_text().replace(ENTITY, "paymnts"))
+    told = asyncio.run(looked_at(open_failover(folder, SystemClock()), "east"))
+    assert told == (
+        "east/paymnts: it cannot be peeked, ServiceBusError; "
+        "east answers: is the entity there, with the right to listen?"
+    )
 
 
 def with_register(folder, register):
@@ -236,13 +270,32 @@ def test_a_zone_is_switched_by_the_same_commands(folder):
     assert code == 0
     assert "bus-send.example.test. CNAME west.example.test. -> east.example.test." in out
     assert "SOA serial 2026112101 -> 2026112102" in out
-    code, _, _ = busway(folder, "failback")
-    assert code == 2
-    settled(folder, zone.name)
-    code, out, _ = busway(folder, "failback", "--json")
+    assert "Now let the name server load the zone (rndc reload example.test)." in out
+    # When a name server has loaded it the file does not say: however old it is, the time to live begins with the run.
+    for expected in (
+        "Consumers stay: publishers do not know of it yet. Now let the name server load the zone",
+        "Consumers stay: publishers may send to east for 35 s more (time to live). Run it again with --wait SECONDS.",
+    ):
+        code, out, _ = busway(folder, "failback", *(["--wait", "20"] if "know of it" in expected else []))
+        assert code == 2
+        assert expected in out
+        settled(folder, zone.name)
+    code, out, _ = busway(folder, "failback", "--force", "--json")
     plain = json.loads(out)
     assert (code, plain["active"]) == (0, {"send": "west", "receive": "west"})
     assert plain["version"] == "2026112104"
+
+
+def test_with_one_alias_nobody_goes_back_while_something_is_left(folder, broker):
+    with_register(folder, "zone: {file: example.test.zone, origin: example.test}")
+    file = folder / "failover.yaml"
+    file.write_text(file.read_text().replace("bus-receive.example", "bus-send.example"))
+    (folder / "example.test.zone").write_text(ZONE)
+    busway(folder, "switch", "east")
+    publish(broker, "east", local("1"))
+    code, out, _ = busway(folder, "failback")
+    assert code == 2
+    assert "Publishers and consumers stay: east holds 1 messages that were published there" in out
 
 
 def test_a_zone_of_azure_is_opened_without_asking_it(folder):

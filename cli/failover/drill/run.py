@@ -11,7 +11,7 @@ from azure.servicebus.aio import ServiceBusClient
 from cli.failover.drill.applications import ENTITY, SESSIONS, Applications
 from cli.failover.drill.observations import Observations, Tally, tally
 from cli.failover.drill.sites import Sites, running_sites
-from cli.failover.failback import fail_back
+from cli.failover.failback import WayBack
 from cli.failover.holdings import Holding, holdings
 from cli.failover.opening import Failover, open_failover
 from cli.together import beside
@@ -124,12 +124,12 @@ class _Drill:
         self._told(restored, f"{PRIMARY} is back, with what it had on its disk")
         first = 2 * self._course.messages
         publishing = asyncio.create_task(self._applications.publish(first, self._course.messages, self._course.rate))
+        register, began = self._failover.register, self._clock.now()
+        way = WayBack(register, PRIMARY, [SECONDARY], self._look, self._clock, began)
         try:
             while True:
-                back = await fail_back(
-                    self._failover.register, PRIMARY, self._look, self._clock, shares_alias=False, force=False
-                )
-                self._held_back = max(self._held_back, sum(each.local for each in back.held))
+                back = await way.step()
+                self._held_back = max(self._held_back, back.local)
                 if back.is_done:
                     break
                 if not self._refusals:

@@ -151,9 +151,9 @@ def _endpoint(value: object, where: str, domains: Sequence[str]) -> Endpoint:
     for key in sorted(described.keys() - {"namespace", "port"}):
         raise EndpointUnresolved(f"{where}: {key!r} is not known, expected namespace or port")
     port = described.get("port", AMQP_PORT)
-    if isinstance(port, bool) or port not in PORTS:
+    if not isinstance(port, int) or port not in PORTS:
         raise EndpointUnresolved(f"{where}: port is {port!r}, expected {' or '.join(map(str, PORTS))}")
-    return Endpoint(namespace_named(described.get("namespace"), f"{where}.namespace", domains), int(str(port)))
+    return Endpoint(namespace_named(described.get("namespace"), f"{where}.namespace", domains), port)
 
 
 def _number(value: object, where: str, least: int, most: int) -> int:

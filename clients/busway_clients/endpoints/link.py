@@ -1,11 +1,8 @@
 """What the followers share, synchronous or not: what is sent, and what has been handed out."""
 
-import queue
-import threading
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import TypeVar
 
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch, ServiceBusReceivedMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage
@@ -21,8 +18,6 @@ Sendable = (
 
 LEFT_BEHIND = "the message's link was left behind, or it is settled already; it is delivered again if it is not"
 
-Link = TypeVar("Link")
-
 OPEN_SECONDS = 20.0
 DRAIN_SECONDS = 30.0
 RETRY_SECONDS = 5.0
@@ -30,45 +25,6 @@ RETRY_SECONDS = 5.0
 LOOK_SECONDS = 5.0
 # What the SDK waits without an argument.
 WAIT_SECONDS = 60.0
-
-
-def opened_within(seconds: float, opening: Callable[[], Link], closing: Callable[[Link], None]) -> Link:
-    """
-    Return what *opening* returns, or raise what it raises, or TimeoutError after *seconds*.
-
-    The synchronous SDK waits without end for something that accepts a connection and does not speak. Such an opening is
-    left to a thread of its own, which closes the link if it comes about after all.
-    """
-    outcome: queue.SimpleQueue[tuple[Link | None, Exception | None]] = queue.SimpleQueue()
-    turn = threading.Lock()
-    is_late = False
-
-    def work() -> None:
-        link, failure = None, None
-        try:
-            link = opening()
-        except Exception as error:  # noqa: BLE001 - raised where it is waited for
-            failure = error
-        with turn:
-            if not is_late:
-                outcome.put((link, failure))
-                return
-        if link is not None:
-            closing(link)
-
-    threading.Thread(target=work, name="busway-opening", daemon=True).start()
-    try:
-        link, failure = outcome.get(timeout=seconds)
-    except queue.Empty:
-        with turn:
-            is_late = True
-        if outcome.empty():
-            raise TimeoutError(f"no link could be opened within {seconds:g} s") from None
-        link, failure = outcome.get()
-    if failure is not None:
-        raise failure
-    assert link is not None  # noqa: S101 - there is one where there is no failure
-    return link
 
 
 def identified(message: Sendable) -> Sendable:

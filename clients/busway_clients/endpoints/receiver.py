@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -26,9 +25,9 @@ from busway_clients.endpoints.link import (
     RETRY_SECONDS,
     WAIT_SECONDS,
     HandedOut,
-    opened_within,
 )
 from busway_clients.endpoints.moorings import Moorings, Step
+from busway_clients.endpoints.openings import Openings
 from busway_clients.endpoints.watch import LOGGER, Watched
 from busway_clients.senders.meaning import is_unavailable, told
 
@@ -80,7 +79,7 @@ class FollowingReceiver:
         self._watch = watch
         self._connect = connect
         self._open_receiver = open_receiver
-        self._open_seconds = open_seconds
+        self._openings = Openings(self._opened, _close, open_seconds)
         self._monotonic = monotonic
         self._moorings = Moorings(drain_seconds, retry_seconds)
         self._receiving = threading.Lock()
@@ -143,7 +142,11 @@ class FollowingReceiver:
             receiver.abandon_message(message)
 
     def defer_message(self, message: ServiceBusReceivedMessage) -> None:
-        """Defer *message* where it came from; MessageLockLostError if that was left behind."""
+        """
+        Defer *message* where it came from; MessageLockLostError if that was left behind.
+
+        It is received again with a client of that namespace: elsewhere its sequence number is another message's.
+        """
         with self._settling(message) as receiver:
             receiver.defer_message(message)
 
@@ -195,7 +198,7 @@ class FollowingReceiver:
         failure: Exception | None = None
         for endpoint in self._moorings.choices(wanted):
             try:
-                link = opened_within(self._open_seconds, partial(self._opened, endpoint), _close)
+                link = self._openings.link(endpoint, beside=False)
             except Exception as error:  # noqa: BLE001 - the present one is kept, whatever is wrong
                 failure = error
                 # Where there is nothing else, it is raised; it may mean no more than that no session is there to take.

@@ -5,15 +5,15 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from types import TracebackType
 from typing import Self
 
 from azure.servicebus import ServiceBusClient, ServiceBusMessageBatch, ServiceBusSender
 
 from busway_clients.endpoints.endpoint import Endpoint
-from busway_clients.endpoints.link import OPEN_SECONDS, RETRY_SECONDS, Sendable, identified, opened_within
+from busway_clients.endpoints.link import OPEN_SECONDS, RETRY_SECONDS, Sendable, identified
 from busway_clients.endpoints.moorings import Moorings, Step
+from busway_clients.endpoints.openings import Openings, StillOpening
 from busway_clients.endpoints.watch import LOGGER, Watched
 from busway_clients.senders.meaning import is_unavailable, told
 
@@ -29,8 +29,9 @@ class FollowingSender:
     """
     A ServiceBusSender that moves when the watch names another namespace; ends with its context.
 
-    Sends are made one after the other, whatever thread they come from, so that none is on its way when it moves. One
-    that fails because the namespace seems to be away consults the watch at once, and is made again if there is another.
+    Sends are made one after the other, whatever thread they come from, so that none is on its way when it moves. They
+    go on where it is while the new link opens, which they wait for a second once. One that fails because the namespace
+    seems to be away consults the watch at once, and is made again if there is another.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class FollowingSender:
         self._watch = watch
         self._connect = connect
         self._open_sender = open_sender
-        self._open_seconds = open_seconds
+        self._openings = Openings(self._opened, _close, open_seconds)
         self._monotonic = monotonic
         self._moorings = Moorings(0.0, retry_seconds)
         self._lock = threading.Lock()
@@ -78,7 +79,7 @@ class FollowingSender:
             except Exception as error:
                 if not is_unavailable(error):
                     raise
-                other = self._followed(self._watch.consult())
+                other = self._followed(self._watch.consult(), beside=False)
                 if other is link:
                     raise
                 LOGGER.warning("A send to %s failed, it is made to %s: %s", link.endpoint, other.endpoint, told(error))
@@ -93,6 +94,7 @@ class FollowingSender:
         """Wait for a send that is on its way, and close."""
         with self._lock:
             link, self._link, self._moorings.present = self._link, None, None
+            self._openings.leave()
             if link is not None:
                 link.ends.close()
 
@@ -106,17 +108,25 @@ class FollowingSender:
         """Close."""
         self.close()
 
-    def _followed(self, wanted: tuple[Endpoint, ...]) -> _Link:
-        """Return the link to send on, at one of *wanted* if that can be; raises what hinders the first link."""
+    def _followed(self, wanted: tuple[Endpoint, ...], *, beside: bool = True) -> _Link:
+        """
+        Return the link to send on, at one of *wanted* if that can be; raises what hinders the first link.
+
+        One that is there is returned while another opens *beside* it.
+        """
         if self._link is not None and self._moorings.step(wanted, 0, self._monotonic()) is not Step.MOVE:
+            self._openings.leave()
             return self._link
         failure: Exception | None = None
         for endpoint in self._moorings.choices(wanted):
             try:
-                link = opened_within(self._open_seconds, partial(self._opened, endpoint), _close)
+                link = self._openings.link(endpoint, beside=beside and self._link is not None)
+            except StillOpening:
+                assert self._link is not None  # noqa: S101 - it opens beside this one
+                return self._link
             except Exception as error:  # noqa: BLE001 - the present one is kept, whatever is wrong
                 failure = error
-                # Where there is nothing else, it is raised; it may mean no more than that no session is there to take.
+                # Where there is nothing else, it is raised.
                 if self._link is not None or endpoint != wanted[-1]:
                     LOGGER.error("%s cannot be opened: %s", endpoint, told(error))
                 continue

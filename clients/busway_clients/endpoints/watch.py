@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol, Self
@@ -45,7 +46,7 @@ class EndpointWatch:
         cache: EndpointCache | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Watch *source*; the callbacks come one at a time, and what they raise is logged."""
+        """Watch *source*; the callbacks come one at a time and may use the watch, and what they raise is logged."""
         self._source = source
         self._on_change = on_change
         self._on_error = on_error
@@ -53,6 +54,8 @@ class EndpointWatch:
         self._monotonic = monotonic
         self._consulting = threading.Lock()
         self._consulted: float | None = None
+        self._news: deque[tuple[Callable[..., None] | None, object]] = deque()
+        self._telling = threading.Lock()
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -69,6 +72,7 @@ class EndpointWatch:
             # Another thread may have asked while this one waited.
             if self._cache.due_in(self._monotonic()) <= 0:
                 self._ask()
+        self._tell()
         return known_endpoints(self._cache)
 
     def consult(self) -> tuple[Endpoint, ...]:
@@ -77,6 +81,7 @@ class EndpointWatch:
             asked = self._consulted
             if asked is None or self._monotonic() - asked >= LEAST_PAUSE_SECONDS:
                 self._ask()
+        self._tell()
         return known_endpoints(self._cache)
 
     def __enter__(self) -> Self:
@@ -99,6 +104,7 @@ class EndpointWatch:
             with self._consulting:
                 if self._cache.due_in(self._monotonic()) <= 0:
                     self._ask()
+            self._tell()
 
     def _ask(self) -> None:
         self._consulted = self._monotonic()
@@ -107,11 +113,20 @@ class EndpointWatch:
             change = self._cache.learned(answer, self._monotonic())
         except EndpointUnresolved as error:
             note_failure(self._cache, error, self._monotonic())
-            tell(self._on_error, error)
+            self._news.append((self._on_error, error))
         else:
             if change is not None:
                 log_change(change)
-                tell(self._on_change, change)
+                self._news.append((self._on_change, change))
+
+    def _tell(self) -> None:
+        """Call the callbacks for what is new, in its order; nobody waits for those that another thread calls."""
+        while self._news and self._telling.acquire(blocking=False):
+            try:
+                while self._news:
+                    tell(*self._news.popleft())
+            finally:
+                self._telling.release()
 
 
 def read(source: Source) -> Answer:

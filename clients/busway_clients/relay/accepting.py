@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 from yarl import URL
 
 from busway_clients.errors import RelayError, WrongUse
-from busway_clients.relay.clock import Clock
+from busway_clients.relay.clock import Clock, ended, is_done_within
 from busway_clients.relay.connection import Offer, RelayConnection
 from busway_clients.relay.endpoint import RelayEndpoint
 from busway_clients.relay.frames import Frames
@@ -94,10 +94,15 @@ class Accepting:
         self._queue.put_nowait(None)
         return [connection for connection in left if connection is not None]
 
-    async def finish(self) -> None:
-        """Wait for the offers in progress; nothing comes after them."""
+    async def finish(self, seconds: float) -> None:
+        """Wait that long for the offers in progress, and pass over those that are left; nothing comes after them."""
         if self._tasks:
-            await asyncio.wait(self._tasks)
+            settling = asyncio.ensure_future(asyncio.wait({*self._tasks}))
+            await is_done_within(self._clock, seconds, settling)
+            await ended(settling)
+            for task in [*self._tasks]:
+                _LOGGER.warning("an offer is passed over, it was not settled within %g s of closing", seconds)
+                await ended(task)
         self._queue.put_nowait(None)
 
     async def _settle(self, name: str, endpoint: RelayEndpoint, message: Mapping[str, Any]) -> None:

@@ -23,6 +23,8 @@ _PAUSES = (0.0, 1.0, 2.0, 5.0, 10.0, 30.0)
 _STEADY = 60.0
 _GOING_AWAY = 1001
 _DRAIN = timedelta(seconds=30)
+# How long the other endpoints are waited for when one listens.
+_OTHERS = 2.0
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 
 
@@ -95,11 +97,15 @@ class RelayListener:
         return len(self._accepting.connections)
 
     async def open(self) -> None:
-        """Listen; return when each endpoint was tried. Raises RelayFailed if none of them would have this listener."""
+        """
+        Listen; return when each endpoint was tried, or one listens and others have not answered for two seconds.
+
+        Raises RelayFailed if none of them would have this listener. One that answers later is listened at from then on.
+        """
         first = {name: asyncio.get_running_loop().create_future() for name in self._endpoints}
         self._keeping = [asyncio.ensure_future(self._keep(name, first[name])) for name in self._endpoints]
         try:
-            await asyncio.wait(first.values())
+            await self._tried({*first.values()})
         except BaseException:
             await self._leave()
             await self._opening.close()
@@ -113,14 +119,16 @@ class RelayListener:
 
     async def close(self, drain: timedelta = _DRAIN) -> None:
         """
-        Take no new offers, and wait until the accepted connections have ended; after *drain* end them with 1001.
+        Take no new offers, and wait until the accepted connections have ended; after *drain* end them with 1001, and
+        pass over offers about which nothing is decided by then.
 
         Iteration goes on for those that were accepted and not taken, and ends then.
         """
+        end = self._clock.monotonic() + drain.total_seconds()
         await self._leave()
-        await self._accepting.finish()
+        await self._accepting.finish(end - self._clock.monotonic())
         drained = asyncio.ensure_future(self._accepting.drained.wait())
-        await is_done_within(self._clock, drain.total_seconds(), drained)
+        await is_done_within(self._clock, end - self._clock.monotonic(), drained)
         await ended(drained)
         await self._end(self._accepting.connections)
         await self._opening.close()
@@ -145,10 +153,19 @@ class RelayListener:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Close the listener; connections that nobody has taken end at once, and all of them where the block failed."""
+        drain = _DRAIN if kind is None else timedelta()
         await self._leave()
-        await self._accepting.finish()
+        await self._accepting.finish(drain.total_seconds())
         await self._end(self._accepting.untaken())
-        await self.close(_DRAIN if kind is None else timedelta())
+        await self.close(drain)
+
+    async def _tried(self, pending: "set[asyncio.Future[None]]") -> None:
+        while pending and not any(listening.is_on for listening in self._states.values()):
+            _, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+        if pending:
+            others = asyncio.ensure_future(asyncio.wait(pending))
+            await is_done_within(self._clock, _OTHERS, others)
+            await ended(others)
 
     async def _keep(self, name: str, first: "asyncio.Future[None]") -> None:
         endpoint = self._endpoints[name]

@@ -75,6 +75,7 @@ def test_what_is_written_is_read_as_it_was():
         (document(sites={"west": [{"namespace": f"x@{WEST}"}]}), "is no host name"),
         (document(sites={"west": [{"namespace": None}]}), "None is no host name"),
         (document(sites={"west": [{"namespace": WEST, "port": 22}]}), "port is 22, expected 5671 or 443"),
+        (document(sites={"west": [{"namespace": WEST, "port": 5671.0}]}), "port is 5671.0, expected 5671 or 443"),
         (document(sites={"west": [{"namespace": WEST, "key": "secret"}]}), "'key' is not known"),
         (document("north"), "active.send is 'north', expected one of east, west"),
         (document(active={"send": ["west"]}), "active.send is"),

@@ -166,15 +166,19 @@ def test_an_endpoint_that_is_no_namespace_is_told_and_the_sender_stays(register,
             return ServiceBusClient.from_connection_string(text, retry_total=0)
 
         sender = FollowingSender(
-            register.watch(), connect, lambda client: client.get_queue_sender("orders"), open_seconds=3
+            register.watch(), connect, lambda client: client.get_queue_sender("orders"), open_seconds=1.5
         )
+        sent = 1
         with sender:
             sender.send_messages(ServiceBusMessage("a"))
             for name in ports:
                 register.point_to(endpoint(name))
-                sender.send_messages(ServiceBusMessage("b"))
-                assert f"{endpoint(name)} cannot be opened" in caplog.text
-    assert held(broker) == [3, 0]
+                # Sends go on meanwhile.
+                while f"{endpoint(name)} cannot be opened" not in caplog.text:
+                    sender.send_messages(ServiceBusMessage("b"))
+                    sent += 1
+    assert sent > 5
+    assert held(broker) == [sent, 0]
 
 
 class WebSite:
@@ -387,16 +391,20 @@ def test_asyncio_is_not_held_up_by_what_does_not_speak(register, broker, caplog)
 
         watch = register.watch(AsyncWatch)
         async with AsyncSender(
-            watch, connect, lambda client: client.get_queue_sender("orders"), open_seconds=3
+            watch, connect, lambda client: client.get_queue_sender("orders"), open_seconds=1.5
         ) as sender:
             await sender.send_messages(ServiceBusMessage("a"))
             register.point_to(endpoint("silent"))
-            await sender.send_messages(ServiceBusMessage("b"))
+            sent = 1
+            while f"{endpoint('silent')} cannot be opened: TimeoutError" not in caplog.text:
+                await sender.send_messages(ServiceBusMessage("b"))
+                sent += 1
+            return sent
 
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        asyncio.run(main(silent.getsockname()[1]))
-    assert f"{endpoint('silent')} cannot be opened: TimeoutError" in caplog.text
-    assert held(broker) == [2, 0]
+        sent = asyncio.run(main(silent.getsockname()[1]))
+    assert sent > 3
+    assert held(broker) == [sent, 0]
 
 
 def test_an_alias_in_dns_takes_sender_and_receiver_from_one_site_to_the_other(register, broker):

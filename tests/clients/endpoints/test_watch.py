@@ -94,6 +94,24 @@ def test_a_callback_that_fails_is_logged_and_stops_nothing(caplog):
     assert "callback of the endpoint watch failed" in caplog.text
 
 
+def test_a_callback_may_ask_the_watch_and_is_told_one_thing_after_the_other():
+    seconds = [0.0]
+    told = []
+
+    def note(change):
+        told.append(("begins", change.site))
+        seconds[0] += 100
+        assert watch.consult() == watch.endpoints() == (EAST,)
+        told.append(("ends", change.site))
+
+    watch = EndpointWatch(Script(said(WEST), said(EAST)), on_change=note, monotonic=lambda: seconds[0])
+    asking = threading.Thread(target=watch.endpoints, daemon=True)
+    asking.start()
+    asking.join(10)
+    assert not asking.is_alive()
+    assert told == [(what, each.namespace) for each in (WEST, EAST) for what in ("begins", "ends")]
+
+
 def test_an_error_is_logged_once_until_it_is_another(caplog):
     seconds = [0.0]
     lines = [said(WEST), *[EndpointUnresolved("away")] * 3, EndpointUnresolved("a login page"), said(WEST)]

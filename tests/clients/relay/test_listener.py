@@ -503,6 +503,57 @@ def test_it_drains_before_it_leaves():
     run(test())
 
 
+def test_a_decision_that_never_comes_holds_up_no_closing(caplog):
+    async def test():
+        async with Pair() as pair:
+            asked = asyncio.Event()
+
+            async def decide(_):
+                asked.set()
+                await asyncio.get_running_loop().create_future()
+
+            listener = pair.listener(pair.endpoints("west"), decide=decide)
+            await listener.open()
+            client = await pair.client(pair.endpoints("west"))
+            connecting = asyncio.ensure_future(client.connect())
+            await asked.wait()
+            closing = asyncio.ensure_future(listener.close(timedelta(seconds=77)))
+            await pair.time.until_waited_for(77)
+            pair.time.advance(77)
+            await closing
+            assert [connection async for connection in listener] == []
+            with pytest.raises(RelayFailed):
+                await connecting
+
+    run(test())
+    assert "an offer is passed over, it was not settled within 77 s of closing" in caplog.text
+
+
+def test_an_endpoint_that_does_not_answer_holds_up_nobody_who_listens_at_the_other():
+    async def test():
+        async with Pair() as pair:
+            silence = asyncio.Event()
+
+            async def mute(_):
+                await silence.wait()
+                return web.Response(status=503)
+
+            pair.west.answers_instead = mute
+            listener = pair.listener()
+            opening = asyncio.ensure_future(listener.open())
+            await pair.time.until_waited_for(2)
+            assert not opening.done()
+            pair.time.advance(2)
+            await opening
+            assert [listener.state[name].is_on for name in ("west", "east")] == [False, True]
+            pair.west.answers_instead = None
+            silence.set()
+            await until(lambda: listener.state["west"].is_on)
+            await listener.close(timedelta())
+
+    run(test())
+
+
 def test_leaving_its_context_ends_what_nobody_has_taken():
     async def test():
         async with Pair() as pair:

@@ -1,6 +1,7 @@
 """Where it is said which site is in use: zone file, endpoint document, Azure DNS over HTTP."""
 
 import json
+import os
 import stat
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -132,6 +133,24 @@ def test_of_two_who_switch_at_once_one_is_told(tmp_path):
         with ThreadPoolExecutor(4) as threads:
             results = list(threads.map(switch, range(4)))
         assert sum("somebody has changed it meanwhile" in each for each in results) == 3, name
+
+
+def test_a_file_stays_its_owners_and_a_link_to_it_a_link(tmp_path):
+    register, path = zone_file(tmp_path)
+    kept = tmp_path / "share" / path.name
+    kept.parent.mkdir()
+    kept.write_bytes(path.read_bytes())
+    kept.chmod(0o640)
+    owner, group = (53, 54) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
+    os.chown(kept, owner, group)
+    path.unlink()
+    path.symlink_to(kept)
+    register.write(both("east"), register.read())
+    assert path.is_symlink()
+    found = kept.stat()
+    assert (stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid) == (0o640, owner, group)
+    assert register.read().active == both("east")
+    assert [each.name for each in kept.parent.iterdir()] == [path.name]
 
 
 def test_a_missing_file_is_told(tmp_path):
@@ -322,9 +341,20 @@ def test_what_somebody_else_has_changed_in_azure_is_not_overwritten(manager):
         register.write(both("east"), standing)
     standing = register.read()
     manager.meanwhile = lambda: manager.records["CNAME", "bus-send"].update(etag="y")
-    with pytest.raises(FailoverRefused, match=r"bus-send.example.test was not changed, \w+ \(412\)"):
+    with pytest.raises(FailoverRefused, match=r"bus-send.example.test was not changed, \w+ \(412\)$"):
         register.write(both("east"), standing)
     assert manager.requests == []
+    standing = register.read()
+    manager.meanwhile = lambda: manager.records["CNAME", "bus-receive"].update(etag="x")
+    told = r"bus-receive.example.test was not changed, \w+ \(412\); bus-send.example.test was, before$"
+    with pytest.raises(FailoverRefused, match=told):
+        register.write(both("east"), standing)
+
+
+def test_when_publishers_were_moved_by_hand_in_azure_is_not_known(manager):
+    register = azure_dns(manager)
+    assert register.write({"receive": "east"}, register.read()).changed is None
+    assert register.write({"send": "east"}, register.read()).changed == NOW
 
 
 def test_records_that_azure_does_not_have_are_told(manager):

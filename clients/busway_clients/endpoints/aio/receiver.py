@@ -138,7 +138,11 @@ class FollowingReceiver:
             await receiver.abandon_message(message)
 
     async def defer_message(self, message: ServiceBusReceivedMessage) -> None:
-        """Defer *message* where it came from; MessageLockLostError if that was left behind."""
+        """
+        Defer *message* where it came from; MessageLockLostError if that was left behind.
+
+        It is received again with a client of that namespace: elsewhere its sequence number is another message's.
+        """
         async with self._settling(message) as receiver:
             await receiver.defer_message(message)
 

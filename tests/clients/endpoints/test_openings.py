@@ -1,0 +1,95 @@
+"""Openings beside what goes on: how long they are waited for, and what becomes of those that come late."""
+
+import asyncio
+import threading
+
+import pytest
+
+from busway_clients.endpoints.aio.openings import Openings as AsyncOpenings
+from busway_clients.endpoints.endpoint import Endpoint
+from busway_clients.endpoints.openings import Openings, StillOpening
+
+WEST, EAST = Endpoint("west.servicebus.windows.net"), Endpoint("east.servicebus.windows.net")
+
+
+class Doors:
+    """Links that open when they are let."""
+
+    def __init__(self, open_seconds):
+        self.begun = []
+        self.let = threading.Event()
+        self.closed = threading.Event()
+        self.openings = Openings(self.open, lambda _: self.closed.set(), open_seconds)
+
+    def open(self, endpoint):
+        self.begun.append(endpoint)
+        assert self.let.wait(10)
+        return f"link {len(self.begun)}"
+
+
+def test_a_late_opening_is_the_only_one_of_its_endpoint_until_it_ends():
+    doors = Doors(0.01)
+    for beside in (True, False, True):
+        with pytest.raises(TimeoutError):
+            doors.openings.link(EAST, beside=beside)
+    assert doors.begun == [EAST]
+    doors.let.set()
+    assert doors.closed.wait(10)
+    assert doors.openings.link(EAST, beside=False) == "link 2"
+
+
+def test_an_opening_that_is_not_over_yet_is_taken_when_it_is():
+    doors = Doors(60.0)
+    with pytest.raises(StillOpening):
+        doors.openings.link(EAST, beside=True)
+    doors.let.set()
+    assert doors.openings.link(EAST, beside=False) == "link 1"
+    assert doors.begun == [EAST]
+
+
+def test_what_nobody_wants_any_more_is_closed():
+    doors = Doors(60.0)
+    with pytest.raises(StillOpening):
+        doors.openings.link(EAST, beside=True)
+    doors.openings.leave()
+    doors.let.set()
+    assert doors.closed.wait(10)
+
+
+def test_what_an_opening_raises_is_raised():
+    def fail(_):
+        raise ConnectionError("refused")
+
+    openings = Openings(fail, lambda _: None, 10.0)
+    for _ in range(2):
+        with pytest.raises(ConnectionError, match="refused"):
+            openings.link(WEST, beside=True)
+
+
+def test_asyncio_has_the_same():
+    async def main():
+        let, closed, begun = asyncio.Event(), [], []
+
+        async def opening(endpoint):
+            begun.append(endpoint)
+            await let.wait()
+            return f"link {len(begun)}"
+
+        async def closing(link):
+            closed.append(link)
+
+        openings = AsyncOpenings(opening, closing, 0.01)
+        with pytest.raises(TimeoutError):
+            await openings.link(EAST, beside=True)
+        openings = AsyncOpenings(opening, closing, 60.0)
+        with pytest.raises(StillOpening):
+            await openings.link(EAST, beside=True)
+        with pytest.raises(StillOpening):
+            await openings.link(WEST, beside=True)
+        let.set()
+        assert await openings.link(EAST, beside=False) == "link 3"
+        await asyncio.sleep(0)
+        await openings.leave()
+        assert (begun, closed) == ([EAST, EAST, WEST], ["link 3"])
+
+    asyncio.run(main())

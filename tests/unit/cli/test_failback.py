@@ -1,0 +1,199 @@
+"""The way back step by step, on a register and sites that are told what they hold, with time as an argument."""
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from cli.failover.failback import WayBack
+from cli.failover.failback import waited_for as waited
+from cli.failover.holdings import Holding
+from cli.failover.register import FailoverRefused, Standing
+from shared.clock import ManualClock
+from shared.errors import TargetUnavailable
+
+START = datetime(2026, 11, 21, 19, 0, tzinfo=UTC)
+TTL = 30
+
+
+class RememberedRegister:
+    """A register without a file."""
+
+    where = "the register"
+
+    def __init__(self, clock, send, receive, *, loading=None, knows_when=True):
+        self.clock = clock
+        self.loading = loading
+        self.knows_when = knows_when
+        self.writes = []
+        changed = clock.now() - timedelta(hours=1) if knows_when else None
+        self.standing = Standing({"send": send, "receive": receive}, TTL, "1", changed)
+
+    def read(self):
+        return self.standing
+
+    def changes(self, roles, standing):
+        return [f"{role} -> {site}" for role, site in roles.items() if standing.active[role] != site]
+
+    def write(self, roles, standing):
+        assert standing == self.standing
+        self.writes.append(dict(roles))
+        self.standing = replace(
+            standing,
+            active={**standing.active, **roles},
+            version=str(int(standing.version) + 1),
+            changed=self.clock.now() if self.knows_when else None,
+        )
+        return self.standing
+
+
+class Stage:
+    """Sites and what they hold: a number of messages that were published there, or why that is not known."""
+
+    def __init__(self, send, receive, *, held=None, shares_alias=False, **options):
+        self.clock = ManualClock(START)
+        self.register = RememberedRegister(self.clock, send, receive, **options)
+        self.held = {"east": 0, "north": 0, **(held or {})}
+        self.shares_alias = shares_alias
+
+    def way(self):
+        return WayBack(
+            self.register, "west", [*self.held], self.look, self.clock, self.clock.now(), shares_alias=self.shares_alias
+        )
+
+    async def look(self, site):
+        held = self.held[site]
+        return held if isinstance(held, str) else [Holding("payments", held + 5, held)]
+
+    def step(self, way=None, known=None):
+        return asyncio.run((way or self.way()).step(known))
+
+    @property
+    def active(self):
+        return tuple(self.register.standing.active.values())
+
+
+def test_publishers_go_first_and_consumers_after_the_time_to_live_and_what_is_left():
+    stage = Stage("east", "east", held={"east": 2})
+    back = stage.step()
+    assert (back.is_done, stage.active) == (False, ("west", "east"))
+    assert back.waits_for == "publishers may send to east for 35 s more (time to live)"
+    stage.clock.advance(34)
+    stage.held["east"] = 3
+    assert stage.step().waits_for == "publishers may send to east for 1 s more (time to live)"
+    stage.clock.advance(1)
+    assert stage.step().waits_for == "east holds 3 messages that were published there: payments 3"
+    stage.held["east"] = 0
+    assert stage.step().is_done
+    assert stage.register.writes == [{"send": "west"}, {"receive": "west"}]
+
+
+def test_what_publishers_leave_where_consumers_never_were_is_not_forgotten():
+    stage = Stage("east", "west", held={"east": 1})
+    back = stage.step()
+    assert stage.active == ("west", "west")
+    assert back.waits_for == "publishers may send to east for 35 s more (time to live)"
+    stage.clock.advance(35)
+    back = stage.step()
+    assert back.waits_for == "east holds 1 messages that were published there: payments 1"
+    assert back.advice == "Receive them there, or leave them behind with --force."
+    stage.held["east"] = 0
+    assert stage.step().is_done
+
+
+def test_a_third_site_is_looked_at_too_and_keeps_consumers_nowhere():
+    stage = Stage("west", "east", held={"north": 4})
+    back = stage.step()
+    assert stage.active == ("west", "west")
+    assert back.waits_for == "north holds 4 messages that were published there: payments 4"
+    stage.held["north"] = "north does not answer"
+    stage.clock.advance(60)
+    assert stage.step().waits_for == "what north holds is not known, north does not answer"
+
+
+def test_a_site_of_consumers_that_cannot_be_looked_at_changes_nothing():
+    stage = Stage("east", "east", held={"east": "east/payments: it cannot be peeked"})
+    with pytest.raises(TargetUnavailable, match="east/payments: it cannot be peeked"):
+        stage.step()
+    assert stage.register.writes == []
+    back = asyncio.run(stage.way().forced())
+    assert (back.is_done, stage.register.writes) == (True, [{"send": "west", "receive": "west"}])
+
+
+def test_who_switches_meanwhile_is_not_overruled():
+    stage = Stage("east", "east")
+    back = stage.step()
+    stage.register.write({"send": "east"}, stage.register.read())
+    with pytest.raises(FailoverRefused, match="somebody has changed it meanwhile"):
+        stage.step(known=back.standing)
+    assert stage.active == ("east", "east")
+
+
+def waited_for(stage, seconds, *meanwhile):
+    """Wait on the stage's clock; *meanwhile* is what happens in each pause."""
+    way, happening = stage.way(), iter(meanwhile)
+
+    async def pause(pause_seconds):
+        stage.clock.advance(pause_seconds)
+        next(happening, lambda: None)()
+
+    return asyncio.run(waited(way.step, stage.clock, seconds, pause))
+
+
+def test_a_site_that_is_away_for_a_while_does_not_end_the_wait():
+    stage = Stage("east", "east")
+    blip = [lambda: stage.held.update(east="away"), lambda: stage.held.update(east=0)]
+    back = waited_for(stage, 60, *blip)
+    assert (back.is_done, stage.active) == (True, ("west", "west"))
+    assert stage.clock.now() - START == timedelta(seconds=36)
+
+
+def test_what_ends_a_wait_is_told_with_what_has_been_done():
+    stage = Stage("east", "east")
+    back = waited_for(stage, 4, lambda: stage.held.update(east="away"))
+    assert (back.waits_for, stage.active) == ("away", ("west", "east"))
+    stage = Stage("east", "east")
+    back = waited_for(stage, 60, lambda: stage.register.write({"send": "east"}, stage.register.read()))
+    assert back.waits_for == "the register: somebody has changed it meanwhile, expected 2"
+    assert stage.clock.now() - START == timedelta(seconds=2)
+    with pytest.raises(TargetUnavailable):
+        waited_for(Stage("east", "east", held={"east": "away"}), 60)
+
+
+def test_roles_with_one_alias_wait_and_then_go_together():
+    stage = Stage("east", "east", held={"east": 2}, shares_alias=True)
+    back = stage.step()
+    assert back.waits_for == (
+        "east holds 2 messages that were published there: payments 2, and publishers have the same alias"
+    )
+    assert stage.register.writes == []
+    stage.held["east"] = 0
+    back = stage.step()
+    assert stage.register.writes == [{"send": "west", "receive": "west"}]
+    assert back.waits_for == "publishers may send to east for 35 s more (time to live)"
+    stage.held["east"] = 1
+    stage.clock.advance(35)
+    assert stage.step().waits_for == "east holds 1 messages that were published there: payments 1"
+
+
+def test_a_register_that_has_to_be_loaded_is_waited_for_from_when_that_was_done():
+    stage = Stage("east", "east", loading="let the name server load the zone")
+    back = stage.step()
+    assert (stage.active, back.for_a_person) == (("west", "east"), True)
+    assert back.advice == "Now let the name server load the zone, then run it again with --wait SECONDS."
+    stage.clock.advance(3600)
+    way = stage.way()
+    back = stage.step(way)
+    assert back.waits_for == "publishers may send to east for 35 s more (time to live)"
+    assert back.advice == "Run it again with --wait SECONDS."
+    stage.clock.advance(35)
+    assert stage.step(way, back.standing).is_done
+
+
+def test_a_change_of_unknown_time_counts_as_made_when_the_wait_begins():
+    stage = Stage("west", "east", knows_when=False)
+    way = stage.way()
+    assert stage.step(way).waits_for == "publishers may send to east for 35 s more (time to live)"
+    stage.clock.advance(35)
+    assert stage.step(way).is_done
