@@ -90,10 +90,11 @@ def journal_at(journal: str | None, folder: Path) -> tuple[str, str | None]:
             raise ConfigError([Problem(journal, "is no folder", hint)])
         return journal, os.environ.get(_STORAGE) if is_emulated(journal) else None
     kept = load(folder).journal
-    blob = None if kept is None else kept.blob
+    blob = None if kept is None else kept.container
     if blob is None:
         where = str(folder / JOURNAL)
-        raise ConfigError([Problem(where, "names no container of blobs", "say where the journal is by --journal")])
+        hint = "name it (`blob`, or `capture` of an event hub), or say where the journal is by --journal"
+        raise ConfigError([Problem(where, "names no container of blobs", hint)])
     problem = container_problem(blob.setting, os.environ)
     if problem is not None:
         raise ConfigError([problem])

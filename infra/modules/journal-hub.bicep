@@ -1,5 +1,5 @@
 // An event hub for the journal in place of blobs (docs/journal.md), whose Capture writes what comes to the container
-// `journal-capture`. Capture writes Avro, which the reconciliation does not read yet.
+// `journal-capture`, where the reconciliation takes it from.
 
 @description('Name of the Event Hubs namespace, unique in Azure.')
 @minLength(6)

@@ -1,14 +1,21 @@
 """A journal in a storage account brought to this machine, for where Spark cannot reach it: Azurite, a laptop."""
 
+import json
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from hashlib import blake2b
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, ResourceModifiedError
 from azure.storage.blob import BlobProperties, ContainerClient
+
+from jobs.reconcile.capture import SUFFIX as CAPTURED
+from jobs.reconcile.capture import captured
+from jobs.reconcile.inputs import Problem
 
 _AT_ONCE = 16
 _PREFIX = "task="
@@ -98,7 +105,6 @@ def _is_there(blob: BlobProperties, folder: Path, prefix: str) -> bool:
 
 def _bring(client: ContainerClient, blob: BlobProperties, folder: Path, prefix: str) -> None:
     local = _local(blob, folder, prefix)
-    local.parent.mkdir(parents=True, exist_ok=True)
     content = b""
     if blob.size:
         one = client.get_blob_client(blob.name)
@@ -109,7 +115,49 @@ def _bring(client: ContainerClient, blob: BlobProperties, folder: Path, prefix: 
         except ResourceModifiedError:
             # It has grown since it was listed.
             content = one.download_blob(0, blob.size).readall()
-    part = local.with_name(f"{local.name}.part")
+    _put(local, content, blob.last_modified.timestamp())
+
+
+def stage_captured(
+    client: ContainerClient, prefix: str, folder: Path, *, since: datetime | None = None
+) -> list[Problem]:
+    """
+    Make journal files in *folder* of what Capture has written to the container, and return what is wrong with it.
+
+    Shape:   files whose last change is before *since* are passed over.
+    Raises:  JournalUnreachable.
+    """
+    start = f"{prefix}/" if prefix else ""
+    try:
+        blobs = [
+            blob
+            for blob in client.list_blobs(name_starts_with=start)
+            if str(blob.name).endswith(CAPTURED) and blob.size and (since is None or blob.last_modified >= since)
+        ]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            found = list(pool.map(lambda blob: _bring_captured(client, blob, folder), blobs))
+    except AzureError as error:
+        raise JournalUnreachable(f"{client.url.split('?')[0]}: {type(error).__name__}") from error
+    return [problem for problems in found for problem in problems]
+
+
+def _bring_captured(client: ContainerClient, blob: BlobProperties, folder: Path) -> list[Problem]:
+    # What was wrong with a file is kept, since it is read once only.
+    marker = folder / "captured" / f"{blake2b(str(blob.name).encode(), digest_size=16).hexdigest()}.json"
+    changed = blob.last_modified.timestamp()
+    if marker.is_file() and round(marker.stat().st_mtime) == round(changed):
+        kept = json.loads(marker.read_text("utf-8"))
+        return [Problem(kind, where, text, task, role, tuple(hours)) for kind, where, text, task, role, hours in kept]
+    files, problems = captured(client.download_blob(blob.name).readall(), str(blob.name))
+    for name, content in files.items():
+        _put(folder / name, content, changed)
+    _put(marker, json.dumps(problems).encode(), changed)
+    return problems
+
+
+def _put(path: Path, content: bytes, changed: float) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.part")
     part.write_bytes(content)
-    os.utime(part, (blob.last_modified.timestamp(),) * 2)
-    part.replace(local)
+    os.utime(part, (changed, changed))
+    part.replace(path)

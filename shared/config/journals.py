@@ -23,11 +23,18 @@ class BlobJournal(Strict):
     container: Annotated[str, Field(pattern=CONTAINER)] = "journal"
 
 
+class CapturedJournal(BlobJournal):
+    """The container that Capture writes to; the app does not use it, `busway reconcile` does."""
+
+    container: Annotated[str, Field(pattern=CONTAINER)] = "journal-capture"
+
+
 class EventHubJournal(Strict):
     """An event hub, whose Capture keeps what comes."""
 
     connection: str
     hub: str
+    capture: CapturedJournal | None = None
 
 
 class JournalFile(Strict):
@@ -35,6 +42,11 @@ class JournalFile(Strict):
 
     blob: BlobJournal | None = None
     event_hub: EventHubJournal | None = None
+
+    @property
+    def container(self) -> BlobJournal | None:
+        """Where the journal can be read, None where that is not said."""
+        return self.event_hub.capture if self.event_hub is not None else self.blob
 
     @model_validator(mode="after")
     def _is_one_place(self) -> Self:

@@ -19,7 +19,7 @@ ONLY_THERE = {
     "opentelemetry": ("shared.telemetry",),
     "brotli": ("shared.codecs",),
     "cbor2": ("shared.codecs",),
-    "fastavro": ("shared.codecs", "shared.editors"),
+    "fastavro": ("shared.codecs", "shared.editors", "jobs.reconcile.capture"),
     "google": ("shared.codecs",),
     "jmespath": ("shared.editors",),
     "joserfc": ("shared.editors",),

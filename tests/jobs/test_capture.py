@@ -1,0 +1,138 @@
+"""A journal in an event hub: what Capture has written of it becomes the files that blobs would have been."""
+
+import gzip
+import io
+import json
+from datetime import UTC, datetime, timedelta
+
+import fastavro
+import pytest
+from azure.storage.blob import ContainerClient
+
+from jobs.reconcile.capture import captured
+from jobs.reconcile.inputs import journal_files
+from jobs.reconcile.staging import stage_captured
+from jobs.reconcile.storage import StoredFile
+from shared.journal.event_hub import events
+from shared.journal.lines import compressed
+from tests.azurite import running_azurite
+from tests.jobs.journals import START, Journals
+
+HOUR = timedelta(hours=1)
+WHERE = "hubs/journal/0/2026/11/20/00/15/00.avro"
+NULLABLE = ["long", "double", "string", "bytes"]
+# What Capture writes (Event Hubs documentation, "Exploring captured Avro files").
+SCHEMA = {
+    "type": "record", "name": "EventData", "namespace": "Microsoft.ServiceBus.Messaging",
+    "fields": [
+        {"name": "SequenceNumber", "type": "long"},
+        {"name": "Offset", "type": "string"},
+        {"name": "EnqueuedTimeUtc", "type": "string"},
+        {"name": "SystemProperties", "type": {"type": "map", "values": NULLABLE}},
+        {"name": "Properties", "type": {"type": "map", "values": [*NULLABLE, "null"]}},
+        {"name": "Body", "type": ["null", "bytes"]},
+    ],
+}  # fmt: skip
+
+
+def avro(bodies, codec="null"):
+    """Return a file of Capture with an event for each of *bodies*."""
+    stream = io.BytesIO()
+    rows = [
+        {
+            "SequenceNumber": number, "Offset": str(40 * number), "EnqueuedTimeUtc": "11/20/2026 12:10:00 AM",
+            "SystemProperties": {"x-opt-enqueued-time": 1}, "Properties": {}, "Body": body,
+        }
+        for number, body in enumerate(bodies)
+    ]  # fmt: skip
+    fastavro.writer(stream, fastavro.parse_schema(SCHEMA), rows, codec=codec)
+    return stream.getvalue()
+
+
+def journals():
+    """Return a task's records in two hours."""
+    made = Journals()
+    for number in range(40):
+        at = START + number * HOUR / 20
+        made.received(1 + number, at, at)
+        made.outcome(1 + number, at)
+    return made
+
+
+def sent(made, limit=180_000):
+    """Return the bodies of the events that the binding makes of a batch of all records, in as many as *limit* asks."""
+    members = [compressed(json.dumps(record).encode() + b"\n") for _, record in made.records]
+    given = events(members, limit)
+    return [given] if isinstance(given, bytes) else [text.encode() for text in given]
+
+
+def lines(files):
+    return sorted(line for content in files.values() for line in gzip.decompress(content).splitlines())
+
+
+def expected(made):
+    return sorted(json.dumps(record).encode() for _, record in made.records)
+
+
+@pytest.mark.parametrize("limit", [180_000, 4_000])
+@pytest.mark.parametrize("codec", ["null", "deflate"])
+def test_the_files_hold_each_record_once_by_side_and_hour(limit, codec):
+    made = journals()
+    bodies = sent(made, limit)
+    found = captured(avro(bodies, codec), WHERE)
+    assert found.problems == []
+    assert lines(found.files) == expected(made)
+    assert (len(bodies) > 1) == (limit == 4_000)
+    read, odd = journal_files(StoredFile(f"/journal/{name}", 1, 0) for name in found.files)
+    assert odd == []
+    assert sorted((each.task, each.hour, each.role) for each in read) == [
+        (made.task, f"2026-11-20T0{hour}", role) for hour in (0, 1) for role in ("source", "target")
+    ]
+
+
+def test_a_torn_file_gives_what_it_holds_and_says_for_which_hours():
+    bodies = [body for _ in range(4) for body in sent(journals())]
+    stream = io.BytesIO()
+    rows = [{"Body": body} for body in bodies]
+    schema = {**SCHEMA, "fields": SCHEMA["fields"][-1:]}
+    fastavro.writer(stream, fastavro.parse_schema(schema), rows, sync_interval=100)
+    found = captured(stream.getvalue()[:-300], WHERE)
+    assert lines(found.files)
+    assert {(each.kind, each.where, each.role) for each in found.problems} == {
+        ("torn-file", WHERE, "source"),
+        ("torn-file", WHERE, "target"),
+    }
+    assert {each.hours for each in found.problems} == {("2026-11-20T00", "2026-11-20T01")}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"Obj\x01", b"<!doctype html>", avro([b"{}"]), avro([None]), avro([b"\x1f\x8bno"]), avro([b"AAAA"]),
+     avro([compressed(b'{"task": "../x", "role": "source", "journal_time": 1}\nno\n[]\n')]),
+     avro([compressed(b'{"task": "t", "role": "source", "journal_time": 1e300}\n')])],
+)  # fmt: skip
+def test_what_is_no_journal_is_named(content):
+    found = captured(content, WHERE)
+    assert found.files == {}
+    assert {(each.kind, each.where) for each in found.problems} == {("torn-file", WHERE)}
+
+
+def test_a_container_is_brought_once_and_what_was_wrong_is_remembered(tmp_path):
+    made = journals()
+    (tmp_path / "azurite").mkdir()
+    with (
+        running_azurite(tmp_path / "azurite") as address,
+        ContainerClient.from_connection_string(address, "captured") as container,
+    ):
+        container.create_container()
+        container.upload_blob(f"all/{WHERE}", avro(sent(made)))
+        container.upload_blob("all/torn.avro", b"Obj")
+        container.upload_blob("other/0.avro", avro(sent(made)))
+        folder = tmp_path / "journal"
+        problems = stage_captured(container, "all", folder)
+        assert [each.where for each in problems] == ["all/torn.avro"]
+        files = {path: path.stat().st_mtime_ns for path in folder.rglob("*.gz")}
+        assert lines({str(path): path.read_bytes() for path in files}) == expected(made)
+        assert stage_captured(container, "all", folder) == problems
+        assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.gz")} == files
+        assert stage_captured(container, "all", folder, since=datetime.now(UTC) + HOUR) == []
