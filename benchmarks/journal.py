@@ -105,8 +105,8 @@ async def cpu_per_message(journal: TaskJournal, made: Sequence[tuple[list[Entry]
     """Return the process's CPU time per message in microseconds."""
     started = time.process_time()
     for batch_id, (entries, records) in enumerate(made):
-        await journal.received(entries, batch_id)
-        await journal.write(records, batch_id)
+        await journal.received(entries, batch_id)()
+        await journal.decided(records, batch_id)()
     return (time.process_time() - started) / (len(made) * BATCH) * 1e6
 
 

@@ -64,20 +64,12 @@ def pipelines(
         clock=clock,
     )
     telemetry = telemetry or open_telemetry(settings)
-    return [
-        (
-            file,
-            Pipeline(
-                task,
-                journals.of(file),
-                clock,
-                sleep,
-                shutdown=shutdown,
-                telemetry=telemetry.of_task(_told_of_source(file, configuration)),
-            ),
-        )
-        for file, task in zip(configuration.tasks, tasks, strict=True)
-    ]
+    opened = []
+    for file, task in zip(configuration.tasks, tasks, strict=True):
+        told = telemetry.of_task(_told_of_source(file, configuration))
+        journal = journals.of(file, told)
+        opened.append((file, Pipeline(task, journal, clock, sleep, shutdown=shutdown, telemetry=told)))
+    return opened
 
 
 def opened_outputs(configuration: Configuration, settings: Mapping[str, str]) -> dict[str, Output]:
