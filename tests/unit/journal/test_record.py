@@ -21,6 +21,7 @@ from shared.pipeline import Pipeline, Task
 from shared.protocols import Outcome, Withheld
 from shared.routing import Route, Router, Target
 from shared.rules import parse_filter
+from shared.telemetry.batch_log import BatchLog
 from shared.ttl import Remaining
 from tests.fakes import (
     OutputThatAccepts,
@@ -66,6 +67,17 @@ class Splitting:
         return parts
 
 
+class Told(BatchLog):
+    """Notes how many records it is told are lost."""
+
+    def __init__(self, lost):
+        super().__init__("copy")
+        self._lost = lost
+
+    def unwritten(self, records):
+        self._lost.append(records)
+
+
 class Line:
     """A pipeline with its journal, from a queue at west to one at east."""
 
@@ -76,7 +88,7 @@ class Line:
         self.clock = clock_at_delivery()
         self.lost: list[int] = []
         self.journal = TaskJournal(
-            "copy", self.sink, is_hub=False, is_required=is_required, clock=self.clock, telemetry=self
+            "copy", self.sink, is_hub=False, is_required=is_required, clock=self.clock, telemetry=Told(self.lost)
         )
         task = Task(
             name="copy",
@@ -92,9 +104,6 @@ class Line:
 
     def run(self, *batch):
         return asyncio.run(self.pipeline.run(batch))
-
-    def unwritten(self, records):
-        self.lost.append(records)
 
     def records(self, role):
         records = self.sink.records("copy", role)
