@@ -38,10 +38,11 @@ def repair(
     """
     Look for a copy of each missing message, and send it as its task would have.
 
-    Looked through are the dead letters of the task's source, what its hub still keeps, and what `--copies` names, such
-    as `west/orders/Subscriptions/journal`. A copy is the message if its id and the digests of its body and properties
-    are those of the journal. It goes through the task's own pipeline, with the stamps, the id and the journal's records
-    that it would have got; the copy stays where it is. No other message is touched.
+    Looked through are the dead letters of the task's source, what its hub still keeps, what the taps look at that saw
+    the message, and what `--copies` names, such as `west/orders/Subscriptions/journal`. A copy is the message if its id
+    and the digests of its body and properties are those of the journal. It goes through the task's own pipeline, with
+    the stamps, the id and the journal's records that it would have got; the copy stays where it is. No other message is
+    touched.
 
     What has been sent is noted in one ledger for the manifests of all nights, repaired.jsonl beside the folder `runs`:
     none of them sends it again. A manifest that was copied elsewhere has its ledger beside it, unless `--ledger` names

@@ -32,6 +32,8 @@ class Missing(NamedTuple):
     body_digest: str | None
     property_digest: str | None
     copies: int
+    taps: tuple[str, ...] = ()
+    """The taps that saw it at its source: what they look at may have a copy."""
 
     @property
     def key(self) -> str:
@@ -75,6 +77,7 @@ def _missing(row: dict[str, Any]) -> Missing:
         row.get("body_digest"),
         row.get("property_digest"),
         row.get("copies", 0),
+        tuple(dict.fromkeys(each["tap"] for each in row.get("places", ()) if each["in"] == "tap")),
     )
 
 

@@ -117,7 +117,7 @@ class Repair:
             task, pipeline = self._tasks[missing.task]
             copy = await self._copy(task, missing)
             if copy is None:
-                return Report(missing, State.LOST, "none where the source keeps messages, nor where --copies says")
+                return Report(missing, State.LOST, f"none in {self._told_of_places(task, missing)}")
             where = f"{copy.place.site}/{copy.place.entity}"
             if not apply:
                 return Report(missing, State.FOUND, f"in {where}")
@@ -180,13 +180,25 @@ class Repair:
     async def _copy(self, task: TaskFile, missing: Missing) -> Copy | None:
         if task.source.hub is not None:
             return await event(self._configuration, task, missing)
-        dead = dead_letters_of(task)
-        places = [*([] if dead is None else [(task.source.connection, dead)]), *self._places]
-        for alias, entity in places:
+        for alias, entity in self._places_of(task, missing):
             found = (await self._contents(task, alias, entity)).alike(missing)
             if found is not None:
                 return found
         return None
+
+    def _places_of(self, task: TaskFile, missing: Missing) -> list[tuple[str, str]]:
+        """Return where to look for a copy of what has entered a queue or subscription: connections and entities."""
+        dead = dead_letters_of(task)
+        taps = [tap.source for tap in self._configuration.taps if tap.task in missing.taps and tap.source.hub is None]
+        own = [] if dead is None else [(task.source.connection, dead)]
+        return list(dict.fromkeys([*own, *((source.connection, source.entity) for source in taps), *self._places]))
+
+    def _told_of_places(self, task: TaskFile, missing: Missing) -> str:
+        if task.source.hub is not None:
+            return f"what {self._configuration.site(task.source.connection)}/{task.source.hub} still keeps"
+        places = self._places_of(task, missing)
+        told = ", ".join(f"{self._configuration.site(alias)}/{entity}" for alias, entity in places)
+        return told or "any place: its source has no dead letters, and --copies names nothing"
 
     async def _at_target(self, task: TaskFile, missing: Missing) -> Copy | None:
         """Return a copy that lies in a queue that the task sends to; one that was consumed cannot be seen."""

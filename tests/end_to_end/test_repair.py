@@ -246,6 +246,30 @@ def test_a_repair_that_was_cut_off_sends_that_message_again_and_says_so(laid: La
     assert laid.repair("--apply").stdout.count("done before") == 2 + 1
 
 
+def found_by_tap(laid: Laid) -> str:
+    """Tell what a dry run says of the one message that is missing, where a tap of the app has seen it."""
+    (laid.folder / "journal.yaml").write_text("event_hub: {connection: hub-west, hub: journal}\n")
+    (laid.folder / "tasks" / "tap.yaml").write_text(
+        "task: watch\nsource: {connection: west, topic: news, subscription: journal}\ntap: {of: news, side: source}\n"
+    )
+    head, *rows = [json.loads(line) for line in laid.manifest.read_text().splitlines()]
+    seen = [{**each, "places": [{"in": "tap", "tap": "watch", "number": 1}]} for each in rows]
+    laid.manifest.write_text("".join(json.dumps(each) + "\n" for each in (head, *seen)))
+    ((missing,), _) = read(laid.manifest)
+
+    async def report():
+        repair = replay.Repair(load(laid.folder), laid.settings, [], Ledger(laid.ledger))
+        try:
+            return await repair.report(missing, apply=False)
+        finally:
+            await repair.close()
+
+    told = asyncio.run(report())
+    for path in (laid.folder / "journal.yaml", laid.folder / "tasks" / "tap.yaml"):
+        path.unlink()
+    return told.text
+
+
 def test_a_copy_in_another_subscription_gets_what_the_rule_sets(laid: Laid):
     with laid.west.get_topic_sender("news") as sender:
         sender.send_messages(ServiceBusMessage(b"news", message_id="n-1"))
@@ -262,7 +286,8 @@ def test_a_copy_in_another_subscription_gets_what_the_rule_sets(laid: Laid):
     laid.missing([row("news", entity, other.sequence_number, encoded=content, enqueued_time=enqueued)])
     without = laid.repair("--apply")
     assert without.returncode == 1
-    assert "no copy" in without.stdout
+    assert "none in west/news/Subscriptions/replication/$DeadLetterQueue" in without.stdout
+    assert found_by_tap(laid) == "in west/news/Subscriptions/journal"
     applied = laid.repair("--apply", "--copies", "west/news/Subscriptions/journal")
     assert (applied.returncode, applied.stderr) == (0, "")
     with laid.east.get_subscription_receiver("news", "application") as receiver:
