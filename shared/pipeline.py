@@ -33,6 +33,7 @@ from shared.protocols import (
     BatchReport,
     Editor,
     Entry,
+    Flush,
     Journal,
     Locks,
     Outcome,
@@ -123,23 +124,10 @@ class Pipeline:
         origin = self._task.origin if partition is None else self._task.origin._replace(partition=partition)
         now = self._clock.now()
         tokens: Sequence[bytes | None] = lock_tokens or [None] * len(batch)
-        unread = Arrival(origin)
-        obstacle: BuswayError | None = None
-        if self._batch_editors:
-            received = [self._received(*each, unread) for each in zip(batch, tokens, strict=True)]
-            hold = self._hold([item for item, _ in received])
-            try:
-                parts = await self._prepare_together(received, partial(self._ask, hold), now)
-            except BuswayError as error:
-                parts, obstacle = [[item] for item, _ in received], error
-            items = [item for each in parts for item in each]
-        else:
-            parts = [self._prepare(*each, unread, now) for each in zip(batch, tokens, strict=True)]
-            items = [item for each in parts for item in each]
-            hold = self._hold(items)
-        batch_id = next(self._batch_ids)
-        if obstacle is None:
-            obstacle = await self._carry(items, parts, batch_id, hold)
+        delivered = list(zip(batch, tokens, strict=True))
+        hold, parts, obstacle = await self._prepared(delivered, Arrival(origin), now)
+        items = [item for each in parts for item in each]
+        obstacle = await self._carry(items, parts, next(self._batch_ids), hold, obstacle)
         if self._telemetry is not None:
             seconds = self._clock.monotonic() - started
             self._telemetry.batch(BatchReport(origin, len(batch), items, now, seconds, hold.retries, obstacle))
@@ -150,32 +138,51 @@ class Pipeline:
         return outcomes
 
     async def _carry(
-        self, items: Sequence[Item], parts: Sequence[Sequence[Item]], batch_id: int, hold: Hold
+        self,
+        items: Sequence[Item],
+        parts: Sequence[Sequence[Item]],
+        batch_id: int,
+        hold: Hold,
+        obstacle: BuswayError | None,
     ) -> BuswayError | None:
-        """Journal, send and journal what has been prepared; return what stood in the way."""
+        """
+        Journal, send and journal what has been prepared; return what stood in the way.
+
+        With an *obstacle* to begin with nothing is sent: the journal has what was received, and that it has to wait.
+        """
         entries = [Entry(each[0].arrival, each[0].arrived, len(each)) for each in parts if each[0].arrived is not None]
+        if entries:
+            unwritten = await self._write(self._journal.received(entries, batch_id), hold)
+            if unwritten is not None:
+                return obstacle or unwritten
+        if obstacle is None:
+            obstacle = await self._dispatch.carry(items, hold)
+            if self._batch_editors:
+                unsettled = await self._settle_editors(items, hold)
+                obstacle = obstacle or unsettled
+        records = [self._record(item) for item in items]
+        unwritten = await self._write(self._journal.decided(records, batch_id), hold)
+        return obstacle or unwritten
+
+    async def _write(self, flush: Flush, hold: Hold) -> BuswayError | None:
+        """Write to the journal, for as long as *hold* lasts; return what stood in the way."""
         try:
-            if entries:
-                await self._ask(hold, _JOURNAL, lambda _: self._journal.received(entries, batch_id))
+            await self._ask(hold, _JOURNAL, lambda _: flush())
         except BuswayError as error:
             return error
-        obstacle = await self._dispatch.carry(items, hold)
-        try:
-            if self._batch_editors:
-                await self._settle_editors(items, hold)
-            records = [self._record(item) for item in items]
-            await self._ask(hold, _JOURNAL, lambda _: self._journal.write(records, batch_id))
-        except BuswayError as error:
-            return obstacle or error
-        return obstacle
+        return None
 
-    async def _settle_editors(self, items: Sequence[Item], hold: Hold) -> None:
-        """Tell the editors that are given batches what became of the messages; raises what kept one from noting it."""
+    async def _settle_editors(self, items: Sequence[Item], hold: Hold) -> BuswayError | None:
+        """Tell the editors that are given batches what became of the messages; return what kept one from noting it."""
         # A message that is in the batch twice has one outcome.
         ended = {item.key or id(item): (item.arrival, item.outcome) for item in items}
         outcomes = [(arrival, outcome) for arrival, outcome in ended.values() if outcome is not None]
-        for editor in self._batch_editors if outcomes else ():
-            await self._ask(hold, f"the editor {editor.name}", partial(_settled, editor, outcomes))
+        try:
+            for editor in self._batch_editors if outcomes else ():
+                await self._ask(hold, f"the editor {editor.name}", partial(_settled, editor, outcomes))
+        except BuswayError as error:
+            return error
+        return None
 
     async def _ask[T](self, hold: Hold, place: str, question: Callable[[float], Awaitable[T]], /) -> T:
         """Ask until there is an answer; raises what stood in the way when *hold* is over."""
@@ -214,6 +221,38 @@ class Pipeline:
         )
 
     # Before the send: decisions without I/O
+
+    async def _prepared(
+        self, delivered: Sequence[tuple[bytes, bytes | None]], unread: Arrival, now: datetime
+    ) -> tuple[Hold, list[list[Item]], BuswayError | None]:
+        """Return the time of a batch, the items of each of its messages, and what kept the editors from their work."""
+        try:
+            if not self._batch_editors:
+                parts = [self._prepare(*each, unread, now) for each in delivered]
+                return self._hold([item for each in parts for item in each]), parts, None
+        except Exception as error:  # noqa: BLE001 - whatever it is, what was received has to be on record
+            obstacle = self._failed(error)
+        received = [self._received(*each, unread) for each in delivered]
+        hold = self._hold([item for item, _ in received])
+        if self._batch_editors:
+            try:
+                return hold, await self._prepare_together(received, partial(self._ask, hold), now), None
+            except Exception as error:  # noqa: BLE001 - as above
+                obstacle = self._failed(error)
+                received = [self._received(*each, unread) for each in delivered]
+        for item, _ in received:
+            item.reason = item.reason or str(obstacle)
+        return hold, [[item] for item, _ in received], obstacle
+
+    def _failed(self, error: Exception) -> BuswayError:
+        """Return what stands in the way when editors end with *error*."""
+        if isinstance(error, BuswayError):
+            return error
+        fault = TargetRefused(
+            f"{self._task.name}: an editor failed with {type(error).__name__}, which is its own fault"
+        )
+        fault.__cause__ = error
+        return fault
 
     def _prepare(self, content: bytes, lock_token: bytes | None, unread: Arrival, now: datetime) -> list[Item]:
         item = current = Item(content, unread, lock_token)

@@ -1,6 +1,6 @@
 """What the pipeline asks of its siblings, so that it meets none of them."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -195,11 +195,16 @@ class Record:
     """As it was to be sent, the same object where nothing had changed; None where nothing was."""
 
 
+type Flush = Callable[[], Awaitable[None]]
+"""Writes to a journal; raises TargetUnavailable or TargetRefused where what is required cannot be kept."""
+
+
 class Journal(Protocol):
     """
     Where it is written what was received, before anything is sent, and what became of it, before the source is settled.
 
-    Raises: `received` and `write` raise TargetUnavailable or TargetRefused where what is required cannot be kept.
+    Both are put into words once and then written as often as it takes: whoever keeps them can tell by the bytes what
+    an attempt whose answer was lost has left.
     """
 
     def arriving(self, message: Message) -> Imprint | None:
@@ -214,12 +219,12 @@ class Journal(Protocol):
         """Return the imprint of a message to be sent, *arrived* itself where nothing that counts has changed."""
         ...
 
-    async def received(self, entries: Sequence[Entry], batch_id: int) -> None:
-        """Keep what was received with the batch of this number."""
+    def received(self, entries: Sequence[Entry], batch_id: int) -> Flush:
+        """Return what writes that these were received with the batch of this number."""
         ...
 
-    async def write(self, records: Sequence[Record], batch_id: int) -> None:
-        """Keep what became of the batch of this number."""
+    def decided(self, records: Sequence[Record], batch_id: int) -> Flush:
+        """Return what writes what became of the batch of this number."""
         ...
 
 
@@ -272,6 +277,10 @@ class Telemetry(Protocol):
 
     def batch(self, report: BatchReport) -> None:
         """Take note of a batch that is over; raises nothing, waits for nothing and changes nothing."""
+        ...
+
+    def unwritten(self, records: int) -> None:
+        """Take note that so many records of the task's journal could not be written and are lost."""
         ...
 
     def obstacle(self, place: str, error: BuswayError | None) -> None:

@@ -14,7 +14,7 @@ through the line that the app takes them through, into outputs that keep what th
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -31,7 +31,7 @@ from shared.errors import BuswayError
 from shared.message import Arrival, Message, Origin
 from shared.own_editor import properties_of, put_json, put_text, set_property, text_of
 from shared.pipeline import Pipeline
-from shared.protocols import Entry, Imprint, Outcome, Outgoing, Record
+from shared.protocols import Entry, Flush, Imprint, Outcome, Outgoing, Record
 
 __all__ = ["Carried", "Outcome", "Sent", "carried", "edited", "message"]
 
@@ -278,8 +278,11 @@ class _Journal:
     def departing(self, _: Message, arrived: Imprint, /) -> Imprint:
         return arrived
 
-    async def received(self, entries: Sequence[Entry], batch_id: int) -> None:
-        pass
+    def received(self, entries: Sequence[Entry], batch_id: int) -> Flush:  # noqa: ARG002 - as the protocol says
+        return partial(self._keep, ())
 
-    async def write(self, records: Sequence[Record], _: int, /) -> None:
+    def decided(self, records: Sequence[Record], _: int, /) -> Flush:
+        return partial(self._keep, records)
+
+    async def _keep(self, records: Sequence[Record]) -> None:
         self.records += records

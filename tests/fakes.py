@@ -2,13 +2,14 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from shared.clock import Clock, ManualClock
 from shared.editors.options import TaskFacts
 from shared.errors import BuswayError, MessageRejected, TargetUnavailable
 from shared.journal.log import LogJournal
 from shared.message import Message, Origin
-from shared.protocols import Outgoing, Record
+from shared.protocols import Flush, Outgoing, Record
 from shared.secrets import open_secrets
 from tests.messages import ENQUEUED
 
@@ -120,5 +121,8 @@ class JournalInMemory(LogJournal):
     def __init__(self) -> None:
         self.records: list[Record] = []
 
-    async def write(self, records: Sequence[Record], batch_id: int) -> None:  # noqa: ARG002 - as the protocol says
+    def decided(self, records: Sequence[Record], batch_id: int) -> Flush:  # noqa: ARG002 - as the protocol says
+        return partial(self._keep, records)
+
+    async def _keep(self, records: Sequence[Record]) -> None:
         self.records += records

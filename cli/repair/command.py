@@ -12,7 +12,7 @@ import typer
 
 from cli.output import fail
 from cli.places import Folder
-from cli.repair.manifest import Done, Missing, read
+from cli.repair.manifest import Ledger, Missing, ledger_of, read
 from cli.repair.replay import GOOD, Repair
 from shared.config.files import Configuration, load
 from shared.errors import ConfigError, Problem
@@ -30,20 +30,26 @@ def repair(
             help="Where copies lie besides: a subscription that keeps what its topic gets, say; repeatedly.",
         ),
     ] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="Where it is noted what has been sent, of a manifest that was copied.")
+    ] = None,
     folder: Folder = Path("config"),
 ) -> None:
     """
     Look for a copy of each missing message, and send it as its task would have.
 
-    Looked through are the dead letters of the task's source, what its hub still keeps, and what `--copies` names, such
-    as `west/orders/Subscriptions/journal`. A copy is the message if its id and the digests of its body and properties
-    are those of the journal. It goes through the task's own pipeline, with the stamps, the id and the journal's records
-    that it would have got; the copy stays where it is. No other message is touched.
+    Looked through are the dead letters of the task's source, what its hub still keeps, what the taps look at that saw
+    the message, and what `--copies` names, such as `west/orders/Subscriptions/journal`. A copy is the message if its id
+    and the digests of its body and properties are those of the journal. It goes through the task's own pipeline, with
+    the stamps, the id and the journal's records that it would have got; the copy stays where it is. No other message is
+    touched.
 
-    What has been sent is noted beside the manifest, in MANIFEST.done: a second `--apply` does not send it again. One
-    that was cut off may have sent the message that it was at; that one is sent again, and arrives twice where the
-    target does not detect duplicates. A message that lies in a queue that the task sends to is not sent; of topics and
-    hubs, and of what was consumed meanwhile, only the next reconciliation can tell.
+    What has been sent is noted in one ledger for the manifests of all nights, repaired.jsonl beside the folder `runs`:
+    none of them sends it again. A manifest that was copied elsewhere has its ledger beside it, unless `--ledger` names
+    another. A repair that was cut off or had no answer may have sent the message that it was at; that one is sent
+    again, and arrives twice where the target does not detect duplicates. A message that lies in a queue that the task
+    sends to is not sent; of topics and hubs, and of what was consumed meanwhile, only the next reconciliation can tell.
+    A target that is away is waited for by the second, not by the `limits.hold` of the task.
 
     Exit code 0 if nothing is left to do, 1 if messages are left that could not be found or sent.
     """
@@ -53,11 +59,14 @@ def repair(
         messages, more = read(manifest)
         configuration = load(folder)
         places = [_place(text, configuration) for text in copies or []]
-        counts = asyncio.run(_repaired(manifest, messages, configuration, places, apply=apply))
+        noted = Ledger(ledger or ledger_of(manifest))
+        counts = asyncio.run(_repaired(noted, messages, configuration, places, apply=apply))
     except ConfigError as error:
         fail(error.problems)
     for state, count in sorted(counts.items()):
         typer.echo(f"{count:6} {state}")
+    if apply:
+        typer.echo(f"what was sent is noted in {noted.path}")
     if more:
         typer.echo(f"{more} more messages are missing than the manifest holds: reconcile again after this repair")
     if more or any(state not in GOOD for state in counts):
@@ -65,7 +74,7 @@ def repair(
 
 
 async def _repaired(
-    manifest: Path,
+    ledger: Ledger,
     messages: Sequence[Missing],
     configuration: Configuration,
     places: Sequence[tuple[str, str]],
@@ -73,10 +82,9 @@ async def _repaired(
     apply: bool,
 ) -> Counter[str]:
     counts: Counter[str] = Counter()
-    done = Done(manifest)
-    repair = Repair(configuration, os.environ, places, done)
+    repair = Repair(configuration, os.environ, places, ledger)
     try:
-        with done if apply else contextlib.nullcontext():
+        with ledger if apply else contextlib.nullcontext():
             for message in messages:
                 state, text = (await repair.report(message, apply=apply))[1:]
                 counts[state] += 1

@@ -1,4 +1,4 @@
-"""The manifest that a reconciliation wrote, and beside it the record of what a repair has done so far."""
+"""The manifest that a reconciliation wrote, and the ledger of what repairs have done so far."""
 
 import json
 import os
@@ -9,7 +9,10 @@ from typing import Any, NamedTuple, Self
 
 from shared.errors import ConfigError, Problem
 
+LEDGER = "repaired.jsonl"
+
 _VERSION = 1
+_RUNS = "runs"
 
 
 class Missing(NamedTuple):
@@ -29,6 +32,8 @@ class Missing(NamedTuple):
     body_digest: str | None
     property_digest: str | None
     copies: int
+    taps: tuple[str, ...] = ()
+    """The taps that saw it at its source: what they look at may have a copy."""
 
     @property
     def key(self) -> str:
@@ -72,20 +77,32 @@ def _missing(row: dict[str, Any]) -> Missing:
         row.get("body_digest"),
         row.get("property_digest"),
         row.get("copies", 0),
+        tuple(dict.fromkeys(each["tap"] for each in row.get("places", ()) if each["in"] == "tap")),
     )
 
 
-class Done:
+def ledger_of(manifest: Path) -> Path:
     """
-    What has been done of a manifest, in a file beside it that each step is added to before the next one is taken.
+    Return the ledger that a manifest shares with others: a message is in that of every night in which it is missing.
+
+    It is in the folder of the results, where a run that is repeated does not take it away; for a manifest that was
+    copied elsewhere, beside it.
+    """
+    folder = manifest.resolve().parent
+    return (folder.parents[1] if folder.parent.name == _RUNS else folder) / LEDGER
+
+
+class Ledger:
+    """
+    What repairs have done, in a file that each step is added to before the next one is taken.
 
     A message stands there as `sending` before it is sent and as `sent` afterwards, so that a repair that was cut off
-    knows of the one message of which it knows nothing.
+    knows of the one message of which it knows nothing; as `refused` where it is certain that nobody has taken it.
     """
 
-    def __init__(self, manifest: Path) -> None:
+    def __init__(self, path: Path) -> None:
         """Read what earlier repairs have done; a line that was cut off counts as not written."""
-        self.path = manifest.with_name(f"{manifest.name}.done")
+        self.path = path
         self._states: dict[str, str] = {}
         for line in self._lines():
             try:
@@ -111,7 +128,7 @@ class Done:
         self._file.close()
 
     def state(self, message: Missing) -> str | None:
-        """Return `sending` or `sent`, None where nothing has been done."""
+        """Return `sending`, `refused` or `sent`, None where nothing has been done."""
         return self._states.get(message.key)
 
     def note(self, message: Missing, state: str) -> None:

@@ -5,22 +5,24 @@ A copy is given the number and the time under which the message entered, so that
 journal's records that it would have got then. What lies elsewhere is looked at and stays where it is.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
 from cli.repair.copies import Contents, Copy, contents_of, dead_letters_of, event
-from cli.repair.manifest import Done, Missing
+from cli.repair.manifest import Ledger, Missing
 from shared.amqp import map_section, sections
 from shared.amqp.values import Value, long, symbol, timestamp
 from shared.config.assembly import opened_outputs, pipelines
 from shared.config.files import Configuration
 from shared.config.journalling import Journals
 from shared.config.models import TaskFile
-from shared.errors import BuswayError
+from shared.errors import BuswayError, MessageRejected, TargetRefused
 from shared.message import Message, Origin
 from shared.pipeline import Pipeline
-from shared.protocols import Outcome
+from shared.protocols import Outcome, Outgoing, Output
 from shared.routing import RuleProperties
 from shared.rules.rule import parse_action
 
@@ -42,6 +44,10 @@ class State(StrEnum):
     FAILED = "failed"
 
 
+# Whoever repairs waits for each answer; a target that is back in an hour is repaired in an hour.
+_HOLD = timedelta(seconds=10)
+_FAILURES_IN_A_ROW = 3
+
 GOOD = (State.FOUND, State.SENT, State.WITHHELD, State.DONE, State.THERE, State.WAITS)
 
 
@@ -53,21 +59,47 @@ class Report(NamedTuple):
     text: str
 
 
+class _Watched:
+    """An output that remembers whether anything may have been taken since it was last asked."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self.may_have_taken = False
+
+    async def send(
+        self, entity: str, messages: Sequence[Outgoing], *, timeout_seconds: float
+    ) -> list[BuswayError | None]:
+        before, self.may_have_taken = self.may_have_taken, True
+        answers = await self._output.send(entity, messages, timeout_seconds=timeout_seconds)
+        # Where a target could not be reached, the answer may be what was lost.
+        refused = all(isinstance(each, TargetRefused | MessageRejected) for each in answers)
+        self.may_have_taken = before or not refused
+        return answers
+
+    async def close(self) -> None:
+        await self._output.close()
+
+
 class Repair:
     """A repair of one manifest with one configuration."""
 
     def __init__(
-        self, configuration: Configuration, settings: Mapping[str, str], places: Sequence[tuple[str, str]], done: Done
+        self,
+        configuration: Configuration,
+        settings: Mapping[str, str],
+        places: Sequence[tuple[str, str]],
+        ledger: Ledger,
     ) -> None:
         """Look for copies in *places* too: a connection and the path of an entity each. Raises ConfigError."""
         self._configuration = configuration
         self._settings = settings
         self._places = places
-        self._done = done
-        self._outputs = opened_outputs(configuration, settings)
+        self._ledger = ledger
+        self._outputs = {alias: _Watched(each) for alias, each in opened_outputs(configuration, settings).items()}
         self._journals = Journals(configuration, settings)
-        opened = pipelines(configuration, settings, journals=self._journals, outputs=self._outputs)
+        opened = pipelines(configuration, settings, journals=self._journals, outputs=self._outputs, hold=_HOLD)
         self._tasks: dict[str, tuple[TaskFile, Pipeline]] = {file.task: (file, pipeline) for file, pipeline in opened}
+        self._failures: Counter[str] = Counter()
         self._looked_at: dict[tuple[str, str, str], Contents] = {}
 
     async def close(self) -> None:
@@ -85,7 +117,7 @@ class Repair:
             task, pipeline = self._tasks[missing.task]
             copy = await self._copy(task, missing)
             if copy is None:
-                return Report(missing, State.LOST, "none where the source keeps messages, nor where --copies says")
+                return Report(missing, State.LOST, f"none in {self._told_of_places(task, missing)}")
             where = f"{copy.place.site}/{copy.place.entity}"
             if not apply:
                 return Report(missing, State.FOUND, f"in {where}")
@@ -95,8 +127,8 @@ class Repair:
 
     def _objection(self, missing: Missing) -> Report | None:
         """Say why a message is not the affair of this repair, None if it is."""
-        if self._done.state(missing) == "sent":
-            return Report(missing, State.DONE, f"an earlier repair has sent it, says {self._done.path.name}")
+        if self._ledger.state(missing) == "sent":
+            return Report(missing, State.DONE, f"an earlier repair has sent it, says {self._ledger.path}")
         if missing.task not in self._tasks:
             known = ", ".join(self._tasks)
             return Report(missing, State.LEFT, f"no task has this name any more, expected one of {known}")
@@ -122,27 +154,51 @@ class Repair:
         return None
 
     async def _send(self, missing: Missing, pipeline: Pipeline, copy: Copy, task: TaskFile) -> Report:
-        was_cut_off = self._done.state(missing) == "sending"
-        self._done.note(missing, "sending")
-        outcomes = await pipeline.run([_as_it_entered(copy, missing, task)], copy.place.partition)
-        self._done.note(missing, "sent")
+        if self._failures[task.task] == _FAILURES_IN_A_ROW:
+            told = f"not tried: the last {_FAILURES_IN_A_ROW} of its task could not be sent"
+            return Report(missing, State.FAILED, told)
+        was_cut_off = self._ledger.state(missing) == "sending"
+        for output in self._outputs.values():
+            output.may_have_taken = was_cut_off
+        self._ledger.note(missing, "sending")
+        try:
+            outcomes = await pipeline.run([_as_it_entered(copy, missing, task)], copy.place.partition)
+        except BaseException:
+            self._failures[task.task] += 1
+            if not any(output.may_have_taken for output in self._outputs.values()):
+                self._ledger.note(missing, "refused")
+            raise
+        self._failures[task.task] = 0
+        self._ledger.note(missing, "sent")
         withheld = [outcome for outcome in outcomes if outcome is not Outcome.SENT]
         if withheld:
             return Report(missing, State.WITHHELD, f"by the task, which calls it {withheld[0]}; the journal has why")
-        again = "; an earlier repair was cut off at it: it is there twice unless the target detects duplicates"
+        again = "; an earlier repair was cut off at it or had no answer: it may be there twice"
         where = f"the copy in {copy.place.site}/{copy.place.entity}"
         return Report(missing, State.SENT, where + (again if was_cut_off else ""))
 
     async def _copy(self, task: TaskFile, missing: Missing) -> Copy | None:
         if task.source.hub is not None:
             return await event(self._configuration, task, missing)
-        dead = dead_letters_of(task)
-        places = [*([] if dead is None else [(task.source.connection, dead)]), *self._places]
-        for alias, entity in places:
+        for alias, entity in self._places_of(task, missing):
             found = (await self._contents(task, alias, entity)).alike(missing)
             if found is not None:
                 return found
         return None
+
+    def _places_of(self, task: TaskFile, missing: Missing) -> list[tuple[str, str]]:
+        """Return where to look for a copy of what has entered a queue or subscription: connections and entities."""
+        dead = dead_letters_of(task)
+        taps = [tap.source for tap in self._configuration.taps if tap.task in missing.taps and tap.source.hub is None]
+        own = [] if dead is None else [(task.source.connection, dead)]
+        return list(dict.fromkeys([*own, *((source.connection, source.entity) for source in taps), *self._places]))
+
+    def _told_of_places(self, task: TaskFile, missing: Missing) -> str:
+        if task.source.hub is not None:
+            return f"what {self._configuration.site(task.source.connection)}/{task.source.hub} still keeps"
+        places = self._places_of(task, missing)
+        told = ", ".join(f"{self._configuration.site(alias)}/{entity}" for alias, entity in places)
+        return told or "any place: its source has no dead letters, and --copies names nothing"
 
     async def _at_target(self, task: TaskFile, missing: Missing) -> Copy | None:
         """Return a copy that lies in a queue that the task sends to; one that was consumed cannot be seen."""

@@ -10,6 +10,7 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import NamedTuple
 
 from shared.clock import Clock
@@ -21,6 +22,7 @@ from shared.protocols import (
     EditedTogether,
     Editor,
     Entry,
+    Flush,
     Imprint,
     Joined,
     Outcome,
@@ -315,8 +317,11 @@ class _Journal:
     def departing(self, _: Message, arrived: Imprint, /) -> Imprint:
         return arrived
 
-    async def received(self, entries: Sequence[Entry], batch_id: int) -> None:
-        pass
+    def received(self, entries: Sequence[Entry], batch_id: int) -> Flush:  # noqa: ARG002 - as the protocol says
+        return partial(self._keep, ())
 
-    async def write(self, records: Sequence[Record], _: int, /) -> None:
+    def decided(self, records: Sequence[Record], _: int, /) -> Flush:
+        return partial(self._keep, records)
+
+    async def _keep(self, records: Sequence[Record]) -> None:
         self.records += records

@@ -45,7 +45,7 @@ def unnumbered() -> Column:
 
 def is_loose() -> Column:
     """Tell of a record whether a night looks at it in any case: it is in no bucket, or says that one was given up."""
-    return unnumbered() | F.col("given_up_by").isNotNull()
+    return (unnumbered() & (F.col("outcome") != schema.GAP)) | F.col("given_up_by").isNotNull()
 
 
 def is_arrival() -> Column:

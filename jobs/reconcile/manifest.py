@@ -2,13 +2,15 @@
 The manifest of missing messages: what `busway repair` needs to find a copy of each and to know it when it sees it.
 
 Shape: JSON lines. The first says what the manifest is of, each other one is a message. Times are microseconds since
-       1970 UTC, digests are those of the journal.
+       1970 UTC, digests are those of the journal. `places` is where a copy may still lie: `dead-letters` of the source,
+       a `hub` until its retention is over, and what a `tap` looks at that has seen it, under which number.
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
-from pyspark.sql import SparkSession, Window
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from jobs.reconcile.storage import Storage
@@ -20,6 +22,7 @@ VERSION = 1
 MOST = 200_000
 """Messages in one manifest; where more are missing, it says so, and the table `missing` has them all."""
 
+_DEAD_LETTERS = "/$DeadLetterQueue"
 _MICROS = ("enqueued_time", "expires_at")
 
 
@@ -31,12 +34,13 @@ def write_manifest(spark: SparkSession, summary: Summary, out: str) -> str:
     evidence = spark.read.parquet(f"{folder}/evidence")
     keys = ("task", "src_site", "src_entity", "src_part", "src_seq", "stray")
     # The digests of what entered; a tap at the source knows them as well as the task does.
-    latest = Window.partitionBy(*keys, "generation").orderBy(F.col("journal_time").desc())
+    latest = F.max(F.struct("journal_time", "body_digest", "property_digest"))
+    view = F.when(F.col("observer") == "tap", F.struct("tap", "tgt_part", "tgt_seq"))
     entries = (
         evidence.where("role = 'source' and body_digest is not null")
-        .withColumn("nth", F.row_number().over(latest))
-        .where("nth = 1")
-        .select(*(F.col(name).alias(f"of_{name}") for name in (*keys, "generation")), "body_digest", "property_digest")
+        .groupBy(*(F.col(name).alias(f"of_{name}") for name in (*keys, "generation")))
+        .agg(latest.alias("latest"), F.sort_array(F.collect_set(view)).alias("seen"))
+        .select("*", "latest.body_digest", "latest.property_digest")
     )
     is_same = F.unix_micros(missing["enqueued_time"]).eqNullSafe(entries["of_generation"])
     for name in keys:
@@ -47,17 +51,38 @@ def write_manifest(spark: SparkSession, summary: Summary, out: str) -> str:
     )  # fmt: skip
     rows = (
         missing.join(entries, is_same, "left")
-        .select(*columns, *(F.unix_micros(name).alias(name) for name in _MICROS), "body_digest", "property_digest")
+        .select(
+            *columns, *(F.unix_micros(name).alias(name) for name in _MICROS), "body_digest", "property_digest", "seen"
+        )
         .orderBy("task", "src_part", "src_seq")
         .limit(MOST)
         .collect()
     )
     count = summary.counts.get("missing", 0)
     head = {"manifest": VERSION, "run": summary.run, "messages": len(rows), "missing": count}
-    storage.write(
-        f"{folder}/{MANIFEST}", "".join(f"{_line(each)}\n" for each in (head, *(row.asDict() for row in rows)))
-    )
+    lines = [head, *(_with_places(row.asDict(recursive=True)) for row in rows)]
+    storage.write(f"{folder}/{MANIFEST}", "".join(f"{_line(each)}\n" for each in lines))
     return f"{folder}/{MANIFEST}"
+
+
+def _with_places(row: dict[str, Any]) -> dict[str, Any]:
+    return {**{name: value for name, value in row.items() if name != "seen"}, "places": places(row)}
+
+
+def places(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return where a copy of a missing message may still lie, as far as its journal tells."""
+    entity, part = f"{row['src_site']}/{row['src_entity']}", row["src_part"]
+    found: list[dict[str, Any]] = []
+    is_subscription, is_dead = "/Subscriptions/" in entity, entity.endswith(_DEAD_LETTERS)
+    # A queue's messages are all of part 0, and so are those of a hub's first partition: the journal does not say which.
+    if not part and not is_dead:
+        found.append({"in": "dead-letters", "entity": entity + _DEAD_LETTERS})
+    if part is not None and not is_subscription and not is_dead:
+        found.append({"in": "hub", "entity": entity, "partition": part})
+    for seen in row["seen"] or ():
+        told = {"in": "tap", "tap": seen["tap"], "partition": seen["tgt_part"], "number": seen["tgt_seq"]}
+        found.append({name: value for name, value in told.items() if value is not None})
+    return found
 
 
 def _line(values: dict[str, Any]) -> str:

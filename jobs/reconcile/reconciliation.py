@@ -14,12 +14,13 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.reconcile import compaction, results
-from jobs.reconcile.evidence import TaskEvidence, gathered, missing_sides, renamed, watched
+from jobs.reconcile.evidence import TaskEvidence, gathered, lost_records, missing_sides, renamed, watched
 from jobs.reconcile.gathering import KEPT, Gathering
 from jobs.reconcile.index import class_milliseconds, micros
 from jobs.reconcile.inputs import Problem, hour_of, start_of
 from jobs.reconcile.judgement import judge
 from jobs.reconcile.run import Run, latest_name
+from jobs.reconcile.schema import GAP
 from jobs.reconcile.settings import Settings, Window
 from jobs.reconcile.summary import Summary, TaskSummary, added, concluded, percentiles
 from jobs.reconcile.verdicts import VERDICTS
@@ -115,6 +116,8 @@ def _evidence(
         run.problems.append(Problem("renamed-task", old, text))
     for row in coverage:
         row["task"] = latest_name(row["task"], run.renamed)
+    run.problems += lost_records(coverage)
+    coverage = [row for row in coverage if row["outcome"] != GAP]
     run.problems += missing_sides(coverage)
     tasks = gathered(coverage)
     run.notes += [

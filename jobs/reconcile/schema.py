@@ -76,7 +76,9 @@ KEY = ("task", "src_site", "src_entity", "src_part", "src_seq", "generation", "s
 WITHHELD = ("filtered", "looped", "expired", "rejected")
 ROLES = ("source", "target")
 OBSERVERS = ("task", "tap")
-OUTCOMES = ("received", "sent", "retry", "seen", *WITHHELD)
+GAP = "gap"
+"""What a record says that is of no message: from one such record of a task to its last, batches are not on record."""
+OUTCOMES = ("received", "sent", "retry", "seen", GAP, *WITHHELD)
 
 
 def raw() -> StructType:

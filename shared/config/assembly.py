@@ -1,6 +1,8 @@
 """From a configuration to its pipelines: the one place where outputs, editors, journal and tasks meet."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from types import MappingProxyType
 
@@ -47,12 +49,13 @@ def pipelines(
     telemetry: Telemetries | None = None,
     clock: Clock | None = None,
     sleep: Callable[[float], Awaitable[None]] | None = None,
+    hold: timedelta | None = None,
 ) -> list[tuple[TaskFile, Pipeline]]:
     """
     Return a pipeline for each task, which lets go of what it holds when *shutdown* is requested.
 
-    They live by the machine's time unless given a *clock* of their own and a *sleep* by that clock. Raises ConfigError
-    when the app setting of a connection cannot be used.
+    They live by the machine's time unless given a *clock* of their own and a *sleep* by that clock. A batch is held for
+    as long as its task says, or for *hold*. Raises ConfigError when the app setting of a connection cannot be used.
     """
     journals = journals or Journals(configuration, settings, clock)
     outputs = outputs or opened_outputs(configuration, settings)
@@ -64,20 +67,12 @@ def pipelines(
         clock=clock,
     )
     telemetry = telemetry or open_telemetry(settings)
-    return [
-        (
-            file,
-            Pipeline(
-                task,
-                journals.of(file),
-                clock,
-                sleep,
-                shutdown=shutdown,
-                telemetry=telemetry.of_task(_told_of_source(file, configuration)),
-            ),
-        )
-        for file, task in zip(configuration.tasks, tasks, strict=True)
-    ]
+    opened = []
+    for file, task in zip(configuration.tasks, tasks, strict=True):
+        told = telemetry.of_task(_told_of_source(file, configuration))
+        journal, line = journals.of(file, told), task if hold is None else replace(task, hold=hold)
+        opened.append((file, Pipeline(line, journal, clock, sleep, shutdown=shutdown, telemetry=told)))
+    return opened
 
 
 def opened_outputs(configuration: Configuration, settings: Mapping[str, str]) -> dict[str, Output]:

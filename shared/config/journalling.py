@@ -21,7 +21,7 @@ from shared.journal.sink import Sink
 from shared.journal.tap import Tap
 from shared.journal.task import TaskJournal
 from shared.message import Origin
-from shared.protocols import Journal
+from shared.protocols import Journal, Telemetry
 from shared.resources import container_client, container_problem, service_bus_client
 from shared.rules.rule import Action, parse_action
 
@@ -59,8 +59,8 @@ class Journals:
         if isinstance(self._sink, BlobSink):
             await self._sink.close()
 
-    def of(self, file: TaskFile) -> Journal:
-        """Return the journal of a task; the log where it keeps no other."""
+    def of(self, file: TaskFile, telemetry: Telemetry | None = None) -> Journal:
+        """Return the journal of a task, the log where it keeps no other; *telemetry* is told of what it loses."""
         if self._sink is None or file.journal is False:
             return LogJournal()
         return TaskJournal(
@@ -70,6 +70,7 @@ class Journals:
             is_required=file.journal == "required",
             actions=actions_of(file),
             clock=self._clock,
+            telemetry=telemetry,
         )
 
     def binding(self) -> OutputBinding | None:

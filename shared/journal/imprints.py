@@ -62,6 +62,7 @@ _DATA_8, _DATA_32 = b"\x00\x53\x75\xa0", b"\x00\x53\x75\xb0"
 _CONTENT = {b"\x00\x53\x74\xc1": 6, b"\x00\x53\x74\xd1": map_section.WIDE_CONTENT}
 _FIRST_STAMP = encode(string(PATH))
 _HEADER_TTL, _HEADER_DELIVERY_COUNT = 2, 4
+_MOST_MILLISECONDS, _MOST_DELIVERIES = 2**32 - 1, 2**31 - 1
 
 
 class Imprinter:
@@ -275,7 +276,8 @@ def _life_and_attempt(header: bytes) -> tuple[int | None, int | None]:
         return None, None
     values += [None] * (_HEADER_DELIVERY_COUNT + 1 - len(values))
     life, deliveries = values[_HEADER_TTL], values[_HEADER_DELIVERY_COUNT]
+    # A sender may write what no record has room for; that says nothing, and is not to spoil the line.
     return (
-        life if isinstance(life, int) else None,
-        max(deliveries, 1) if isinstance(deliveries, int) else None,
+        life if isinstance(life, int) and life <= _MOST_MILLISECONDS else None,
+        max(deliveries, 1) if isinstance(deliveries, int) and deliveries <= _MOST_DELIVERIES else None,
     )

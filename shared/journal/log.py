@@ -3,9 +3,10 @@
 import json
 import logging
 from collections.abc import Sequence
+from functools import partial
 
 from shared.message import Message
-from shared.protocols import Entry, Imprint, Outcome, Record
+from shared.protocols import Entry, Flush, Imprint, Outcome, Record
 
 _GOING_ON = (Outcome.SENT, Outcome.RETRY)
 
@@ -31,14 +32,28 @@ class LogJournal:
         """Keep nothing of what is sent."""
         return arrived
 
-    async def received(self, entries: Sequence[Entry], batch_id: int) -> None:
+    def received(self, entries: Sequence[Entry], batch_id: int) -> Flush:  # noqa: ARG002 - as the protocol says
         """Tell nothing of what is received."""
+        return _nothing
 
-    async def write(self, records: Sequence[Record], batch_id: int) -> None:  # noqa: ARG002 - as the protocol says
+    def decided(self, records: Sequence[Record], batch_id: int) -> Flush:  # noqa: ARG002 - as the protocol says
         """Log every record whose message came to an end other than its target."""
-        for record in records:
-            if record.outcome not in _GOING_ON:
-                _LOGGER.warning("%s", json.dumps(_fields(record), ensure_ascii=False))
+        return partial(_logged, records)
+
+
+def log_withheld(records: Sequence[Record]) -> None:
+    """Log every record whose message came to an end other than its target."""
+    for record in records:
+        if record.outcome not in _GOING_ON:
+            _LOGGER.warning("%s", json.dumps(_fields(record), ensure_ascii=False))
+
+
+async def _logged(records: Sequence[Record]) -> None:
+    log_withheld(records)
+
+
+async def _nothing() -> None:
+    pass
 
 
 def _fields(record: Record) -> dict[str, object]:

@@ -14,6 +14,8 @@ VERSION = 1
 # What a record says of a message whose outcome it does not tell; the others are `shared.protocols.Outcome`.
 RECEIVED = "received"
 SEEN = "seen"
+# What it says of no message, but of its own journal: batches whose records are lost, up to this one or from it on.
+GAP = "gap"
 
 
 class Role(StrEnum):

@@ -25,7 +25,7 @@ class Sink(Protocol):
         ...
 
     async def append(self, stream: Stream, member: bytes) -> None:
-        """Keep one gzip member of JSON lines."""
+        """Keep JSON lines as a gzip member, or several of them as one."""
         ...
 
     async def close(self) -> None:

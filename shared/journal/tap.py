@@ -21,6 +21,7 @@ from shared.rules import Action
 _LOGGER = logging.getLogger("busway.journal")
 
 _SERVICE_BUS_PARTITION = 0
+_LEAST_NUMBER, _MOST_NUMBER = -(2**63), 2**63 - 1
 # Each abandoned batch costs its messages a delivery, so that a journal that is away for a moment is waited for.
 _WAITS_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0)
 
@@ -151,10 +152,10 @@ class Tap:
             if not message.sections.application_properties or visited_sites(message)[-1:] != [self._watched.site]:
                 return None, None
             sequence, enqueued = _last(message, SEQUENCE), _last(message, ENQUEUE_TIME)
-            return (
-                None if sequence is None else int(sequence),
-                None if enqueued is None else round(datetime.fromisoformat(enqueued).timestamp() * 1000),
-            )
+            number = None if sequence is None else int(sequence)
+            if number is not None and not _LEAST_NUMBER <= number <= _MOST_NUMBER:
+                return None, None
+            return number, None if enqueued is None else round(datetime.fromisoformat(enqueued).timestamp() * 1000)
         except (Malformed, ValueError):
             return None, None  # somebody else's stamps
 

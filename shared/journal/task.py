@@ -2,17 +2,19 @@
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
 
 from shared.clock import Clock, SystemClock
 from shared.errors import TargetRefused, TargetUnavailable
 from shared.journal.imprints import Imprinter, of_unreadable
 from shared.journal.lines import member
-from shared.journal.log import LogJournal
-from shared.journal.record import RECEIVED, VERSION, Observer, Role
+from shared.journal.log import log_withheld
+from shared.journal.record import GAP, RECEIVED, VERSION, Observer, Role
 from shared.journal.recording import outcome_line, place_of, received_line
 from shared.journal.sink import Sink, Stream
 from shared.message import Message, Origin
-from shared.protocols import Entry, Imprint, Record
+from shared.protocols import Entry, Flush, Imprint, Record, Telemetry
 from shared.rules import Action
 
 _LOGGER = logging.getLogger("busway.journal")
@@ -23,7 +25,7 @@ class TaskJournal:
     Writes what a pipeline received and what became of it; withheld messages are told of in the log too.
 
     A sink that cannot be written ends the batch with its error where the records are required. Where they are not, what
-    is lost is counted and told of once, and again when it goes on.
+    is lost is counted and told of once, and again when it goes on; the journal then says itself what it lacks.
     """
 
     def __init__(
@@ -35,18 +37,18 @@ class TaskJournal:
         is_required: bool,
         actions: Iterable[Action] = (),
         clock: Clock | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
-        """Write the records of *task*, whose rule and routes have the *actions*, to *sink*."""
-        self.lost_records = 0
+        """Write the records of *task*, whose rule and routes have the *actions*, to *sink*; count lost ones."""
         self._task = task
         self._sink = sink
         self._is_hub = is_hub
         self._is_required = is_required
         self._clock = clock or SystemClock()
+        self._telemetry = telemetry
         self._imprinter = Imprinter(actions)
-        self._log = LogJournal()
         self._lost_since_told = 0
-        self._unwritten: dict[tuple[Role, int], bytes] = {}
+        self._gaps: dict[Role, _Gap] = {}
 
     def arriving(self, message: Message) -> Imprint | None:
         """Return the imprint of a message just received."""
@@ -60,34 +62,42 @@ class TaskJournal:
         """Return the imprint of a message about to be sent, *arrived* itself where nothing has changed."""
         return self._imprinter.departing(message, arrived)
 
-    async def received(self, entries: Sequence[Entry], batch_id: int) -> None:
-        """Write what was received; raises TargetUnavailable or TargetRefused where it cannot be kept and must be."""
+    def received(self, entries: Sequence[Entry], batch_id: int) -> Flush:
+        """Return what writes that these were received."""
         lines = [received_line(entry) for entry in entries]
-        await self._append(Role.SOURCE, lines, {"outcome": RECEIVED}, entries[0].arrival.origin, batch_id)
+        return self._flush(Role.SOURCE, lines, {"outcome": RECEIVED}, entries[0].arrival.origin, batch_id)
 
-    async def write(self, records: Sequence[Record], batch_id: int) -> None:
-        """Write what became of a batch; as `received`."""
-        await self._log.write(records, batch_id)
+    def decided(self, records: Sequence[Record], batch_id: int) -> Flush:
+        """Return what writes what became of a batch; the log is told at once."""
+        log_withheld(records)
         lines = [outcome_line(record, ordinal) for ordinal, record in enumerate(records)]
-        await self._append(Role.TARGET, lines, {}, records[0].arrival.origin, batch_id)
+        return self._flush(Role.TARGET, lines, {}, records[0].arrival.origin, batch_id)
 
-    async def _append(
-        self, role: Role, lines: Sequence[str], told: Mapping[str, str], origin: Origin, batch_id: int
-    ) -> None:
-        key = role, batch_id
-        content = self._unwritten.pop(key, None) or member(lines, self._constants(role, told, origin, batch_id))
+    def _flush(self, role: Role, lines: Sequence[str], told: Mapping[str, str], origin: Origin, batch_id: int) -> Flush:
+        of_batch = _OfBatch(batch_id, round(self._clock.now().timestamp() * 1_000_000))
+        content = member(lines, self._constants(role, told, origin, of_batch))
+        gap = self._gaps.get(role)
+        if gap is not None:
+            content = self._told_of(gap, role, origin) + content
+        # Each attempt is made with the same bytes: whether those of the last one have landed may not be known yet.
+        return partial(self._append, role, content, _Gap(of_batch, of_batch, len(lines)), gap)
+
+    async def _append(self, role: Role, content: bytes, carried: "_Gap", told: "_Gap | None") -> None:
         try:
             await self._sink.append(Stream(self._task, role), content)
         except (TargetUnavailable, TargetRefused) as error:
             if self._is_required:
-                # The next attempt is made with the same bytes: whether these have landed may not be known yet.
-                self._unwritten[key] = content
                 raise
-            self._lose(len(lines), error)
+            self._lose(role, carried, error)
         else:
+            # Batches that overlap may have lost more since.
+            if told is not None and self._gaps.get(role) == told:
+                del self._gaps[role]
             self._go_on()
 
-    def _constants(self, role: Role, told: Mapping[str, str], origin: Origin, batch_id: int) -> dict[str, object]:
+    def _constants(
+        self, role: Role, told: Mapping[str, str], origin: Origin, of_batch: "_OfBatch"
+    ) -> dict[str, object]:
         return {
             **told,
             "v": VERSION,
@@ -95,18 +105,51 @@ class TaskJournal:
             "role": role,
             "observer": Observer.TASK,
             **place_of(origin, is_hub=self._is_hub),
-            "batch_id": batch_id,
+            "batch_id": of_batch.batch_id,
             "instance": self._sink.instance,
-            "journal_time": round(self._clock.now().timestamp() * 1_000_000),
+            "journal_time": of_batch.journal_time,
         }
 
-    def _lose(self, count: int, error: TargetUnavailable | TargetRefused) -> None:
-        self.lost_records += count
+    # What is lost where records are not required
+
+    def _lose(self, role: Role, lost: "_Gap", error: TargetUnavailable | TargetRefused) -> None:
+        if self._telemetry is not None:
+            self._telemetry.unwritten(lost.records)
         if self._lost_since_told == 0:
             _LOGGER.error("%s: its journal cannot be written, and the task goes on without: %s", self._task, error)
-        self._lost_since_told += count
+        self._lost_since_told += lost.records
+        gap = self._gaps.get(role)
+        self._gaps[role] = lost if gap is None else gap.with_more(lost)
 
     def _go_on(self) -> None:
         if self._lost_since_told:
             _LOGGER.error("%s: its journal is written again; %d records are lost", self._task, self._lost_since_told)
             self._lost_since_told = 0
+
+    def _told_of(self, gap: "_Gap", role: Role, origin: Origin) -> bytes:
+        """Return the records of a gap: one of the first batch that it swallowed, and one of the last."""
+        place, told = origin._replace(partition=None), {"outcome": GAP}
+        line = f'{{"reason":"{gap.records} records could not be written"'
+        ends = dict.fromkeys((gap.first, gap.last))
+        return b"".join(member((line,), self._constants(role, told, place, each)) for each in ends)
+
+
+class _OfBatch(NamedTuple):
+    """Which batch records are of, and when they were made."""
+
+    batch_id: int
+    journal_time: int
+
+
+class _Gap(NamedTuple):
+    """Records of one side that are lost: how many, of the batches from the first to the last."""
+
+    first: _OfBatch
+    last: _OfBatch
+    records: int
+
+    def with_more(self, lost: "_Gap") -> "_Gap":
+        """Return the gap that both make."""
+        ends = (self.first, self.last, lost.first, lost.last)
+        times = sorted(ends, key=lambda each: each.journal_time)
+        return _Gap(times[0], times[-1], self.records + lost.records)

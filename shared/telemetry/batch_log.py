@@ -25,6 +25,9 @@ class BatchLog:
         """Start each line with the name of the *task*."""
         self._task = task
 
+    def unwritten(self, records: int) -> None:
+        """Say nothing: the journal has logged it."""
+
     def obstacle(self, place: str, error: BuswayError | None) -> None:
         """Say nothing: `shared.obstacles` has logged it."""
 

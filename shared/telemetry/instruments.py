@@ -37,6 +37,7 @@ class Instruments:
         self.bytes = _counter(meter, names.BYTES)
         obstacles = names.OBSTACLES
         self.obstacles = meter.create_up_down_counter(obstacles.name, obstacles.unit, obstacles.description)
+        self.unwritten = _counter(meter, names.UNWRITTEN)
         self.found = _counter(meter, names.FOUND)
         self.nights = _counter(meter, names.NIGHTS)
 
@@ -70,6 +71,10 @@ class TaskInstruments:
         """Record the metrics and spans of a batch."""
         self._measure(report)
         self._trace(report)
+
+    def unwritten(self, records: int) -> None:
+        """Count records of the journal that are lost."""
+        self._instruments.unwritten.add(records, self._source)
 
     def obstacle(self, place: str, error: BuswayError | None) -> None:
         """Count what stands in the way of a target."""

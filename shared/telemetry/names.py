@@ -111,6 +111,12 @@ OBSTACLES: Final = Metric(
 BYTES: Final = Metric(
     "busway.io", "counter", "By", "Encoded messages taken from the source and accepted by targets.", (DIRECTION,)
 )
+UNWRITTEN: Final = Metric(
+    "busway.journal.lost",
+    "counter",
+    "{record}",
+    "Records that tasks with a journal of their best effort could not write and went on without.",
+)
 
 # Of the nightly reconciliation, which has no source.
 FOUND: Final = Metric(
@@ -124,7 +130,7 @@ NIGHTS: Final = Metric(
     "busway.nights", "counter", "{night}", "Nights by what their reconciliation came to.", (VERDICT,)
 )
 
-METRICS: Final = (MESSAGES, LAG, BATCH_SIZE, DURATION, RETRIES, OBSTACLES, BYTES, FOUND, NIGHTS)
+METRICS: Final = (MESSAGES, LAG, BATCH_SIZE, DURATION, RETRIES, OBSTACLES, BYTES, UNWRITTEN, FOUND, NIGHTS)
 
 BATCH_SPAN: Final = "process {task}"
 """Of a batch: a consumer span with a link to the trace of each message."""

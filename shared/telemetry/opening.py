@@ -79,6 +79,10 @@ class _Both:
         self._first.batch(report)
         self._second.batch(report)
 
+    def unwritten(self, records: int) -> None:
+        self._first.unwritten(records)
+        self._second.unwritten(records)
+
     def obstacle(self, place: str, error: BuswayError | None) -> None:
         self._first.obstacle(place, error)
         self._second.obstacle(place, error)

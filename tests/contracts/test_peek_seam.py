@@ -1,6 +1,7 @@
 """The private request of the Service Bus SDK that a peeking tap makes, over the wire."""
 
 import asyncio
+import json
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
@@ -14,6 +15,8 @@ from shared.journal.peek import PeekingTap
 from shared.journal.record import Role
 from shared.journal.tap import Tap
 from shared.message import Origin
+
+LONG_AGO = 1_600_000_000_000
 
 
 class Marks:
@@ -33,7 +36,7 @@ def broker():
         yield running
 
 
-def peeking(broker, sink, marks, queue="q"):
+def peeking(broker, sink, marks, queue="q", **options):
     place = Origin("east", queue)
     tap = Tap(
         "watch",
@@ -49,7 +52,7 @@ def peeking(broker, sink, marks, queue="q"):
         sink=sink,
     )
     connection = broker.connection_string("east")
-    return PeekingTap(tap, place, lambda: AsyncServiceBusClient.from_connection_string(connection), marks)
+    return PeekingTap(tap, place, lambda: AsyncServiceBusClient.from_connection_string(connection, **options), marks)
 
 
 def test_everything_is_seen_once_and_nothing_is_taken(broker):
@@ -69,6 +72,23 @@ def test_everything_is_seen_once_and_nothing_is_taken(broker):
     assert broker.counts("east")["q"].active == 301
 
 
+def test_a_queue_that_was_made_anew_is_looked_at_from_its_beginning(broker, caplog):
+    count = broker.counts("east")["q"].active
+    for mark, seen in (
+        ({"sequence_number": 100, "enqueued_time": LONG_AGO}, count),  # those numbers were another queue's
+        ({"sequence_number": 5000, "enqueued_time": 2 * LONG_AGO}, 0),
+        ({"sequence_number": 5000}, count),  # of which queue it does not say
+    ):
+        marks = Marks()
+        marks.kept["watch"] = json.dumps(mark).encode()
+        tap = peeking(broker, MemorySink(), marks)
+        caplog.clear()
+        assert asyncio.run(tap.look()) == seen
+        assert ("made anew" in caplog.text) == (seen > 0 and "enqueued_time" in mark)
+        if seen:
+            assert json.loads(marks.kept["watch"])["sequence_number"] == count
+
+
 def test_an_entity_that_is_not_there_cannot_be_peeked(broker):
     with pytest.raises(TargetUnavailable, match="east/gone: it cannot be peeked"):
-        asyncio.run(peeking(broker, MemorySink(), Marks(), "gone").look())
+        asyncio.run(peeking(broker, MemorySink(), Marks(), "gone", retry_total=0).look())

@@ -1,9 +1,11 @@
 """Repair over the wire: the local broker, Microsoft's SDK at both ends, the command as a process."""
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +13,22 @@ import pytest
 from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSubQueue
 
+from cli.repair import replay
+from cli.repair.manifest import Ledger, ledger_of, read
 from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from local.broker.thread import RunningBroker
 from shared.amqp import values
 from shared.amqp.sections import Sections
+from shared.config.files import load
 from shared.journal.imprints import Imprinter
 from shared.message import Arrival, Message, Origin
+from tests.end_to_end.busway_process import PACKAGES
 
 ROOT = Path(__file__).parents[2]
 
 WEST = NamespaceConfig(
     name="west",
-    queues=(QueueConfig(name="orders"),),
+    queues=(QueueConfig(name="orders"), QueueConfig(name="gone")),
     topics=(
         TopicConfig(
             name="news", subscriptions=(SubscriptionConfig(name="replication"), SubscriptionConfig(name="journal"))
@@ -45,6 +51,10 @@ task: orders
 source: {connection: west, queue: orders}
 routes: [{target: {connection: east, queue: orders}}]
 ---
+task: gone
+source: {connection: west, queue: gone}
+routes: [{target: {connection: east, topic: gone}}]
+---
 task: news
 source: {connection: west, topic: news, subscription: replication,
          rule: {filter: "replication IS NULL", action: "SET replication = 1"}}
@@ -58,21 +68,23 @@ rejects: {connection: east, queue: orders}
 
 
 class Laid:
-    """A running broker, the configuration of three tasks that nobody runs, and a manifest."""
+    """A running broker, the configuration of four tasks that nobody runs, and a manifest."""
 
     def __init__(self, broker: RunningBroker, folder: Path) -> None:
         self.folder = folder
         self.settings = {
             "WEST": broker.connection_string("west"),
             "EAST": broker.connection_string("east"),
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": PACKAGES,
         }
         self.west = ServiceBusClient.from_connection_string(self.settings["WEST"])
         self.east = ServiceBusClient.from_connection_string(self.settings["EAST"])
-        self.manifest = folder / "repair.jsonl"
+        self.manifest = folder / "runs" / "first-night" / "repair.jsonl"
+        self.ledger = folder / "repaired.jsonl"
 
     def missing(self, rows: list[dict]) -> None:
         head = {"manifest": 1, "run": "r", "messages": len(rows), "missing": len(rows)}
+        self.manifest.parent.mkdir(parents=True, exist_ok=True)
         self.manifest.write_text("".join(json.dumps(each) + "\n" for each in (head, *rows)))
 
     def repair(self, *options: str) -> subprocess.CompletedProcess:
@@ -131,22 +143,22 @@ def encoded(message_id: str, body: bytes, properties: dict[str, int]) -> bytes:
     return message.encode()
 
 
-def dead_letter(laid: Laid, count: int) -> list[dict]:
-    with laid.west.get_queue_sender("orders") as sender:
+def dead_letter(laid: Laid, count: int, queue: str = "orders") -> list[dict]:
+    with laid.west.get_queue_sender(queue) as sender:
         for n in range(count):
             sender.send_messages(
                 ServiceBusMessage(b"order %d" % n, message_id=f"o-{n}", application_properties={"n": 100 + n})
             )
     rows: list[dict] = []
     each: Any
-    with laid.west.get_queue_receiver("orders") as receiver:
+    with laid.west.get_queue_receiver(queue) as receiver:
         while len(rows) < count:
             for each in receiver.receive_messages(count - len(rows), max_wait_time=5):
                 n = int(each.message_id[2:])
                 properties = {"n": each.application_properties[b"n"]}
                 enqueued = round(each.enqueued_time_utc.timestamp() * 1_000_000)
                 content = encoded(each.message_id, b"order %d" % n, properties)
-                rows.append(row("orders", "orders", each.sequence_number, encoded=content, enqueued_time=enqueued))
+                rows.append(row(queue, queue, each.sequence_number, encoded=content, enqueued_time=enqueued))
                 receiver.dead_letter_message(each, reason="given up", error_description="for the test")
     return sorted(rows, key=lambda each: each["src_seq"])
 
@@ -170,10 +182,42 @@ def test_dead_letters_are_sent_once_as_the_task_would_have(laid: Laid):
         assert set(properties) == {"n", "repl-sequence", "repl-path", "repl-enqueue-time"}
     with laid.west.get_queue_receiver("orders", sub_queue=ServiceBusSubQueue.DEAD_LETTER) as dead:
         assert len(dead.peek_messages(10)) == 5
+    # The next night has the same messages still open, and one more.
+    laid.manifest = laid.folder / "runs" / "second-night" / "repair.jsonl"
+    laid.missing(rows[:4])
     again = laid.repair("--apply")
     assert again.returncode == 0
     assert again.stdout.count("done before") == 3 + 1
-    assert laid.arrived("orders", 1) == []
+    assert f"what was sent is noted in {laid.ledger}" in again.stdout
+    assert [each.message_id for each in laid.arrived("orders")] == ["o-3"]
+
+
+def test_the_ledger_is_beside_the_runs_or_beside_a_manifest_that_was_copied(tmp_path):
+    nights = [tmp_path / "out" / "runs" / night / "repair.jsonl" for night in ("a", "b")]
+    assert {ledger_of(night) for night in nights} == {tmp_path / "out" / "repaired.jsonl"}
+    copied = [tmp_path / "laptop" / f"repair-{night}.jsonl" for night in ("a", "b")]
+    assert {ledger_of(night) for night in copied} == {tmp_path / "laptop" / "repaired.jsonl"}
+
+
+def test_a_target_that_is_not_there_is_told_in_seconds_and_leaves_no_doubt(laid: Laid, monkeypatch):
+    monkeypatch.setattr(replay, "_HOLD", timedelta(seconds=2.5))
+    laid.missing(dead_letter(laid, 4, "gone"))
+    messages, _ = read(laid.manifest)
+
+    async def reports():
+        repair = replay.Repair(load(laid.folder), laid.settings, [], ledger)
+        try:
+            return [await repair.report(each, apply=True) for each in messages]
+        finally:
+            await repair.close()
+
+    with Ledger(laid.ledger) as ledger:
+        told = asyncio.run(reports())
+    assert [each.state for each in told] == [replay.State.FAILED] * 4
+    assert all("east/gone" in each.text for each in told[:3])
+    assert told[3].text == "not tried: the last 3 of its task could not be sent"
+    # Nobody has taken any of them: the next repair need not say that they may be there twice.
+    assert [Ledger(laid.ledger).state(each) for each in messages] == ["refused"] * 3 + [None]
 
 
 def test_what_is_there_or_waits_is_not_sent(laid: Laid):
@@ -181,7 +225,7 @@ def test_what_is_there_or_waits_is_not_sent(laid: Laid):
     laid.missing(rows)
     assert laid.repair("--apply").returncode == 0
     # The record of the repair is lost: what lies in the target is seen all the same.
-    (laid.folder / "repair.jsonl.done").unlink()
+    laid.ledger.unlink()
     again = laid.repair("--apply")
     assert (again.returncode, again.stdout.count("lies in east/orders")) == (0, 2)
     assert len(laid.arrived("orders")) == 2
@@ -192,15 +236,38 @@ def test_a_repair_that_was_cut_off_sends_that_message_again_and_says_so(laid: La
     laid.missing(rows)
     assert laid.repair("--apply").returncode == 0
     assert len(laid.arrived("orders")) == 2
-    done = laid.folder / "repair.jsonl.done"
-    lines = [line for line in done.read_text().splitlines() if line]
+    lines = [line for line in laid.ledger.read_text().splitlines() if line]
     assert len(lines) == 4
-    done.write_text("\n".join(lines[:3]) + "\n" + lines[3][:20])
+    laid.ledger.write_text("\n".join(lines[:3]) + "\n" + lines[3][:20])
     again = laid.repair("--apply")
     assert again.returncode == 0
-    assert again.stdout.count("an earlier repair was cut off at it") == 1
+    assert again.stdout.count("an earlier repair was cut off at it or had no answer") == 1
     assert [each.message_id for each in laid.arrived("orders")] == ["o-1"]
     assert laid.repair("--apply").stdout.count("done before") == 2 + 1
+
+
+def found_by_tap(laid: Laid) -> str:
+    """Tell what a dry run says of the one message that is missing, where a tap of the app has seen it."""
+    (laid.folder / "journal.yaml").write_text("event_hub: {connection: hub-west, hub: journal}\n")
+    (laid.folder / "tasks" / "tap.yaml").write_text(
+        "task: watch\nsource: {connection: west, topic: news, subscription: journal}\ntap: {of: news, side: source}\n"
+    )
+    head, *rows = [json.loads(line) for line in laid.manifest.read_text().splitlines()]
+    seen = [{**each, "places": [{"in": "tap", "tap": "watch", "number": 1}]} for each in rows]
+    laid.manifest.write_text("".join(json.dumps(each) + "\n" for each in (head, *seen)))
+    ((missing,), _) = read(laid.manifest)
+
+    async def report():
+        repair = replay.Repair(load(laid.folder), laid.settings, [], Ledger(laid.ledger))
+        try:
+            return await repair.report(missing, apply=False)
+        finally:
+            await repair.close()
+
+    told = asyncio.run(report())
+    for path in (laid.folder / "journal.yaml", laid.folder / "tasks" / "tap.yaml"):
+        path.unlink()
+    return told.text
 
 
 def test_a_copy_in_another_subscription_gets_what_the_rule_sets(laid: Laid):
@@ -219,7 +286,8 @@ def test_a_copy_in_another_subscription_gets_what_the_rule_sets(laid: Laid):
     laid.missing([row("news", entity, other.sequence_number, encoded=content, enqueued_time=enqueued)])
     without = laid.repair("--apply")
     assert without.returncode == 1
-    assert "no copy" in without.stdout
+    assert "none in west/news/Subscriptions/replication/$DeadLetterQueue" in without.stdout
+    assert found_by_tap(laid) == "in west/news/Subscriptions/journal"
     applied = laid.repair("--apply", "--copies", "west/news/Subscriptions/journal")
     assert (applied.returncode, applied.stderr) == (0, "")
     with laid.east.get_subscription_receiver("news", "application") as receiver:

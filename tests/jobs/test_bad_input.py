@@ -64,6 +64,19 @@ def spoil_files(folder):
     (folder / "journal" / "marks" / "watch.json").write_text("{}")
 
 
+def with_gaps():
+    """Return the journal of 30 messages that went on while it could not be written, as its task leaves it."""
+    journals = steady(of_task("lossy"))
+    lost = {"source": {10, 11, 30}, "target": {20, 21, 30}}
+    journals.records = [(at, each) for at, each in journals.records if each["src_seq"] not in lost[each["role"]]]
+    for role, batches in lost.items():
+        for batch_id in (min(batches), max(batches)):
+            at = START + MINUTE * batch_id
+            nowhere = dict.fromkeys(("src_seq", "send_ordinal", "target"))
+            journals.outcome(0, at, "gap", role=role, batch_id=batch_id, reason="3 records", **nowhere)
+    return journals
+
+
 def test_all_that_can_be_wrong_is_named_in_one_run_and_decides_nothing(spark, tmp_path):
     spoil_files(tmp_path)
     for task, garbage in (("text", b"this is no gzip at all"), ("header", b"\x1f\x8b\x08\x00")):
@@ -88,16 +101,19 @@ def test_all_that_can_be_wrong_is_named_in_one_run_and_decides_nothing(spark, tm
     ]
     silent.write(tmp_path / "journal")
 
+    with_gaps().write(tmp_path / "journal")
+
     result = run(spark, tmp_path)
     assert kinds(result) == [
-        "clocks-disagree", "duplicated-file", "malformed-record", "not-a-journal", "side-missing", "silent-tap",
-        "torn-file", "unknown-version",
+        "clocks-disagree", "duplicated-file", "journal-gap", "malformed-record", "not-a-journal", "side-missing",
+        "silent-tap", "torn-file", "unknown-version",
     ]  # fmt: skip
     assert result.exit_code == COULD_NOT_DECIDE
     by_task = {each.task: each.verdicts for each in result.summary.tasks}
     assert by_task[TASK] == {"delivered": 120}
     assert all(by_task[task] == {"undecided": 30} for task in ("text", "header", "no-target", "no-source"))
     assert by_task["clock-ahead"] == {"delivered": 29}
+    assert by_task["lossy"] == {"delivered": 25, "undecided": 4}
     assert set(by_task["silent"]) == {"delivered", "undecided"}
     assert by_task["silent"]["undecided"] > 20
     assert table(result, "findings") == []
@@ -113,6 +129,10 @@ def test_all_that_can_be_wrong_is_named_in_one_run_and_decides_nothing(spark, tm
     assert [each["task"] for each in named["clocks-disagree"]] == ["clock-ahead"]
     assert "300.0 s before" in named["clocks-disagree"][0]["text"]
     assert [each["where"] for each in named["silent-tap"]] == ["silent"]
+    hour = "2026-11-20T00"
+    assert {(each["where"], each["role"], *each["hours"]) for each in named["journal-gap"]} == {
+        (f"lossy, {hour}", "source", hour), (f"lossy, {hour}", "target", hour),
+    }  # fmt: skip
     assert any("twice" in note for note in result.summary.notes)
 
 

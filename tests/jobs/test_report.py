@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jobs.reconcile.manifest import write_manifest
+from jobs.reconcile.manifest import places, write_manifest
 from jobs.reconcile.reconciliation import reconcile
 from jobs.reconcile.report import SHOWN, write_page
 from jobs.reconcile.settings import Window
@@ -146,3 +146,21 @@ def test_the_manifest_tells_of_each_missing_message_how_to_know_it(run):
     assert lines[0] == {"manifest": 1, "run": summary.run, "messages": MISSING, "missing": MISSING}
     assert {each["src_seq"] for each in lines[1:]} == {seq for seq, verdict in plan.items() if verdict == "missing"}
     assert all(len(each["body_digest"]) == 32 and each["enqueued_time"] for each in lines[1:])
+    dead_letters = {"in": "dead-letters", "entity": "west/orders/Subscriptions/replication/$DeadLetterQueue"}
+    for each in lines[1:]:
+        seen = {"in": "tap", "tap": "watch-source", "partition": 0, "number": each["src_seq"]}
+        assert each["places"] == [dead_letters, seen]
+
+
+@pytest.mark.parametrize(
+    ("entity", "part", "kinds"),
+    [
+        ("orders", 0, ["dead-letters", "hub"]),
+        ("orders/Subscriptions/replication", 0, ["dead-letters"]),
+        ("telemetry", 3, ["hub"]),
+        ("orders/$DeadLetterQueue", 0, []),
+    ],
+)
+def test_the_manifest_names_the_places_that_a_source_may_have(entity, part, kinds):
+    found = places({"src_site": "west", "src_entity": entity, "src_part": part, "seen": None})
+    assert [each["in"] for each in found] == kinds

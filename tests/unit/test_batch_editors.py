@@ -230,13 +230,18 @@ def test_a_store_that_is_away_for_a_while_holds_the_batch_and_changes_nothing():
     assert editor.outcomes == [[(1, Outcome.SENT), (2, Outcome.SENT)]]
 
 
-@pytest.mark.parametrize(("faults", "settling_faults", "sent"), [(10**9, 0, []), (0, 10**9, ["a+b"])])
-def test_a_store_that_stays_away_leaves_the_batch_at_its_source(faults, settling_faults, sent):
+@pytest.mark.parametrize(
+    ("faults", "settling_faults", "sent", "told"),
+    [(10**9, 0, [], (Outcome.RETRY, "store: away")), (0, 10**9, ["a+b"], (Outcome.SENT, None))],
+)
+def test_a_store_that_stays_away_leaves_the_batch_at_its_source_and_its_outcomes_on_record(
+    faults, settling_faults, sent, told
+):
     line = Line(Together(one_envelope, faults=faults, settling_faults=settling_faults))
     with pytest.raises(TargetUnavailable, match="store: away"):
         line.run("a", "b")
     assert line.sent() == sent
-    assert line.journal.records == []
+    assert [(record.outcome, record.reason) for record in line.journal.records] == [told] * 2
 
 
 def test_while_the_target_is_away_nothing_is_told_as_sent():

@@ -198,6 +198,11 @@ def test_what_else_is_kept_of_a_message():
     assert list(imprint.hops) == ["north", "south"]
 
 
+@pytest.mark.parametrize(("deliveries", "attempt"), [(2**31 - 1, 2**31 - 1), (2**31, None), (2**32 - 1, None)])
+def test_a_delivery_count_that_no_record_has_room_for_is_left_out(deliveries, attempt):
+    assert PLAIN.arriving(Message.received(header(delivery_count=deliveries), ORIGIN)).attempt == attempt
+
+
 def test_what_cannot_be_read_has_an_imprint_all_the_same():
     broken = message(body=b"x")
     broken.sections.application_properties = b"\x00\x53\x74\xc1\x05\x02\xa1\x09x"

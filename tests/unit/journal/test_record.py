@@ -21,6 +21,7 @@ from shared.pipeline import Pipeline, Task
 from shared.protocols import Outcome, Withheld
 from shared.routing import Route, Router, Target
 from shared.rules import parse_filter
+from shared.telemetry.batch_log import BatchLog
 from shared.ttl import Remaining
 from tests.fakes import (
     OutputThatAccepts,
@@ -66,6 +67,17 @@ class Splitting:
         return parts
 
 
+class Told(BatchLog):
+    """Notes how many records it is told are lost."""
+
+    def __init__(self, lost):
+        super().__init__("copy")
+        self._lost = lost
+
+    def unwritten(self, records):
+        self._lost.append(records)
+
+
 class Line:
     """A pipeline with its journal, from a queue at west to one at east."""
 
@@ -74,7 +86,10 @@ class Line:
         self.rejected = OutputThatAccepts()
         self.sink: Any = sink or MemorySink()
         self.clock = clock_at_delivery()
-        self.journal = TaskJournal("copy", self.sink, is_hub=False, is_required=is_required, clock=self.clock)
+        self.lost: list[int] = []
+        self.journal = TaskJournal(
+            "copy", self.sink, is_hub=False, is_required=is_required, clock=self.clock, telemetry=Told(self.lost)
+        )
         task = Task(
             name="copy",
             origin=Origin("west", "orders"),
@@ -188,7 +203,8 @@ def test_best_effort_goes_on_counts_and_tells_once(caplog, error):
     with caplog.at_level(logging.ERROR, "busway.journal"):
         for number in range(3):
             assert line.run(delivered(number)) == {Outcome.SENT: 1}
-        assert line.journal.lost_records == 6
+            line.clock.advance(1)
+        assert line.lost == [1] * 6
         assert [record.message for record in caplog.records] == [
             f"copy: its journal cannot be written, and the task goes on without: {error}"
         ]
@@ -197,7 +213,16 @@ def test_best_effort_goes_on_counts_and_tells_once(caplog, error):
     assert [record.message for record in caplog.records][1:] == [
         "copy: its journal is written again; 6 records are lost"
     ]
-    assert outcomes(line) == [(3, "sent")]
+    for role in Role:
+        first, last, after = line.records(role)
+        assert [each["outcome"] for each in (first, last)] == ["gap"] * 2
+        assert [each["batch_id"] for each in (first, last, after)] == [1, 3, 4]
+        assert [each["journal_time"] for each in (first, last)] == [NOW, NOW + 2_000_000]
+        assert first["reason"] == "3 records could not be written"
+        assert "src_seq" not in first
+        assert after["src_seq"] == 3
+    line.run(delivered(4))
+    assert [len(line.records(role)) for role in Role] == [4, 4]
 
 
 def test_what_is_withheld_says_where_and_why():
@@ -253,6 +278,64 @@ def test_a_message_that_must_wait_is_told_as_retry_and_those_before_it_as_sent()
     with pytest.raises(TargetUnavailable):
         line.run(delivered(1))
     assert outcomes(line) == [(1, "retry")]
+
+
+class StoreThatIsAway:
+    name, joins = "together", False
+
+    async def edit_batch(self, messages, *, timeout_seconds):
+        assert messages
+        assert timeout_seconds > 0
+        raise TargetUnavailable("store: away")
+
+    async def settled(self, outcomes, *, timeout_seconds):
+        raise AssertionError(outcomes, timeout_seconds)
+
+
+class Faulty:
+    name = "faulty"
+
+    def edit(self, message):
+        raise KeyError(message.body)
+
+
+@pytest.mark.parametrize(
+    ("editor", "error", "reason"),
+    [
+        (StoreThatIsAway(), TargetUnavailable, "store: away"),
+        (Faulty(), TargetRefused, "copy: an editor failed with KeyError, which is its own fault"),
+    ],
+)
+def test_what_no_editor_gets_to_edit_is_on_record_as_received(editor, error, reason):
+    line = Line(editors=[editor])
+    with pytest.raises(error, match=reason):
+        line.run(delivered(1, message_id="m"), b"\x01")
+    assert line.output.accepted == {}
+    received, unreadable = line.records(Role.SOURCE)
+    assert (received["src_seq"], received["message_id"], unreadable["body_size"]) == (1, "m", 1)
+    retry, _ = line.records(Role.TARGET)
+    assert (retry["outcome"], retry["stage"], retry["reason"]) == ("retry", "edited", reason)
+
+
+def test_a_batch_that_an_editor_holds_up_is_held_once():
+    line = Line(editors=[StoreThatIsAway()], sink=SinkThatIsDown())
+    started = line.clock.monotonic()
+    with pytest.raises(TargetUnavailable, match="store: away"):
+        line.run(delivered(1))
+    assert line.clock.monotonic() - started <= 40  # the hold is over for the journal as well
+
+
+def test_what_is_withheld_is_told_to_the_log_once_however_long_the_journal_is_away(caplog):
+    class Away(SinkThatIsDown):
+        async def append(self, stream, member):
+            self.failing = 1 if stream.role is Role.TARGET and len(self.attempted) < 6 else 0
+            await super().append(stream, member)
+
+    line = Line(when="color = 'red'", sink=Away())
+    with caplog.at_level(logging.WARNING, "busway.journal"):
+        line.run(delivered(1))
+    assert [role for role, _ in line.sink.attempted].count(Role.TARGET) == 6
+    assert [record.name for record in caplog.records].count("busway.journal") == 1
 
 
 def test_a_flush_is_one_gzip_member_of_json_lines():

@@ -69,6 +69,8 @@ def test_a_copy_is_the_message_that_the_last_hop_names():
         delivered(7),
         copied(7, Origin("north", "orders")),
         delivered(7, named={"repl-path": string("west"), "repl-sequence": string("no number")}),
+        delivered(7, named={"repl-path": string("west"), "repl-sequence": string("9" * 25)}),
+        delivered(7, named={"repl-path": string("west"), "repl-sequence": string("9" * 5000)}),
         delivered(7, named={"repl-path": long(5)}),
         delivered(
             7, named={"repl-path": string("west"), "repl-sequence": string("4"), "repl-enqueue-time": string("x")}
