@@ -27,7 +27,10 @@ class TaskEvidence:
     source_taps: set[str] = field(default_factory=set)
     target_taps: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     peeks: set[str] = field(default_factory=set)
+    sent: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    first_sent: dict[str, datetime] = field(default_factory=dict)
     last_sent: dict[str, datetime] = field(default_factory=dict)
+    first_seen: dict[str, datetime] = field(default_factory=dict)
     last_seen: dict[str, datetime] = field(default_factory=dict)
 
     @property
@@ -63,6 +66,8 @@ def gathered(coverage: Iterable[Mapping[str, Any]]) -> dict[str, TaskEvidence]:
                 one.outcomes += row["n"]
             if row["outcome"] == "sent":
                 one.targets.add(row["target"])
+                one.sent[row["target"]] += row["n"]
+                one.first_sent[row["target"]] = min(first, one.first_sent.get(row["target"], first))
                 one.last_sent[row["target"]] = max(last, one.last_sent.get(row["target"], last))
         elif row["peek"]:
             one.peeks.add(row["tap"] or "")
@@ -70,6 +75,7 @@ def gathered(coverage: Iterable[Mapping[str, Any]]) -> dict[str, TaskEvidence]:
             one.source_taps.add(row["tap"] or "")
         else:
             one.target_taps[row["target"]].add(row["tap"] or "")
+            one.first_seen[row["target"]] = min(first, one.first_seen.get(row["target"], first))
             one.last_seen[row["target"]] = max(last, one.last_seen.get(row["target"], last))
     return tasks
 

@@ -1,5 +1,6 @@
 """The evidence that a run looks at message by message: this window's, what was left open, and earlier copies."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from typing import Any
@@ -17,6 +18,7 @@ from jobs.reconcile.run import Run
 from jobs.reconcile.states import keyed
 from jobs.reconcile.summary import Summary
 from jobs.reconcile.suspects import across_hours, compared, micros_of, rows_of
+from jobs.reconcile.watches import Watch
 
 KEPT = StorageLevel.MEMORY_AND_DISK
 
@@ -33,10 +35,13 @@ class Gathering:
         hours: list[str],
         earlier: list[str],
         tasks: dict[str, TaskEvidence],
+        *,
+        watches: Mapping[str, Mapping[str, Watch]],
         previous: Summary | None,
     ) -> None:
-        """Compare the buckets of *hours*; *earlier* hours are compacted too."""
+        """Compare the buckets of *hours*; *earlier* hours are compacted too. *watches* are by task and target."""
         self._run, self._hours, self._tasks, self._previous = run, hours, tasks, previous
+        self._watches = watches
         self._tolerance = run.settings.clock_tolerance
         self._kept: list[DataFrame] = []
         self.buckets: DataFrame | None = None
@@ -183,6 +188,10 @@ class Gathering:
         for task, role, target in watched(self._tasks):
             if role == "target":
                 is_watched = is_watched | ((F.col("task") == task) & (F.col("target") == target))
+        # What a tap was to tell of it tells when it is back.
+        for task, target in ((task, target) for task, by_target in self._watches.items() for target in by_target):
+            waiting = (F.col("known") == "open") & (F.col("task") == task) & (F.col("target") == target)
+            is_watched = is_watched | waiting
         marked = rows.withColumn("watched", F.coalesce(is_watched, F.lit(False)))
         if behind is None:
             return marked.withColumn("is_behind", F.lit(False))
