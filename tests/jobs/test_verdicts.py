@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jobs.reconcile.verdicts import VERDICTS
 from tests.jobs import twin
-from tests.jobs.journals import KINDS, START, planted
+from tests.jobs.journals import KINDS, START, TASK, Journals, check, digest, planted
 from tests.jobs.results import kinds, run, table, verdicts
 
 HOURS = 4
@@ -113,13 +113,23 @@ def _elsewhere(monkeypatch):
 def test_a_clean_night_looks_at_no_message_and_ends_with_0_in_any_time_zone(spark, tmp_path):
     journals, _ = planted(["delivered"] * 20 + ["filtered"] * 5, taps=True)
     journals.write(tmp_path / "journal")
+    # A tap with numbers of its own, of messages without ids, which are told apart by content and order.
+    nameless = Journals(task="nameless", entity="nameless/Subscriptions/replication", target="east/nameless")
+    for seq, text in ((11, "one"), (12, "other"), (13, "one")):
+        at = START + 20 * timedelta(minutes=seq - 10)
+        body, properties = digest(text), digest(text, 8)
+        message = {"message_id": None, "body_digest": body, "property_digest": properties}
+        nameless.entered_tap(seq, at, at, **message | {"src_seq": None, "tgt_seq": seq + 700})
+        nameless.received(seq, at + timedelta(milliseconds=3), at, **message)
+        nameless.outcome(seq, at, check=check(body, properties))
+    nameless.write(tmp_path / "journal")
     result = run(spark, tmp_path)
     assert result.exit_code == 0
     assert result.summary.verdict == "clean"
-    assert result.summary.counts == {"delivered": 20 + HOURS, "filtered": 5}
+    assert result.summary.counts == {"delivered": 20 + HOURS + 3, "filtered": 5}
     assert result.summary.inputs["messages_looked_at"] == 0
     written = sorted(at for at, record in journals.records if record["observer"] == "task")
-    (task,) = result.summary.tasks
+    task = next(each for each in result.summary.tasks if each.task == TASK)
     assert (task.first, task.last) == (written[0].isoformat(), written[-1].isoformat())
 
 
