@@ -90,6 +90,18 @@ def watched(tasks: Mapping[str, TaskEvidence]) -> list[tuple[str, str, str | Non
     return found
 
 
+def sharing(tasks: Mapping[str, TaskEvidence]) -> list[tuple[str, str, str]]:
+    """Return task, target and other task where a tap at the target sees copies of both, and of one site."""
+    return [
+        (one.task, target, other.task)
+        for one in tasks.values()
+        for other in tasks.values()
+        if other is not one and {site for site, _ in one.sources} & {site for site, _ in other.sources}
+        for target in sorted(other.targets)
+        if target in one.target_taps or (one.peeks and target in one.targets)
+    ]
+
+
 def missing_sides(coverage: Iterable[Mapping[str, Any]]) -> list[Problem]:
     """Return the hours in which a task journalled one side of its messages and not the other."""
     seen: dict[tuple[str, str], dict[str, list[datetime]]] = defaultdict(lambda: defaultdict(list))

@@ -47,6 +47,25 @@ def assert_found(result, plans, oracle):
     assert all(each.verdicts == {"delivered": each.entered} for each in counted.values())
 
 
+def two_tasks_to_one_target(folder):
+    """Write two tasks of one site, and the tap of one at the target of both, which sees the copies of either."""
+    one = Journals(task="all-orders", entity="all-orders", target="east/all")
+    other = Journals(task="all-returns", entity="all-returns", target="east/all", instance="wn2-1")
+    for nth in range(8):
+        at = START + 10 * timedelta(minutes=nth + 1)
+        for journals, seq in ((other, 1000 + nth), (one, 1 + nth)):
+            # Of one session, so that the numbers of both go up and down.
+            journals.received(seq, at, at, order_key="both")
+            journals.outcome(seq, at)
+            if seq != 5:
+                one.arrived_tap(seq, at, at, order_key="both")
+    one.arrived_tap(99, START + HOUR, START + HOUR)
+    one.write(folder)
+    other.write(folder, name="wn2")
+    plan = dict.fromkeys(range(1, 9), "delivered") | {5: "missing", 99: "orphan"}
+    return {"all-orders": plan, "all-returns": dict.fromkeys(range(1000, 1008), "delivered")}
+
+
 def test_all_that_was_planted_is_found_and_nothing_else(spark, tmp_path):
     plans: dict[str, dict[int, str]] = {}
     planted_as: dict[tuple[str, int], str] = {}
@@ -67,6 +86,7 @@ def test_all_that_was_planted_is_found_and_nothing_else(spark, tmp_path):
             of_hour = {record["src_seq"] for at, record in journals.records if START + HOUR <= at < START + 2 * HOUR}
             plans[torn] = {seq: "undecided" if seq in of_hour else verdict for seq, verdict in plan.items()}
             gaps.append((torn, role, START + HOUR))
+    plans |= two_tasks_to_one_target(tmp_path / "journal")
     result = run(spark, tmp_path)
     assert_found(result, plans, told_by_twin(tmp_path / "journal", gaps))
     assert set(result.summary.counts) == set(VERDICTS)

@@ -39,7 +39,22 @@ with seeing as (
     from records where observer = 'tap' and role = 'target' and peek is null group by all
 ), sending as (
     select task, target, min(journal_time) as first_sent, max(journal_time) as last_sent
-    from records where outcome = 'sent' group by all
+    from records where outcome = 'sent' and task in (select task from seeing) group by all
+), sharing as (
+    -- Several tasks of one site send there: the stamps of a copy do not tell whose it is, what was received does.
+    select distinct tap.task, tap.target, other.task as other
+    from (select distinct task, src_site, target from records where observer = 'tap' and role = 'target') tap
+    join (select distinct task, src_site, target from records
+          where outcome = 'sent' and target in (select target from seeing)) other using (src_site, target)
+    where tap.task <> other.task
+), copies as (
+    select * from records r
+    where observer = 'tap' and role = 'target' and src_seq is not null
+      and (exists (from records o where o.outcome = 'received' and o.task = r.task and o.src_seq = r.src_seq
+                                    and o.enqueued_time = r.enqueued_time and r.task in (select task from sharing))
+           or not exists (from sharing s join records o on o.task = s.other
+                          where s.task = r.task and s.target = r.target and o.outcome = 'received'
+                            and o.src_site = r.src_site and o.src_seq = r.src_seq and o.enqueued_time = r.enqueued_time))
 ), watched as (
     -- From when to when it can miss something: to both ends where it was there as long as there was something to see.
     select task, target,
@@ -81,10 +96,10 @@ with seeing as (
     select task, src_part, src_seq, count(distinct (target, tgt_part, tgt_seq)) as seen, min("check") as lowest_seen,
            max("check") as highest_seen, min(tgt_enqueued_time) as arrived, max(order_key) as order_key,
            min(enqueued_time) as enqueued
-    from records where observer = 'tap' and role = 'target' and src_seq is not null group by all
+    from copies group by all
 ), arrivals as (
     select task, target, src_part, src_seq, order_key, tgt_part, tgt_seq as major, 0 as minor, src_seq as number
-    from records where observer = 'tap' and role = 'target' and src_seq is not null and order_key is not null
+    from copies where order_key is not null and (task, target) not in (select task, target from sharing)
     union all
     select task, target, src_part, src_seq, e.order_key, null, journal_time, ordinal, src_seq
     from outcomes o join entered e using (task, src_part, src_seq)
