@@ -28,7 +28,10 @@ class TaskEvidence:
     source_taps: set[str] = field(default_factory=set)
     target_taps: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     peeks: set[str] = field(default_factory=set)
+    sent: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    first_sent: dict[str, datetime] = field(default_factory=dict)
     last_sent: dict[str, datetime] = field(default_factory=dict)
+    first_seen: dict[str, datetime] = field(default_factory=dict)
     last_seen: dict[str, datetime] = field(default_factory=dict)
 
     @property
@@ -64,6 +67,8 @@ def gathered(coverage: Iterable[Mapping[str, Any]]) -> dict[str, TaskEvidence]:
                 one.outcomes += row["n"]
             if row["outcome"] == "sent":
                 one.targets.add(row["target"])
+                one.sent[row["target"]] += row["n"]
+                one.first_sent[row["target"]] = min(first, one.first_sent.get(row["target"], first))
                 one.last_sent[row["target"]] = max(last, one.last_sent.get(row["target"], last))
         elif row["peek"]:
             one.peeks.add(row["tap"] or "")
@@ -71,6 +76,7 @@ def gathered(coverage: Iterable[Mapping[str, Any]]) -> dict[str, TaskEvidence]:
             one.source_taps.add(row["tap"] or "")
         else:
             one.target_taps[row["target"]].add(row["tap"] or "")
+            one.first_seen[row["target"]] = min(first, one.first_seen.get(row["target"], first))
             one.last_seen[row["target"]] = max(last, one.last_seen.get(row["target"], last))
     return tasks
 
@@ -83,6 +89,18 @@ def watched(tasks: Mapping[str, TaskEvidence]) -> list[tuple[str, str, str | Non
         if one.source_taps:
             found.append((one.task, "source", None))
     return found
+
+
+def sharing(tasks: Mapping[str, TaskEvidence]) -> list[tuple[str, str, str]]:
+    """Return task, target and other task where a tap at the target sees copies of both, and of one site."""
+    return [
+        (one.task, target, other.task)
+        for one in tasks.values()
+        for other in tasks.values()
+        if other is not one and {site for site, _ in one.sources} & {site for site, _ in other.sources}
+        for target in sorted(other.targets)
+        if target in one.target_taps or (one.peeks and target in one.targets)
+    ]
 
 
 def missing_sides(coverage: Iterable[Mapping[str, Any]]) -> list[Problem]:

@@ -1,5 +1,6 @@
 """The evidence that a run looks at message by message: this window's, what was left open, and earlier copies."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from typing import Any
@@ -9,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from jobs.reconcile import index, schema
-from jobs.reconcile.evidence import TaskEvidence, sources_as_targets, watched
+from jobs.reconcile.evidence import TaskEvidence, sharing, sources_as_targets, watched
 from jobs.reconcile.inputs import hour_of
 from jobs.reconcile.joins import join_null_safe, semi_join_null_safe
 from jobs.reconcile.placement import placed, unplaced
@@ -17,6 +18,7 @@ from jobs.reconcile.run import Run
 from jobs.reconcile.states import keyed
 from jobs.reconcile.summary import Summary
 from jobs.reconcile.suspects import across_hours, compared, micros_of, rows_of
+from jobs.reconcile.watches import Watch
 
 KEPT = StorageLevel.MEMORY_AND_DISK
 
@@ -33,10 +35,13 @@ class Gathering:
         hours: list[str],
         earlier: list[str],
         tasks: dict[str, TaskEvidence],
+        *,
+        watches: Mapping[str, Mapping[str, Watch]],
         previous: Summary | None,
     ) -> None:
-        """Compare the buckets of *hours*; *earlier* hours are compacted too."""
+        """Compare the buckets of *hours*; *earlier* hours are compacted too. *watches* are by task and target."""
         self._run, self._hours, self._tasks, self._previous = run, hours, tasks, previous
+        self._watches, self._sharing = watches, sharing(tasks)
         self._tolerance = run.settings.clock_tolerance
         self._kept: list[DataFrame] = []
         self.buckets: DataFrame | None = None
@@ -51,7 +56,7 @@ class Gathering:
 
     def rows(self) -> DataFrame | None:
         """Return all records of the messages that have to be looked at: keyed, `watched`, `is_behind`, `known`."""
-        behind = self._behind()
+        behind = self._of_one_task(self._behind())
         parts = [self._of_window(part) for part in self._window_parts(behind)]
         opened = self._open_before()
         if opened is not None:
@@ -62,6 +67,7 @@ class Gathering:
         if self._earlier:
             known = self._known_earlier(found)
             found = found if known is None else found.unionByName(known)
+        found = self._without_others(found)
         loose = [frame for frame in (self._run.load("loose", self._hours), opened) if frame is not None]
         if any(not frame.where(unplaced()).isEmpty() for frame in loose):
             found = placed(found)
@@ -183,6 +189,10 @@ class Gathering:
         for task, role, target in watched(self._tasks):
             if role == "target":
                 is_watched = is_watched | ((F.col("task") == task) & (F.col("target") == target))
+        # What a tap was to tell of it tells when it is back.
+        for task, target in ((task, target) for task, by_target in self._watches.items() for target in by_target):
+            waiting = (F.col("known") == "open") & (F.col("task") == task) & (F.col("target") == target)
+            is_watched = is_watched | waiting
         marked = rows.withColumn("watched", F.coalesce(is_watched, F.lit(False)))
         if behind is None:
             return marked.withColumn("is_behind", F.lit(False))
@@ -192,6 +202,35 @@ class Gathering:
         ordered = marked.withColumns({"major": major, "minor": minor})
         joined = join_null_safe(ordered, F.broadcast(marks), view, "left").drop("major", "minor")
         return joined.withColumn("is_behind", F.coalesce("is_behind", F.lit(False)) & index.is_arrival())
+
+    # Targets that several tasks of one site send to: a copy's stamps tell its site and number, not which task's it is
+
+    def _of_one_task(self, behind: DataFrame | None) -> DataFrame | None:
+        """Return those of *behind* whose order is that of one entity: a tap sees copies of others among them."""
+        if behind is None:
+            return None
+        mixed = F.lit(False)
+        for task, target, _ in self._sharing:
+            mixed = mixed | ((F.col("task") == task) & (F.col("target") == target))
+        return behind.where((F.col("observer") == "task") | ~mixed)
+
+    def _without_others(self, found: DataFrame) -> DataFrame:
+        """Return *found* without the copies that a tap takes for its task's, and that another task received."""
+        records = self._run.load("records", [*self._earlier, *self._hours]) if self._sharing else None
+        if records is None:
+            return found
+        received = F.col("outcome") == "received"
+        names = ("task", "src_site", "src_seq", "enqueued_time")
+        theirs = records.where(received).select(*names).withColumnRenamed("task", "other").distinct()
+        feeds = self._run.spark.createDataFrame(self._sharing, "task string, target string, other string")
+        own = found.where(received).select(*names)
+        foreign = theirs.join(F.broadcast(feeds), "other").join(own, list(names), "left_anti")
+        keys = (*names, "target")
+        renamed = foreign.select(*(F.col(name).alias(f"their_{name}") for name in keys))
+        same = (F.col("observer") == "tap") & (F.col("role") == "target")
+        for name in keys:
+            same = same & (F.col(name) == F.col(f"their_{name}"))
+        return found.join(renamed, same, "left_anti")
 
     # Other runs
 

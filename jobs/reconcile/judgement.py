@@ -1,40 +1,49 @@
 """The verdicts of a run: the states of its messages, seen in the light of what is wrong with the evidence."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
-from jobs.reconcile.evidence import TaskEvidence, gaps
+from jobs.reconcile.evidence import gaps
 from jobs.reconcile.index import micros
 from jobs.reconcile.inputs import Problem, hour_of, start_of
 from jobs.reconcile.run import Run
 from jobs.reconcile.states import states
 from jobs.reconcile.suspects import micros_of
 from jobs.reconcile.verdicts import judged
+from jobs.reconcile.watches import TAIL, Watch
 
-_TAIL = 20  # sent messages that a tap must have passed over before it is taken for silent, rather than them for lost
 _HOUR = timedelta(hours=1)
 
 
-def judge(run: Run, hours: list[str], tasks: Mapping[str, TaskEvidence], rows: DataFrame, end: datetime) -> DataFrame:
-    """Return one row with its verdict for each message of *rows*; names taps that fell silent."""
+def judge(
+    run: Run, hours: list[str], watches: Mapping[str, Mapping[str, Watch]], rows: DataFrame, end: datetime
+) -> DataFrame:
+    """
+    Return one row with its verdict for each message of *rows*; names taps that fell silent.
+
+    Shape:   *watches* by task and target; out with `is_before_tap` beside what judged() returns.
+    """
     bad: dict[str, dict[str, set[str]]] = {"source": {}, "target": {}}
     for (task, role), torn in gaps(run.problems).items():
         # The two records of a message may lie on both sides of the hour.
         away = -_HOUR if role == "target" else _HOUR
         bad[role][task] = torn | {hour_of(start_of(hour) + away) for hour in torn}
-    there = F.lit(True)
-    for task, target, since in _silent(run, tasks, rows):
-        due = F.exists("due_at_tap", _is_at(target))
-        blind = (F.col("task") == task) & due & (F.col("last_sent") > since)
-        there = there & ~F.coalesce(blind, F.lit(False))
+    is_before, is_after = F.lit(False), F.lit(False)
+    for task, target, watch in _each(watches):
+        due = (F.col("task") == task) & F.exists("due_at_tap", _is_at(target))
+        is_before = is_before | (due & (F.col("last_sent") < micros_of(watch.since)))
+        if watch.until is not None:
+            is_after = is_after | (due & (F.col("last_sent") > micros_of(watch.until)))
+    _name_silent(run, watches, rows, end)
     found = states(rows).withColumns(
         {
             "gap_in_outcomes": _any_of("entry_hours", bad["target"]) | F.col("is_doubted"),
             "gap_in_entries": _any_of("outcome_hours", bad["source"]),
-            "tap_was_there": there,
+            "is_before_tap": F.coalesce(is_before, F.lit(False)),
+            "is_after_tap": F.coalesce(is_after, F.lit(False)),
             "entity": F.lower("src_entity"),
         }
     )
@@ -66,24 +75,26 @@ def _given_up(run: Run, hours: list[str]) -> DataFrame | None:
     )
 
 
-def _silent(run: Run, tasks: Mapping[str, TaskEvidence], rows: DataFrame) -> list[tuple[str, str, int]]:
-    """Return the watched targets whose tap fell silent while messages were sent, and since when."""
-    found = []
-    for one in tasks.values():
-        for target, seen in one.last_seen.items():
-            sent = one.last_sent.get(target)
-            if sent is None or sent - seen <= run.settings.clock_tolerance:
-                continue
-            since = micros_of(seen)
-            sent_there = (F.col("task") == one.task) & (F.col("target") == target) & (F.col("outcome") == "sent")
-            missed = rows.where(sent_there & (micros("journal_time") > since)).count()
-            if missed >= _TAIL:
-                found.append((one.task, target, since))
-                text = (
-                    f"its tap at {target} wrote nothing after {seen:%Y-%m-%d %H:%M:%S}; {missed} were sent there since"
-                )
-                run.problems.append(Problem("silent-tap", one.task, text))
-    return found
+def _each(watches: Mapping[str, Mapping[str, Watch]]) -> Iterator[tuple[str, str, Watch]]:
+    for task, by_target in sorted(watches.items()):
+        for target, watch in sorted(by_target.items()):
+            yield task, target, watch
+
+
+def _name_silent(run: Run, watches: Mapping[str, Mapping[str, Watch]], rows: DataFrame, end: datetime) -> None:
+    """Name the taps that wrote nothing more while messages were sent that they should have seen by *end*."""
+    settled = F.lit(micros_of(end - run.settings.grace))
+    for task, target, watch in _each(watches):
+        if watch.until is None or watch.is_absent:
+            continue
+        sent_there = (F.col("task") == task) & (F.col("target") == target) & (F.col("outcome") == "sent")
+        missed = rows.where(sent_there & micros("journal_time").between(micros_of(watch.last), settled)).count()
+        if missed >= TAIL:
+            text = (
+                f"its tap at {target} wrote nothing after {watch.last:%Y-%m-%d %H:%M:%S}; "
+                f"{missed} were sent there since"
+            )
+            run.problems.append(Problem("silent-tap", task, text))
 
 
 def _any_of(column: str, hours: Mapping[str, set[str]]) -> Column:

@@ -3,12 +3,14 @@ Taps whose view lacks the number that the task's source gave a message, put besi
 
 1. A tap at the target of a hub does not know the source's partition: the message of that sequence number and enqueued
    time is the one; where several partitions have one, that which is otherwise equal.
-2. A tap at another subscription of the source's topic numbers for itself: the message with the same id is the one, the
-   first that it saw being the first that the task received.
+2. A tap at another subscription of the source's topic numbers for itself: the message with the same id is the one, or
+   of those without an id the one with the same content; the first that it saw being the first that the task received.
 """
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
+
+from jobs.reconcile.joins import join_null_safe
 
 _SOURCE = ("task", "src_site", "src_entity")
 
@@ -26,7 +28,7 @@ def placed(records: DataFrame) -> DataFrame:
     loose = records.where(unplaced())
     received = records.where((F.col("outcome") == "received") & F.col("src_seq").isNotNull())
     at_target = _by_number(loose.where("role = 'target'"), received)
-    at_source = _by_message_id(loose.where("role = 'source'"), received)
+    at_source = _by_id_or_content(loose.where("role = 'source'"), received)
     return records.where(~unplaced()).unionByName(at_target).unionByName(at_source)
 
 
@@ -54,18 +56,19 @@ def _by_number(loose: DataFrame, received: DataFrame) -> DataFrame:
     return paired.withColumn("src_part", F.coalesce("src_part", "found")).select(*loose.columns)
 
 
-def _by_message_id(loose: DataFrame, received: DataFrame) -> DataFrame:
-    shared = (*_SOURCE, "message_id")
+def _by_id_or_content(loose: DataFrame, received: DataFrame) -> DataFrame:
+    shared = (*_SOURCE, "message_id", "content")
+    content = F.when(F.col("message_id").isNull(), F.col("check"))
     candidates = (
-        received.where("message_id is not null")
+        received.withColumn("content", content)
         .groupBy(*shared, F.col("src_part").alias("found_part"), F.col("src_seq").alias("found_seq"))
         .agg(F.min("enqueued_time").alias("found_time"))
         .withColumn("nth", F.row_number().over(Window.partitionBy(*shared).orderBy("found_time", "found_seq")))
     )
     by_tap = Window.partitionBy(*shared, "tap").orderBy("tgt_part", "tgt_seq")
-    seen = loose.withColumn("nth", F.dense_rank().over(by_tap))
+    seen = loose.withColumn("content", content).withColumn("nth", F.dense_rank().over(by_tap))
     return (
-        seen.join(candidates, [*shared, "nth"], "left")
+        join_null_safe(seen, candidates, [*shared, "nth"], "left")
         .withColumn("src_part", F.coalesce("src_part", "found_part"))
         .withColumn("src_seq", F.col("found_seq"))
         # The tap's subscription took it a moment before or after; the message is the task's.

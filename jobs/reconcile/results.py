@@ -69,7 +69,10 @@ def _of_messages(
     place = ("task", "src_part", "src_seq", "enqueued_time")
     horizon = micros_of(end - run.settings.open_for)
     is_open = F.col("verdict").isin(*OPEN) & (F.coalesce("generation", "first_record") > horizon)
-    still_open = verdicts.where(is_open).select(*schema.KEY, known_since, F.col("gap_in_outcomes").alias("doubted"))
+    # What no tap can have seen will be told by none.
+    still_open = verdicts.where(is_open & ~F.col("is_before_tap")).select(
+        *schema.KEY, known_since, F.col("gap_in_outcomes").alias("doubted")
+    )
     kept = schema.compacted().names
     of_open = join_null_safe(rows.drop("known_since", "doubted"), still_open, schema.KEY)
     told = verdicts.where(F.col("verdict").isin(*FINDINGS, UNDECIDED)).select(*schema.KEY)

@@ -58,6 +58,8 @@ class Summary:
     previous_run: str | None
     renamed: dict[str, str]
     tables: dict[str, str]
+    watches: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    """By task and target, what the next run has to know of the taps there."""
     version: int = 1
 
     def to_json(self) -> str:

@@ -26,7 +26,8 @@ def judged(states: DataFrame, end: datetime, settings: Settings) -> DataFrame:
     Return *states* with `verdict`, `findings`, `copies`, `expected`, `lag` and `altered`.
 
     Shape:   *states* also say `is_spilled`, `gap_in_entries`, `gap_in_outcomes` (evidence of that side is incomplete
-             where it would be) and `tap_was_there` (null where no tap watches).
+             where it would be), and `is_before_tap` and `is_after_tap`: it was sent where a tap looks, and that had
+             not begun, or had ended.
     Units:   lag in microseconds.
     """
     end_micros = micros_of(end)
@@ -53,7 +54,7 @@ def judged(states: DataFrame, end: datetime, settings: Settings) -> DataFrame:
     ) > end_micros - round(settings.grace.total_seconds() * 1_000_000)
     has_expired = F.coalesce(F.col("expires") <= end_micros, F.lit(False)) & (F.size("sent_parts") == 0)
     # A tap that had not begun, or had ended, when the copy came cannot miss it.
-    tap_is_blind = (F.size("due_at_tap") > 0) & ~F.coalesce(F.col("tap_was_there"), F.lit(True))
+    tap_is_blind = F.col("is_before_tap") | F.col("is_after_tap")
     absent = (
         F.when(F.col("is_spilled"), F.lit("spilled"))
         .when(has_expired, F.lit("expired"))

@@ -5,6 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from shared.config.journals import JournalFile, TapFile
 from shared.config.models import Source, TaskFile
 from shared.errors import Problem
+from shared.rules import parse_filter
+
+_EVERYTHING = "1 = 1"
 
 
 def tap_problems(
@@ -26,6 +29,8 @@ def tap_problems(
         elif not _looks_at(tap, task):
             ends = {"source": "takes from", "target": "sends to"}[tap.tap.side]
             yield Problem(f"{place}: source", f"is nothing that {task.task!r} {ends}", "tap the same entity")
+        elif tap.tap.side == "source" and tap.tap.peek is None and not is_same_entity(tap, task):
+            yield from _selecting_other_messages(tap, task, place)
         if tap.tap.peek is None:
             yield from _competing(tap, [*tasks, *taps], place)
 
@@ -44,6 +49,18 @@ def _looks_at(tap: TapFile, task: TaskFile) -> bool:
             *(taken.connection, taken.queue, taken.topic, taken.hub),
         )
     return seen in [(each.connection, each.queue, each.topic, each.hub) for each in task.targets()]
+
+
+def _selecting_other_messages(tap: TapFile, task: TaskFile, place: str) -> Iterator[Problem]:
+    taken, seen = _selected(task.source), _selected(tap.source)
+    if taken != seen:
+        # What the task is not given has entered, as the tap tells it, and never arrives.
+        told = f"its rule selects {seen}, that of {task.task!r} {taken}: what only one is given would count as missing"
+        yield Problem(f"{place}: source.rule", told, "give the tap's subscription a rule with the same filter")
+
+
+def _selected(source: Source) -> str:
+    return _EVERYTHING if source.rule is None else str(parse_filter(source.rule.filter))
 
 
 def _competing(tap: TapFile, readers: Sequence[TaskFile | TapFile], place: str) -> Iterator[Problem]:

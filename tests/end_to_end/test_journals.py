@@ -59,7 +59,7 @@ source: {connection: east, topic: orders, subscription: journal}
 tap: {of: orders, side: target}
 ---
 task: watch-orders-west
-source: {connection: west, topic: orders, subscription: journal}
+source: {connection: west, topic: orders, subscription: journal, rule: {filter: "replication IS NULL"}}
 tap: {of: orders, side: source}
 ---
 task: readings

@@ -229,10 +229,11 @@ def planted(  # noqa: C901, PLR0912, PLR0915 - one case for each kind, in one pl
         of_kind = seq - 1 if kind == "out_of_order" else seq
         plan[of_kind] = VERDICT_OF.get(kind, kind)
         journals.kinds[of_kind] = kind
-    # A task that is awake says something of both sides in every hour; one that does not has lost a file.
+    # A task that is awake says something of both sides in every hour; one that does not has lost a file. And a tap has
+    # to have seen something before what it is to miss, and after it.
     for hour in range(hours):
         seq = AWAKE + hour
-        at = start + timedelta(hours=hour, minutes=40)
+        at = start + timedelta(hours=hour, minutes=40 if hour else 1)
         if taps:
             journals.entered_tap(seq, at, at)
         journals.received(seq, at, at)

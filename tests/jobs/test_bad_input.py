@@ -100,6 +100,16 @@ def test_all_that_can_be_wrong_is_named_in_one_run_and_decides_nothing(spark, tm
         if record.get("tap") != "watch-target" or written < START + 15 * MINUTE
     ]
     silent.write(tmp_path / "journal")
+    # Taps that begin, or end, in the middle: what they cannot have seen is not missing, however little it is.
+    for name, looks in (("begins", lambda hour: hour >= 2), ("ends", lambda hour: hour < 2)):
+        tapped = of_task(name)
+        for number in range(12):
+            at = START + 15 * number * MINUTE
+            tapped.received(number, at, at)
+            tapped.outcome(number, at)
+            if looks(number // 4):
+                tapped.arrived_tap(number, at, at)
+        tapped.write(tmp_path / "journal")
 
     with_gaps().write(tmp_path / "journal")
 
@@ -116,6 +126,12 @@ def test_all_that_can_be_wrong_is_named_in_one_run_and_decides_nothing(spark, tm
     assert by_task["lossy"] == {"delivered": 25, "undecided": 4}
     assert set(by_task["silent"]) == {"delivered", "undecided"}
     assert by_task["silent"]["undecided"] > 20
+    assert (by_task["begins"], by_task["ends"]) == ({"undecided": 8, "delivered": 4}, {"undecided": 4, "delivered": 8})
+    (told,) = [note for note in result.summary.notes if note.startswith("begins: ")]
+    assert told.startswith("begins: its tap at east/begins is new; what was sent there before 2026-11-20 02:01:01 ")
+    # What no tap can have seen no later run will know better; what one may still tell the next one waits for.
+    assert {row["task"] for row in table(result, "open")} >= {"silent", "ends"}
+    assert "begins" not in {row["task"] for row in table(result, "open")}
     assert table(result, "findings") == []
     assert {row["verdict"] for row in table(result, "explained")} == {"undecided"}
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jobs.reconcile.verdicts import VERDICTS
 from tests.jobs import twin
-from tests.jobs.journals import KINDS, START, planted
+from tests.jobs.journals import KINDS, START, TASK, Journals, check, digest, planted
 from tests.jobs.results import kinds, run, table, verdicts
 
 HOURS = 4
@@ -47,6 +47,25 @@ def assert_found(result, plans, oracle):
     assert all(each.verdicts == {"delivered": each.entered} for each in counted.values())
 
 
+def two_tasks_to_one_target(folder):
+    """Write two tasks of one site, and the tap of one at the target of both, which sees the copies of either."""
+    one = Journals(task="all-orders", entity="all-orders", target="east/all")
+    other = Journals(task="all-returns", entity="all-returns", target="east/all", instance="wn2-1")
+    for nth in range(8):
+        at = START + 10 * timedelta(minutes=nth + 1)
+        for journals, seq in ((other, 1000 + nth), (one, 1 + nth)):
+            # Of one session, so that the numbers of both go up and down.
+            journals.received(seq, at, at, order_key="both")
+            journals.outcome(seq, at)
+            if seq != 5:
+                one.arrived_tap(seq, at, at, order_key="both")
+    one.arrived_tap(99, START + HOUR, START + HOUR)
+    one.write(folder)
+    other.write(folder, name="wn2")
+    plan = dict.fromkeys(range(1, 9), "delivered") | {5: "missing", 99: "orphan"}
+    return {"all-orders": plan, "all-returns": dict.fromkeys(range(1000, 1008), "delivered")}
+
+
 def test_all_that_was_planted_is_found_and_nothing_else(spark, tmp_path):
     plans: dict[str, dict[int, str]] = {}
     planted_as: dict[tuple[str, int], str] = {}
@@ -67,6 +86,7 @@ def test_all_that_was_planted_is_found_and_nothing_else(spark, tmp_path):
             of_hour = {record["src_seq"] for at, record in journals.records if START + HOUR <= at < START + 2 * HOUR}
             plans[torn] = {seq: "undecided" if seq in of_hour else verdict for seq, verdict in plan.items()}
             gaps.append((torn, role, START + HOUR))
+    plans |= two_tasks_to_one_target(tmp_path / "journal")
     result = run(spark, tmp_path)
     assert_found(result, plans, told_by_twin(tmp_path / "journal", gaps))
     assert set(result.summary.counts) == set(VERDICTS)
@@ -113,13 +133,23 @@ def _elsewhere(monkeypatch):
 def test_a_clean_night_looks_at_no_message_and_ends_with_0_in_any_time_zone(spark, tmp_path):
     journals, _ = planted(["delivered"] * 20 + ["filtered"] * 5, taps=True)
     journals.write(tmp_path / "journal")
+    # A tap with numbers of its own, of messages without ids, which are told apart by content and order.
+    nameless = Journals(task="nameless", entity="nameless/Subscriptions/replication", target="east/nameless")
+    for seq, text in ((11, "one"), (12, "other"), (13, "one")):
+        at = START + 20 * timedelta(minutes=seq - 10)
+        body, properties = digest(text), digest(text, 8)
+        message = {"message_id": None, "body_digest": body, "property_digest": properties}
+        nameless.entered_tap(seq, at, at, **message | {"src_seq": None, "tgt_seq": seq + 700})
+        nameless.received(seq, at + timedelta(milliseconds=3), at, **message)
+        nameless.outcome(seq, at, check=check(body, properties))
+    nameless.write(tmp_path / "journal")
     result = run(spark, tmp_path)
     assert result.exit_code == 0
     assert result.summary.verdict == "clean"
-    assert result.summary.counts == {"delivered": 20 + HOURS, "filtered": 5}
+    assert result.summary.counts == {"delivered": 20 + HOURS + 3, "filtered": 5}
     assert result.summary.inputs["messages_looked_at"] == 0
     written = sorted(at for at, record in journals.records if record["observer"] == "task")
-    (task,) = result.summary.tasks
+    task = next(each for each in result.summary.tasks if each.task == TASK)
     assert (task.first, task.last) == (written[0].isoformat(), written[-1].isoformat())
 
 

@@ -34,8 +34,33 @@ from read_parquet('{path}', hive_partitioning = false)
 
 _VERDICTS = """
 create table verdicts as
-with watched as (
-    select distinct task, target from records where observer = 'tap' and role = 'target' and peek is null
+with seeing as (
+    select task, target, min(journal_time) as first, max(journal_time) as last
+    from records where observer = 'tap' and role = 'target' and peek is null group by all
+), sending as (
+    select task, target, min(journal_time) as first_sent, max(journal_time) as last_sent
+    from records where outcome = 'sent' and task in (select task from seeing) group by all
+), sharing as (
+    -- Several tasks of one site send there: the stamps of a copy do not tell whose it is, what was received does.
+    select distinct tap.task, tap.target, other.task as other
+    from (select distinct task, src_site, target from records where observer = 'tap' and role = 'target') tap
+    join (select distinct task, src_site, target from records
+          where outcome = 'sent' and target in (select target from seeing)) other using (src_site, target)
+    where tap.task <> other.task
+), copies as (
+    select * from records r
+    where observer = 'tap' and role = 'target' and src_seq is not null
+      and (exists (from records o where o.outcome = 'received' and o.task = r.task and o.src_seq = r.src_seq
+                                    and o.enqueued_time = r.enqueued_time and r.task in (select task from sharing))
+           or not exists (from sharing s join records o on o.task = s.other
+                          where s.task = r.task and s.target = r.target and o.outcome = 'received'
+                            and o.src_site = r.src_site and o.src_seq = r.src_seq and o.enqueued_time = r.enqueued_time))
+), watched as (
+    -- From when to when it can miss something: to both ends where it was there as long as there was something to see.
+    select task, target,
+           case when first - first_sent > {tolerance} then first + {tolerance} else 0 end as since,
+           case when last_sent - last > {tolerance} then last - {tolerance} else {end} end as until
+    from seeing left join sending using (task, target)
 ), entered as (
     select task, src_part, src_seq, count(*) filter (observer = 'task') as received, min(enqueued_time) as enqueued,
            max(journal_time) as latest, max(expires_at) as expires, max(message_id) as message_id,
@@ -55,8 +80,11 @@ with watched as (
            count(*) filter (remembered is null and not is_watched) as unwatched,
            bool_or(remembered is not null) as again, bool_or(is_watched) as is_watched,
            min("check") as lowest_out, max("check") as highest_out, bool_or(edited is not null) as edited,
-           count(distinct coalesce(part, 0)) as parts, min(journal_time) filter (remembered is null) as arrived
-    from outcomes where outcome = 'sent' group by all
+           count(distinct coalesce(part, 0)) as parts, min(journal_time) filter (remembered is null) as arrived,
+           -- Of these messages none has two targets.
+           bool_or(exists (from watched w where w.task = o.task and w.target = o.target
+                                            and o.journal_time not between w.since and w.until)) as is_unwatched
+    from outcomes o where outcome = 'sent' group by all
 ), withheld as (
     select task, src_part, src_seq, count(distinct coalesce(part, 0)) as parts,
            min(case outcome when 'rejected' then 1 when 'expired' then 2 when 'looped' then 3 else 4 end) as worst
@@ -68,10 +96,10 @@ with watched as (
     select task, src_part, src_seq, count(distinct (target, tgt_part, tgt_seq)) as seen, min("check") as lowest_seen,
            max("check") as highest_seen, min(tgt_enqueued_time) as arrived, max(order_key) as order_key,
            min(enqueued_time) as enqueued
-    from records where observer = 'tap' and role = 'target' and src_seq is not null group by all
+    from copies group by all
 ), arrivals as (
     select task, target, src_part, src_seq, order_key, tgt_part, tgt_seq as major, 0 as minor, src_seq as number
-    from records where observer = 'tap' and role = 'target' and src_seq is not null and order_key is not null
+    from copies where order_key is not null and (task, target) not in (select task, target from sharing)
     union all
     select task, target, src_part, src_seq, e.order_key, null, journal_time, ordinal, src_seq
     from outcomes o join entered e using (task, src_part, src_seq)
@@ -88,7 +116,7 @@ with watched as (
            e.received, e.src_seq is not null as is_entered,
            coalesce(e.enqueued, v.enqueued) as enqueued,
            e.parts - coalesce(w.parts, 0) as due, w.worst, coalesce(s.sent, 0) as sent,
-           coalesce(s.is_watched, false) as is_watched,
+           coalesce(s.is_watched, false) as is_watched, coalesce(s.is_unwatched, false) as is_unwatched,
            coalesce(v.seen, 0) as seen,
            case when v.seen > 0 and (s.is_watched or exists (from watched x where x.task = e.task)) then v.seen
                 else greatest(coalesce(s.unwatched, 0), coalesce(v.seen, 0),
@@ -121,7 +149,7 @@ select task, t.src_part, t.src_seq, message_id, copies, expected,
                      then 'spilled'
                 when expires <= {end} and sent = 0 then 'expired'
                 when greatest(enqueued, latest) > {end} - {grace} then 'in_flight'
-                when (t.task, 'target', latest // 3600000000) in (from gaps) then 'undecided'
+                when is_unwatched or (t.task, 'target', latest // 3600000000) in (from gaps) then 'undecided'
                 else 'missing' end
          when altered then 'altered'
          when copies > expected then 'duplicated'
@@ -155,6 +183,7 @@ def judge(
     end: datetime,
     grace: timedelta = timedelta(hours=1),
     late: timedelta = timedelta(minutes=15),
+    tolerance: timedelta = timedelta(minutes=1),
     gaps: Iterable[tuple[str, str, datetime]] = (),
 ) -> None:
     """
@@ -174,5 +203,6 @@ def judge(
             end=round(end.timestamp() * 1_000_000),
             grace=round(grace.total_seconds() * 1_000_000),
             late=round(late.total_seconds() * 1_000_000),
+            tolerance=round(tolerance.total_seconds() * 1_000_000),
         )
     )

@@ -52,11 +52,12 @@ def problems(folder):
     return [f"{each.path.rpartition('/')[2]}: {each.problem}" for each in caught.value.problems]
 
 
+WEST_JOURNAL = "{connection: west, topic: orders, subscription: journal, rule: {filter: 'replication is null'}}"
 EAST_JOURNAL = "{connection: east, topic: orders, subscription: journal}"
 
 
 def test_a_tap_of_the_target_and_one_of_the_source_are_accepted(folder):
-    west = tap("{connection: west, topic: orders, subscription: journal}", side="source").replace("watch", "watch-west")
+    west = tap(WEST_JOURNAL, side="source").replace("watch", "watch-west")
     configuration = load(folder(TASK, tap(EAST_JOURNAL), west))
     assert [each.task for each in configuration.tasks] == ["copy"]
     assert [each.task for each in configuration.taps] == ["watch", "watch-west"]
@@ -74,6 +75,10 @@ def test_a_tap_of_the_target_and_one_of_the_source_are_accepted(folder):
         (
             tap("{connection: west, topic: orders, subscription: replication}", side="source"),
             "all.yaml: document 2: source: drains what 'copy' takes from, and each would get a part of the messages",
+        ),
+        (
+            tap("{connection: west, topic: orders, subscription: journal}", side="source"),
+            "all.yaml: document 2: source.rule: its rule selects 1 = 1, that of 'copy' replication IS NULL: what",
         ),
         (
             tap("{connection: east, queue: orders}"),

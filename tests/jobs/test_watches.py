@@ -1,0 +1,70 @@
+"""From when to when a tap's word holds: what it was not there for it does not call missing."""
+
+from datetime import timedelta
+
+import pytest
+
+from jobs.reconcile.evidence import TaskEvidence
+from jobs.reconcile.settings import Settings
+from jobs.reconcile.watches import TAIL, Watch, watches
+from tests.jobs.journals import START, TARGET, TASK
+
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+END = START + 24 * HOUR
+
+
+def task(sent, seen=None, count=100):
+    """Return a task that sent from and to *sent*, and whose tap wrote from and to *seen* (hours)."""
+    one = TaskEvidence(TASK)
+    if sent is not None:
+        one.first_sent[TARGET], one.last_sent[TARGET] = (START + hour * HOUR for hour in sent)
+        one.sent[TARGET] = count
+    if seen is not None:
+        one.first_seen[TARGET], one.last_seen[TARGET] = (START + hour * HOUR for hour in seen)
+        one.target_taps[TARGET].add("watch")
+    return one
+
+
+def watch(one, before=None):
+    return watches(one, {} if before is None else {TARGET: before}, END, Settings()).get(TARGET)
+
+
+def before(last):
+    return Watch(("watch",), START - 9 * HOUR, START + last * HOUR)
+
+
+@pytest.mark.parametrize(
+    ("one", "known", "since", "until", "is_new"),
+    [
+        (task((1, 20), (1, 20)), None, START + HOUR, None, False),
+        (task((1, 20), (1.01, 19.99)), None, START + HOUR, None, False),
+        (task((1, 20), (12, 20)), None, START + 12 * HOUR + MINUTE, None, True),
+        (task((1, 20), (12, 20)), before(-1), START - 9 * HOUR, None, False),
+        (task((1, 20), (1, 12)), None, START + HOUR, START + 12 * HOUR - MINUTE, False),
+        (task(None, (1, 12)), None, START + HOUR, None, False),
+    ],
+    ids=["all day", "within a minute", "begins", "known before", "ends", "what others sent"],
+)
+def test_a_tap_is_there_from_its_first_record_to_its_last(one, known, since, until, is_new):
+    found = watch(one, known)
+    assert (found.since, found.until, found.is_new) == (since, until, is_new)
+    assert not found.is_absent
+
+
+@pytest.mark.parametrize(
+    ("one", "is_absent"),
+    [
+        (task((1, 20)), True),
+        (task((1, 20), count=TAIL - 1), False),
+        (task((23.5, 23.9)), False),
+        (task(None), False),
+    ],
+    ids=["many", "a few", "just now", "none"],
+)
+def test_a_tap_that_told_nothing_of_many_messages_is_absent_and_is_not_forgotten(one, is_absent):
+    found = watch(one, before(-1))
+    assert (found.taps, found.until, found.is_absent) == (("watch",), START - HOUR - MINUTE, is_absent)
+    assert Watch.of(found.told()) == before(-1)
+    # Until nothing is waited for any more.
+    assert watch(one, before(24 - 7 * 24)) is not None
+    assert watch(one, before(23 - 7 * 24)) is None
