@@ -354,3 +354,15 @@ def test_wrong_settings_are_told_where_they_are_made():
         by_property("")
     with pytest.raises(WrongUse, match="expected 'process' or 'dead-letter'"):
         DeduplicatingReceiver({}, MemoryStore(), without_identity=cast("Any", "drop"))
+
+
+def test_a_coroutine_function_is_no_application_of_the_synchronous_receiver(pair, queue):
+    entity = queue()
+    effects, store = Effects(), MemoryStore()
+    with Application("sync", pair.places) as application:
+        application.passive(entity).send(ServiceBusMessage("x", message_id="m"))
+        receiver = DeduplicatingReceiver({"west": application.receivers(entity)["west"]}, store)
+        with pytest.raises(WrongUse, match="has returned a coroutine that nobody awaits"):
+            receiver.run(effects.awaited, threading.Event(), idle=0.5)
+    assert pair.ids("west", entity) == ["m"]
+    assert isinstance(store.claim("m", time.time()), Claim)
