@@ -79,8 +79,8 @@ def _unawaited(answer: Any) -> WrongUse:  # noqa: ANN401 - whatever may be await
     if inspect.iscoroutine(answer):
         answer.close()
     return WrongUse(
-        f"a call of a synchronous class: has returned a {type(answer).__name__} that nobody awaits, expected a function "
-        "and classes of the SDK that are synchronous; those of asyncio go with busway_clients.aio"
+        f"a call of a synchronous class: has returned a {type(answer).__name__} that nobody awaits, expected "
+        "a function and classes of the SDK that are synchronous; those of asyncio go with busway_clients.aio"
     )
 
 
