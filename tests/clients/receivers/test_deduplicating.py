@@ -20,6 +20,7 @@ from busway_clients import (
     Handled,
     MemoryStore,
     SqliteStore,
+    State,
     StoreUnavailable,
     Watermark,
     WrongUse,
@@ -171,6 +172,73 @@ def test_a_copy_that_waits_too_long_is_abandoned_and_comes_again(application, pa
     [received] = application.call(receiver._receiving.receivers["west"].receive_messages(1, 10))
     assert application.call(receiver.handle("west", received, work)) is Handled.DUPLICATE
     assert effects.seen == {}
+
+
+def test_a_claim_whose_holder_has_died_costs_no_delivery(application, queue, tmp_path):
+    entity = queue("twice")
+    store = SqliteStore(tmp_path / "seen.db", lease=timedelta(seconds=1))
+    application.call(application.passive(entity).send(ServiceBusMessage("x", message_id="m")))
+    assert isinstance(store.claim("m", time.time()), Claim)
+    effects = Effects()
+    receiver = consume(application, entity, effects, store=store, patience=timedelta(seconds=0.1))
+    store.close()
+    assert effects.done == {"x": 1}
+    assert receiver.counts["west"] == {Handled.PROCESSED: 1}
+
+
+def test_a_claim_is_kept_while_its_holder_works(application, queue, tmp_path):
+    entity = queue()
+    store = SqliteStore(tmp_path / "seen.db", lease=timedelta(seconds=0.8))
+    application.call(application.passive(entity).send(ServiceBusMessage("x", message_id="m")))
+    [received] = application.call(application.receivers(entity)["west"].receive_messages(1, 10))
+    receiver = application.classes.DeduplicatingReceiver(application.receivers(entity), store)
+    seen = []
+
+    def slow(_):
+        time.sleep(1)
+        seen.append(store.claim("m", time.time()))
+
+    async def awaited(_):
+        await asyncio.sleep(1)
+        seen.append(store.claim("m", time.time()))
+
+    assert application.call(receiver.handle("west", received, slow if application.kind == "sync" else awaited))
+    assert seen == [State.BUSY]
+    store.close()
+
+
+def test_a_claim_that_a_cancelled_receiver_has_asked_for_is_given_back(pair, queue):
+    entity = queue()
+    asked, may_answer, given_back = threading.Event(), threading.Event(), threading.Event()
+
+    class Slow(MemoryStore):
+        is_local = False
+
+        def claim(self, identity, now):
+            asked.set()
+            assert may_answer.wait(20)
+            return super().claim(identity, now)
+
+        def release(self, claim):
+            super().release(claim)
+            given_back.set()
+
+    store = Slow()
+    with Application("aio", pair.places) as application:
+        application.call(application.passive(entity).send(ServiceBusMessage("x", message_id="m")))
+        receiver = application.classes.DeduplicatingReceiver(application.receivers(entity), store)
+
+        async def interrupted():
+            task = asyncio.create_task(receiver.run(Effects().awaited, asyncio.Event()))
+            await asyncio.to_thread(asked.wait, 20)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            may_answer.set()
+
+        application.call(interrupted())
+    assert given_back.wait(20)
+    assert isinstance(store.claim("m", time.time()), Claim)
 
 
 def test_a_property_may_tell_copies_and_messages_without_it_are_the_applications_choice(application, pair, queue):

@@ -104,6 +104,20 @@ def test_a_claim_runs_out_and_its_holder_writes_no_more(store):
     assert store.claim("m", NOW + 124) is State.DONE
 
 
+def test_a_claim_that_is_renewed_lasts_for_another_lease(store):
+    if store.is_local:
+        pytest.skip("a claim in memory ends with its process")
+    claim = store.claim("m", NOW)
+    store.renew(claim, NOW + 100)
+    assert store.claim("m", NOW + 219) is State.BUSY
+    other = store.claim("m", NOW + 221)
+    assert isinstance(other, Claim)
+    with pytest.raises(ClaimLost):
+        store.renew(claim, NOW + 222)
+    store.record(other, NOW + 222)
+    assert store.claim("m", NOW + 821) is State.DONE
+
+
 def test_of_many_that_claim_at_the_same_time_one_has_it(store):
     answers = []
     together = threading.Barrier(4)

@@ -9,7 +9,7 @@ from busway_clients.errors import ClaimLost, WrongUse
 from busway_clients.receivers.stores.memory import WINDOW
 from busway_clients.receivers.stores.store import Claim, State
 
-LEASE = timedelta(minutes=10)
+LEASE = timedelta(minutes=1)
 _FILE = Kind(
     "the memory of a de-duplicating receiver",
     0x42574452,
@@ -32,8 +32,8 @@ class SqliteStore:
     """
     Remembers for *window* what was processed, in a file that the processes of one machine may share.
 
-    A claim lasts for *lease*, which has to be longer than the application takes for a message: after it another
-    receiver may process a copy, since whoever had claimed it may have died.
+    A claim that is not renewed lasts for *lease*: a receiver renews it while the application works. After it another one
+    may process a copy, since whoever had claimed it has died or cannot reach the file.
     """
 
     is_local = False
@@ -43,7 +43,7 @@ class SqliteStore:
         if window <= timedelta() or lease <= timedelta():
             raise WrongUse(f"the window and lease of a store: are {window} and {lease}, expected positive ones")
         self._window = window.total_seconds()
-        self._lease = lease.total_seconds()
+        self.lease = lease
         self._database = Database(path, _FILE)
 
     def __len__(self) -> int:
@@ -60,7 +60,7 @@ class SqliteStore:
             if found := connection.execute(query, (identity, now)).fetchone():
                 return State.DONE if found[0] else State.BUSY
             query = "INSERT OR REPLACE INTO messages VALUES (?, ?, 0, ?)"
-            connection.execute(query, (identity, claim.token, now + self._lease))
+            connection.execute(query, (identity, claim.token, now + self.lease.total_seconds()))
         return claim
 
     def record(self, claim: Claim, now: float) -> None:
@@ -68,7 +68,14 @@ class SqliteStore:
         query = "UPDATE messages SET is_done = 1, until = ? WHERE identity = ? AND token = ?"
         with self._database.transaction() as connection:
             if not connection.execute(query, (now + self._window, *claim)).rowcount:
-                raise ClaimLost(f"{self._database.path}, message {claim.identity}: its claim has run out")
+                raise self._lost(claim)
+
+    def renew(self, claim: Claim, now: float) -> None:
+        """Let a claim last for another lease from now; raises ClaimLost where it is held no more."""
+        query = "UPDATE messages SET until = ? WHERE identity = ? AND token = ? AND NOT is_done"
+        with self._database.transaction() as connection:
+            if not connection.execute(query, (now + self.lease.total_seconds(), *claim)).rowcount:
+                raise self._lost(claim)
 
     def release(self, claim: Claim) -> None:
         """Give a claim back, so that another copy or delivery may be processed; nothing if it has run out."""
@@ -79,3 +86,6 @@ class SqliteStore:
     def close(self) -> None:
         """Close the file."""
         self._database.close()
+
+    def _lost(self, claim: Claim) -> ClaimLost:
+        return ClaimLost(f"{self._database.path}, message {claim.identity}: its claim has run out")
