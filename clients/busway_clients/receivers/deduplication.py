@@ -112,10 +112,16 @@ class Deduplication:
         self._untold: dict[str, tuple[Claim, bool]] = {}
 
     def handle(
-        self, receiver: SdkReceiver, message: ServiceBusReceivedMessage, application: Application
+        self,
+        receiver: SdkReceiver,
+        message: ServiceBusReceivedMessage,
+        application: Application,
+        *,
+        is_over: Callable[[], bool] = lambda: False,
+        pause: Callable[[float], Call] = wait,
     ) -> Steps[Handled]:
         """
-        Return the flow that processes a message, or settles it unprocessed.
+        Return the flow that processes a message, or settles it unprocessed; it waits for no copy any more if *is_over*.
 
         Raises StoreUnavailable, with the message unsettled: it may be handled again, and what the application has
         done is not done twice then.
@@ -130,7 +136,7 @@ class Deduplication:
             return Handled.DEAD_LETTERED
         if identity is None:
             return (yield from self._process(receiver, message, application, None))
-        claim = yield from self._claimed(receiver, message, identity)
+        claim = yield from self._claimed(receiver, message, identity, is_over, pause)
         if claim is State.DONE:
             yield from _settled(lambda: receiver.complete_message(message))
             return Handled.DUPLICATE
@@ -173,19 +179,24 @@ class Deduplication:
         return Handled.PROCESSED
 
     def _claimed(
-        self, receiver: SdkReceiver, message: ServiceBusReceivedMessage, identity: str
+        self,
+        receiver: SdkReceiver,
+        message: ServiceBusReceivedMessage,
+        identity: str,
+        is_over: Callable[[], bool],
+        pause: Callable[[float], Call],
     ) -> Steps[Claim | State]:
         """Claim the message; while another receiver has a copy, wait for what becomes of that."""
         if identity in self._untold:
             claim, has_succeeded = self._untold[identity]
             yield from self._record(claim) if has_succeeded else self._release(claim)
-        started, pause = time.monotonic(), _LOOK_SECONDS
+        started, pausing = time.monotonic(), _LOOK_SECONDS
         while True:
             answer = yield from self._asked_for_claim(identity)
-            if answer is not State.BUSY or time.monotonic() - started >= self._patience:
+            if answer is not State.BUSY or is_over() or time.monotonic() - started >= self._patience:
                 return answer
-            yield wait(pause)
-            pause = min(pause * 2, _LONGEST_LOOK_SECONDS)
+            yield pause(pausing)
+            pausing = min(pausing * 2, _LONGEST_LOOK_SECONDS)
             yield from renewed(receiver, message)
 
     def _asked_for_claim(self, identity: str) -> Steps[Claim | State]:

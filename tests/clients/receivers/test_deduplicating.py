@@ -1,6 +1,8 @@
 """The de-duplicating receiver over the wire: each message once, whatever fails."""
 
 import asyncio
+import re
+import socket
 import subprocess
 import sys
 import textwrap
@@ -11,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
-from azure.servicebus import ServiceBusMessage
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from busway_clients import (
     Claim,
@@ -26,6 +28,8 @@ from busway_clients import (
     WrongUse,
     by_property,
 )
+from busway_clients.receivers import course
+from busway_clients.receivers.deduplication import PATIENCE
 from local.broker.faults import Effect, Fault, Operation
 from tests.clients.applications import ENVIRONMENT, Application
 
@@ -239,6 +243,89 @@ def test_a_claim_that_a_cancelled_receiver_has_asked_for_is_given_back(pair, que
         application.call(interrupted())
     assert given_back.wait(20)
     assert isinstance(store.claim("m", time.time()), Claim)
+
+
+def test_a_run_is_idle_when_nothing_comes_from_any_namespace(pair, queue):
+    entity = queue()
+    with Application("sync", pair.places) as application:
+        senders = application.senders(entity)
+        seen = []
+
+        def slowly(message):
+            seen.append(str(message))
+            time.sleep(0.3)
+            if len(seen) < 5:
+                senders["west"].send_messages(ServiceBusMessage(f"{len(seen)}"))
+            elif len(seen) == 5:
+                senders["east"].send_messages(ServiceBusMessage("at last"))
+
+        senders["west"].send_messages(ServiceBusMessage("0"))
+        receiver = DeduplicatingReceiver(application.receivers(entity), MemoryStore())
+        receiver.run(slowly, threading.Event(), idle=0.5)
+    assert seen == ["0", "1", "2", "3", "4", "at last"]
+
+
+@pytest.mark.parametrize("ends_by", ["idle", "stop"])
+@pytest.mark.parametrize("kind", ["sync", "aio"])
+def test_a_peer_that_says_nothing_does_not_keep_a_run_from_its_end(pair, queue, monkeypatch, kind, ends_by):
+    entity = queue()
+    monkeypatch.setattr(course, "_OPENING_SECONDS", 1.0)
+    effects, idle = Effects(), 0.5 if ends_by == "idle" else None
+    mute = socket.create_server(("127.0.0.1", 0))
+    east = re.sub(r":\d+", f":{mute.getsockname()[1]}", pair.places["east"])
+    with Application(kind, pair.places | {"east": east}) as application:
+        with ServiceBusClient.from_connection_string(pair.places["west"]) as client:
+            client.get_queue_sender(entity).send_messages(ServiceBusMessage("x"))
+        receiver = application.classes.DeduplicatingReceiver(application.receivers(entity), MemoryStore())
+        stop = (threading if kind == "sync" else asyncio).Event()
+
+        def work(message):
+            effects(message)
+            if ends_by == "stop":
+                stop.set()
+
+        async def awaited(message):
+            work(message)
+
+        application.call(receiver.run(work if kind == "sync" else awaited, stop, idle=idle))
+        mute.close()
+    assert effects.done == {"x": 1}
+
+
+def test_a_copy_that_waits_does_not_keep_a_run_from_its_end(application, pair, queue):
+    entity = queue()
+    store = MemoryStore()
+    assert isinstance(store.claim("m", time.time()), Claim)
+    application.call(application.passive(entity).send(ServiceBusMessage("x", message_id="m")))
+    receiver = application.classes.DeduplicatingReceiver(application.receivers(entity), store)
+    stop = (threading if application.kind == "sync" else asyncio).Event()
+    effects = Effects()
+
+    def stop_it():
+        until(lambda: pair.locked("west", entity))
+        stop.set() if application.kind == "sync" else application.loop.call_soon_threadsafe(stop.set)
+
+    stopping = threading.Thread(target=stop_it)
+    stopping.start()
+    began = time.monotonic()
+    application.call(receiver.run(effects if application.kind == "sync" else effects.awaited, stop, idle=0.5))
+    stopping.join()
+    assert time.monotonic() - began < PATIENCE.total_seconds() / 2
+    assert receiver.counts["west"] == {Handled.BUSY: 1}
+    assert pair.ids("west", entity) == ["m"]
+
+
+@pytest.mark.parametrize(
+    ("kind_of_queue", "told"), [("sessions", "amqp:not-allowed"), ("missing", "MessagingEntityNotFoundError")]
+)
+def test_an_entity_that_cannot_be_received_from_like_this_is_told(application, queue, kind_of_queue, told):
+    entity = queue(kind_of_queue) if kind_of_queue == "sessions" else kind_of_queue
+    receivers = {**application.receivers(queue()), "east": application.receivers(entity)["east"]}
+    receiver = application.classes.DeduplicatingReceiver(receivers, MemoryStore())
+    stop = (threading if application.kind == "sync" else asyncio).Event()
+    effects = Effects()
+    with pytest.raises(WrongUse, match=rf"the receiver of east: .*{told}"):
+        application.call(receiver.run(effects if application.kind == "sync" else effects.awaited, stop, idle=0.5))
 
 
 def test_a_property_may_tell_copies_and_messages_without_it_are_the_applications_choice(application, pair, queue):

@@ -32,8 +32,8 @@ class SqliteStore:
     """
     Remembers for *window* what was processed, in a file that the processes of one machine may share.
 
-    A claim that is not renewed lasts for *lease*: a receiver renews it while the application works. After it another one
-    may process a copy, since whoever had claimed it has died or cannot reach the file.
+    A claim that is not renewed lasts for *lease*; receivers renew it while the application works. After it another copy
+    may be processed, since whoever had claimed it has died or cannot reach the file.
     """
 
     is_local = False

@@ -24,8 +24,8 @@ class TablesStore:
     """
     Remembers for *window* what was processed, in a table that exists; the entities' ETags are the locks.
 
-    A claim that is not renewed lasts for *lease*: a receiver renews it while the application works. Half of the lease has
-    to be longer than clocks differ. A table forgets nothing by itself: call `purge` from time to time.
+    A claim that is not renewed lasts for *lease*; receivers renew it while the application works. Half of it has to be
+    longer than clocks differ. A table forgets nothing by itself: call `purge` from time to time.
     """
 
     is_local = False
