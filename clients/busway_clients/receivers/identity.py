@@ -16,9 +16,9 @@ SKEW = timedelta(seconds=10)
 
 
 def by_message_id(message: ServiceBusReceivedMessage) -> str | None:
-    """Return the message id, None for a message without one."""
+    """Return the message id, None for a message without one or with an empty one."""
     held = message.message_id
-    return held if held is None or type(held) is str else text_of(held)
+    return (held if held is None or type(held) is str else text_of(held)) or None
 
 
 def by_property(name: str) -> Identity:

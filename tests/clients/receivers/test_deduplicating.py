@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -26,6 +27,7 @@ from busway_clients import (
     StoreUnavailable,
     Watermark,
     WrongUse,
+    by_message_id,
     by_property,
 )
 from busway_clients.receivers import course
@@ -344,6 +346,12 @@ def test_a_property_may_tell_copies_and_messages_without_it_are_the_applications
     consume(application, entity, effects, identity=by_property("order"), without_identity="dead-letter")
     assert effects.done["bare"] == 2
     assert len(pair.dead("west", entity)) == 1
+
+
+@pytest.mark.parametrize(("held", "identity"), [(None, None), ("", None), (b"", None), (b"a", "a"), (7, "7")])
+def test_an_empty_message_id_identifies_nothing(held, identity):
+    message = SimpleNamespace(message_id=held)
+    assert by_message_id(cast("Any", message)) == identity
 
 
 def test_what_lies_behind_the_watermark_is_not_processed_again(application, pair, queue):
