@@ -32,6 +32,7 @@ from busway_clients import (
 )
 from busway_clients.receivers import course
 from busway_clients.receivers.deduplication import PATIENCE
+from busway_clients.receivers.identity import origin_time
 from local.broker.faults import Effect, Fault, Operation
 from tests.clients.applications import ENVIRONMENT, Application
 
@@ -348,6 +349,22 @@ def test_a_property_may_tell_copies_and_messages_without_it_are_the_applications
     assert len(pair.dead("west", entity)) == 1
 
 
+@pytest.mark.parametrize(
+    ("written", "first"),
+    [
+        ({b"repl-enqueue-time": b"2026-01-02T03:04:05.678Z;2026-02-01T00:00:00.000Z"}, "2026-01-02T03:04:05.678+00:00"),
+        ({b"repl-enqueued-time": b"2026-01-02 03:04:05Z;2026-02-01 00:00:00Z"}, "2026-01-02T03:04:05+00:00"),
+        ({b"repl-enqueued-time": b"0001-01-01 00:00:00Z;2026-02-01 00:00:00Z"}, "2026-02-01T00:00:00+00:00"),
+        ({b"repl-enqueue-time": b"0001-01-01 00:00:00Z"}, "2026-03-01T00:00:00+00:00"),
+        ({b"repl-enqueue-time": b"yesterday"}, "2026-03-01T00:00:00+00:00"),
+        ({}, "2026-03-01T00:00:00+00:00"),
+    ],
+)
+def test_the_time_of_origin_is_the_first_that_is_one(written, first):
+    message = SimpleNamespace(application_properties=written, enqueued_time_utc=datetime(2026, 3, 1, tzinfo=UTC))
+    assert origin_time(cast("Any", message)) == datetime.fromisoformat(first)
+
+
 @pytest.mark.parametrize(("held", "identity"), [(None, None), ("", None), (b"", None), (b"a", "a"), (7, "7")])
 def test_an_empty_message_id_identifies_nothing(held, identity):
     message = SimpleNamespace(message_id=held)
@@ -511,6 +528,10 @@ def test_a_consumer_killed_before_the_record_has_its_message_processed_again_and
 
 
 def test_wrong_settings_are_told_where_they_are_made():
+    with pytest.raises(WrongUse, match="2026-01-01 00:00:00 without a time zone"):
+        Watermark(datetime(2026, 1, 1))  # noqa: DTZ001 - what is refused
+    with pytest.raises(WrongUse, match="the skew of a watermark: is -1 day"):
+        Watermark(datetime(2026, 1, 1, tzinfo=UTC), timedelta(days=-1))
     with pytest.raises(WrongUse, match="are none"):
         DeduplicatingReceiver({}, MemoryStore())
     with pytest.raises(WrongUse, match="is empty, expected a name"):
