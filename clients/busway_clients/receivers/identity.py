@@ -69,7 +69,7 @@ class Watermark:
 
     What was enqueued before it is not processed again. The clocks of two namespaces may differ by *skew*: what lies
     less than that before the mark is judged by its identity. It is for an application that knows its position; times
-    of messages that it has merely seen are none, since an earlier one may have been abandoned. Raises WrongUse for a time
+    of messages that it has merely seen are none, since an earlier one may have been abandoned. Raises WrongUse for one
     without a time zone, or a negative skew.
     """
 
@@ -78,9 +78,7 @@ class Watermark:
 
     def __post_init__(self) -> None:
         if self.processed_until.utcoffset() is None:
-            raise WrongUse(
-                f"the time of a watermark: is {self.processed_until} without a time zone, expected one"
-            )
+            raise WrongUse(f"the time of a watermark: is {self.processed_until} without a time zone, expected one")
         if self.skew < timedelta():
             raise WrongUse(f"the skew of a watermark: is {self.skew}, expected none or a positive one")
 

@@ -152,6 +152,19 @@ def test_a_file_forgets_what_has_ended(tmp_path):
     store.close()
 
 
+def test_a_file_remembers_the_messages_of_each_name_by_themselves(tmp_path):
+    orders, same, invoices = (SqliteStore(tmp_path / "seen.db", name=name) for name in ("orders", "orders", "invoices"))
+    remember(orders, "1", NOW)
+    assert same.claim("1", NOW) is State.DONE
+    claim = invoices.claim("1", NOW)
+    assert isinstance(claim, Claim)
+    orders.release(claim)
+    assert invoices.claim("1", NOW) is State.BUSY
+    assert (len(orders), len(invoices)) == (1, 1)
+    for store in (orders, same, invoices):
+        store.close()
+
+
 def test_a_table_is_purged_of_what_has_ended(tables):
     store = TablesStore(tables.create_table("purged"), "orders", WINDOW, lease=LEASE)
     other = TablesStore(tables.get_table_client("purged"), "orders2", WINDOW, lease=LEASE)
