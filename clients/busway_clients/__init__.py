@@ -29,7 +29,7 @@ from busway_clients.receivers.deduplication import DeadLetter, Handled
 from busway_clients.receivers.identity import Watermark, by_message_id, by_property
 from busway_clients.receivers.stores.memory import MemoryStore
 from busway_clients.receivers.stores.sqlite import SqliteStore
-from busway_clients.receivers.stores.store import Claim, State, Store
+from busway_clients.receivers.stores.store import Claim, LeasedStore, State, Store
 from busway_clients.senders.active import ActiveSender
 from busway_clients.senders.agreement import RoleState
 from busway_clients.senders.durable import Accepted, Drained, DurableSender
@@ -59,6 +59,7 @@ __all__ = [
     "FollowingSender",
     "Handled",
     "Held",
+    "LeasedStore",
     "MemoryRoles",
     "MemoryStore",
     "MissingExtra",

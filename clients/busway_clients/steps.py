@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeVar
 
+from busway_clients.errors import WrongUse
+
 Result = TypeVar("Result")
 
 
@@ -31,7 +33,7 @@ Steps = Generator[Call, Any, Result]
 
 
 def run(steps: Steps[Result]) -> Result:
-    """Run a flow in this thread and return what it returns."""
+    """Run a flow in this thread and return what it returns; raises WrongUse where a call wants to be awaited."""
     try:
         call = next(steps)
         while True:
@@ -40,6 +42,8 @@ def run(steps: Steps[Result]) -> Result:
             except Exception as error:  # noqa: BLE001 - the flow decides what is to be made of it
                 call = steps.throw(error)
             else:
+                if hasattr(answer, "__await__"):
+                    raise _unawaited(answer)
                 call = steps.send(answer)
     except StopIteration as end:
         returned: Result = end.value
@@ -79,6 +83,15 @@ def wait(seconds: float) -> Call:
 async def _answer_by(call: Call, until: float) -> Any:  # noqa: ANN401 - what an SDK returns
     async with asyncio.timeout(until - time.monotonic()):
         return await _answer(call)
+
+
+def _unawaited(answer: Any) -> WrongUse:  # noqa: ANN401 - whatever may be awaited
+    if inspect.iscoroutine(answer):
+        answer.close()
+    return WrongUse(
+        f"a call of a synchronous class: has returned a {type(answer).__name__} that nobody awaits, expected "
+        "a function and classes of the SDK that are synchronous; those of asyncio go with busway_clients.aio"
+    )
 
 
 async def _answer(call: Call) -> Any:  # noqa: ANN401 - what an SDK returns

@@ -64,6 +64,10 @@ class Application:
         if self._loop is not None:
             self._loop.close()
 
+    @property
+    def loop(self):
+        return self._loop
+
     def call(self, answer):
         """Return what a call has answered, or its coroutine will."""
         if self._loop is None:

@@ -1,6 +1,7 @@
 """Two namespaces on the local broker, and applications with the SDKs of both kinds."""
 
 import gc
+import tracemalloc  # noqa: F401 - pytest would import it while it tells what is collected, and an import collects
 from collections import Counter
 from datetime import timedelta
 

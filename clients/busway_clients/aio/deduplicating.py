@@ -2,15 +2,17 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from datetime import timedelta
 
 from azure.servicebus import ServiceBusReceivedMessage
 
-from busway_clients.receivers.deduplicating import Receiving
+from busway_clients.receivers.course import Course
+from busway_clients.receivers.deduplicating import LOOK_SECONDS, Receiving
 from busway_clients.receivers.deduplication import PATIENCE, Deduplication, Handled, SdkReceiver, WithoutIdentity
 from busway_clients.receivers.identity import Identity, Watermark, by_message_id
 from busway_clients.receivers.stores.store import Store
-from busway_clients.steps import run_async, wait
+from busway_clients.steps import Call, run_async
 
 Application = Callable[[ServiceBusReceivedMessage], Awaitable[object]]
 
@@ -57,9 +59,37 @@ class DeduplicatingReceiver:
         """
         Receive until *stop* is set, or nothing has come from any namespace for *idle* seconds.
 
-        The application is called in a task for each namespace.
+        The application is called in a task for each namespace. Raises WrongUse as the synchronous one does.
         """
-        async with asyncio.TaskGroup() as tasks:
-            for name in self.errors:
-                flow = self._receiving.receive(name, application, is_over=stop.is_set, pause=wait, idle=idle)
-                tasks.create_task(run_async(flow), name=f"receive from {name}")
+        course = Course(self.errors, stop.is_set, idle)
+
+        async def receive(name: str) -> None:
+            try:
+                await run_async(
+                    self._receiving.receive(name, application, course, lambda seconds: _pause(stop, seconds))
+                )
+            finally:
+                # The others end with it when it has failed; else the course is over.
+                course.end()
+
+        tasks = {name: asyncio.create_task(receive(name), name=f"receive from {name}") for name in self.errors}
+        try:
+            while running := [each for name, each in tasks.items() if not each.done() and course.is_waited_for(name)]:
+                await asyncio.wait(running, timeout=LOOK_SECONDS)
+            ended = [each for each in tasks.values() if each.done()]
+        finally:
+            course.end()
+            for task in tasks.values():
+                task.cancel()
+            await asyncio.gather(*tasks.values(), return_exceptions=True)
+        for task in ended:
+            task.result()
+
+
+def _pause(stop: asyncio.Event, seconds: float) -> Call:
+    async def paused() -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await stop.wait()
+
+    return Call(paused)

@@ -4,13 +4,13 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from time import monotonic
 from typing import Any
 
 from azure.core.exceptions import AzureError
 from azure.servicebus import ServiceBusReceivedMessage
 
 from busway_clients.errors import StoreUnavailable, WrongUse
+from busway_clients.receivers.course import WAIT_SECONDS, Course
 from busway_clients.receivers.deduplication import (
     _LOGGER,
     PATIENCE,
@@ -24,13 +24,14 @@ from busway_clients.receivers.deduplication import (
 )
 from busway_clients.receivers.identity import Identity, Watermark, by_message_id
 from busway_clients.receivers.stores.store import Store
+from busway_clients.senders.meaning import condition_of, told
 from busway_clients.steps import Call, Steps, run
 
-WAIT_SECONDS = 5.0
-_LOOK_SECONDS = 0.05
-_END_SECONDS = 2 * WAIT_SECONDS
+LOOK_SECONDS = 0.05
 _PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 30.0
+# Later they may pass: an entity that is made anew, or a namespace that another takes the place of.
+_MISTAKES = {"amqp:not-found", "amqp:not-allowed"}
 
 
 class Receiving:
@@ -42,46 +43,57 @@ class Receiving:
         self.receivers = dict(receivers)
         self.counts: dict[str, Counter[Handled]] = {name: Counter() for name in receivers}
         self.errors: dict[str, Exception | None] = dict.fromkeys(receivers)
-        self.is_handling = dict.fromkeys(receivers, False)
         self._deduplication = deduplication
 
     def receive(
-        self,
-        name: str,
-        application: Application,
-        *,
-        is_over: Callable[[], bool],
-        pause: Callable[[float], Call],
-        idle: float | None,
+        self, name: str, application: Application, course: Course, pause: Callable[[float], Call]
     ) -> Steps[None]:
-        """Receive from one namespace until it is over; one that cannot be reached is tried again."""
+        """
+        Receive from one namespace for the course of a run; one that cannot be reached is tried again.
+
+        Raises WrongUse for an entity that does not exist, or cannot be received from like this, at the beginning.
+        """
         receiver = self.receivers[name]
-        since, pausing, is_open = monotonic(), _PAUSE_SECONDS, False
-        wait = WAIT_SECONDS if idle is None else min(idle, WAIT_SECONDS)
-        while not is_over() and (idle is None or monotonic() - since < idle):
+        pausing, is_open, has_answered = _PAUSE_SECONDS, False, False
+        wait = WAIT_SECONDS if course.idle is None else min(course.idle, WAIT_SECONDS)
+        while not course.is_over():
             try:
                 if not is_open:
                     # Apart from the first receive, whose wait may be shorter than opening takes.
                     yield opening(receiver)
-                    since, is_open = monotonic(), True
+                    is_open = True
+                    course.note_answer(name)
+                    continue
                 messages = yield Call(lambda: receiver.receive_messages(max_message_count=1, max_wait_time=wait))
             except (AzureError, OSError) as error:
+                course.note_answer(name)
+                if not has_answered and condition_of(error) in _MISTAKES:
+                    raise WrongUse(
+                        f"the receiver of {name}: {told(error)}, expected one of an entity that exists, "
+                        "and with a session if that requires sessions"
+                    ) from error
                 if self.errors[name] is None:
-                    _LOGGER.warning("%s cannot be received from: %s", name, type(error).__name__)
+                    _LOGGER.warning("%s cannot be received from: %s", name, told(error))
                 self.errors[name] = error
-                yield pause(pausing)
+                yield pause(pausing if course.idle is None else min(pausing, course.idle))
                 pausing = min(pausing * 2, _LONGEST_PAUSE_SECONDS)
                 continue
-            self.errors[name], pausing = None, _PAUSE_SECONDS
+            self.errors[name], pausing, has_answered = None, _PAUSE_SECONDS, True
             for message in messages:
-                yield from self._handle(name, message, application, is_over, pause)
-                since = monotonic()
+                with course.handling(name):
+                    yield from self._handle(name, message, application, course, pause)
 
-    def handle(self, name: str, message: ServiceBusReceivedMessage, application: Application) -> Steps[Handled]:
+    def handle(
+        self,
+        name: str,
+        message: ServiceBusReceivedMessage,
+        application: Application,
+        **waiting: Any,  # noqa: ANN401 - as Deduplication.handle has them
+    ) -> Steps[Handled]:
         """Handle one message, and count what became of it."""
         if name not in self.receivers:
             raise WrongUse(f"the namespace of a message: is {name!r}, expected one of {', '.join(self.receivers)}")
-        handled = yield from self._deduplication.handle(self.receivers[name], message, application)
+        handled = yield from self._deduplication.handle(self.receivers[name], message, application, **waiting)
         self.counts[name][handled] += 1
         return handled
 
@@ -90,27 +102,24 @@ class Receiving:
         name: str,
         message: ServiceBusReceivedMessage,
         application: Application,
-        is_over: Callable[[], bool],
+        course: Course,
         pause: Callable[[float], Call],
     ) -> Steps[None]:
         """Handle a message; while the store does not answer, keep its lock, so that no delivery is counted for it."""
         while True:
-            self.is_handling[name] = True
             try:
-                yield from self.handle(name, message, application)
+                yield from self.handle(name, message, application, is_over=course.is_over, pause=pause)
             except StoreUnavailable as error:
                 if self.errors[name] is None:
                     _LOGGER.warning("%s waits for the store: %s", name, error)
                 self.errors[name] = error
-                if is_over():
+                if course.is_over():
                     return
                 yield pause(_PAUSE_SECONDS)
                 yield from renewed(self.receivers[name], message)
             else:
                 self.errors[name] = None
                 return
-            finally:
-                self.is_handling[name] = False
 
 
 class DeduplicatingReceiver:
@@ -174,38 +183,31 @@ class DeduplicatingReceiver:
         """
         Receive until *stop* is set, or nothing has come from any namespace for *idle* seconds.
 
-        The application is called in a thread for each namespace. What it raises beyond Exception ends the run.
+        The application is called in a thread for each namespace. What it raises beyond Exception ends the run. Raises
+        WrongUse for a receiver whose entity does not exist or requires what it does not give, such as a session.
         """
         failures: list[BaseException] = []
+        course = Course(self.errors, stop.is_set, idle)
 
         def receive(name: str) -> None:
             try:
                 run(
-                    self._receiving.receive(
-                        name,
-                        application,
-                        is_over=lambda: stop.is_set() or bool(failures),
-                        pause=lambda seconds: Call(lambda: stop.wait(seconds)),
-                        idle=idle,
-                    )
+                    self._receiving.receive(name, application, course, lambda seconds: Call(lambda: stop.wait(seconds)))
                 )
             except BaseException as error:  # noqa: BLE001 - raised below, in the caller's thread
                 failures.append(error)
+                course.end()
 
         threads = {
             name: threading.Thread(target=receive, args=(name,), name=f"receive from {name}", daemon=True)
             for name in self.errors
         }
-        for thread in threads.values():
-            thread.start()
-        end = None
-        while any(thread.is_alive() for thread in threads.values()):
+        try:
             for thread in threads.values():
-                thread.join(_LOOK_SECONDS)
-            if end is None and (stop.is_set() or failures):
-                end = monotonic() + _END_SECONDS
-            # The SDK may be held for ever by a peer that says nothing; an application that works is waited for.
-            if end is not None and monotonic() > end and not any(self._receiving.is_handling.values()):
-                break
+                thread.start()
+            while running := [each for name, each in threads.items() if each.is_alive() and course.is_waited_for(name)]:
+                running[0].join(LOOK_SECONDS)
+        finally:
+            course.end()
         if failures:
             raise failures[0]

@@ -12,7 +12,7 @@ What a de-duplicating receiver does with one message.
 import logging
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any, Literal, Protocol
@@ -21,8 +21,9 @@ from azure.core.exceptions import AzureError
 from azure.servicebus import ServiceBusReceivedMessage
 
 from busway_clients.errors import ClaimLost, ClientsError, StoreUnavailable, WrongUse
+from busway_clients.receivers.claims import Beats, Claiming
 from busway_clients.receivers.identity import Identity, Watermark, by_message_id
-from busway_clients.receivers.stores.store import Claim, State, Store
+from busway_clients.receivers.stores.store import Claim, LeasedStore, State, Store
 from busway_clients.steps import Call, Steps, wait
 
 _LOGGER = logging.getLogger("busway_clients.receivers")
@@ -30,6 +31,7 @@ PATIENCE = timedelta(minutes=1)
 _LOOK_SECONDS = 0.05
 _LONGEST_LOOK_SECONDS = 1.0
 _RENEW_SECONDS = 15.0
+_NOTHING = nullcontext()
 
 Application = Callable[[ServiceBusReceivedMessage], Any]
 WithoutIdentity = Literal["process", "dead-letter"]
@@ -98,17 +100,28 @@ class Deduplication:
         self._store = store
         self._identity = identity
         self._watermark = watermark
+        # To abandon a copy costs one of its deliveries: not as long as whoever has claimed it may have died.
         self._patience = patience.total_seconds()
+        self._beats = None
+        if isinstance(store, LeasedStore):
+            self._patience = max(self._patience, store.lease.total_seconds() + _LONGEST_LOOK_SECONDS)
+            self._beats = Beats(store, now)
         self._without_identity = without_identity
         self._now = now
         # Claims of ours that the store could not be told the end of, and whether the application had succeeded.
         self._untold: dict[str, tuple[Claim, bool]] = {}
 
     def handle(
-        self, receiver: SdkReceiver, message: ServiceBusReceivedMessage, application: Application
+        self,
+        receiver: SdkReceiver,
+        message: ServiceBusReceivedMessage,
+        application: Application,
+        *,
+        is_over: Callable[[], bool] = lambda: False,
+        pause: Callable[[float], Call] = wait,
     ) -> Steps[Handled]:
         """
-        Return the flow that processes a message, or settles it unprocessed.
+        Return the flow that processes a message, or settles it unprocessed; it waits for no copy any more if *is_over*.
 
         Raises StoreUnavailable, with the message unsettled: it may be handled again, and what the application has
         done is not done twice then.
@@ -123,14 +136,15 @@ class Deduplication:
             return Handled.DEAD_LETTERED
         if identity is None:
             return (yield from self._process(receiver, message, application, None))
-        claim = yield from self._claimed(receiver, message, identity)
+        claim = yield from self._claimed(receiver, message, identity, is_over, pause)
         if claim is State.DONE:
             yield from _settled(lambda: receiver.complete_message(message))
             return Handled.DUPLICATE
         if claim is State.BUSY:
             yield from _settled(lambda: receiver.abandon_message(message))
             return Handled.BUSY
-        return (yield from self._process(receiver, message, application, claim))
+        with _NOTHING if self._beats is None else self._beats.keeping(claim):
+            return (yield from self._process(receiver, message, application, claim))
 
     def _process(
         self,
@@ -165,20 +179,36 @@ class Deduplication:
         return Handled.PROCESSED
 
     def _claimed(
-        self, receiver: SdkReceiver, message: ServiceBusReceivedMessage, identity: str
+        self,
+        receiver: SdkReceiver,
+        message: ServiceBusReceivedMessage,
+        identity: str,
+        is_over: Callable[[], bool],
+        pause: Callable[[float], Call],
     ) -> Steps[Claim | State]:
         """Claim the message; while another receiver has a copy, wait for what becomes of that."""
         if identity in self._untold:
             claim, has_succeeded = self._untold[identity]
             yield from self._record(claim) if has_succeeded else self._release(claim)
-        started, pause = time.monotonic(), _LOOK_SECONDS
+        started, pausing = time.monotonic(), _LOOK_SECONDS
         while True:
-            answer: Claim | State = yield self._asking(lambda: self._store.claim(identity, self._now()))
-            if answer is not State.BUSY or time.monotonic() - started >= self._patience:
+            answer = yield from self._asked_for_claim(identity)
+            if answer is not State.BUSY or is_over() or time.monotonic() - started >= self._patience:
                 return answer
-            yield wait(pause)
-            pause = min(pause * 2, _LONGEST_LOOK_SECONDS)
+            yield pause(pausing)
+            pausing = min(pausing * 2, _LONGEST_LOOK_SECONDS)
             yield from renewed(receiver, message)
+
+    def _asked_for_claim(self, identity: str) -> Steps[Claim | State]:
+        if self._store.is_local:
+            return self._store.claim(identity, self._now())
+        claiming = Claiming(self._store, identity, self._now)
+        try:
+            answer: Claim | State = yield self._asking(claiming.ask)
+        except BaseException:
+            claiming.give_up()
+            raise
+        return answer
 
     def _record(self, claim: Claim) -> Steps[None]:
         self._untold[claim.identity] = (claim, True)

@@ -1,6 +1,8 @@
 """The de-duplicating receiver over the wire: each message once, whatever fails."""
 
 import asyncio
+import re
+import socket
 import subprocess
 import sys
 import textwrap
@@ -8,10 +10,11 @@ import threading
 import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from azure.servicebus import ServiceBusMessage
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from busway_clients import (
     Claim,
@@ -20,11 +23,16 @@ from busway_clients import (
     Handled,
     MemoryStore,
     SqliteStore,
+    State,
     StoreUnavailable,
     Watermark,
     WrongUse,
+    by_message_id,
     by_property,
 )
+from busway_clients.receivers import course
+from busway_clients.receivers.deduplication import PATIENCE
+from busway_clients.receivers.identity import origin_time
 from local.broker.faults import Effect, Fault, Operation
 from tests.clients.applications import ENVIRONMENT, Application
 
@@ -173,6 +181,156 @@ def test_a_copy_that_waits_too_long_is_abandoned_and_comes_again(application, pa
     assert effects.seen == {}
 
 
+def test_a_claim_whose_holder_has_died_costs_no_delivery(application, queue, tmp_path):
+    entity = queue("twice")
+    store = SqliteStore(tmp_path / "seen.db", lease=timedelta(seconds=1))
+    application.call(application.passive(entity).send(ServiceBusMessage("x", message_id="m")))
+    assert isinstance(store.claim("m", time.time()), Claim)
+    effects = Effects()
+    receiver = consume(application, entity, effects, store=store, patience=timedelta(seconds=0.1))
+    store.close()
+    assert effects.done == {"x": 1}
+    assert receiver.counts["west"] == {Handled.PROCESSED: 1}
+
+
+def test_a_claim_is_kept_while_its_holder_works(application, queue, tmp_path):
+    entity = queue()
+    store = SqliteStore(tmp_path / "seen.db", lease=timedelta(seconds=0.8))
+    application.call(application.passive(entity).send(ServiceBusMessage("x", message_id="m")))
+    [received] = application.call(application.receivers(entity)["west"].receive_messages(1, 10))
+    receiver = application.classes.DeduplicatingReceiver(application.receivers(entity), store)
+    seen = []
+
+    def slow(_):
+        time.sleep(1)
+        seen.append(store.claim("m", time.time()))
+
+    async def awaited(_):
+        await asyncio.sleep(1)
+        seen.append(store.claim("m", time.time()))
+
+    assert application.call(receiver.handle("west", received, slow if application.kind == "sync" else awaited))
+    assert seen == [State.BUSY]
+    store.close()
+
+
+def test_a_claim_that_a_cancelled_receiver_has_asked_for_is_given_back(pair, queue):
+    entity = queue()
+    asked, may_answer, given_back = threading.Event(), threading.Event(), threading.Event()
+
+    class Slow(MemoryStore):
+        is_local = False
+
+        def claim(self, identity, now):
+            asked.set()
+            assert may_answer.wait(20)
+            return super().claim(identity, now)
+
+        def release(self, claim):
+            super().release(claim)
+            given_back.set()
+
+    store = Slow()
+    with Application("aio", pair.places) as application:
+        application.call(application.passive(entity).send(ServiceBusMessage("x", message_id="m")))
+        receiver = application.classes.DeduplicatingReceiver(application.receivers(entity), store)
+
+        async def interrupted():
+            task = asyncio.create_task(receiver.run(Effects().awaited, asyncio.Event()))
+            await asyncio.to_thread(asked.wait, 20)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            may_answer.set()
+
+        application.call(interrupted())
+    assert given_back.wait(20)
+    assert isinstance(store.claim("m", time.time()), Claim)
+
+
+def test_a_run_is_idle_when_nothing_comes_from_any_namespace(pair, queue):
+    entity = queue()
+    with Application("sync", pair.places) as application:
+        senders = application.senders(entity)
+        seen = []
+
+        def slowly(message):
+            seen.append(str(message))
+            time.sleep(0.3)
+            if len(seen) < 5:
+                senders["west"].send_messages(ServiceBusMessage(f"{len(seen)}"))
+            elif len(seen) == 5:
+                senders["east"].send_messages(ServiceBusMessage("at last"))
+
+        senders["west"].send_messages(ServiceBusMessage("0"))
+        receiver = DeduplicatingReceiver(application.receivers(entity), MemoryStore())
+        receiver.run(slowly, threading.Event(), idle=0.5)
+    assert seen == ["0", "1", "2", "3", "4", "at last"]
+
+
+@pytest.mark.parametrize("ends_by", ["idle", "stop"])
+@pytest.mark.parametrize("kind", ["sync", "aio"])
+def test_a_peer_that_says_nothing_does_not_keep_a_run_from_its_end(pair, queue, monkeypatch, kind, ends_by):
+    entity = queue()
+    monkeypatch.setattr(course, "_OPENING_SECONDS", 1.0)
+    effects, idle = Effects(), 0.5 if ends_by == "idle" else None
+    mute = socket.create_server(("127.0.0.1", 0))
+    east = re.sub(r":\d+", f":{mute.getsockname()[1]}", pair.places["east"])
+    with Application(kind, pair.places | {"east": east}) as application:
+        with ServiceBusClient.from_connection_string(pair.places["west"]) as client:
+            client.get_queue_sender(entity).send_messages(ServiceBusMessage("x"))
+        receiver = application.classes.DeduplicatingReceiver(application.receivers(entity), MemoryStore())
+        stop = (threading if kind == "sync" else asyncio).Event()
+
+        def work(message):
+            effects(message)
+            if ends_by == "stop":
+                stop.set()
+
+        async def awaited(message):
+            work(message)
+
+        application.call(receiver.run(work if kind == "sync" else awaited, stop, idle=idle))
+        mute.close()
+    assert effects.done == {"x": 1}
+
+
+def test_a_copy_that_waits_does_not_keep_a_run_from_its_end(application, pair, queue):
+    entity = queue()
+    store = MemoryStore()
+    assert isinstance(store.claim("m", time.time()), Claim)
+    application.call(application.passive(entity).send(ServiceBusMessage("x", message_id="m")))
+    receiver = application.classes.DeduplicatingReceiver(application.receivers(entity), store)
+    stop = (threading if application.kind == "sync" else asyncio).Event()
+    effects = Effects()
+
+    def stop_it():
+        until(lambda: pair.locked("west", entity))
+        stop.set() if application.kind == "sync" else application.loop.call_soon_threadsafe(stop.set)
+
+    stopping = threading.Thread(target=stop_it)
+    stopping.start()
+    began = time.monotonic()
+    application.call(receiver.run(effects if application.kind == "sync" else effects.awaited, stop, idle=0.5))
+    stopping.join()
+    assert time.monotonic() - began < PATIENCE.total_seconds() / 2
+    assert receiver.counts["west"] == {Handled.BUSY: 1}
+    assert pair.ids("west", entity) == ["m"]
+
+
+@pytest.mark.parametrize(
+    ("kind_of_queue", "told"), [("sessions", "amqp:not-allowed"), ("missing", "MessagingEntityNotFoundError")]
+)
+def test_an_entity_that_cannot_be_received_from_like_this_is_told(application, queue, kind_of_queue, told):
+    entity = queue(kind_of_queue) if kind_of_queue == "sessions" else kind_of_queue
+    receivers = {**application.receivers(queue()), "east": application.receivers(entity)["east"]}
+    receiver = application.classes.DeduplicatingReceiver(receivers, MemoryStore())
+    stop = (threading if application.kind == "sync" else asyncio).Event()
+    effects = Effects()
+    with pytest.raises(WrongUse, match=rf"the receiver of east: .*{told}"):
+        application.call(receiver.run(effects if application.kind == "sync" else effects.awaited, stop, idle=0.5))
+
+
 def test_a_property_may_tell_copies_and_messages_without_it_are_the_applications_choice(application, pair, queue):
     entity = queue()
     marked = [
@@ -189,6 +347,28 @@ def test_a_property_may_tell_copies_and_messages_without_it_are_the_applications
     consume(application, entity, effects, identity=by_property("order"), without_identity="dead-letter")
     assert effects.done["bare"] == 2
     assert len(pair.dead("west", entity)) == 1
+
+
+@pytest.mark.parametrize(
+    ("written", "first"),
+    [
+        ({b"repl-enqueue-time": b"2026-01-02T03:04:05.678Z;2026-02-01T00:00:00.000Z"}, "2026-01-02T03:04:05.678+00:00"),
+        ({b"repl-enqueued-time": b"2026-01-02 03:04:05Z;2026-02-01 00:00:00Z"}, "2026-01-02T03:04:05+00:00"),
+        ({b"repl-enqueued-time": b"0001-01-01 00:00:00Z;2026-02-01 00:00:00Z"}, "2026-02-01T00:00:00+00:00"),
+        ({b"repl-enqueue-time": b"0001-01-01 00:00:00Z"}, "2026-03-01T00:00:00+00:00"),
+        ({b"repl-enqueue-time": b"yesterday"}, "2026-03-01T00:00:00+00:00"),
+        ({}, "2026-03-01T00:00:00+00:00"),
+    ],
+)
+def test_the_time_of_origin_is_the_first_that_is_one(written, first):
+    message = SimpleNamespace(application_properties=written, enqueued_time_utc=datetime(2026, 3, 1, tzinfo=UTC))
+    assert origin_time(cast("Any", message)) == datetime.fromisoformat(first)
+
+
+@pytest.mark.parametrize(("held", "identity"), [(None, None), ("", None), (b"", None), (b"a", "a"), (7, "7")])
+def test_an_empty_message_id_identifies_nothing(held, identity):
+    message = SimpleNamespace(message_id=held)
+    assert by_message_id(cast("Any", message)) == identity
 
 
 def test_what_lies_behind_the_watermark_is_not_processed_again(application, pair, queue):
@@ -348,9 +528,25 @@ def test_a_consumer_killed_before_the_record_has_its_message_processed_again_and
 
 
 def test_wrong_settings_are_told_where_they_are_made():
+    with pytest.raises(WrongUse, match="2026-01-01 00:00:00 without a time zone"):
+        Watermark(datetime(2026, 1, 1))  # noqa: DTZ001 - what is refused
+    with pytest.raises(WrongUse, match="the skew of a watermark: is -1 day"):
+        Watermark(datetime(2026, 1, 1, tzinfo=UTC), timedelta(days=-1))
     with pytest.raises(WrongUse, match="are none"):
         DeduplicatingReceiver({}, MemoryStore())
     with pytest.raises(WrongUse, match="is empty, expected a name"):
         by_property("")
     with pytest.raises(WrongUse, match="expected 'process' or 'dead-letter'"):
         DeduplicatingReceiver({}, MemoryStore(), without_identity=cast("Any", "drop"))
+
+
+def test_a_coroutine_function_is_no_application_of_the_synchronous_receiver(pair, queue):
+    entity = queue()
+    effects, store = Effects(), MemoryStore()
+    with Application("sync", pair.places) as application:
+        application.passive(entity).send(ServiceBusMessage("x", message_id="m"))
+        receiver = DeduplicatingReceiver({"west": application.receivers(entity)["west"]}, store)
+        with pytest.raises(WrongUse, match="has returned a coroutine that nobody awaits"):
+            receiver.run(effects.awaited, threading.Event(), idle=0.5)
+    assert pair.ids("west", entity) == ["m"]
+    assert isinstance(store.claim("m", time.time()), Claim)

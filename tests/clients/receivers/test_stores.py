@@ -104,6 +104,20 @@ def test_a_claim_runs_out_and_its_holder_writes_no_more(store):
     assert store.claim("m", NOW + 124) is State.DONE
 
 
+def test_a_claim_that_is_renewed_lasts_for_another_lease(store):
+    if store.is_local:
+        pytest.skip("a claim in memory ends with its process")
+    claim = store.claim("m", NOW)
+    store.renew(claim, NOW + 100)
+    assert store.claim("m", NOW + 219) is State.BUSY
+    other = store.claim("m", NOW + 221)
+    assert isinstance(other, Claim)
+    with pytest.raises(ClaimLost):
+        store.renew(claim, NOW + 222)
+    store.record(other, NOW + 222)
+    assert store.claim("m", NOW + 821) is State.DONE
+
+
 def test_of_many_that_claim_at_the_same_time_one_has_it(store):
     answers = []
     together = threading.Barrier(4)
@@ -136,6 +150,19 @@ def test_a_file_forgets_what_has_ended(tmp_path):
         remember(store, str(number), NOW + number)
     assert len(store) <= 20
     store.close()
+
+
+def test_a_file_remembers_the_messages_of_each_name_by_themselves(tmp_path):
+    orders, same, invoices = (SqliteStore(tmp_path / "seen.db", name=name) for name in ("orders", "orders", "invoices"))
+    remember(orders, "1", NOW)
+    assert same.claim("1", NOW) is State.DONE
+    claim = invoices.claim("1", NOW)
+    assert isinstance(claim, Claim)
+    orders.release(claim)
+    assert invoices.claim("1", NOW) is State.BUSY
+    assert (len(orders), len(invoices)) == (1, 1)
+    for store in (orders, same, invoices):
+        store.close()
 
 
 def test_a_table_is_purged_of_what_has_ended(tables):

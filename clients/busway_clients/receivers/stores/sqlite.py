@@ -9,73 +9,96 @@ from busway_clients.errors import ClaimLost, WrongUse
 from busway_clients.receivers.stores.memory import WINDOW
 from busway_clients.receivers.stores.store import Claim, State
 
-LEASE = timedelta(minutes=10)
+LEASE = timedelta(minutes=1)
 _FILE = Kind(
     "the memory of a de-duplicating receiver",
     0x42574452,
-    1,
+    2,
     """
     CREATE TABLE IF NOT EXISTS messages (
-        identity TEXT PRIMARY KEY,
+        name TEXT NOT NULL,
+        identity TEXT NOT NULL,
         token TEXT NOT NULL,
         is_done INTEGER NOT NULL,
-        until REAL NOT NULL
+        until REAL NOT NULL,
+        PRIMARY KEY (name, identity)
     ) WITHOUT ROWID;
     CREATE INDEX IF NOT EXISTS ends ON messages (until)
     """,
 )
 # Of those that have ended, so many with each claim: more than come, little enough to cost nothing.
-_FORGET = "DELETE FROM messages WHERE identity IN (SELECT identity FROM messages WHERE until <= ? LIMIT 5)"
+_FORGET = """
+    DELETE FROM messages WHERE (name, identity) IN (SELECT name, identity FROM messages WHERE until <= ? LIMIT 5)
+"""
+_HELD = "name = ? AND identity = ? AND token = ?"
 
 
 class SqliteStore:
     """
     Remembers for *window* what was processed, in a file that the processes of one machine may share.
 
-    A claim lasts for *lease*, which has to be longer than the application takes for a message: after it another
-    receiver may process a copy, since whoever had claimed it may have died.
+    A claim that is not renewed lasts for *lease*; receivers renew it while the application works. After it another copy
+    may be processed, since whoever had claimed it has died or cannot reach the file.
     """
 
     is_local = False
 
-    def __init__(self, path: str | os.PathLike[str], window: timedelta = WINDOW, *, lease: timedelta = LEASE) -> None:
-        """Open the file at *path*, or make it; raises UnusableFile, StoreUnavailable."""
+    def __init__(
+        self, path: str | os.PathLike[str], window: timedelta = WINDOW, *, lease: timedelta = LEASE, name: str = ""
+    ) -> None:
+        """
+        Open the file at *path*, or make it; raises UnusableFile, StoreUnavailable.
+
+        Share what is remembered with the receivers that give the same *name*, such as that of their queue.
+        """
         if window <= timedelta() or lease <= timedelta():
             raise WrongUse(f"the window and lease of a store: are {window} and {lease}, expected positive ones")
         self._window = window.total_seconds()
-        self._lease = lease.total_seconds()
+        self.lease = lease
+        self._name = name
         self._database = Database(path, _FILE)
 
     def __len__(self) -> int:
         """Return how many messages are remembered or claimed, those whose time has ended among them."""
         with self._database.reading() as connection:
-            return int(connection.execute("SELECT count(*) FROM messages").fetchone()[0])
+            query = "SELECT count(*) FROM messages WHERE name = ?"
+            return int(connection.execute(query, (self._name,)).fetchone()[0])
 
     def claim(self, identity: str, now: float) -> Claim | State:
         """Claim a message, of all who ask one at a time; or say why not."""
         claim = Claim(identity, uuid.uuid4().hex)
         with self._database.transaction() as connection:
             connection.execute(_FORGET, (now,))
-            query = "SELECT is_done FROM messages WHERE identity = ? AND until > ?"
-            if found := connection.execute(query, (identity, now)).fetchone():
+            query = "SELECT is_done FROM messages WHERE name = ? AND identity = ? AND until > ?"
+            if found := connection.execute(query, (self._name, identity, now)).fetchone():
                 return State.DONE if found[0] else State.BUSY
-            query = "INSERT OR REPLACE INTO messages VALUES (?, ?, 0, ?)"
-            connection.execute(query, (identity, claim.token, now + self._lease))
+            query = "INSERT OR REPLACE INTO messages VALUES (?, ?, ?, 0, ?)"
+            connection.execute(query, (self._name, *claim, now + self.lease.total_seconds()))
         return claim
 
     def record(self, claim: Claim, now: float) -> None:
         """Record that the message of a claim has been processed; raises ClaimLost where the claim has run out."""
-        query = "UPDATE messages SET is_done = 1, until = ? WHERE identity = ? AND token = ?"
+        query = f"UPDATE messages SET is_done = 1, until = ? WHERE {_HELD}"  # noqa: S608 - a constant
         with self._database.transaction() as connection:
-            if not connection.execute(query, (now + self._window, *claim)).rowcount:
-                raise ClaimLost(f"{self._database.path}, message {claim.identity}: its claim has run out")
+            if not connection.execute(query, (now + self._window, self._name, *claim)).rowcount:
+                raise self._lost(claim)
+
+    def renew(self, claim: Claim, now: float) -> None:
+        """Let a claim last for another lease from now; raises ClaimLost where it is held no more."""
+        query = f"UPDATE messages SET until = ? WHERE {_HELD} AND NOT is_done"  # noqa: S608 - a constant
+        with self._database.transaction() as connection:
+            if not connection.execute(query, (now + self.lease.total_seconds(), self._name, *claim)).rowcount:
+                raise self._lost(claim)
 
     def release(self, claim: Claim) -> None:
         """Give a claim back, so that another copy or delivery may be processed; nothing if it has run out."""
-        query = "DELETE FROM messages WHERE identity = ? AND token = ? AND NOT is_done"
+        query = f"DELETE FROM messages WHERE {_HELD} AND NOT is_done"  # noqa: S608 - a constant
         with self._database.transaction() as connection:
-            connection.execute(query, claim)
+            connection.execute(query, (self._name, *claim))
 
     def close(self) -> None:
         """Close the file."""
         self._database.close()
+
+    def _lost(self, claim: Claim) -> ClaimLost:
+        return ClaimLost(f"{self._database.path}, message {claim.identity}: its claim has run out")

@@ -1,7 +1,8 @@
 """Where a de-duplicating receiver remembers what has been processed."""
 
+from datetime import timedelta
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 
 class State(Enum):
@@ -20,7 +21,7 @@ class Claim(NamedTuple):
 
 class Store(Protocol):
     """
-    Claims and what they have led to.
+    Claims and what they have led to; a claim lasts until it is recorded or given back.
 
     An `is_local` one answers at once and cannot fail; any other is asked in a thread by asynchronous receivers, and
     raises StoreUnavailable. Units: now in seconds since 1970.
@@ -38,3 +39,15 @@ class Store(Protocol):
 
     def release(self, claim: Claim) -> None:
         """Give a claim back, so that another copy or delivery may be processed; nothing if it has run out."""
+
+
+@runtime_checkable
+class LeasedStore(Store, Protocol):
+    """A store whose claims run out unless they are renewed, since whoever has claimed may have died."""
+
+    @property
+    def lease(self) -> timedelta:
+        """How long a claim lasts from when it was made or renewed."""
+
+    def renew(self, claim: Claim, now: float) -> None:
+        """Let a claim last for another lease from now; raises ClaimLost where it is held no more."""

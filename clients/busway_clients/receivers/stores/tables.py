@@ -28,8 +28,8 @@ class TablesStore:
     """
     Remembers for *window* what was processed, in a table that exists; the entities' ETags are the locks.
 
-    A claim lasts for *lease*, which has to be longer than the application takes for a message and than clocks differ. A
-    table forgets nothing by itself: call `purge` from time to time.
+    A claim that is not renewed lasts for *lease*; receivers renew it while the application works. Half of it has to be
+    longer than clocks differ. A table forgets nothing by itself: call `purge` from time to time.
     """
 
     is_local = False
@@ -41,12 +41,12 @@ class TablesStore:
         self._table = table
         self._name = name
         self._window = window.total_seconds()
-        self._lease = lease.total_seconds()
+        self.lease = lease
 
     def claim(self, identity: str, now: float) -> Claim | State:
         """Claim a message, of all who ask one at a time; or say why not."""
         claim = Claim(identity, uuid.uuid4().hex)
-        entity = self._entity(claim, is_done=False, until=now + self._lease)
+        entity = self._entity(claim, is_done=False, until=now + self.lease.total_seconds())
         if self._was_first(lambda: self._table.create_entity(entity)):
             return claim
         found = self._read(identity)
@@ -57,32 +57,24 @@ class TablesStore:
             return claim  # created, and the answer was lost
         if held["until"] > now:
             return State.DONE if held["is_done"] else State.BUSY
-        update: Callable[[], Any] = lambda: self._table.update_entity(  # noqa: E731 - one call, made below
-            entity, mode=UpdateMode.REPLACE, etag=etag, **_CONDITION
-        )
-        return claim if self._was_first(update) else State.BUSY
+        return claim if self._was_first(lambda: self._replace(entity, etag)) else State.BUSY
 
     def record(self, claim: Claim, now: float) -> None:
         """Record that the message of a claim has been processed; raises ClaimLost where the claim has run out."""
-        found = self._read(claim.identity)
-        if found is None or found[0]["token"] != claim.token:
-            raise self._lost(claim)
         entity = self._entity(claim, is_done=True, until=now + self._window)
-        update: Callable[[], Any] = lambda: self._table.update_entity(  # noqa: E731 - likewise
-            entity, mode=UpdateMode.REPLACE, etag=found[1], **_CONDITION
-        )
-        if not self._was_first(update):
-            # Repeated after a lost answer, the update finds its own work.
-            again = self._read(claim.identity)
-            if again is None or again[0]["token"] != claim.token or not again[0]["is_done"]:
-                raise self._lost(claim)
+        if not self._changed_while_held(claim, lambda etag: self._replace(entity, etag)):
+            raise self._lost(claim)
+
+    def renew(self, claim: Claim, now: float) -> None:
+        """Let a claim last for another lease from now; raises ClaimLost where it is held no more."""
+        entity = self._entity(claim, is_done=False, until=now + self.lease.total_seconds())
+        if not self._changed_while_held(claim, lambda etag: self._replace(entity, etag)):
+            raise self._lost(claim)
 
     def release(self, claim: Claim) -> None:
         """Give a claim back, so that another copy or delivery may be processed; nothing if it has run out."""
-        found = self._read(claim.identity)
-        if found is not None and found[0]["token"] == claim.token and not found[0]["is_done"]:
-            keys = self._keys(claim.identity)
-            self._was_first(lambda: self._table.delete_entity(keys, etag=found[1], **_CONDITION))
+        keys = self._keys(claim.identity)
+        self._changed_while_held(claim, lambda etag: self._table.delete_entity(keys, etag=etag, **_CONDITION))
 
     def purge(self, now: float) -> int:
         """Remove what has ended, and return how much that was. Units: now in seconds since 1970."""
@@ -95,6 +87,21 @@ class TablesStore:
                 keys = {"PartitionKey": entity["PartitionKey"], "RowKey": entity["RowKey"]}
                 purged += self._was_first(lambda: self._table.delete_entity(keys, etag=etag, **_CONDITION))  # noqa: B023 - made at once
         return purged
+
+    def _changed_while_held(self, claim: Claim, change: Callable[[str], object]) -> bool:
+        """
+        Change the entity of a claim, and tell whether the claim is held or has been recorded.
+
+        A renewal may come between, hence again; after a lost answer a change that is repeated finds its own work.
+        """
+        while (found := self._read(claim.identity)) is not None and found[0]["token"] == claim.token:
+            etag = found[1]
+            if found[0]["is_done"] or self._was_first(lambda: change(etag)):  # noqa: B023 - made at once
+                return True
+        return False
+
+    def _replace(self, entity: dict[str, Any], etag: str) -> None:
+        self._table.update_entity(entity, mode=UpdateMode.REPLACE, etag=etag, **_CONDITION)
 
     def _keys(self, identity: str) -> dict[str, Any]:
         # Ids may hold what keys must not, and the partitions share the load.

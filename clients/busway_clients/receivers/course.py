@@ -1,0 +1,71 @@
+"""How long a receiver runs: until it is told to stop, or nothing has come from any namespace for a while."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+
+WAIT_SECONDS = 5.0
+_OPENING_SECONDS = 10.0
+_END_SECONDS = 2 * WAIT_SECONDS
+
+
+class Course:
+    """
+    One run of a receiver over all its namespaces, which ends for all of them together.
+
+    Units:  idle in seconds, None for a run that only *is_stopped* ends.
+    """
+
+    def __init__(self, names: Iterable[str], is_stopped: Callable[[], bool], idle: float | None) -> None:
+        self.idle = idle
+        self._is_stopped = is_stopped
+        self._opening = {*names}
+        self._handling: set[str] = set()
+        self._started = self._since = monotonic()
+        self._over_since: float | None = None
+
+    def end(self) -> None:
+        """End the run, if it has not ended."""
+        if self._over_since is None:
+            self._over_since = monotonic()
+
+    def is_over(self) -> bool:
+        """Whether no namespace is received from any more; a message in hand is processed nevertheless."""
+        if self._over_since is None and (self._is_stopped() or self._is_idle()):
+            self.end()
+        return self._over_since is not None
+
+    def note_answer(self, name: str) -> None:
+        """Note that a namespace has answered when it was opened, one way or the other."""
+        if name in self._opening:
+            self._opening.discard(name)
+            self._since = monotonic()
+
+    @contextmanager
+    def handling(self, name: str) -> Iterator[None]:
+        """Note that a message is in hand for as long as the context lasts."""
+        self._handling.add(name)
+        try:
+            yield
+        finally:
+            self._since = monotonic()
+            self._handling.discard(name)
+
+    def is_waited_for(self, name: str) -> bool:
+        """
+        Whether the end of a namespace's flow is still waited for.
+
+        The SDK may be held for ever by a peer that says nothing; an application that works is waited for.
+        """
+        if not self.is_over() or name in self._handling:
+            return True
+        if name in self._opening:
+            return monotonic() - self._started < _OPENING_SECONDS
+        return monotonic() - (self._over_since or 0.0) < _END_SECONDS
+
+    def _is_idle(self) -> bool:
+        if self.idle is None or self._handling:
+            return False
+        now = monotonic()
+        is_opening = self._opening and now - self._started < max(self.idle, _OPENING_SECONDS)
+        return not is_opening and now - self._since >= self.idle
