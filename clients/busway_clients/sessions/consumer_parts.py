@@ -1,22 +1,34 @@
 """What both shells, synchronous and not, share: names, what errors of the SDK mean, what the application's do."""
 
+import contextlib
+import logging
 import os
 import socket
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from azure.servicebus.exceptions import (
     MessageAlreadySettled,
     MessagingEntityDisabledError,
     MessagingEntityNotFoundError,
+    OperationTimeoutError,
     ServiceBusAuthenticationError,
     ServiceBusAuthorizationError,
     ServiceBusError,
 )
 
-from busway_clients.sessions.effects import Fault
-from busway_clients.sessions.errors import JournalRefused, Unprocessable
+from busway_clients.sessions.effects import Fault, LockLost
+from busway_clients.sessions.errors import (
+    JournalError,
+    JournalMalformed,
+    JournalRefused,
+    JournalUnavailable,
+    Unprocessable,
+)
 from busway_clients.sessions.settings import Settings
+
+LOG = logging.getLogger("busway_clients.sessions")
 
 REFUSALS = (
     MessagingEntityDisabledError,
@@ -24,8 +36,8 @@ REFUSALS = (
     ServiceBusAuthenticationError,
     ServiceBusAuthorizationError,
 )
-NOT_SETTLED = (ServiceBusError, MessageAlreadySettled)
-"""Whatever the reason, the message comes again, and the journal knows of it then."""
+_LOST = (ServiceBusError, MessageAlreadySettled, ValueError)
+"""What the SDK says at a receiver that is of no more use: a ValueError of one that it has shut down by itself."""
 
 LOCK_RENEWAL_SECONDS = 24 * 3600.0
 """For how long the locks of Service Bus are renewed; a message is held while another region works on its copy."""
@@ -63,6 +75,35 @@ def fault_of(error: Exception) -> Fault:
     if isinstance(error, Unprocessable):
         return Fault(error.reason, error.description, is_final=True)
     return Fault(type(error).__name__, "The application failed each time it was given the message.", is_final=False)
+
+
+@contextlib.contextmanager
+def receiving() -> Iterator[None]:
+    """Raise LockLost for what a receiver cannot do: the message comes again, and the journal knows of it then."""
+    try:
+        yield
+    except _LOST as error:
+        raise LockLost(type(error).__name__) from error
+
+
+def is_worth_a_pause(error: Exception, source: Source, site: str) -> bool:
+    """Whether to wait before a lane goes on after *error*, which is logged; raises JournalError where it cannot."""
+    match error:
+        case OperationTimeoutError():
+            # No session has come for a while.
+            return False
+        case JournalUnavailable() | JournalMalformed():
+            LOG.error("%s", error)
+        case JournalError():
+            raise error
+        case ServiceBusError():
+            if refusal := refused(error, source, site):
+                raise refusal from error
+            LOG.warning("%s: %s: %s", site, source, type(error).__name__)
+        case _:
+            # A defect must not look like an empty queue.
+            raise JournalError(f"{site}: {source}: {type(error).__name__}") from error
+    return True
 
 
 def refused(error: ServiceBusError, source: Source, site: str) -> JournalRefused | None:

@@ -47,12 +47,17 @@ class Ending(Enum):
 
 
 class Visit:
-    """The steps of a visit of *worker* to *partition*; *hold* is for the heartbeat too, None while there is none."""
+    """
+    The steps of a visit of *worker* to *partition*, with the arrivals that are *given*, or with all that it receives.
 
-    def __init__(self, partition: str, worker: Worker) -> None:
+    *hold* is for the heartbeat too, None while there is none.
+    """
+
+    def __init__(self, partition: str, worker: Worker, given: Sequence[Arrival] | None = None) -> None:
         self.partition = partition
         self.worker = worker
         self.hold: Hold | None = None
+        self._given = given
         self._plan = Plan(partition, worker)
         self._started = 0.0
         self._is_cut_off = False
@@ -109,9 +114,9 @@ class Visit:
                 continue
             yield from self._release()
             yield from self._register()
-            # A message that is locked by itself keeps no other waiting, and giving it up counts as a delivery.
-            is_over = self.worker.monotonic() - self._started >= self._settings.patience_seconds
-            if is_over and self._settings.lock == "session":
+            if self._settings.lock == "message":
+                return Ending.BUSY
+            if self.worker.monotonic() - self._started >= self._settings.patience_seconds:
                 yield Tell(f"{self.partition}: {obstacle}; left for now")
                 return Ending.BUSY
             yield Wait(self._settings.poll_seconds)
@@ -124,7 +129,11 @@ class Visit:
 
     def _receive(self) -> Steps:
         while True:
-            arrivals: Sequence[Arrival] = yield Receive(self._settings.batch)
+            arrivals: Sequence[Arrival]
+            if self._given is None:
+                arrivals = yield Receive(self._settings.batch)
+            else:
+                arrivals, self._given = self._given, []
             now = self.worker.monotonic()
             for arrival in arrivals:
                 if arrival.problem is None:

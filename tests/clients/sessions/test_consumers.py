@@ -149,6 +149,85 @@ def test_awaited_consumers_of_queues_without_sessions_lock_each_message(regions,
     assert sorted(effects.done) == sorted((None, name) for name in names)
 
 
+@pytest.mark.parametrize("is_awaited", [False, True], ids=["threads", "awaited"])
+def test_a_cut_connection_ends_no_consumer_of_messages_that_are_locked_by_themselves(
+    is_awaited, regions, clients, send, queue
+):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def act(_):
+        begun.set()
+        assert go_on.wait(SECONDS)
+
+    effects = Effects(act)
+    settings = Settings(lock="message", **QUICK)
+    source = Source(queue("plain"), has_sessions=False)
+
+    def cut():
+        assert begun.wait(SECONDS)
+        regions.faults("west").cut_connections()
+        go_on.set()
+        send(queue("plain"), ["m3"], sites=["west"])
+        until(lambda: (None, "m3") in effects.done)
+
+    async def run():
+        store = aio.SqliteStore(":memory:")
+        async with AsyncServiceBusClient.from_connection_string(
+            regions.connection_string("west"), retry_total=0
+        ) as client:
+            async with aio.JournaledConsumer(
+                client,
+                source,
+                store,
+                lambda delivery: asyncio.to_thread(effects, delivery),
+                site="west",
+                settings=settings,
+                lanes=1,
+            ):
+                await asyncio.to_thread(cut)
+        await store.close()
+
+    send(queue("plain"), ["m1", "m2"], sites=["west"])
+    if is_awaited:
+        asyncio.run(run())
+    else:
+        store = SqliteStore(":memory:")
+        OPENED.append(store)
+        with JournaledConsumer(clients["west"], source, store, effects, site="west", settings=settings, lanes=1):
+            cut()
+    assert effects.done.count((None, "m1")) == 1
+
+
+def test_a_message_that_is_being_processed_elsewhere_keeps_none_of_the_others_waiting(
+    regions, clients, send, store, queue
+):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def long(delivery):
+        begun.set()
+        assert go_on.wait(SECONDS)
+        by.append(("west", delivery.message_id))
+
+    by: list[tuple[str, str]] = []
+    settings = Settings(lock="message", **QUICK)
+    source = Source(queue("plain"), has_sessions=False)
+    send(queue("plain"), ["m1"], sites=["west"])
+    with JournaledConsumer(clients["west"], source, store, long, site="west", settings=settings, lanes=1):
+        assert begun.wait(SECONDS)
+        send(queue("plain"), ["m1", "m2", "m3"], sites=["east"])
+
+        def short(delivery):
+            by.append(("east", delivery.message_id))
+
+        with JournaledConsumer(clients["east"], source, store, short, site="east", settings=settings, lanes=1):
+            until(lambda: len(by) == 2)
+            assert by == [("east", "m2"), ("east", "m3")]
+            until(lambda: active(regions, queue("plain")) == {"west": 1, "east": 1})
+            go_on.set()
+            until(lambda: active(regions, queue("plain")) == {"west": 0, "east": 0})
+    assert by[2:] == [("west", "m1")]
+
+
 class _Closing:
     def __init__(self, store):
         self.store = store

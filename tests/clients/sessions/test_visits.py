@@ -152,7 +152,7 @@ def test_a_worker_that_lives_keeps_its_lease_for_as_long_as_its_application_take
     for _ in range(300):
         other.step()
         if hold.needs_beat(world.seconds, 10):
-            steps = beat(hold, slow.worker.name)
+            steps = beat(hold)
             with pytest.raises(StopIteration):
                 steps.send(slow.perform(next(steps)))
     assert world.seconds > 100
@@ -235,7 +235,7 @@ def test_an_earlier_message_that_another_region_registers_is_waited_for_from_the
     if is_beating:
         # The heartbeat meets the registration first, and must not hide it.
         assert east.visit.hold is not None
-        drive(beat(east.visit.hold, east.worker.name), east.perform)
+        drive(beat(east.visit.hold), east.perform)
     # m3 was begun before m1 was known of; m4 was not.
     while world.names != ["m3"]:
         east.step()
