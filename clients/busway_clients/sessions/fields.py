@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from busway_clients.sessions.errors import JournalMalformed
 from busway_clients.sessions.rows import Properties
 
+LONGEST_NUMBER = 19
+"""So many digits have numbers of 64 bits, the longest that services count in."""
+
 
 class Fields:
     """Takes properties of a row by their types."""
@@ -36,6 +39,13 @@ class Fields:
             return int(self.text(name))
         except ValueError as error:
             raise self._malformed(name, self._properties[name], "digits") from error
+
+    def count(self, name: str) -> int:
+        """Take a number from 0 on of any size, which stands as text likewise."""
+        value = self.text(name)
+        if not (value.isascii() and value.isdecimal() and len(value) <= LONGEST_NUMBER):
+            raise self._malformed(name, value, "digits")
+        return int(value)
 
     def numbers(self, name: str) -> Mapping[str, int]:
         """Take an object of whole numbers."""

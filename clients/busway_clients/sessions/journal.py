@@ -62,6 +62,7 @@ class Journal:
         """
         Delete what was finished before then; return how many rows there were.
 
-        A copy that comes later than that is processed again, so keep entries for longer than messages live.
+        A copy that comes later than that is processed again, so keep entries for longer than messages live, and than
+        the clocks of workers may be apart: the tokens of a session that was forgotten begin from the time of day.
         """
         return self.store.forget(before)

@@ -200,7 +200,10 @@ class Plan:
 
     def next_token(self) -> int:
         """Return the fencing token of the next owner."""
-        return 1 if self.record.lease is None else self.record.lease.token + 1
+        if self.record.lease is None:
+            # The session may have been forgotten: only the time of day is above all tokens that it has had.
+            return max(1, round(self.worker.wall() * 1000))
+        return self.record.lease.token + 1
 
     def claimed(self) -> Lease:
         """Return the lease that this worker writes to get it."""

@@ -289,7 +289,7 @@ class Visit:
         unknown = [entry for entry in self._plan.unknown() if entry.message_id not in self._plan.record.entries]
         if not unknown or self._settings.lock == "message":
             return
-        lease = self._plan.record.lease or replace(self._plan.claimed(), is_held=False, token=0, worker="")
+        lease = self._plan.record.lease or replace(self._plan.claimed(), is_held=False, worker="")
         arrivals = replace(lease, arrivals=lease.arrivals + 1)
         try:
             yield from self._patiently(Register(self.partition, arrivals, self._plan.record.version, unknown))

@@ -172,10 +172,9 @@ def test_a_cut_connection_ends_no_consumer_of_messages_that_are_locked_by_themse
 
     async def run():
         store = aio.SqliteStore(":memory:")
-        async with AsyncServiceBusClient.from_connection_string(
-            regions.connection_string("west"), retry_total=0
-        ) as client:
-            async with aio.JournaledConsumer(
+        async with (
+            AsyncServiceBusClient.from_connection_string(regions.connection_string("west"), retry_total=0) as client,
+            aio.JournaledConsumer(
                 client,
                 source,
                 store,
@@ -183,8 +182,9 @@ def test_a_cut_connection_ends_no_consumer_of_messages_that_are_locked_by_themse
                 site="west",
                 settings=settings,
                 lanes=1,
-            ):
-                await asyncio.to_thread(cut)
+            ),
+        ):
+            await asyncio.to_thread(cut)
         await store.close()
 
     send(queue("plain"), ["m1", "m2"], sites=["west"])

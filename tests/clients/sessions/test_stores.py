@@ -137,7 +137,7 @@ def test_a_journal_of_another_version_or_with_other_settings_is_refused(store):
     with pytest.raises(JournalMismatch, match="Number is '' there and 'n' here"):
         Journal(store, Settings(number="n")).open()
     store.write("journal", [Write("schema", {"Open": 0, "Schema": 1})])
-    with pytest.raises(JournalMismatch, match="has schema 1, expected 2"):
+    with pytest.raises(JournalMismatch, match="has schema 1, expected 3"):
         Journal(store, Settings()).open()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from busway_clients.sessions import leases
 from busway_clients.sessions.drive import drive
-from busway_clients.sessions.effects import Commit, Complete, Fault, LockLost, Register, Run
+from busway_clients.sessions.effects import Commit, Complete, Fault, LockLost, Register, Run, Wait
 from busway_clients.sessions.entries import State, message_partition
 from busway_clients.sessions.errors import JournalUnavailable
 from busway_clients.sessions.heartbeat import beat
@@ -160,6 +160,47 @@ def test_a_worker_that_lives_keeps_its_lease_for_as_long_as_its_application_take
     slow.play()
     other.play()
     assert world.applied == [("m1", 1, False)]
+
+
+def test_a_session_that_was_forgotten_keeps_its_lease_from_others_and_its_tokens_grow():
+    world = World()
+    remembers = Memory()
+    west, east = both(1)
+    owner = Player(world, "west", west)
+    first = owner.step_until(Run).delivery
+    waiting = Player(world, "east", east, memory=remembers)
+    waiting.step_until(Wait)
+    owner.play()
+    waiting.play()
+    world.seconds += 86_400
+    assert world.journal.forget(datetime.fromtimestamp(1_000_000 + world.seconds, UTC)) > 0
+    assert world.journal.record(SESSION, []).lease is None
+    west, east = Queue([arrival("m9", 9, "west")]), Queue([arrival("m9", 9, "east", origin="west")])
+    owner = Player(world, "west", west)
+    second = owner.step_until(Run).delivery
+    assert second.token > first.token
+    # What it remembers is of a lease long ago, however alike that was.
+    began = world.seconds
+    Player(world, "east", east, memory=remembers).play()
+    assert world.seconds - began >= 30
+    assert not second.is_held()
+
+
+def test_the_tokens_of_a_session_grow_though_its_lease_was_forgotten_beneath_registered_messages():
+    world = World()
+    west, east = both(2)
+    del west.messages[1]
+    owner = Player(world, "west", west)
+    token = owner.step_until(Run).delivery.token
+    waiting = Player(world, "east", east)
+    waiting.step_until(Register)
+    waiting.step()
+    owner.play()
+    world.journal.forget(datetime.fromtimestamp(1_000_000 + world.seconds + 1, UTC))
+    world.seconds += 1
+    assert (
+        Player(world, "east", east, settings=with_settings(head_start_seconds=5)).step_until(Run).delivery.token > token
+    )
 
 
 @pytest.mark.parametrize("offset", [-1e6, -3600.0, 3600.0, 1e6])
