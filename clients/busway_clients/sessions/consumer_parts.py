@@ -41,6 +41,8 @@ _LOST = (ServiceBusError, MessageAlreadySettled, ValueError)
 
 LOCK_RENEWAL_SECONDS = 24 * 3600.0
 """For how long the locks of Service Bus are renewed; a message is held while another region works on its copy."""
+LONGEST_TOLD = 2048
+"""Service Bus takes 4,096 characters of 16 bits as a reason, and as many as a description."""
 BEATS = 3
 """How often within the time of a heartbeat it is asked whether one is due."""
 
@@ -73,8 +75,10 @@ def unique_name(site: str) -> str:
 def fault_of(error: Exception) -> Fault:
     """Return how the application has failed; of a foreign error only its type, since its text may hold a body."""
     if isinstance(error, Unprocessable):
-        return Fault(error.reason, error.description, is_final=True)
-    return Fault(type(error).__name__, "The application failed each time it was given the message.", is_final=False)
+        return Fault(_told(error.reason), _told(error.description), is_final=True)
+    return Fault(
+        _told(type(error).__name__), "The application failed each time it was given the message.", is_final=False
+    )
 
 
 @contextlib.contextmanager
@@ -104,6 +108,12 @@ def is_worth_a_pause(error: Exception, source: Source, site: str) -> bool:
             # A defect must not look like an empty queue.
             raise JournalError(f"{site}: {source}: {type(error).__name__}") from error
     return True
+
+
+def _told(what: object) -> str:
+    """Return *what* as a text that can be sent, and is not too long for the dead-letter queue."""
+    text = str(what).encode("utf-8", "replace").decode()
+    return text if len(text) <= LONGEST_TOLD else text[: LONGEST_TOLD - 1] + "…"
 
 
 def refused(error: ServiceBusError, source: Source, site: str) -> JournalRefused | None:

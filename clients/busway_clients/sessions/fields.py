@@ -10,6 +10,11 @@ LONGEST_NUMBER = 19
 """So many digits have numbers of 64 bits, the longest that services count in."""
 
 
+def whole_number(text: str) -> int | None:
+    """Return the number that *text* is, None where it is none from 0 on or has more than LONGEST_NUMBER digits."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER else None
+
+
 class Fields:
     """Takes properties of a row by their types."""
 
@@ -43,9 +48,10 @@ class Fields:
     def count(self, name: str) -> int:
         """Take a number from 0 on of any size, which stands as text likewise."""
         value = self.text(name)
-        if not (value.isascii() and value.isdecimal() and len(value) <= LONGEST_NUMBER):
+        number = whole_number(value)
+        if number is None:
             raise self._malformed(name, value, "digits")
-        return int(value)
+        return number
 
     def numbers(self, name: str) -> Mapping[str, int]:
         """Take an object of whole numbers."""

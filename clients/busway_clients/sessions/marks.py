@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from busway_clients.sessions.arrivals import ENQUEUE_TIME, PATH, SEQUENCE, ReceivedMessage, hops, text_properties
 from busway_clients.sessions.errors import JournalMalformed, JournalRefused
+from busway_clients.sessions.fields import whole_number
 from busway_clients.sessions.rows import Row, Write
 
 SCHEMA = 1
@@ -305,7 +306,7 @@ def _seen(
     if not path:
         return Seen(site, site, partition, message_id, number, None if enqueued is None else enqueued.timestamp())
     numbers, times = hops(properties, SEQUENCE), hops(properties, ENQUEUE_TIME)
-    first = int(numbers[0]) if numbers and numbers[0].isdecimal() else None
+    first = whole_number(numbers[0]) if numbers else None
     return Seen(path[0], site, partition, message_id, first, _time(times[0]) if times else None)
 
 

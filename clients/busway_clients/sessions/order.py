@@ -9,6 +9,9 @@ from busway_clients.sessions.entries import Entry
 from busway_clients.sessions.leases import Lease, Record
 from busway_clients.sessions.settings import Settings
 
+_MOST_LINES = 16
+"""Copies come on few paths, but whoever publishes writes them; they have to fit into a property of a table."""
+
 
 class _Placed(Protocol):
     @property
@@ -88,9 +91,11 @@ def progress(lease: Lease, finished: Collection[Entry]) -> dict[str, Any]:
             # Only places of copies tell that one is late: at its own site an entity hands over in order by itself, and
             # what a person sends again from the dead-letter queue gets a new number.
             if line.startswith(COPY):
-                done[line] = max(place, done.get(line, place))
+                done[line] = max(place, done.pop(line, place))
         if entry.number is not None:
             numbers.append(entry.number)
+    for line in list(done)[:-_MOST_LINES]:
+        del done[line]
     return {"done": done, "through": max(numbers, default=None)}
 
 

@@ -5,7 +5,8 @@ import contextlib
 import itertools
 import threading
 import time
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
 import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
@@ -24,6 +25,7 @@ from busway_clients.sessions import (
     aio,
 )
 from busway_clients.sessions.aio.tables import TableStore as AsyncTableStore
+from busway_clients.sessions.arrivals import arrival_of
 from busway_clients.sessions.leases import LEASE_KEY
 from busway_clients.sessions.rows import Write
 from busway_clients.sessions.tables import TableStore
@@ -258,29 +260,50 @@ def test_awaited_consumers_keep_the_order_of_sessions(regions, send, table, queu
     assert effects.of("s") == names
 
 
-def test_poison_goes_to_the_dead_letter_queues_with_its_reason_on_record(regions, clients, send, store, queue):
-    def act(delivery):
-        if delivery.message_id == "m2":
-            raise Unprocessable("Broken", "no such shipment")
-        if delivery.message_id == "m3":
-            raise ValueError("a body that must not be told")
+class Received(NamedTuple):
+    application_properties: dict[Any, Any]
+    message_id: str = "m"
+    session_id: str = "s"
+    sequence_number: int = 1
+    enqueued_time_utc: datetime | None = None
 
-    send(queue(), ["m1", "m2", "m3", "m4"], "s")
+
+class _Unsaid(Exception):
+    def __str__(self):
+        return "☃" * 40_000 + "\ud800"
+
+
+def test_poison_goes_to_the_dead_letter_queues_with_its_reason_on_record(regions, clients, send, store, queue):
+    error: Any = _Unsaid()  # as applications do, whatever the types say
+    raised = {
+        "m2": Unprocessable("Broken", "no such shipment"),
+        "m3": ValueError("a body that must not be told"),
+        "m4": Unprocessable("Long\ud800", "☃" * 40_000),
+        "m5": Unprocessable("Typed", error),
+    }
+
+    def act(delivery):
+        if delivery.message_id in raised:
+            raise raised[delivery.message_id]
+
+    send(queue(), ["m1", "m2", "m3", "m4", "m5", "m6"], "s")
     effects = Effects(act)
     with consumers(clients, Source(queue()), store, effects):
         until(lambda: active(regions, queue()) == {"west": 0, "east": 0})
-    assert effects.of("s") == ["m1", "m4"]
+    assert effects.of("s") == ["m1", "m6"]
     for client in clients.values():
         with client.get_queue_receiver(queue(), sub_queue=ServiceBusSubQueue.DEAD_LETTER) as receiver:
             dead: list[Any] = []
-            while len(dead) < 2:
-                dead += receiver.receive_messages(2, max_wait_time=5)
+            while len(dead) < len(raised):
+                dead += receiver.receive_messages(4, max_wait_time=5)
             told = [(one.message_id, one.dead_letter_reason, one.dead_letter_error_description) for one in dead]
         assert told[0] == ("m2", "Broken", "no such shipment")
         assert told[1][:2] == ("m3", "ValueError")
         assert "body" not in told[1][2]
-    entries = Journal(store, SETTINGS).record("s", ["m1", "m2", "m3"]).entries
-    assert [entries[name].state.value for name in ("m1", "m2", "m3")] == ["completed", "faulted", "faulted"]
+        assert told[2] == ("m4", "Long?", "☃" * 2047 + "…")
+        assert told[3] == ("m5", "Typed", "☃" * 2047 + "…")
+    entries = Journal(store, SETTINGS).record("s", ["m1", *raised]).entries
+    assert [entries[name].state.value for name in ("m1", *raised)] == ["completed", *["faulted"] * 4]
     assert entries["m3"].attempt == 3
 
 
@@ -377,7 +400,13 @@ def test_a_message_that_cannot_be_recognised_is_dead_lettered_and_does_not_stop_
             [
                 ServiceBusMessage("a", message_id="m1", session_id="s", application_properties={"status": "1"}),
                 ServiceBusMessage("b", message_id="m2", session_id="s"),
-                ServiceBusMessage("c", message_id="m3", session_id="s", application_properties={"status": "3"}),
+                ServiceBusMessage(
+                    "c",
+                    message_id="m3",
+                    session_id="s",
+                    application_properties={"status": "2", "repl-path": "east", "repl-sequence": "9" * 5000},
+                ),
+                ServiceBusMessage("d", message_id="m4", session_id="s", application_properties={"status": "3"}),
             ]
         )
     effects = Effects()
@@ -387,8 +416,27 @@ def test_a_message_that_cannot_be_recognised_is_dead_lettered_and_does_not_stop_
         until(lambda: active(regions, queue())["west"] == 0)
     assert effects.of("s") == ["1", "3"]
     with clients["west"].get_queue_receiver(queue(), sub_queue=ServiceBusSubQueue.DEAD_LETTER) as receiver:
-        [dead] = receiver.receive_messages(1, max_wait_time=5)
-    assert (dead.message_id, dead.dead_letter_reason) == ("m2", "NotRecognised")
+        dead = [receiver.receive_messages(1, max_wait_time=5)[0] for _ in range(2)]
+    assert [(one.message_id, one.dead_letter_reason) for one in dead] == [
+        ("m2", "NotRecognised"),
+        ("m3", "NotRecognised"),
+    ]
+    assert "a repl-sequence of 5000 digits, expected at most 19" in str(dead[1].dead_letter_error_description)
+
+
+@pytest.mark.parametrize(
+    ("properties", "settings", "problem"),
+    [
+        ({"repl-path": "x" * 257}, {}, "has a repl-path of 257 characters, expected at most 256"),
+        ({"status": "x" * 1025}, {"identity": "status"}, "has an id of 1025 characters, expected at most 1024"),
+        ({"n": "9" * 5000}, {"number": "n"}, "has no property n that is a whole number"),
+        ({"n": "9" * 19, "repl-path": "east", "repl-sequence": "9" * 19}, {"number": "n"}, None),
+    ],
+)
+def test_what_does_not_fit_into_a_journal_is_not_recognised(properties, settings, problem):
+    settings = {"identity": None, "number": None, **settings}
+    message = Received(properties)
+    assert arrival_of(message, "west", **settings).problem == problem
 
 
 @pytest.mark.parametrize(

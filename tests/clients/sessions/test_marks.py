@@ -59,6 +59,8 @@ def test_a_message_is_seen_by_its_origin_s_number_and_time():
     )
     at = datetime(2026, 11, 21, 10, 0, 0, 250_000, UTC).timestamp()
     assert seen_message(message, "east") == Seen("west", "east", "", "a", 17, at)
+    message.application_properties[b"repl-sequence"] = b"9" * 5000
+    assert seen_message(message, "east") == Seen("west", "east", "", "a", None, at)
     event = SimpleNamespace(
         message_id=None, sequence_number=3, enqueued_time=datetime.fromtimestamp(START, UTC), properties={}
     )

@@ -2,6 +2,7 @@
 should be."""
 
 import random
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -298,6 +299,19 @@ def test_a_copy_that_comes_after_its_successor_was_finished_is_dead_lettered_wit
     Player(tolerant, "east", Queue([arrival("m3", 3, "east", origin="west")])).play()
     Player(tolerant, "east", Queue([arrival("m1", 1, "east", origin="west")])).play()
     assert tolerant.names == ["m3", "m1"]
+
+
+def test_copies_on_ever_new_paths_leave_no_more_lines_than_a_row_holds():
+    world = World()
+    for number in range(40):
+        one = arrival(f"m{number}", number, "east")
+        Player(
+            world, "east", Queue([replace(one, origin="west", lines={"east": number, f"copy:west;{number}": 1})])
+        ).play()
+    lease = world.journal.record(SESSION, []).lease
+    assert lease is not None
+    assert len(lease.done) == 16
+    assert "copy:west;39" in lease.done
 
 
 def test_numbered_messages_are_processed_in_their_order_wherever_they_are():
