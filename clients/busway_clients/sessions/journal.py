@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 from busway_clients.sessions import requests, schema
 from busway_clients.sessions.effects import Commit, Read, Register
@@ -57,6 +57,19 @@ class Journal:
         partition = requests.partition_of(self.settings, session_id, message_id)
         rows = self.store.read(partition, [LEASE_KEY, entry_key(message_id)])
         self.store.write(partition, [requests.reopened(rows, message_id, f"{self.store.name}, {partition}")])
+
+    def give_up(self, session_id: str | None, message_id: str) -> None:
+        """
+        Fault a message that is open on record and will not come any more, so that later ones go on.
+
+        It may have expired, been purged, or been dead-lettered by Service Bus. If it comes after all it is
+        dead-lettered (GivenUp). Raises JournalRefused where it is not open, or an earlier number is, and Conflict
+        where someone writes at the same moment.
+        """
+        partition = requests.partition_of(self.settings, session_id, message_id)
+        rows = self.store.read(partition, [LEASE_KEY, entry_key(message_id)])
+        place = f"{self.store.name}, {partition}"
+        self.store.write(partition, requests.given_up(rows, message_id, place, self.settings, datetime.now(UTC)))
 
     def forget(self, before: datetime) -> int:
         """

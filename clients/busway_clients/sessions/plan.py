@@ -13,6 +13,9 @@ from busway_clients.sessions.leases import Lease, Record
 from busway_clients.sessions.memory import Memory
 from busway_clients.sessions.settings import Settings
 
+_MOST_PASSED = 8
+"""With the messages at hand they have to fit into one transaction of 100 rows; what is left is for the next."""
+
 
 @dataclass(frozen=True)
 class Worker:
@@ -155,6 +158,19 @@ class Plan:
         if limit is not None and waited >= limit:
             return None
         return f"message {arrival.message_id} waits for {blocking}"
+
+    def passed_over(self, group: Sequence[Arrival]) -> list[Entry]:
+        """Return the entries that *group* has waited for in vain, noted so: no other has to wait for them again."""
+        if self._settings.wait_for_earlier_seconds is None or self._settings.lock == "message":
+            return []
+        known = self.known()
+        ids = {arrival.message_id for arrival in group}
+        passed = {
+            entry.message_id: replace(entry, is_passed=True)
+            for arrival in group
+            for entry in order.awaited(arrival, known, ids)
+        }
+        return list(passed.values())[:_MOST_PASSED]
 
     def begun(self, arrival: Arrival, token: int) -> Entry:
         """Return the entry of a message that is given to the application next."""

@@ -179,7 +179,7 @@ class Visit:
             if decided is not None:
                 group.remove(arrival)
                 self._plan.decide(arrival, decided)
-        entries = {entry.message_id: entry for entry in self._plan.unknown()}
+        entries = {entry.message_id: entry for entry in [*self._plan.unknown(), *self._plan.passed_over(group)]}
         for arrival in group:
             entries[arrival.message_id] = self._plan.begun(arrival, token)
         if not (yield from self._write(list(entries.values()))):

@@ -11,7 +11,7 @@ from busway_clients.sessions import leases
 from busway_clients.sessions.drive import drive
 from busway_clients.sessions.effects import Commit, Complete, Fault, LockLost, Register, Run, Wait
 from busway_clients.sessions.entries import State, message_partition
-from busway_clients.sessions.errors import JournalUnavailable
+from busway_clients.sessions.errors import JournalRefused, JournalUnavailable
 from busway_clients.sessions.heartbeat import beat
 from busway_clients.sessions.memory import Memory
 from busway_clients.sessions.rows import Write
@@ -263,6 +263,90 @@ def test_after_the_time_to_wait_for_an_earlier_message_the_session_goes_on():
     # m1 was given to a worker that has died, so it is no late comer but one to be tried again.
     Player(world, "west", west).play()
     assert world.names == ["m2", "m3", "m1"]
+
+
+def test_what_was_waited_for_in_vain_is_not_waited_for_again():
+    world = World(with_settings(wait_for_earlier_seconds=100))
+    west, east = both(6)
+    Player(world, "west", west).step_until(Run)
+    del east.messages[0]  # m1 has expired there
+    first, later = Queue(east.messages[:2]), Queue(east.messages[2:])
+    Player(world, "east", first).play()
+    assert world.names == ["m2", "m3"]
+    began = world.seconds
+    Player(world, "east", later).play()
+    assert world.names == ["m2", "m3", "m4", "m5", "m6"]
+    assert world.seconds == began
+    Player(world, "west", west).play()
+    assert world.applied[-1] == ("m1", 2, True)
+
+
+@pytest.mark.parametrize("dies_at", [Run, Complete], ids=["working", "pending"])
+def test_a_message_that_will_not_come_any_more_is_given_up_by_a_person(dies_at):
+    world = World()
+    west, east = both(3)
+    if dies_at is Run:
+        Player(world, "west", west).step_until(Run)
+    else:
+        stopped = Player(world, "west", west, fails=lambda _: Fault("ValueError", "it failed", is_final=False))
+        stopped.step_until(Run)
+        stopped.worker = replace(stopped.worker, is_stopping=lambda: True)
+        stopped.visit.worker = stopped.worker
+        stopped.play()
+    del east.messages[0]
+    memory = Memory()
+    assert Player(world, "east", east, memory=memory).play() is Ending.BUSY
+    with pytest.raises(JournalRefused, match="message m7 is not on record, expected pending or working"):
+        world.journal.give_up(SESSION, "m7")
+    world.journal.give_up(SESSION, "m1")
+    Player(world, "east", east, memory=memory).play()
+    assert world.names == ["m2", "m3"]
+    assert world.states()["m1"] == "faulted"
+    with pytest.raises(JournalRefused, match="message m1 is faulted, expected pending or working"):
+        world.journal.give_up(SESSION, "m1")
+    # It comes after all.
+    Player(world, "west", west).play()
+    assert west.dead == {"m1": "GivenUp"}
+    world.journal.reopen(SESSION, "m1")
+    Player(world, "west", Queue([arrival("m1", 9, "west")])).play()
+    assert world.names == ["m2", "m3", "m1"]
+
+
+def test_numbers_are_given_up_in_their_order():
+    world = World(with_settings(number="n"))
+    Player(world, "west", Queue([arrival("m1", 1, "west", number=1)])).step_until(Run)
+    gone = [arrival(f"m{n}", n, "west", number=n) for n in (1, 2, 3)]
+    Player(world, "west", Queue(gone)).step_until(Run)
+    left = Queue([arrival("m4", 4, "west", number=4)])
+    memory = Memory()
+    assert Player(world, "west", left, memory=memory).play() is Ending.BUSY
+    with pytest.raises(JournalRefused, match="message m3 has number 3, expected 1 first"):
+        world.journal.give_up(SESSION, "m3")
+    for name in ("m1", "m2", "m3"):
+        world.journal.give_up(SESSION, name)
+    Player(world, "west", left, memory=memory).play()
+    assert world.names == ["m4"]
+
+
+def test_an_owner_that_lives_reads_again_when_a_message_was_given_up():
+    world = World()
+    west, _ = both(2)
+    owner = Player(world, "west", west)
+    owner.step_until(Run)
+    world.journal.give_up(SESSION, "m1")
+    owner.play()
+    # The application had it already, and what it did stands.
+    assert world.names == ["m1", "m2"]
+    assert world.states() == {"m1": "completed", "m2": "completed"}
+
+
+def test_a_message_that_is_sent_again_behind_more_than_a_batch_holds_up_none_of_them():
+    world = World(with_settings(batch=2))
+    Player(world, "west", Queue([arrival("m1", 1, "west")]), fails=lambda _: Fault("Broken", "", is_final=True)).play()
+    world.journal.reopen(SESSION, "m1")
+    queue = Queue([arrival(name, place, "west") for place, name in enumerate(["m2", "m3", "m4", "m1"], 2)])
+    assert Player(world, "west", queue).play() is Ending.EMPTY
+    assert world.names == ["m2", "m3", "m4", "m1"]
 
 
 @pytest.mark.parametrize("is_beating", [False, True], ids=["silent", "beating"])
