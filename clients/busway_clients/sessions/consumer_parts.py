@@ -6,7 +6,7 @@ import os
 import socket
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from azure.servicebus.exceptions import (
     MessageAlreadySettled,
@@ -61,10 +61,12 @@ class Source:
         return self.entity if self.subscription is None else f"{self.entity}/Subscriptions/{self.subscription}"
 
 
-def check_source(source: Source, settings: Settings) -> None:
-    """Raise JournalRefused where *settings* ask for what *source* has not."""
+def settings_for(source: Source, settings: Settings) -> Settings:
+    """Return *settings* for *source*, by which the application is known; raises JournalRefused for what it has not."""
     if settings.lock == "session" and not source.has_sessions:
         raise JournalRefused(f"{source}: has no sessions, expected some, as lock is 'session'")
+    # Service Bus tells names apart by letters alone, not by their case.
+    return replace(settings, application=settings.application or str(source).lower())
 
 
 def unique_name(site: str) -> str:

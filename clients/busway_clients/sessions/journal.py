@@ -23,9 +23,9 @@ class Journal:
     def open(self) -> None:
         """Begin the journal, or check that it is one of these *settings*; raises JournalMismatch."""
         self.store.open()
-        while not schema.check_schema(self.store.read(schema.PARTITION, [schema.KEY]), self.settings, self.store.name):
+        while write := schema.opening(self.store.read(schema.PARTITION, [schema.KEY]), self.settings, self.store.name):
             with contextlib.suppress(Conflict):
-                self.store.write(schema.PARTITION, [schema.schema_row(self.settings)])
+                self.store.write(schema.PARTITION, [write])
 
     def read(self, read: Read) -> Record:
         """Return what is on record; raises JournalMalformed."""

@@ -26,7 +26,7 @@ class Lease:
     """
     Who processes a session.
 
-    *token* grows by one with each owner, from the time of day in milliseconds at the first;
+    *token* grows by one with each owner, from the time of day in microseconds at the first;
     *beat* with each write of an owner, by which others see that it lives; *arrivals* when another worker has registered
     messages; *done* and *through* are how far each line, and the numbers of the application, have been finished.
     *recent* are entries by message id that count before the messages' own rows: with them a message costs the write of

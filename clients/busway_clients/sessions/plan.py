@@ -218,7 +218,7 @@ class Plan:
         """Return the fencing token of the next owner."""
         if self.record.lease is None:
             # The session may have been forgotten: only the time of day is above all tokens that it has had.
-            return max(1, round(self.worker.wall() * 1000))
+            return max(1, round(self.worker.wall() * 1_000_000))
         return self.record.lease.token + 1
 
     def claimed(self) -> Lease:

@@ -5,6 +5,7 @@ from typing import Literal
 
 from busway_clients.sessions.errors import JournalRefused
 
+APPLICATION = "Application"
 _LARGEST_BATCH = 40
 """Registered, started and finished messages and the lease have to fit into one transaction of 100 rows."""
 
@@ -14,9 +15,11 @@ class Settings:
     """
     How messages are processed once.
 
-    The first four must be the same at all sites of a journal; the journal notes them and refuses a consumer with
+    The first five must be the same at all sites of a journal; the journal notes them and refuses a consumer with
     others.
 
+    *application*: whose journal it is, as each needs one of its own; without it the queue or subscription. Name it
+    where that has other names at other sites.
     *lock*: "session" locks all of a session for one worker and keeps its order; "message" each message by itself, where
     order does not matter or entities have no sessions.
     *identity*: the application property by which copies are recognised; without it the message id.
@@ -37,6 +40,7 @@ class Settings:
     *accept_seconds*: how long a lane waits for a session before it asks anew, and so how long stopping may take.
     """
 
+    application: str | None = None
     lock: Literal["session", "message"] = "session"
     identity: str | None = None
     number: str | None = None
@@ -86,6 +90,7 @@ class Settings:
     def agreed(self) -> dict[str, str | int]:
         """Return what all sites of a journal must have in common, as properties of a row."""
         return {
+            APPLICATION: self.application or "",
             "Lock": self.lock,
             "Identity": self.identity or "",
             "Number": self.number or "",

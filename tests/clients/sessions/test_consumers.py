@@ -15,6 +15,7 @@ from azure.servicebus.aio import ServiceBusClient as AsyncServiceBusClient
 from busway_clients.sessions import (
     Journal,
     JournaledConsumer,
+    JournalMismatch,
     JournalRefused,
     Lease,
     Settings,
@@ -372,6 +373,18 @@ def test_sessions_on_one_side_only_are_told_and_nothing_is_taken(regions, client
         JournaledConsumer(clients["west"], Source("q", has_sessions=False), store, Effects(), site="west")
     assert active(regions, queue())["east"] == 1
     assert active(regions, queue("plain"))["west"] == 1
+
+
+def test_a_journal_of_another_queue_is_refused_at_the_start(clients, store, queue):
+    Journal(store, Settings(application="SHIPMENTS/subscriptions/Application".lower())).open()
+    source = Source("Shipments", subscription="application")
+    for names, is_refused in ((source, False), (Source(queue()), True)):
+        consumer = JournaledConsumer(clients["west"], names, store, Effects(), site="west", settings=SETTINGS)
+        if is_refused:
+            with pytest.raises(JournalMismatch, match="Application is 'shipments/subscriptions/application' there"):
+                consumer.start()
+        else:
+            consumer.journal.open()
 
 
 def test_a_malformed_entry_keeps_its_session_where_it_is_and_no_other(  # noqa: PLR0917 - fixtures

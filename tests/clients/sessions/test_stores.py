@@ -13,6 +13,7 @@ from busway_clients.sessions import (
     JournalUnavailable,
     Settings,
     SqliteStore,
+    aio,
 )
 from busway_clients.sessions.effects import Commit, Hold, Read
 from busway_clients.sessions.entries import Entry, State, session_partition
@@ -139,6 +140,24 @@ def test_a_journal_of_another_version_or_with_other_settings_is_refused(store):
     store.write("journal", [Write("schema", {"Open": 0, "Schema": 1})])
     with pytest.raises(JournalMismatch, match="has schema 1, expected 3"):
         Journal(store, Settings()).open()
+
+
+def test_a_journal_belongs_to_one_application(store):
+    is_awaited = hasattr(store, "runner")
+
+    def opened(application=None):
+        settings = Settings(application=application)
+        if is_awaited:
+            store.runner.run(aio.Journal(store.store, settings).open())
+        else:
+            Journal(store, settings).open()
+
+    opened()
+    opened("billing")
+    opened()
+    opened("billing")
+    with pytest.raises(JournalMismatch, match="Application is 'billing' there and 'shipping' here"):
+        opened("shipping")
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,10 @@ from busway_clients.sessions.consumer_parts import (
     LOCK_RENEWAL_SECONDS,
     LOG,
     Source,
-    check_source,
     fault_of,
     is_worth_a_pause,
     receiving,
+    settings_for,
     unique_name,
 )
 from busway_clients.sessions.drive import drive_async
@@ -67,8 +67,7 @@ class JournaledConsumer:
         settings: Settings | None = None,
         lanes: int = 4,
     ) -> None:
-        self.settings = settings or Settings()
-        check_source(source, self.settings)
+        self.settings = settings_for(source, settings or Settings())
         self.journal = Journal(store, self.settings)
         self._client = client
         self._source = source

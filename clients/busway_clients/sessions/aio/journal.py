@@ -23,11 +23,11 @@ class Journal:
     async def open(self) -> None:
         """Begin the journal, or check that it is one of these *settings*; raises JournalMismatch."""
         await self.store.open()
-        while not schema.check_schema(
+        while write := schema.opening(
             await self.store.read(schema.PARTITION, [schema.KEY]), self.settings, self.store.name
         ):
             with contextlib.suppress(Conflict):
-                await self.store.write(schema.PARTITION, [schema.schema_row(self.settings)])
+                await self.store.write(schema.PARTITION, [write])
 
     async def read(self, read: Read) -> Record:
         """Return what is on record; raises JournalMalformed."""
