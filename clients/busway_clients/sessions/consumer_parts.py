@@ -24,6 +24,7 @@ from busway_clients.sessions.errors import (
     JournalMalformed,
     JournalRefused,
     JournalUnavailable,
+    LeaseLost,
     Unprocessable,
 )
 from busway_clients.sessions.settings import Settings
@@ -78,9 +79,10 @@ def fault_of(error: Exception) -> Fault:
     """Return how the application has failed; of a foreign error only its type, since its text may hold a body."""
     if isinstance(error, Unprocessable):
         return Fault(_told(error.reason), _told(error.description), is_final=True)
-    return Fault(
-        _told(type(error).__name__), "The application failed each time it was given the message.", is_final=False
-    )
+    if isinstance(error, LeaseLost):
+        # Delivery.check has raised it: the store was away, or someone has taken over.
+        return Fault("LeaseLost", str(error), is_final=False, counts=False)
+    return Fault(type(error).__name__, "The application failed each time it was given the message.", is_final=False)
 
 
 @contextlib.contextmanager

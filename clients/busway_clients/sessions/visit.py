@@ -209,13 +209,16 @@ class Visit:
             may_have_run=self._plan.may_have_run[arrival.message_id],
             is_held=lambda: hold.is_fresh(self.worker.monotonic()),
         )
-        self._plan.given.add((arrival.message_id, entry.attempt))
+        self._plan.give(entry)
         fault: Fault | None = yield Run(delivery)
         self._touch()
         if fault is None:
             self._plan.decide(arrival, self._plan.final(entry, State.COMPLETED))
             return True
         yield Tell(f"{self.partition}: message {arrival.message_id}, attempt {entry.attempt}: {fault.reason}")
+        if not fault.counts:
+            self._plan.ungive(entry)
+            return False
         if fault.is_final or entry.attempt >= self._settings.max_attempts:
             self._plan.decide(arrival, self._plan.final(entry, State.FAULTED, fault.reason, fault.description))
             return True
@@ -229,7 +232,7 @@ class Visit:
             yield Complete(arrival)
         else:
             yield DeadLetter(arrival, entry.reason, entry.description)
-        for kept in (self._memory.seen, self._memory.blocked, self._memory.unrecorded):
+        for kept in (self._memory.seen, self._memory.blocked, self._memory.unrecorded, self._memory.ungiven):
             kept.forget((self.partition, arrival.message_id))
 
     # What is written

@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 import pytest
 
 from busway_clients.sessions import leases
+from busway_clients.sessions.consumer_parts import fault_of
 from busway_clients.sessions.drive import drive
 from busway_clients.sessions.effects import Commit, Complete, Fault, LockLost, Register, Run, Wait
 from busway_clients.sessions.entries import State, message_partition
-from busway_clients.sessions.errors import JournalRefused, JournalUnavailable
+from busway_clients.sessions.errors import JournalRefused, JournalUnavailable, LeaseLost
 from busway_clients.sessions.heartbeat import beat
 from busway_clients.sessions.memory import Memory
 from busway_clients.sessions.rows import Write
@@ -574,6 +575,58 @@ def test_an_answer_of_the_store_that_is_lost_at_any_write_changes_nothing():
                 break
         assert player.ending is Ending.EMPTY
         assert world.applied == [("m1", 1, False), ("m2", 1, False), ("m3", 1, False)], deaf
+        assert (west.messages, west.dead) == ([], {})
+
+
+@pytest.mark.parametrize("outage", [100, 1000], ids=["within patience", "beyond it"])
+def test_an_outage_of_the_store_is_no_failed_attempt_of_the_application(outage):
+    world = World(with_settings(max_attempts=1))
+    world.journal.store = store = StoreThatIsAway(world.store)
+    west, _ = both(2)
+    memory = Memory()
+    back_at: list[float] = []
+
+    def checks(delivery):
+        if not back_at:
+            # The lease runs out while the application works, as the heartbeat does not get through.
+            store.is_away = True
+            world.seconds += 40
+            back_at.append(world.seconds + outage)
+        try:
+            delivery.check()
+        except LeaseLost as error:
+            return fault_of(error)
+        return None
+
+    for _ in range(10):
+        player = Player(world, "west", west, fails=checks, memory=memory)
+        try:
+            while player.step():
+                store.is_away = bool(back_at) and world.seconds < back_at[0]
+        except JournalUnavailable:
+            continue
+    assert world.applied == [("m1", 1, False), ("m2", 1, False)]
+    assert (west.messages, west.dead) == ([], {})
+
+
+def test_an_answer_that_is_lost_at_the_beginning_of_an_outage_costs_no_message_an_attempt():
+    for deaf in range(steps_of_a_visit(with_settings(max_attempts=1))):
+        world = World(with_settings(max_attempts=1, record_every=2))
+        world.journal.store = store = StoreThatIsAway(world.store)
+        west, _ = both(4)
+        memory = Memory()
+        player = Player(world, "west", west, memory=memory)
+        try:
+            for number in range(2000):
+                store.is_deaf = number == deaf and isinstance(player.effect, Commit)
+                is_last = store.is_deaf
+                if not player.step():
+                    break
+                store.is_away = store.is_away or is_last
+        except JournalUnavailable:
+            store.is_away = False
+            Player(world, "west", west, memory=memory).play()
+        assert world.applied == [(name, 1, False) for name in NAMES], deaf
         assert (west.messages, west.dead) == ([], {})
 
 
