@@ -131,6 +131,12 @@ class Translation:
     partitions: Mapping[str, Collection[str]] = field(default_factory=dict)
     numbers_agree: bool = False
     allowance_seconds: float = 5.0
+    quiet_until: Mapping[str, datetime] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for site, until in self.quiet_until.items():
+            if until.tzinfo is None:
+                raise JournalRefused(f"quiet_until of {site} has no time zone, expected one")
 
     def place(self, seen: Seen) -> Place:
         """Return whether *seen* has been done already, wherever that was."""
@@ -173,7 +179,8 @@ class Translation:
 
         A copy arrives later than its original, so what was enqueued there before the earliest open time was done, but
         for clocks that are apart, for which the allowance is taken off. Before what `place` says is DONE skip.
-        Without a position of every partition that the mark should have, reading starts at the beginning ("-1").
+        Without a position of every partition that the mark should have, reading starts at the beginning ("-1"), also
+        for events of *site* itself, unless *quiet_until* tells of them.
         """
         partitions = self.partitions.get(site)
         if not partitions:
@@ -194,6 +201,8 @@ class Translation:
             times = [each.enqueued for each in view.values() if each.enqueued is not None]
             if len(times) == len(self.partitions.get(site, ("",))):
                 reached.append(min(times))
+        if origin in self.quiet_until:
+            reached.append(self.quiet_until[origin].timestamp())
         return max(reached, default=None)
 
     def _sites(self, origin: str) -> list[str]:

@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import random
 import threading
-import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -113,6 +112,14 @@ def test_reading_a_copied_hub_starts_before_the_first_event_that_is_open():
     # east's own events were never read: they begin at the beginning.
     unread = marked(native(500, "0"), native(400, "1"))
     assert Translation(unread, PARTITIONS).start("east") == dict.fromkeys(PARTITIONS["east"], "-1")
+    # Publishers have gone over to east after, or before, what west's mark says.
+    for over, expected in ((700, 390), (395, 385)):
+        quiet = {"east": datetime.fromtimestamp(START + over, UTC)}
+        begin = datetime.fromtimestamp(START + expected, UTC)
+        passive = Translation(unread, PARTITIONS, allowance_seconds=10, quiet_until=quiet)
+        assert passive.start("east") == dict.fromkeys(PARTITIONS["east"], begin)
+    with pytest.raises(JournalRefused, match="quiet_until of east has no time zone"):
+        Translation(unread, PARTITIONS, quiet_until={"east": datetime(2026, 1, 1)})  # noqa: DTZ001 - that is the point
     with pytest.raises(JournalRefused, match="partitions of north are not given"):
         translation.start("north")
 
@@ -232,9 +239,11 @@ def test_a_consumer_of_a_hub_goes_on_in_the_copy_where_it_has_stopped():
             }
             copies.append(copied)
         own = EventData("east's own")
+        switched = datetime.now(UTC)
         publish(broker.connection_string("east"), [*copies, own])
-        mark = mark.after(native(0, "0", site="east", seconds=time.time() - START - 60))
-        translation = Translation(mark, {"west": ["0"], "east": ["0"]}, numbers_agree=True)
+        translation = Translation(
+            mark, {"west": ["0"], "east": ["0"]}, numbers_agree=True, quiet_until={"east": switched}
+        )
         start = translation.start("east")["0"]
         assert isinstance(start, datetime)
         seen = received(broker.connection_string("east"), 51, start)
