@@ -67,7 +67,7 @@ class Settings:
         problems += [
             f"{name} is {getattr(self, name)}, expected 0 or more"
             for name in ("head_start_seconds", "retry_seconds")
-            if getattr(self, name) < 0
+            if not getattr(self, name) >= 0
         ]
         if not 1 <= self.batch <= _LARGEST_BATCH:
             problems.append(f"batch is {self.batch}, expected 1 to {_LARGEST_BATCH}")
@@ -75,8 +75,13 @@ class Settings:
             problems.append(f"record_every is {self.record_every}, expected 1 to batch, which is {self.batch}")
         if self.max_attempts < 1:
             problems.append(f"max_attempts is {self.max_attempts}, expected 1 or more")
-        if self.lock not in ("session", "message"):
-            problems.append(f"lock is {self.lock!r}, expected 'session' or 'message'")
+        if self.wait_for_earlier_seconds is not None and not self.wait_for_earlier_seconds >= 0:
+            problems.append(f"wait_for_earlier_seconds is {self.wait_for_earlier_seconds}, expected None, or 0 or more")
+        problems += [
+            f"{name} is {getattr(self, name)!r}, expected {' or '.join(map(repr, choices))}"
+            for name, choices in (("lock", ("session", "message")), ("late", ("dead-letter", "process")))
+            if getattr(self, name) not in choices
+        ]
         if self.lock == "message" and self.number is not None:
             problems.append("number is set, expected none with lock='message', which keeps no order")
         if problems:

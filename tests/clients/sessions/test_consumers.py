@@ -459,6 +459,9 @@ def test_what_does_not_fit_into_a_journal_is_not_recognised(properties, settings
         ({"batch": 5, "record_every": 6}, "record_every is 6, expected 1 to batch"),
         ({"lease_seconds": 0, "max_attempts": 0}, "lease_seconds is 0, expected more than 0; max_attempts is 0"),
         ({"lock": "row"}, "lock is 'row'"),
+        ({"late": "deadletter"}, "late is 'deadletter', expected 'dead-letter' or 'process'"),
+        ({"wait_for_earlier_seconds": -5}, "wait_for_earlier_seconds is -5, expected None, or 0 or more"),
+        ({"retry_seconds": float("nan")}, "retry_seconds is nan, expected 0 or more"),
         ({"lock": "message", "number": "n"}, "keeps no order"),
     ],
 )
