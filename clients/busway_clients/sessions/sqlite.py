@@ -102,8 +102,10 @@ class SqliteStore:
         """Raise what this part raises instead of what the file's does."""
         try:
             yield
-        except (StoreUnavailable, UnusableFile) as error:
+        except UnusableFile as error:
+            raise JournalRefused(str(error)) from error
+        except StoreUnavailable as error:
             name = getattr(error.__cause__, "sqlite_errorname", None) or ""
             if name.startswith(_UNAVAILABLE):
                 raise JournalUnavailable(f"{self.name}: SQLite says {name}") from error
-            raise JournalRefused(f"{error}; expected a journal of this package or no file") from error
+            raise JournalRefused(f"{error}, expected a journal of this package or no file") from error
