@@ -121,7 +121,11 @@ class JournaledConsumer:
             raise self._failure
 
     def run(self) -> None:
-        """Process until `stop` is called from elsewhere; raises JournalRefused and JournalMismatch."""
+        """
+        Process until `stop` is called from elsewhere.
+
+        Raises what `start` does, and JournalRefused later too. A store that is away later is waited for.
+        """
         self.start()
         self.join()
 

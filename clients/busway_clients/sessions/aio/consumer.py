@@ -111,7 +111,11 @@ class JournaledConsumer:
                 raise ended
 
     async def run(self) -> None:
-        """Process until `stop` is called; raises JournalRefused and JournalMismatch."""
+        """
+        Process until `stop` is called.
+
+        Raises what `start` does, and JournalRefused later too. A store that is away later is waited for.
+        """
         await self.start()
         await self.join()
 
