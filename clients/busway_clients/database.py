@@ -3,6 +3,7 @@
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
@@ -10,6 +11,7 @@ from typing import NamedTuple
 from busway_clients.errors import StoreUnavailable, UnusableFile
 
 _BUSY_SECONDS = 5.0
+_AGAIN_SECONDS = 0.01
 
 
 class Kind(NamedTuple):
@@ -53,13 +55,16 @@ class Database:
         # Exclusive before the first access in WAL mode: the lock is taken with it, and no shared memory is needed.
         if is_exclusive:
             self._connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        # In one view of the file, as another process may be making it.
+        self._connection.execute("BEGIN")
         held = [self._pragma("application_id"), self._pragma("user_version")]
         is_new = held == [0, 0] and not self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        self._connection.execute("COMMIT")
         if not is_new and held[0] != kind.application_id:
             raise UnusableFile(f"{self.path}: is a database of another kind, expected {kind.name}")
         if not is_new and held[1] != kind.version:
             raise UnusableFile(f"{self.path}: has version {held[1]} of {kind.name}, expected {kind.version}")
-        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._log_ahead(patience=0 if is_exclusive else _BUSY_SECONDS)
         self._connection.execute("PRAGMA synchronous = FULL")
         with self.transaction() as connection:
             # Another process may have made it meanwhile, hence IF NOT EXISTS in each schema.
@@ -67,6 +72,19 @@ class Database:
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {kind.application_id}")
             connection.execute(f"PRAGMA user_version = {kind.version}")
+
+    def _log_ahead(self, patience: float) -> None:
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                self._connection.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                # SQLite does not wait by itself here while another process does the same.
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
+                    raise
+                time.sleep(_AGAIN_SECONDS)
+            else:
+                return
 
     def _pragma(self, name: str) -> int:
         return int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])

@@ -28,6 +28,7 @@ def places():
         QueueConfig(name="invoices"),
         QueueConfig(name="letters"),
         QueueConfig(name="parcels"),
+        QueueConfig(name="statuses", requires_session=True),
     )
     with RunningBroker([NamespaceConfig(name=name, queues=queues) for name in ("west", "east")]) as broker:
         yield {name.upper(): broker.connection_string(name) for name in ("west", "east")}
@@ -45,7 +46,7 @@ def relays():
 
 
 def test_every_example_is_run():
-    assert PAGE.count("```python") == len(EXAMPLES) == PAGE.count("<!-- run:") == 7
+    assert PAGE.count("```python") == len(EXAMPLES) == PAGE.count("<!-- run:") == 9
 
 
 @pytest.mark.usefixtures("relays")

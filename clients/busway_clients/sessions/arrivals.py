@@ -8,15 +8,20 @@ since subscriptions of one topic count apart.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
+
+from busway_clients.sessions.fields import LONGEST_NUMBER, whole_number
 
 SEQUENCE = "repl-sequence"
 PATH = "repl-path"
 ENQUEUE_TIME = "repl-enqueue-time"
 COPY = "copy:"
+LONGEST_ID = 1024
+LONGEST_PATH = 256
+"""In characters; what is on record of a message must fit into a property of a table, which holds 32,768."""
 
 
 class ReceivedMessage(Protocol):
@@ -62,26 +67,24 @@ def hops(properties: Mapping[str, Any], name: str) -> list[str]:
 def arrival_of(message: ReceivedMessage, site: str, identity: str | None, number: str | None) -> Arrival:
     """Return what *message*, received at *site*, is to the journal."""
     properties = text_properties(message.application_properties)
-    problem = None
-    named = message.message_id if identity is None else properties.get(identity)
-    if named is None or named == "":
-        problem = "has no message id" if identity is None else f"has no property {identity}"
-        named = ""
     path = hops(properties, PATH)
+    sequence = next(iter(hops(properties, SEQUENCE)), "")
+    named = message.message_id if identity is None else properties.get(identity)
     lines: dict[str, int] = {}
     if message.sequence_number is not None:
         lines[site] = message.sequence_number
-    if path and (sequences := hops(properties, SEQUENCE)) and sequences[0].isdecimal():
-        lines[COPY + ";".join(path)] = int(sequences[0])
-    counted = None
-    if number is not None:
-        counted = _integer(properties.get(number))
-        if counted is None:
-            problem = problem or f"has no property {number} that is a whole number"
+    if path and (taken := whole_number(sequence)) is not None:
+        lines[COPY + ";".join(path)] = taken
+    counted = None if number is None else _integer(properties.get(number))
+    problem = _too_long(str(named or ""), path, sequence)
+    if named is None or named == "":
+        problem = "has no message id" if identity is None else f"has no property {identity}"
+    elif number is not None and counted is None:
+        problem = problem or f"has no property {number} that is a whole number"
     enqueued = message.enqueued_time_utc
     return Arrival(
         message=message,
-        message_id=str(named),
+        message_id="" if named is None else str(named),
         session_id=message.session_id,
         origin=path[0] if path else site,
         lines=lines,
@@ -98,12 +101,23 @@ def age(arrival: Arrival, now: float | None = None) -> float:
     return max(0.0, (time.time() if now is None else now) - arrival.enqueued)
 
 
+def _too_long(named: str, path: Sequence[str], sequence: str) -> str | None:
+    """Return what keeps a message from being taken on record, in words."""
+    if len(named) > LONGEST_ID:
+        return f"has an id of {len(named)} characters, expected at most {LONGEST_ID}"
+    if len(";".join(path)) > LONGEST_PATH:
+        return f"has a {PATH} of {len(';'.join(path))} characters, expected at most {LONGEST_PATH}"
+    if sequence.isdecimal() and len(sequence) > LONGEST_NUMBER:
+        return f"has a {SEQUENCE} of {len(sequence)} digits, expected at most {LONGEST_NUMBER}"
+    return None
+
+
 def _integer(value: object) -> int | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
         return value
-    return int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() else None
+    return whole_number(value) if isinstance(value, str) else None
 
 
 def _text(value: object) -> Any:  # noqa: ANN401 - a value of an application property

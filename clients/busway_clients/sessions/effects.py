@@ -112,11 +112,16 @@ class Run:
 
 @dataclass(frozen=True)
 class Fault:
-    """How the application has failed; one that is *final* is not tried again."""
+    """
+    How the application has failed.
+
+    One that is *final* is not tried again; one that does not *count* was not the application's.
+    """
 
     reason: str
     description: str
     is_final: bool
+    counts: bool = True
 
 
 @dataclass(frozen=True)

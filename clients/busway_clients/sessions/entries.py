@@ -37,7 +37,8 @@ class Entry:
     A message in the journal.
 
     *lines* are its places in ordered lines (see `arrivals`), *attempt* counts how often the application was given it,
-    *token* is the fencing token of the worker that wrote it last.
+    *token* is the fencing token of the worker that wrote it last. *is_passed* says that later ones have waited for it
+    long enough, and go on without.
     """
 
     message_id: str
@@ -52,6 +53,7 @@ class Entry:
     reason: str = ""
     description: str = ""
     finished: str | None = None
+    is_passed: bool = False
 
     @property
     def key(self) -> str:
@@ -70,7 +72,7 @@ class Entry:
             "State": self.state.value,
             "Open": 0 if self.state.is_final else 1,
             "Attempt": self.attempt,
-            "Token": self.token,
+            "Token": str(self.token),
             "Worker": self.worker,
             "Site": self.site,
             "Origin": self.origin,
@@ -82,6 +84,8 @@ class Entry:
             written["Number"] = str(self.number)
         if self.finished is not None:
             written["Finished"] = self.finished
+        if self.is_passed:
+            written["Passed"] = 1
         return written
 
 
@@ -111,7 +115,7 @@ def entry_of(properties: Properties, where: str) -> Entry:
         message_id=read.text("Id"),
         state=states[state],
         attempt=read.integer("Attempt"),
-        token=read.integer("Token"),
+        token=read.count("Token"),
         worker=read.text("Worker"),
         site=read.text("Site"),
         origin=read.text("Origin"),
@@ -120,6 +124,7 @@ def entry_of(properties: Properties, where: str) -> Entry:
         reason=read.text("Reason"),
         description=read.text("Description"),
         finished=read.text("Finished") if "Finished" in properties else None,
+        is_passed=properties.get("Passed") == 1,
     )
 
 

@@ -6,6 +6,14 @@ from collections.abc import Mapping
 from busway_clients.sessions.errors import JournalMalformed
 from busway_clients.sessions.rows import Properties
 
+LONGEST_NUMBER = 19
+"""So many digits have numbers of 64 bits, the longest that services count in."""
+
+
+def whole_number(text: str) -> int | None:
+    """Return the number that *text* is, None where it is none from 0 on or has more than LONGEST_NUMBER digits."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER else None
+
 
 class Fields:
     """Takes properties of a row by their types."""
@@ -36,6 +44,14 @@ class Fields:
             return int(self.text(name))
         except ValueError as error:
             raise self._malformed(name, self._properties[name], "digits") from error
+
+    def count(self, name: str) -> int:
+        """Take a number from 0 on of any size, which stands as text likewise."""
+        value = self.text(name)
+        number = whole_number(value)
+        if number is None:
+            raise self._malformed(name, value, "digits")
+        return number
 
     def numbers(self, name: str) -> Mapping[str, int]:
         """Take an object of whole numbers."""

@@ -8,7 +8,7 @@ from busway_clients.sessions.errors import Conflict
 from busway_clients.sessions.leases import Record
 
 
-def beat(hold: Hold, worker: str) -> Generator[Effect, Any, bool]:
+def beat(hold: Hold) -> Generator[Effect, Any, bool]:
     """Yield what renews a lease while the application works; whether it is still this worker's."""
     while True:
         try:
@@ -16,7 +16,7 @@ def beat(hold: Hold, worker: str) -> Generator[Effect, Any, bool]:
         except Conflict:
             record: Record = yield Read(hold.partition, [])
             lease = record.lease
-            if lease is None or (lease.worker, lease.token) != (worker, hold.lease.token):
+            if lease is None or (lease.worker, lease.token) != (hold.lease.worker, hold.lease.token):
                 hold.is_lost = True
                 return False
             # Someone has registered messages: the visit must read them before it begins with another.

@@ -11,7 +11,7 @@ from busway_clients.sessions.errors import JournalMalformed
 from busway_clients.sessions.fields import Fields
 from busway_clients.sessions.rows import Properties, Row
 
-SCHEMA = 2
+SCHEMA = 3
 LEASE_KEY = "lease"
 
 _MOST_FINAL = 20
@@ -26,10 +26,11 @@ class Lease:
     """
     Who processes a session.
 
-    *token* grows by one with each owner; *beat* with each write of an owner, by which others see that it lives;
-    *arrivals* when another worker has registered messages; *done* and *through* are how far each line, and the numbers
-    of the application, have been finished. *recent* are entries by message id that count before the messages' own rows:
-    with them a message costs the write of one row, and a transaction comes only when they become too many.
+    *token* grows by one with each owner, from the time of day in microseconds at the first;
+    *beat* with each write of an owner, by which others see that it lives; *arrivals* when another worker has registered
+    messages; *done* and *through* are how far each line, and the numbers of the application, have been finished.
+    *recent* are entries by message id that count before the messages' own rows: with them a message costs the write of
+    one row, and a transaction comes only when they become too many.
     """
 
     worker: str
@@ -50,7 +51,7 @@ class Lease:
             "Open": 0,
             "Worker": self.worker,
             "Site": self.site,
-            "Token": self.token,
+            "Token": str(self.token),
             "Beat": self.beat,
             "Milliseconds": round(self.seconds * 1000),
             "Held": 1 if self.is_held else 0,
@@ -139,7 +140,7 @@ def _lease(properties: Properties, where: str) -> Lease:
     lease = Lease(
         worker=read.text("Worker"),
         site=read.text("Site"),
-        token=read.integer("Token"),
+        token=read.count("Token"),
         beat=read.integer("Beat"),
         seconds=read.integer("Milliseconds") / 1000,
         is_held=read.integer("Held") == 1,
@@ -156,5 +157,5 @@ def _lease(properties: Properties, where: str) -> Lease:
 
 def _implied(worker: str, site: str, token: int) -> dict[str, str | int]:
     """Return what an entry in a lease's row says by not saying it."""
-    own: dict[str, str | int] = {"Worker": worker, "Site": site, "Token": token, "Origin": site}
+    own: dict[str, str | int] = {"Worker": worker, "Site": site, "Token": str(token), "Origin": site}
     return {**own, "Open": 1, "Attempt": 0, "Reason": "", "Description": ""}

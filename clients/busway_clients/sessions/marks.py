@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from busway_clients.sessions.arrivals import ENQUEUE_TIME, PATH, SEQUENCE, ReceivedMessage, hops, text_properties
 from busway_clients.sessions.errors import JournalMalformed, JournalRefused
+from busway_clients.sessions.fields import whole_number
 from busway_clients.sessions.rows import Row, Write
 
 SCHEMA = 1
@@ -130,6 +131,12 @@ class Translation:
     partitions: Mapping[str, Collection[str]] = field(default_factory=dict)
     numbers_agree: bool = False
     allowance_seconds: float = 5.0
+    quiet_until: Mapping[str, datetime] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for site, until in self.quiet_until.items():
+            if until.tzinfo is None:
+                raise JournalRefused(f"quiet_until of {site} has no time zone, expected one")
 
     def place(self, seen: Seen) -> Place:
         """Return whether *seen* has been done already, wherever that was."""
@@ -172,7 +179,8 @@ class Translation:
 
         A copy arrives later than its original, so what was enqueued there before the earliest open time was done, but
         for clocks that are apart, for which the allowance is taken off. Before what `place` says is DONE skip.
-        Without a position of every partition that the mark should have, reading starts at the beginning ("-1").
+        Without a position of every partition that the mark should have, reading starts at the beginning ("-1"), also
+        for events of *site* itself, unless *quiet_until* tells of them.
         """
         partitions = self.partitions.get(site)
         if not partitions:
@@ -193,6 +201,8 @@ class Translation:
             times = [each.enqueued for each in view.values() if each.enqueued is not None]
             if len(times) == len(self.partitions.get(site, ("",))):
                 reached.append(min(times))
+        if origin in self.quiet_until:
+            reached.append(self.quiet_until[origin].timestamp())
         return max(reached, default=None)
 
     def _sites(self, origin: str) -> list[str]:
@@ -305,7 +315,7 @@ def _seen(
     if not path:
         return Seen(site, site, partition, message_id, number, None if enqueued is None else enqueued.timestamp())
     numbers, times = hops(properties, SEQUENCE), hops(properties, ENQUEUE_TIME)
-    first = int(numbers[0]) if numbers and numbers[0].isdecimal() else None
+    first = whole_number(numbers[0]) if numbers else None
     return Seen(path[0], site, partition, message_id, first, _time(times[0]) if times else None)
 
 

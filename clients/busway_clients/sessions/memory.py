@@ -3,7 +3,7 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 Kept = TypeVar("Kept")
@@ -41,6 +41,14 @@ class Remembered(Generic[Key, Kept]):
             self._kept.pop(key, None)
 
 
+class Try(NamedTuple):
+    """An attempt at a message, and whether an earlier one may have run."""
+
+    worker: str
+    attempt: int
+    may_have_run: bool
+
+
 class Memory:
     """
     The memory of a worker; keys are partitions, or partition and message id; times are local and monotonic.
@@ -48,7 +56,8 @@ class Memory:
     *leases*: token and beat of a lease of someone else, and since when it has not changed. *seen*: when a message
     came first.
     *blocked*: since when a message waits for an earlier one. *unrecorded*: the token under which the application has
-    succeeded with a message when the store could not be told.
+    succeeded with a message when the store could not be told. *ungiven*: the try that is on record as begun, and that
+    the application has not had.
     """
 
     def __init__(self) -> None:
@@ -56,6 +65,7 @@ class Memory:
         self.seen: Remembered[tuple[str, str], float] = Remembered()
         self.blocked: Remembered[tuple[str, str], float] = Remembered()
         self.unrecorded: Remembered[tuple[str, str], int] = Remembered()
+        self.ungiven: Remembered[tuple[str, str], Try] = Remembered()
 
     def unchanged_seconds(self, partition: str, token: int, beat: int, now: float) -> float:
         """Return for how long the lease of someone else has stayed as it is, as far as this worker has seen."""

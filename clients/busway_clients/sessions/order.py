@@ -1,6 +1,6 @@
 """What must be finished before a message of the same session may be processed."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -8,6 +8,9 @@ from busway_clients.sessions.arrivals import COPY, Arrival
 from busway_clients.sessions.entries import Entry
 from busway_clients.sessions.leases import Lease, Record
 from busway_clients.sessions.settings import Settings
+
+_MOST_LINES = 16
+"""Copies come on few paths, but whoever publishes writes them; they have to fit into a property of a table."""
 
 
 class _Placed(Protocol):
@@ -54,13 +57,26 @@ def earlier_than(arrival: Arrival, record: Record, settings: Settings, done: Col
         if missing > reached and missing not in taken:
             return f"number {reached + 1} of its session, as it has number {arrival.number}"
         return None
+    for entry in awaited(arrival, record, done):
+        return f"message {entry.message_id}, which is {entry.state.value} at {entry.site}"
+    return None
+
+
+def awaited(arrival: Arrival, record: Record, done: Collection[str] = ()) -> Iterator[Entry]:
+    """Yield the entries that *arrival* has to wait for; none where it has a number, which says it by itself."""
+    if arrival.number is not None:
+        return
     placed = merged(arrival, record.entries.get(arrival.message_id))
     for entry in record.entries.values():
-        if entry.state.is_final or entry.message_id in done or entry.message_id == arrival.message_id:
+        if (
+            entry.state.is_final
+            or entry.is_passed
+            or entry.message_id in done
+            or entry.message_id == arrival.message_id
+        ):
             continue
         if precedes(entry, placed):
-            return f"message {entry.message_id}, which is {entry.state.value} at {entry.site}"
-    return None
+            yield entry
 
 
 def is_late(arrival: Arrival, record: Record, settings: Settings) -> bool:
@@ -88,9 +104,11 @@ def progress(lease: Lease, finished: Collection[Entry]) -> dict[str, Any]:
             # Only places of copies tell that one is late: at its own site an entity hands over in order by itself, and
             # what a person sends again from the dead-letter queue gets a new number.
             if line.startswith(COPY):
-                done[line] = max(place, done.get(line, place))
+                done[line] = max(place, done.pop(line, place))
         if entry.number is not None:
             numbers.append(entry.number)
+    for line in list(done)[:-_MOST_LINES]:
+        del done[line]
     return {"done": done, "through": max(numbers, default=None)}
 
 

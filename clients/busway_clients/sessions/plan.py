@@ -10,8 +10,11 @@ from busway_clients.sessions import order
 from busway_clients.sessions.arrivals import Arrival, age
 from busway_clients.sessions.entries import Entry, State
 from busway_clients.sessions.leases import Lease, Record
-from busway_clients.sessions.memory import Memory
+from busway_clients.sessions.memory import Memory, Try
 from busway_clients.sessions.settings import Settings
+
+_MOST_PASSED = 8
+"""With the messages at hand they have to fit into one transaction of 100 rows; what is left is for the next."""
 
 
 @dataclass(frozen=True)
@@ -156,22 +159,52 @@ class Plan:
             return None
         return f"message {arrival.message_id} waits for {blocking}"
 
+    def passed_over(self, group: Sequence[Arrival]) -> list[Entry]:
+        """Return the entries that *group* has waited for in vain, noted so: no other has to wait for them again."""
+        if self._settings.wait_for_earlier_seconds is None or self._settings.lock == "message":
+            return []
+        known = self.known()
+        ids = {arrival.message_id for arrival in group}
+        passed = {
+            entry.message_id: replace(entry, is_passed=True)
+            for arrival in group
+            for entry in order.awaited(arrival, known, ids)
+        }
+        return list(passed.values())[:_MOST_PASSED]
+
     def begun(self, arrival: Arrival, token: int) -> Entry:
         """Return the entry of a message that is given to the application next."""
         known = self.record.entries.get(arrival.message_id)
-        self.may_have_run.setdefault(arrival.message_id, known is not None and known.state is State.WORKING)
-        if known is not None and self._is_unanswered(known):
-            return known
-        return self._entry(arrival, State.WORKING, token, attempts=1)
+        ungiven = None if known is None else self._ungiven(known)
+        is_first = known is None or known.state is not State.WORKING
+        self.may_have_run.setdefault(arrival.message_id, ungiven.may_have_run if ungiven else not is_first)
+        entry = self._entry(arrival, State.WORKING, token, attempts=0 if ungiven else 1)
+        self._note_ungiven(entry)
+        return entry
 
-    def _is_unanswered(self, entry: Entry) -> bool:
-        """Whether this visit has written it as begun, did not hear that it was written, and so did not begin."""
-        mine = entry.state is State.WORKING and entry.worker == self.worker.name
-        return mine and (entry.message_id, entry.attempt) not in self.given
+    def give(self, entry: Entry) -> None:
+        """Note that the application gets a message that is on record as begun."""
+        self.given.add((entry.message_id, entry.attempt))
+        self._memory.ungiven.forget((self.partition, entry.message_id))
+
+    def ungive(self, entry: Entry) -> None:
+        """Note that the application had a message for nothing, so that the attempt does not count."""
+        self.given.discard((entry.message_id, entry.attempt))
+        self._note_ungiven(entry)
+
+    def _note_ungiven(self, entry: Entry) -> None:
+        noted = Try(self.worker.name, entry.attempt, self.may_have_run[entry.message_id])
+        self._memory.ungiven[self.partition, entry.message_id] = noted
+
+    def _ungiven(self, entry: Entry) -> Try | None:
+        """Return the try that is on record and that this process did not make, as the store was away."""
+        noted = self._memory.ungiven[self.partition, entry.message_id]
+        is_that = noted is not None and noted[:2] == (entry.worker, entry.attempt)
+        return noted if is_that and entry.state is State.WORKING else None
 
     def _has_cost_enough(self, entry: Entry) -> bool:
         """Whether as many workers were lost with it as there may be attempts."""
-        is_begun = entry.state is State.WORKING and not self._is_unanswered(entry)
+        is_begun = entry.state is State.WORKING and not self._ungiven(entry)
         return is_begun and entry.attempt >= self._settings.max_attempts
 
     def decided_already(self, arrival: Arrival, token: int) -> Entry | None:
@@ -200,7 +233,10 @@ class Plan:
 
     def next_token(self) -> int:
         """Return the fencing token of the next owner."""
-        return 1 if self.record.lease is None else self.record.lease.token + 1
+        if self.record.lease is None:
+            # The session may have been forgotten: only the time of day is above all tokens that it has had.
+            return max(1, round(self.worker.wall() * 1_000_000))
+        return self.record.lease.token + 1
 
     def claimed(self) -> Lease:
         """Return the lease that this worker writes to get it."""

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
+from busway_clients.sessions import order
 from busway_clients.sessions.effects import Commit, Read, Register
 from busway_clients.sessions.entries import Entry, State, entry_key, message_partition, session_partition
 from busway_clients.sessions.errors import Conflict, JournalRefused
-from busway_clients.sessions.leases import LEASE_KEY, Lease, record_of
+from busway_clients.sessions.leases import LEASE_KEY, Lease, Record, record_of
 from busway_clients.sessions.rows import Row, Write
 from busway_clients.sessions.settings import Settings
 
@@ -47,12 +49,44 @@ def partition_of(settings: Settings, session_id: str | None, message_id: str) ->
 def reopened(rows: Sequence[Row], message_id: str, place: str) -> Write:
     """Return the row by which a faulted message may be processed again; raises JournalRefused where it is another."""
     record = record_of(rows, place)
-    entry = record.entries.get(message_id)
-    if entry is None or entry.state is not State.FAULTED:
-        state = "not on record" if entry is None else entry.state.value
-        raise JournalRefused(f"{place}: message {message_id} is {state}, expected faulted")
-    # One attempt on record keeps it from being taken for a message that comes too late.
-    again = replace(entry, state=State.PENDING, attempt=1, reason="", description="", finished=None)
+    entry = _entry(record, message_id, place, [State.FAULTED])
+    # One attempt on record keeps it from being taken for a message that comes too late. It has no place any more: it
+    # is sent again behind others, which must not wait for it.
+    again = replace(entry, state=State.PENDING, attempt=1, lines={}, reason="", description="", finished=None)
     if record.lease is not None and message_id in record.lease.recent:
         return Write(LEASE_KEY, record.lease.noting([again]).properties(), record.version)
-    return Write(again.key, again.properties(), next(row.version for row in rows if row.key == again.key))
+    return Write(again.key, again.properties(), _version(rows, again))
+
+
+def given_up(rows: Sequence[Row], message_id: str, place: str, settings: Settings, now: datetime) -> list[Write]:
+    """Return the rows by which nobody waits for an open message any more; raises JournalRefused where it is another."""
+    record = record_of(rows, place)
+    entry = _entry(record, message_id, place, [State.PENDING, State.WORKING])
+    lease = record.lease
+    reached = order.through(lease, settings)
+    if entry.number is not None and entry.number > reached + 1:
+        raise JournalRefused(f"{place}: message {message_id} has number {entry.number}, expected {reached + 1} first")
+    told = "It was given up by a person while others waited for it."
+    finished = now.astimezone(UTC).isoformat()
+    final = replace(entry, state=State.FAULTED, reason="GivenUp", description=told, finished=finished)
+    is_recent = lease is not None and message_id in lease.recent
+    writes = [] if is_recent else [Write(final.key, final.properties(), _version(rows, final))]
+    if lease is not None:
+        # Its row too, so that whoever has the lease reads again.
+        changed = replace(lease, finished=finished, **order.progress(lease, [final]))
+        changed = changed.noting([final]) if is_recent else changed
+        writes.append(Write(LEASE_KEY, changed.properties(), record.version))
+    return writes
+
+
+def _entry(record: Record, message_id: str, place: str, expected: Sequence[State]) -> Entry:
+    entry = record.entries.get(message_id)
+    if entry is None or entry.state not in expected:
+        state = "not on record" if entry is None else entry.state.value
+        wanted = " or ".join(each.value for each in expected)
+        raise JournalRefused(f"{place}: message {message_id} is {state}, expected {wanted}")
+    return entry
+
+
+def _version(rows: Sequence[Row], entry: Entry) -> str:
+    return next(row.version for row in rows if row.key == entry.key)

@@ -5,32 +5,37 @@ from collections.abc import Sequence
 from busway_clients.sessions.errors import JournalMismatch
 from busway_clients.sessions.leases import SCHEMA
 from busway_clients.sessions.rows import Row, Write
-from busway_clients.sessions.settings import Settings
+from busway_clients.sessions.settings import APPLICATION, Settings
 
 PARTITION = "journal"
 KEY = "schema"
 
 
-def schema_row(settings: Settings) -> Write:
-    """Return the row that whoever opens a new journal first inserts."""
-    return Write(KEY, {"Open": 0, "Schema": SCHEMA, **settings.agreed()}, expected=None)
+def opening(rows: Sequence[Row], settings: Settings, name: str) -> Write | None:
+    """
+    Return what whoever opens a journal has to write first, None where it has begun and says all that it has to.
 
-
-def check_schema(rows: Sequence[Row], settings: Settings, name: str) -> bool:
-    """Whether the journal has begun already; raises JournalMismatch where it is another kind than *settings* expect."""
-    found = next((row.properties for row in rows if row.key == KEY), None)
+    Raises JournalMismatch where it is another kind than *settings* expect.
+    """
+    found = next((row for row in rows if row.key == KEY), None)
+    own = settings.agreed()
     if found is None:
-        return False
-    if found.get("Schema") != SCHEMA:
+        return Write(KEY, {"Open": 0, "Schema": SCHEMA, **own}, expected=None)
+    there = found.properties
+    if there.get("Schema") != SCHEMA:
         raise JournalMismatch(
-            f"{name}: the journal has schema {found.get('Schema')}, expected {SCHEMA}; finish it with the version that"
+            f"{name}: the journal has schema {there.get('Schema')}, expected {SCHEMA}; finish it with the version that"
             " began it, or begin another table"
         )
+    # A person who looks into a journal need not say whose it is; two consumers may not take it for each one's own.
+    unsaid = [APPLICATION] if "" in (own[APPLICATION], there.get(APPLICATION)) else []
     problems = [
-        f"{key} is {found.get(key)!r} there and {value!r} here"
-        for key, value in settings.agreed().items()
-        if found.get(key) != value
+        f"{key} is {there.get(key)!r} there and {value!r} here"
+        for key, value in own.items()
+        if key not in unsaid and there.get(key) != value
     ]
     if problems:
         raise JournalMismatch(f"{name}: {'; '.join(problems)}; expected the same at all sites of a journal")
-    return True
+    if unsaid and own[APPLICATION]:
+        return Write(KEY, {**there, APPLICATION: own[APPLICATION]}, expected=found.version)
+    return None

@@ -5,6 +5,7 @@ from typing import Literal
 
 from busway_clients.sessions.errors import JournalRefused
 
+APPLICATION = "Application"
 _LARGEST_BATCH = 40
 """Registered, started and finished messages and the lease have to fit into one transaction of 100 rows."""
 
@@ -14,9 +15,11 @@ class Settings:
     """
     How messages are processed once.
 
-    The first four must be the same at all sites of a journal; the journal notes them and refuses a consumer with
+    The first five must be the same at all sites of a journal; the journal notes them and refuses a consumer with
     others.
 
+    *application*: whose journal it is, as each needs one of its own; without it the queue or subscription. Name it
+    where that has other names at other sites.
     *lock*: "session" locks all of a session for one worker and keeps its order; "message" each message by itself, where
     order does not matter or entities have no sessions.
     *identity*: the application property by which copies are recognised; without it the message id.
@@ -37,6 +40,7 @@ class Settings:
     *accept_seconds*: how long a lane waits for a session before it asks anew, and so how long stopping may take.
     """
 
+    application: str | None = None
     lock: Literal["session", "message"] = "session"
     identity: str | None = None
     number: str | None = None
@@ -63,7 +67,7 @@ class Settings:
         problems += [
             f"{name} is {getattr(self, name)}, expected 0 or more"
             for name in ("head_start_seconds", "retry_seconds")
-            if getattr(self, name) < 0
+            if not getattr(self, name) >= 0
         ]
         if not 1 <= self.batch <= _LARGEST_BATCH:
             problems.append(f"batch is {self.batch}, expected 1 to {_LARGEST_BATCH}")
@@ -71,8 +75,13 @@ class Settings:
             problems.append(f"record_every is {self.record_every}, expected 1 to batch, which is {self.batch}")
         if self.max_attempts < 1:
             problems.append(f"max_attempts is {self.max_attempts}, expected 1 or more")
-        if self.lock not in ("session", "message"):
-            problems.append(f"lock is {self.lock!r}, expected 'session' or 'message'")
+        if self.wait_for_earlier_seconds is not None and not self.wait_for_earlier_seconds >= 0:
+            problems.append(f"wait_for_earlier_seconds is {self.wait_for_earlier_seconds}, expected None, or 0 or more")
+        problems += [
+            f"{name} is {getattr(self, name)!r}, expected {' or '.join(map(repr, choices))}"
+            for name, choices in (("lock", ("session", "message")), ("late", ("dead-letter", "process")))
+            if getattr(self, name) not in choices
+        ]
         if self.lock == "message" and self.number is not None:
             problems.append("number is set, expected none with lock='message', which keeps no order")
         if problems:
@@ -86,6 +95,7 @@ class Settings:
     def agreed(self) -> dict[str, str | int]:
         """Return what all sites of a journal must have in common, as properties of a row."""
         return {
+            APPLICATION: self.application or "",
             "Lock": self.lock,
             "Identity": self.identity or "",
             "Number": self.number or "",

@@ -8,10 +8,18 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from busway_clients.database import Database, Kind
+from busway_clients.errors import StoreUnavailable, UnusableFile
 from busway_clients.sessions.errors import Conflict, JournalMalformed, JournalRefused, JournalUnavailable
 from busway_clients.sessions.rows import ANY, Row, Write
 
-_BUSY_SECONDS = 10.0
+_KIND = Kind(
+    "a journal",
+    application_id=0x62776A6E,
+    version=1,
+    schema="CREATE TABLE IF NOT EXISTS rows (partition TEXT, key TEXT, version INTEGER NOT NULL, open INTEGER NOT NULL,"
+    " finished TEXT, properties TEXT NOT NULL, PRIMARY KEY (partition, key)) WITHOUT ROWID",
+)
 _UNAVAILABLE = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL", "SQLITE_IOERR")
 
 
@@ -20,8 +28,8 @@ class SqliteStore:
 
     def __init__(self, path: Path | str) -> None:
         self._path = Path(path)
-        self._opened: sqlite3.Connection | None = None
-        self._using = threading.Lock()
+        self._opened: Database | None = None
+        self._opening = threading.Lock()
 
     @property
     def name(self) -> str:
@@ -30,19 +38,14 @@ class SqliteStore:
 
     def open(self) -> None:
         """Make the table where there is none."""
-        with self._connection() as connection:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute(
-                "CREATE TABLE IF NOT EXISTS rows (partition TEXT, key TEXT, version INTEGER NOT NULL,"
-                " open INTEGER NOT NULL, finished TEXT, properties TEXT NOT NULL,"
-                " PRIMARY KEY (partition, key)) WITHOUT ROWID"
-            )
+        with self._translated():
+            self._database()
 
     def read(self, partition: str, keys: Sequence[str]) -> list[Row]:
         """Return those rows of *keys* that are there, and all whose property Open is 1."""
         marks = ",".join("?" * len(keys))
         query = f"SELECT key, properties, version FROM rows WHERE partition = ? AND (open = 1 OR key IN ({marks}))"  # noqa: S608 - question marks alone
-        with self._connection() as connection:
+        with self._translated(), self._database().reading() as connection:
             found = connection.execute(query, (partition, *keys)).fetchall()
         try:
             return [Row(key, json.loads(properties), str(version)) for key, properties, version in found]
@@ -51,25 +54,18 @@ class SqliteStore:
 
     def write(self, partition: str, writes: Sequence[Write]) -> list[str]:
         """Write all or none, and return their new versions; raises Conflict."""
-        with self._connection() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                versions = [self._write(connection, partition, write) for write in writes]
-            except BaseException:
-                connection.execute("ROLLBACK")
-                raise
-            connection.execute("COMMIT")
-        return versions
+        with self._translated(), self._database().transaction() as connection:
+            return [self._write(connection, partition, write) for write in writes]
 
     def forget(self, before: datetime) -> int:
         """Delete rows that have a property Finished earlier than *before*; return how many there were."""
-        with self._connection() as connection:
+        with self._translated(), self._database().transaction() as connection:
             query = "DELETE FROM rows WHERE finished < ?"
             return connection.execute(query, (before.astimezone(UTC).isoformat(),)).rowcount
 
     def close(self) -> None:
         """Let go of connections."""
-        with self._using:
+        with self._opening:
             if self._opened is not None:
                 self._opened.close()
                 self._opened = None
@@ -95,24 +91,21 @@ class SqliteStore:
         )
         return str(version)
 
-    def _connected(self) -> sqlite3.Connection:
-        if self._opened is None:
-            # One at a time uses it; which thread does not matter then.
-            self._opened = sqlite3.connect(
-                self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
-            )
-            self._opened.execute("PRAGMA synchronous = FULL")
-        return self._opened
+    def _database(self) -> Database:
+        with self._opening:
+            if self._opened is None:
+                self._opened = Database(self._path, _KIND)
+            return self._opened
 
     @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
-        """Lend the connection; raises what this package raises instead of what SQLite does."""
+    def _translated(self) -> Iterator[None]:
+        """Raise what this part raises instead of what the file's does."""
         try:
-            with self._using:
-                yield self._connected()
-        except sqlite3.DatabaseError as error:
-            name = getattr(error, "sqlite_errorname", "") or ""
-            told = f"{self.name}: SQLite says {name or type(error).__name__}"
+            yield
+        except UnusableFile as error:
+            raise JournalRefused(str(error)) from error
+        except StoreUnavailable as error:
+            name = getattr(error.__cause__, "sqlite_errorname", None) or ""
             if name.startswith(_UNAVAILABLE):
-                raise JournalUnavailable(told) from error
-            raise JournalRefused(f"{told}, expected a journal of this package or no file") from error
+                raise JournalUnavailable(f"{self.name}: SQLite says {name}") from error
+            raise JournalRefused(f"{error}, expected a journal of this package or no file") from error

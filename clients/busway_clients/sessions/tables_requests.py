@@ -15,6 +15,7 @@ from azure.core.exceptions import (
 )
 
 from busway_clients.extras import extra
+from busway_clients.sessions import schema
 from busway_clients.sessions.errors import Conflict, JournalRefused, JournalUnavailable
 from busway_clients.sessions.rows import ANY, Row, Write
 
@@ -38,6 +39,8 @@ _CONFLICTS = (409, 412)
 _THROTTLED = (408, 429)
 _GONE = 404
 _SERVER = 500
+
+SCHEMA_ROW = f"PartitionKey eq '{schema.PARTITION}' and RowKey eq '{schema.KEY}'"
 
 Operation = tuple[str, dict[str, Any], dict[str, Any]]
 

@@ -47,12 +47,17 @@ class Ending(Enum):
 
 
 class Visit:
-    """The steps of a visit of *worker* to *partition*; *hold* is for the heartbeat too, None while there is none."""
+    """
+    The steps of a visit of *worker* to *partition*, with the arrivals that are *given*, or with all that it receives.
 
-    def __init__(self, partition: str, worker: Worker) -> None:
+    *hold* is for the heartbeat too, None while there is none.
+    """
+
+    def __init__(self, partition: str, worker: Worker, given: Sequence[Arrival] | None = None) -> None:
         self.partition = partition
         self.worker = worker
         self.hold: Hold | None = None
+        self._given = given
         self._plan = Plan(partition, worker)
         self._started = 0.0
         self._is_cut_off = False
@@ -109,9 +114,9 @@ class Visit:
                 continue
             yield from self._release()
             yield from self._register()
-            # A message that is locked by itself keeps no other waiting, and giving it up counts as a delivery.
-            is_over = self.worker.monotonic() - self._started >= self._settings.patience_seconds
-            if is_over and self._settings.lock == "session":
+            if self._settings.lock == "message":
+                return Ending.BUSY
+            if self.worker.monotonic() - self._started >= self._settings.patience_seconds:
                 yield Tell(f"{self.partition}: {obstacle}; left for now")
                 return Ending.BUSY
             yield Wait(self._settings.poll_seconds)
@@ -124,7 +129,11 @@ class Visit:
 
     def _receive(self) -> Steps:
         while True:
-            arrivals: Sequence[Arrival] = yield Receive(self._settings.batch)
+            arrivals: Sequence[Arrival]
+            if self._given is None:
+                arrivals = yield Receive(self._settings.batch)
+            else:
+                arrivals, self._given = self._given, []
             now = self.worker.monotonic()
             for arrival in arrivals:
                 if arrival.problem is None:
@@ -170,7 +179,7 @@ class Visit:
             if decided is not None:
                 group.remove(arrival)
                 self._plan.decide(arrival, decided)
-        entries = {entry.message_id: entry for entry in self._plan.unknown()}
+        entries = {entry.message_id: entry for entry in [*self._plan.unknown(), *self._plan.passed_over(group)]}
         for arrival in group:
             entries[arrival.message_id] = self._plan.begun(arrival, token)
         if not (yield from self._write(list(entries.values()))):
@@ -200,13 +209,16 @@ class Visit:
             may_have_run=self._plan.may_have_run[arrival.message_id],
             is_held=lambda: hold.is_fresh(self.worker.monotonic()),
         )
-        self._plan.given.add((arrival.message_id, entry.attempt))
+        self._plan.give(entry)
         fault: Fault | None = yield Run(delivery)
         self._touch()
         if fault is None:
             self._plan.decide(arrival, self._plan.final(entry, State.COMPLETED))
             return True
         yield Tell(f"{self.partition}: message {arrival.message_id}, attempt {entry.attempt}: {fault.reason}")
+        if not fault.counts:
+            self._plan.ungive(entry)
+            return False
         if fault.is_final or entry.attempt >= self._settings.max_attempts:
             self._plan.decide(arrival, self._plan.final(entry, State.FAULTED, fault.reason, fault.description))
             return True
@@ -220,7 +232,7 @@ class Visit:
             yield Complete(arrival)
         else:
             yield DeadLetter(arrival, entry.reason, entry.description)
-        for kept in (self._memory.seen, self._memory.blocked, self._memory.unrecorded):
+        for kept in (self._memory.seen, self._memory.blocked, self._memory.unrecorded, self._memory.ungiven):
             kept.forget((self.partition, arrival.message_id))
 
     # What is written
@@ -280,7 +292,7 @@ class Visit:
         unknown = [entry for entry in self._plan.unknown() if entry.message_id not in self._plan.record.entries]
         if not unknown or self._settings.lock == "message":
             return
-        lease = self._plan.record.lease or replace(self._plan.claimed(), is_held=False, token=0, worker="")
+        lease = self._plan.record.lease or replace(self._plan.claimed(), is_held=False, worker="")
         arrivals = replace(lease, arrivals=lease.arrivals + 1)
         try:
             yield from self._patiently(Register(self.partition, arrivals, self._plan.record.version, unknown))

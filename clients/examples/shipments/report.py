@@ -40,7 +40,7 @@ def tell() -> None:
     for each in applied:
         numbers[each.shipment].append(each.number)
         sites[each.shipment].append(each.site)
-    highest = max(max(each) for each in numbers.values())
+    highest = max((each.number for each in applied), default=0)
     expected = list(range(1, highest + 1))
     moved = [shipment for shipment, where in sites.items() if where[0] == "west" and where[-1] == "east"]
     print(f"statuses applied: {len(applied)}, of {len(numbers)} shipments with {highest} each")

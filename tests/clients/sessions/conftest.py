@@ -14,7 +14,7 @@ from local.broker.thread import RunningBroker
 from tests.azurite import running_tables
 from tests.clients.sessions.region import OPENED
 
-QUEUES = 12
+QUEUES = 16
 _numbers = itertools.count(1)
 
 

@@ -5,7 +5,8 @@ import contextlib
 import itertools
 import threading
 import time
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
 import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
@@ -14,6 +15,7 @@ from azure.servicebus.aio import ServiceBusClient as AsyncServiceBusClient
 from busway_clients.sessions import (
     Journal,
     JournaledConsumer,
+    JournalMismatch,
     JournalRefused,
     Lease,
     Settings,
@@ -24,6 +26,7 @@ from busway_clients.sessions import (
     aio,
 )
 from busway_clients.sessions.aio.tables import TableStore as AsyncTableStore
+from busway_clients.sessions.arrivals import arrival_of
 from busway_clients.sessions.leases import LEASE_KEY
 from busway_clients.sessions.rows import Write
 from busway_clients.sessions.tables import TableStore
@@ -149,6 +152,85 @@ def test_awaited_consumers_of_queues_without_sessions_lock_each_message(regions,
     assert sorted(effects.done) == sorted((None, name) for name in names)
 
 
+@pytest.mark.parametrize("is_awaited", [False, True], ids=["threads", "awaited"])
+def test_a_cut_connection_ends_no_consumer_of_messages_that_are_locked_by_themselves(
+    is_awaited, regions, clients, send, queue
+):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def act(_):
+        begun.set()
+        assert go_on.wait(SECONDS)
+
+    effects = Effects(act)
+    settings = Settings(lock="message", **QUICK)
+    source = Source(queue("plain"), has_sessions=False)
+
+    def cut():
+        assert begun.wait(SECONDS)
+        regions.faults("west").cut_connections()
+        go_on.set()
+        send(queue("plain"), ["m3"], sites=["west"])
+        until(lambda: (None, "m3") in effects.done)
+
+    async def run():
+        store = aio.SqliteStore(":memory:")
+        async with (
+            AsyncServiceBusClient.from_connection_string(regions.connection_string("west"), retry_total=0) as client,
+            aio.JournaledConsumer(
+                client,
+                source,
+                store,
+                lambda delivery: asyncio.to_thread(effects, delivery),
+                site="west",
+                settings=settings,
+                lanes=1,
+            ),
+        ):
+            await asyncio.to_thread(cut)
+        await store.close()
+
+    send(queue("plain"), ["m1", "m2"], sites=["west"])
+    if is_awaited:
+        asyncio.run(run())
+    else:
+        store = SqliteStore(":memory:")
+        OPENED.append(store)
+        with JournaledConsumer(clients["west"], source, store, effects, site="west", settings=settings, lanes=1):
+            cut()
+    assert effects.done.count((None, "m1")) == 1
+
+
+def test_a_message_that_is_being_processed_elsewhere_keeps_none_of_the_others_waiting(
+    regions, clients, send, store, queue
+):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def long(delivery):
+        begun.set()
+        assert go_on.wait(SECONDS)
+        by.append(("west", delivery.message_id))
+
+    by: list[tuple[str, str]] = []
+    settings = Settings(lock="message", **QUICK)
+    source = Source(queue("plain"), has_sessions=False)
+    send(queue("plain"), ["m1"], sites=["west"])
+    with JournaledConsumer(clients["west"], source, store, long, site="west", settings=settings, lanes=1):
+        assert begun.wait(SECONDS)
+        send(queue("plain"), ["m1", "m2", "m3"], sites=["east"])
+
+        def short(delivery):
+            by.append(("east", delivery.message_id))
+
+        with JournaledConsumer(clients["east"], source, store, short, site="east", settings=settings, lanes=1):
+            until(lambda: len(by) == 2)
+            assert by == [("east", "m2"), ("east", "m3")]
+            until(lambda: active(regions, queue("plain")) == {"west": 1, "east": 1})
+            go_on.set()
+            until(lambda: active(regions, queue("plain")) == {"west": 0, "east": 0})
+    assert by[2:] == [("west", "m1")]
+
+
 class _Closing:
     def __init__(self, store):
         self.store = store
@@ -179,29 +261,50 @@ def test_awaited_consumers_keep_the_order_of_sessions(regions, send, table, queu
     assert effects.of("s") == names
 
 
-def test_poison_goes_to_the_dead_letter_queues_with_its_reason_on_record(regions, clients, send, store, queue):
-    def act(delivery):
-        if delivery.message_id == "m2":
-            raise Unprocessable("Broken", "no such shipment")
-        if delivery.message_id == "m3":
-            raise ValueError("a body that must not be told")
+class Received(NamedTuple):
+    application_properties: dict[Any, Any]
+    message_id: str = "m"
+    session_id: str = "s"
+    sequence_number: int = 1
+    enqueued_time_utc: datetime | None = None
 
-    send(queue(), ["m1", "m2", "m3", "m4"], "s")
+
+class _Unsaid(Exception):
+    def __str__(self):
+        return "☃" * 40_000 + "\ud800"
+
+
+def test_poison_goes_to_the_dead_letter_queues_with_its_reason_on_record(regions, clients, send, store, queue):
+    error: Any = _Unsaid()  # as applications do, whatever the types say
+    raised = {
+        "m2": Unprocessable("Broken", "no such shipment"),
+        "m3": ValueError("a body that must not be told"),
+        "m4": Unprocessable("Long\ud800", "☃" * 40_000),
+        "m5": Unprocessable("Typed", error),
+    }
+
+    def act(delivery):
+        if delivery.message_id in raised:
+            raise raised[delivery.message_id]
+
+    send(queue(), ["m1", "m2", "m3", "m4", "m5", "m6"], "s")
     effects = Effects(act)
     with consumers(clients, Source(queue()), store, effects):
         until(lambda: active(regions, queue()) == {"west": 0, "east": 0})
-    assert effects.of("s") == ["m1", "m4"]
+    assert effects.of("s") == ["m1", "m6"]
     for client in clients.values():
         with client.get_queue_receiver(queue(), sub_queue=ServiceBusSubQueue.DEAD_LETTER) as receiver:
             dead: list[Any] = []
-            while len(dead) < 2:
-                dead += receiver.receive_messages(2, max_wait_time=5)
+            while len(dead) < len(raised):
+                dead += receiver.receive_messages(4, max_wait_time=5)
             told = [(one.message_id, one.dead_letter_reason, one.dead_letter_error_description) for one in dead]
         assert told[0] == ("m2", "Broken", "no such shipment")
         assert told[1][:2] == ("m3", "ValueError")
         assert "body" not in told[1][2]
-    entries = Journal(store, SETTINGS).record("s", ["m1", "m2", "m3"]).entries
-    assert [entries[name].state.value for name in ("m1", "m2", "m3")] == ["completed", "faulted", "faulted"]
+        assert told[2] == ("m4", "Long?", "☃" * 2047 + "…")
+        assert told[3] == ("m5", "Typed", "☃" * 2047 + "…")
+    entries = Journal(store, SETTINGS).record("s", ["m1", *raised]).entries
+    assert [entries[name].state.value for name in ("m1", *raised)] == ["completed", *["faulted"] * 4]
     assert entries["m3"].attempt == 3
 
 
@@ -272,6 +375,18 @@ def test_sessions_on_one_side_only_are_told_and_nothing_is_taken(regions, client
     assert active(regions, queue("plain"))["west"] == 1
 
 
+def test_a_journal_of_another_queue_is_refused_at_the_start(clients, store, queue):
+    Journal(store, Settings(application="SHIPMENTS/subscriptions/Application".lower())).open()
+    source = Source("Shipments", subscription="application")
+    for names, is_refused in ((source, False), (Source(queue()), True)):
+        consumer = JournaledConsumer(clients["west"], names, store, Effects(), site="west", settings=SETTINGS)
+        if is_refused:
+            with pytest.raises(JournalMismatch, match="Application is 'shipments/subscriptions/application' there"):
+                consumer.start()
+        else:
+            consumer.journal.open()
+
+
 def test_a_malformed_entry_keeps_its_session_where_it_is_and_no_other(  # noqa: PLR0917 - fixtures
     regions, clients, send, store, queue, caplog
 ):
@@ -298,7 +413,13 @@ def test_a_message_that_cannot_be_recognised_is_dead_lettered_and_does_not_stop_
             [
                 ServiceBusMessage("a", message_id="m1", session_id="s", application_properties={"status": "1"}),
                 ServiceBusMessage("b", message_id="m2", session_id="s"),
-                ServiceBusMessage("c", message_id="m3", session_id="s", application_properties={"status": "3"}),
+                ServiceBusMessage(
+                    "c",
+                    message_id="m3",
+                    session_id="s",
+                    application_properties={"status": "2", "repl-path": "east", "repl-sequence": "9" * 5000},
+                ),
+                ServiceBusMessage("d", message_id="m4", session_id="s", application_properties={"status": "3"}),
             ]
         )
     effects = Effects()
@@ -308,8 +429,27 @@ def test_a_message_that_cannot_be_recognised_is_dead_lettered_and_does_not_stop_
         until(lambda: active(regions, queue())["west"] == 0)
     assert effects.of("s") == ["1", "3"]
     with clients["west"].get_queue_receiver(queue(), sub_queue=ServiceBusSubQueue.DEAD_LETTER) as receiver:
-        [dead] = receiver.receive_messages(1, max_wait_time=5)
-    assert (dead.message_id, dead.dead_letter_reason) == ("m2", "NotRecognised")
+        dead = [receiver.receive_messages(1, max_wait_time=5)[0] for _ in range(2)]
+    assert [(one.message_id, one.dead_letter_reason) for one in dead] == [
+        ("m2", "NotRecognised"),
+        ("m3", "NotRecognised"),
+    ]
+    assert "a repl-sequence of 5000 digits, expected at most 19" in str(dead[1].dead_letter_error_description)
+
+
+@pytest.mark.parametrize(
+    ("properties", "settings", "problem"),
+    [
+        ({"repl-path": "x" * 257}, {}, "has a repl-path of 257 characters, expected at most 256"),
+        ({"status": "x" * 1025}, {"identity": "status"}, "has an id of 1025 characters, expected at most 1024"),
+        ({"n": "9" * 5000}, {"number": "n"}, "has no property n that is a whole number"),
+        ({"n": "9" * 19, "repl-path": "east", "repl-sequence": "9" * 19}, {"number": "n"}, None),
+    ],
+)
+def test_what_does_not_fit_into_a_journal_is_not_recognised(properties, settings, problem):
+    settings = {"identity": None, "number": None, **settings}
+    message = Received(properties)
+    assert arrival_of(message, "west", **settings).problem == problem
 
 
 @pytest.mark.parametrize(
@@ -319,6 +459,9 @@ def test_a_message_that_cannot_be_recognised_is_dead_lettered_and_does_not_stop_
         ({"batch": 5, "record_every": 6}, "record_every is 6, expected 1 to batch"),
         ({"lease_seconds": 0, "max_attempts": 0}, "lease_seconds is 0, expected more than 0; max_attempts is 0"),
         ({"lock": "row"}, "lock is 'row'"),
+        ({"late": "deadletter"}, "late is 'deadletter', expected 'dead-letter' or 'process'"),
+        ({"wait_for_earlier_seconds": -5}, "wait_for_earlier_seconds is -5, expected None, or 0 or more"),
+        ({"retry_seconds": float("nan")}, "retry_seconds is nan, expected 0 or more"),
         ({"lock": "message", "number": "n"}, "keeps no order"),
     ],
 )

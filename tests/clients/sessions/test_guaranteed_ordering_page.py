@@ -1,5 +1,8 @@
 """docs/guaranteed-ordering.md: its commands print what it says they print."""
 
+import ast
+import builtins
+import importlib
 import os
 import re
 import shlex
@@ -30,6 +33,26 @@ def app(tmp_path):
         (commands / name).write_text(f'#!/bin/sh\n{path} exec {shlex.quote(sys.executable)} {arguments} "$@"\n')
         (commands / name).chmod(0o755)
     return folder
+
+
+def test_its_program_imports_what_it_uses():
+    [program] = re.findall(r"## Use it\n\n```python\n(.*?)```\n", PAGE, re.DOTALL)
+    tree = ast.parse(program)
+    known = {**vars(builtins)}
+    for node in tree.body:
+        if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef):
+            exec(ast.unparse(node), known)  # noqa: S102 - the page's own
+    assigned = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    arguments = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    assert used <= known.keys() | assigned | arguments
+
+
+def test_the_report_tells_that_nothing_was_applied_yet(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(ROOT / "clients")
+    importlib.import_module("examples.shipments.report").tell()
+    assert capsys.readouterr().out.startswith("statuses applied: 0, of 0 shipments with 0 each\napplied twice: 0\n")
 
 
 def test_a_consumer_is_killed_and_each_status_is_applied_once_and_in_order(app):

@@ -2,12 +2,15 @@
 
 import asyncio
 import itertools
+import queue
 import random
+import re
 import threading
-import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient
@@ -31,6 +34,10 @@ from busway_clients.sessions.rows import Write
 from local.broker.config import HubConfig, NamespaceConfig
 from local.broker.thread import RunningBroker
 from tests.clients.sessions.region import OPENED
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs/guaranteed-ordering.md").read_text(encoding="utf-8")
+[PROGRAM] = re.findall(r"<!-- marks -->\n```python\n(.*?)```\n", PAGE, re.DOTALL)
 
 START = 1_790_000_000.0
 PARTITIONS = {"west": ["0", "1"], "east": ["0", "1", "2"]}
@@ -59,6 +66,8 @@ def test_a_message_is_seen_by_its_origin_s_number_and_time():
     )
     at = datetime(2026, 11, 21, 10, 0, 0, 250_000, UTC).timestamp()
     assert seen_message(message, "east") == Seen("west", "east", "", "a", 17, at)
+    message.application_properties[b"repl-sequence"] = b"9" * 5000
+    assert seen_message(message, "east") == Seen("west", "east", "", "a", None, at)
     event = SimpleNamespace(
         message_id=None, sequence_number=3, enqueued_time=datetime.fromtimestamp(START, UTC), properties={}
     )
@@ -111,6 +120,14 @@ def test_reading_a_copied_hub_starts_before_the_first_event_that_is_open():
     # east's own events were never read: they begin at the beginning.
     unread = marked(native(500, "0"), native(400, "1"))
     assert Translation(unread, PARTITIONS).start("east") == dict.fromkeys(PARTITIONS["east"], "-1")
+    # Publishers have gone over to east after, or before, what west's mark says.
+    for over, expected in ((700, 390), (395, 385)):
+        quiet = {"east": datetime.fromtimestamp(START + over, UTC)}
+        begin = datetime.fromtimestamp(START + expected, UTC)
+        passive = Translation(unread, PARTITIONS, allowance_seconds=10, quiet_until=quiet)
+        assert passive.start("east") == dict.fromkeys(PARTITIONS["east"], begin)
+    with pytest.raises(JournalRefused, match="quiet_until of east has no time zone"):
+        Translation(unread, PARTITIONS, quiet_until={"east": datetime(2026, 1, 1)})  # noqa: DTZ001 - that is the point
     with pytest.raises(JournalRefused, match="partitions of north are not given"):
         translation.start("north")
 
@@ -219,20 +236,13 @@ def test_a_consumer_of_a_hub_goes_on_in_the_copy_where_it_has_stopped():
         originals = received(broker.connection_string("west"), 50, "-1")
         for event in originals[:30]:
             mark = mark.after(seen_event(event, "west", "0"))
-        copies = []
-        for event in originals:
-            copied = EventData(event.body_as_str())
-            stamp = event.enqueued_time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-            copied.properties = {
-                "repl-path": "west",
-                "repl-sequence": str(event.sequence_number),
-                "repl-enqueue-time": stamp,
-            }
-            copies.append(copied)
+        copies = [copy_of(event) for event in originals]
         own = EventData("east's own")
+        switched = datetime.now(UTC)
         publish(broker.connection_string("east"), [*copies, own])
-        mark = mark.after(native(0, "0", site="east", seconds=time.time() - START - 60))
-        translation = Translation(mark, {"west": ["0"], "east": ["0"]}, numbers_agree=True)
+        translation = Translation(
+            mark, {"west": ["0"], "east": ["0"]}, numbers_agree=True, quiet_until={"east": switched}
+        )
         start = translation.start("east")["0"]
         assert isinstance(start, datetime)
         seen = received(broker.connection_string("east"), 51, start)
@@ -241,12 +251,60 @@ def test_a_consumer_of_a_hub_goes_on_in_the_copy_where_it_has_stopped():
     assert [event.body_as_str() for event in seen[30:]] == [*(f"event {n}" for n in range(30, 50)), "east's own"]
 
 
-def publish(connection_string, events):
+def test_the_program_of_the_page_processes_each_event_once_over_a_switch_and_a_restart(tables, monkeypatch):
+    hubs = [
+        NamespaceConfig(name=site, hubs=(HubConfig(name="events", partition_count=2),)) for site in ("west", "east")
+    ]
+    with RunningBroker(hubs) as broker:
+        west, east = (broker.connection_string(site) for site in ("west", "east"))
+        for name, value in {"JOURNAL": tables, "WEST": west, "EAST": east}.items():
+            monkeypatch.setenv(name, value)
+
+        def run(site, switched, count):
+            monkeypatch.setenv("SITE", site)
+            monkeypatch.setenv("SWITCHED", switched.isoformat())
+            printed: queue.SimpleQueue[str] = queue.SimpleQueue()
+            names: dict[str, Any] = {"print": lambda _, text, flush: printed.put(text if flush else "")}
+            program = threading.Thread(target=exec, args=(PROGRAM, names), daemon=True)
+            program.start()
+            texts = [printed.get(timeout=30) for _ in range(count)]
+            names["client"].close()
+            program.join()
+            names["store"].close()
+            return sorted(texts)
+
+        now = datetime.now(UTC)
+        publish(west, [EventData(f"{n}") for n in range(4)])
+        publish(west, [EventData(f"{n}") for n in range(4, 6)], "1")
+        assert run("west", now, 6) == [f"{n}" for n in range(6)]
+        publish(west, [EventData(f"{n}") for n in range(6, 8)])
+        assert run("west", now, 2) == ["6", "7"]
+        for partition, count in (("0", 6), ("1", 2)):
+            originals = received(west, count, "-1", partition)
+            publish(east, [copy_of(event) for event in originals], partition)
+        switched = datetime.now(UTC)
+        publish(east, [EventData("8")], "1")
+        assert run("east", switched, 1) == ["8"]
+
+
+def copy_of(event):
+    """Return an event of west as Busway stamps it."""
+    copied = EventData(event.body_as_str())
+    stamp = event.enqueued_time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    copied.properties = {
+        "repl-path": "west",
+        "repl-sequence": str(event.sequence_number),
+        "repl-enqueue-time": stamp,
+    }
+    return copied
+
+
+def publish(connection_string, events, partition="0"):
     with EventHubProducerClient.from_connection_string(connection_string, eventhub_name="events") as producer:
-        producer.send_batch(events, partition_id="0")
+        producer.send_batch(events, partition_id=partition)
 
 
-def received(connection_string, count, start):
+def received(connection_string, count, start, partition="0"):
     events: list[EventData] = []
     consumer = EventHubConsumerClient.from_connection_string(
         connection_string, consumer_group="$Default", eventhub_name="events"
@@ -260,6 +318,6 @@ def received(connection_string, count, start):
     timer = threading.Timer(30, consumer.close)
     timer.start()
     with consumer:
-        consumer.receive(keep, partition_id="0", starting_position=start, starting_position_inclusive=True)
+        consumer.receive(keep, partition_id=partition, starting_position=start, starting_position_inclusive=True)
     timer.cancel()
     return events

@@ -1,9 +1,15 @@
 """Both kinds of store, synchronous and awaited, keep one contract; and what else than a journal a consumer may find."""
 
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
+from azure.data.tables import TableSasPermissions, TableServiceClient, generate_table_sas
 
+from busway_clients import Outbox
 from busway_clients.sessions import (
     Conflict,
     Journal,
@@ -13,7 +19,9 @@ from busway_clients.sessions import (
     JournalUnavailable,
     Settings,
     SqliteStore,
+    aio,
 )
+from busway_clients.sessions.aio.tables import TableStore as AsyncTableStore
 from busway_clients.sessions.effects import Commit, Hold, Read
 from busway_clients.sessions.entries import Entry, State, session_partition
 from busway_clients.sessions.leases import LEASE_KEY, Lease
@@ -137,8 +145,26 @@ def test_a_journal_of_another_version_or_with_other_settings_is_refused(store):
     with pytest.raises(JournalMismatch, match="Number is '' there and 'n' here"):
         Journal(store, Settings(number="n")).open()
     store.write("journal", [Write("schema", {"Open": 0, "Schema": 1})])
-    with pytest.raises(JournalMismatch, match="has schema 1, expected 2"):
+    with pytest.raises(JournalMismatch, match="has schema 1, expected 3"):
         Journal(store, Settings()).open()
+
+
+def test_a_journal_belongs_to_one_application(store):
+    is_awaited = hasattr(store, "runner")
+
+    def opened(application=None):
+        settings = Settings(application=application)
+        if is_awaited:
+            store.runner.run(aio.Journal(store.store, settings).open())
+        else:
+            Journal(store, settings).open()
+
+    opened()
+    opened("billing")
+    opened()
+    opened("billing")
+    with pytest.raises(JournalMismatch, match="Application is 'billing' there and 'shipping' here"):
+        opened("shipping")
 
 
 @pytest.mark.parametrize(
@@ -161,6 +187,58 @@ def test_a_malformed_row_is_told_by_its_place(tmp_path, row, properties, problem
     store.write("s.x", [Write(row, {"Open": 1, **properties})])
     with pytest.raises(JournalMalformed, match=f"journal.db, s.x, row {row}: {problem}"):
         Journal(store, Settings()).read(Read("s.x", ["a"]))
+
+
+def test_a_file_of_something_else_is_refused_and_left_as_it_is(tmp_path):
+    Outbox(tmp_path / "outbox.db").close()
+    before = (tmp_path / "outbox.db").read_bytes()
+    store = SqliteStore(tmp_path / "outbox.db")
+    OPENED.append(store)
+    with pytest.raises(JournalRefused, match=r"outbox\.db: is a database of another kind, expected a journal"):
+        store.open()
+    assert (tmp_path / "outbox.db").read_bytes() == before
+
+
+def test_many_may_make_a_file_at_once(tmp_path):
+    def opened(path, together):
+        store = SqliteStore(path)
+        together.wait()
+        try:
+            store.open()
+        finally:
+            store.close()
+
+    with ThreadPoolExecutor(4) as threads:
+        for number in range(20):
+            together = threading.Barrier(4)
+            calls = [threads.submit(opened, tmp_path / f"{number}.db", together) for _ in range(4)]
+            for call in calls:
+                call.result()
+
+
+@pytest.mark.parametrize("is_awaited", [False, True], ids=["threads", "awaited"])
+def test_a_table_that_is_there_needs_no_right_to_make_one(table, is_awaited):
+    connection_string, name = table
+    account = dict(part.split("=", 1) for part in connection_string.strip(";").split(";"))
+    with TableServiceClient.from_connection_string(connection_string) as service:
+        service.create_table(name)
+    key = AzureNamedKeyCredential(account["AccountName"], account["AccountKey"])
+    rights = TableSasPermissions(read=True, add=True, update=True, delete=True)
+    until = datetime.now(UTC) + timedelta(hours=1)
+    credential = AzureSasCredential(generate_table_sas(key, name, permission=rights, expiry=until))
+
+    async def opened():
+        store = AsyncTableStore.from_endpoint(account["TableEndpoint"], name, credential)
+        await aio.Journal(store, Settings()).open()
+        await store.close()
+
+    if is_awaited:
+        asyncio.run(opened())
+        return
+    store = TableStore.from_endpoint(account["TableEndpoint"], name, credential)
+    OPENED.append(store)
+    for _ in range(2):
+        Journal(store, Settings()).open()
 
 
 def test_a_file_that_is_no_journal_and_a_folder_that_is_not_there_are_refused(tmp_path):

@@ -2,15 +2,17 @@
 should be."""
 
 import random
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
 from busway_clients.sessions import leases
+from busway_clients.sessions.consumer_parts import fault_of
 from busway_clients.sessions.drive import drive
-from busway_clients.sessions.effects import Commit, Complete, Fault, LockLost, Register, Run
+from busway_clients.sessions.effects import Commit, Complete, Fault, LockLost, Register, Run, Wait
 from busway_clients.sessions.entries import State, message_partition
-from busway_clients.sessions.errors import JournalUnavailable
+from busway_clients.sessions.errors import JournalRefused, JournalUnavailable, LeaseLost
 from busway_clients.sessions.heartbeat import beat
 from busway_clients.sessions.memory import Memory
 from busway_clients.sessions.rows import Write
@@ -152,7 +154,7 @@ def test_a_worker_that_lives_keeps_its_lease_for_as_long_as_its_application_take
     for _ in range(300):
         other.step()
         if hold.needs_beat(world.seconds, 10):
-            steps = beat(hold, slow.worker.name)
+            steps = beat(hold)
             with pytest.raises(StopIteration):
                 steps.send(slow.perform(next(steps)))
     assert world.seconds > 100
@@ -160,6 +162,47 @@ def test_a_worker_that_lives_keeps_its_lease_for_as_long_as_its_application_take
     slow.play()
     other.play()
     assert world.applied == [("m1", 1, False)]
+
+
+def test_a_session_that_was_forgotten_keeps_its_lease_from_others_and_its_tokens_grow():
+    world = World()
+    remembers = Memory()
+    west, east = both(1)
+    owner = Player(world, "west", west)
+    first = owner.step_until(Run).delivery
+    waiting = Player(world, "east", east, memory=remembers)
+    waiting.step_until(Wait)
+    owner.play()
+    waiting.play()
+    world.seconds += 86_400
+    assert world.journal.forget(datetime.fromtimestamp(1_000_000 + world.seconds, UTC)) > 0
+    assert world.journal.record(SESSION, []).lease is None
+    west, east = Queue([arrival("m9", 9, "west")]), Queue([arrival("m9", 9, "east", origin="west")])
+    owner = Player(world, "west", west)
+    second = owner.step_until(Run).delivery
+    assert second.token > first.token
+    # What it remembers is of a lease long ago, however alike that was.
+    began = world.seconds
+    Player(world, "east", east, memory=remembers).play()
+    assert world.seconds - began >= 30
+    assert not second.is_held()
+
+
+def test_the_tokens_of_a_session_grow_though_its_lease_was_forgotten_beneath_registered_messages():
+    world = World()
+    west, east = both(2)
+    del west.messages[1]
+    owner = Player(world, "west", west)
+    token = owner.step_until(Run).delivery.token
+    waiting = Player(world, "east", east)
+    waiting.step_until(Register)
+    waiting.step()
+    owner.play()
+    world.journal.forget(datetime.fromtimestamp(1_000_000 + world.seconds + 1, UTC))
+    world.seconds += 1
+    assert (
+        Player(world, "east", east, settings=with_settings(head_start_seconds=5)).step_until(Run).delivery.token > token
+    )
 
 
 @pytest.mark.parametrize("offset", [-1e6, -3600.0, 3600.0, 1e6])
@@ -223,6 +266,90 @@ def test_after_the_time_to_wait_for_an_earlier_message_the_session_goes_on():
     assert world.names == ["m2", "m3", "m1"]
 
 
+def test_what_was_waited_for_in_vain_is_not_waited_for_again():
+    world = World(with_settings(wait_for_earlier_seconds=100))
+    west, east = both(6)
+    Player(world, "west", west).step_until(Run)
+    del east.messages[0]  # m1 has expired there
+    first, later = Queue(east.messages[:2]), Queue(east.messages[2:])
+    Player(world, "east", first).play()
+    assert world.names == ["m2", "m3"]
+    began = world.seconds
+    Player(world, "east", later).play()
+    assert world.names == ["m2", "m3", "m4", "m5", "m6"]
+    assert world.seconds == began
+    Player(world, "west", west).play()
+    assert world.applied[-1] == ("m1", 2, True)
+
+
+@pytest.mark.parametrize("dies_at", [Run, Complete], ids=["working", "pending"])
+def test_a_message_that_will_not_come_any_more_is_given_up_by_a_person(dies_at):
+    world = World()
+    west, east = both(3)
+    if dies_at is Run:
+        Player(world, "west", west).step_until(Run)
+    else:
+        stopped = Player(world, "west", west, fails=lambda _: Fault("ValueError", "it failed", is_final=False))
+        stopped.step_until(Run)
+        stopped.worker = replace(stopped.worker, is_stopping=lambda: True)
+        stopped.visit.worker = stopped.worker
+        stopped.play()
+    del east.messages[0]
+    memory = Memory()
+    assert Player(world, "east", east, memory=memory).play() is Ending.BUSY
+    with pytest.raises(JournalRefused, match="message m7 is not on record, expected pending or working"):
+        world.journal.give_up(SESSION, "m7")
+    world.journal.give_up(SESSION, "m1")
+    Player(world, "east", east, memory=memory).play()
+    assert world.names == ["m2", "m3"]
+    assert world.states()["m1"] == "faulted"
+    with pytest.raises(JournalRefused, match="message m1 is faulted, expected pending or working"):
+        world.journal.give_up(SESSION, "m1")
+    # It comes after all.
+    Player(world, "west", west).play()
+    assert west.dead == {"m1": "GivenUp"}
+    world.journal.reopen(SESSION, "m1")
+    Player(world, "west", Queue([arrival("m1", 9, "west")])).play()
+    assert world.names == ["m2", "m3", "m1"]
+
+
+def test_numbers_are_given_up_in_their_order():
+    world = World(with_settings(number="n"))
+    Player(world, "west", Queue([arrival("m1", 1, "west", number=1)])).step_until(Run)
+    gone = [arrival(f"m{n}", n, "west", number=n) for n in (1, 2, 3)]
+    Player(world, "west", Queue(gone)).step_until(Run)
+    left = Queue([arrival("m4", 4, "west", number=4)])
+    memory = Memory()
+    assert Player(world, "west", left, memory=memory).play() is Ending.BUSY
+    with pytest.raises(JournalRefused, match="message m3 has number 3, expected 1 first"):
+        world.journal.give_up(SESSION, "m3")
+    for name in ("m1", "m2", "m3"):
+        world.journal.give_up(SESSION, name)
+    Player(world, "west", left, memory=memory).play()
+    assert world.names == ["m4"]
+
+
+def test_an_owner_that_lives_reads_again_when_a_message_was_given_up():
+    world = World()
+    west, _ = both(2)
+    owner = Player(world, "west", west)
+    owner.step_until(Run)
+    world.journal.give_up(SESSION, "m1")
+    owner.play()
+    # The application had it already, and what it did stands.
+    assert world.names == ["m1", "m2"]
+    assert world.states() == {"m1": "completed", "m2": "completed"}
+
+
+def test_a_message_that_is_sent_again_behind_more_than_a_batch_holds_up_none_of_them():
+    world = World(with_settings(batch=2))
+    Player(world, "west", Queue([arrival("m1", 1, "west")]), fails=lambda _: Fault("Broken", "", is_final=True)).play()
+    world.journal.reopen(SESSION, "m1")
+    queue = Queue([arrival(name, place, "west") for place, name in enumerate(["m2", "m3", "m4", "m1"], 2)])
+    assert Player(world, "west", queue).play() is Ending.EMPTY
+    assert world.names == ["m2", "m3", "m4", "m1"]
+
+
 @pytest.mark.parametrize("is_beating", [False, True], ids=["silent", "beating"])
 def test_an_earlier_message_that_another_region_registers_is_waited_for_from_then_on(is_beating):
     world = World()
@@ -235,7 +362,7 @@ def test_an_earlier_message_that_another_region_registers_is_waited_for_from_the
     if is_beating:
         # The heartbeat meets the registration first, and must not hide it.
         assert east.visit.hold is not None
-        drive(beat(east.visit.hold, east.worker.name), east.perform)
+        drive(beat(east.visit.hold), east.perform)
     # m3 was begun before m1 was known of; m4 was not.
     while world.names != ["m3"]:
         east.step()
@@ -257,6 +384,19 @@ def test_a_copy_that_comes_after_its_successor_was_finished_is_dead_lettered_wit
     Player(tolerant, "east", Queue([arrival("m3", 3, "east", origin="west")])).play()
     Player(tolerant, "east", Queue([arrival("m1", 1, "east", origin="west")])).play()
     assert tolerant.names == ["m3", "m1"]
+
+
+def test_copies_on_ever_new_paths_leave_no_more_lines_than_a_row_holds():
+    world = World()
+    for number in range(40):
+        one = arrival(f"m{number}", number, "east")
+        Player(
+            world, "east", Queue([replace(one, origin="west", lines={"east": number, f"copy:west;{number}": 1})])
+        ).play()
+    lease = world.journal.record(SESSION, []).lease
+    assert lease is not None
+    assert len(lease.done) == 16
+    assert "copy:west;39" in lease.done
 
 
 def test_numbered_messages_are_processed_in_their_order_wherever_they_are():
@@ -435,6 +575,58 @@ def test_an_answer_of_the_store_that_is_lost_at_any_write_changes_nothing():
                 break
         assert player.ending is Ending.EMPTY
         assert world.applied == [("m1", 1, False), ("m2", 1, False), ("m3", 1, False)], deaf
+        assert (west.messages, west.dead) == ([], {})
+
+
+@pytest.mark.parametrize("outage", [100, 1000], ids=["within patience", "beyond it"])
+def test_an_outage_of_the_store_is_no_failed_attempt_of_the_application(outage):
+    world = World(with_settings(max_attempts=1))
+    world.journal.store = store = StoreThatIsAway(world.store)
+    west, _ = both(2)
+    memory = Memory()
+    back_at: list[float] = []
+
+    def checks(delivery):
+        if not back_at:
+            # The lease runs out while the application works, as the heartbeat does not get through.
+            store.is_away = True
+            world.seconds += 40
+            back_at.append(world.seconds + outage)
+        try:
+            delivery.check()
+        except LeaseLost as error:
+            return fault_of(error)
+        return None
+
+    for _ in range(10):
+        player = Player(world, "west", west, fails=checks, memory=memory)
+        try:
+            while player.step():
+                store.is_away = bool(back_at) and world.seconds < back_at[0]
+        except JournalUnavailable:
+            continue
+    assert world.applied == [("m1", 1, False), ("m2", 1, False)]
+    assert (west.messages, west.dead) == ([], {})
+
+
+def test_an_answer_that_is_lost_at_the_beginning_of_an_outage_costs_no_message_an_attempt():
+    for deaf in range(steps_of_a_visit(with_settings(max_attempts=1))):
+        world = World(with_settings(max_attempts=1, record_every=2))
+        world.journal.store = store = StoreThatIsAway(world.store)
+        west, _ = both(4)
+        memory = Memory()
+        player = Player(world, "west", west, memory=memory)
+        try:
+            for number in range(2000):
+                store.is_deaf = number == deaf and isinstance(player.effect, Commit)
+                is_last = store.is_deaf
+                if not player.step():
+                    break
+                store.is_away = store.is_away or is_last
+        except JournalUnavailable:
+            store.is_away = False
+            Player(world, "west", west, memory=memory).play()
+        assert world.applied == [(name, 1, False) for name in NAMES], deaf
         assert (west.messages, west.dead) == ([], {})
 
 

@@ -3,26 +3,25 @@
 import asyncio
 import contextlib
 import itertools
-import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
 from azure.servicebus.aio import AutoLockRenewer, ServiceBusClient, ServiceBusReceiver
-from azure.servicebus.exceptions import OperationTimeoutError, ServiceBusError
 
 from busway_clients.sessions.aio.journal import Journal
 from busway_clients.sessions.arrivals import Arrival, arrival_of
 from busway_clients.sessions.consumer_parts import (
     BEATS,
     LOCK_RENEWAL_SECONDS,
-    NOT_SETTLED,
+    LOG,
     Source,
-    check_source,
     fault_of,
-    refused,
+    is_worth_a_pause,
+    receiving,
+    settings_for,
     unique_name,
 )
 from busway_clients.sessions.drive import drive_async
@@ -32,7 +31,6 @@ from busway_clients.sessions.effects import (
     DeadLetter,
     Delivery,
     Effect,
-    LockLost,
     Read,
     Receive,
     Register,
@@ -40,16 +38,14 @@ from busway_clients.sessions.effects import (
     Tell,
     Wait,
 )
-from busway_clients.sessions.entries import message_partition, session_partition
-from busway_clients.sessions.errors import JournalError, JournalMalformed, JournalUnavailable
+from busway_clients.sessions.errors import JournalError
 from busway_clients.sessions.heartbeat import beat
 from busway_clients.sessions.memory import Memory
+from busway_clients.sessions.messages import Messages, visit_of
 from busway_clients.sessions.plan import Worker
 from busway_clients.sessions.rows import AsyncRowStore
 from busway_clients.sessions.settings import Settings
 from busway_clients.sessions.visit import Ending, Visit
-
-_LOG = logging.getLogger("busway_clients.sessions")
 
 
 class JournaledConsumer:
@@ -71,8 +67,7 @@ class JournaledConsumer:
         settings: Settings | None = None,
         lanes: int = 4,
     ) -> None:
-        self.settings = settings or Settings()
-        check_source(source, self.settings)
+        self.settings = settings_for(source, settings or Settings())
         self.journal = Journal(store, self.settings)
         self._client = client
         self._source = source
@@ -116,7 +111,11 @@ class JournaledConsumer:
                 raise ended
 
     async def run(self) -> None:
-        """Process until `stop` is called; raises JournalRefused and JournalMismatch."""
+        """
+        Process until `stop` is called.
+
+        Raises what `start` does, and JournalRefused later too. A store that is away later is waited for.
+        """
         await self.start()
         await self.join()
 
@@ -127,16 +126,9 @@ class JournaledConsumer:
             while not self._stopping.is_set():
                 try:
                     await self._next_receiver()
-                except OperationTimeoutError:
-                    continue
-                except (JournalUnavailable, JournalMalformed) as error:
-                    _LOG.error("%s", error)
-                    await self.wait(self.settings.poll_seconds)
-                except ServiceBusError as error:
-                    if refusal := refused(error, self._source, self._site):
-                        raise refusal from error
-                    _LOG.warning("%s: %s: %s", self._site, self._source, type(error).__name__)
-                    await self.wait(self.settings.poll_seconds)
+                except Exception as error:  # noqa: BLE001 - what ends the lane is raised anew
+                    if is_worth_a_pause(error, self._source, self._site):
+                        await self.wait(self.settings.poll_seconds)
         finally:
             # Whatever ends one lane ends all.
             self._stopping.set()
@@ -146,30 +138,14 @@ class JournaledConsumer:
             renewer = AutoLockRenewer(max_lock_renewal_duration=LOCK_RENEWAL_SECONDS)
             ends.push_async_callback(renewer.close)
             receiver = await ends.enter_async_context(self._receiver())
+            session = receiver.session.session_id if self._source.has_sessions else None
             if self._source.has_sessions:
                 renewer.register(receiver, receiver.session)
-            lane = await ends.enter_async_context(_Lane(self, receiver))
-            if self.settings.lock == "message":
-                await self._messages(receiver, lane, None if self._source.has_sessions else renewer)
-                return
-            ending = await lane.visit(session_partition(str(receiver.session.session_id)), None)
+            lane = _Lane(self, receiver, None if self._source.has_sessions else renewer)
+            ending = await (await ends.enter_async_context(lane)).make(visit_of(session, self.worker))
         if ending is not Ending.EMPTY:
             # The next one available may be the same again.
             await self.wait(self.settings.poll_seconds)
-
-    async def _messages(self, receiver: ServiceBusReceiver, lane: "_Lane", renewer: AutoLockRenewer | None) -> None:
-        while not self._stopping.is_set():
-            messages = await receiver.receive_messages(self.settings.batch, max_wait_time=self.settings.idle_seconds)
-            if not messages:
-                return
-            if renewer is not None:
-                for message in messages:
-                    renewer.register(receiver, message)
-            for message in messages:
-                arrival = self.arrival(message)
-                ending = await lane.visit(message_partition(arrival.session_id, arrival.message_id), [arrival])
-                if ending is Ending.STOPPED:
-                    return
 
     def _receiver(self) -> ServiceBusReceiver:
         options: dict[str, Any] = {"max_wait_time": self.settings.accept_seconds}
@@ -199,14 +175,20 @@ class JournaledConsumer:
 
 
 class _Lane:
-    """Makes visits with one receiver: does what they ask for, and renews their leases meanwhile."""
+    """
+    Makes a visit with one receiver: does what it asks for, and renews its lease meanwhile.
 
-    def __init__(self, consumer: JournaledConsumer, receiver: ServiceBusReceiver) -> None:
+    *renewer* is for the locks of the messages, None where there are sessions.
+    """
+
+    def __init__(
+        self, consumer: JournaledConsumer, receiver: ServiceBusReceiver, renewer: AutoLockRenewer | None
+    ) -> None:
         self._consumer = consumer
         self._receiver = receiver
+        self._renewer = renewer
         self._writing = asyncio.Lock()
-        self._visit: tuple[Visit, Worker] | None = None
-        self._arrivals: list[Arrival] | None = None
+        self._visit: Visit | Messages | None = None
         self._renewing: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -219,12 +201,9 @@ class _Lane:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._renewing
 
-    async def visit(self, partition: str, arrivals: list[Arrival] | None) -> Ending:
-        """Visit a session, or process *arrivals* and no others."""
-        worker = self._consumer.worker()
-        visit = Visit(partition, worker)
-        self._arrivals = arrivals
-        self._visit = visit, worker
+    async def make(self, visit: Visit | Messages) -> Ending:
+        """Make a visit, to its end."""
+        self._visit = visit
         ending: Ending = await drive_async(visit.steps(), self._perform)
         return ending
 
@@ -247,25 +226,25 @@ class _Lane:
                 except Exception as error:  # noqa: BLE001 - whatever the application raises is a failed attempt
                     return fault_of(error)
             case Complete():
-                with _settling():
+                with receiving():
                     await self._receiver.complete_message(effect.arrival.message)
             case DeadLetter():
-                with _settling():
+                with receiving():
                     await self._receiver.dead_letter_message(
                         effect.arrival.message, reason=effect.reason, error_description=effect.description
                     )
             case Wait():
                 await self._consumer.wait(effect.seconds)
             case Tell():
-                _LOG.warning("%s", effect.text)
+                LOG.warning("%s", effect.text)
         return None
 
     async def _receive(self, count: int) -> Sequence[Arrival]:
-        if self._arrivals is not None:
-            given, self._arrivals = self._arrivals, []
-            return given
-        with _settling():
+        with receiving():
             messages = await self._receiver.receive_messages(count, max_wait_time=self._consumer.settings.idle_seconds)
+        if self._renewer is not None:
+            for message in messages:
+                self._renewer.register(self._receiver, message)
         return [self._consumer.arrival(message) for message in messages]
 
     async def _renew(self) -> None:
@@ -274,20 +253,11 @@ class _Lane:
             await asyncio.sleep(seconds / BEATS)
             if self._visit is None:
                 continue
-            visit, worker = self._visit
-            hold = visit.hold
-            if hold is None or hold.is_lost or not hold.needs_beat(worker.monotonic(), seconds):
+            hold = self._visit.hold
+            if hold is None or hold.is_lost or not hold.needs_beat(time.monotonic(), seconds):
                 continue
             try:
-                await drive_async(beat(hold, worker.name), self._perform)
+                await drive_async(beat(hold), self._perform)
             except JournalError as error:
                 # The visit finds out by itself; the next beat may succeed.
-                _LOG.warning("%s", error)
-
-
-@contextlib.contextmanager
-def _settling() -> Iterator[None]:
-    try:
-        yield
-    except NOT_SETTLED as error:
-        raise LockLost(type(error).__name__) from error
+                LOG.warning("%s", error)

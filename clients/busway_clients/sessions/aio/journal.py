@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 from busway_clients.sessions import requests, schema
 from busway_clients.sessions.effects import Commit, Read, Register
@@ -23,11 +23,11 @@ class Journal:
     async def open(self) -> None:
         """Begin the journal, or check that it is one of these *settings*; raises JournalMismatch."""
         await self.store.open()
-        while not schema.check_schema(
+        while write := schema.opening(
             await self.store.read(schema.PARTITION, [schema.KEY]), self.settings, self.store.name
         ):
             with contextlib.suppress(Conflict):
-                await self.store.write(schema.PARTITION, [schema.schema_row(self.settings)])
+                await self.store.write(schema.PARTITION, [write])
 
     async def read(self, read: Read) -> Record:
         """Return what is on record; raises JournalMalformed."""
@@ -60,10 +60,24 @@ class Journal:
         rows = await self.store.read(partition, [LEASE_KEY, entry_key(message_id)])
         await self.store.write(partition, [requests.reopened(rows, message_id, f"{self.store.name}, {partition}")])
 
+    async def give_up(self, session_id: str | None, message_id: str) -> None:
+        """
+        Fault a message that is open on record and will not come any more, so that later ones go on.
+
+        It may have expired, been purged, or been dead-lettered by Service Bus. If it comes after all it is
+        dead-lettered (GivenUp). Raises JournalRefused where it is not open, or an earlier number is, and Conflict
+        where someone writes at the same moment.
+        """
+        partition = requests.partition_of(self.settings, session_id, message_id)
+        rows = await self.store.read(partition, [LEASE_KEY, entry_key(message_id)])
+        place = f"{self.store.name}, {partition}"
+        await self.store.write(partition, requests.given_up(rows, message_id, place, self.settings, datetime.now(UTC)))
+
     async def forget(self, before: datetime) -> int:
         """
         Delete what was finished before then; return how many rows there were.
 
-        A copy that comes later than that is processed again, so keep entries for longer than messages live.
+        A copy that comes later than that is processed again, so keep entries for longer than messages live, and than
+        the clocks of workers may be apart: the tokens of a session that was forgotten begin from the time of day.
         """
         return await self.store.forget(before)

@@ -1,6 +1,7 @@
 """A journal in a table, awaited: Azure Storage, Cosmos DB for Table, or Azurite. Needs `busway-clients[tables]`."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Self
 from urllib.request import getproxies
@@ -50,9 +51,12 @@ class TableStore:
         """Make the table where there is none."""
         with requests.translated(self.name):
             try:
-                await self._client.create_table()
-            except ResourceExistsError:
-                return
+                # First whether it is there: the right to make tables is more than a journal needs.
+                async for _ in self._client.query_entities(requests.SCHEMA_ROW, results_per_page=1):
+                    return
+            except ResourceNotFoundError:
+                with suppress(ResourceExistsError):
+                    await self._client.create_table()
 
     async def read(self, partition: str, keys: Sequence[str]) -> list[Row]:
         """Return those rows of *keys* that are there, and all whose property Open is 1."""
