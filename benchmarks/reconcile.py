@@ -146,7 +146,7 @@ def _spark(folder: Path, memory: str) -> None:
     from jobs.reconcile.compaction import adopt  # noqa: PLC0415 - the parent process needs no Spark
     from jobs.reconcile.reconciliation import reconcile  # noqa: PLC0415
     from jobs.reconcile.session import local_session  # noqa: PLC0415
-    from jobs.reconcile.settings import Window  # noqa: PLC0415
+    from jobs.reconcile.settings import Settings, Window  # noqa: PLC0415
 
     started = time.monotonic()
     spark = local_session(memory=memory, scratch=folder / "scratch")
@@ -161,7 +161,7 @@ def _spark(folder: Path, memory: str) -> None:
     started = time.monotonic()
     result = reconcile(
         spark, str(folder / "journal"), str(folder), window=Window.of_day(START.date()),
-        now=START + timedelta(days=2),
+        now=START + timedelta(days=2), settings=Settings(grace=timedelta(hours=1)),
     )  # fmt: skip
     wall = time.monotonic() - started
     busy = _cpu_seconds(spark) - busy

@@ -42,7 +42,7 @@ def reconcile(
         ),
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="The folder for the results.")] = OUT,
-    grace: Annotated[float, typer.Option(help="Minutes for which what has not arrived is in flight.")] = 60,
+    grace: Annotated[float, typer.Option(help="Minutes for which what has not arrived is in flight.")] = 120,
     late_after: Annotated[float, typer.Option(help="Minutes after which a message is late.")] = 15,
     stopped: Annotated[
         bool, typer.Option("--stopped", help="Nothing writes to the journal any more: count the last hour too.")

@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--date", type=date.fromisoformat, help="the day to reconcile (UTC); default: yesterday")
     parser.add_argument("--start", type=_moment, help="instead of --date: the window's first hour, 2026-11-20T00")
     parser.add_argument("--end", type=_moment, help="the hour before which the window ends")
-    parser.add_argument("--grace-minutes", type=float, default=60, help="how long a message counts as in flight")
+    parser.add_argument("--grace-minutes", type=float, default=120, help="how long a message counts as in flight")
     parser.add_argument("--late-minutes", type=float, default=15, help="from which lag on a message is late")
     parser.add_argument(
         "--writers-stopped", action="store_true", help="nothing writes any more: count the open hour too"

@@ -168,6 +168,11 @@ def renamed(tasks: Mapping[str, TaskEvidence], before: Mapping[str, Mapping[str,
     return found
 
 
+def still_renamed(names: Mapping[str, str], tasks: Iterable[str]) -> dict[str, str]:
+    """Return those of *names*, old to new, whose old one is not back among *tasks*."""
+    return {old: new for old, new in names.items() if old not in set(tasks)}
+
+
 def gaps(problems: Iterable[Problem]) -> dict[tuple[str, str], set[str]]:
     """Return for each task and role the hours whose records cannot be relied on."""
     found: dict[tuple[str, str], set[str]] = defaultdict(set)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from jobs.reconcile.evidence import gaps
@@ -51,8 +51,19 @@ def judge(
     if spilled is None:
         marked = found.withColumn("is_spilled", F.lit(False))
     else:
-        marked = found.join(F.broadcast(spilled), ["src_site", "entity", "message_id"], "left").withColumn(
-            "is_spilled", F.coalesce("is_spilled", F.lit(False))
+        named = found.join(F.broadcast(spilled), ["src_site", "entity", "message_id"], "left")
+        # Ids may repeat: of several messages with one, so many are spilled as were, those that were tried most often.
+        of_id = Window.partitionBy(
+            "task", "src_site", "entity", "message_id", F.when(F.col("spilled").isNull(), F.col("src_seq"))
+        ).orderBy(
+            F.size("sent_parts") + F.col("seen_watched") + F.col("seen_unwatched") > 0,
+            F.col("attempts").desc_nulls_last(),
+            "src_part",
+            "src_seq",
+            "generation",
+        )
+        marked = named.withColumn(
+            "is_spilled", F.coalesce(F.row_number().over(of_id) <= F.col("spilled"), F.lit(False))
         )
     # An unreadable message is counted by its outcome; what a peek saw and nobody numbered proves nothing.
     return judged(marked, end, run.settings).where("verdict <> 'unreadable' and not is_glimpse")
@@ -63,15 +74,14 @@ def _is_at(target: str) -> Callable[[Column], Column]:
 
 
 def _given_up(run: Run, hours: list[str]) -> DataFrame | None:
-    """Return the messages that the tasks of dead-letter queues have received."""
+    """Return the ids of the messages that the tasks of dead-letter queues have received, and of how many each is."""
     loose = run.load("loose", hours)
     if loose is None:
         return None
     return (
         loose.where("outcome = 'received' and given_up_by is not null and message_id is not null")
-        .select("src_site", F.lower("given_up_by").alias("entity"), "message_id")
-        .distinct()
-        .withColumn("is_spilled", F.lit(True))
+        .groupBy("src_site", F.lower("given_up_by").alias("entity"), "message_id")
+        .agg(F.countDistinct("src_entity", "src_seq", "enqueued_time").alias("spilled"))
     )
 
 

@@ -14,15 +14,24 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.reconcile import compaction, results
-from jobs.reconcile.evidence import TaskEvidence, gathered, lost_records, missing_sides, renamed, watched
+from jobs.reconcile.evidence import (
+    TaskEvidence,
+    gathered,
+    lost_records,
+    missing_sides,
+    renamed,
+    still_renamed,
+    watched,
+)
 from jobs.reconcile.gathering import KEPT, Gathering
 from jobs.reconcile.index import class_milliseconds, micros
-from jobs.reconcile.inputs import Problem, hour_of, start_of
+from jobs.reconcile.inputs import Problem, hour_of, hours_between, start_of
 from jobs.reconcile.judgement import judge
 from jobs.reconcile.run import Run, latest_name
 from jobs.reconcile.schema import GAP
 from jobs.reconcile.settings import Settings, Window
 from jobs.reconcile.summary import Summary, TaskSummary, added, concluded, percentiles
+from jobs.reconcile.suspects import HELD_HOURS, taken_again, told_in_other_hours
 from jobs.reconcile.verdicts import VERDICTS
 from jobs.reconcile.watches import Watch, watches
 
@@ -107,12 +116,12 @@ def _evidence(
 ) -> tuple[list[dict[str, Any]], dict[str, TaskEvidence]]:
     """Return who wrote what, under the names that tasks have now, and name what is missing."""
     tasks_before = previous.tasks if previous else []
-    run.renamed = dict(previous.renamed) if previous else {}
     frame = compaction.load(run.spark, run.compacted, "coverage", hours)
     in_micros = {name: micros(name) for name in ("first", "last")}
     coverage = [] if frame is None else [row.asDict() for row in frame.withColumns(in_micros).collect()]
+    run.renamed = still_renamed(previous.renamed if previous else {}, {row["task"] for row in coverage})
     before = {each.task: {"sources": each.sources, "last": each.last} for each in tasks_before}
-    found = renamed(gathered(coverage), before)
+    found = _successors(run, hours, renamed(gathered(coverage), before))
     run.renamed |= found
     for old, new in sorted(found.items()):
         text = f"it takes from its source under the name {new} now; counted as one task"
@@ -121,7 +130,7 @@ def _evidence(
         row["task"] = latest_name(row["task"], run.renamed)
     run.problems += lost_records(coverage)
     coverage = [row for row in coverage if row["outcome"] != GAP]
-    run.problems += missing_sides(coverage)
+    run.problems += _lacking(run, hours, missing_sides(coverage))
     tasks = gathered(coverage)
     run.notes += [
         f"{each.task}: no record in this window, the last one was at {each.last}"
@@ -158,6 +167,26 @@ def _watches(
                     "and it has not seen is undecided"
                 )
     return found
+
+
+def _successors(run: Run, hours: list[str], names: dict[str, str]) -> dict[str, str]:
+    """Return those of *names*, old to new, whose new one goes on where the old one ended."""
+    known = hours_between(run.window.start - run.settings.open_for, run.window.start)
+    digests = run.load("digests", [*known, *hours]) if names else None
+    again = set() if digests is None else taken_again(digests, names)
+    return {old: new for old, new in names.items() if old not in again}
+
+
+def _lacking(run: Run, hours: list[str], doubts: list[Problem]) -> list[Problem]:
+    """Return those of *doubts* that are not explained by batches that were held into another hour."""
+    around = {
+        hour_of(start_of(each.hours[0]) + timedelta(hours=away))
+        for each in doubts
+        for away in range(-HELD_HOURS, HELD_HOURS + 1)
+    }
+    digests = run.load("digests", [hour for hour in around if hour <= hours[-1]]) if doubts else None
+    told = set() if digests is None else told_in_other_hours(digests, doubts)
+    return [each for each in doubts if (each.task, each.role, each.hours[0]) not in told]
 
 
 def _name_clocks(run: Run, least_lags: dict[str, int]) -> None:

@@ -11,7 +11,7 @@ from jobs.reconcile.joins import join_null_safe, semi_join_null_safe
 from jobs.reconcile.run import Run
 from jobs.reconcile.summary import PERCENTILES, Summary
 from jobs.reconcile.suspects import micros_of
-from jobs.reconcile.verdicts import BY_DESIGN, FINDINGS, OPEN, UNDECIDED
+from jobs.reconcile.verdicts import BY_DESIGN, FINDINGS, OPEN, UNDECIDED, last_known
 
 TABLES = ("findings", "explained", "missing", "evidence", "open", "verdicts", "lags")
 
@@ -68,7 +68,7 @@ def _of_messages(
     )
     place = ("task", "src_part", "src_seq", "enqueued_time")
     horizon = micros_of(end - run.settings.open_for)
-    is_open = F.col("verdict").isin(*OPEN) & (F.coalesce("generation", "first_record") > horizon)
+    is_open = F.col("verdict").isin(*OPEN) & (last_known() > horizon)
     # What no tap can have seen will be told by none.
     still_open = verdicts.where(is_open & ~F.col("is_before_tap")).select(
         *schema.KEY, known_since, F.col("gap_in_outcomes").alias("doubted")

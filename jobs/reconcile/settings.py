@@ -5,6 +5,9 @@ from datetime import UTC, date, datetime, time, timedelta
 
 from jobs.reconcile.inputs import hour_of, hours_between
 
+LONGEST_HOLD = timedelta(hours=2)
+"""No task holds a batch for longer, between the records of what it received and of what became of it."""
+
 
 @dataclass(frozen=True)
 class Window:
@@ -42,7 +45,7 @@ class Window:
 class Settings:
     """Where a run draws its lines."""
 
-    grace: timedelta = timedelta(hours=1)
+    grace: timedelta = LONGEST_HOLD
     """How long a message that has not arrived counts as in flight."""
     late_after: timedelta = timedelta(minutes=15)
     clock_tolerance: timedelta = timedelta(minutes=1)

@@ -93,7 +93,7 @@ def states(records: DataFrame) -> DataFrame:
         F.max("given_up_by").alias("given_up_by"),
         F.max(F.when(F.col("role") == "source", F.col("body_size"))).alias("body_size"),
         F.max("attempt").alias("attempts"),
-        F.min(F.when(F.col("role") == "source", micros("journal_time"))).alias("first_entry"),
+        F.max(F.when(F.col("role") == "source", micros("journal_time"))).alias("last_entry"),
         F.min(micros("journal_time")).alias("first_record"),
         F.max(F.when(F.col("reason").isNotNull(), F.struct("journal_time", "stage", "reason"))).alias("last_reason"),
         F.collect_set(F.when(F.col("role") == "source", F.col("landed"))).alias("entry_hours"),
@@ -105,7 +105,9 @@ def states(records: DataFrame) -> DataFrame:
         F.min((F.coalesce(F.col("peek"), F.lit(False)) & F.col("src_seq").isNull()).cast("int"))
         .cast("boolean")
         .alias("is_glimpse"),
-        _any(task & F.col("src_seq").isNull() & (F.col("role") == "source")).alias("is_unreadable_entry"),
+        _any(task & F.col("src_seq").isNull() & ((F.col("role") == "source") | (F.col("outcome") == "retry"))).alias(
+            "is_unreadable_entry"
+        ),
     )
     return grouped.withColumn("message_id", F.coalesce("id_received", "id_any")).drop("id_received", "id_any")
 

@@ -1,14 +1,18 @@
 """Which messages a night has to look at one by one: those of buckets whose two sides are not the same."""
 
-from datetime import datetime
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from jobs.reconcile import schema
 from jobs.reconcile.index import BUCKET, SESSION, block
+from jobs.reconcile.inputs import Problem, hour_of, start_of
 from jobs.reconcile.joins import semi_join_null_safe
-from jobs.reconcile.settings import Settings
+from jobs.reconcile.settings import LONGEST_HOLD, Settings
+
+HELD_HOURS = LONGEST_HOLD // timedelta(hours=1)
 
 _COUNTED = ("received", "sent", *schema.WITHHELD)
 
@@ -85,6 +89,66 @@ def compared(digests: DataFrame, tapped: DataFrame, start: datetime, settings: S
 
 def _sum(condition: Column, name: str) -> Column:
     return F.coalesce(F.sum(F.when(condition, F.col(name))), F.lit(0))
+
+
+def told_in_other_hours(digests: DataFrame, doubts: Iterable[Problem]) -> set[tuple[str, str, str]]:
+    """
+    Return task, role and hour of those *doubts*, that an hour lacks a side, whose messages have it in an hour nearby.
+
+    A batch that waits for its target has its two records that far apart. Shape: *digests* are of those hours too.
+    """
+    near = [
+        (
+            each.task,
+            each.role,
+            hour,
+            hour_of(start_of(hour) + timedelta(hours=away if each.role == "target" else -away)),
+        )
+        for each in doubts
+        for hour in each.hours
+        for away in range(HELD_HOURS + 1)
+    ]
+    hours = digests.sparkSession.createDataFrame(near, "task string, role string, hour string, landed string")
+    lacks_outcomes = F.col("role") == "target"
+    received, outcome = F.col("side") == "received", F.col("side").isin("sent", "retry", *schema.WITHHELD)
+    is_there = (F.col("landed") == F.col("hour")) & F.when(lacks_outcomes, received).otherwise(outcome)
+    is_other = F.when(lacks_outcomes, outcome).otherwise(received)
+    bits = (F.bit_or(F.when(condition, F.col("bits"))) for condition in (is_there, is_other))
+    there, other = (F.coalesce(each, F.lit(0).cast("bigint")) for each in bits)
+    buckets = digests.join(F.broadcast(hours), ["task", "landed"]).groupBy("role", "hour", *BUCKET)
+    told = (
+        buckets.agg(there.alias("there"), there.bitwiseAND(F.bitwise_not(other)).alias("lacking"))
+        .groupBy("task", "role", "hour")
+        .agg(F.max(F.col("there") != 0).alias("has_any"), F.max(F.col("lacking") != 0).alias("lacks_any"))
+        .where("has_any and not lacks_any")
+    )
+    return {(row["task"], row["role"], row["hour"]) for row in told.collect()}
+
+
+def taken_again(digests: DataFrame, names: Mapping[str, str]) -> set[str]:
+    """
+    Return those of *names*, as old to new, whose new one takes for the greater part what the old one had ended.
+
+    It does not follow on the old one then, but reads the same hub for itself, from its beginning.
+    """
+    of_task = [(old, task, task == new) for old, new in names.items() for task in (old, new)]
+    marked = digests.join(
+        F.broadcast(digests.sparkSession.createDataFrame(of_task, "old string, task string, is_new boolean")), "task"
+    )
+    ended, taken = (
+        F.coalesce(F.bit_or(F.when(condition, F.col("bits"))), F.lit(0).cast("bigint"))
+        for condition in (
+            ~F.col("is_new") & F.col("side").isin("sent", *schema.WITHHELD),
+            F.col("is_new") & (F.col("side") == "received"),
+        )
+    )
+    counts = (
+        marked.groupBy("old", *BUCKET[1:])
+        .agg(F.bit_count(taken).alias("taken"), F.bit_count(taken.bitwiseAND(ended)).alias("again"))
+        .groupBy("old")
+        .agg(F.sum("taken").alias("taken"), F.sum("again").alias("again"))
+    )
+    return {row["old"] for row in counts.where("2 * again > taken").collect()}
 
 
 def across_hours(sessions: DataFrame) -> DataFrame:

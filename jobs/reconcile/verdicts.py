@@ -49,9 +49,7 @@ def judged(states: DataFrame, end: datetime, settings: Settings) -> DataFrame:
     arrived = F.col("copies") > 0
     complete = F.col("copies") >= F.col("expected")
     whole = arrived & complete
-    young = F.greatest(
-        F.coalesce("generation", "first_record"), F.coalesce("first_entry", "first_record")
-    ) > end_micros - round(settings.grace.total_seconds() * 1_000_000)
+    young = last_known() > end_micros - round(settings.grace.total_seconds() * 1_000_000)
     has_expired = F.coalesce(F.col("expires") <= end_micros, F.lit(False)) & (F.size("sent_parts") == 0)
     # A tap that had not begun, or had ended, when the copy came cannot miss it.
     tap_is_blind = F.col("is_before_tap") | F.col("is_after_tap")
@@ -95,6 +93,11 @@ def judged(states: DataFrame, end: datetime, settings: Settings) -> DataFrame:
         )
         .drop("end_of_it")
     )
+
+
+def last_known() -> Column:
+    """When the message of a state was enqueued or last received, whichever was later, in microseconds since 1970."""
+    return F.greatest(F.coalesce("generation", "first_record"), F.coalesce("last_entry", "first_record"))
 
 
 def _altered() -> Column:

@@ -24,10 +24,11 @@ PLAIN_KINDS = (
     "missing", "orphan", "looped", "altered", "duplicated", "out_of_order", "late",
     "filtered", "rejected", "expired", "stopped", "spilled", "in_flight",
 )  # fmt: skip
-KINDS = (*PLAIN_KINDS, "altered_property", "tripled", "part_missing")
+KINDS = (*PLAIN_KINDS, "altered_property", "tripled", "part_missing", "spilled_of_two")
 
 VERDICT_OF = {kind: kind for kind in PLAIN_KINDS} | {
     "altered_property": "altered", "tripled": "duplicated", "part_missing": "missing",
+    "spilled_of_two": "spilled",
 }  # fmt: skip
 
 
@@ -221,12 +222,21 @@ def planted(  # noqa: C901, PLR0912, PLR0915 - one case for each kind, in one pl
                     journals.outcome(seq, arrival, "retry", stage="sent", reason="the target is away")
                 dead.received(seq + 500_000, at, arrival, message_id=f"m-{seq}", given_up_by=entity)
                 dead.outcome(seq + 500_000, arrival)
+            case "spilled_of_two":
+                # Of two messages with one id one was given up, and one was lost.
+                journals.received(seq, at, arrival, message_id=f"twice-{seq}", attempt=10)
+                dead.received(seq + 500_000, at, arrival, message_id=f"twice-{seq}", given_up_by=entity)
+                dead.outcome(seq + 500_000, arrival)
+                for each in (journals.received, *[journals.entered_tap] * taps):
+                    each(seq + 1, at, entry, message_id=f"twice-{seq}")
+                seq += 1
+                plan[seq] = "missing"
             case "in_flight":
                 pass
             case _:
                 journals.outcome(seq, arrival)
                 arrivals.append((arrival, {"seq": seq, "enqueued": at, **more, "hops": hops}))
-        of_kind = seq - 1 if kind == "out_of_order" else seq
+        of_kind = seq - 1 if kind in ("out_of_order", "spilled_of_two") else seq
         plan[of_kind] = VERDICT_OF.get(kind, kind)
         journals.kinds[of_kind] = kind
     # A task that is awake says something of both sides in every hour; one that does not has lost a file. And a tap has

@@ -22,14 +22,14 @@ def run(
     now: datetime | None = None,
     settings: Settings | None = None,
 ) -> Result:
-    """Reconcile *folder*/journal, two days later unless *now* says otherwise."""
+    """Reconcile *folder*/journal with an hour of grace, two days later unless *now* or *settings* say otherwise."""
     return reconcile(
         spark,
         str(folder / "journal"),
         str(folder / "out"),
         window=Window(start, start + timedelta(hours=hours)),
         now=now or start + timedelta(days=2),
-        settings=settings,
+        settings=settings or Settings(grace=timedelta(hours=1)),
     )
 
 

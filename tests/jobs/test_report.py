@@ -11,7 +11,7 @@ import pytest
 from jobs.reconcile.manifest import places, write_manifest
 from jobs.reconcile.reconciliation import reconcile
 from jobs.reconcile.report import SHOWN, write_page
-from jobs.reconcile.settings import Window
+from jobs.reconcile.settings import Settings, Window
 from tests.jobs.journals import PLAIN_KINDS, START, TASK, planted
 
 VOID = {"meta", "link", "br", "img", "input", "hr", "wbr"}
@@ -64,7 +64,8 @@ def run(spark, tmp_path_factory):
     window = Window(START, START + timedelta(hours=3))
     now = START + timedelta(days=1)
     out = str(folder / "out")
-    result = reconcile(spark, str(folder / "journal"), out, window=window, now=now)
+    grace = Settings(grace=timedelta(hours=1))
+    result = reconcile(spark, str(folder / "journal"), out, window=window, now=now, settings=grace)
     path = write_page(spark, result.summary, out)
     return result.summary, Path(path.removeprefix("file:")).read_text(encoding="utf-8"), spark, out, plan
 

@@ -2,11 +2,17 @@
 
 import pytest
 
-from jobs.reconcile import schema
+from jobs.reconcile import schema, settings
+from jobs.reconcile.settings import Settings
 
 record = pytest.importorskip("shared.journal.record")
+hold = pytest.importorskip("shared.hold")
 
 IN_JSON = {"tinyint": "int", "timestamp": "bigint"}
+
+
+def test_a_message_is_in_flight_for_longer_than_a_batch_may_be_held():
+    assert Settings().grace >= settings.LONGEST_HOLD > hold.LONGEST_HOLD
 
 
 def test_the_job_reads_the_fields_that_the_writers_write():

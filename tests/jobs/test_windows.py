@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from jobs.reconcile.evidence import still_renamed
 from jobs.reconcile.settings import Settings, Window
 from tests.jobs.journals import START, TASK, Journals
 from tests.jobs.results import kinds, run, table, verdicts
 
 SECOND = START + timedelta(hours=2)
 MINUTE = timedelta(minutes=1)
+PARTITIONED = (200 << 48) + 41
 
 
 def a_message(journals, seq, at, **more):
@@ -73,6 +75,39 @@ def make_anew(folder):
     journals.write(folder / "journal")
 
 
+def hold_over_the_hour(folder):
+    """Write a task that does nothing in two hours but to hold a message from one into the other."""
+    held = of_task("held", "held")
+    held.received(1, START + 53 * MINUTE, START + 53 * MINUTE)
+    held.outcome(1, START + 66 * MINUTE)
+    held.write(folder / "journal")
+
+
+def number_as_partitions_do(folder):
+    """Write a task whose source has its partition in the upper bits of its numbers, and one message more that is lost."""
+    partitioned = of_task("partitioned", "partitioned")
+    steady(partitioned, PARTITIONED - 40, START)
+    partitioned.received(PARTITIONED, SECOND - 5 * MINUTE, SECOND - 5 * MINUTE)
+    partitioned.write(folder / "journal")
+
+
+def read_a_hub_again(folder):
+    """Write a task that reads a quiet hub from its beginning, after another one has."""
+    east, lake = of_task("to-east", "hub"), of_task("to-lake", "hub", "wn2-1")
+    for seq in range(1, 6):
+        a_message(east, seq, SECOND - (10 - seq) * MINUTE)
+        lake.received(seq, SECOND - (10 - seq) * MINUTE, SECOND + MINUTE)
+        lake.outcome(seq, SECOND + MINUTE)
+    east.write(folder / "journal")
+    lake.write(folder / "journal", name="wn2")
+
+
+def test_a_task_that_has_its_old_name_again_is_not_taken_for_its_successor():
+    names = {"old": "new", "other": "another"}
+    assert still_renamed(names, {"new"}) == names
+    assert still_renamed(names, {"old"}) == {"other": "another"}
+
+
 def test_what_lands_after_the_window_is_decided_by_the_next_and_runs_can_be_repeated(spark, tmp_path):
     journals = Journals()
     steady(journals, 1, START)
@@ -95,13 +130,25 @@ def test_what_lands_after_the_window_is_decided_by_the_next_and_runs_can_be_repe
     journals.received(506, SECOND - 10 * MINUTE, SECOND - 10 * MINUTE, order_key="s")
     journals.received(506, SECOND - 10 * MINUTE, SECOND + 2 * MINUTE, order_key="s", attempt=2)
     journals.outcome(506, SECOND + 2 * MINUTE)
+    # Nine days old when it was taken, and lost.
+    journals.received(508, START - timedelta(days=9), edge)
+    # Unreadable, and for the first time nobody was there to take it as rejected.
+    for minute, outcome in ((10, "retry"), (20, "rejected")):
+        at = START + minute * MINUTE
+        journals.received(None, at, at, enqueued_time=None)
+        journals.outcome(None, at, outcome)
     journals.write(tmp_path / "journal")
     rename(tmp_path)
     make_anew(tmp_path)
+    hold_over_the_hour(tmp_path)
+    number_as_partitions_do(tmp_path)
+    read_a_hub_again(tmp_path)
     first, second = both(spark, tmp_path)
     assert verdicts(first) == {
-        **{(TASK, seq): "in_flight" for seq in (501, 502, 503, 506)},
+        **{(TASK, seq): "in_flight" for seq in (501, 502, 503, 506, 508)},
+        (TASK, None): "rejected",
         ("orders-old", 501): "in_flight",
+        ("partitioned", PARTITIONED): "in_flight",
     }
     assert first.exit_code == 0
     assert verdicts(second) == {
@@ -110,11 +157,19 @@ def test_what_lands_after_the_window_is_decided_by_the_next_and_runs_can_be_repe
         (TASK, 504): "duplicated",
         (TASK, 505): "duplicated",
         (TASK, 506): "out_of_order",
+        (TASK, 508): "missing",
+        ("partitioned", PARTITIONED): "missing",
     }
     task = of(second, TASK)
-    assert (task.entered, task.carried, task.reopened) == (40, 4, 2)
-    assert sum(task.verdicts.values()) == 46
-    assert {row["src_seq"]: row["known_since"] for row in table(second, "missing")} == {502: first.summary.run}
+    assert (task.entered, task.carried, task.reopened) == (40, 5, 2)
+    assert sum(task.verdicts.values()) == 47
+    assert {row["src_seq"]: row["known_since"] for row in table(second, "missing")} == dict.fromkeys(
+        (502, 508, PARTITIONED), first.summary.run
+    )
+    assert of(first, "partitioned").verdicts == {"delivered": 40, "in_flight": 1}
+    assert of(first, "held").verdicts == {"delivered": 1}
+    # To read a hub from its beginning is not to take over from another task.
+    assert (of(first, "to-east").entered, of(second, "to-lake").entered) == (5, 5)
 
     # A task that was renamed between two nights is one task.
     assert kinds(first) == []

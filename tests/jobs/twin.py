@@ -19,7 +19,7 @@ from read_json('{path}', format = 'newline_delimited', compression = 'gzip', hiv
     v: 'integer', task: 'varchar', role: 'varchar', observer: 'varchar', tap: 'varchar', peek: 'boolean',
     instance: 'varchar', batch_id: 'bigint', journal_time: 'bigint', outcome: 'varchar', src_entity: 'varchar',
     src_site: 'varchar', src_part: 'smallint', src_seq: 'bigint', enqueued_time: 'bigint', part: 'integer',
-    parts: 'integer', expires_at: 'bigint', message_id: 'varchar', order_key: 'varchar', body_digest: 'varchar',
+    parts: 'integer', attempt: 'integer', expires_at: 'bigint', message_id: 'varchar', order_key: 'varchar', body_digest: 'varchar',
     property_digest: 'varchar', "check": 'varchar', edited: 'boolean', hops: 'varchar[]', target: 'varchar',
     send_ordinal: 'integer', remembered: 'boolean', given_up_by: 'varchar', tgt_part: 'smallint', tgt_seq: 'bigint',
     tgt_enqueued_time: 'bigint'}})
@@ -66,7 +66,7 @@ with seeing as (
            max(journal_time) as latest, max(expires_at) as expires, max(message_id) as message_id,
            any_value(src_entity) as entity, max("check") filter (observer = 'task') as said_in,
            min("check") filter (observer = 'tap') as said_before, coalesce(max(parts), 1) as parts,
-           max(order_key) as order_key,
+           max(order_key) as order_key, max(attempt) as attempts,
            -- Names of sites have no comma. Handed over within a site, a message has not left it.
            bool_or(hops is not null and len(list_distinct(left_sites(hops))) < len(left_sites(hops))) as looped
     from records where role = 'source' and src_seq is not null group by all
@@ -112,7 +112,7 @@ with seeing as (
 ), behind as (
     select task, src_part, src_seq from firsts where nth = 1 and number < highest
 ), joined as (
-    select task, src_part, src_seq, message_id, entity, expires, latest, looped, said_in, said_before,
+    select task, src_part, src_seq, message_id, entity, expires, latest, attempts, looped, said_in, said_before,
            e.received, e.src_seq is not null as is_entered,
            coalesce(e.enqueued, v.enqueued) as enqueued,
            e.parts - coalesce(w.parts, 0) as due, w.worst, coalesce(s.sent, 0) as sent,
@@ -138,6 +138,13 @@ with seeing as (
                                  or highest_seen <> coalesce(highest_out, said_in))
                    and expected = 1), false) as altered
     from joined
+), given_up as (
+    select given_up_by as entity, message_id, count(distinct (src_seq, enqueued_time)) as spilled
+    from records where given_up_by is not null and outcome = 'received' group by all
+), spilled as (
+    select task, src_part, src_seq from told join given_up using (entity, message_id)
+    qualify row_number() over (partition by task, entity, message_id
+                               order by copies > 0, attempts desc nulls last, src_part, src_seq) <= spilled
 )
 select task, t.src_part, t.src_seq, message_id, copies, expected,
        case
@@ -145,8 +152,7 @@ select task, t.src_part, t.src_seq, message_id, copies, expected,
            case when (t.task, 'source', arrived // 3600000000) in (from gaps) then 'undecided' else 'orphan' end
          when looped then 'looped'
          when expected > 0 and copies < expected then
-           case when exists (from records d where d.given_up_by = t.entity and d.message_id = t.message_id)
-                     then 'spilled'
+           case when p.src_seq is not null then 'spilled'
                 when expires <= {end} and sent = 0 then 'expired'
                 when greatest(enqueued, latest) > {end} - {grace} then 'in_flight'
                 when is_unwatched or (t.task, 'target', latest // 3600000000) in (from gaps) then 'undecided'
@@ -158,7 +164,7 @@ select task, t.src_part, t.src_seq, message_id, copies, expected,
          when expected = 0 then ['rejected', 'expired', 'stopped', 'filtered'][worst]
          else 'delivered'
        end as verdict
-from told t left join behind b using (task, src_part, src_seq)
+from told t left join behind b using (task, src_part, src_seq) left join spilled p using (task, src_part, src_seq)
 """
 
 
