@@ -37,8 +37,8 @@ def reconcile(
         str | None,
         typer.Option(
             metavar="PATH|URL",
-            help="A folder with task=… below it, or the URL of a container: with a SAS, with the key in "
-            "AzureWebJobsStorage, or with your identity. [default: where config/journal.yaml says]",
+            help="A folder with task=… below it, or the URL of a container: with a SAS, or else with your identity; "
+            "in Azurite, with the key in AzureWebJobsStorage. [default: where config/journal.yaml says]",
         ),
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="The folder for the results.")] = OUT,

@@ -13,8 +13,10 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from jobs.reconcile.inputs import hours_between
 from jobs.reconcile.manifest import write_manifest
 from jobs.reconcile.reconciliation import Result, reconcile
 from jobs.reconcile.report import write_page
@@ -41,21 +43,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         refreeze=options.refreeze,
     )
     try:
-        journal = _reachable(options.journal, Path(options.staging))
+        hours = hours_between(window.start - settings.open_for, window.end)
+        journal = _reachable(options.journal, Path(options.staging), hours)
         spark = _session(options)
         result = reconcile(spark, journal, options.out, window=window, now=now, settings=settings, progress=_say)
         manifest = write_manifest(spark, result.summary, options.out) if result.summary.counts.get("missing") else None
         page = write_page(spark, result.summary, options.out)
     except Exception as error:  # noqa: BLE001 - Python's own exit code 1 would say that something was found
         traceback.print_exc()
-        told = (str(error).strip() or "no reason is given").splitlines()[0]
-        _say(f"reconcile: could not decide about {window.run}: {type(error).__name__}: {told}")
+        _say(f"reconcile: could not decide about {window.run}: {_sentence(error)}")
         return COULD_NOT_DECIDE
     _tell(result)
     if manifest is not None:
         _say(f"manifest for busway repair: {_shown(manifest)}")
     _say(f"page: {_shown(page)}")
     return result.exit_code
+
+
+def _sentence(error: Exception) -> str:
+    # What py4j says of an exception of Java's begins with the call that met it, and Java's own words come after that.
+    if isinstance(error, Py4JJavaError):
+        return str(error.java_exception.toString()).strip().splitlines()[0]
+    return f"{type(error).__name__}: {(str(error).strip() or 'no reason is given').splitlines()[0]}"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -75,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--refreeze", action="store_true", help="take files in that came after the run was first made")
     parser.add_argument("--staging", default="build/journal", help="where a container's journal is brought to")
     parser.add_argument("--memory", default="4g", help="memory of a local session")
+    parser.add_argument("--cores", default="2", help="cores of a local session; * for all that there are")
     parser.add_argument("--now", type=datetime.fromisoformat, help=argparse.SUPPRESS)
     return parser
 
@@ -93,7 +103,7 @@ def _moment(text: str) -> datetime:
     return datetime.strptime(text, "%Y-%m-%dT%H").replace(tzinfo=UTC)
 
 
-def _reachable(journal: str, staging: Path) -> str:
+def _reachable(journal: str, staging: Path, hours: Sequence[str]) -> str:
     if urlsplit(journal).scheme not in ("http", "https"):
         return journal
     # A cluster reads abfss by itself and has no need of the storage SDK.
@@ -101,7 +111,7 @@ def _reachable(journal: str, staging: Path) -> str:
 
     client, prefix = container(journal, os.environ.get(CONNECTION_SETTING))
     with client:
-        count = stage(client, prefix, staging, progress=_say)
+        count = stage(client, prefix, staging, hours=hours, progress=_say)
     _say(f"{count} journal files brought to {staging}")
     return str(staging)
 
@@ -110,7 +120,7 @@ def _session(options: argparse.Namespace) -> SparkSession:
     # Where spark-submit or a notebook has chosen a master, that is the one.
     if SparkSession.getActiveSession() is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
         return SparkSession.builder.appName("busway-reconcile").getOrCreate()
-    return local_session(memory=options.memory)
+    return local_session(memory=options.memory, cores=options.cores)
 
 
 def _tell(result: Result) -> None:

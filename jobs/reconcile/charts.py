@@ -12,6 +12,7 @@ _INK, _GRID = "#0a0b01", "#0a0b02"
 _LINES = {"p50": ("#0a0b50", "o", "-"), "p95": ("#0a0b95", "s", "--"), "p99": ("#0a0b99", "^", ":")}
 _VARIABLES = {_INK: "--ink", _GRID: "--line"} | {colour: f"--{name}" for name, (colour, _, _) in _LINES.items()}
 _SECOND, _MINUTE, _HOUR = 1_000, 60_000, 3_600_000
+_THREE_FIGURES = 999.5  # what is more has four of them rounded
 _TICKS = (1, 10, 100, _SECOND, 10 * _SECOND, _MINUTE, 10 * _MINUTE, _HOUR, 6 * _HOUR, 24 * _HOUR, 168 * _HOUR)
 
 # Hours from one label to the next, and the most labels that have room.
@@ -59,13 +60,14 @@ def lag_chart(hours: Sequence[Mapping[str, Any]], name: str) -> str:
 
 def duration(milliseconds: float) -> str:
     """Return a length of time as a person says it."""
-    if milliseconds < _SECOND:
+    # What would be rounded to a whole one of the next unit is told in that.
+    if round(milliseconds) < _SECOND:
         return f"{milliseconds:.0f} ms"
-    if milliseconds < _MINUTE:
-        return f"{milliseconds / _SECOND:.3g} s"
-    if milliseconds < _HOUR:
-        return f"{milliseconds / _MINUTE:.3g} min"
-    return f"{milliseconds / _HOUR:.3g} h"
+    for unit, name, most in ((_SECOND, "s", 60), (_MINUTE, "min", 60)):
+        if float(f"{milliseconds / unit:.3g}") < most:
+            return f"{milliseconds / unit:.3g} {name}"
+    hours = milliseconds / _HOUR
+    return f"{hours:.3g} h" if hours < _THREE_FIGURES else f"{hours:,.0f} h"
 
 
 def _ticks(lowest: float, highest: float) -> list[int]:

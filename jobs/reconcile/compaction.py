@@ -8,7 +8,7 @@ marker, which the next run makes again. Raw files are never touched, but by `del
 
 import json
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -16,10 +16,10 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from jobs.reconcile import index, schema
-from jobs.reconcile.inputs import JournalFile, Problem, by_hour
+from jobs.reconcile.inputs import JournalFile, Problem, below_journal, by_hour, hour_in
 from jobs.reconcile.placement import placed, unplaced
-from jobs.reconcile.raw import read_lines, records, troubles
-from jobs.reconcile.storage import Storage
+from jobs.reconcile.raw import copies, read_lines, records, troubles
+from jobs.reconcile.storage import Storage, StoredFile
 
 _ROWS_PER_FILE = 2_000_000
 _NEIGHBOURS = 65_536  # sequence numbers that are kept in one file
@@ -29,7 +29,7 @@ class Hour(NamedTuple):
     """A compacted hour: the raw files it was made of, how many records it has, and what was wrong."""
 
     hour: str
-    files: tuple[tuple[str, int, int], ...]
+    files: tuple[StoredFile, ...]
     records: int
     repeats: int
     problems: tuple[Problem, ...]
@@ -41,17 +41,52 @@ class CompactionFailed(Exception):
 
 
 def compact(
-    spark: SparkSession, files: Sequence[JournalFile], folder: str, *, now: datetime, hours: Iterable[str]
+    spark: SparkSession,
+    files: Sequence[JournalFile],
+    folder: str,
+    *,
+    now: datetime,
+    hours: Iterable[str],
+    frozen: Mapping[str, Collection[StoredFile]] | None = None,
 ) -> dict[str, Hour]:
-    """Compact those of *hours* that are not yet or whose raw files have changed since; return all of *hours*."""
+    """
+    Compact those of *hours* that are not yet or whose raw files have changed since; return all of *hours*.
+
+    An hour whose raw files have been deleted, or some of them, stays as it was made of them, whatever has come since.
+    Shape:   *frozen* has the files that an hour has to be of, whatever else is there by now.
+    Raises:  CompactionFailed, also where those are not there any more.
+    """
     storage = Storage(spark)
     raw = by_hour(files)
-    wanted = sorted(set(hours))
-    there = {hour: known for hour in wanted if (known := read_marker(storage, folder, hour)) is not None}
-    missing = [hour for hour in wanted if hour not in there or not _is_of(there[hour], raw.get(hour, []))]
+    there: dict[str, Hour] = {}
+    missing: dict[str, list[JournalFile]] = {}
+    for hour in sorted(set(hours)):
+        made = read_marker(storage, folder, hour)
+        present = {each.state: each for each in raw.get(hour, [])}
+        paths = {each.path for each in present}
+        gone = set() if made is None else {each for each in made.files if each.path not in paths}
+        wanted = {*frozen[hour]} if frozen is not None and hour in frozen else present.keys() | gone
+        if made is not None and wanted == {*made.files}:
+            there[hour] = made
+        elif not gone and wanted <= present.keys():
+            missing[hour] = [present[each] for each in sorted(wanted)]
+        elif made is not None and (frozen is None or hour not in frozen):
+            there[hour] = made
+        else:
+            lost = min((wanted | gone) - present.keys()).path
+            raise CompactionFailed(
+                f"{hour}: {lost} is not there as this run saw it first, and nothing compact is of just the files that "
+                "it saw; repeat the run with refreeze"
+            )
     if missing:
-        there |= _make(spark, storage, {hour: raw.get(hour, []) for hour in missing}, folder, now)
-    return {hour: there[hour] for hour in wanted}
+        there |= _make(spark, storage, missing, folder, now, among=files)
+    return {hour: there[hour] for hour in sorted(there)}
+
+
+def compacted_hours(storage: Storage, folder: str) -> set[str]:
+    """Return the hours that are compacted in *folder*."""
+    names = (each.path.rpartition("/")[2] for each in storage.files(f"{folder}/hours"))
+    return {name.removesuffix(".json") for name in names if name.endswith(".json")}
 
 
 def adopt(spark: SparkSession, folder: str, hours: Iterable[str], *, now: datetime) -> None:
@@ -75,7 +110,7 @@ def read_marker(storage: Storage, folder: str, hour: str) -> Hour | None:
     told = json.loads(storage.read(path))
     return Hour(
         told["hour"],
-        tuple((path, size, modified) for path, size, modified in told["files"]),
+        tuple(StoredFile(below_journal(path), size, modified) for path, size, modified in told["files"]),
         told["records"],
         told["repeats"],
         tuple(
@@ -96,17 +131,18 @@ def load(spark: SparkSession, folder: str, table: str, hours: Iterable[str]) -> 
     return (reader.schema(schema.compacted()) if table in ("records", "loose") else reader).parquet(*paths)
 
 
-def delete_raw(spark: SparkSession, folder: str, hours: Iterable[str]) -> list[str]:
-    """Delete the raw files that *hours* were made of and that are still as they were then; return their paths."""
+def delete_raw(spark: SparkSession, journal: str, folder: str, hours: Iterable[str]) -> list[str]:
+    """Delete the raw files of *journal* that *hours* were made of and that are as then; return their paths."""
     storage = Storage(spark)
     deleted = []
     for hour in hours:
         made = read_marker(storage, folder, hour)
         if made is None or made.problems:
             continue
-        for path, size, modified in made.files:
+        for known in made.files:
+            path = f"{storage.absolute(journal)}/{known.path}"
             parent = path.rpartition("/")[0]
-            if any(tuple(file) == (path, size, modified) for file in storage.files(parent)):
+            if any(file == known._replace(path=path) for file in storage.files(parent)):
                 storage.delete(path)
                 deleted.append(path)
     return deleted
@@ -155,7 +191,13 @@ def compacted(raw: DataFrame) -> DataFrame:
 
 
 def _make(
-    spark: SparkSession, storage: Storage, raw: dict[str, list[JournalFile]], folder: str, now: datetime
+    spark: SparkSession,
+    storage: Storage,
+    raw: dict[str, list[JournalFile]],
+    folder: str,
+    now: datetime,
+    *,
+    among: Sequence[JournalFile],
 ) -> dict[str, Hour]:
     files = [each for hour in raw.values() for each in hour]
     if not files:
@@ -163,9 +205,10 @@ def _make(
         for nothing in empty.values():
             _commit(storage, f"{folder}/attempt-none", folder, nothing)
         return empty
-    lines = read_lines(spark, files)
+    copied = copies(spark, files, among)
+    lines = read_lines(spark, [each for each in files if each.file.path not in copied])
     found = records(lines.frame)
-    problems = [*lines.problems, *troubles(found, files)]
+    problems = [*lines.problems, *troubles(found, files), *_named(files, copied)]
     attempt = f"{folder}/attempt-{uuid.uuid4().hex}"
     try:
         good = found.where("trouble is null").drop("path", "trouble")
@@ -181,10 +224,10 @@ def _make(
         made = {
             hour: Hour(
                 hour,
-                tuple((each.file.path, each.file.size, each.file.modified) for each in inputs),
+                tuple(each.state for each in inputs),
                 counts.get(hour, (0, 0))[1],
                 counts.get(hour, (0, 0))[0] - counts.get(hour, (0, 0))[1],
-                tuple(each for each in problems if each.hours == (hour,)),
+                tuple(each for each in problems if hour_in(each.where) == hour),
                 now.isoformat(),
             )
             for hour, inputs in raw.items()
@@ -194,6 +237,15 @@ def _make(
     finally:
         storage.delete(attempt)
     return made
+
+
+def _named(files: Sequence[JournalFile], copied: Mapping[str, JournalFile]) -> list[Problem]:
+    """Return a problem for each of *files* that is *copied*; nothing is missing for want of it."""
+    return [
+        Problem("duplicated-file", each.file.path, f"a copy of {original.state.path}; read once", each.task, each.role)
+        for each in files
+        if (original := copied.get(each.file.path)) is not None
+    ]
 
 
 def write_index(kept: DataFrame, folder: str) -> None:
@@ -244,8 +296,3 @@ def _mark(storage: Storage, folder: str, hour: Hour) -> None:
 
 def _marker(folder: str, hour: str) -> str:
     return f"{folder}/hours/{hour}.json"
-
-
-def _is_of(made: Hour, raw: Sequence[JournalFile]) -> bool:
-    # Raw files that were deleted after compaction are no reason to lose what was made of them.
-    return {tuple(each.file) for each in raw} <= set(made.files)

@@ -18,10 +18,11 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from azure.core.exceptions import AzureError, ResourceNotFoundError
-from azure.storage.blob import ContainerClient
+from azure.storage.blob import BlobProperties, ContainerClient
 
 from jobs.reconcile.__main__ import CONNECTION_SETTING, main
 from jobs.reconcile.inputs import hour_of, hours_between
+from jobs.reconcile.origin import NOTE
 from jobs.reconcile.settings import Settings, Window
 from jobs.reconcile.staging import container, stage
 
@@ -53,7 +54,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         with client:
             results = Results(client, prefix, out)
             results.bring(hour_of(earliest), but=window.run)
-            main(["--journal", str(journal), "--out", str(out), "--date", day.isoformat(), *others])
+            where = ["--journal", str(journal), "--out", str(out), "--cores", "*"]
+            main([*where, "--date", day.isoformat(), *others])
             if not (out / "runs" / window.run / SUMMARY).is_file():
                 _say(f"reconcile: there is no summary of {window.run}; nothing is published")
                 return FAILED
@@ -81,11 +83,12 @@ class Results:
         self._folder.mkdir(parents=True, exist_ok=True)
         try:
             for top in ("compacted/", "manifests/", "runs/"):
-                names = [str(blob.name) for blob in self._client.list_blobs(name_starts_with=f"{self._prefix}{top}")]
+                listed = self._client.list_blobs(name_starts_with=f"{self._prefix}{top}", include=["metadata"])
+                names = [str(blob.name) for blob in listed if not _is_folder(blob)]
                 for name in (each.removeprefix(self._prefix) for each in names):
                     if name.startswith(f"runs/{but}/"):
                         self._brought[name] = None
-                    elif name.endswith(f"/{SUMMARY}") or _hour(name) >= earliest:
+                    elif name.endswith((f"/{SUMMARY}", f"/{NOTE}")) or _hour(name) >= earliest:
                         self._brought[name] = (0, 0)
             wanted = [name for name, there in self._brought.items() if there is not None]
             with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -135,6 +138,11 @@ class Results:
             self._client.delete_blob(f"{self._prefix}{name}")
         except ResourceNotFoundError:
             return  # an earlier attempt got as far as this
+
+
+def _is_folder(blob: BlobProperties) -> bool:
+    # Accounts with real folders list them as blobs; other blobs without content are files of Spark's.
+    return (blob.metadata or {}).get("hdi_isfolder") == "true"
 
 
 def _in_order(names: Iterable[str]) -> list[list[str]]:

@@ -243,7 +243,16 @@ class Gathering:
         path = f"{self._run.out}/runs/{self._previous.run}/open"
         if not self._run.storage.exists(path):
             return None
-        return self._run.under_new_names(self._run.spark.read.parquet(path)).withColumn("known", F.lit("open"))
+        opened = self._run.under_new_names(self._run.spark.read.parquet(path)).withColumn("known", F.lit("open"))
+        again = self._run.load("records", self._run.changed_before)
+        if again is None:
+            return opened
+        # What came too late for its own run may tell what became of these. What is known of them counts once.
+        keys = opened.where("src_seq is not null").select(*_NUMBER, "enqueued_time").distinct()
+        timed = semi_join_null_safe(again, keys, (*_NUMBER, "enqueued_time"))
+        untimed = semi_join_null_safe(again.where("enqueued_time is null"), keys, _NUMBER)
+        found = _with_origin(timed.unionByName(untimed), "open")
+        return opened.unionByName(found.select(*opened.columns))
 
     def _known_earlier(self, found: DataFrame) -> DataFrame | None:
         """Return the earlier evidence on messages that an earlier run may have decided: they may be copied twice."""

@@ -43,6 +43,25 @@ class JournalFile(NamedTuple):
     role: str
     name: str
 
+    @property
+    def state(self) -> StoredFile:
+        """The file as runs remember it, by its address below the journal: that is the same however it is reached."""
+        return self.file._replace(path=below_journal(self.file.path))
+
+    @property
+    def made_in(self) -> str | None:
+        """The hour in which the file was made, as its name has it: the only one in which it can lie."""
+        epoch = self.name.rpartition("-")[2]
+        try:
+            return hour_of(datetime.fromtimestamp(int(epoch) / 1000, UTC))
+        except (ValueError, OverflowError, OSError):
+            return None
+
+
+def below_journal(path: str) -> str:
+    """Return the address of a journal file from its task on."""
+    return f"task={f'/{path}'.rpartition('/task=')[2]}"
+
 
 def hour_of(moment: datetime) -> str:
     """Return the hour (UTC) that *moment* lies in, as folders and columns name it."""
@@ -86,8 +105,7 @@ def journal_files(files: Iterable[StoredFile]) -> tuple[list[JournalFile], list[
         found[one.task, one.role, one.name].append(one)
     kept = []
     for copies in found.values():
-        # The name holds the instance and the time at which the blob was made: it can lie in one hour only.
-        longest = max(copies, key=lambda each: (each.file.size, each.hour == _made_in(each.name), each.hour))
+        longest = max(copies, key=lambda each: (each.file.size, each.hour == each.made_in, each.hour))
         kept.append(longest)
         problems += [
             Problem(
@@ -103,14 +121,6 @@ def journal_files(files: Iterable[StoredFile]) -> tuple[list[JournalFile], list[
             if each is not longest
         ]
     return sorted(kept, key=lambda each: each.file.path), sorted(problems)
-
-
-def _made_in(name: str) -> str | None:
-    epoch = name.rpartition("-")[2]
-    try:
-        return hour_of(datetime.fromtimestamp(int(epoch) / 1000, UTC))
-    except (ValueError, OverflowError, OSError):
-        return None
 
 
 def hour_in(path: str) -> str | None:

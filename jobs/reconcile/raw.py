@@ -1,12 +1,13 @@
 """Raw journals as records: gzip members of JSON lines, whatever state they are in."""
 
 import zlib
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _CORRUPT = "not_json"
+_TIMES = (0, 253_402_214_400_000_000)  # microseconds, from 1970 to the last day of 9999
+_PIECE = 1 << 14
 _GZIP = 31  # zlib's way to say: with the header and the sum of a gzip member
 
 
@@ -31,15 +34,16 @@ class Lines(NamedTuple):
 def read_lines(spark: SparkSession, files: Sequence[JournalFile]) -> Lines:
     """Read *files*; of one that is torn, the lines of its whole members."""
     paths = {each.file.path: each for each in files if each.file.size}
+    empty = [_torn(each, "empty: it was made, and has not even one member") for each in files if not each.file.size]
     if not paths:
-        return Lines(spark.createDataFrame([], "value string, path string"), {}, [])
+        return Lines(spark.createDataFrame([], "value string, path string"), {}, empty)
     try:
         frame = _text(spark, list(paths))
-        return Lines(frame, _counted(frame), [])
+        return Lines(frame, _counted(frame), empty)
     except (PySparkException, Py4JJavaError):  # 4.x and 3.5 wrap the failure of a task differently
         torn = {
             row["path"]: row["trouble"]
-            for row in _members(spark, list(paths)).where("trouble is not null").select("path", "trouble").collect()
+            for row in _members(spark, list(paths), with_lines=False).select("path", "trouble").collect()
         }
         if not torn:
             raise
@@ -47,25 +51,50 @@ def read_lines(spark: SparkSession, files: Sequence[JournalFile]) -> Lines:
     frame = _members(spark, list(torn)).where("trouble is null")
     if whole:
         frame = frame.select("value", "path").unionByName(_text(spark, whole))
-    problems = [
-        Problem("torn-file", path, trouble, paths[path].task, paths[path].role, (paths[path].hour,))
-        for path, trouble in sorted(torn.items())
-    ]
-    return Lines(frame.select("value", "path"), _counted(frame), problems)
+    problems = [_torn(paths[path], trouble) for path, trouble in sorted(torn.items())]
+    return Lines(frame.select("value", "path"), _counted(frame), [*empty, *problems])
+
+
+def _torn(file: JournalFile, trouble: str) -> Problem:
+    return Problem("torn-file", file.file.path, trouble, file.task, file.role, (file.hour,))
+
+
+def copies(spark: SparkSession, files: Sequence[JournalFile], of: Sequence[JournalFile]) -> dict[str, JournalFile]:
+    """Return those of *files* that have the content of another one in *of*, under another name: path and original."""
+    by_size: dict[tuple[str, str, int], list[JournalFile]] = defaultdict(list)
+    for each in of:
+        by_size[each.task, each.role, each.file.size].append(each)
+    wanted = {(each.task, each.role, each.file.size) for each in files if each.file.size}
+    alike = {each.file.path: each for key in wanted if len(by_size[key]) > 1 for each in by_size[key]}
+    if not alike:
+        return {}
+    contents: dict[tuple[str, str, str], list[JournalFile]] = defaultdict(list)
+    read = spark.read.format("binaryFile").load(list(alike))
+    for row in read.select(_decoded("path").alias("path"), F.sha2("content", 256).alias("sum")).collect():
+        one = alike[row["path"]]
+        contents[one.task, one.role, row["sum"]].append(one)
+    found: dict[str, JournalFile] = {}
+    for same in contents.values():
+        # The name holds the time at which a file was made.
+        original = min(same, key=lambda each: (each.hour != each.made_in, len(each.name), each.file.path))
+        found |= {each.file.path: original for each in same if each is not original}
+    return {each.file.path: found[each.file.path] for each in files if each.file.path in found}
+
+
+def _decoded(path: str) -> Column:
+    # The address that Spark tells is encoded as in a URL; the names of tasks may hold what that changes.
+    return F.expr(f"url_decode(replace({path}, '+', '%2B'))")
 
 
 def _text(spark: SparkSession, paths: list[str]) -> DataFrame:
-    # The address that Spark tells is encoded as in a URL; the names of tasks may hold what that changes.
-    return spark.read.text(paths).select(
-        "value", F.expr("url_decode(replace(_metadata.file_path, '+', '%2B'))").alias("path")
-    )
+    return spark.read.text(paths).select("value", _decoded("_metadata.file_path").alias("path"))
 
 
 def _counted(frame: DataFrame) -> dict[str, int]:
     return {row["path"]: row["count"] for row in frame.groupBy("path").count().collect()}
 
 
-def _members(spark: SparkSession, paths: list[str]) -> DataFrame:
+def _members(spark: SparkSession, paths: list[str], *, with_lines: bool = True) -> DataFrame:
     """Return the lines of whole members, and for each file that is torn one row that says so."""
     shape = StructType([StructField(name, StringType()) for name in ("value", "path", "trouble")])
     files = spark.read.format("binaryFile").load(paths).select("path", "content")
@@ -76,7 +105,7 @@ def _members(spark: SparkSession, paths: list[str]) -> DataFrame:
         for batch in batches:
             for path, content in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
                 lines, trouble = whole_members(content)
-                values: list[str | None] = [line.decode("utf-8", "replace") for line in lines]
+                values: list[str | None] = [line.decode("utf-8", "replace") for line in lines if with_lines]
                 troubles: list[str | None] = [None] * len(values)
                 if trouble is not None:
                     values.append(None)
@@ -90,24 +119,29 @@ def _members(spark: SparkSession, paths: list[str]) -> DataFrame:
                     names=["value", "path", "trouble"],
                 )
 
-    return files.mapInArrow(cut, shape).withColumn("path", F.expr("url_decode(replace(path, '+', '%2B'))"))
+    return files.mapInArrow(cut, shape).withColumn("path", _decoded("path"))
 
 
 def whole_members(content: bytes) -> tuple[list[bytes], str | None]:
     """Return the lines of the whole gzip members of *content*, and what is wrong with the rest, None if nothing."""
     lines: list[bytes] = []
-    rest, members = content, 0
-    while rest:
+    begins, members = 0, 0
+    while begins < len(content):
         member = zlib.decompressobj(_GZIP)
+        parts, at = [], begins
         try:
-            text = member.decompress(rest)
+            while not member.eof and at < len(content):
+                # What a member leaves of its last piece is copied: the pieces are small.
+                parts.append(member.decompress(content[at : at + _PIECE]))
+                at += _PIECE
         except zlib.error as error:
-            return lines, f"unreadable after {members} whole members ({len(rest)} bytes left): {error}"
+            return lines, f"unreadable after {members} whole members ({len(content) - begins} bytes left): {error}"
         if not member.eof:
-            return lines, f"torn: its last member is cut short after {members} whole members ({len(rest)} bytes left)"
+            left = f"{len(content) - begins} bytes left"
+            return lines, f"torn: its last member is cut short after {members} whole members ({left})"
         members += 1
-        lines += [line for line in text.split(b"\n") if line]
-        rest = member.unused_data
+        lines += [line for line in b"".join(parts).split(b"\n") if line]
+        begins = min(at, len(content)) - len(member.unused_data)
     return lines, None
 
 
@@ -135,13 +169,18 @@ def records(lines: DataFrame) -> DataFrame:
         | ~F.col("record.observer").isin(*schema.OBSERVERS)
         | ~F.col("record.outcome").isin(*schema.OUTCOMES)
     )
+    # Python's times end with the year 9999: one beyond that is none, such as one in nanoseconds.
+    is_timed = F.col("record.journal_time").between(*_TIMES)
     trouble = (
         F.when(version.isNotNull() & (version != schema.VERSION), F.concat(F.lit("version "), version.cast("string")))
         .when(F.col(f"record.{_CORRUPT}").isNotNull() | version.isNull(), F.lit("malformed"))
         .when(incomplete, F.lit("incomplete"))
-        .when(unknown, F.lit("malformed"))
+        .when(unknown | ~is_timed, F.lit("malformed"))
     )
-    return parsed.select("record.*", "path", "landed", trouble.alias("trouble")).drop(_CORRUPT)
+    told = parsed.select("record.*", "path", "landed", trouble.alias("trouble")).drop(_CORRUPT)
+    # The other times are what a message said, or whoever stamped it.
+    said = [name for name in schema.TIMES if name != "journal_time"]
+    return told.withColumns({name: F.when(F.col(name).between(*_TIMES), F.col(name)) for name in said})
 
 
 def troubles(found: DataFrame, files: Sequence[JournalFile]) -> list[Problem]:

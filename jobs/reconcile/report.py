@@ -26,7 +26,8 @@ PAGE = "report.html"
 SHOWN = 10
 """Messages of each kind that the page shows; the tables have them all."""
 
-_RECORDS_SHOWN = 40  # of one message: a message that comes back for hours has thousands
+_FIRST_SHOWN, _LAST_SHOWN = 10, 30  # records of one message: one that comes back for hours has thousands
+_ID_SHOWN = 200
 _CHARTS = 6
 _PROBLEMS = 10
 
@@ -40,12 +41,14 @@ class Finding:
 
     row: Mapping[str, Any]
     steps: Sequence[Step]
-    left_out: int
+    left_out: int = 0
+    last_steps: Sequence[Step] = ()
 
     @property
     def name(self) -> str:
-        """The message id, or what can be said in its place."""
-        return self.row["message_id"] or "(no message id)"
+        """The message id, as much of it as can be read, or what can be said in its place."""
+        name: str = self.row["message_id"] or "(no message id)"
+        return name if len(name) <= _ID_SHOWN else f"{name[:_ID_SHOWN]}\u2026 ({len(name):,} characters)"
 
     @property
     def source(self) -> str:
@@ -187,8 +190,16 @@ def _kinds(spark: SparkSession, storage: Storage, summary: Summary, folder: str)
     for message in messages:
         told = records.get(_key(message, message["enqueued_time"]), [])
         steps = trace(told)
-        found[message["verdict"]].append(Finding(message, steps[:_RECORDS_SHOWN], len(steps) - _RECORDS_SHOWN))
+        found[message["verdict"]].append(with_ends(message, steps))
     return [Kind(kind, counts[kind], found[kind]) for kind in wanted]
+
+
+def with_ends(message: Mapping[str, Any], steps: Sequence[Step]) -> Finding:
+    """Return *message* with its first steps and its last ones, which tell what became of it."""
+    left_out = len(steps) - _FIRST_SHOWN - _LAST_SHOWN
+    if left_out <= 0:
+        return Finding(message, steps)
+    return Finding(message, steps[:_FIRST_SHOWN], left_out, steps[-_LAST_SHOWN:])
 
 
 def _records(

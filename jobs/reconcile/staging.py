@@ -16,6 +16,7 @@ from azure.storage.blob import BlobProperties, ContainerClient
 from jobs.reconcile.capture import SUFFIX as CAPTURED
 from jobs.reconcile.capture import captured
 from jobs.reconcile.inputs import Problem
+from jobs.reconcile.origin import NOTE, address_of, check_note, note_of
 
 _AT_ONCE = 16
 _PREFIX = "task="
@@ -23,11 +24,6 @@ _PREFIX = "task="
 
 class JournalUnreachable(OSError):
     """The container cannot be listed or read; the message says where and what was answered."""
-
-
-def is_remote(journal: str) -> bool:
-    """Tell whether *journal* is the URL of a container, which Spark does not read by itself."""
-    return urlsplit(journal).scheme in ("http", "https")
 
 
 def container(journal: str, connection_string: str | None) -> tuple[ContainerClient, str]:
@@ -69,12 +65,14 @@ def stage(
     A file is taken as it was when it was listed: one that grows meanwhile is brought up to the length listed, which an
     append blob never changes.
     Shape:   *hours* (2026-11-20T23) restricts to files of these; None takes all.
-    Raises:  JournalUnreachable.
+    Raises:  JournalUnreachable, AnotherJournal where *folder* has files of another one.
     """
+    _keep_to_one_journal(folder, address_of(f"{client.url}/{prefix}"))
     wanted = None if hours is None else set(hours)
     start = f"{prefix}/{_PREFIX}" if prefix else _PREFIX
     try:
-        blobs = [blob for blob in client.list_blobs(name_starts_with=start) if wanted is None or _hour(blob) in wanted]
+        listed = (blob for blob in client.list_blobs(name_starts_with=start) if not _is_folder(blob))
+        blobs = [blob for blob in listed if wanted is None or _hour(blob) in wanted]
         new = [blob for blob in blobs if not _is_there(blob, folder, prefix)]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             for done, _ in enumerate(pool.map(lambda blob: _bring(client, blob, folder, prefix), new), 1):
@@ -83,6 +81,20 @@ def stage(
     except AzureError as error:
         raise JournalUnreachable(f"{client.url.split('?')[0]}: {type(error).__name__}") from error
     return len(new)
+
+
+def _keep_to_one_journal(folder: Path, address: str) -> None:
+    note = folder / NOTE
+    if note.is_file():
+        check_note(note.read_text(encoding="utf-8"), address, str(folder))
+    else:
+        folder.mkdir(parents=True, exist_ok=True)
+        note.write_text(note_of(address), encoding="utf-8")
+
+
+def _is_folder(blob: BlobProperties) -> bool:
+    # Accounts with real folders list them as blobs without content.
+    return not blob.size and not str(blob.name).endswith(".jsonl.gz")
 
 
 def _hour(blob: BlobProperties) -> str:

@@ -28,7 +28,10 @@ def moment(micros: int | None) -> str:
     """Return a time as the page shows it, a dash for none."""
     if micros is None:
         return "-"
-    return f"{datetime.fromtimestamp(micros // 1000 / 1000, UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3]
+    try:
+        return f"{datetime.fromtimestamp(micros // 1000 / 1000, UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3]
+    except (ValueError, OverflowError, OSError):
+        return f"{micros} \u00b5s since 1970"  # no time that a calendar has
 
 
 def _moment(record: Row) -> tuple[int, bool]:

@@ -6,7 +6,9 @@ from pathlib import Path
 import duckdb
 from pyspark.sql import SparkSession
 
+from jobs.reconcile.compaction import Hour
 from jobs.reconcile.reconciliation import Result, reconcile
+from jobs.reconcile.run import Run
 from jobs.reconcile.settings import Settings, Window
 from tests.jobs.journals import START
 
@@ -31,6 +33,16 @@ def run(
         now=now or start + timedelta(days=2),
         settings=settings or Settings(grace=timedelta(hours=1)),
     )
+
+
+def inputs(
+    spark: SparkSession, folder: Path, *, start: datetime = START, hours: int = 4, settings: Settings | None = None
+) -> tuple[Run, dict[str, Hour]]:
+    """Return what a run reads, without what costs time: to judge it."""
+    window = Window(start, start + timedelta(hours=hours))
+    journal, out = str(folder / "journal"), str(folder / "out")
+    one = Run(spark, journal, out, window, start + timedelta(days=2), settings=settings or Settings())
+    return one, one.inputs(one.closed_hours())
 
 
 def table(result: Result, name: str) -> list[dict]:

@@ -2,8 +2,10 @@
 
 import gzip
 import json
+import random
 import shutil
 from datetime import timedelta
+from time import process_time
 
 import pytest
 
@@ -13,7 +15,7 @@ from jobs.reconcile.raw import whole_members
 from jobs.reconcile.settings import Settings
 from jobs.reconcile.summary import COULD_NOT_DECIDE, TaskSummary, concluded
 from tests.jobs.journals import START, TASK, Journals, planted
-from tests.jobs.results import kinds, run, table
+from tests.jobs.results import inputs, kinds, run, table
 
 MINUTE = timedelta(minutes=1)
 
@@ -56,6 +58,13 @@ def spoil_files(folder):
     append(second, {"v": 2, "task": TASK, "role": "target", "src_seq": "not a number any more"})
     with third.open("ab") as file:
         file.write(gzip.compress(b"{not json\n") + gzip.compress(b'{"v":1,"task":"half a record"}\n'))
+    # A time in nanoseconds, and a time that somebody put on a message.
+    record = extra.records[0][1]
+    append(third, {**record, "role": "target", "outcome": "sent", "journal_time": 1000 * record["journal_time"]})
+    append(files(folder, "source")[2], {**record, "enqueued_time": 2**63 - 1, "src_seq": 150, "batch_id": 900})
+    # A member that was appended twice.
+    append(fourth, json.loads(gzip.decompress(fourth.read_bytes()).splitlines()[0]))
+    shutil.copy(fourth, third.with_name(f"into-another-hour-{fourth.name}"))
     shutil.copy(fourth, first.with_name(fourth.name))
     shutil.copy(fourth, fourth.with_name(f"copy-of-{fourth.name}"))
     fourth.with_name("wn1-0.jsonl.gz").touch()
@@ -120,7 +129,7 @@ def test_all_that_can_be_wrong_is_named_in_one_run_and_decides_nothing(spark, tm
     ]  # fmt: skip
     assert result.exit_code == COULD_NOT_DECIDE
     by_task = {each.task: each.verdicts for each in result.summary.tasks}
-    assert by_task[TASK] == {"delivered": 120}
+    assert by_task[TASK] == {"delivered": 120, "undecided": 1}  # the one whose time is none has no outcome
     assert all(by_task[task] == {"undecided": 30} for task in ("text", "header", "no-target", "no-source"))
     assert by_task["clock-ahead"] == {"delivered": 29}
     assert by_task["lossy"] == {"delivered": 25, "undecided": 4}
@@ -150,6 +159,13 @@ def test_all_that_can_be_wrong_is_named_in_one_run_and_decides_nothing(spark, tm
         (f"lossy, {hour}", "source", hour), (f"lossy, {hour}", "target", hour),
     }  # fmt: skip
     assert any("twice" in note for note in result.summary.notes)
+    assert sorted(each["where"].rpartition("/hour=")[2].partition("-")[0] for each in named["duplicated-file"]) == [
+        "00/role=target/wn1", "02/role=target/into", "03/role=target/copy",
+    ]  # fmt: skip
+    assert [each["where"].rpartition("/")[2] for each in named["torn-file"] if "empty" in each["text"]] == [
+        "wn1-0.jsonl.gz"
+    ]
+    assert sum(int(each["text"].split()[0]) for each in named["malformed-record"]) == 3
 
 
 def test_an_hour_that_is_still_written_is_named_and_not_counted(spark, tmp_path):
@@ -160,8 +176,15 @@ def test_an_hour_that_is_still_written_is_named_and_not_counted(spark, tmp_path)
     assert "1 of 2 hours" in result.summary.problems[0]["text"]
     assert result.summary.counts == {"delivered": 15}
     assert result.exit_code == 2
-    stopped = Settings(writers_stopped=True, grace=timedelta(0), refreeze=True)
+    stopped = Settings(writers_stopped=True, grace=timedelta(0))
     assert run(spark, tmp_path, hours=2, now=now, settings=stopped).summary.counts == {"delivered": 30}
+    # Repeated when the hours are over, it reads them, and what has come into the others too: it was not final.
+    later = Journals(instance="wn2-1")
+    steady(later, 501, 10, hours=2)
+    later.write(tmp_path / "journal", name="wn2")
+    again, made = inputs(spark, tmp_path, hours=2)
+    assert again.problems == []
+    assert sum(hour.records for hour in made.values()) == 2 * 40
 
 
 @pytest.mark.parametrize("messages", [0, 5])
@@ -180,7 +203,7 @@ def test_a_problem_is_never_clean(messages):
     ("arguments", "told"),
     [
         (["--journal", "there-is-no-such-journal"], "No journal has a record of these hours."),
-        (["--journal", "nowhere://journal"], "could not decide about 2026-11-20T00--2026-11-20T02: "),
+        (["--journal", "nowhere://journal"], "Exception: No FileSystem for scheme"),
         (["--journal", "https://account.invalid/"], "JournalUnreachable: account.invalid: the URL names no container"),
         (["--journal", ".", "--end", "2026-11-19T00"], "expected it to begin before it ends"),
     ],
@@ -191,6 +214,18 @@ def test_what_keeps_the_program_from_deciding_is_told_in_a_sentence(tmp_path, ca
     places = ["--out", str(tmp_path / "out"), "--staging", str(tmp_path / "staging")]
     assert program.main([*window, *places, *arguments]) == COULD_NOT_DECIDE
     assert told in capsys.readouterr().out
+
+
+def test_the_lines_of_many_members_take_time_for_each_and_not_for_each_other():
+    member = gzip.compress(random.Random(0).randbytes(7000), 1)
+
+    def seconds(members):
+        content = member * members
+        begun = process_time()
+        assert whole_members(content)[1] is None
+        return process_time() - begun
+
+    assert seconds(4000) < 10 * max(min(seconds(1000) for _ in range(3)), 0.01)
 
 
 def test_every_place_where_a_member_can_be_cut_is_noticed():

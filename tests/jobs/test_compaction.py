@@ -6,11 +6,14 @@ from pathlib import Path
 import pytest
 
 from jobs.reconcile import compaction
-from jobs.reconcile.inputs import hours_between, journal_files
+from jobs.reconcile.inputs import journal_files
+from jobs.reconcile.run import Run
+from jobs.reconcile.settings import Settings, Window
 from jobs.reconcile.storage import Storage
 from tests.jobs.journals import START, Journals, planted
 
-HOURS = hours_between(START, START + timedelta(hours=2))
+DAWN = Window(START, START + timedelta(hours=2))
+HOURS = DAWN.hours
 NOW = START + timedelta(days=1)
 
 
@@ -18,6 +21,10 @@ def compact(spark, folder: Path):
     files, problems = journal_files(Storage(spark).files(str(folder / "journal")))
     assert problems == []
     return compaction.compact(spark, files, str(folder / "compacted"), now=NOW, hours=HOURS)
+
+
+def folders(folder: Path) -> tuple[str, str]:
+    return str(folder / "journal"), str(folder / "compacted")
 
 
 def state(folder: Path) -> dict[str, float]:
@@ -48,9 +55,19 @@ def test_hours_are_made_once_whole_and_again_when_their_files_change(spark, tmp_
     assert again[HOURS[1]] == made[HOURS[1]]
 
     # Raw files go only when asked, and what was made of them stays.
-    deleted = compaction.delete_raw(spark, str(tmp_path / "compacted"), [HOURS[0]])
+    deleted = compaction.delete_raw(spark, *folders(tmp_path), [HOURS[0]])
     assert len(deleted) == len(again[HOURS[0]].files)
     assert compact(spark, tmp_path) == again
+    # Not even where another file comes into that hour: that one is named.
+    later = Journals(instance="wn3-1")
+    later.received(901, START, START + timedelta(minutes=2))
+    later.write(tmp_path / "journal", name="wn3")
+    assert compact(spark, tmp_path) == again
+    run = Run(spark, folders(tmp_path)[0], str(tmp_path), DAWN, NOW, settings=Settings())
+    assert run.inputs(HOURS) == again
+    (problem,) = run.problems
+    assert (problem.kind, problem.role, problem.hours) == ("changed-input", "source", (HOURS[0],))
+    assert "/wn3-" in problem.where
 
 
 def test_a_raw_file_that_has_changed_since_is_not_deleted(spark, tmp_path):
@@ -59,7 +76,7 @@ def test_a_raw_file_that_has_changed_since_is_not_deleted(spark, tmp_path):
     compact(spark, tmp_path)
     grown = next(path for path in paths if "hour=00" in str(path))
     grown.write_bytes(grown.read_bytes() * 2)
-    deleted = compaction.delete_raw(spark, str(tmp_path / "compacted"), HOURS)
+    deleted = compaction.delete_raw(spark, *folders(tmp_path), HOURS)
     assert grown.exists()
     assert len(deleted) == len(paths) - 1
 

@@ -7,6 +7,8 @@ import pytest
 from azure.storage.blob import ContainerClient
 
 from jobs.reconcile import container as night
+from jobs.reconcile.origin import AnotherJournal, address_of
+from jobs.reconcile.staging import stage
 from jobs.reconcile.summary import Summary
 from tests.azurite import running_azurite
 from tests.jobs.journals import Journals
@@ -14,6 +16,7 @@ from tests.jobs.journals import Journals
 FIRST = datetime(2026, 11, 18, tzinfo=UTC)
 SECOND = FIRST + timedelta(days=1)
 MINUTE = timedelta(minutes=1)
+A_FILE = "task=t/date=2026-11-18/hour=00/role=source/a"
 RUNS = ("2026-11-18T00--2026-11-19T00", "2026-11-19T00--2026-11-20T00")
 
 
@@ -51,6 +54,11 @@ def put(container, folder):
         container.upload_blob(path.relative_to(folder).as_posix(), path.read_bytes(), overwrite=True)
 
 
+def put_folder(container, name):
+    """Make what an account with real folders lists for one."""
+    container.upload_blob(name, b"", metadata={"hdi_isfolder": "true"})
+
+
 def summary(results, run):
     return Summary.from_json(results.download_blob(f"nightly-runs/runs/{run}/summary.json").readall().decode())
 
@@ -75,12 +83,16 @@ def test_a_night_is_published_and_the_next_finds_all_of_it_on_an_empty_disk(cont
     journals.received(500, FIRST + MINUTE, FIRST + MINUTE)
     journals.received(501, SECOND - 5 * MINUTE, SECOND - 5 * MINUTE)
     put(journal, journals.write(tmp_path / "written")[0].parents[4])
+    put_folder(journal, f"task={journals.task}")
+    put_folder(journal, f"task={journals.task}/date={FIRST:%Y-%m-%d}")
     # The findings are in the summary; the exit code is the platform's, which would try again.
     assert one_night(containers, tmp_path / "work", FIRST) == 0
     told = summary(results, RUNS[0])
     assert (told.exit_code, told.counts) == (1, {"delivered": 4, "missing": 1, "in_flight": 1})
     published = {name.removeprefix("nightly-runs/") for name in names(results)}
     assert {f"runs/{RUNS[0]}/{name}" for name in ("summary.json", "report.html", "repair.jsonl")} <= published
+    for name in ("runs", f"runs/{RUNS[0]}", f"runs/{RUNS[0]}/a-table-that-is-gone", "compacted"):
+        put_folder(results, f"nightly-runs/{name}")
     brought = tmp_path / "brought"
     night.Results(results, "nightly-runs", brought).bring("2026-11-12T00", but=RUNS[1])
     assert files(brought) == files(tmp_path / "work" / "out")
@@ -93,6 +105,31 @@ def test_a_container_that_is_missing_is_no_result(containers, tmp_path, capsys):
     results.delete_container()
     assert one_night(containers, tmp_path / "work", FIRST) == 2
     assert "ContainerNotFound" in capsys.readouterr().out
+
+
+def test_two_journals_are_not_brought_to_one_folder(containers, tmp_path):
+    one, other = containers
+    one.upload_blob(f"{A_FILE}-1.jsonl.gz", b"one")
+    other.upload_blob(f"{A_FILE}-2.jsonl.gz", b"other")
+    assert [stage(one, "", tmp_path), stage(one, "", tmp_path)] == [1, 0]
+    with pytest.raises(AnotherJournal, match=f"{one.container_name}, and this is .*{other.container_name}"):
+        stage(other, "", tmp_path)
+    assert [path.name for path in tmp_path.rglob("*.gz")] == ["a-1.jsonl.gz"]
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        ("https://acc.blob.core.windows.net/journal?sv=1&sig=x", "acc/journal"),
+        ("https://acc.privatelink.blob.core.windows.net/journal/", "acc/journal"),
+        ("abfss://journal@acc.dfs.core.windows.net/", "acc/journal"),
+        ("abfss://journal@acc.dfs.core.windows.net/of/west", "acc/journal/of/west"),
+        ("http://127.0.0.1:10000/devstoreaccount1/journal", "devstoreaccount1/journal"),
+        ("file:/home/me/journal", "file:/home/me/journal"),
+    ],
+)
+def test_a_journal_is_the_same_however_it_is_reached(address, name):
+    assert address_of(address) == name
 
 
 def test_markers_and_summaries_go_first_and_come_last(containers, tmp_path):

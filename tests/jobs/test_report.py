@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from jobs.reconcile.charts import duration
 from jobs.reconcile.manifest import places, write_manifest
 from jobs.reconcile.reconciliation import reconcile
-from jobs.reconcile.report import SHOWN, write_page
+from jobs.reconcile.report import SHOWN, Kind, rendered, with_ends, write_page
 from jobs.reconcile.settings import Settings, Window
+from jobs.reconcile.trace import Step, moment
 from tests.jobs.journals import PLAIN_KINDS, START, TASK, planted
 
 VOID = {"meta", "link", "br", "img", "input", "hr", "wbr"}
@@ -133,6 +135,44 @@ def test_it_can_be_read_without_seeing_it(run):
     assert "median" in chart["aria-label"]
     assert page.all("svg")[0]["aria-hidden"] == "true"
     assert "prefers-color-scheme: dark" in run[1]
+
+
+def test_of_many_records_the_first_and_the_last_are_told(run):
+    summary = run[0]
+    steps = [Step(f"at {number}", "task t", f"record {number}") for number in range(1000)]
+    row = dict.fromkeys(("src_site", "src_entity", "src_part", "src_seq", "arrived_at", "meant_for", "enqueued_time"))
+    row |= {"message_id": "i" * 200_000, "verdict": "late", "findings": [], "order_key": None, "known_since": None}
+    row |= {"lag_milliseconds": 1.0}
+    text = rendered(summary, [Kind("late", 1, [with_ends(row, steps)])])
+    (element,) = Page(text).all("details", **{"class": "finding"})
+    assert "record 9\n" in element["text"]
+    assert "960 records between" in element["text"]
+    assert "record 970\n" in element["text"]
+    assert "record 999\n" in element["text"]
+    assert "record 10\n" not in element["text"]
+    assert "200,000 characters" in element["text"]
+    assert len(element["text"]) < 5000
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "told"),
+    [
+        (0.4, "0 ms"),
+        (999.4, "999 ms"),
+        (999.6, "1 s"),
+        (59_990, "1 min"),
+        (3_599_999, "1 h"),
+        (5.4e6, "1.5 h"),
+        (3.6e9, "1,000 h"),
+    ],
+)
+def test_a_length_of_time_is_told_in_the_unit_that_it_fills(milliseconds, told):
+    assert duration(milliseconds) == told
+
+
+def test_a_time_that_no_calendar_has_is_told_as_it_is():
+    assert moment(10**18) == "1000000000000000000 µs since 1970"
+    assert moment(1_795_132_800_000_000) == "2026-11-20 00:00:00.000"
 
 
 def test_what_proves_less_is_said(run):

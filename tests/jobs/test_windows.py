@@ -7,13 +7,16 @@ from pathlib import Path
 import pytest
 
 from jobs.reconcile.evidence import still_renamed
+from jobs.reconcile.origin import AnotherJournal
+from jobs.reconcile.run import Run
 from jobs.reconcile.settings import Settings, Window
 from tests.jobs.journals import START, TASK, Journals
-from tests.jobs.results import kinds, run, table, verdicts
+from tests.jobs.results import inputs, kinds, run, table, verdicts
 
 SECOND = START + timedelta(hours=2)
 MINUTE = timedelta(minutes=1)
 PARTITIONED = (200 << 48) + 41
+WINDOW = Window(START, SECOND)
 
 
 def a_message(journals, seq, at, **more):
@@ -207,16 +210,42 @@ def test_a_repeated_run_that_finds_nothing_leaves_nothing_of_the_first(spark, tm
     frozen = run(spark, tmp_path, hours=2)
     assert verdicts(frozen) == {(TASK, 900): "missing"}
     assert kinds(frozen) == ["changed-input"]
+    # The next night names it too, once, and looks in it for what was left open.
+    second = Journals(instance="wn3-1")
+    steady(second, 1001, SECOND, hours=1)
+    second.write(tmp_path / "journal", name="wn3")
+    after = run(spark, tmp_path, start=SECOND, hours=1)
+    assert kinds(after) == ["changed-input"]
+    assert "wn2-" in after.summary.problems[0]["where"]
+    assert verdicts(after) == {}
+    assert (of(after, TASK).carried, of(after, TASK).verdicts) == (1, {"delivered": 41})
+    assert [each.kind for each in inputs(spark, tmp_path, start=SECOND, hours=1)[0].problems] == ["changed-input"]
+    assert inputs(spark, tmp_path, start=SECOND + timedelta(hours=1), hours=1)[0].problems == []
+    # The first can be repeated still, as it was, although its hours have been made anew since.
+    first, made = inputs(spark, tmp_path, hours=2)
+    assert [each.kind for each in first.problems] == ["changed-input"]
+    assert sum(hour.records for hour in made.values()) == len(journals.records) + len(lost.records)
+
     fresh = run(spark, tmp_path, hours=2, settings=Settings(refreeze=True))
     assert fresh.exit_code == 0
     assert verdicts(fresh) == {}
     assert table(fresh, "findings") == []
 
+    # What was made of one journal is no place for what another one tells.
+    (tmp_path / "journal").rename(tmp_path / "other")
+    with pytest.raises(AnotherJournal, match=r"/journal, and this is .*/other"):
+        Run(spark, str(tmp_path / "other"), str(tmp_path / "out"), WINDOW, SECOND, settings=Settings()).inputs([])
+    (tmp_path / "other").rename(tmp_path / "journal")
+
     # Hours that no run has counted are named.
+    foreign = tmp_path / "out" / "runs" / "another" / "summary.json"
+    foreign.parent.mkdir()
+    foreign.touch()
     later = run(
         spark, tmp_path, start=START + timedelta(hours=3), hours=1, settings=Settings(grace=timedelta(minutes=5))
     )
-    assert kinds(later) == ["not-reconciled", "silent-tap"]
+    assert kinds(later) == ["not-reconciled", "silent-tap", "unreadable-summary"]
+    assert "/runs/another/summary.json" in later.summary.problems[2]["where"]
     assert later.exit_code == 2
     # A tap that told nothing in this window did in the one before: it is missed, and a few messages wait for it.
     (silent,) = [each for each in later.summary.problems if each["kind"] == "silent-tap"]
