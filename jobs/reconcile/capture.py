@@ -21,6 +21,8 @@ from jobs.reconcile.inputs import Problem, hour_of, start_of
 from jobs.reconcile.raw import whole_members
 
 SUFFIX = ".avro"
+CAPTURED = "captured"
+"""The folder beside the journal's files that says for each file of Capture what is wrong with it."""
 
 _GZIP = b"\x1f\x8b"
 _MICROS = 1_000_000
@@ -35,6 +37,14 @@ class Captured(NamedTuple):
 
     files: dict[str, bytes]
     problems: list[Problem]
+
+
+def problems_in(note: str) -> list[Problem]:
+    """Return the problems that a file in CAPTURED has."""
+    return [
+        Problem(kind, where, text, task, role, tuple(hours))
+        for kind, where, text, task, role, hours in json.loads(note)
+    ]
 
 
 def captured(content: bytes, where: str) -> Captured:

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from jobs.reconcile import compaction
+from jobs.reconcile.capture import CAPTURED, problems_in
 from jobs.reconcile.inputs import (
     SETTLE,
     JournalFile,
@@ -82,6 +83,10 @@ class Run:
         self._keep_to_one_journal()
         raw, odd = journal_files(self.storage.files(self.journal))
         self.problems += [each for each in odd if hour_in(each.where) is None or hour_in(each.where) in hours]
+        for note in self.storage.files(f"{self.journal}/{CAPTURED}"):
+            if note.size > len("[]"):
+                told = problems_in(self.storage.read(note.path))
+                self.problems += [each for each in told if {*each.hours} & {*hours}]
         present = by_hour(raw)
         before = sorted(
             hour

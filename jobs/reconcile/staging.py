@@ -13,9 +13,8 @@ from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, ResourceModifiedError
 from azure.storage.blob import BlobProperties, ContainerClient
 
-from jobs.reconcile.capture import SUFFIX as CAPTURED
-from jobs.reconcile.capture import captured
-from jobs.reconcile.inputs import Problem
+from jobs.reconcile.capture import CAPTURED, SUFFIX, captured
+from jobs.reconcile.inputs import hour_of, start_of
 from jobs.reconcile.origin import NOTE, address_of, check_note, note_of
 
 _AT_ONCE = 16
@@ -63,24 +62,28 @@ def stage(
     Bring the journal's files to *folder* that are not there as they are in the container; return how many came.
 
     A file is taken as it was when it was listed: one that grows meanwhile is brought up to the length listed, which an
-    append blob never changes.
+    append blob never changes. What Capture has written of a journal in an event hub becomes files of a journal here;
+    what is wrong with it is kept for the run in CAPTURED.
     Shape:   *hours* (2026-11-20T23) restricts to files of these; None takes all.
     Raises:  JournalUnreachable, AnotherJournal where *folder* has files of another one.
     """
     _keep_to_one_journal(folder, address_of(f"{client.url}/{prefix}"))
     wanted = None if hours is None else set(hours)
     start = f"{prefix}/{_PREFIX}" if prefix else _PREFIX
+    since = None if not wanted else start_of(min(wanted))
     try:
         listed = (blob for blob in client.list_blobs(name_starts_with=start) if not _is_folder(blob))
         blobs = [blob for blob in listed if wanted is None or _hour(blob) in wanted]
         new = [blob for blob in blobs if not _is_there(blob, folder, prefix)]
+        new_of_capture = [blob for blob in _captured(client, prefix, since) if not _is_converted(blob, folder)]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             for done, _ in enumerate(pool.map(lambda blob: _bring(client, blob, folder, prefix), new), 1):
                 if done % 100 == 0:
                     progress(f"{done} of {len(new)} journal files")
+            list(pool.map(lambda blob: _convert(client, blob, folder), new_of_capture))
     except AzureError as error:
         raise JournalUnreachable(f"{client.url.split('?')[0]}: {type(error).__name__}") from error
-    return len(new)
+    return len(new) + len(new_of_capture)
 
 
 def _keep_to_one_journal(folder: Path, address: str) -> None:
@@ -130,41 +133,32 @@ def _bring(client: ContainerClient, blob: BlobProperties, folder: Path, prefix: 
     _put(local, content, blob.last_modified.timestamp())
 
 
-def stage_captured(
-    client: ContainerClient, prefix: str, folder: Path, *, since: datetime | None = None
-) -> list[Problem]:
-    """
-    Make journal files in *folder* of what Capture has written to the container, and return what is wrong with it.
-
-    Shape:   files whose last change is before *since* are passed over.
-    Raises:  JournalUnreachable.
-    """
-    start = f"{prefix}/" if prefix else ""
-    try:
-        blobs = [
-            blob
-            for blob in client.list_blobs(name_starts_with=start)
-            if str(blob.name).endswith(CAPTURED) and blob.size and (since is None or blob.last_modified >= since)
-        ]
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            found = list(pool.map(lambda blob: _bring_captured(client, blob, folder), blobs))
-    except AzureError as error:
-        raise JournalUnreachable(f"{client.url.split('?')[0]}: {type(error).__name__}") from error
-    return [problem for problems in found for problem in problems]
+def _captured(client: ContainerClient, prefix: str, since: datetime | None) -> list[BlobProperties]:
+    """Return what Capture has written since *since*; an event that comes later has later records."""
+    return [
+        blob
+        for blob in client.list_blobs(name_starts_with=f"{prefix}/" if prefix else "")
+        if str(blob.name).endswith(SUFFIX) and blob.size and (since is None or blob.last_modified >= since)
+    ]
 
 
-def _bring_captured(client: ContainerClient, blob: BlobProperties, folder: Path) -> list[Problem]:
-    # What was wrong with a file is kept, since it is read once only.
-    marker = folder / "captured" / f"{blake2b(str(blob.name).encode(), digest_size=16).hexdigest()}.json"
+def _marker(blob: BlobProperties, folder: Path) -> Path:
+    return folder / CAPTURED / f"{blake2b(str(blob.name).encode(), digest_size=16).hexdigest()}.json"
+
+
+def _is_converted(blob: BlobProperties, folder: Path) -> bool:
+    marker = _marker(blob, folder)
+    return marker.is_file() and round(marker.stat().st_mtime) == round(blob.last_modified.timestamp())
+
+
+def _convert(client: ContainerClient, blob: BlobProperties, folder: Path) -> None:
     changed = blob.last_modified.timestamp()
-    if marker.is_file() and round(marker.stat().st_mtime) == round(changed):
-        kept = json.loads(marker.read_text("utf-8"))
-        return [Problem(kind, where, text, task, role, tuple(hours)) for kind, where, text, task, role, hours in kept]
     files, problems = captured(client.download_blob(blob.name).readall(), str(blob.name))
     for name, content in files.items():
         _put(folder / name, content, changed)
-    _put(marker, json.dumps(problems).encode(), changed)
-    return problems
+    # Of a file that tells no hour, that in which it was written.
+    told = [each if each.hours else each._replace(hours=(hour_of(blob.last_modified),)) for each in problems]
+    _put(_marker(blob, folder), json.dumps(told).encode(), changed)
 
 
 def _put(path: Path, content: bytes, changed: float) -> None:

@@ -251,7 +251,7 @@ def planted(  # noqa: C901, PLR0912, PLR0915 - one case for each kind, in one pl
         arrivals.append((at + timedelta(seconds=1), {"seq": seq, "enqueued": at}))
         plan[seq] = "delivered"
     if taps:
-        for when, each in sorted(arrivals, key=lambda pair: pair[0]):
-            journals.arrived_tap(each.pop("seq"), each.pop("enqueued"), when, **each)
+        for when, arrival in sorted(arrivals, key=lambda pair: pair[0]):
+            journals.arrived_tap(arrival.pop("seq"), arrival.pop("enqueued"), when, **arrival)
     journals.records += dead.records
     return journals, plan

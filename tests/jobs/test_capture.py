@@ -9,9 +9,9 @@ import fastavro
 import pytest
 from azure.storage.blob import ContainerClient
 
-from jobs.reconcile.capture import captured
-from jobs.reconcile.inputs import journal_files
-from jobs.reconcile.staging import stage_captured
+from jobs.reconcile.capture import CAPTURED, captured, problems_in
+from jobs.reconcile.inputs import hour_of, journal_files
+from jobs.reconcile.staging import stage
 from jobs.reconcile.storage import StoredFile
 from shared.journal.event_hub import events
 from shared.journal.lines import compressed
@@ -129,10 +129,11 @@ def test_a_container_is_brought_once_and_what_was_wrong_is_remembered(tmp_path):
         container.upload_blob("all/torn.avro", b"Obj")
         container.upload_blob("other/0.avro", avro(sent(made)))
         folder = tmp_path / "journal"
-        problems = stage_captured(container, "all", folder)
-        assert [each.where for each in problems] == ["all/torn.avro"]
+        assert stage(container, "all", folder) == 2
         files = {path: path.stat().st_mtime_ns for path in folder.rglob("*.gz")}
         assert lines({str(path): path.read_bytes() for path in files}) == expected(made)
-        assert stage_captured(container, "all", folder) == problems
+        told = [problem for path in (folder / CAPTURED).iterdir() for problem in problems_in(path.read_text())]
+        assert [(each.where, each.hours) for each in told] == [("all/torn.avro", (hour_of(datetime.now(UTC)),))]
+        assert stage(container, "all", folder) == 0
         assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.gz")} == files
-        assert stage_captured(container, "all", folder, since=datetime.now(UTC) + HOUR) == []
+        assert stage(container, "all", tmp_path / "later", hours=[hour_of(datetime.now(UTC) + 2 * HOUR)]) == 0
