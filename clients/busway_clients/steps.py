@@ -85,6 +85,13 @@ async def _answer_by(call: Call, until: float) -> Any:  # noqa: ANN401 - what an
         return await _answer(call)
 
 
+async def _answer(call: Call) -> Any:  # noqa: ANN401 - what an SDK returns
+    if call.blocks:
+        return await asyncio.to_thread(call.act)
+    answer = (call.act_async or call.act)()
+    return await answer if inspect.isawaitable(answer) else answer
+
+
 def _unawaited(answer: Any) -> WrongUse:  # noqa: ANN401 - whatever may be awaited
     if inspect.iscoroutine(answer):
         answer.close()
@@ -92,10 +99,3 @@ def _unawaited(answer: Any) -> WrongUse:  # noqa: ANN401 - whatever may be await
         f"a call of a synchronous class: has returned a {type(answer).__name__} that nobody awaits, expected "
         "a function and classes of the SDK that are synchronous; those of asyncio go with busway_clients.aio"
     )
-
-
-async def _answer(call: Call) -> Any:  # noqa: ANN401 - what an SDK returns
-    if call.blocks:
-        return await asyncio.to_thread(call.act)
-    answer = (call.act_async or call.act)()
-    return await answer if inspect.isawaitable(answer) else answer

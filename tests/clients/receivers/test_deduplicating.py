@@ -272,7 +272,7 @@ def test_a_run_is_idle_when_nothing_comes_from_any_namespace(pair, queue):
 @pytest.mark.parametrize("kind", ["sync", "aio"])
 def test_a_peer_that_says_nothing_does_not_keep_a_run_from_its_end(pair, queue, monkeypatch, kind, ends_by):
     entity = queue()
-    monkeypatch.setattr(course, "_OPENING_SECONDS", 1.0)
+    monkeypatch.setattr(course, "_OPENING_SECONDS", 2.0)
     effects, idle = Effects(), 0.5 if ends_by == "idle" else None
     mute = socket.create_server(("127.0.0.1", 0))
     east = re.sub(r":\d+", f":{mute.getsockname()[1]}", pair.places["east"])
