@@ -241,6 +241,17 @@ def test_a_missing_connection_string_is_told(folder, monkeypatch):
     assert "EAST: the app setting is missing" in err
 
 
+def test_a_site_is_opened_with_an_identity_where_its_setting_names_a_host(folder, monkeypatch):
+    monkeypatch.delenv("EAST")
+    monkeypatch.setenv("EAST__fullyQualifiedNamespace", "east-example.servicebus.windows.net")
+
+    async def host():
+        async with open_failover(folder, SystemClock()).client("east") as client:
+            return client.fully_qualified_namespace
+
+    assert asyncio.run(host()) == "east-example.servicebus.windows.net"
+
+
 @pytest.mark.usefixtures("broker")
 def test_an_entity_that_is_not_there_is_told(folder):
     file = folder / "failover.yaml"
