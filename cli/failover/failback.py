@@ -85,6 +85,10 @@ class WayBack:
         before = self.register.read()
         if known is not None and before.version != known.version:
             raise FailoverRefused(f"{self.register.where}: somebody has changed it meanwhile, expected {known.version}")
+        for site in before.active.values():
+            if site != self.primary and site not in self.secondaries:
+                expected = ", ".join((self.primary, *self.secondaries))
+                raise FailoverRefused(f"{self.register.where}: {site} is in use, expected one of {expected}")
         # All that is counted below is there now if publishers have had their time by now.
         now = self.clock.now()
         found = {site: await self.look(site) for site in self.secondaries}

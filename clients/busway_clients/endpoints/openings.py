@@ -27,9 +27,14 @@ class Openings(Generic[Link]):
     """The links that one client opens, one call at a time."""
 
     def __init__(
-        self, opening: Callable[[Endpoint], Link], closing: Callable[[Link], None], open_seconds: float
+        self,
+        opening: Callable[[Endpoint], Link],
+        closing: Callable[[Link], None],
+        open_seconds: float,
+        beside_seconds: float = BESIDE_SECONDS,
     ) -> None:
         """Open by *opening* within *open_seconds*; *closing* is for links that nobody wants any more."""
+        self._beside_seconds = beside_seconds
         self._opening = opening
         self._closing = closing
         self._open_seconds = open_seconds
@@ -37,7 +42,7 @@ class Openings(Generic[Link]):
 
     def link(self, endpoint: Endpoint, *, beside: bool) -> Link:
         """
-        Return a link to *endpoint*, waiting for it as long as it may take, or BESIDE_SECONDS where there is another.
+        Return a link to *endpoint*, waiting for it as long as it may take, or *beside_seconds* where there is another.
 
         Raises what its opening raises; StillOpening where it is not open *beside* the other yet; TimeoutError when its
         time is over, and at once until its thread has ended.
@@ -47,7 +52,7 @@ class Openings(Generic[Link]):
             opening = _Opening(partial(self._opening, endpoint), self._closing)
             self._under_way[endpoint] = opening
         if not opening.is_left:
-            patience = min(BESIDE_SECONDS, self._open_seconds) if beside else self._open_seconds
+            patience = min(self._beside_seconds, self._open_seconds) if beside else self._open_seconds
             if opening.is_done(opening.began + patience - time.monotonic()):
                 del self._under_way[endpoint]
                 return opening.result()

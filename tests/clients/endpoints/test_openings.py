@@ -19,7 +19,7 @@ class Doors:
         self.begun = []
         self.let = threading.Event()
         self.closed = threading.Event()
-        self.openings = Openings(self.open, lambda _: self.closed.set(), open_seconds)
+        self.openings = Openings(self.open, lambda _: self.closed.set(), open_seconds, beside_seconds=0.01)
 
     def open(self, endpoint):
         self.begun.append(endpoint)
@@ -81,7 +81,7 @@ def test_asyncio_has_the_same():
         openings = AsyncOpenings(opening, closing, 0.01)
         with pytest.raises(TimeoutError):
             await openings.link(EAST, beside=True)
-        openings = AsyncOpenings(opening, closing, 60.0)
+        openings = AsyncOpenings(opening, closing, 60.0, beside_seconds=0.01)
         with pytest.raises(StillOpening):
             await openings.link(EAST, beside=True)
         with pytest.raises(StillOpening):

@@ -121,6 +121,14 @@ def test_a_site_of_consumers_that_cannot_be_looked_at_changes_nothing():
     assert (back.is_done, stage.register.writes) == (True, [{"send": "west", "receive": "west"}])
 
 
+@pytest.mark.parametrize("active", [("south", "west"), ("west", "south")])
+def test_a_site_that_nobody_can_look_into_is_not_left(active):
+    stage = Stage(*active)
+    with pytest.raises(FailoverRefused, match="the register: south is in use, expected one of west, east, north"):
+        stage.step()
+    assert stage.register.writes == []
+
+
 def test_who_switches_meanwhile_is_not_overruled():
     stage = Stage("east", "east")
     back = stage.step()

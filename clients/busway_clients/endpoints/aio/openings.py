@@ -19,8 +19,10 @@ class Openings(Generic[Link]):
         opening: Callable[[Endpoint], Coroutine[Any, Any, Link]],
         closing: Callable[[Link], Awaitable[None]],
         open_seconds: float,
+        beside_seconds: float = BESIDE_SECONDS,
     ) -> None:
         """Open by *opening* within *open_seconds*; *closing* is for links that nobody wants any more."""
+        self._beside_seconds = beside_seconds
         self._opening = opening
         self._closing = closing
         self._open_seconds = open_seconds
@@ -28,7 +30,7 @@ class Openings(Generic[Link]):
 
     async def link(self, endpoint: Endpoint, *, beside: bool) -> Link:
         """
-        Return a link to *endpoint*, waiting for it as long as it may take, or BESIDE_SECONDS where there is another.
+        Return a link to *endpoint*, waiting for it as long as it may take, or *beside_seconds* where there is another.
 
         Raises what its opening raises; StillOpening where it is not open *beside* the other yet; TimeoutError when its
         time is over.
@@ -36,7 +38,7 @@ class Openings(Generic[Link]):
         if endpoint not in self._under_way:
             self._under_way[endpoint] = (asyncio.create_task(self._opening(endpoint)), time.monotonic())
         task, began = self._under_way[endpoint]
-        patience = min(BESIDE_SECONDS, self._open_seconds) if beside else self._open_seconds
+        patience = min(self._beside_seconds, self._open_seconds) if beside else self._open_seconds
         await asyncio.wait({task}, timeout=max(began + patience - time.monotonic(), 0.0))
         if task.done():
             del self._under_way[endpoint]
