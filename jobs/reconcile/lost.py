@@ -11,7 +11,7 @@ from jobs.reconcile.schema import GAP
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def lost_records(coverage: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> list[Problem]:
+def lost_records(coverage: Sequence[Mapping[str, Any]], names: dict[str, str]) -> list[Problem]:
     """Return the hours of gaps, from the rows of the coverage tables; *names* are those of tasks, old to new."""
     return [_problem(row, latest_name(row["task"], names)) for row in coverage if is_of_gap(row)]
 
