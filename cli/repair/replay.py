@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from cli.repair.copies import Contents, Copy, contents_of, dead_letters_of, event
+from cli.repair.journal import sink_of
 from cli.repair.manifest import Ledger, Missing
 from shared.amqp import map_section, sections
 from shared.amqp.values import Value, long, symbol, timestamp
@@ -95,8 +96,9 @@ class Repair:
         self._settings = settings
         self._places = places
         self._ledger = ledger
-        self._outputs = {alias: _Watched(each) for alias, each in opened_outputs(configuration, settings).items()}
-        self._journals = Journals(configuration, settings)
+        outputs = opened_outputs(configuration, settings)
+        self._outputs = {alias: _Watched(each) for alias, each in outputs.items()}
+        self._journals = Journals(configuration, settings, sink=sink_of(configuration, outputs))
         opened = pipelines(configuration, settings, journals=self._journals, outputs=self._outputs, hold=_HOLD)
         self._tasks: dict[str, tuple[TaskFile, Pipeline]] = {file.task: (file, pipeline) for file, pipeline in opened}
         self._failures: Counter[str] = Counter()

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from jobs.reconcile.inputs import Problem, hour_of, hours_between, start_of
-from jobs.reconcile.schema import GAP
+from jobs.reconcile.inputs import Problem, hour_of, start_of
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FLUSH = timedelta(minutes=5)
@@ -125,20 +124,6 @@ def missing_sides(coverage: Iterable[Mapping[str, Any]]) -> list[Problem]:
             if not any(seen.get((task, each), {}).get("source") for each in neighbours):
                 text = "a tap saw copies of the task's messages, the task itself journalled nothing"
                 problems.append(Problem("side-missing", f"{task}, {hour}", text, task, "source", (hour,)))
-    return problems
-
-
-def lost_records(coverage: Iterable[Mapping[str, Any]]) -> list[Problem]:
-    """Return the hours in which a task went on while its journal could not be written, as it has told since."""
-    problems = []
-    for row in coverage:
-        if row["outcome"] == GAP:
-            first, last = hour_of(_moment(row["first"])), hour_of(_moment(row["last"]))
-            hours = (*hours_between(start_of(first), start_of(last)), last)
-            what = "that messages entered" if row["role"] == "source" else "what became of messages"
-            text = f"its journal could not be written: records that say {what} are lost"
-            where = f"{row['task']}, {first}" if first == last else f"{row['task']}, {first} to {last}"
-            problems.append(Problem("journal-gap", where, text, row["task"], row["role"], hours))
     return problems
 
 

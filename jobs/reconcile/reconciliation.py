@@ -14,21 +14,13 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.reconcile import compaction, results
-from jobs.reconcile.evidence import (
-    TaskEvidence,
-    gathered,
-    lost_records,
-    missing_sides,
-    renamed,
-    still_renamed,
-    watched,
-)
+from jobs.reconcile.evidence import TaskEvidence, gathered, missing_sides, renamed, still_renamed, watched
 from jobs.reconcile.gathering import KEPT, Gathering
 from jobs.reconcile.index import class_milliseconds, micros
 from jobs.reconcile.inputs import Problem, hour_of, hours_between, start_of
 from jobs.reconcile.judgement import judge
+from jobs.reconcile.lost import is_of_gap, lost_records
 from jobs.reconcile.run import Run, latest_name
-from jobs.reconcile.schema import GAP
 from jobs.reconcile.settings import Settings, Window
 from jobs.reconcile.summary import Summary, TaskSummary, added, concluded, percentiles
 from jobs.reconcile.suspects import HELD_HOURS, taken_again, told_in_other_hours
@@ -126,10 +118,10 @@ def _evidence(
     for old, new in sorted(found.items()):
         text = f"it takes from its source under the name {new} now; counted as one task"
         run.problems.append(Problem("renamed-task", old, text))
+    run.problems += lost_records(coverage, run.renamed)
+    coverage = [row for row in coverage if not is_of_gap(row)]
     for row in coverage:
         row["task"] = latest_name(row["task"], run.renamed)
-    run.problems += lost_records(coverage)
-    coverage = [row for row in coverage if row["outcome"] != GAP]
     run.problems += _lacking(run, hours, missing_sides(coverage))
     tasks = gathered(coverage)
     run.notes += [

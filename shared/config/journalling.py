@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from shared.clock import Clock
+from shared.clock import Clock, SystemClock
 from shared.config.files import JOURNAL, Configuration
 from shared.config.journals import TapFile
 from shared.config.models import Source, TaskFile
@@ -130,7 +130,9 @@ def _opened(configuration: Configuration, settings: Mapping[str, str], clock: Cl
     journal = configuration.journal
     instance = settings.get(_INSTANCE_SETTING) or f"{socket.gethostname()}{os.getpid()}"
     if journal is None or journal.blob is None:
-        return None if journal is None else EventHubSink(instance)
+        # As that of blobs: numbers of batches begin anew with each process of an instance.
+        started = round((clock or SystemClock()).now().timestamp() * 1000)
+        return None if journal is None else EventHubSink(f"{instance}-{started}")
     problem = container_problem(journal.blob.setting, settings)
     if problem is not None:
         where = f"{JOURNAL}: blob: app setting {problem.path}"

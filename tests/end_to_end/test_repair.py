@@ -1,6 +1,7 @@
 """Repair over the wire: the local broker, Microsoft's SDK at both ends, the command as a process."""
 
 import asyncio
+import gzip
 import json
 import os
 import subprocess
@@ -16,6 +17,7 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSubQ
 from cli.repair import replay
 from cli.repair.manifest import Ledger, ledger_of, read
 from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from local.broker.core.namespace import Namespace
 from local.broker.thread import RunningBroker
 from shared.amqp import values
 from shared.amqp.sections import Sections
@@ -34,7 +36,7 @@ WEST = NamespaceConfig(
             name="news", subscriptions=(SubscriptionConfig(name="replication"), SubscriptionConfig(name="journal"))
         ),
     ),
-    hubs=(HubConfig(name="telemetry", partition_count=2),),
+    hubs=(HubConfig(name="telemetry", partition_count=2), HubConfig(name="journal")),
 )
 EAST = NamespaceConfig(
     name="east",
@@ -71,6 +73,7 @@ class Laid:
     """A running broker, the configuration of four tasks that nobody runs, and a manifest."""
 
     def __init__(self, broker: RunningBroker, folder: Path) -> None:
+        self.broker = broker
         self.folder = folder
         self.settings = {
             "WEST": broker.connection_string("west"),
@@ -96,6 +99,17 @@ class Laid:
             text=True,
             check=False,
         )
+
+    def journalled(self) -> list[tuple[int, str]]:
+        """Return the records in the hub of the journal, message by message."""
+
+        def events(namespace: Namespace) -> list[bytes]:
+            return [event.encode() for each in namespace.hub("journal").partitions for event in each.events]
+
+        place = Origin("west", "journal")
+        members = [Message.received(each, place).body or b"" for each in self.broker.inspect("west", events)]
+        records = [json.loads(line) for member in members for line in gzip.decompress(member).splitlines()]
+        return sorted((each["src_seq"], each["outcome"]) for each in records)
 
     def arrived(self, queue: str, wait: float = 2) -> list[Any]:
         with self.east.get_queue_receiver(queue) as receiver:
@@ -201,6 +215,7 @@ def test_the_ledger_is_beside_the_runs_or_beside_a_manifest_that_was_copied(tmp_
 
 def test_a_target_that_is_not_there_is_told_in_seconds_and_leaves_no_doubt(laid: Laid, monkeypatch):
     monkeypatch.setattr(replay, "_HOLD", timedelta(seconds=2.5))
+    (laid.folder / "journal.yaml").write_text("event_hub: {connection: hub-west, hub: journal}\n")
     laid.missing(dead_letter(laid, 4, "gone"))
     messages, _ = read(laid.manifest)
 
@@ -218,6 +233,10 @@ def test_a_target_that_is_not_there_is_told_in_seconds_and_leaves_no_doubt(laid:
     assert told[3].text == "not tried: the last 3 of its task could not be sent"
     # Nobody has taken any of them: the next repair need not say that they may be there twice.
     assert [Ledger(laid.ledger).state(each) for each in messages] == ["refused"] * 3 + [None]
+    # No function's output binding is there to write the journal: the repair has sent it to the hub.
+    assert laid.journalled() == [
+        (each.sequence_number, what) for each in messages[:3] for what in ("received", "retry")
+    ]
 
 
 def test_what_is_there_or_waits_is_not_sent(laid: Laid):

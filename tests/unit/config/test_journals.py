@@ -1,7 +1,10 @@
 """journal.yaml and taps: what is accepted, and what is told of what is not."""
 
+from datetime import UTC, datetime
+
 import pytest
 
+from shared.clock import ManualClock
 from shared.config.files import load
 from shared.config.journalling import Journals, actions_of
 from shared.errors import ConfigError
@@ -177,3 +180,7 @@ def test_functions_of_tasks_and_taps_are_bound_to_the_journals_hub(folder):
     assert binding is not None
     assert isinstance(binding.sink, EventHubSink)
     assert (binding.hub, binding.setting) == ("j", "HUB")
+    # A process that takes the place of another one counts its batches from 1 as well.
+    restarted = Journals(configuration, {"HUB": "x"}, ManualClock(datetime(2030, 1, 1, tzinfo=UTC))).binding()
+    assert restarted is not None
+    assert restarted.sink.instance != binding.sink.instance
