@@ -98,7 +98,7 @@ copy (
            case when role = 'source' then (body_digest::varchar)[:16] end as property_digest,
            "check"::bigint as "check",
            null::boolean as edited, hops::varchar[] as hops, target::varchar as target,
-           send_ordinal::integer as send_ordinal, null::boolean as remembered,
+           send_ordinal::integer as send_ordinal, null::boolean as remembered, null::boolean as joined,
            null::varchar as stage, null::varchar as reason, null::varchar as given_up_by, null::smallint as tgt_part,
            null::bigint as tgt_seq, null::timestamptz as tgt_enqueued_time, entry_check::bigint as entry_check
     from ({rows}) where written >= {begin} and written < {end}

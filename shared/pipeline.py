@@ -411,6 +411,7 @@ class Pipeline:
             item.is_remembered,
             item.arrived,
             item.departed,
+            outcome is Outcome.SENT and item.joined is not None,
         )
 
 

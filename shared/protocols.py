@@ -193,6 +193,8 @@ class Record:
     """As it was received."""
     departed: Imprint | None = None
     """As it was to be sent, the same object where nothing had changed; None where nothing was."""
+    is_joined: bool = False
+    """It was sent in what took the place of another message, and has no copy of its own."""
 
 
 type Flush = Callable[[], Awaitable[None]]

@@ -193,7 +193,7 @@ class Gathering:
         for task, target in ((task, target) for task, by_target in self._watches.items() for target in by_target):
             waiting = (F.col("known") == "open") & (F.col("task") == task) & (F.col("target") == target)
             is_watched = is_watched | waiting
-        marked = rows.withColumn("watched", F.coalesce(is_watched, F.lit(False)))
+        marked = rows.withColumn("watched", F.coalesce(is_watched & F.col("joined").isNull(), F.lit(False)))
         if behind is None:
             return marked.withColumn("is_behind", F.lit(False))
         major, minor = index.arrival_order()

@@ -92,6 +92,8 @@ def digests(records: DataFrame, size: int = BLOCK) -> DataFrame:
     """Return the digests of compacted *records* in buckets of *size* sequence numbers."""
     tapped = F.when(F.col("observer") == "tap", F.concat(F.lit("tap-"), F.col("role")))
     remembered = F.coalesce(F.col("remembered"), F.lit(False))
+    # Sent in another message's envelope, it has no copy that a tap could see.
+    outcome = F.when(F.col("joined"), F.lit("joined")).otherwise(F.col("outcome"))
     unusual = (
         (F.coalesce(F.col("parts"), F.lit(1)) > 1)
         | F.col("part").isNotNull()
@@ -104,7 +106,7 @@ def digests(records: DataFrame, size: int = BLOCK) -> DataFrame:
     numbered = records.where(~unnumbered())
     lag = F.when(is_arrival(), arrival_time() - micros("enqueued_time"))
     return numbered.groupBy(
-        "landed", *BUCKET[:4], block(size).alias("block"), F.coalesce(tapped, F.col("outcome")).alias("side"), "target"
+        "landed", *BUCKET[:4], block(size).alias("block"), F.coalesce(tapped, outcome).alias("side"), "target"
     ).agg(
         F.count("*").alias("n"),
         # Which numbers of the block there are, a bit for each.

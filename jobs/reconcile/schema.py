@@ -53,6 +53,7 @@ FIELDS = {
     "target": StringType(),
     "send_ordinal": IntegerType(),
     "remembered": BooleanType(),
+    "joined": BooleanType(),
     "stage": StringType(),
     "reason": StringType(),
     "given_up_by": StringType(),

@@ -39,13 +39,14 @@ def compared(digests: DataFrame, tapped: DataFrame, start: datetime, settings: S
         .join(at_source, ["task"], "left")
         .fillna(value=False, subset=["watched", "watched_source"])
     )
-    out = F.col("side").isin("sent", *schema.WITHHELD)
+    sent = F.col("side").isin("sent", "joined")
+    out = sent | F.col("side").isin(*schema.WITHHELD)
     watched_out = (F.col("side") == "sent") & F.col("watched")
     tap = F.col("side") == "tap-target"
     # What shows when a message arrived: the tap where there is one.
-    shows = F.when(F.col("watched"), tap).otherwise(F.col("side") == "sent")
+    shows = F.when(F.col("watched"), tap).otherwise(sent)
     sums = watched.groupBy(*BUCKET).agg(
-        *(_sum(F.col("side") == name, "n").alias(name) for name in _COUNTED),
+        *(_sum(sent if name == "sent" else F.col("side") == name, "n").alias(name) for name in _COUNTED),
         *(_sum(F.col("side") == "received", name).alias(f"in_{name}") for name in ("keys", "entered")),
         *(_sum(out, name).alias(f"out_{name}") for name in ("keys", "entered")),
         *(_sum(watched_out, name).alias(f"due_{name}") for name in ("n", "keys", "contents")),

@@ -77,6 +77,8 @@ def outcome_line(record: Record, ordinal: int) -> str:
         if departed is not arrived and departed is not None and departed.property_digest is not None:
             digests = f'"{departed.body_digest.hex()}","property_digest":"{departed.property_digest.hex()}"'
             told += f',"body_digest":{digests},"body_size":{departed.body_size},"edited":true'
+    if record.is_joined:
+        told += ',"joined":true'
     if record.part is not None:
         told += f',"part":{record.part}'
     if record.stage is not None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jobs.reconcile.verdicts import VERDICTS
 from tests.jobs import twin
-from tests.jobs.journals import KINDS, START, TASK, Journals, check, digest, planted
+from tests.jobs.journals import KINDS, START, TASK, Journals, Record, check, digest, planted
 from tests.jobs.results import kinds, run, table, verdicts
 
 HOURS = 4
@@ -45,6 +45,21 @@ def assert_found(result, plans, oracle):
         assert (told.carried, told.reopened) == (0, 0)
     # What is left are the tasks of dead-letter queues, which carry what was spilled.
     assert all(each.verdicts == {"delivered": each.entered} for each in counted.values())
+
+
+def joined(numbers):
+    """Return a task that sends each four messages of *numbers* as one, the copy of the first, as its tap sees it."""
+    journals = Journals(task="joined", entity="joined/Subscriptions/replication", target="east/joined")
+    envelope = {"body_digest": digest("envelope"), "property_digest": digest("none", 8)}
+    for nth, seq in enumerate(numbers):
+        at = START + 10 * timedelta(minutes=nth - nth % 4 + 1)
+        is_first = nth % 4 == 0
+        told: Record = {"check": None, "edited": True, "send_ordinal": nth % 4, "joined": None if is_first else True}
+        journals.received(seq, at, at)
+        journals.outcome(seq, at, **envelope | told)
+        if is_first:
+            journals.arrived_tap(seq, at, at, **envelope)
+    return journals
 
 
 def two_tasks_to_one_target(folder):
@@ -87,6 +102,10 @@ def test_all_that_was_planted_is_found_and_nothing_else(spark, tmp_path):
             plans[torn] = {seq: "undecided" if seq in of_hour else verdict for seq, verdict in plan.items()}
             gaps.append((torn, role, START + HOUR))
     plans |= two_tasks_to_one_target(tmp_path / "journal")
+    together = joined(range(1, 9))
+    together.received(10, START + HOUR / 2, START + HOUR / 2)
+    together.write(tmp_path / "journal")
+    plans["joined"] = dict.fromkeys(range(1, 9), "delivered") | {10: "missing"}
     result = run(spark, tmp_path)
     assert_found(result, plans, told_by_twin(tmp_path / "journal", gaps))
     assert set(result.summary.counts) == set(VERDICTS)
@@ -143,10 +162,11 @@ def test_a_clean_night_looks_at_no_message_and_ends_with_0_in_any_time_zone(spar
         nameless.received(seq, at + timedelta(milliseconds=3), at, **message)
         nameless.outcome(seq, at, check=check(body, properties))
     nameless.write(tmp_path / "journal")
+    joined(range(1, 9)).write(tmp_path / "journal")
     result = run(spark, tmp_path)
     assert result.exit_code == 0
     assert result.summary.verdict == "clean"
-    assert result.summary.counts == {"delivered": 20 + HOURS + 3, "filtered": 5}
+    assert result.summary.counts == {"delivered": 20 + HOURS + 3 + 8, "filtered": 5}
     assert result.summary.inputs["messages_looked_at"] == 0
     written = sorted(at for at, record in journals.records if record["observer"] == "task")
     task = next(each for each in result.summary.tasks if each.task == TASK)

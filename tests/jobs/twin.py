@@ -21,7 +21,7 @@ from read_json('{path}', format = 'newline_delimited', compression = 'gzip', hiv
     src_site: 'varchar', src_part: 'smallint', src_seq: 'bigint', enqueued_time: 'bigint', part: 'integer',
     parts: 'integer', attempt: 'integer', expires_at: 'bigint', message_id: 'varchar', order_key: 'varchar', body_digest: 'varchar',
     property_digest: 'varchar', "check": 'varchar', edited: 'boolean', hops: 'varchar[]', target: 'varchar',
-    send_ordinal: 'integer', remembered: 'boolean', given_up_by: 'varchar', tgt_part: 'smallint', tgt_seq: 'bigint',
+    send_ordinal: 'integer', remembered: 'boolean', joined: 'boolean', given_up_by: 'varchar', tgt_part: 'smallint', tgt_seq: 'bigint',
     tgt_enqueued_time: 'bigint'}})
 """
 
@@ -73,7 +73,7 @@ with seeing as (
 ), outcomes as (
     select task, src_part, src_seq, outcome, part, target, "check", edited, remembered, journal_time,
            batch_id * 100000 + coalesce(send_ordinal, 0) as ordinal,
-           exists (from watched w where w.task = r.task and w.target = r.target) as is_watched
+           joined is null and exists (from watched w where w.task = r.task and w.target = r.target) as is_watched
     from records r where role = 'target' and observer = 'task' and src_seq is not null
 ), sent as (
     select task, src_part, src_seq, count(*) filter (remembered is null) as sent,

@@ -198,6 +198,7 @@ def test_one_that_need_not_be_sent_again_is_withheld_once_the_other_is_sent():
     assert line.sent() == ["a", "b"]
     assert line.told()[2] == (3, Outcome.FILTERED, None)
     assert line.journal.records[2].reason == "there already"
+    assert not any(record.is_joined for record in line.journal.records)
 
 
 def test_a_redelivered_batch_joins_only_what_was_not_sent():

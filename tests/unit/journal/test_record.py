@@ -18,7 +18,7 @@ from shared.journal.task import TaskJournal
 from shared.loop_prevention import LoopGuard
 from shared.message import Origin
 from shared.pipeline import Pipeline, Task
-from shared.protocols import Outcome, Withheld
+from shared.protocols import Joined, Outcome, Withheld
 from shared.routing import Route, Router, Target
 from shared.rules import parse_filter
 from shared.telemetry.batch_log import BatchLog
@@ -78,6 +78,17 @@ class Told(BatchLog):
         self._lost.append(records)
 
 
+class Joining:
+    name = "join"
+    joins = True
+
+    async def edit_batch(self, messages, **_):
+        return [(messages[0],), *(Joined(0) for _ in messages[1:])]
+
+    async def settled(self, outcomes, **_):
+        pass
+
+
 class Line:
     """A pipeline with its journal, from a queue at west to one at east."""
 
@@ -116,6 +127,13 @@ class Line:
 
 def outcomes(line):
     return [(record["src_seq"], record["outcome"]) for record in line.records(Role.TARGET)]
+
+
+def test_what_goes_on_in_another_message_says_so():
+    line = Line(editors=[Joining()])
+    line.run(delivered(1), delivered(2))
+    assert outcomes(line) == [(1, "sent"), (2, "sent")]
+    assert [record.get("joined") for record in line.records(Role.TARGET)] == [None, True]
 
 
 def test_a_message_that_is_carried_leaves_two_records():
