@@ -69,6 +69,7 @@ class Run:
             self.storage.write(self._manifest, json.dumps({"run": self.window.run, "hours": frozen}, indent=1))
         else:
             made |= self._as_frozen(frozen, hours, {each.file for each in raw if each.hour in hours})
+        compaction.index_again(self.spark, self.compacted, made.values())
         for hour in hours:
             self.problems += made[hour].problems
             if made[hour].repeats:

@@ -10,7 +10,8 @@ from jobs.reconcile.reconciliation import Result, reconcile
 from jobs.reconcile.settings import Settings, Window
 from tests.jobs.journals import START
 
-Verdicts = dict[tuple[str, int], str]
+Verdicts = dict[tuple[str, int | None], str]
+"""By task and sequence number, which an unreadable message has not."""
 
 
 def run(
