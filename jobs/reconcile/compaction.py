@@ -34,6 +34,8 @@ class Hour(NamedTuple):
     repeats: int
     problems: tuple[Problem, ...]
     made: str
+    version: int = index.VERSION
+    """Of the index."""
 
 
 class CompactionFailed(Exception):
@@ -89,6 +91,21 @@ def compacted_hours(storage: Storage, folder: str) -> set[str]:
     return {name.removesuffix(".json") for name in names if name.endswith(".json")}
 
 
+def index_again(spark: SparkSession, folder: str, hours: Iterable[Hour]) -> None:
+    """Make the index of those of *hours* again that have one of another version."""
+    storage = Storage(spark)
+    old = [each for each in hours if each.version != index.VERSION]
+    kept = load(spark, folder, "records", [each.hour for each in old])
+    attempt = f"{folder}/attempt-{uuid.uuid4().hex}"
+    if kept is not None:
+        write_index(kept, attempt)
+    # The marker stays meanwhile: without it there would be no hour, if its raw files are gone.
+    for each in old:
+        _replace(storage, attempt, folder, each.hour, index.TABLES[1:])
+        _mark(storage, folder, each._replace(version=index.VERSION))
+    storage.delete(attempt)
+
+
 def adopt(spark: SparkSession, folder: str, hours: Iterable[str], *, now: datetime) -> None:
     """Take over records of *hours* that lie compacted in *folder* already, as another tool has put them there."""
     storage = Storage(spark)
@@ -118,6 +135,7 @@ def read_marker(storage: Storage, folder: str, hour: str) -> Hour | None:
             for kind, where, text, task, role, hours in told["problems"]
         ),
         told["made"],
+        told.get("version", 1),
     )
 
 
@@ -282,12 +300,16 @@ def _sums(frame: DataFrame) -> DataFrame:
 
 def _commit(storage: Storage, attempt: str, folder: str, hour: Hour) -> None:
     storage.delete(_marker(folder, hour.hour))
-    for table in index.TABLES:
-        target = f"{folder}/{table}/landed={hour.hour}"
-        storage.delete(target)
-        if storage.exists(f"{attempt}/{table}/landed={hour.hour}"):
-            storage.move(f"{attempt}/{table}/landed={hour.hour}", target)
+    _replace(storage, attempt, folder, hour.hour, index.TABLES)
     _mark(storage, folder, hour)
+
+
+def _replace(storage: Storage, attempt: str, folder: str, hour: str, tables: Iterable[str]) -> None:
+    for table in tables:
+        target = f"{folder}/{table}/landed={hour}"
+        storage.delete(target)
+        if storage.exists(f"{attempt}/{table}/landed={hour}"):
+            storage.move(f"{attempt}/{table}/landed={hour}", target)
 
 
 def _mark(storage: Storage, folder: str, hour: Hour) -> None:

@@ -17,7 +17,7 @@ from jobs.reconcile.placement import placed, unplaced
 from jobs.reconcile.run import Run
 from jobs.reconcile.states import keyed
 from jobs.reconcile.summary import Summary
-from jobs.reconcile.suspects import across_hours, compared, micros_of, rows_of
+from jobs.reconcile.suspects import across_hours, behind_earlier, compared, micros_of, rows_of
 from jobs.reconcile.watches import Watch
 
 KEPT = StorageLevel.MEMORY_AND_DISK
@@ -175,10 +175,11 @@ class Gathering:
         # By the key alone first, which leaves few.
         keys = F.broadcast(across.select("order_key").distinct())
         near = index.ordered_arrivals(records).join(keys, "order_key", "left_semi")
-        late = (
+        late = behind_earlier(
             join_null_safe(near, F.broadcast(across), ("landed", *index.SESSION))
             .where("src_seq < highest_earlier")
-            .drop("highest_earlier")
+            .drop("highest_earlier"),
+            sessions,
         )
         found = late if within is None else within.select(*late.columns).unionByName(late)
         return self._keep(found.distinct())

@@ -15,11 +15,17 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 
 from jobs.reconcile import schema
 from jobs.reconcile.placement import unplaced
+from jobs.reconcile.settings import Settings
 
 BLOCK = 32
 """Sequence numbers in a bucket (64 at most): few, so that a bad one in a thousand brings few others to be looked at."""
 
 LAG_CLASS = 1.05
+
+CLOCKS_DIFFER = round(Settings.clock_tolerance.total_seconds() * 1_000_000)
+
+VERSION = 2
+"""Of the tables of this module but the records: raised with whatever would make others of the same records."""
 
 TABLES = ("records", "loose", "digests", "sessions", "behind", "lags", "coverage")
 
@@ -131,29 +137,57 @@ def ordered_arrivals(records: DataFrame) -> DataFrame:
     """Return the arrivals that have an order to keep, and by `major` and `minor` what it was."""
     major, minor = arrival_order()
     return records.where(is_arrival() & F.col("order_key").isNotNull() & F.col("src_seq").isNotNull()).select(
-        "landed", *SESSION, "src_seq", "enqueued_time", major.alias("major"), minor.alias("minor")
+        "landed",
+        *SESSION,
+        "src_seq",
+        "enqueued_time",
+        major.alias("major"),
+        minor.alias("minor"),
+        # A tap's arrivals are in the order of the target, whichever instance tells of them.
+        F.when(F.col("observer") == "task", F.xxhash64("instance")).alias("clock"),
     )
 
 
-def _ordered(records: DataFrame) -> DataFrame:
-    """Return the arrivals that have an order to keep, with the highest number that came before them in their hour."""
-    before = Window.partitionBy("landed", *SESSION).orderBy("major", "minor").rowsBetween(Window.unboundedPreceding, -1)
-    return ordered_arrivals(records).withColumn("highest_before", F.max("src_seq").over(before))
-
-
 def behind(records: DataFrame) -> DataFrame:
-    """Return the arrivals that came after a later message of their order key, as far as their hour shows it."""
-    return _ordered(records).where("src_seq < highest_before").drop("highest_before")
+    """
+    Return the arrivals that came after a later message of their order key, as far as their hour shows it.
+
+    Two instances have two clocks: what they tell is in order where it lies farther apart than clocks may differ.
+    """
+    session = Window.partitionBy("landed", *SESSION)
+    in_time = session.orderBy("major", "minor")
+    before = F.max("src_seq").over(in_time.rowsBetween(Window.unboundedPreceding, -1))
+    is_in_doubt = F.max(F.col("src_seq") < F.col("highest_before")).over(
+        in_time.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    )
+    doubted = ordered_arrivals(records).withColumn("highest_before", before).withColumn("is_in_doubt", is_in_doubt)
+    # What is left are the few sessions in which a number came after a higher one.
+    of_all = session.orderBy("major").rangeBetween(Window.unboundedPreceding, -CLOCKS_DIFFER)
+    own = Window.partitionBy("landed", *SESSION, "clock").orderBy("major", "minor")
+    of_own = own.rowsBetween(Window.unboundedPreceding, -1)
+    # Numbers begin again when an entity is made anew, but not the time: a later message has more of both.
+    position = F.struct("enqueued_time", "src_seq")
+    highest = F.greatest(F.max("src_seq").over(of_all), F.max("src_seq").over(of_own))
+    latest = F.greatest(F.max(position).over(of_all), F.max(position).over(of_own))
+    return (
+        doubted.where("is_in_doubt")
+        .withColumns({"highest": highest, "latest": latest})
+        .where((F.col("src_seq") < F.col("highest")) & (position < F.col("latest")))
+        .drop("highest_before", "is_in_doubt", "highest", "latest")
+    )
 
 
 def sessions(records: DataFrame) -> DataFrame:
-    """Return per hour and order key what the next hours need to know of it."""
+    """Return per hour, order key and clock what the next hours need to know of it."""
     return (
         ordered_arrivals(records)
-        .groupBy("landed", *SESSION)
+        .groupBy("landed", *SESSION, "clock")
         .agg(
             F.min("src_seq").alias("lowest"),
             F.max("src_seq").alias("highest"),
+            F.min(micros("enqueued_time")).alias("earliest"),
+            F.max(micros("enqueued_time")).alias("latest"),
+            F.max("major").alias("last"),
         )
     )
 

@@ -96,6 +96,7 @@ class Run:
         frozen, earlier = ({}, {}) if self.settings.refreeze else _files_of(self.storage, self._manifest)
         seen = {hour: frozen[hour] for hour in hours if hour in frozen}
         made = compaction.compact(self.spark, raw, self.compacted, now=self.now, hours=[*before, *hours], frozen=seen)
+        compaction.index_again(self.spark, self.compacted, made.values())
         counted = self._counted_before()
         is_new = len(seen) < len(hours)
         if is_new:

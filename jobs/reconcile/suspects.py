@@ -7,7 +7,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from jobs.reconcile import schema
-from jobs.reconcile.index import BUCKET, SESSION, block
+from jobs.reconcile.index import BUCKET, CLOCKS_DIFFER, SESSION, block, micros
 from jobs.reconcile.inputs import Problem, hour_of, start_of
 from jobs.reconcile.joins import semi_join_null_safe
 from jobs.reconcile.settings import LONGEST_HOLD, Settings
@@ -160,13 +160,34 @@ def across_hours(sessions: DataFrame) -> DataFrame:
              number that had arrived before the hour began.
     """
     # One number is compared faster than nine names, and two sessions will hardly share it.
-    earlier = Window.partitionBy("session").orderBy("landed").rowsBetween(Window.unboundedPreceding, -1)
+    by_hour = Window.partitionBy("session").orderBy("hour").rangeBetween(Window.unboundedPreceding, -1)
     return (
         sessions.withColumn("session", F.xxhash64(*SESSION))
-        .withColumn("highest_earlier", F.max("highest").over(earlier))
-        .where("lowest < highest_earlier")
-        .select("landed", *SESSION, "highest_earlier")
+        .withColumn("hour", F.unix_timestamp("landed", "yyyy-MM-dd'T'HH"))
+        .withColumns({"highest_earlier": F.max("highest").over(by_hour), "latest": F.max("latest").over(by_hour)})
+        .where("lowest < highest_earlier and coalesce(earliest <= latest, true)")
+        .groupBy("landed", *SESSION)
+        .agg(F.max("highest_earlier").alias("highest_earlier"))
     )
+
+
+def behind_earlier(arrivals: DataFrame, sessions: DataFrame) -> DataFrame:
+    """Return those of *arrivals* that came after a later message of an hour before, as far as clocks can tell."""
+    theirs = sessions.select(
+        F.xxhash64(*SESSION).alias("session"),
+        F.col("landed").alias("before"),
+        F.col("clock").alias("their_clock"),
+        *("highest", "latest", "last"),
+    )
+    hashed = arrivals.withColumn("session", F.xxhash64(*SESSION))
+    of_those = theirs.join(F.broadcast(hashed.select("session").distinct()), "session", "left_semi")
+    is_earlier = F.col("their_clock").eqNullSafe(F.col("clock")) | (F.col("last") + CLOCKS_DIFFER < F.col("major"))
+    is_later_message = (F.col("highest") > F.col("src_seq")) & F.coalesce(
+        F.col("latest") >= micros("enqueued_time"), F.lit(True)
+    )
+    same = hashed["session"] == of_those["session"]
+    proof = same & (F.col("before") < F.col("landed")) & is_later_message & is_earlier
+    return hashed.join(of_those, proof, "left_semi").drop("session")
 
 
 def rows_of(records: DataFrame, buckets: DataFrame, *, broadcast: bool) -> DataFrame:

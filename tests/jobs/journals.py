@@ -227,8 +227,8 @@ def planted(  # noqa: C901, PLR0912, PLR0915 - one case for each kind, in one pl
                 journals.received(seq, at, arrival, message_id=f"twice-{seq}", attempt=10)
                 dead.received(seq + 500_000, at, arrival, message_id=f"twice-{seq}", given_up_by=entity)
                 dead.outcome(seq + 500_000, arrival)
-                for each in (journals.received, *[journals.entered_tap] * taps):
-                    each(seq + 1, at, entry, message_id=f"twice-{seq}")
+                for entered in (journals.received, *[journals.entered_tap] * taps):
+                    entered(seq + 1, at, entry, message_id=f"twice-{seq}")
                 seq += 1
                 plan[seq] = "missing"
             case "in_flight":

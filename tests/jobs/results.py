@@ -12,7 +12,8 @@ from jobs.reconcile.run import Run
 from jobs.reconcile.settings import Settings, Window
 from tests.jobs.journals import START
 
-Verdicts = dict[tuple[str, int], str]
+Verdicts = dict[tuple[str, int | None], str]
+"""By task and sequence number, which an unreadable message has not."""
 
 
 def run(

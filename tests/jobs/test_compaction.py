@@ -1,5 +1,7 @@
 """Hours made compact: once, whole, and from what lies there."""
 
+import json
+import shutil
 from datetime import timedelta
 from pathlib import Path
 
@@ -68,6 +70,20 @@ def test_hours_are_made_once_whole_and_again_when_their_files_change(spark, tmp_
     (problem,) = run.problems
     assert (problem.kind, problem.role, problem.hours) == ("changed-input", "source", (HOURS[0],))
     assert "/wn3-" in problem.where
+
+    # An index that an older version has made is made anew of the records.
+    marker = tmp_path / "compacted" / "hours" / f"{HOURS[0]}.json"
+    told = json.loads(marker.read_text())
+    del told["version"]
+    marker.write_text(json.dumps(told))
+    digests = tmp_path / "compacted" / "digests" / f"landed={HOURS[0]}"
+    rows = spark.read.parquet(str(digests)).count()
+    shutil.rmtree(digests)
+    before = state(tmp_path / "compacted" / "digests")
+    compaction.index_again(spark, str(tmp_path / "compacted"), compact(spark, tmp_path).values())
+    assert spark.read.parquet(str(digests)).count() == rows
+    assert state(tmp_path / "compacted" / "digests").items() >= before.items()
+    assert compact(spark, tmp_path) == again
 
 
 def test_a_raw_file_that_has_changed_since_is_not_deleted(spark, tmp_path):

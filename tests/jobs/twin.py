@@ -71,7 +71,7 @@ with seeing as (
            bool_or(hops is not null and len(list_distinct(left_sites(hops))) < len(left_sites(hops))) as looped
     from records where role = 'source' and src_seq is not null group by all
 ), outcomes as (
-    select task, src_part, src_seq, outcome, part, target, "check", edited, remembered, journal_time,
+    select task, src_part, src_seq, outcome, part, target, "check", edited, remembered, journal_time, instance,
            batch_id * 100000 + coalesce(send_ordinal, 0) as ordinal,
            joined is null and exists (from watched w where w.task = r.task and w.target = r.target) as is_watched
     from records r where role = 'target' and observer = 'task' and src_seq is not null
@@ -98,10 +98,11 @@ with seeing as (
            min(enqueued_time) as enqueued
     from copies group by all
 ), arrivals as (
-    select task, target, src_part, src_seq, order_key, tgt_part, tgt_seq as major, 0 as minor, src_seq as number
+    select task, target, src_part, src_seq, order_key, tgt_part, tgt_seq as major, 0 as minor, src_seq as number,
+           enqueued_time as enqueued, null as clock
     from copies where order_key is not null and (task, target) not in (select task, target from sharing)
     union all
-    select task, target, src_part, src_seq, e.order_key, null, journal_time, ordinal, src_seq
+    select task, target, src_part, src_seq, e.order_key, null, journal_time, ordinal, src_seq, e.enqueued, instance
     from outcomes o join entered e using (task, src_part, src_seq)
     where outcome = 'sent' and remembered is null and not is_watched and e.order_key is not null
 ), firsts as (
@@ -110,7 +111,13 @@ with seeing as (
                              rows between unbounded preceding and 1 preceding) as highest
     from arrivals
 ), behind as (
-    select task, src_part, src_seq from firsts where nth = 1 and number < highest
+    select task, src_part, src_seq from firsts f where nth = 1 and number < highest and exists (
+        from arrivals a where a.task = f.task and a.target = f.target and a.order_key = f.order_key
+          and a.src_part is not distinct from f.src_part and a.tgt_part is not distinct from f.tgt_part
+          and a.number > f.number and a.enqueued >= f.enqueued
+          -- Two clocks are told apart where they are more than a minute apart.
+          and (a.clock is not distinct from f.clock and (a.major, a.minor) < (f.major, f.minor)
+               or a.major + 60000000 < f.major))
 ), joined as (
     select task, src_part, src_seq, message_id, entity, expires, latest, attempts, looped, said_in, said_before,
            e.received, e.src_seq is not null as is_entered,
