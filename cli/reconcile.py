@@ -41,7 +41,7 @@ def reconcile(
             "in Azurite, with the key in AzureWebJobsStorage. [default: where config/journal.yaml says]",
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="The folder for the results.")] = OUT,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="The folder for the results: one for each journal.")] = OUT,
     grace: Annotated[float, typer.Option(help="Minutes for which what has not arrived is in flight.")] = 120,
     late_after: Annotated[float, typer.Option(help="Minutes after which a message is late.")] = 15,
     stopped: Annotated[

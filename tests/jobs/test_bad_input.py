@@ -86,6 +86,19 @@ def with_gaps():
     return journals
 
 
+def look_for_a_while(folder):
+    """Write tasks whose taps begin, or end, in the middle: what they cannot have seen is not missing."""
+    for name, looks in (("begins", lambda hour: hour >= 2), ("ends", lambda hour: hour < 2)):
+        tapped = of_task(name)
+        for number in range(12):
+            at = START + 15 * number * MINUTE
+            tapped.received(number, at, at)
+            tapped.outcome(number, at)
+            if looks(number // 4):
+                tapped.arrived_tap(number, at, at)
+        tapped.write(folder)
+
+
 def test_all_that_can_be_wrong_is_named_in_one_run_and_decides_nothing(spark, tmp_path):
     spoil_files(tmp_path)
     for task, garbage in (("text", b"this is no gzip at all"), ("header", b"\x1f\x8b\x08\x00")):
@@ -109,17 +122,7 @@ def test_all_that_can_be_wrong_is_named_in_one_run_and_decides_nothing(spark, tm
         if record.get("tap") != "watch-target" or written < START + 15 * MINUTE
     ]
     silent.write(tmp_path / "journal")
-    # Taps that begin, or end, in the middle: what they cannot have seen is not missing, however little it is.
-    for name, looks in (("begins", lambda hour: hour >= 2), ("ends", lambda hour: hour < 2)):
-        tapped = of_task(name)
-        for number in range(12):
-            at = START + 15 * number * MINUTE
-            tapped.received(number, at, at)
-            tapped.outcome(number, at)
-            if looks(number // 4):
-                tapped.arrived_tap(number, at, at)
-        tapped.write(tmp_path / "journal")
-
+    look_for_a_while(tmp_path / "journal")
     with_gaps().write(tmp_path / "journal")
 
     result = run(spark, tmp_path)
