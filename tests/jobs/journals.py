@@ -251,7 +251,7 @@ def planted(  # noqa: C901, PLR0912, PLR0915 - one case for each kind, in one pl
         arrivals.append((at + timedelta(seconds=1), {"seq": seq, "enqueued": at}))
         plan[seq] = "delivered"
     if taps:
-        for when, arrival in sorted(arrivals, key=lambda pair: pair[0]):
-            journals.arrived_tap(arrival.pop("seq"), arrival.pop("enqueued"), when, **arrival)
+        for when, seen in sorted(arrivals, key=lambda pair: pair[0]):
+            journals.arrived_tap(seen.pop("seq"), seen.pop("enqueued"), when, **seen)
     journals.records += dead.records
     return journals, plan
