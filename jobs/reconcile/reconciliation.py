@@ -25,7 +25,7 @@ from jobs.reconcile.settings import Settings, Window
 from jobs.reconcile.summary import Summary, TaskSummary, added, concluded, percentiles
 from jobs.reconcile.suspects import HELD_HOURS, taken_again, told_in_other_hours
 from jobs.reconcile.verdicts import VERDICTS
-from jobs.reconcile.watches import Watch, watches
+from jobs.reconcile.watches import all_watches
 
 LagClasses = dict[int, int]
 
@@ -67,7 +67,7 @@ def reconcile(
     previous = run.previous()
     coverage, tasks = _evidence(run, hours, previous)
     end = _end(run, hours)
-    looked = _watches(run, tasks, previous, end)
+    looked = all_watches(run, tasks, previous, end)
     progress("comparing buckets")
     earlier = [hour for hour in made if hour < hour_of(window.start)]
     gathering = Gathering(run, hours, earlier, tasks, watches=looked, previous=previous)
@@ -130,35 +130,6 @@ def _evidence(
         if each.last and latest_name(each.task, run.renamed) not in tasks
     ]
     return coverage, tasks
-
-
-def _watches(
-    run: Run, tasks: dict[str, TaskEvidence], previous: Summary | None, end: datetime
-) -> dict[str, dict[str, Watch]]:
-    """Return by task and target from when to when taps looked, and name those that did not."""
-    before: dict[str, dict[str, Watch]] = defaultdict(dict)
-    for task, by_target in previous.watches.items() if previous else ():
-        before[latest_name(task, run.renamed)] |= {target: Watch.of(told) for target, told in by_target.items()}
-    found: dict[str, dict[str, Watch]] = {}
-    for task in sorted({*before, *tasks}):
-        one = tasks.get(task, TaskEvidence(task))
-        for target, watch in watches(one, before[task], end, run.settings).items():
-            found.setdefault(task, {})[target] = watch
-            if watch.is_absent:
-                text = (
-                    f"its tap at {target} wrote nothing in this window, and last at {watch.last:%Y-%m-%d %H:%M:%S}; "
-                    f"{one.sent[target]} were sent there, taken on the replicator's own word"
-                )
-                run.problems.append(Problem("silent-tap", task, text))
-            elif one.sent.get(target):
-                # A few that it has not told of are its to tell.
-                one.target_taps[target] |= set(watch.taps)
-            if watch.is_new:
-                run.notes.append(
-                    f"{task}: its tap at {target} is new; what was sent there before {watch.since:%Y-%m-%d %H:%M:%S} "
-                    "and it has not seen is undecided"
-                )
-    return found
 
 
 def _successors(run: Run, hours: list[str], names: dict[str, str]) -> dict[str, str]:

@@ -1,12 +1,16 @@
 """From when to when the taps at a target have looked: they cannot miss what was sent there before or after."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from jobs.reconcile.evidence import TaskEvidence
+from jobs.reconcile.inputs import Problem
+from jobs.reconcile.run import Run, latest_name
 from jobs.reconcile.settings import Settings
+from jobs.reconcile.summary import Summary
 
 TAIL = 20
 """Sent messages that a tap must have passed over before it is named as silent."""
@@ -36,6 +40,38 @@ class Watch:
         """Return the watch that an earlier run has told of."""
         since, last = (datetime.fromisoformat(told[name]) for name in ("since", "last"))
         return cls(tuple(told["taps"]), since, last)
+
+
+def all_watches(
+    run: Run, tasks: Mapping[str, TaskEvidence], previous: Summary | None, end: datetime
+) -> dict[str, dict[str, Watch]]:
+    """
+    Return by task and target the watches of a run, and name those that told nothing.
+
+    The *tasks* learn of taps that have yet to tell of the few messages that were sent to them.
+    """
+    before: dict[str, dict[str, Watch]] = defaultdict(dict)
+    for task, by_target in previous.watches.items() if previous else ():
+        before[latest_name(task, run.renamed)] |= {target: Watch.of(told) for target, told in by_target.items()}
+    found: dict[str, dict[str, Watch]] = defaultdict(dict)
+    for task in sorted({*before, *tasks}):
+        one = tasks.get(task, TaskEvidence(task))
+        for target, watch in watches(one, before[task], end, run.settings).items():
+            found[task][target] = watch
+            if watch.is_absent:
+                text = (
+                    f"its tap at {target} wrote nothing in this window, and last at {watch.last:%Y-%m-%d %H:%M:%S}; "
+                    f"{one.sent[target]} were sent there, taken on the replicator's own word"
+                )
+                run.problems.append(Problem("silent-tap", task, text))
+            elif one.sent.get(target):
+                one.target_taps[target] |= set(watch.taps)
+            if watch.is_new:
+                run.notes.append(
+                    f"{task}: its tap at {target} is new; what was sent there before {watch.since:%Y-%m-%d %H:%M:%S} "
+                    "and it has not seen is undecided"
+                )
+    return dict(found)
 
 
 def watches(one: TaskEvidence, before: Mapping[str, Watch], end: datetime, settings: Settings) -> dict[str, Watch]:

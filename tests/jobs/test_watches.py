@@ -1,12 +1,15 @@
 """From when to when a tap's word holds: what it was not there for it does not call missing."""
 
 from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from jobs.reconcile.evidence import TaskEvidence
+from jobs.reconcile.evidence import TaskEvidence, watched
+from jobs.reconcile.inputs import Problem
 from jobs.reconcile.settings import Settings
-from jobs.reconcile.watches import TAIL, Watch, watches
+from jobs.reconcile.watches import TAIL, Watch, all_watches, watches
 from tests.jobs.journals import START, TARGET, TASK
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
@@ -68,3 +71,28 @@ def test_a_tap_that_told_nothing_of_many_messages_is_absent_and_is_not_forgotten
     # Until nothing is waited for any more.
     assert watch(one, before(24 - 7 * 24)) is not None
     assert watch(one, before(23 - 7 * 24)) is None
+
+
+SILENT = f"its tap at {TARGET} wrote nothing in this window, and last at 2026-11-19 23:00:00; 100 were sent there, "
+
+
+@pytest.mark.parametrize(
+    ("one", "told", "looked_at"),
+    [
+        (task((1, 20)), [f"{SILENT}taken on the replicator's own word"], []),
+        # A few may be its to tell tomorrow: they wait for it.
+        (task((1, 20), count=2), [], [(TASK, "target", TARGET)]),
+        (task(None), [], []),
+        (None, [], []),
+    ],
+    ids=["many", "a few", "none", "no task"],
+)
+def test_a_tap_that_the_run_before_knew_is_missed_under_whatever_name_its_task_has(one, told, looked_at):
+    run: Any = SimpleNamespace(renamed={"its-old-name": TASK}, settings=Settings(), problems=[], notes=[])
+    previous: Any = SimpleNamespace(watches={"its-old-name": {TARGET: before(-1).told()}})
+    tasks = {} if one is None else {TASK: one}
+    found = all_watches(run, tasks, previous, END)
+    assert run.problems == [Problem("silent-tap", TASK, text) for text in told]
+    assert watched(tasks) == looked_at
+    assert found[TASK][TARGET].told() == before(-1).told()
+    assert run.notes == []
