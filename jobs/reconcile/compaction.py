@@ -9,19 +9,22 @@ marker, which the next run makes again. Raw files are never touched, but by `del
 import json
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from jobs.reconcile import index, schema
+from jobs.reconcile.filling import compacted
 from jobs.reconcile.inputs import JournalFile, Problem, below_journal, by_hour, hour_in
 from jobs.reconcile.placement import placed, unplaced
 from jobs.reconcile.raw import copies, read_lines, records, troubles
 from jobs.reconcile.storage import Storage, StoredFile
+from jobs.reconcile.verification import COUNTED, CompactionFailed, verified, verify_index
 
 _ROWS_PER_FILE = 2_000_000
+_ATTEMPT = timedelta(days=1)  # what nobody has written to for so long was given up
 _NEIGHBOURS = 65_536  # sequence numbers that are kept in one file
 
 
@@ -36,10 +39,6 @@ class Hour(NamedTuple):
     made: str
     version: int = index.VERSION
     """Of the index."""
-
-
-class CompactionFailed(Exception):
-    """What was written is not what was read; nothing was committed and no raw file touched."""
 
 
 def compact(
@@ -81,6 +80,7 @@ def compact(
                 "it saw; repeat the run with refreeze"
             )
     if missing:
+        _clear(storage, folder, now)
         there |= _make(spark, storage, missing, folder, now, among=files)
     return {hour: there[hour] for hour in sorted(there)}
 
@@ -166,48 +166,6 @@ def delete_raw(spark: SparkSession, journal: str, folder: str, hours: Iterable[s
     return deleted
 
 
-def compacted(raw: DataFrame) -> DataFrame:
-    """
-    Return the records of *raw* without repeats, each outcome with what its `received` says of the message.
-
-    Shape:   raw.records() without troubles in, schema.compacted() out.
-    """
-    # Hours are independent of each other: which of them are compacted together makes no difference.
-    once = Window.partitionBy("landed", *schema.IDENTITY).orderBy("journal_time")
-    unique = raw.withColumn("nth", F.row_number().over(once)).where("nth = 1")
-    timed = unique.withColumns({name: F.timestamp_micros(F.col(name)) for name in schema.TIMES})
-    said = F.conv("check", 16, -10).cast("bigint")
-    computed = (
-        F.conv(F.substring("body_digest", 1, 16), 16, -10)
-        .cast("bigint")
-        .bitwiseXOR(F.coalesce(F.conv("property_digest", 16, -10).cast("bigint"), F.lit(0)))
-    )
-    checked = timed.withColumn("check", F.coalesce(said, computed))
-    received = F.col("outcome") == "received"
-    handled = Window.partitionBy(
-        "landed", "task", "src_seq", "src_part", "src_site", "src_entity", "instance", "batch_id"
-    )
-    is_outcome = (F.col("observer") == "task") & (F.col("role") == "target") & F.col("src_seq").isNotNull()
-
-    told = checked.withColumns(
-        {
-            "of_message": F.max(
-                F.when(received, F.struct("enqueued_time", "expires_at", "message_id", "order_key", "check"))
-            ).over(handled),
-            "of_path": F.max(F.when(received, F.col("hops"))).over(handled),
-        }
-    )
-    filled = {
-        name: F.when(is_outcome, F.coalesce(F.col(name), F.col(f"of_message.{name}"))).otherwise(F.col(name))
-        for name in ("enqueued_time", "expires_at", "message_id", "order_key")
-    }
-    unedited = (F.col("outcome") == "sent") & F.col("edited").isNull()
-    entry = F.when(is_outcome & ~unedited, F.col("of_message.check")).otherwise(F.col("check"))
-    return told.withColumns(
-        {**filled, "entry_check": entry, "hops": F.coalesce("hops", F.when(is_outcome, F.col("of_path")))}
-    ).select(*schema.compacted().names)
-
-
 def _make(
     spark: SparkSession,
     storage: Storage,
@@ -233,12 +191,14 @@ def _make(
         partitions = max(sum(lines.counts.values()) // _ROWS_PER_FILE, 1)
         _write(_sorted(compacted(good), partitions), attempt, "records")
         kept = read_records(spark, f"{attempt}/records")
+        counts = verified(good, kept)
         if not kept.where(unplaced()).isEmpty():
             storage.move(f"{attempt}/records", f"{attempt}/unplaced")
             _write(_sorted(placed(read_records(spark, f"{attempt}/unplaced")), partitions), attempt, "records")
             kept = read_records(spark, f"{attempt}/records")
         write_index(kept, attempt)
-        counts = _verified(good, kept)
+        indexed = {name: load(spark, attempt, name, raw) for name in COUNTED}
+        verify_index(kept, indexed, sum(once for _, once in counts.values()))
         made = {
             hour: Hour(
                 hour,
@@ -283,19 +243,13 @@ def _write(frame: DataFrame, folder: str, table: str) -> None:
     frame.write.partitionBy("landed").mode("overwrite").parquet(f"{folder}/{table}")
 
 
-def _verified(good: DataFrame, kept: DataFrame) -> dict[str, tuple[int, int]]:
-    """Return the records of each hour as they were read and as they were kept; every one has to be there once."""
-    read = {row["landed"]: (row["n"], row["once"]) for row in _sums(good).collect()}
-    wrote = {row["landed"]: (row["n"], row["once"]) for row in _sums(kept).collect()}
-    unique = sum(n for n, _ in wrote.values())
-    wanted = good.select("landed", *schema.IDENTITY).distinct().count()
-    if unique != wanted or not set(wrote) <= set(read):
-        raise CompactionFailed(f"kept {unique} records of hours {sorted(wrote)}, expected {wanted} of {sorted(read)}")
-    return {hour: (n, wrote.get(hour, (0, 0))[0]) for hour, (n, _) in read.items()}
-
-
-def _sums(frame: DataFrame) -> DataFrame:
-    return frame.groupBy("landed").agg(F.count("*").alias("n"), F.count("task").alias("once"))
+def _clear(storage: Storage, folder: str, now: datetime) -> None:
+    """Delete what attempts have left that were killed."""
+    for name in storage.folders(folder):
+        if name.startswith("attempt-"):
+            changed = [each.modified for each in storage.files(f"{folder}/{name}")]
+            if changed and max(changed) < (now - _ATTEMPT).timestamp() * 1000:
+                storage.delete(f"{folder}/{name}")
 
 
 def _commit(storage: Storage, attempt: str, folder: str, hour: Hour) -> None:

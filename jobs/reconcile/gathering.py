@@ -248,12 +248,12 @@ class Gathering:
         again = self._run.load("records", self._run.changed_before)
         if again is None:
             return opened
-        # What came too late for its own run may tell what became of these. What is known of them counts once.
+        # What came too late for its own run may tell what became of these.
         keys = opened.where("src_seq is not null").select(*_NUMBER, "enqueued_time").distinct()
         timed = semi_join_null_safe(again, keys, (*_NUMBER, "enqueued_time"))
         untimed = semi_join_null_safe(again.where("enqueued_time is null"), keys, _NUMBER)
-        found = _with_origin(timed.unionByName(untimed), "open")
-        return opened.unionByName(found.select(*opened.columns))
+        new = join_null_safe(timed.unionByName(untimed), opened, ("landed", *schema.IDENTITY), "left_anti")
+        return opened.unionByName(_with_origin(new, "open").select(*opened.columns))
 
     def _known_earlier(self, found: DataFrame) -> DataFrame | None:
         """Return the earlier evidence on messages that an earlier run may have decided: they may be copied twice."""

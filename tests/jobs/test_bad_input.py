@@ -179,6 +179,12 @@ def test_an_hour_that_is_still_written_is_named_and_not_counted(spark, tmp_path)
     assert "1 of 2 hours" in result.summary.problems[0]["text"]
     assert result.summary.counts == {"delivered": 15}
     assert result.exit_code == 2
+    # The run after that knows which hours nobody has counted.
+    after, _ = inputs(spark, tmp_path, start=now, hours=1)
+    after.previous()
+    assert [(each.kind, each.where) for each in after.problems] == [
+        ("not-reconciled", (START + timedelta(hours=1)).isoformat())
+    ]
     stopped = Settings(writers_stopped=True, grace=timedelta(0))
     assert run(spark, tmp_path, hours=2, now=now, settings=stopped).summary.counts == {"delivered": 30}
     # Repeated when the hours are over, it reads them, and what has come into the others too: it was not final.

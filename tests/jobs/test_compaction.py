@@ -1,22 +1,27 @@
 """Hours made compact: once, whole, and from what lies there."""
 
 import json
+import os
 import shutil
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from jobs.reconcile import compaction
+from jobs.reconcile.filling import compacted
 from jobs.reconcile.inputs import journal_files
 from jobs.reconcile.run import Run
 from jobs.reconcile.settings import Settings, Window
 from jobs.reconcile.storage import Storage
+from jobs.reconcile.verification import CompactionFailed
 from tests.jobs.journals import START, Journals, planted
 
 DAWN = Window(START, START + timedelta(hours=2))
 HOURS = DAWN.hours
-NOW = START + timedelta(days=1)
+NOW = START + timedelta(days=2)
 
 
 def compact(spark, folder: Path):
@@ -45,6 +50,10 @@ def test_hours_are_made_once_whole_and_again_when_their_files_change(spark, tmp_
     # A crash before the marker: the hour is made again, and nothing of the attempt stays.
     (tmp_path / "compacted" / "hours" / f"{HOURS[0]}.json").unlink()
     (tmp_path / "compacted" / "digests" / f"landed={HOURS[0]}").rename(tmp_path / "lost")
+    left = tmp_path / "compacted" / "attempt-of-one-killed" / "records" / "part"
+    left.parent.mkdir(parents=True)
+    left.touch()
+    os.utime(left, (START.timestamp(),) * 2)
     assert compact(spark, tmp_path) == made
     assert (tmp_path / "compacted" / "digests" / f"landed={HOURS[0]}").is_dir()
     assert not list((tmp_path / "compacted").glob("attempt-*"))
@@ -100,9 +109,16 @@ def test_a_raw_file_that_has_changed_since_is_not_deleted(spark, tmp_path):
 def test_nothing_is_committed_when_what_was_written_is_not_what_was_read(spark, tmp_path, monkeypatch):
     journals, _ = planted(["delivered"] * 10, taps=False, hours=2)
     journals.write(tmp_path / "journal")
-    written = compaction.compacted
-    monkeypatch.setattr(compaction, "compacted", lambda raw: written(raw).where("src_seq <> 3"))
-    with pytest.raises(compaction.CompactionFailed, match="expected"):
-        compact(spark, tmp_path)
+    write_index = compaction.write_index
+    spoilt: list[tuple[str, Any]] = [
+        ("compacted", lambda raw: compacted(raw).where("src_seq <> 3")),
+        ("compacted", lambda raw: compacted(raw).withColumn("body_size", F.lit(101))),
+        ("write_index", lambda kept, folder: write_index(kept.where("src_seq <> 3"), folder)),
+    ]
+    for name, wrong in spoilt:
+        with monkeypatch.context() as patched:
+            patched.setattr(compaction, name, wrong)
+            with pytest.raises(CompactionFailed, match="expected"):
+                compact(spark, tmp_path)
     assert not (tmp_path / "compacted" / "hours").exists()
     assert not list((tmp_path / "compacted").glob("*/landed=*"))
