@@ -245,12 +245,13 @@ class Pipeline:
         return hold, [[item] for item, _ in received], obstacle
 
     def _failed(self, error: Exception) -> BuswayError:
-        """Return what stands in the way when editors end with *error*."""
+        """Return what stands in the way when *error* has ended the preparation of a batch."""
         if isinstance(error, BuswayError):
             return error
-        fault = TargetRefused(
-            f"{self._task.name}: an editor failed with {type(error).__name__}, which is its own fault"
+        told = (
+            f"{self._task.name}: the batch cannot be prepared, {type(error).__name__} in an editor or in Busway itself"
         )
+        fault = TargetRefused(told)
         fault.__cause__ = error
         return fault
 

@@ -20,7 +20,7 @@ from shared.config.assembly import opened_outputs, pipelines
 from shared.config.files import Configuration
 from shared.config.journalling import Journals
 from shared.config.models import TaskFile
-from shared.errors import BuswayError, MessageRejected, TargetRefused
+from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.message import Message, Origin
 from shared.pipeline import Pipeline
 from shared.protocols import Outcome, Outgoing, Output
@@ -165,8 +165,8 @@ class Repair:
         self._ledger.note(missing, "sending")
         try:
             outcomes = await pipeline.run([_as_it_entered(copy, missing, task)], copy.place.partition)
-        except BaseException:
-            self._failures[task.task] += 1
+        except BaseException as error:
+            self._failures[task.task] += isinstance(error, TargetUnavailable | TargetRefused)
             if not any(output.may_have_taken for output in self._outputs.values()):
                 self._ledger.note(missing, "refused")
             raise

@@ -321,7 +321,7 @@ class Faulty:
     ("editor", "error", "reason"),
     [
         (StoreThatIsAway(), TargetUnavailable, "store: away"),
-        (Faulty(), TargetRefused, "copy: an editor failed with KeyError, which is its own fault"),
+        (Faulty(), TargetRefused, "copy: the batch cannot be prepared, KeyError in an editor or in Busway itself"),
     ],
 )
 def test_what_no_editor_gets_to_edit_is_on_record_as_received(editor, error, reason):
