@@ -87,7 +87,8 @@ class PassiveSender:
     """
     Sends to the active namespace, and to a backup when the active one cannot be reached.
 
-    The two swap roles if the backup accepts. If none accepts, roles stay as they are and SendFailed has each error.
+    A link that was open and has failed is opened anew before that is said of it. The two swap roles if the backup
+    accepts. If none accepts, roles stay as they are and SendFailed has each error.
     Errors that do not mean unavailability (authorization, size, quota, throttling, an entity that is missing) switch
     nothing. The senders are the SDK's and stay the caller's to close. May be called from several threads.
     """
@@ -127,14 +128,17 @@ class PassiveSender:
         Send one message or several, and return which namespace took which.
 
         An id that a message lacks is made once and kept on it; with *key* all ids are derived from it and the contents.
-        Units: timeout in seconds, for each namespace. Raises SendFailed, which has the outcome; WrongUse before
-        anything is sent.
+        Units: timeout in seconds, for each namespace, and for the sends of others that come first. Raises SendFailed,
+        which has the outcome; WrongUse where nothing was sent.
         """
         prepared = self._sending.prepared(messages, key, timeout)
         if not prepared:
             return Outcome({})
-        if not self._turn.acquire(timeout=-1 if timeout is None else timeout):
-            raise self._sending.not_begun(prepared)
+        # In two steps, since to wait with an end costs more even where there is nobody to wait for.
+        if not self._turn.acquire(blocking=False):
+            seconds = -1 if timeout is None else min(timeout, threading.TIMEOUT_MAX)
+            if not self._turn.acquire(timeout=seconds):
+                raise self._sending.not_begun(prepared)
         try:
             began = time.monotonic()
             failed: Exception | None = None

@@ -164,6 +164,7 @@ def test_a_closed_sender_and_a_timeout_that_is_none_are_wrong_use(application, q
     for timeout in (0, -1):
         with pytest.raises(WrongUse, match=f"is {timeout} s, expected a positive one"):
             application.call(sender.send(ServiceBusMessage("x"), timeout=timeout))
+    application.call(sender.send(ServiceBusMessage("x")))
     for each in senders.values():
         application.call(each.close())
     for messages in (ServiceBusMessage("x"), [ServiceBusMessage("x")] * 2):
