@@ -239,7 +239,7 @@ class RolesThatChange(MemoryRoles):
 
     def read(self):
         held = super().read()
-        if self.will_change:
+        if self.will_change and held is not None:
             self.will_change = False
             self.replace(held.version, held.order[::-1])
         return held
