@@ -55,7 +55,9 @@ class PassiveSending:
         time.monotonic().
         """
         agreement = self.agreement
-        yield from agreement.refresh()
+        # What has failed has failed by the roles that were seen then.
+        if failed is None:
+            yield from agreement.refresh()
         deliveries: dict[str, Delivery] = {}
         rest = messages
         active = agreement.roles.active

@@ -232,6 +232,31 @@ def test_senders_of_one_process_that_share_their_roles_agree(pair, queue):
     assert pair.bodies("east", entity) == ["2"]
 
 
+class RolesThatChange(MemoryRoles):
+    """A store whose roles another process changes once they have been read."""
+
+    will_change = False
+
+    def read(self):
+        held = super().read()
+        if self.will_change and held is not None:
+            self.will_change = False
+            self.replace(held.version, held.order[::-1])
+        return held
+
+
+def test_roles_that_change_during_a_send_lay_its_failure_at_no_other_door(application, pair, queue):
+    entity = queue()
+    roles = RolesThatChange()
+    sender = application.passive(entity, roles=roles)
+    application.call(sender.send(ServiceBusMessage("1")))
+    pair.go_down("west")
+    roles.will_change = True
+    outcome = application.call(sender.send(ServiceBusMessage("2"), timeout=5))
+    assert (outcome.accepted_by, [*outcome.errors]) == (("east",), ["west"])
+    assert sender.state == RoleState("east", ("west",))
+
+
 def test_of_two_that_switch_at_the_same_time_one_does(tmp_path):
     script = textwrap.dedent("""
         import sys
