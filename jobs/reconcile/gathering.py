@@ -243,7 +243,10 @@ class Gathering:
         path = f"{self._run.out}/runs/{self._previous.run}/open"
         if not self._run.storage.exists(path):
             return None
-        return self._run.under_new_names(self._run.spark.read.parquet(path)).withColumn("known", F.lit("open"))
+        # The run before may have known fewer fields.
+        fields = schema.compacted().add("known_since", "string").add("doubted", "boolean")
+        opened = self._run.spark.read.schema(fields).parquet(path)
+        return self._run.under_new_names(opened).withColumn("known", F.lit("open"))
 
     def _known_earlier(self, found: DataFrame) -> DataFrame | None:
         """Return the earlier evidence on messages that an earlier run may have decided: they may be copied twice."""
