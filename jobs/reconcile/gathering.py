@@ -244,7 +244,10 @@ class Gathering:
         path = f"{self._run.out}/runs/{self._previous.run}/open"
         if not self._run.storage.exists(path):
             return None
-        opened = self._run.under_new_names(self._run.spark.read.parquet(path)).withColumn("known", F.lit("open"))
+        # The run before may have known fewer fields.
+        fields = schema.compacted().add("known_since", "string").add("doubted", "boolean")
+        kept = self._run.spark.read.schema(fields).parquet(path)
+        opened = self._run.under_new_names(kept).withColumn("known", F.lit("open"))
         again = self._run.load("records", self._run.changed_before)
         if again is None:
             return opened

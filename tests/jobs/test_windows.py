@@ -4,6 +4,7 @@ import shutil
 from datetime import timedelta
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from jobs.reconcile.evidence import still_renamed
@@ -35,6 +36,14 @@ def both(spark, folder, **more):
         run(spark, folder, hours=2, **more),
         run(spark, folder, start=SECOND, hours=2, **more),
     )
+
+
+def forget_a_field(table):
+    """Write *table* as a job would have that did not know all the fields yet."""
+    rows = duckdb.read_parquet(f"{table}/*.parquet").project("* exclude (joined)").to_arrow_table()
+    shutil.rmtree(table)
+    table.mkdir()
+    duckdb.from_arrow(rows).write_parquet(f"{table}/part-0.parquet")
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -212,6 +221,7 @@ def test_what_lands_after_the_window_is_decided_by_the_next_and_runs_can_be_repe
     shutil.copytree(
         tmp_path / "out" / "runs" / second.summary.run, tmp_path / "out" / "runs" / f".attempt-{second.summary.run}"
     )
+    forget_a_field(tmp_path / "out" / "runs" / first.summary.run / "open")
     again = run(spark, tmp_path, start=SECOND, hours=2)
     assert verdicts(again) == verdicts(second)
     assert content(tmp_path / "out") == before
