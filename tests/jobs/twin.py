@@ -145,22 +145,14 @@ with seeing as (
                                  or highest_seen <> coalesce(highest_out, said_in))
                    and expected = 1), false) as altered
     from joined
-), given_up as (
-    select given_up_by as entity, message_id, count(distinct (src_seq, enqueued_time)) as spilled
-    from records where given_up_by is not null and outcome = 'received' group by all
-), spilled as (
-    select task, src_part, src_seq from told join given_up using (entity, message_id)
-    qualify row_number() over (partition by task, entity, message_id
-                               order by copies > 0, attempts desc nulls last, src_part, src_seq) <= spilled
 )
-select task, t.src_part, t.src_seq, message_id, copies, expected,
+select task, t.src_part, t.src_seq, message_id, copies, expected, entity, attempts,
        case
          when not is_entered and copies > 0 then
            case when (t.task, 'source', arrived // 3600000000) in (from gaps) then 'undecided' else 'orphan' end
          when looped then 'looped'
          when expected > 0 and copies < expected then
-           case when p.src_seq is not null then 'spilled'
-                when expires <= {end} and sent = 0 then 'expired'
+           case when expires <= {end} and sent = 0 then 'expired'
                 when greatest(enqueued, latest) > {end} - {grace} then 'in_flight'
                 when is_unwatched or (t.task, 'target', latest // 3600000000) in (from gaps) then 'undecided'
                 else 'missing' end
@@ -171,7 +163,19 @@ select task, t.src_part, t.src_seq, message_id, copies, expected,
          when expected = 0 then ['rejected', 'expired', 'stopped', 'filtered'][worst]
          else 'delivered'
        end as verdict
-from told t left join behind b using (task, src_part, src_seq) left join spilled p using (task, src_part, src_seq)
+from told t left join behind b using (task, src_part, src_seq)
+"""
+
+# Of several messages with one id so many were spilled as were given up, those first that were tried most often.
+_SPILLED = """
+update verdicts set verdict = 'spilled' where rowid in (
+    select v.rowid from verdicts v join (
+        select given_up_by as entity, message_id, count(distinct (src_seq, enqueued_time)) as spilled
+        from records where given_up_by is not null and outcome = 'received' group by all
+    ) using (entity, message_id)
+    where verdict in ('expired', 'in_flight', 'undecided', 'missing')
+    qualify row_number() over (partition by task, entity, message_id
+                               order by copies > 0, attempts desc nulls last, src_part, src_seq) <= spilled)
 """
 
 
@@ -219,3 +223,4 @@ def judge(
             tolerance=round(tolerance.total_seconds() * 1_000_000),
         )
     )
+    database.execute(_SPILLED)
