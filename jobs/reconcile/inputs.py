@@ -15,6 +15,9 @@ _PATH = re.compile(
 )
 _HOUR = "%Y-%m-%dT%H"
 
+EMPTY = "empty-file"
+"""Kind of the problem that a file has nothing in it; a writer that ends before its first record leaves one behind."""
+
 SETTLE = timedelta(minutes=10)
 """How long after its end an hour may still be written to."""
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 from pyspark.sql.types import StringType, StructField, StructType
 
 from jobs.reconcile import schema
-from jobs.reconcile.inputs import JournalFile, Problem
+from jobs.reconcile.inputs import EMPTY, JournalFile, Problem
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,7 +34,7 @@ class Lines(NamedTuple):
 def read_lines(spark: SparkSession, files: Sequence[JournalFile]) -> Lines:
     """Read *files*; of one that is torn, the lines of its whole members."""
     paths = {each.file.path: each for each in files if each.file.size}
-    empty = [_torn(each, "empty: it was made, and has not even one member") for each in files if not each.file.size]
+    empty = [_problem(EMPTY, each, "made, and nothing written to it") for each in files if not each.file.size]
     if not paths:
         return Lines(spark.createDataFrame([], "value string, path string"), {}, empty)
     try:
@@ -51,12 +51,12 @@ def read_lines(spark: SparkSession, files: Sequence[JournalFile]) -> Lines:
     frame = _members(spark, list(torn)).where("trouble is null")
     if whole:
         frame = frame.select("value", "path").unionByName(_text(spark, whole))
-    problems = [_torn(paths[path], trouble) for path, trouble in sorted(torn.items())]
+    problems = [_problem("torn-file", paths[path], trouble) for path, trouble in sorted(torn.items())]
     return Lines(frame.select("value", "path"), _counted(frame), [*empty, *problems])
 
 
-def _torn(file: JournalFile, trouble: str) -> Problem:
-    return Problem("torn-file", file.file.path, trouble, file.task, file.role, (file.hour,))
+def _problem(kind: str, file: JournalFile, trouble: str) -> Problem:
+    return Problem(kind, file.file.path, trouble, file.task, file.role, (file.hour,))
 
 
 def copies(spark: SparkSession, files: Sequence[JournalFile], of: Sequence[JournalFile]) -> dict[str, JournalFile]:

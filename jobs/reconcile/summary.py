@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from jobs.reconcile.inputs import Problem
+from jobs.reconcile.inputs import EMPTY, Problem
 from jobs.reconcile.verdicts import FINDINGS, UNDECIDED
 
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "max": 1.0}
@@ -89,11 +89,12 @@ def concluded(tasks: list[TaskSummary], problems: list[Problem]) -> tuple[int, s
     undecided = verdicts.get(UNDECIDED, 0)
     messages = sum(verdicts.values()) - verdicts.get("orphan", 0)
     doubts = []
-    if problems:
-        doubts.append(f"{len(problems)} {'problem' if len(problems) == 1 else 'problems'} with the evidence")
+    # An empty file makes what is lacking undecided; where nothing is, there was nothing in it.
+    if grave := [each for each in problems if each.kind != EMPTY]:
+        doubts.append(f"{len(grave)} {'problem' if len(grave) == 1 else 'problems'} with the evidence")
     if undecided:
         doubts.append(f"{undecided} messages undecided")
-    if not tasks and not problems:
+    if not tasks and not doubts:
         return COULD_NOT_DECIDE, "could not decide", "No journal has a record of these hours."
     but = f"; {' and '.join(doubts)}" if doubts else ""
     if found:

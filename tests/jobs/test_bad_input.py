@@ -10,7 +10,7 @@ from time import process_time
 import pytest
 
 from jobs.reconcile import __main__ as program
-from jobs.reconcile.inputs import Problem
+from jobs.reconcile.inputs import EMPTY, Problem
 from jobs.reconcile.raw import whole_members
 from jobs.reconcile.settings import Settings
 from jobs.reconcile.summary import COULD_NOT_DECIDE, TaskSummary, concluded
@@ -127,8 +127,8 @@ def test_all_that_can_be_wrong_is_named_in_one_run_and_decides_nothing(spark, tm
 
     result = run(spark, tmp_path)
     assert kinds(result) == [
-        "clocks-disagree", "duplicated-file", "journal-gap", "malformed-record", "not-a-journal", "side-missing",
-        "silent-tap", "torn-file", "unknown-version",
+        "clocks-disagree", "duplicated-file", "empty-file", "journal-gap", "malformed-record", "not-a-journal",
+        "side-missing", "silent-tap", "torn-file", "unknown-version",
     ]  # fmt: skip
     assert result.exit_code == COULD_NOT_DECIDE
     by_task = {each.task: each.verdicts for each in result.summary.tasks}
@@ -165,9 +165,7 @@ def test_all_that_can_be_wrong_is_named_in_one_run_and_decides_nothing(spark, tm
     assert sorted(each["where"].rpartition("/hour=")[2].partition("-")[0] for each in named["duplicated-file"]) == [
         "00/role=target/wn1", "02/role=target/into", "03/role=target/copy",
     ]  # fmt: skip
-    assert [each["where"].rpartition("/")[2] for each in named["torn-file"] if "empty" in each["text"]] == [
-        "wn1-0.jsonl.gz"
-    ]
+    assert [each["where"].rpartition("/")[2] for each in named["empty-file"]] == ["wn1-0.jsonl.gz"]
     assert sum(int(each["text"].split()[0]) for each in named["malformed-record"]) == 3
 
 
@@ -202,6 +200,7 @@ def test_a_problem_is_never_clean(messages):
     problem = Problem("any", "anywhere", "what was seen")
     assert concluded([task], [])[0] == 0
     assert concluded([task], [problem])[0] == COULD_NOT_DECIDE
+    assert concluded([task], [problem._replace(kind=EMPTY)])[0] == 0
     task.verdicts["missing"] = 1
     assert concluded([task], [problem])[:2] == (1, "findings")
     assert "1 problem with the evidence" in concluded([task], [problem])[2]
