@@ -14,7 +14,7 @@ through the line that the app takes them through, into outputs that keep what th
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -28,10 +28,11 @@ from shared.config.files import Configuration, load
 from shared.config.models import Connection, TaskFile
 from shared.editors.options import FOLDER
 from shared.errors import BuswayError
+from shared.journal.memory import MemoryJournal
 from shared.message import Arrival, Message, Origin
 from shared.own_editor import properties_of, put_json, put_text, set_property, text_of
 from shared.pipeline import Pipeline
-from shared.protocols import Entry, Flush, Imprint, Outcome, Outgoing, Record
+from shared.protocols import Outcome, Outgoing, Record
 
 __all__ = ["Carried", "Outcome", "Sent", "carried", "edited", "message"]
 
@@ -210,7 +211,7 @@ def _carried(
     partition: str | None = None,
 ) -> Carried:
     outputs = {alias: _Output() for alias in configuration.connections}
-    journal, clock = _Journal(), ManualClock(NOW)
+    journal, clock = MemoryJournal(), ManualClock(NOW)
     tasks = {task.name: task for task in assembled(configuration, outputs, settings=settings, clock=clock)}
     if name not in tasks:
         raise ValueError(f"no task is called {name!r}, expected one of {', '.join(tasks)}")
@@ -261,28 +262,3 @@ class _Output:
 
     async def close(self) -> None:
         pass
-
-
-class _Journal:
-    """Keeps its records and asks for nothing of what is received."""
-
-    def __init__(self) -> None:
-        self.records: list[Record] = []
-
-    def arriving(self, _: Message, /) -> Imprint | None:
-        return None
-
-    def unreadable(self, _: bytes, /) -> Imprint | None:
-        return None
-
-    def departing(self, _: Message, arrived: Imprint, /) -> Imprint:
-        return arrived
-
-    def received(self, entries: Sequence[Entry], batch_id: int) -> Flush:  # noqa: ARG002 - as the protocol says
-        return partial(self._keep, ())
-
-    def decided(self, records: Sequence[Record], _: int, /) -> Flush:
-        return partial(self._keep, records)
-
-    async def _keep(self, records: Sequence[Record]) -> None:
-        self.records += records

@@ -10,20 +10,17 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import partial
 from typing import NamedTuple
 
 from shared.clock import Clock
 from shared.errors import BuswayError, MessageRejected
+from shared.journal.memory import MemoryJournal
 from shared.message import Arrival, Message
 from shared.pipeline import Pipeline, Task
 from shared.protocols import (
     BatchEditor,
     EditedTogether,
     Editor,
-    Entry,
-    Flush,
-    Imprint,
     Joined,
     Outcome,
     Outgoing,
@@ -241,7 +238,7 @@ async def tried(
 async def _of_batch(
     task: Task, verbs: Sequence[str], partition: str | None, contents: Sequence[bytes], clock: Clock
 ) -> list[Trial]:
-    observer, journal = Observer(), _Journal()
+    observer, journal = Observer(), MemoryJournal()
     pipeline = Pipeline(observed(task, verbs, clock, observer), journal, clock)
     tokens = [number.to_bytes(_LOCK_TOKEN_BYTES) for number in range(len(contents))] if partition is None else []
     await pipeline.run(contents, partition, tokens)
@@ -300,28 +297,3 @@ class _NoLocks:
         self, token: bytes, session_id: str | None, reason: str, description: str, *, timeout_seconds: float
     ) -> None:
         pass
-
-
-class _Journal:
-    """Keeps the records for the terminal alone."""
-
-    def __init__(self) -> None:
-        self.records: list[Record] = []
-
-    def arriving(self, _: Message, /) -> Imprint | None:
-        return None
-
-    def unreadable(self, _: bytes, /) -> Imprint | None:
-        return None
-
-    def departing(self, _: Message, arrived: Imprint, /) -> Imprint:
-        return arrived
-
-    def received(self, entries: Sequence[Entry], batch_id: int) -> Flush:  # noqa: ARG002 - as the protocol says
-        return partial(self._keep, ())
-
-    def decided(self, records: Sequence[Record], _: int, /) -> Flush:
-        return partial(self._keep, records)
-
-    async def _keep(self, records: Sequence[Record]) -> None:
-        self.records += records
