@@ -19,7 +19,7 @@ demo: packages ## two sites on this machine, 2,000 real messages, a table of wha
 	.venv/bin/busway demo
 
 test: packages java ## all tests
-	$(python) -m pytest --numprocesses 2 --dist loadfile
+	$(python) -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 check: $(command) ## formatter, linter, strict types, import contracts
 	$(python) -m ruff format --check

@@ -280,7 +280,9 @@ def found_by_tap(laid: Laid) -> str:
     """Tell what a dry run says of the one message that is missing, where a tap of the app has seen it."""
     (laid.folder / "journal.yaml").write_text("event_hub: {connection: hub-west, hub: journal}\n")
     (laid.folder / "tasks" / "tap.yaml").write_text(
-        "task: watch\nsource: {connection: west, topic: news, subscription: journal}\ntap: {of: news, side: source}\n"
+        "task: watch\n"
+        "source: {connection: west, topic: news, subscription: journal, rule: {filter: replication IS NULL}}\n"
+        "tap: {of: news, side: source}\n"
     )
     head, *rows = [json.loads(line) for line in laid.manifest.read_text().splitlines()]
     seen = [{**each, "places": [{"in": "tap", "tap": "watch", "number": 1}]} for each in rows]

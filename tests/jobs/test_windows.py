@@ -272,7 +272,7 @@ def test_a_repeated_run_that_finds_nothing_leaves_nothing_of_the_first(spark, tm
     foreign = tmp_path / "out" / "runs" / "another" / "summary.json"
     foreign.parent.mkdir()
     foreign.touch()
-    later, _ = inputs(spark, tmp_path, start=START + timedelta(hours=3), hours=1)
+    later, _ = inputs(spark, tmp_path, start=SECOND + timedelta(hours=3), hours=1)
     later.previous()
     assert sorted(each.kind for each in later.problems) == ["not-reconciled", "unreadable-summary"]
     assert any("/runs/another/summary.json" in each.where for each in later.problems)
