@@ -24,7 +24,6 @@ BENCHMARKS = (
     "benchmarks.end_to_end",
     "benchmarks.sessions",
     "benchmarks.clients",
-    "benchmarks.memory",
     "benchmarks.keyed_editors",
     "benchmarks.clients_sessions",
     "benchmarks.reconcile",

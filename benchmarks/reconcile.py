@@ -249,14 +249,12 @@ def main() -> None:
 def short(scratch: Path) -> list[Measurement]:
     """Return the figures of a million pairs."""
     one = measure(scratch, 1)
-    hot = measure(scratch, 1, hot=HOT_SHARE, twin_too=False)
     return [
         Measurement("reconciling 1 million pairs", one["wall"], "s"),
         Measurement("same, DuckDB's join", one["twin"], "s"),
         Measurement("same, adding to the records (compaction)", one["index"], "s"),
         Measurement("same, starting Spark", one["session"], "s"),
         Measurement("same, verdicts that were not planted", one["wrong"] + one["twin_wrong"], "messages", 0),
-        Measurement("30 % in one session", (hot["wall"] + hot["index"]) / (one["wall"] + one["index"]), "times", 1.5),
     ]
 
 
