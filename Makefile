@@ -34,8 +34,10 @@ faults: packages ## all faults on every route, and a soak: what was lost, delive
 	$(python) -m tests.faults $(only)
 	BUSWAY_SLOW=1 $(python) -m pytest -q tests/faults/test_reconciled.py
 
-bench-full: packages java ## memory over a long run, reconciliation of 5 and 20 million messages; takes a quarter of an hour and 15 GB of disk
+bench-full: packages java ## messages end to end, memory, sessions, reconciliation of 5 and 20 million messages; takes a quarter of an hour and 15 GB of disk
+	$(python) -m benchmarks.end_to_end
 	$(python) -m benchmarks.memory
+	$(python) -m benchmarks.sessions
 	$(python) -m benchmarks.reconcile --full
 
 format: $(command) ## rewrite the sources as the formatter and the linter want them

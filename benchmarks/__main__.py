@@ -21,8 +21,6 @@ BENCHMARKS = (
     "benchmarks.chain_of_editors",
     "benchmarks.worker_cost",
     "benchmarks.journal",
-    "benchmarks.end_to_end",
-    "benchmarks.sessions",
     "benchmarks.clients",
     "benchmarks.keyed_editors",
     "benchmarks.clients_sessions",

@@ -28,7 +28,7 @@ from benchmarks.stack import (
     running_broker,
 )
 
-ROUNDS = 3
+ROUNDS = 2
 SENT = 20_000
 RECEIVED = 4_000
 COPIED = 20_000

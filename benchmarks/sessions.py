@@ -21,7 +21,7 @@ from benchmarks.measurement import Measurement, report
 from benchmarks.stack import BODY_BYTES, FOLDER, READY_SECONDS, SOURCE, Stack, running_broker, span_seconds
 from cli.children import Child
 
-SMALL = (100, 2)
+SMALL = (400, 2)
 LARGE = (8, 100)
 CONFIGURED_MS = 100
 SHORT_MS = 10

@@ -27,7 +27,7 @@ from shared.amqp.values import NULL, TRUE, Value, double, int_, long, string, sy
 from shared.amqp.values import uuid as amqp_uuid
 from shared.memory import REMEMBERED_SENDS
 
-ROUNDS = 8
+ROUNDS = 5
 # More messages than the pipeline remembers, or the second round would find that all of them have been sent.
 MESSAGES = REMEMBERED_SENDS + 2_000
 # The other function is slow enough that a few messages time it well.
