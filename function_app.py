@@ -11,8 +11,8 @@ from functions.tasks import register, register_peeking_tap, register_tap
 from shared.config.assembly import pipelines
 from shared.config.files import load
 from shared.config.journalling import Journals
+from shared.line.shutdown import Shutdown
 from shared.nightly.settings import nightly_settings
-from shared.shutdown import Shutdown
 from shared.telemetry.opening import open_telemetry
 
 app = func.FunctionApp()

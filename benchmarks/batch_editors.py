@@ -21,7 +21,7 @@ from typing import NamedTuple
 from benchmarks.measurement import Measurement, report
 from shared.amqp.sections import Sections, data
 from shared.amqp.values import double, int_, long, string
-from shared.blobs import Blob, FileBlobs, TooLarge, Unchanged
+from shared.azure.secrets import open_secrets
 from shared.clock import SystemClock
 from shared.editors.batch import BatchStep
 from shared.editors.claim_check import ClaimCheck
@@ -32,9 +32,9 @@ from shared.editors.options import FOLDER, TaskFacts
 from shared.editors.split import SplitStep
 from shared.editors.state.claims import MEDIA_TYPE, PROPERTY
 from shared.editors.state.sent_ids import OwnIds
-from shared.message import Arrival, Message, Origin
+from shared.message.message import Arrival, Message, Origin
 from shared.protocols import BatchEditor, Outcome
-from shared.secrets import open_secrets
+from shared.stores.blobs import Blob, FileBlobs, TooLarge, Unchanged
 
 ROUNDS, BATCH = 80, 100
 MOST = 1.5

@@ -23,13 +23,13 @@ from jsonschema import Draft202012Validator
 from benchmarks.editors import CONTENT, order
 from benchmarks.measurement import Measurement, report
 from shared.amqp.values import string
+from shared.azure.secrets import SettingSecrets, setting_of
 from shared.clock import SystemClock
 from shared.config.steps import STEPS
-from shared.editing import edited_together
 from shared.editors.options import FOLDER, TaskFacts
-from shared.message import Message, Origin
+from shared.line.editing import edited_together
+from shared.message.message import Message, Origin
 from shared.protocols import BatchEditor, Editor
-from shared.secrets import SettingSecrets, setting_of
 
 ROUNDS, BATCH = 40, 50
 MOST = 1.5

@@ -33,6 +33,7 @@ from jsonschema import Draft202012Validator
 from benchmarks.measurement import Measurement, report
 from shared.amqp.sections import Sections, data
 from shared.amqp.values import double, long, string
+from shared.azure.secrets import open_secrets
 from shared.clock import SystemClock
 from shared.editors.cloudevents import CloudEventsStep
 from shared.editors.compress import CompressStep
@@ -47,11 +48,10 @@ from shared.editors.route import RouteStep
 from shared.editors.transcode import TranscodeStep
 from shared.editors.transform import TransformStep
 from shared.editors.validate import ValidateStep
-from shared.message import Arrival, Message, Origin
+from shared.message.message import Arrival, Message, Origin
+from shared.message.rule_properties import RuleProperties
 from shared.protocols import Editor
-from shared.routing import RuleProperties
 from shared.rules.rule import parse_action, parse_filter
-from shared.secrets import open_secrets
 
 ROUNDS, CALLS = 60, 50
 MOST = 1.5

@@ -21,8 +21,8 @@ from joserfc.jwk import Key, OctKey, OKPKey
 from benchmarks.measurement import Measurement, report
 from shared.amqp.sections import Sections, data
 from shared.amqp.values import long, string
+from shared.azure.secrets import SettingSecrets, setting_of
 from shared.clock import SystemClock
-from shared.documents import Document
 from shared.editors.attest import AttestStep
 from shared.editors.chain import ChainStep
 from shared.editors.decrypt import DecryptStep
@@ -32,9 +32,9 @@ from shared.editors.re_encrypt import ReEncryptStep
 from shared.editors.sign import SignStep
 from shared.editors.verify import VerifyStep
 from shared.editors.verify_chain import VerifyChainStep
-from shared.message import Arrival, Message, Origin
+from shared.message.message import Arrival, Message, Origin
 from shared.protocols import BatchEditor
-from shared.secrets import SettingSecrets, setting_of
+from shared.stores.documents import Document
 
 ROUNDS, BATCH = 30, 50
 MOST = 1.5

@@ -12,10 +12,10 @@ from azure.core.exceptions import AzureError
 from azure.eventhub.exceptions import EventHubError
 
 from cli.output import fail
+from shared.azure.connections import setting_problem
 from shared.config.files import load
 from shared.config.models import Connection
 from shared.errors import ConfigError, Problem
-from shared.resources import setting_problem
 
 Folder = Annotated[Path, typer.Option("--config", envvar="BUSWAY_CONFIG", help="The folder with connections.yaml.")]
 

@@ -19,7 +19,7 @@ from cli.output import tell
 from cli.stack import ROOT
 from shared.config.files import JOURNAL, load
 from shared.errors import ConfigError, Problem, TargetUnavailable
-from shared.resources import BLOB_SUFFIX, container_problem
+from shared.stores.storage_account import BLOB_SUFFIX, container_problem
 
 OUT = Path("build/reconcile")
 

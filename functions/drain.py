@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from types import FrameType
 
-from shared.shutdown import Shutdown
+from shared.line.shutdown import Shutdown
 
 type Handler = Callable[[int, FrameType | None], object]
 

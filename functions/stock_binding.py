@@ -22,7 +22,7 @@ from shared.amqp.codec import encode
 from shared.amqp.scan import join_list, join_map
 from shared.amqp.sections import Sections, data
 from shared.amqp.values import Value, boolean, double, int_, long, string, symbol, timestamp, uint, ulong
-from shared.message import SERVICE_ASSIGNED
+from shared.message.message import SERVICE_ASSIGNED
 
 STOCK_LOSSES = (
     "it gives properties the types of JSON (dates, GUIDs, decimals and binaries become text, numbers int, long or "

@@ -8,13 +8,13 @@ import azure.functions as func
 
 from functions.raw_message import RawMessage
 from functions.stock_binding import STOCK_LOSSES, event_contents, event_partition, lock_tokens, service_bus_content
+from shared.azure.peek import PeekingTap
 from shared.config.journalling import OutputBinding
 from shared.config.journals import TapFile
 from shared.config.models import DEFAULT_CONSUMER_GROUP, TaskFile
 from shared.journal.event_hub import EventHubSink, events
-from shared.journal.peek import PeekingTap
 from shared.journal.tap import Tap
-from shared.pipeline import Pipeline
+from shared.line.pipeline import Pipeline
 
 _LOGGER = logging.getLogger("busway.tasks")
 
@@ -29,7 +29,7 @@ type Decorator = Callable[[object], object]
 
 
 class Run(Protocol):
-    """What is done with a batch; as `shared.pipeline.Pipeline.run`."""
+    """What is done with a batch; as `shared.line.pipeline.Pipeline.run`."""
 
     async def __call__(
         self, batch: Sequence[bytes], partition: str | None = None, lock_tokens: Sequence[bytes] = ()

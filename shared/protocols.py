@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from shared.errors import BuswayError, MessageRejected
-from shared.message import Arrival, Message, Origin
+from shared.message.message import Arrival, Message, Origin
 
 
 class Outcome(StrEnum):

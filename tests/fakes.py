@@ -4,13 +4,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
+from shared.azure.secrets import open_secrets
 from shared.clock import Clock, ManualClock
 from shared.editors.options import TaskFacts
 from shared.errors import BuswayError, MessageRejected, TargetUnavailable
 from shared.journal.log import LogJournal
-from shared.message import Message, Origin
+from shared.message.message import Message, Origin
 from shared.protocols import Flush, Outgoing, Record
-from shared.secrets import open_secrets
 from tests.messages import ENQUEUED
 
 SOMEWHERE = Origin("target", "entity")

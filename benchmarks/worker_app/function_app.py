@@ -16,23 +16,23 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from functions.tasks import register
+from shared.azure.senders.batches import split_by_size
+from shared.azure.senders.service_bus import raw_batch
 from shared.config.models import TaskFile
 from shared.errors import BuswayError
 from shared.journal.log import LogJournal
 from shared.journal.sink import Stream
 from shared.journal.task import TaskJournal
-from shared.loop_prevention import LoopGuard
-from shared.message import Origin
-from shared.outputs.batches import split_by_size
-from shared.outputs.service_bus import raw_batch
-from shared.pipeline import Pipeline, Task
+from shared.line.pipeline import Pipeline, Task
+from shared.line.routing import Route, Router, Target
+from shared.message.loop_prevention import LoopGuard
+from shared.message.message import Origin
+from shared.message.ttl import Keep
 from shared.protocols import Journal, Outgoing, Telemetry
-from shared.routing import Route, Router, Target
 from shared.rules.rule import parse_action, parse_filter
 from shared.telemetry.batch_log import BatchLog
 from shared.telemetry.names import DESTINATION, SERVICE_BUS, SOURCE, SYSTEM, TASK
 from shared.telemetry.providers import instruments
-from shared.ttl import Keep
 
 LIMIT = 1 << 20
 

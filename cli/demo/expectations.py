@@ -15,8 +15,8 @@ from datetime import datetime
 from cli.demo.fidelity import changes
 from cli.demo.messages import PAIR, WEST, Pattern, Sample
 from cli.demo.observations import ENTITIES, Delivery, Observations, Place, Receipt, deliveries
-from shared.message import Message
-from shared.metadata import ENQUEUE_TIME, SEPARATOR, visited_sites
+from shared.message.message import Message
+from shared.message.metadata import ENQUEUE_TIME, SEPARATOR, visited_sites
 
 AS_SENT = ", as sent"
 

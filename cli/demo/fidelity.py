@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from cli.demo.messages import PAIR, Pattern, Sample
 from shared.amqp import sections
 from shared.amqp.values import Described, Value, long, string
-from shared.message import Message
-from shared.metadata import (
+from shared.message.message import Message
+from shared.message.metadata import (
     DEAD_LETTER_DESCRIPTION,
     DEAD_LETTER_REASON,
     DEAD_LETTER_SOURCE,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cli.demo.messages import EAST, PAIR, WEST, Pattern, Sample
-from shared.message import Message
+from shared.message.message import Message
 
 APPLICATION = "application"
 EVENTS = f"{Pattern.ALL_ACTIVE}/Subscriptions/{APPLICATION}"

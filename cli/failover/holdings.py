@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from azure.servicebus.aio import ServiceBusClient
 
 from shared.amqp.values import Malformed
-from shared.journal.peek import peeked
-from shared.message import Message, Origin
-from shared.metadata import iso_time, visited_sites
+from shared.azure.peek import peeked
+from shared.message.message import Message, Origin
+from shared.message.metadata import iso_time, visited_sites
 
 type OpenClient = Callable[[], AbstractAsyncContextManager[ServiceBusClient]]
 

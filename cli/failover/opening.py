@@ -15,12 +15,12 @@ from cli.failover.azure_dns import AzureDns
 from cli.failover.endpoint_file import EndpointFile
 from cli.failover.register import Register
 from cli.failover.zone_file import ZoneFile
+from shared.azure.connections import NAMESPACE_SUFFIX, setting_problem
 from shared.clock import Clock
 from shared.config.failover import FAILOVER, RECEIVE, SEND, FailoverFile
 from shared.config.files import load_connections, read_one
 from shared.config.models import Connection
 from shared.errors import ConfigError, Problem
-from shared.resources import NAMESPACE_SUFFIX, setting_problem
 
 ROLES = (SEND, RECEIVE)
 

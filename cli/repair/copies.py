@@ -10,14 +10,14 @@ from cli.repair.manifest import Missing
 from local.host.event_hubs_connection import EventHub
 from local.host.settings import Connection
 from shared.amqp.values import Malformed
+from shared.azure.connections import NAMESPACE_SUFFIX, service_bus_client
+from shared.azure.peek import peeked
 from shared.config.files import Configuration
 from shared.config.journalling import actions_of
 from shared.config.models import DEFAULT_CONSUMER_GROUP, TaskFile
 from shared.errors import TargetUnavailable
 from shared.journal.imprints import Imprinter
-from shared.journal.peek import peeked
-from shared.message import Message, Origin
-from shared.resources import NAMESPACE_SUFFIX, service_bus_client
+from shared.message.message import Message, Origin
 
 _DEAD_LETTERS = "/$DeadLetterQueue"
 _MOST_LOOKED_AT = 200_000

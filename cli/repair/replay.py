@@ -21,10 +21,10 @@ from shared.config.files import Configuration
 from shared.config.journalling import Journals
 from shared.config.models import TaskFile
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
-from shared.message import Message, Origin
-from shared.pipeline import Pipeline
+from shared.line.pipeline import Pipeline
+from shared.message.message import Message, Origin
+from shared.message.rule_properties import RuleProperties
 from shared.protocols import Outcome, Outgoing, Output
-from shared.routing import RuleProperties
 from shared.rules.rule import parse_action
 
 _ANNOTATIONS = b"\x00\x53\x72"

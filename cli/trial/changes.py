@@ -14,7 +14,7 @@ from shared.amqp import map_section, sections
 from shared.amqp.codec import decode, items_of, plain
 from shared.amqp.values import Described, Value
 from shared.errors import MessageRejected
-from shared.message import Message
+from shared.message.message import Message
 
 BODY = "body"
 

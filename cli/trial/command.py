@@ -21,8 +21,8 @@ from shared.config.assembly import assembled
 from shared.config.files import Configuration, load
 from shared.config.models import DEFAULT_CONSUMER_GROUP, TaskFile
 from shared.errors import BuswayError, ConfigError, MessageRejected, Problem
-from shared.message import Message, Origin
-from shared.pipeline import Task
+from shared.line.pipeline import Task
+from shared.message.message import Message, Origin
 from shared.protocols import Outcome
 
 _HUB_PARTITION = "0"

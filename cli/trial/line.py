@@ -14,9 +14,11 @@ from typing import NamedTuple
 
 from shared.clock import Clock
 from shared.errors import BuswayError, MessageRejected
-from shared.journal.memory import MemoryJournal
-from shared.message import Arrival, Message
-from shared.pipeline import Pipeline, Task
+from shared.journal.in_memory import MemoryJournal
+from shared.line.pipeline import Pipeline, Task
+from shared.line.routing import Router, Target
+from shared.message.message import Arrival, Message
+from shared.message.ttl import Keep, TimeToLive
 from shared.protocols import (
     BatchEditor,
     EditedTogether,
@@ -27,8 +29,6 @@ from shared.protocols import (
     Record,
     Withheld,
 )
-from shared.routing import Router, Target
-from shared.ttl import Keep, TimeToLive
 
 # A store that is away is asked again once or twice; a person is waiting.
 _HOLD = timedelta(seconds=5)

@@ -8,12 +8,12 @@ from azure.eventhub.exceptions import EventHubError
 from cli.trial.recorded import Recorded
 from local.host.event_hubs_connection import EventHub
 from local.host.settings import Connection as HostConnection
+from shared.azure.connections import NAMESPACE_SUFFIX, event_hub_client, service_bus_client
+from shared.azure.peek import first_messages
 from shared.config.files import Configuration
 from shared.config.models import Source, TaskFile
 from shared.errors import MessageRejected, TargetUnavailable
-from shared.journal.peek import first_messages
-from shared.message import Message, Origin
-from shared.resources import NAMESPACE_SUFFIX, event_hub_client, service_bus_client
+from shared.message.message import Message, Origin
 
 _WAIT_SECONDS = 10.0
 

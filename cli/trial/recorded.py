@@ -17,7 +17,7 @@ from cli.demo.property_types import property_value
 from shared.amqp.sections import Sections
 from shared.amqp.values import Value, long, string, timestamp
 from shared.errors import ConfigError, MessageRejected, Problem
-from shared.message import Arrival, Message, Origin
+from shared.message.message import Arrival, Message, Origin
 
 FORMAT = """\
 A line of FILE is a JSON object, either

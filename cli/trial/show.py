@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from cli.trial.changes import body_lines, changed, difference, printable, view
 from cli.trial.line import Step, Trial
 from shared.errors import MessageRejected
-from shared.message import Message, Origin
+from shared.message.message import Message, Origin
 from shared.protocols import Outcome, Record
 
 _STEPS = {

@@ -6,21 +6,7 @@ from datetime import timedelta
 from functools import partial
 from types import MappingProxyType
 
-from shared.clock import Clock, SystemClock
-from shared.config.files import Configuration
-from shared.config.journalling import Journals
-from shared.config.models import DEFAULT_CONSUMER_GROUP, Connection, StampedLife, Target, TaskFile
-from shared.editors.options import TaskFacts
-from shared.errors import ConfigError, Problem, TargetRefused
-from shared.loop_prevention import LoopGuard
-from shared.mapping import fit_between, restore_event
-from shared.message import Origin
-from shared.outputs.event_hubs import EventHubsOutput
-from shared.outputs.renewed import RenewedOutput
-from shared.outputs.service_bus import ServiceBusOutput
-from shared.pipeline import Pipeline, Task
-from shared.protocols import Locks, Output
-from shared.resources import (
+from shared.azure.connections import (
     connection_string_fault,
     event_hub_client,
     event_hub_client_by,
@@ -28,15 +14,29 @@ from shared.resources import (
     service_bus_client_by,
     setting_problem,
 )
-from shared.routing import Route, Router
-from shared.routing import Target as RoutedTarget
+from shared.azure.locks import ServiceBusLocks
+from shared.azure.secrets import Secrets, open_secrets
+from shared.azure.senders.event_hubs import EventHubsOutput
+from shared.azure.senders.renewed import RenewedOutput
+from shared.azure.senders.service_bus import ServiceBusOutput
+from shared.clock import Clock, SystemClock
+from shared.config.files import Configuration
+from shared.config.journalling import Journals
+from shared.config.models import DEFAULT_CONSUMER_GROUP, Connection, StampedLife, Target, TaskFile
+from shared.editors.options import TaskFacts
+from shared.errors import ConfigError, Problem, TargetRefused
+from shared.line.pipeline import Pipeline, Task
+from shared.line.routing import Route, Router
+from shared.line.routing import Target as RoutedTarget
+from shared.line.shutdown import Shutdown
+from shared.message.loop_prevention import LoopGuard
+from shared.message.mapping import fit_between, restore_event
+from shared.message.message import Origin
+from shared.message.ttl import Keep, Remaining, Stamp, TimeToLive
+from shared.protocols import Locks, Output
 from shared.rules.rule import parse_action, parse_filter
-from shared.secrets import Secrets, open_secrets
-from shared.shutdown import Shutdown
-from shared.sources.service_bus import ServiceBusLocks
 from shared.telemetry import names
 from shared.telemetry.opening import Telemetries, open_telemetry
-from shared.ttl import Keep, Remaining, Stamp, TimeToLive
 
 
 def pipelines(

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
+from shared.azure.connections import service_bus_client
+from shared.azure.peek import PeekingTap
 from shared.clock import Clock, SystemClock
 from shared.config.files import JOURNAL, Configuration
 from shared.config.journals import TapFile
@@ -15,15 +17,14 @@ from shared.errors import ConfigError, Problem
 from shared.journal.blob import BlobSink
 from shared.journal.event_hub import EventHubSink
 from shared.journal.log import LogJournal
-from shared.journal.peek import PeekingTap
 from shared.journal.record import Role
 from shared.journal.sink import Sink
 from shared.journal.tap import Tap
 from shared.journal.task import TaskJournal
-from shared.message import Origin
+from shared.message.message import Origin
 from shared.protocols import Journal, Telemetry
-from shared.resources import container_client, container_problem, service_bus_client
 from shared.rules.rule import Action, parse_action
+from shared.stores.storage_account import container_client, container_problem
 
 # Set by Azure for every instance of an app; a laptop has a host name.
 _INSTANCE_SETTING = "WEBSITE_INSTANCE_ID"

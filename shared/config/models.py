@@ -21,9 +21,9 @@ from shared.config.chains import chain_fault
 from shared.config.steps import EditorStep
 from shared.editors.options import ActionText, FilterText, Strict
 from shared.editors.partition import PartitionStep
-from shared.hold import DEFAULT_HOLD, LONGEST_HOLD
-from shared.loop_prevention import DEFAULT_MAX_HOPS
-from shared.reject_guard import DEFAULT_REJECTS_IN_A_ROW
+from shared.line.deadline import DEFAULT_HOLD, LONGEST_HOLD
+from shared.line.reject_limit import DEFAULT_REJECTS_IN_A_ROW
+from shared.message.loop_prevention import DEFAULT_MAX_HOPS
 
 NAME = r"^[A-Za-z][A-Za-z0-9_-]{0,126}$"
 SITE = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"

@@ -11,8 +11,8 @@ from shared.editors.options import Step, Strict, TaskFacts
 from shared.editors.protection.bound_properties import all_spelled, attach, encoded, message_id
 from shared.editors.protection.key_names import KeyId, KeyName, check_key
 from shared.errors import MessageRejected
-from shared.message import Message
-from shared.metadata import SEPARATOR, iso_time
+from shared.message.message import Message
+from shared.message.metadata import SEPARATOR, iso_time
 from shared.protocols import BatchEditor
 
 if TYPE_CHECKING:

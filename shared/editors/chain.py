@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from shared.documents import Changed
 from shared.editors.options import Step, Strict, TaskFacts
 from shared.editors.protection.bound_properties import MESSAGE_ID, BoundNames, attach
 from shared.editors.protection.key_names import KeyId, KeyName, check_key
@@ -33,9 +32,10 @@ from shared.editors.protection.links import (
     identities,
 )
 from shared.errors import MessageRejected, TargetUnavailable
-from shared.message import Arrival, Message, Origin
+from shared.message.message import Arrival, Message, Origin
+from shared.message.rule_properties import RuleProperties
 from shared.protocols import BatchEditor, EditedTogether, Outcome
-from shared.routing import RuleProperties
+from shared.stores.documents import Changed
 
 if TYPE_CHECKING:
     from shared.editors.protection.jws import SigningKey

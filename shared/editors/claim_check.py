@@ -11,13 +11,13 @@ from urllib.parse import quote
 from pydantic import Field
 
 from shared.amqp.codec import encode
-from shared.blobs import Blobs, answered_within, some_at_once
 from shared.editors.options import Step, TaskFacts
 from shared.editors.state.claims import PROPERTY, Claim, claimed, set_claim
 from shared.editors.state.store import ContainerName, Store
 from shared.errors import MessageRejected
-from shared.message import Arrival, Message, Origin
+from shared.message.message import Arrival, Message, Origin
 from shared.protocols import EditedTogether, Outcome
+from shared.stores.blobs import Blobs, answered_within, some_at_once
 
 _DIGEST_LENGTH = 16
 _DAY = 24 * 60 * 60 * 1000

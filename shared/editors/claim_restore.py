@@ -6,13 +6,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from shared.blobs import Blob, Blobs, TooLarge, answered_within, some_at_once
 from shared.editors.options import Step, TaskFacts
 from shared.editors.state.claims import Claim, claim_of, restore
 from shared.editors.state.store import ContainerName, Store
 from shared.errors import MessageRejected
-from shared.message import Arrival, Message
+from shared.message.message import Arrival, Message
 from shared.protocols import EditedTogether, Outcome
+from shared.stores.blobs import Blob, Blobs, TooLarge, answered_within, some_at_once
 
 # Deliveries whose end is not known yet; what is forgotten of them is not deleted.
 _MOST_OPEN = 1000

@@ -12,8 +12,8 @@ from shared.amqp.values import Described, Value, boolean, long, string
 from shared.editors.content.body import content_of
 from shared.editors.options import Step, Strict, TaskFacts
 from shared.errors import MessageRejected
-from shared.message import Message
-from shared.metadata import deterministic_id
+from shared.message.message import Message
+from shared.message.metadata import deterministic_id
 
 if TYPE_CHECKING:
     from shared.codecs.cloudevents import Attribute, Event

@@ -9,7 +9,7 @@ from shared.codecs.compression import Encoding, compressor
 from shared.editors.content.body import content_of
 from shared.editors.options import Step, Strict, TaskFacts
 from shared.errors import MessageRejected
-from shared.message import Message
+from shared.message.message import Message
 
 # Least, most and usual level. The usual ones are those at which each takes about as long as gzip.
 _LEVELS: Mapping[Encoding, tuple[int, int, int]] = {"gzip": (0, 9, 6), "zstd": (1, 22, 3), "brotli": (0, 11, 4)}

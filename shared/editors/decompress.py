@@ -10,7 +10,7 @@ from shared.editors.compress import CODINGS
 from shared.editors.content.body import content_of
 from shared.editors.options import Step, Strict, TaskFacts
 from shared.errors import MessageRejected
-from shared.message import Message
+from shared.message.message import Message
 
 # x-gzip is gzip (RFC 9110, section 8.4.1.3).
 _ENCODINGS: Mapping[str, Encoding] = {coding: encoding for encoding, coding in CODINGS.items()} | {"x-gzip": "gzip"}

@@ -8,7 +8,6 @@ from typing import Annotated, Literal, NamedTuple, Self
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, model_validator
 
 from shared.amqp.values import Value, long, string, timestamp
-from shared.blobs import Blob
 from shared.clock import SystemClock
 from shared.codecs.json import Json, read
 from shared.editors.content.body import content_of, put_content
@@ -21,10 +20,11 @@ from shared.editors.options import Step, Strict, TaskFacts, configured_file
 from shared.editors.state.store import Store
 from shared.editors.validate import PropertyName
 from shared.errors import MessageRejected
-from shared.message import Arrival, Message
+from shared.message.message import Arrival, Message
+from shared.message.rule_properties import RuleProperties
 from shared.protocols import EditedTogether, Outcome
-from shared.routing import RuleProperties
 from shared.rules import SYSTEM_PROPERTIES
+from shared.stores.blobs import Blob
 
 _SYSTEM = "sys."
 _HISTORY = "repl-"

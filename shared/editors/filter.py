@@ -6,8 +6,8 @@ from typing import ClassVar
 from pydantic import Field
 
 from shared.editors.options import FilterText, Step, TaskFacts
-from shared.message import Message
-from shared.routing import RuleProperties
+from shared.message.message import Message
+from shared.message.rule_properties import RuleProperties
 from shared.rules.rule import Filter as Rule
 from shared.rules.rule import parse_filter
 

@@ -12,12 +12,12 @@ from typing import Annotated, ClassVar, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 
+from shared.azure.secrets import Secrets
 from shared.clock import Clock
 from shared.errors import ConfigError
-from shared.message import Origin
+from shared.message.message import Origin
 from shared.protocols import BatchEditor, Editor
 from shared.rules import SYSTEM_PROPERTIES, Action, SqlFilter, parse_action, parse_filter, unknown_system_properties
-from shared.secrets import Secrets
 
 FOLDER = "folder"
 """Key of the validation context under which the configuration folder stands, a Path."""

@@ -11,8 +11,8 @@ from pydantic import AfterValidator, Field
 
 from shared.amqp.values import Value, string
 from shared.editors.options import ActionText
-from shared.message import Message
-from shared.metadata import deterministic_id
+from shared.message.message import Message
+from shared.message.metadata import deterministic_id
 from shared.rules import SYSTEM_PROPERTIES, parse_action
 from shared.rules.syntax import Scope
 

@@ -11,9 +11,9 @@ from shared.editors.content.body import content_of
 from shared.editors.options import ExpressionText, Step, Strict, TaskFacts
 from shared.editors.ordering import PARTITION_KEY, FreeName
 from shared.errors import MessageRejected
-from shared.mapping import EVENT_HUBS_PARTITION_KEY
-from shared.message import Message
-from shared.routing import RuleProperties
+from shared.message.mapping import EVENT_HUBS_PARTITION_KEY
+from shared.message.message import Message
+from shared.message.rule_properties import RuleProperties
 
 LONGEST_KEY = 128
 """Characters of a partition key or session id at most, in Service Bus."""

@@ -9,8 +9,8 @@ from pydantic import Field, model_validator
 from shared.editors.options import Step, Strict, TaskFacts
 from shared.editors.ordering import OWN, EditingAction, FreeName
 from shared.errors import MessageRejected
-from shared.message import Message
-from shared.routing import RuleProperties
+from shared.message.message import Message
+from shared.message.rule_properties import RuleProperties
 from shared.rules import parse_action
 
 _ANYTHING = "*"

@@ -1,4 +1,4 @@
-"""The python editor: a function of your own; `shared.own_editor` says what it looks like."""
+"""The python editor: a function of your own; `shared.editors.function_api` says what it looks like."""
 
 import copy
 import hashlib
@@ -21,7 +21,7 @@ from shared.amqp.sections import Sections
 from shared.editors.options import FOLDER, Step, TaskFacts
 from shared.editors.ordering import OWN, PARTITION_KEY, part_id
 from shared.errors import MessageRejected
-from shared.message import Message
+from shared.message.message import Message
 from shared.protocols import Withheld
 
 FAILED = "EditorFailed"

@@ -10,7 +10,7 @@ from shared.codecs.json import ExactJson, read_exact
 from shared.editors.content.body import content_of, put_content
 from shared.editors.options import Step, Strict, TaskFacts
 from shared.errors import MessageRejected
-from shared.message import Message
+from shared.message.message import Message
 
 ITEMS = "[]"
 

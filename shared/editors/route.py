@@ -14,7 +14,7 @@ from shared.editors.content.body import content_of
 from shared.editors.options import ExpressionText, Step, Strict, TaskFacts
 from shared.editors.ordering import FreeName
 from shared.errors import MessageRejected
-from shared.message import Message
+from shared.message.message import Message
 
 type Kind = Literal["string", "long", "double", "boolean", "timestamp"]
 

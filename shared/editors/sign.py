@@ -10,7 +10,7 @@ from shared.editors.content.body import body_or_nothing
 from shared.editors.options import Step, Strict, TaskFacts
 from shared.editors.protection.bound_properties import BoundNames, attach, digest
 from shared.editors.protection.key_names import KeyId, KeyName, check_key
-from shared.message import Message
+from shared.message.message import Message
 from shared.protocols import BatchEditor
 
 if TYPE_CHECKING:

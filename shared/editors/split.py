@@ -12,7 +12,7 @@ from shared.editors.content.envelopes import Format, Taken, envelope
 from shared.editors.options import Step, Strict, TaskFacts
 from shared.editors.ordering import part_id
 from shared.errors import MessageRejected
-from shared.message import Message
+from shared.message.message import Message
 from shared.protocols import Withheld
 
 

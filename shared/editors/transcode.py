@@ -12,7 +12,7 @@ from shared.editors.content.body import content_of
 from shared.editors.content.formats import Format, TextFormat
 from shared.editors.options import MediaType, Step, Strict, TaskFacts
 from shared.errors import MessageRejected
-from shared.message import Message
+from shared.message.message import Message
 
 # It claims nothing.
 _UNKNOWN = "application/octet-stream"

@@ -9,7 +9,7 @@ from shared.codecs.json import read_exact
 from shared.editors.content.body import content_of, put_content
 from shared.editors.options import ExpressionText, MediaType, Step, Strict, TaskFacts
 from shared.errors import MessageRejected
-from shared.message import Message
+from shared.message.message import Message
 from shared.protocols import Withheld
 
 LARGEST_RESULT = 100 * 2**20

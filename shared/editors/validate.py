@@ -12,9 +12,9 @@ from shared.editors.content.formats import AvroFile, AvroForm, avro_reader
 from shared.editors.content.json_schema import JsonSchema, SchemaFile
 from shared.editors.options import SYSTEM_NAMES, MediaType, Step, Strict, TaskFacts
 from shared.errors import MessageRejected
-from shared.message import Message
+from shared.message.message import Message
+from shared.message.rule_properties import RuleProperties
 from shared.protocols import Withheld
-from shared.routing import RuleProperties
 from shared.rules import SYSTEM_PROPERTIES
 
 _SYSTEM = "sys."

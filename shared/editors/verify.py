@@ -11,7 +11,7 @@ from shared.editors.protection.bound_properties import BoundNames, covers, diges
 from shared.editors.protection.key_names import KeyName, check_key
 from shared.editors.sign import BOUND, BOUND_DIGEST, SIGNATURE
 from shared.errors import MessageRejected
-from shared.message import Message
+from shared.message.message import Message
 from shared.protocols import BatchEditor, Withheld
 
 if TYPE_CHECKING:

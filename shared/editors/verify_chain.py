@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from shared.documents import Changed
 from shared.editors.options import Step, Strict, TaskFacts
 from shared.editors.protection.bound_properties import MESSAGE_ID, BoundNames, covers
 from shared.editors.protection.key_names import KeyName, check_key
@@ -36,8 +35,9 @@ from shared.editors.protection.links import (
     identities,
 )
 from shared.errors import MessageRejected, TargetUnavailable
-from shared.message import Arrival, Message
+from shared.message.message import Arrival, Message
 from shared.protocols import BatchEditor, EditedTogether, Outcome, Withheld
+from shared.stores.documents import Changed
 
 if TYPE_CHECKING:
     from shared.editors.protection.keys import KeyRing, KeyRings

@@ -23,10 +23,10 @@ from shared.amqp.scan import text
 from shared.amqp.shapes import Cut, Part, Shapes, cut_into
 from shared.amqp.values import Malformed, string
 from shared.journal.canonical import CANONICAL_WIDTHS, canonical
-from shared.loop_prevention import path_before
-from shared.mapping import BASE64, ENCODING
-from shared.message import Message
-from shared.metadata import PATH
+from shared.message.loop_prevention import path_before
+from shared.message.mapping import BASE64, ENCODING
+from shared.message.message import Message
+from shared.message.metadata import PATH
 from shared.protocols import Imprint
 from shared.rules import SYSTEM_PROPERTIES, Action
 from shared.rules.syntax import Scope
@@ -91,7 +91,7 @@ class Imprinter:
             order_key = partition_key if session_id is None else session_id
             if identity is None and message.has_message_id:
                 identity = _identity(message.property_fields()[0])
-            if raw.application_properties.find(_STAMPS) >= 0:  # faster than "in", see shared.metadata
+            if raw.application_properties.find(_STAMPS) >= 0:  # faster than "in", see shared.message.metadata
                 hops = path_before(message)
         except Malformed:
             # The line rejects it for that, or not; the journal tells of it either way.

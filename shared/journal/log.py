@@ -5,7 +5,7 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
-from shared.message import Message
+from shared.message.message import Message
 from shared.protocols import Entry, Flush, Imprint, Outcome, Record
 
 _GOING_ON = (Outcome.SENT, Outcome.RETRY)

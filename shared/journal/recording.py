@@ -4,8 +4,8 @@ from functools import lru_cache
 from typing import Any
 
 from shared.journal.lines import quoted
-from shared.message import Arrival, Origin
-from shared.metadata import entity_that_gave_up
+from shared.message.message import Arrival, Origin
+from shared.message.metadata import entity_that_gave_up
 from shared.protocols import Entry, Imprint, Outcome, Record
 
 _SERVICE_BUS_PARTITION = 0

@@ -14,8 +14,8 @@ from shared.journal.lines import member, quoted
 from shared.journal.record import SEEN, VERSION, Observer, Role
 from shared.journal.recording import identity_fields, imprint_fields, partition_number, place_of
 from shared.journal.sink import Sink, Stream
-from shared.message import Message, Origin
-from shared.metadata import ENQUEUE_TIME, SEPARATOR, SEQUENCE, entity_that_gave_up, visited_sites
+from shared.message.message import Message, Origin
+from shared.message.metadata import ENQUEUE_TIME, SEPARATOR, SEQUENCE, entity_that_gave_up, visited_sites
 from shared.rules import Action
 
 _LOGGER = logging.getLogger("busway.journal")

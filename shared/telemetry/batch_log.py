@@ -29,7 +29,7 @@ class BatchLog:
         """Say nothing: the journal has logged it."""
 
     def obstacle(self, place: str, error: BuswayError | None) -> None:
-        """Say nothing: `shared.obstacles` has logged it."""
+        """Say nothing: `shared.line.outages` has logged it."""
 
     def batch(self, report: BatchReport) -> None:
         """Log one line."""

@@ -32,13 +32,8 @@ ONLY_THERE = {
     "referencing": ("shared.editors",),
     # The SDKs. functions/ gets bytes from the worker and hands them on.
     "azure": (
-        "shared.blobs",
-        "shared.storage_account",
-        "shared.documents",
-        "shared.resources",
-        "shared.secrets",
-        "shared.outputs",
-        "shared.sources",
+        "shared.azure",
+        "shared.stores",
         "shared.journal",
         "shared.nightly",
         "clients",

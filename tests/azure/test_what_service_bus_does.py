@@ -19,11 +19,11 @@ from shared.amqp.codec import encode
 from shared.amqp.scan import join_list, join_map
 from shared.amqp.sections import Sections, data
 from shared.amqp.values import NULL, Value, binary, described, long, string, symbol, timestamp, uint
+from shared.azure.connections import service_bus_client
+from shared.azure.locks import ServiceBusLocks
+from shared.azure.senders.service_bus import ServiceBusOutput
 from shared.errors import LockLost, MessageRejected
-from shared.outputs.service_bus import ServiceBusOutput
 from shared.protocols import Outgoing
-from shared.resources import service_bus_client
-from shared.sources.service_bus import ServiceBusLocks
 
 pytestmark = pytest.mark.azure
 

@@ -11,17 +11,17 @@ from local.host import frames
 from local.host.raw_link import Delivery, LinkClosed, RawLink
 from local.host.service_bus_connection import ServiceBusConnection
 from local.host.settings import Connection
+from shared.azure.connections import service_bus_client
+from shared.azure.locks import ServiceBusLocks
+from shared.azure.senders.service_bus import ServiceBusOutput
 from shared.clock import ManualClock
 from shared.errors import BuswayError
-from shared.loop_prevention import LoopGuard
-from shared.message import Message, Origin
-from shared.outputs.service_bus import ServiceBusOutput
-from shared.pipeline import Pipeline, Task
+from shared.line.pipeline import Pipeline, Task
+from shared.line.routing import Route, Router, Target
+from shared.message.loop_prevention import LoopGuard
+from shared.message.message import Message, Origin
+from shared.message.ttl import Keep
 from shared.protocols import Editor, Output
-from shared.resources import service_bus_client
-from shared.routing import Route, Router, Target
-from shared.sources.service_bus import ServiceBusLocks
-from shared.ttl import Keep
 from tests.fakes import JournalInMemory
 
 LOCK = timedelta(seconds=60)

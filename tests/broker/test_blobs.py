@@ -12,18 +12,18 @@ from azure.core.exceptions import ServiceRequestError, ServiceResponseError
 from azure.core.pipeline.transport import AioHttpTransport
 from azure.storage.blob.aio import ContainerClient
 
-from shared.blobs import AzureBlobs, Blob, FileBlobs, Tail, TooLarge, Unchanged
 from shared.editors.claim_check import ClaimCheck
 from shared.editors.claim_restore import ClaimRestore, ClaimRestoreStep
 from shared.editors.deduplicate import Deduplicate, DeduplicateStep
 from shared.editors.state.sent_ids import SharedIds
 from shared.errors import TargetRefused, TargetUnavailable
-from shared.message import Message, Origin
-from shared.pipeline import Pipeline, Task
+from shared.line.pipeline import Pipeline, Task
+from shared.line.routing import Route, Router, Target
+from shared.message.message import Message, Origin
+from shared.message.ttl import Keep
 from shared.protocols import EditedTogether, Outcome
-from shared.resources import container_client
-from shared.routing import Route, Router, Target
-from shared.ttl import Keep
+from shared.stores.blobs import AzureBlobs, Blob, FileBlobs, Tail, TooLarge, Unchanged
+from shared.stores.storage_account import container_client
 from tests.azurite import running_azurite
 from tests.fakes import JournalInMemory, OutputThatAccepts, clock_at_delivery, sleep_by
 from tests.messages import delivered

@@ -5,9 +5,9 @@ import sqlite3
 
 import pytest
 
-from shared.documents import BlobDocuments, Changed, Document, documents_problem, open_documents
 from shared.errors import TargetRefused, TargetUnavailable
-from shared.resources import container_client
+from shared.stores.documents import BlobDocuments, Changed, Document, documents_problem, open_documents
+from shared.stores.storage_account import container_client
 from tests.azurite import running_azurite
 
 

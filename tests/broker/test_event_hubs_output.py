@@ -11,11 +11,11 @@ from local.broker.errors import MESSAGE_SIZE_EXCEEDED, NOT_ALLOWED, Refusal
 from local.broker.protocol.hub_links import HubPublisherLink
 from local.broker.thread import RunningBroker
 from shared.amqp.values import binary, string
+from shared.azure.connections import event_hub_client, setting_problem
+from shared.azure.senders.event_hubs import EventHubsOutput
 from shared.errors import ConfigError, MessageRejected, TargetRefused, TargetUnavailable
-from shared.message import Message, Origin
-from shared.outputs.event_hubs import EventHubsOutput
+from shared.message.message import Message, Origin
 from shared.protocols import Outgoing
-from shared.resources import event_hub_client, setting_problem
 from tests.messages import delivered
 
 SECONDS = 10.0

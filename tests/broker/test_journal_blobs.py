@@ -16,7 +16,7 @@ from shared.errors import TargetRefused, TargetUnavailable
 from shared.journal.blob import BlobSink
 from shared.journal.record import Role
 from shared.journal.sink import Stream
-from shared.resources import container_client
+from shared.stores.storage_account import container_client
 from tests.azurite import running_azurite
 
 STREAM = Stream("copy", Role.SOURCE)

@@ -7,12 +7,12 @@ from functools import partial
 import pytest
 from azure.keyvault.secrets.aio import SecretClient
 
+from shared.azure.secrets import REFRESH_SECONDS, SHORTEST_REFRESH_SECONDS, VaultSecrets
 from shared.clock import ManualClock
 from shared.config.steps import STEPS
 from shared.errors import TargetRefused, TargetUnavailable
-from shared.message import Message, Origin
+from shared.message.message import Message, Origin
 from shared.protocols import BatchEditor
-from shared.secrets import REFRESH_SECONDS, SHORTEST_REFRESH_SECONDS, VaultSecrets
 from tests.fakes import task_facts
 from tests.keys import jwks, made
 from tests.messages import delivered

@@ -12,13 +12,7 @@ from azure.keyvault.secrets.aio import SecretClient
 
 from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SharedAccessKey
 from local.broker.thread import RunningBroker
-from shared.clock import ManualClock
-from shared.config.assembly import _output_by, opened_outputs
-from shared.config.files import load
-from shared.errors import ConfigError, TargetRefused, TargetUnavailable
-from shared.outputs.renewed import RenewedOutput
-from shared.protocols import Outgoing
-from shared.secrets import (
+from shared.azure.secrets import (
     REFRESH_SECONDS,
     SHORTEST_REFRESH_SECONDS,
     SettingSecrets,
@@ -26,6 +20,12 @@ from shared.secrets import (
     open_secrets,
     setting_of,
 )
+from shared.azure.senders.renewed import RenewedOutput
+from shared.clock import ManualClock
+from shared.config.assembly import _output_by, opened_outputs
+from shared.config.files import load
+from shared.errors import ConfigError, TargetRefused, TargetUnavailable
+from shared.protocols import Outgoing
 from tests.messages import delivered
 from tests.vault import Vault
 

@@ -7,10 +7,10 @@ import pytest
 
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.thread import RunningBroker
+from shared.azure.connections import service_bus_client
+from shared.azure.senders.service_bus import ServiceBusOutput
 from shared.errors import ConfigError, MessageRejected, TargetRefused, TargetUnavailable
-from shared.outputs.service_bus import ServiceBusOutput
 from shared.protocols import Outgoing
-from shared.resources import service_bus_client
 from tests.messages import delivered
 
 SECONDS = 10.0

@@ -9,7 +9,7 @@ import pytest
 
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.thread import RunningBroker
-from shared.message import Message, Origin
+from shared.message.message import Message, Origin
 from tests.clients.applications import Application
 from tests.impatience import impatient_clients
 

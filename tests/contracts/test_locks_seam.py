@@ -1,5 +1,5 @@
 """
-What shared/sources/service_bus.py takes for granted of azure-servicebus.
+What shared/azure/locks.py takes for granted of azure-servicebus.
 
 A failure here after an update of the SDK means: look at that module before anything is deployed. That the requests are
 those that Service Bus documents, tests/azure and tests/broker/test_azure_assumptions.py show.
@@ -22,8 +22,8 @@ from azure.servicebus.exceptions import (
     SessionLockLostError,
 )
 
+from shared.azure.locks import TOKENS_AT_ONCE, ServiceBusLocks
 from shared.errors import LockLost, TargetRefused, TargetUnavailable
-from shared.sources.service_bus import TOKENS_AT_ONCE, ServiceBusLocks
 
 CONNECTION_STRING = "Endpoint=sb://localhost;SharedAccessKeyName=a;SharedAccessKey=b;UseDevelopmentEmulator=true"
 

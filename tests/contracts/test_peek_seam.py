@@ -9,12 +9,12 @@ from azure.servicebus.aio import ServiceBusClient as AsyncServiceBusClient
 
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.thread import RunningBroker
+from shared.azure.peek import PeekingTap
 from shared.errors import TargetUnavailable
-from shared.journal.memory import MemorySink
-from shared.journal.peek import PeekingTap
+from shared.journal.in_memory import MemorySink
 from shared.journal.record import Role
 from shared.journal.tap import Tap
-from shared.message import Origin
+from shared.message.message import Origin
 
 LONG_AGO = 1_600_000_000_000
 

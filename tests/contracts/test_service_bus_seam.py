@@ -1,5 +1,5 @@
 """
-What shared/outputs/service_bus.py takes for granted of azure-servicebus.
+What shared/azure/senders/service_bus.py takes for granted of azure-servicebus.
 
 A failure here after an update of the SDK means: look at that module before anything is deployed.
 """
@@ -31,9 +31,9 @@ from azure.servicebus.exceptions import (
 )
 
 from shared.amqp.sections import DATA, body_parts, split
+from shared.azure.senders.service_bus import ServiceBusOutput, condition_of, link_error, raw_batch, send_once
 from shared.errors import MessageRejected, TargetRefused, TargetUnavailable
-from shared.message import Message, Origin
-from shared.outputs.service_bus import ServiceBusOutput, condition_of, link_error, raw_batch, send_once
+from shared.message.message import Message, Origin
 from shared.protocols import Outgoing
 from tests.contracts.service_bus_sdk import encoded_batch
 from tests.messages import delivered

@@ -8,8 +8,8 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusRece
 
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.thread import RunningBroker
-from shared import rejection
 from shared.amqp import sections
+from shared.line import rejection
 from tests.end_to_end.host_process import ROOT, HostProcess
 
 MEGABYTE = 1 << 20

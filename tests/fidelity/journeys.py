@@ -17,11 +17,11 @@ from local.broker.thread import RunningBroker
 from local.host.dotnet_message import check_readable, reencode
 from local.host.dotnet_values import CannotBind, CannotReceive
 from local.host.received_message import ReceivedMessage
-from shared.message import Message, Origin
-from shared.outputs.event_hubs import EventHubsOutput
-from shared.outputs.service_bus import ServiceBusOutput
+from shared.azure.connections import event_hub_client, service_bus_client
+from shared.azure.senders.event_hubs import EventHubsOutput
+from shared.azure.senders.service_bus import ServiceBusOutput
+from shared.message.message import Message, Origin
 from shared.protocols import Outgoing, Output
-from shared.resources import event_hub_client, service_bus_client
 from tests.end_to_end.host_process import ROOT, HostProcess
 from tests.fidelity.specimens import SPECIMEN, SPECIMENS
 

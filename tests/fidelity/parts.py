@@ -6,7 +6,7 @@ from shared.amqp import map_section, sections
 from shared.amqp.codec import decode_all, items_of, pairs_of
 from shared.amqp.scan import list_fields
 from shared.amqp.values import Array, Described, Value
-from shared.metadata import ENQUEUE_TIME, OFFSET, PATH, SEQUENCE
+from shared.message.metadata import ENQUEUE_TIME, OFFSET, PATH, SEQUENCE
 from tests.fidelity.specimens import SPECIMEN
 
 STAMPS = frozenset((PATH, ENQUEUE_TIME, SEQUENCE, OFFSET, SPECIMEN))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from shared.amqp import sections
 from shared.amqp.codec import decode_all
-from shared.mapping import (
+from shared.message.mapping import (
     ENCODING,
     EVENT_HUBS_PARTITION_KEY,
     EVENT_HUBS_SESSION_ID,

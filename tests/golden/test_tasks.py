@@ -27,8 +27,8 @@ from shared.clock import ManualClock
 from shared.config.assembly import assembled
 from shared.config.files import load
 from shared.journal.log import LogJournal
-from shared.message import Message
-from shared.pipeline import Pipeline
+from shared.line.pipeline import Pipeline
+from shared.message.message import Message
 from shared.protocols import Outgoing
 from tests.fakes import SOMEWHERE, OutputThatAccepts, sleep_by
 from tests.keys import jwks, made

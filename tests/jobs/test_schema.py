@@ -6,7 +6,7 @@ from jobs.reconcile import schema, settings
 from jobs.reconcile.settings import Settings
 
 record = pytest.importorskip("shared.journal.record")
-hold = pytest.importorskip("shared.hold")
+hold = pytest.importorskip("shared.line.deadline")
 
 IN_JSON = {"tinyint": "int", "timestamp": "bigint"}
 

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shared.amqp.values import string
-from shared.documents import Document
-from shared.message import Message
+from shared.message.message import Message
+from shared.stores.documents import Document
 from tests.chained import arrived, carried, chainer, linked, message, store_settings, verifier
 
 few = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

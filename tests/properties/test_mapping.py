@@ -9,8 +9,8 @@ from shared.amqp.codec import encode
 from shared.amqp.scan import join_list, join_map
 from shared.amqp.sections import Sections, data
 from shared.amqp.values import NULL, Value, string, symbol
-from shared.mapping import fit_between, restore_event
-from shared.message import Message
+from shared.message.mapping import fit_between, restore_event
+from shared.message.message import Message
 from tests.mapping_table import ORIGIN, parts
 from tests.messages import properties
 from tests.strategies import assigned_primitives, of_kind, values

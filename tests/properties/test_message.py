@@ -10,14 +10,14 @@ from shared.amqp.codec import decode_all, encode
 from shared.amqp.scan import list_fields, map_entries
 from shared.amqp.sections import Sections, descriptor, split
 from shared.amqp.values import NULL, Malformed, Value, string
-from shared.loop_prevention import LoopGuard
-from shared.message import SERVICE_ASSIGNED, Message, Origin
-from shared.metadata import stamp, visited_sites
-from shared.pipeline import Pipeline, Task
+from shared.line.pipeline import Pipeline, Task
+from shared.line.routing import Route, Router, Target
+from shared.message.loop_prevention import LoopGuard
+from shared.message.message import SERVICE_ASSIGNED, Message, Origin
+from shared.message.metadata import stamp, visited_sites
+from shared.message.ttl import Remaining
 from shared.protocols import Outcome
-from shared.routing import Route, Router, Target
 from shared.rules import parse_action, parse_filter
-from shared.ttl import Remaining
 from tests import strategies
 from tests.fakes import JournalInMemory, OutputThatAccepts, clock_at_delivery, sleep_by
 from tests.messages import annotations, delivered

@@ -19,11 +19,11 @@ from shared.config.review import Entities
 from shared.config.review.network import Network
 from shared.config.review.passages import Passage
 from shared.config.review.possibilities import Facts, Unknown, is_nothing
-from shared.message import Message, Origin
-from shared.metadata import PATH
-from shared.pipeline import Pipeline
+from shared.line.pipeline import Pipeline
+from shared.message.message import Message, Origin
+from shared.message.metadata import PATH
+from shared.message.rule_properties import RuleProperties
 from shared.protocols import Outcome
-from shared.routing import RuleProperties
 from shared.rules import parse_action, parse_filter
 from shared.rules.syntax import Scope
 from tests.fakes import SOMEWHERE, JournalInMemory, OutputThatAccepts, clock_at_delivery, sleep_by

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.amqp.values import Value, string
-from shared.message import Message, Origin
-from shared.routing import RuleProperties
+from shared.message.message import Message, Origin
+from shared.message.rule_properties import RuleProperties
 from tests import strategies
 from tests.messages import delivered
 

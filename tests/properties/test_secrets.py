@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shared.azure.secrets import Secret, SettingSecrets, setting_of
+from shared.azure.senders.renewed import RenewedOutput
 from shared.config.assembly import _output_by
-from shared.outputs.renewed import RenewedOutput
 from shared.protocols import Outgoing
-from shared.secrets import Secret, SettingSecrets, setting_of
 
 # Long enough not to stand in a text by chance.
 hidden = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), min_size=8, max_size=40).filter(

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shared.message import Message, Origin
-from shared.ttl import CLOCK_SKEW, MAX_MILLISECONDS, MIN_MILLISECONDS, Remaining
+from shared.message.message import Message, Origin
+from shared.message.ttl import CLOCK_SKEW, MAX_MILLISECONDS, MIN_MILLISECONDS, Remaining
 from tests.messages import ENQUEUED, delivered
 
 SKEW = round(CLOCK_SKEW.total_seconds() * 1000)

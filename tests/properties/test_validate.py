@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 from shared.editors.options import FOLDER
 from shared.editors.validate import ValidateStep
 from shared.errors import MessageRejected
-from shared.message import Message, Origin
+from shared.message.message import Message, Origin
 from tests.fakes import task_facts
 from tests.messages import delivered
 

@@ -1,9 +1,8 @@
 """
 The tasks as a network: entities, and the ways on which tasks, rules and guards take messages between them.
 
-A message is followed with what is known of its properties: rules, editors and routes are judged as
-`shared.config.review.possibilities` does, the stamps of `shared.metadata` and the guard of `shared.loop_prevention` as
-they are.
+A message is followed with what is known of its properties. `shared.config.review.possibilities` judges rules, editors
+and routes; stamps (`shared.message.metadata`) and loop guard (`shared.message.loop_prevention`) are the real ones.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,8 +20,8 @@ from shared.editors.filter import FilterStep
 from shared.editors.partition import PartitionOptions, PartitionStep
 from shared.editors.properties import PropertiesOptions, PropertiesStep
 from shared.editors.validate import ValidateStep
-from shared.loop_prevention import LoopGuard
-from shared.metadata import (
+from shared.message.loop_prevention import LoopGuard
+from shared.message.metadata import (
     DEAD_LETTER_DESCRIPTION,
     DEAD_LETTER_REASON,
     ENQUEUE_TIME,

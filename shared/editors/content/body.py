@@ -4,7 +4,7 @@ from shared.amqp import sections
 from shared.amqp.codec import encode
 from shared.amqp.values import Value, binary, string
 from shared.errors import MessageRejected
-from shared.message import Message
+from shared.message.message import Message
 
 _AMQP_VALUE = b"\x00\x53\x77"
 _EXPECTED = "expected data, or a value that is a string or binary"

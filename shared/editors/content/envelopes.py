@@ -21,7 +21,7 @@ from shared.amqp.values import Malformed
 from shared.codecs.json import read
 from shared.editors.content.body import content_of
 from shared.errors import MessageRejected
-from shared.message import Message
+from shared.message.message import Message
 
 type Format = Literal["json-array", "json-lines", "avro"]
 

@@ -31,8 +31,8 @@ from shared.codecs.json import ExactJson
 from shared.codecs.json_writing import is_number, write
 from shared.editors.content.flattening import flattened
 from shared.errors import MessageRejected
-from shared.message import Message
-from shared.routing import RuleProperties
+from shared.message.message import Message
+from shared.message.rule_properties import RuleProperties
 from shared.rules import SYSTEM_PROPERTIES
 
 FAILED = "ExpressionFailed"

@@ -7,10 +7,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
-from shared.blobs import Blob, Blobs, TooLarge, Unchanged, answered_within
 from shared.clock import Clock
 from shared.editors.lookup.tables import BrokenTableError
 from shared.errors import BuswayError, TargetRefused
+from shared.stores.blobs import Blob, Blobs, TooLarge, Unchanged, answered_within
 
 _LOGGER = logging.getLogger("busway.editors")
 

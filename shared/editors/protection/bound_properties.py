@@ -11,7 +11,7 @@ Properties that a signature or an encryption is bound to, in the one spelling th
    BASE64URL of its AMQP encoding.
 4. What is bound is the SHA-256 of that, in BASE64URL.
 
-A message without an id is spelled with the one that it is sent with (`shared.metadata.deterministic_id`).
+A message without an id is spelled with the one that it is sent with (`shared.message.metadata.deterministic_id`).
 """
 
 import hashlib
@@ -26,9 +26,9 @@ from pydantic import AfterValidator, Field
 
 from shared.amqp.codec import decode, encode
 from shared.amqp.values import Value, string
-from shared.message import Message
-from shared.metadata import deterministic_id
-from shared.routing import RuleProperties
+from shared.message.message import Message
+from shared.message.metadata import deterministic_id
+from shared.message.rule_properties import RuleProperties
 from shared.rules import SYSTEM_PROPERTIES
 from shared.rules.decimals import decimal_of
 

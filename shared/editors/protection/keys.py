@@ -17,11 +17,11 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from joserfc.errors import JoseError
 from joserfc.jwk import JWKRegistry, Key, OctKey
 
+from shared.azure.secrets import Secrets
 from shared.codecs.json import Json, read
 from shared.errors import MessageRejected, TargetRefused, TargetUnavailable
-from shared.message import Arrival, Message
+from shared.message.message import Arrival, Message
 from shared.protocols import EditedTogether, Outcome, Withheld
-from shared.secrets import Secrets
 
 _LOGGER = logging.getLogger("busway.editors")
 

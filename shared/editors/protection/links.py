@@ -19,13 +19,13 @@ from weakref import WeakValueDictionary
 from pydantic import Field
 
 from shared.codecs.json import read
-from shared.documents import Documents, documents_problem, open_documents
 from shared.editors.content.body import body_or_nothing
 from shared.editors.options import Strict, TaskFacts
 from shared.editors.protection.bound_properties import encoded, is_text, listed, message_id, spelled
 from shared.errors import ConfigError, MessageRejected, Problem, TargetRefused, TargetUnavailable
-from shared.message import Arrival, Message
-from shared.rehearsal import RehearsedDocuments
+from shared.message.message import Arrival, Message
+from shared.stores.documents import Documents, documents_problem, open_documents
+from shared.stores.dry_run import RehearsedDocuments
 
 LINK = "repl-chain"
 # Of a sequence so many links are remembered, or twice as many as a batch has of it: those that may come again.

@@ -24,7 +24,7 @@ from shared.editors.protection.jwe import (
 )
 from shared.editors.protection.keys import KeyRing
 from shared.errors import MessageRejected
-from shared.message import Message
+from shared.message.message import Message
 
 if TYPE_CHECKING:
     from shared.editors.encrypt import SealingOptions

@@ -16,7 +16,7 @@ from shared.amqp.values import string
 from shared.codecs.json import read
 from shared.editors.content.body import content_of
 from shared.errors import MessageRejected
-from shared.message import Message
+from shared.message.message import Message
 
 PROPERTY = "claim-check"
 MEDIA_TYPE = "application/vnd.busway.claim-check+json"

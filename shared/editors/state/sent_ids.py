@@ -15,9 +15,9 @@ from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from shared.blobs import Blobs, answered_within
 from shared.clock import Clock
 from shared.errors import BuswayError, TargetRefused
+from shared.stores.blobs import Blobs, answered_within
 
 _LOGGER = logging.getLogger("busway.editors")
 

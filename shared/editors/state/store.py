@@ -4,11 +4,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from shared.blobs import Blobs, open_blobs
-from shared.documents import documents_problem
 from shared.editors.options import Strict, TaskFacts
 from shared.errors import ConfigError, Problem
-from shared.rehearsal import RehearsedBlobs
+from shared.stores.blobs import Blobs, open_blobs
+from shared.stores.documents import documents_problem
+from shared.stores.dry_run import RehearsedBlobs
 
 type SettingName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
 type ContainerName = Annotated[str, Field(pattern=r"^[a-z0-9](-?[a-z0-9]){2,62}$")]

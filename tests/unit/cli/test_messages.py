@@ -5,7 +5,7 @@ from cli.demo.messages import EAST, TYPED, WEST, Pattern, Template, samples, web
 from cli.demo.observations import deliveries
 from cli.demo.property_types import EXAMPLES
 from cli.demo.sender import encoded, sdk_message
-from shared.message import Message, Origin
+from shared.message.message import Message, Origin
 
 TEMPLATES = [Template(b"one", "a"), Template(b"two", "b")]
 

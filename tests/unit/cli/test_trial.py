@@ -12,9 +12,9 @@ from cli.trial.changes import body_lines, changed, difference, view
 from cli.trial.recorded import recorded, save
 from shared.amqp.codec import encode
 from shared.amqp.values import binary, list_, long, string
+from shared.config.testing import message
 from shared.errors import ConfigError
-from shared.message import Message, Origin
-from shared.testing import message
+from shared.message.message import Message, Origin
 from tests.messages import delivered
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

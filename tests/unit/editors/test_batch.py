@@ -15,7 +15,7 @@ from shared.editors.batch import BatchStep
 from shared.editors.content.envelopes import envelope
 from shared.editors.split import SplitStep
 from shared.errors import MessageRejected
-from shared.message import Message, Origin
+from shared.message.message import Message, Origin
 from shared.protocols import EditedTogether, Joined, Withheld
 from tests.fakes import task_facts
 from tests.messages import ENQUEUED, delivered

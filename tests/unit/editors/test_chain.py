@@ -10,15 +10,15 @@ from shared.amqp import sections
 from shared.amqp.values import string
 from shared.config.models import TaskFile
 from shared.config.steps import STEPS
-from shared.documents import Changed
 from shared.editors.chain import ChainOptions, _sequence_of
 from shared.editors.protection.links import WINDOW, Progress
 from shared.errors import ConfigError, MessageRejected, TargetUnavailable
-from shared.message import Message, Origin
-from shared.pipeline import Pipeline, Task
+from shared.line.pipeline import Pipeline, Task
+from shared.line.routing import Route, Router, Target
+from shared.message.message import Message, Origin
+from shared.message.ttl import Keep
 from shared.protocols import Outcome, Withheld
-from shared.routing import Route, Router, Target
-from shared.ttl import Keep
+from shared.stores.documents import Changed
 from tests.chained import (
     WEST,
     arrived,

@@ -14,15 +14,15 @@ from pydantic import ValidationError
 from shared.amqp import sections
 from shared.amqp.codec import encode
 from shared.amqp.values import Value, int_, list_, long, string, symbol
-from shared.blobs import FileBlobs
 from shared.editors.claim_check import ClaimCheck, ClaimCheckStep
 from shared.editors.claim_restore import ClaimRestore, ClaimRestoreStep
 from shared.editors.decrypt import DecryptStep
 from shared.editors.encrypt import EncryptStep
 from shared.editors.state.claims import MEDIA_TYPE, PROPERTY
 from shared.errors import ConfigError, MessageRejected, TargetUnavailable
-from shared.message import Message, Origin
+from shared.message.message import Message, Origin
 from shared.protocols import BatchEditor, EditedTogether, Outcome
+from shared.stores.blobs import FileBlobs
 from tests import keys
 from tests.fakes import task_facts
 from tests.messages import ENQUEUED, delivered

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from shared.amqp.values import binary, boolean, described, double, int_, long, string, symbol, timestamp, ulong, uuid
 from shared.editors.cloudevents import CloudEventsStep
 from shared.errors import MessageRejected
-from shared.message import Message, Origin
+from shared.message.message import Message, Origin
 from tests.fakes import task_facts
 from tests.messages import ENQUEUED, delivered
 

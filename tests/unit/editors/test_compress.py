@@ -13,7 +13,7 @@ from shared.amqp.values import long, string
 from shared.editors.compress import CompressStep
 from shared.editors.decompress import DecompressStep
 from shared.errors import MessageRejected
-from shared.message import Message, Origin
+from shared.message.message import Message, Origin
 from tests.fakes import task_facts
 from tests.messages import delivered
 

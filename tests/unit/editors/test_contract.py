@@ -25,11 +25,11 @@ from shared.config.assembly import assembled
 from shared.config.files import load
 from shared.config.models import TaskFile
 from shared.config.steps import STEPS
-from shared.editing import Piece, edited_together
+from shared.config.testing import NOW, edited, message
 from shared.errors import MessageRejected
-from shared.message import Message
+from shared.line.editing import Piece, edited_together
+from shared.message.message import Message
 from shared.protocols import BatchEditor, Withheld
-from shared.testing import NOW, edited, message
 from tests.editors_page import case_of
 from tests.golden.test_tasks import Play, settings_of, written
 from tests.messages import delivered

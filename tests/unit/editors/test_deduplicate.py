@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from shared.amqp.values import NULL, boolean, int_, long, string, symbol
-from shared.blobs import FileBlobs, Tail
 from shared.clock import ManualClock
 from shared.editors.deduplicate import Deduplicate, DeduplicateStep
 from shared.editors.filter import FilterStep
 from shared.editors.split import SplitStep
 from shared.editors.state.sent_ids import OwnIds, SharedIds
 from shared.errors import BuswayError, ConfigError, MessageRejected, TargetUnavailable
-from shared.message import Message, Origin
-from shared.pipeline import Pipeline, Task
+from shared.line.pipeline import Pipeline, Task
+from shared.line.routing import Route, Router, Target
+from shared.message.message import Message, Origin
+from shared.message.ttl import Keep
 from shared.protocols import BatchEditor, EditedTogether, Editor, Joined, Outcome, Output, Withheld
-from shared.routing import Route, Router, Target
-from shared.ttl import Keep
+from shared.stores.blobs import FileBlobs, Tail
 from tests.fakes import (
     JournalInMemory,
     OutputThatAccepts,

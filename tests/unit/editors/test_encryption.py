@@ -13,11 +13,11 @@ from pydantic import ValidationError
 
 from shared.amqp.codec import encode
 from shared.amqp.values import list_, long, string, symbol
+from shared.azure.secrets import Secret
 from shared.config.steps import STEPS
 from shared.editors.protection.keys import parsed_ring
 from shared.errors import ConfigError, MessageRejected, TargetRefused, TargetUnavailable
-from shared.message import Message, Origin
-from shared.secrets import Secret
+from shared.message.message import Message, Origin
 from tests.fakes import task_facts
 from tests.keys import jwks, made, settings
 from tests.messages import delivered
@@ -224,7 +224,7 @@ def test_bound_fields_cannot_be_moved_within_the_body():
 def test_a_message_without_an_id_is_bound_to_the_one_that_it_gets():
     app = settings(k=jwks(made("oct")))
     sealed = one(editor("encrypt", app, key="k", bind=["sys.MessageId"]), message(message_id=None))
-    from shared.metadata import deterministic_id  # noqa: PLC0415 - what the pipeline gives it
+    from shared.message.metadata import deterministic_id  # noqa: PLC0415 - what the pipeline gives it
 
     sealed.message_id = string(deterministic_id(sealed.arrival) or "")
     assert one(editor("decrypt", app, key="k"), sealed).body == ORDER

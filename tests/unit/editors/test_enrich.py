@@ -18,14 +18,14 @@ from pydantic import ValidationError
 
 from shared.amqp.codec import encode
 from shared.amqp.values import Value, boolean, double, long, string, symbol, timestamp
-from shared.blobs import FileBlobs
 from shared.clock import ManualClock
 from shared.editors.enrich import Enrich, EnrichStep
 from shared.editors.lookup.json_members import with_members
 from shared.editors.options import FOLDER
 from shared.errors import BuswayError, ConfigError, MessageRejected, TargetRefused
-from shared.message import Message, Origin
+from shared.message.message import Message, Origin
 from shared.protocols import EditedTogether
+from shared.stores.blobs import FileBlobs
 from tests.fakes import clock_at_delivery, task_facts
 from tests.messages import ENQUEUED, delivered
 

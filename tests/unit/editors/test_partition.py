@@ -5,8 +5,8 @@ from pydantic import ValidationError
 
 from shared.amqp.values import NULL, double, string
 from shared.config.models import TaskFile
+from shared.config.testing import edited, message
 from shared.editors.partition import PartitionStep
-from shared.testing import edited, message
 
 
 def key_of(received, **options):

@@ -4,8 +4,8 @@ import pytest
 from pydantic import ValidationError
 
 from shared.amqp.values import Value, list_, long, uint
+from shared.config.testing import edited, message
 from shared.editors.properties import PropertiesStep
-from shared.testing import edited, message
 
 
 def changed(properties, **options):

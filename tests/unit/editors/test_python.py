@@ -10,11 +10,11 @@ import pytest
 from pydantic import ValidationError
 
 from shared.amqp.values import NULL, Value, binary, double, list_, long, string
+from shared.config.testing import edited, message
+from shared.editors.function_api import json_of, properties_of, put_json, put_text, reject, set_property, text_of
 from shared.errors import MessageRejected
-from shared.own_editor import json_of, properties_of, put_json, put_text, reject, set_property, text_of
-from shared.testing import edited, message
 
-HEAD = "from shared.own_editor import *\n"
+HEAD = "from shared.editors.function_api import *\n"
 
 
 @pytest.fixture

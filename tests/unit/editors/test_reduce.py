@@ -5,8 +5,8 @@ import json
 import pytest
 from pydantic import ValidationError
 
+from shared.config.testing import edited, message
 from shared.editors.reduce import ReduceStep
-from shared.testing import edited, message
 
 ORDER = {
     "id": "7",

@@ -18,7 +18,7 @@ from shared.editors.protection.bound_properties import spelled
 from shared.editors.protection.jws import SigningKey, verified_detached, verified_statement
 from shared.editors.protection.keys import KeyRing, parsed_ring
 from shared.errors import MessageRejected, TargetRefused
-from shared.message import Message, Origin
+from shared.message.message import Message, Origin
 from shared.protocols import Withheld
 from tests.fakes import clock_at_delivery, task_facts
 from tests.keys import jwks, made, settings

@@ -18,7 +18,7 @@ from shared.config.files import load
 from shared.editors.options import FOLDER
 from shared.editors.transcode import TranscodeStep
 from shared.errors import ConfigError, MessageRejected
-from shared.message import Message, Origin
+from shared.message.message import Message, Origin
 from tests.fakes import task_facts
 from tests.messages import delivered
 

@@ -13,7 +13,7 @@ from shared.codecs.plain import Codec
 from shared.editors.options import FOLDER
 from shared.editors.validate import ValidateStep
 from shared.errors import MessageRejected
-from shared.message import Message, Origin
+from shared.message.message import Message, Origin
 from shared.protocols import Withheld
 from tests.fakes import task_facts
 from tests.messages import delivered

@@ -13,8 +13,8 @@ from local.host.raw_link import Delivery
 from local.host.shape import event_hubs_input
 from local.host.worker import Function
 from shared.amqp.values import FALSE, NULL, TRUE, double, int_, long, string, timestamp, ulong
-from shared.message import Arrival, Message, Origin
-from shared.metadata import deterministic_id
+from shared.message.message import Arrival, Message, Origin
+from shared.message.metadata import deterministic_id
 from tests.mapping_table import parts
 from tests.messages import delivered
 

@@ -11,11 +11,11 @@ from functions.stock_binding import STOCK_LOSSES
 from functions.tasks import register
 from shared.config.models import TaskFile
 from shared.errors import TargetUnavailable
-from shared.loop_prevention import LoopGuard
-from shared.message import Origin
-from shared.pipeline import Pipeline, Task
-from shared.routing import Route, Router, Target
-from shared.ttl import Keep
+from shared.line.pipeline import Pipeline, Task
+from shared.line.routing import Route, Router, Target
+from shared.message.loop_prevention import LoopGuard
+from shared.message.message import Origin
+from shared.message.ttl import Keep
 from tests.fakes import JournalInMemory, OutputThatAccepts, OutputThatIsDown, clock_at_delivery, sleep_by
 from tests.messages import delivered
 

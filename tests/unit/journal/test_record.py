@@ -11,18 +11,18 @@ import pytest
 
 from shared.amqp.values import string
 from shared.errors import TargetRefused, TargetUnavailable
-from shared.journal.memory import MemorySink
+from shared.journal.in_memory import MemorySink
 from shared.journal.record import FIELDS, Role
 from shared.journal.sink import Stream
 from shared.journal.task import TaskJournal
-from shared.loop_prevention import LoopGuard
-from shared.message import Origin
-from shared.pipeline import Pipeline, Task
+from shared.line.pipeline import Pipeline, Task
+from shared.line.routing import Route, Router, Target
+from shared.message.loop_prevention import LoopGuard
+from shared.message.message import Origin
+from shared.message.ttl import Remaining
 from shared.protocols import Joined, Outcome, Withheld
-from shared.routing import Route, Router, Target
 from shared.rules import parse_filter
 from shared.telemetry.batch_log import BatchLog
-from shared.ttl import Remaining
 from tests.fakes import (
     OutputThatAccepts,
     OutputThatFailsOnce,

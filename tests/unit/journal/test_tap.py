@@ -6,11 +6,11 @@ import pytest
 
 from shared.amqp.values import long, string
 from shared.errors import TargetUnavailable
-from shared.journal.memory import MemorySink
+from shared.journal.in_memory import MemorySink
 from shared.journal.record import Role
 from shared.journal.tap import Tap
-from shared.message import Message, Origin
-from shared.metadata import stamp
+from shared.message.message import Message, Origin
+from shared.message.metadata import stamp
 from tests.fakes import clock_at_delivery, sleep_by
 from tests.messages import ENQUEUED, delivered
 

@@ -21,16 +21,16 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from shared.amqp.codec import encode
 from shared.amqp.values import binary, string
 from shared.errors import ConfigError, TargetRefused, TargetUnavailable
-from shared.loop_prevention import LoopGuard
-from shared.message import Origin
-from shared.pipeline import Pipeline, Task
-from shared.routing import Route, Router, Target
+from shared.line.pipeline import Pipeline, Task
+from shared.line.routing import Route, Router, Target
+from shared.message.loop_prevention import LoopGuard
+from shared.message.message import Origin
+from shared.message.ttl import Keep
 from shared.telemetry import names
 from shared.telemetry.batch_log import BatchLog
 from shared.telemetry.instruments import Instruments
 from shared.telemetry.opening import open_telemetry
 from shared.telemetry.trace_context import span_context, trace_context
-from shared.ttl import Keep
 from tests.fakes import (
     JournalInMemory,
     OutputThatAccepts,

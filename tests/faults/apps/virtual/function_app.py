@@ -9,7 +9,7 @@ from functions.drain import drain_on_signals
 from functions.tasks import register
 from shared.config.assembly import pipelines
 from shared.config.files import load
-from shared.shutdown import Shutdown
+from shared.line.shutdown import Shutdown
 from tests.faults.virtual_time import RemoteClock
 
 app = func.FunctionApp()

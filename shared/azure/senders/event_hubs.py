@@ -1,0 +1,221 @@
+"""
+Encoded events to Event Hubs, in batches per partition key or to a named partition.
+
+Events that must keep their order are a lane: those of one partition key, or all that go to one named partition. In a
+lane a batch is sent when the one before it has been accepted. The lanes of a call go side by side, and one that has to
+wait holds back only itself.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from azure.eventhub.aio import EventHubProducerClient
+
+from shared.azure.senders.batches import batch_size, split_by_size
+from shared.azure.senders.conditions import (
+    SIZE_EXCEEDED,
+    UNAUTHORIZED,
+    UNREACHABLE,
+    about_the_link,
+    as_error,
+    reaction_to,
+)
+from shared.azure.senders.event_hubs_link import (
+    AUTHENTICATION_ERRORS,
+    WORLD_ERRORS,
+    PublisherLink,
+    condition_of,
+    raw_batch,
+)
+from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
+from shared.protocols import Outgoing
+
+# So many batches may be on their way at once: enough to hide the round trip, few enough to bound the memory.
+LANES_AT_ONCE = 64
+
+_CLOSE_SECONDS = 1.0
+
+
+class EventHubsOutput:
+    """Sends to the hubs of one namespace; a client for each hub, made at the first event and kept."""
+
+    def __init__(self, site: str, open_client: Callable[[str], EventHubProducerClient]) -> None:
+        """Name the namespace in errors by its *site*; *open_client* is given the name of a hub."""
+        self._site = site
+        self._open_client = open_client
+        self._clients: dict[str, EventHubProducerClient] = {}
+        self._publishers: dict[tuple[str, str | None], Publisher] = {}
+
+    async def send(
+        self, entity: str, messages: Sequence[Outgoing], *, timeout_seconds: float
+    ) -> list[BuswayError | None]:
+        """Send *messages* to a hub, in order per partition key or named partition; see `shared.protocols.Output`."""
+        deadline = asyncio.get_running_loop().time() + timeout_seconds
+        by_partition: dict[str | None, list[int]] = {}
+        for position, message in enumerate(messages):
+            by_partition.setdefault(message.partition, []).append(position)
+        answered = await asyncio.gather(
+            *(
+                self._publisher(entity, partition).send([messages[each] for each in positions], deadline)
+                for partition, positions in by_partition.items()
+            )
+        )
+        answers: list[BuswayError | None] = [None] * len(messages)
+        for positions, part in zip(by_partition.values(), answered, strict=True):
+            for position, answer in zip(positions, part, strict=True):
+                answers[position] = answer
+        return answers
+
+    async def close(self) -> None:
+        """Close all links and clients."""
+        publishers, self._publishers = self._publishers, {}
+        for publisher in publishers.values():
+            await publisher.close()
+        clients, self._clients = self._clients, {}
+        for client in clients.values():
+            await client.close()
+
+    def _publisher(self, hub: str, partition: str | None) -> "Publisher":
+        publisher = self._publishers.get((hub, partition))
+        if publisher is None:
+            if hub not in self._clients:
+                self._clients[hub] = self._open_client(hub)
+            where = f"{self._site}/{hub}" if partition is None else f"{self._site}/{hub}/Partitions/{partition}"
+            publisher = self._publishers[hub, partition] = Publisher(where, partition, self._clients[hub])
+        return publisher
+
+
+@dataclass(slots=True)
+class _Lane:
+    """Events that keep their order, by their positions in the call, in runs that fit a batch each."""
+
+    partition_key: str | None
+    positions: list[int] = field(default_factory=list)
+    runs: deque[list[int]] = field(default_factory=deque)
+
+
+class Publisher:
+    """One hub, or one named partition of it, and the link to it."""
+
+    def __init__(self, where: str, partition: str | None, client: EventHubProducerClient) -> None:
+        """Call the place *where* in errors."""
+        self._where = where
+        self._partition = partition
+        self._client = client
+        self._link: PublisherLink | None = None
+        self._lanes_at_once = LANES_AT_ONCE
+        # One call at a time: the order holds, and the SDK's connection has a single reader.
+        self._turn = asyncio.Lock()
+
+    async def send(self, messages: Sequence[Outgoing], deadline: float) -> list[BuswayError | None]:
+        """Return for each message what spoke against it; *deadline* is a time of the event loop."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._turn.acquire()
+        except TimeoutError as error:
+            return [self._translated(error)] * len(messages)
+        answers: dict[int, BuswayError | None] = {}
+        obstacle: BuswayError | None = None
+        try:
+            await self._send_in_turn(messages, deadline, answers)
+            self._lanes_at_once = LANES_AT_ONCE
+        except (TargetUnavailable, TargetRefused) as error:
+            await self.close()
+            self._lanes_at_once = 1
+            obstacle = error
+        except asyncio.CancelledError:
+            await self.close()  # it may have read half a frame
+            raise
+        finally:
+            self._turn.release()
+        return [answers.get(position, obstacle) for position in range(len(messages))]
+
+    async def close(self) -> None:
+        """Close the link."""
+        link, self._link = self._link, None
+        if link is not None:
+            # It may have failed already, and the answer says so; that it cannot be closed in order adds nothing.
+            with contextlib.suppress(*WORLD_ERRORS):
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await link.close()
+
+    async def _send_in_turn(
+        self, messages: Sequence[Outgoing], deadline: float, answers: dict[int, BuswayError | None]
+    ) -> None:
+        """Send until each message has its answer in *answers*; TargetUnavailable and TargetRefused end it before."""
+        lanes = self._lanes(messages, (await self._opened(deadline)).limit, answers)
+        while lanes:
+            link = await self._opened(deadline)
+            sent = [(lane, lane.runs.popleft()) for lane in lanes[: self._lanes_at_once]]
+            batches = [raw_batch([messages[each].content for each in run], lane.partition_key) for lane, run in sent]
+            errors = await link.deliver(batches, deadline)
+            unanswered: list[tuple[_Lane, list[int]]] = []
+            for (lane, run), error in zip(sent, errors, strict=True):
+                if error is not None and error is link.failure:
+                    unanswered.append((lane, run))
+                else:
+                    self._note(lane, run, None if error is None else self._translated(error), answers)
+            if link.failure is not None:
+                await self.close()
+                failure = self._translated(link.failure)
+                if not isinstance(failure, MessageRejected):
+                    raise failure
+                if len(unanswered) > 1:
+                    told = "it has closed the link over one of several batches, which go one by one at the next attempt"
+                    raise TargetUnavailable(f"{self._where}: {told}") from link.failure
+                for lane, run in unanswered:
+                    self._note(lane, run, failure, answers)
+            lanes = [lane for lane in lanes if lane.runs]
+
+    def _lanes(self, messages: Sequence[Outgoing], limit: int, answers: dict[int, BuswayError | None]) -> list[_Lane]:
+        """Return *messages* in lanes; those too large for the link are answered."""
+        by_key: dict[str | None, _Lane] = {}
+        for position, message in enumerate(messages):
+            # A named partition is one lane: its events keep their order whatever their keys.
+            key = (message.partition_key or None) if self._partition is None else None
+            by_key.setdefault(key, _Lane(key)).positions.append(position)
+        for lane in by_key.values():
+            positions = iter(lane.positions)
+            for chunk in split_by_size([messages[each] for each in lane.positions], limit):
+                run = [next(positions) for _ in chunk]
+                if len(chunk) == 1 and batch_size(chunk[0]) > limit:
+                    told = f"the event has {len(chunk[0].content)} bytes, expected at most {limit} in all"
+                    answers[run[0]] = MessageRejected(SIZE_EXCEEDED, f"{self._where}: {told}")
+                else:
+                    lane.runs.append(run)
+        return [lane for lane in by_key.values() if lane.runs]
+
+    def _note(
+        self, lane: _Lane, run: list[int], answer: BuswayError | None, answers: dict[int, BuswayError | None]
+    ) -> None:
+        """Note the answer to a run; one that is refused for an event in it is halved until that event stands alone."""
+        if isinstance(answer, MessageRejected) and len(run) > 1:
+            middle = len(run) // 2
+            lane.runs.extendleft((run[middle:], run[:middle]))
+            return
+        answers |= dict.fromkeys(run, answer)
+        if isinstance(answer, TargetUnavailable | TargetRefused):
+            while lane.runs:
+                answers |= dict.fromkeys(lane.runs.popleft(), answer)
+
+    async def _opened(self, deadline: float) -> PublisherLink:
+        if self._link is None:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    self._link = await PublisherLink.open(self._client, self._partition)
+            except WORLD_ERRORS as error:
+                # A partition that the hub does not have, most likely.
+                raise about_the_link(self._translated(error), self._where) from error
+        return self._link
+
+    def _translated(self, error: Exception) -> BuswayError:
+        raised = UNAUTHORIZED if isinstance(error, AUTHENTICATION_ERRORS) else UNREACHABLE
+        return as_error(reaction_to(condition_of(error), raised), self._where, _told(error), error)
+
+
+def _told(error: Exception) -> str:
+    condition = condition_of(error)
+    return type(error).__name__ + (f" ({condition})" if condition else "")

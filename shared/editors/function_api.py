@@ -1,0 +1,150 @@
+"""
+What a function of your own works with, which the python editor calls for each message.
+
+    from decimal import Decimal
+
+    from shared.editors.function_api import Message, json_of, put_json, reject
+
+
+    def edit(message: Message) -> Message:
+        order = json_of(message)
+        if not isinstance(order, dict) or "total" not in order:
+            reject("NoOrder", "expected an object with a total")
+        put_json(message, {**order, "tax": order["total"] * Decimal("0.19")})
+        return message
+
+The function gets a message that is its own to change, and returns it, several messages (each a `message.copy()`), or
+None to withhold it. It is called between receipt and send, so it does no I/O, and keeps nothing from call to call. It
+leaves alone the id, the session, the partition key, the arrival, and properties that begin with `repl-`; whatever it
+raises sets the message aside. Of several messages each gets an id of its own: ID/0, ID/1. Test it with
+`shared.config.testing`.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from math import isfinite
+from typing import NoReturn
+from uuid import UUID
+
+from shared.amqp import values
+from shared.amqp.codec import plain
+from shared.amqp.values import Value
+from shared.codecs.json import ExactJson, read_exact
+from shared.editors.content.body import content_of, put_content
+from shared.errors import MessageRejected
+from shared.message.message import Message
+
+__all__ = [
+    "Edit",
+    "Message",
+    "MessageRejected",
+    "json_of",
+    "properties_of",
+    "put_json",
+    "put_text",
+    "reject",
+    "set_property",
+    "text_of",
+]
+
+type Edit = Callable[[Message], Message | Sequence[Message] | None]
+"""What such a function looks like."""
+
+
+def reject(reason: str, description: str) -> NoReturn:
+    """Set the message aside with a word for machines and a sentence for people, neither of which says what is in it."""
+    raise MessageRejected(reason, description)
+
+
+def text_of(message: Message) -> str:
+    """Return the body as text; raises MessageRejected where it is none in UTF-8."""
+    content = content_of(message)
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise MessageRejected("NotText", f"body is no UTF-8 at byte {error.start}") from None
+
+
+def put_text(message: Message, text: str) -> None:
+    """Make *text* the body."""
+    put_content(message, text.encode())
+
+
+def json_of(message: Message) -> ExactJson:
+    """Return the body as JSON, in which a number that is no integer is a Decimal; raises MessageRejected."""
+    return read_exact(content_of(message))
+
+
+def put_json(message: Message, value: object) -> None:
+    """Make *value* the body, as JSON, with floats too; raises MessageRejected for what JSON cannot say."""
+    from shared.codecs.json_writing import write  # noqa: PLC0415 - loads a library that few tasks need
+
+    try:
+        content = write(_finite(value))
+    except RecursionError as error:
+        raise MessageRejected("NotWritable", "the result is nested too deeply to be written as JSON") from error
+    put_content(message, content)
+
+
+def properties_of(message: Message) -> dict[str, object]:
+    """Return the application properties as plain values: of timestamps the time, of decimals their bytes."""
+    return {
+        name: _time(value) if value.kind == "timestamp" else plain(value)
+        for name, value in message.application_properties()
+    }
+
+
+def set_property(message: Message, name: str, value: object) -> None:
+    """
+    Set an application property of the AMQP type that Azure's SDKs give a text, a truth, a number, a time or a UUID.
+
+    An integer is a long; an AMQP value of `shared.amqp.values` is taken as it is, and `values.NULL` is the null. None
+    removes the property. Raises TypeError for a value of another type.
+    """
+    message.set_properties({name: None if value is None else _value(value)})
+
+
+def _finite(value: object) -> ExactJson:
+    """Return JSON without floats, which would be written as null where they are no numbers."""
+    match value:
+        case float():
+            if not isfinite(value):
+                raise MessageRejected("NotWritable", "the result has a number that is not finite")
+            return Decimal(repr(value))
+        case Decimal() if not value.is_finite():
+            raise MessageRejected("NotWritable", "the result has a number that is not finite")
+        case dict():
+            if not all(isinstance(name, str) for name in value):
+                raise MessageRejected("NotWritable", "the result has an object with a name that is no text")
+            return {name: _finite(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_finite(each) for each in value]
+        case None | str() | int() | Decimal():
+            return value
+        case _:
+            raise MessageRejected("NotWritable", f"the result has a {type(value).__name__}, which JSON cannot say")
+
+
+def _time(value: Value) -> object:
+    milliseconds = value.payload
+    return datetime.fromtimestamp(milliseconds / 1000, UTC) if isinstance(milliseconds, int) else None
+
+
+def _value(given: object) -> Value:
+    match given:
+        case Value():
+            return given
+        case bool():
+            return values.boolean(given)
+        case int():
+            return values.long(given)
+        case float():
+            return values.double(given)
+        case str():
+            return values.string(given)
+        case datetime():
+            return values.timestamp(round(given.timestamp() * 1000))
+        case UUID():
+            return values.uuid(given)
+    raise TypeError(f"got a {type(given).__name__}, expected a text, number, boolean, time or UUID")

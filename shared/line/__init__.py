@@ -1,0 +1,1 @@
+"""The line of a task: from the trigger to the settled source."""

@@ -1,0 +1,1 @@
+"""A message and what Busway writes on it."""

@@ -1,0 +1,263 @@
+"""
+What changes about a message where it passes between Service Bus and Event Hubs; docs/mapping.md has it as a table.
+
+1. Between two entities of one kind nothing changes.
+2. The session is the partition key: what keeps its order on one side keeps it on the other.
+3. What the other side has no place for, or refuses, goes on as an application property and comes back from it.
+   `repl-sb-*` waits in Event Hubs for Service Bus, `repl-eh-*` and `repl-encoding-*` the other way round. Null as its
+   value says that there was none.
+4. What a message says itself wins over what was kept: an application in between may have changed it.
+"""
+
+import base64
+import binascii
+from collections.abc import Callable
+from functools import cache, lru_cache
+from typing import Literal
+
+from shared.amqp import map_section, sections
+from shared.amqp.codec import decode, decode_all, encode
+from shared.amqp.scan import join_list
+from shared.amqp.values import NULL, Malformed, Value, binary, string, uint
+from shared.message.message import Message
+
+TIME_TO_LIVE = "repl-sb-time-to-live"
+DURABLE = "repl-sb-durable"
+PRIORITY = "repl-sb-priority"
+SCHEDULED_ENQUEUE_TIME = "repl-sb-scheduled-enqueue-time"
+SERVICE_BUS_SESSION_ID = "repl-sb-session-id"
+SERVICE_BUS_PARTITION_KEY = "repl-sb-partition-key"
+EVENT_HUBS_SESSION_ID = "repl-eh-session-id"
+EVENT_HUBS_PARTITION_KEY = "repl-eh-partition-key"
+ENCODING = "repl-encoding-"
+BASE64 = "base64"
+AMQP_BASE64 = "amqp+base64"
+
+_PARTITION_KEY = "x-opt-partition-key"
+_SCHEDULED = "x-opt-scheduled-enqueue-time"
+# IoT Hub names the device that an event is from in this annotation, and orders events by it.
+_IOT_DEVICE = "iothub-connection-device-id"
+
+_HEADER = b"\x00\x53\x70"
+_NULL = b"\x40"
+_HEADER_FIELDS = (DURABLE, PRIORITY, TIME_TO_LIVE)
+_KEPT_NAMES = frozenset(
+    (
+        *(*_HEADER_FIELDS, SCHEDULED_ENQUEUE_TIME, SERVICE_BUS_SESSION_ID, SERVICE_BUS_PARTITION_KEY),
+        *(EVENT_HUBS_SESSION_ID, EVENT_HUBS_PARTITION_KEY),
+    )
+)
+_LARGEST_UINT = 2**32 - 1
+
+# The format codes of what Service Bus takes as no property: binaries, lists, maps and arrays.
+_BINARIES = frozenset((0xA0, 0xB0))
+_REFUSED = _BINARIES | {0x45, 0xC0, 0xD0, 0xC1, 0xD1, 0xE0, 0xF0}
+
+type Kind = Literal["service-bus", "event-hubs"]
+type Fit = Callable[[Message], None]
+type Changes = dict[str, Value | None]
+
+
+def fit_between(source: Kind, target: Kind) -> Fit | None:
+    """Return what makes a message from one kind of namespace fit another, None where it fits as it is."""
+    return _FITS[source, target]
+
+
+def restore_event(message: Message) -> None:
+    """
+    Put the broker properties of an event that has been in Service Bus before back into their places.
+
+    An event of IoT Hub gets the device it is from as its partition key. Raises Malformed where a kept property is not
+    what Busway keeps in it.
+    """
+    if b"repl-sb-" in message.sections.application_properties:
+        _restore_broker_properties(message)
+    if b"iothub-" in message.sections.message_annotations and message.partition_key is None:
+        device = message.annotation(_IOT_DEVICE)
+        if device is not None and isinstance(device.payload, str):
+            message.set_annotations({_PARTITION_KEY: string(device.payload)})
+
+
+def keep_broker_properties(message: Message) -> None:
+    """Put what an event has no place for (header, scheduled time) into application properties of *message*."""
+    _change(message, _kept_broker_properties(message))
+
+
+def _kept_broker_properties(message: Message) -> Changes:
+    changes: Changes = dict(_kept_header(message.sections.header))
+    message.sections.header = b""
+    scheduled = message.annotation(_SCHEDULED)
+    if scheduled is not None:
+        changes[SCHEDULED_ENQUEUE_TIME] = scheduled
+        message.set_annotations({_SCHEDULED: None})
+    return changes
+
+
+@lru_cache(maxsize=256)
+def _kept_header(header: bytes) -> tuple[tuple[str, Value], ...]:
+    """Return the properties that an encoded header becomes; a handful of headers serve most messages."""
+    fields = zip(_HEADER_FIELDS, _header_fields(header), strict=False)
+    return tuple((name, decode(field)[0]) for name, field in fields if field != _NULL)
+
+
+def message_into_event(message: Message) -> None:
+    """Make a message from Service Bus an event: its session becomes the partition key, encoded properties decoded."""
+    changes: Changes = {}
+    if b"repl-e" in message.sections.application_properties:
+        changes = _decoded_properties(message) | _restored_event_order(message)
+    if EVENT_HUBS_PARTITION_KEY not in changes:
+        session_id, partition_key = message.session_id, message.partition_key
+        if session_id and partition_key is None:
+            message.set_annotations({_PARTITION_KEY: string(session_id)})
+            changes[SERVICE_BUS_PARTITION_KEY] = NULL
+        elif partition_key and not session_id and EVENT_HUBS_SESSION_ID not in changes:
+            changes[SERVICE_BUS_SESSION_ID] = NULL
+    _change(message, changes | _kept_broker_properties(message))
+
+
+def event_into_message(message: Message) -> None:
+    """Make an event a message for Service Bus: its partition key becomes the session, refused properties encoded."""
+    changes = _encoded_properties(message)
+    if b"repl-sb-" in message.sections.application_properties:
+        changes |= _restored_message_order(message)
+    session_id, partition_key = message.session_id, message.partition_key
+    if partition_key and not session_id and SERVICE_BUS_SESSION_ID not in changes:
+        message.session_id = partition_key
+        changes[EVENT_HUBS_SESSION_ID] = NULL if session_id is None else string(session_id)
+    elif session_id and partition_key != session_id and (partition_key or SERVICE_BUS_PARTITION_KEY not in changes):
+        # Service Bus refuses two that differ; the session is what its consumers see.
+        changes[EVENT_HUBS_PARTITION_KEY] = message.annotation(_PARTITION_KEY) or NULL
+        message.set_annotations({_PARTITION_KEY: None})
+    _change(message, changes)
+
+
+def _change(message: Message, changes: Changes) -> None:
+    """Set application properties; where all of them are new, without a look at those that are there."""
+    if not changes:
+        return
+    present = message.sections.application_properties
+    if b"repl-sb-" in present or b"repl-eh-" in present or not _KEPT_NAMES.issuperset(changes):
+        message.set_properties(changes)
+        return
+    pairs = [_encoded_name(name) + encode(value) for name, value in changes.items() if value is not None]
+    message.append_properties(b"".join(pairs), len(pairs))
+
+
+@cache
+def _encoded_name(name: str) -> bytes:
+    return encode(string(name))
+
+
+def _restored_event_order(message: Message) -> Changes:
+    """Undo what `event_into_message` did to session id and partition key; return the properties to remove."""
+    changes: Changes = {}
+    session_id = message.application_property(EVENT_HUBS_SESSION_ID)
+    if session_id is not None:
+        if message.session_id == message.partition_key:
+            message.session_id = session_id.payload if isinstance(session_id.payload, str) else None
+        changes[EVENT_HUBS_SESSION_ID] = None
+    partition_key = message.application_property(EVENT_HUBS_PARTITION_KEY)
+    if partition_key is not None:
+        if partition_key != NULL and message.partition_key is None:
+            message.set_annotations({_PARTITION_KEY: partition_key})
+        changes[EVENT_HUBS_PARTITION_KEY] = None
+    return changes
+
+
+def _restored_message_order(message: Message) -> Changes:
+    """Undo what `message_into_event` did to session id and partition key; return the properties to remove."""
+    changes: Changes = {}
+    if message.application_property(SERVICE_BUS_PARTITION_KEY) is not None:
+        if message.partition_key == message.session_id:
+            message.set_annotations({_PARTITION_KEY: None})
+        changes[SERVICE_BUS_PARTITION_KEY] = None
+    if message.application_property(SERVICE_BUS_SESSION_ID) is not None:
+        changes[SERVICE_BUS_SESSION_ID] = None
+    return changes
+
+
+def _restore_broker_properties(message: Message) -> None:
+    changes: Changes = {}
+    fields = _header_fields(message.sections.header)
+    fields += [_NULL] * (len(_HEADER_FIELDS) - len(fields))
+    for index, name in enumerate(_HEADER_FIELDS):
+        kept = message.application_property(name)
+        if kept is None:
+            continue
+        if fields[index] == _NULL:
+            fields[index] = encode(_milliseconds(kept) if name == TIME_TO_LIVE else kept)
+        changes[name] = None
+    if changes:
+        message.sections.header = join_list(_HEADER, fields)
+    scheduled = message.application_property(SCHEDULED_ENQUEUE_TIME)
+    if scheduled is not None:
+        message.set_annotations({_SCHEDULED: scheduled})
+        changes[SCHEDULED_ENQUEUE_TIME] = None
+    if changes:
+        message.set_properties(changes)
+
+
+def _milliseconds(kept: Value) -> Value:
+    # An application that passes events on with another SDK may have made an int or a long of it.
+    if isinstance(kept.payload, int) and kept.kind != "boolean" and 0 <= kept.payload <= _LARGEST_UINT:
+        return kept if kept.kind == "uint" else uint(kept.payload)
+    raise Malformed(f"property {TIME_TO_LIVE}: got a {kept.kind}, expected milliseconds as a uint")
+
+
+def _header_fields(header: bytes) -> list[bytes]:
+    return list(sections.fields_of(header))
+
+
+def _encoded_properties(message: Message) -> Changes:
+    """Return a text and the name of its encoding for each property that Service Bus refuses."""
+    section = message.sections.application_properties
+    changes: Changes = {}
+    for name, _, value_start, stop in map_section.entries(section):
+        if section[value_start] not in _REFUSED or name is None:
+            continue
+        if section[value_start] in _BINARIES:
+            value, _ = decode(section, value_start, stop)
+            content, encoding = value.payload, BASE64
+        else:
+            content, encoding = section[value_start:stop], AMQP_BASE64
+        if isinstance(content, bytes):
+            changes[name] = string(base64.b64encode(content).decode())
+            changes[ENCODING + name] = string(encoding)
+    return changes
+
+
+def _decoded_properties(message: Message) -> Changes:
+    """Return the values that the texts stand for which `_encoded_properties` has made."""
+    changes: Changes = {}
+    if ENCODING.encode() not in message.sections.application_properties:
+        return changes
+    values = dict(message.application_properties())
+    for companion, encoding in values.items():
+        if not companion.startswith(ENCODING):
+            continue
+        changes[companion] = None
+        name = companion.removeprefix(ENCODING)
+        if name in values:
+            changes[name] = _decoded(name, values[name], encoding)
+    return changes
+
+
+def _decoded(name: str, text: Value, encoding: Value) -> Value:
+    if not isinstance(text.payload, str) or encoding.payload not in (BASE64, AMQP_BASE64):
+        expected = f"a string encoded as {BASE64} or {AMQP_BASE64}"
+        raise Malformed(
+            f"property {name}: got a {text.kind} that {ENCODING}{name} does not explain, expected {expected}"
+        )
+    try:
+        content = base64.b64decode(text.payload, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise Malformed(f"property {name}: got another text than base64, as {ENCODING}{name} says it is") from error
+    return binary(content) if encoding.payload == BASE64 else decode_all(content)
+
+
+_FITS: dict[tuple[Kind, Kind], Fit | None] = {
+    ("service-bus", "service-bus"): None,
+    ("service-bus", "event-hubs"): message_into_event,
+    ("event-hubs", "service-bus"): event_into_message,
+    ("event-hubs", "event-hubs"): keep_broker_properties,
+}

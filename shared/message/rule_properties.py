@@ -1,0 +1,125 @@
+"""A message as the rules of Service Bus see it and change it."""
+
+from collections.abc import Callable
+
+from shared.amqp import map_section
+from shared.amqp.codec import decode, encode
+from shared.amqp.values import Value, long, string, timestamp, uint
+from shared.message.message import Message
+
+
+class RuleProperties:
+    """A message as rules see and change it (`shared.rules.properties.MutableProperties`)."""
+
+    def __init__(self, message: Message) -> None:
+        """Look at *message*; its properties are looked through at the first question for one."""
+        self._message = message
+        self._seen: map_section.Names | None = None
+        self._values: dict[str, Value | None] = {}
+
+    def system(self, name: str) -> Value | None:
+        """Return a system property by its canonical name, None when it is not set."""
+        read = _READ.get(name)
+        return None if read is None else read(self._message)
+
+    def user(self, name: str) -> Value | None:
+        """Return the application property whose lower-case name is *name*, None when there is none."""
+        values = self._values
+        if name in values:
+            return values[name]
+        found = self._names().find(name)
+        section = self._message.sections.application_properties
+        value = values[name] = None if found is None else decode(section, found[1])[0]
+        return value
+
+    def set_system(self, name: str, value: Value) -> None:
+        """Set a system property of a type that the rule language has checked."""
+        _WRITE[name](self._message, value)
+
+    def remove_system(self, name: str) -> None:
+        """Unset a system property."""
+        _WRITE[name](self._message, None)
+
+    def set_user(self, name: str, value: Value) -> None:
+        """Set an application property, keeping the spelling of one that is there."""
+        spelling = self._names().spelling(name.lower())
+        if spelling is None:
+            self._message.append_properties(encode(string(name)) + encode(value), 1)
+        else:
+            self._message.set_properties({spelling: value})
+        self._forget()
+
+    def remove_user(self, name: str) -> None:
+        """Remove the application property of this name in any case."""
+        spelling = self._names().spelling(name.lower())
+        if spelling is not None:
+            self._message.set_properties({spelling: None})
+            self._forget()
+
+    def _forget(self) -> None:
+        """Look anew: the section is another one now."""
+        self._seen = None
+        self._values = {}
+
+    def _names(self) -> map_section.Names:
+        if self._seen is None:
+            self._seen = map_section.Names(self._message.sections.application_properties)
+        return self._seen
+
+
+def _as_string(text: str | None) -> Value | None:
+    return None if text is None else string(text)
+
+
+def _as[T](constructor: Callable[[T], Value], payload: T | None) -> Value | None:
+    return None if payload is None else constructor(payload)
+
+
+def _set_annotation(name: str) -> Callable[[Message, Value | None], None]:
+    return lambda message, value: message.set_annotations({name: value})
+
+
+def _set_text(attribute: str) -> Callable[[Message, Value | None], None]:
+    return lambda message, value: setattr(message, attribute, None if value is None else value.payload)
+
+
+def _set_value(attribute: str) -> Callable[[Message, Value | None], None]:
+    return lambda message, value: setattr(message, attribute, value)
+
+
+_READ: dict[str, Callable[[Message], Value | None]] = {
+    "MessageId": lambda message: message.message_id,
+    "CorrelationId": lambda message: message.correlation_id,
+    "To": lambda message: _as_string(message.to),
+    "Subject": lambda message: _as_string(message.subject),
+    "ReplyTo": lambda message: _as_string(message.reply_to),
+    "ContentType": lambda message: _as_string(message.content_type),
+    "SessionId": lambda message: _as_string(message.session_id),
+    "ReplyToSessionId": lambda message: _as_string(message.reply_to_session_id),
+    "PartitionKey": lambda message: _as_string(message.partition_key),
+    "TimeToLive": lambda message: _as(uint, message.time_to_live),
+    "EnqueuedTimeUtc": lambda message: _as(timestamp, message.arrival.enqueued_time),
+    "LockedUntilUtc": lambda message: _as(timestamp, message.arrival.locked_until),
+    "SequenceNumber": lambda message: _as(long, message.arrival.sequence_number),
+    "DeadLetterSource": lambda message: _as_string(message.arrival.dead_letter_source),
+    "ForcePersistence": lambda message: message.durable,
+    "ScheduledEnqueueTimeUtc": lambda message: message.annotation("x-opt-scheduled-enqueue-time"),
+    "ViaPartitionKey": lambda message: message.annotation("x-opt-via-partition-key"),
+    "Size": lambda message: long(message.size),
+}
+
+_WRITE: dict[str, Callable[[Message, Value | None], None]] = {
+    "MessageId": _set_value("message_id"),
+    "CorrelationId": _set_value("correlation_id"),
+    "To": _set_text("to"),
+    "Subject": _set_text("subject"),
+    "ReplyTo": _set_text("reply_to"),
+    "ContentType": _set_text("content_type"),
+    "SessionId": _set_text("session_id"),
+    "ReplyToSessionId": _set_text("reply_to_session_id"),
+    "TimeToLive": _set_text("time_to_live"),
+    "ForcePersistence": _set_value("durable"),
+    "PartitionKey": _set_annotation("x-opt-partition-key"),
+    "ViaPartitionKey": _set_annotation("x-opt-via-partition-key"),
+    "ScheduledEnqueueTimeUtc": _set_annotation("x-opt-scheduled-enqueue-time"),
+}

@@ -1,0 +1,1 @@
+"""Where state is kept: blobs, documents and SQLite files."""

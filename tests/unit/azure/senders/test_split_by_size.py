@@ -1,0 +1,49 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.azure.senders.batches import _ENVELOPE, _LONG_OVERHEAD, split_by_size
+from shared.azure.senders.service_bus import raw_batch
+from shared.protocols import Outgoing
+from tests.contracts.service_bus_sdk import encoded_batch
+
+LIMIT = _ENVELOPE + 1000
+
+
+def outgoing(size: int, *, text: str | None = None) -> Outgoing:
+    return Outgoing(b"x" * size, text, text, text)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "chunks"),
+    [
+        ([100], [[100]]),
+        ([100, 200, 300], [[100, 200, 300]]),
+        ([492, 492], [[492, 492]]),
+        ([493, 492], [[493], [492]]),
+        ([400, 400, 400], [[400, 400], [400]]),
+        ([5000], [[5000]]),
+        ([10, 5000, 10], [[10], [5000], [10]]),
+        ([5000, 10, 20], [[5000], [10, 20]]),
+        ([992, 1], [[992], [1]]),
+    ],
+)
+def test_runs_fit_the_limit(sizes, chunks):
+    split = split_by_size([outgoing(size) for size in sizes], LIMIT)
+    assert [[len(message.content) for message in chunk] for chunk in split] == chunks
+
+
+@given(st.lists(st.integers(0, 1500), min_size=1, max_size=40))
+def test_nothing_is_lost_or_moved_and_no_run_of_several_exceeds_the_limit(sizes):
+    messages = [outgoing(size) for size in sizes]
+    chunks = split_by_size(messages, LIMIT)
+    assert [message for chunk in chunks for message in chunk] == messages
+    assert all(chunks)
+    for chunk in chunks:
+        assert len(chunk) == 1 or sum(len(each.content) + _LONG_OVERHEAD for each in chunk) + _ENVELOPE <= LIMIT
+
+
+@given(st.lists(st.integers(0, 600), min_size=1, max_size=30), st.sampled_from([None, "k", "ä" * 128]))
+def test_what_fits_by_our_count_fits_by_the_bytes_of_the_sdk(sizes, text):
+    for chunk in split_by_size([outgoing(size, text=text) for size in sizes], LIMIT):
+        assert len(encoded_batch(raw_batch(chunk, LIMIT))) <= LIMIT

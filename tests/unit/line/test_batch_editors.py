@@ -1,0 +1,338 @@
+"""Editors that are given a batch as a whole: what is joined shares one fate, what they ask may be away for a while."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from shared.amqp.sections import split
+from shared.amqp.values import string
+from shared.errors import BuswayError, MessageRejected, TargetUnavailable
+from shared.line.pipeline import Pipeline, Task
+from shared.line.rejection import REASON
+from shared.line.routing import Route, Router, Target
+from shared.message.message import Arrival, Message, Origin
+from shared.message.ttl import Keep
+from shared.protocols import BatchEditor, EditedTogether, Editor, Joined, Outcome, Output, Withheld
+from shared.rules import parse_filter
+from tests.fakes import (
+    JournalInMemory,
+    OutputThatAccepts,
+    OutputThatFailsOnce,
+    OutputThatIsDown,
+    OutputThatRejects,
+    clock_at_delivery,
+    sleep_by,
+)
+from tests.messages import delivered
+
+
+class Together:
+    """A batch editor made of a function; it is away for its first *faults* questions."""
+
+    def __init__(
+        self,
+        edit: Callable[[Sequence[Message]], Sequence[EditedTogether]],
+        *,
+        name: str = "together",
+        joins: bool = True,
+        faults: int = 0,
+        settling_faults: int = 0,
+    ) -> None:
+        self.name = name
+        self.joins = joins
+        self.given: list[list[str]] = []
+        self.outcomes: list[list[tuple[int | None, Outcome]]] = []
+        self._edit = edit
+        self._faults = faults
+        self._settling_faults = settling_faults
+
+    async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
+        assert timeout_seconds > 0
+        if self._faults:
+            self._faults -= 1
+            raise TargetUnavailable("store: away")
+        self.given.append([body(each) for each in messages])
+        return self._edit([each.copy() for each in messages])
+
+    async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
+        assert timeout_seconds > 0
+        if self._settling_faults:
+            self._settling_faults -= 1
+            raise TargetUnavailable("store: away")
+        self.outcomes.append([(arrival.sequence_number, outcome) for arrival, outcome in outcomes])
+
+
+class Alone:
+    """An editor of single messages made of a function."""
+
+    name = "alone"
+
+    def __init__(self, edit: Callable[[Message], Sequence[Message] | Withheld]) -> None:
+        self._edit = edit
+
+    def edit(self, message: Message) -> Sequence[Message] | Withheld:
+        return self._edit(message)
+
+
+class Line:
+    """A pipeline from west/orders to east/orders, with rejects, in virtual time."""
+
+    def __init__(
+        self, *editors: Editor | BatchEditor, output: Output | None = None, routes: Sequence[Route] = ()
+    ) -> None:
+        self.output = output or OutputThatAccepts()
+        self.rejects = OutputThatAccepts()
+        self.journal = JournalInMemory()
+        self.clock = clock_at_delivery()
+        task = Task(
+            "copy",
+            Origin("west", "orders"),
+            editors,
+            Router(routes or [Route(Target(self.output, "east", "orders"))]),
+            Target(self.rejects, "west", "rejected"),
+            Keep(),
+            None,
+        )
+        self.pipeline = Pipeline(task, self.journal, self.clock, sleep_by(self.clock))
+
+    def run(self, *bodies: str, numbers: Sequence[int] | None = None) -> Counter[Outcome]:
+        numbers = numbers or range(1, len(bodies) + 1)
+        batch = [delivered(number, body=each.encode()) for number, each in zip(numbers, bodies, strict=True)]
+        return asyncio.run(self.pipeline.run(batch))
+
+    def sent(self) -> list[str]:
+        assert isinstance(self.output, OutputThatAccepts)
+        return [body(each) for each in self.output.messages("orders")]
+
+    def told(self) -> list[tuple[int | None, Outcome, str | None]]:
+        return [(each.arrival.sequence_number, each.outcome, each.target) for each in self.journal.records]
+
+
+def body(message: Message) -> str:
+    return (message.body or b"").decode()
+
+
+def one_envelope(messages: Sequence[Message]) -> Sequence[EditedTogether]:
+    """Join all to the first."""
+    if not messages:
+        return []
+    messages[0].body = "+".join(map(body, messages)).encode()
+    messages[0].message_id = string("envelope")
+    return [(messages[0],), *(Joined(0) for _ in messages[1:])]
+
+
+def test_all_that_is_joined_is_sent_in_one_and_each_has_its_outcome():
+    line = Line(Together(one_envelope))
+    assert line.run("a", "b", "c") == {Outcome.SENT: 3}
+    assert line.sent() == ["a+b+c"]
+    assert line.told() == [(number, Outcome.SENT, "east/orders") for number in (1, 2, 3)]
+    assert [record.message_id for record in line.journal.records] == ["envelope", "m-2", "m-3"]
+
+
+def test_editors_before_and_behind_one_that_joins_are_applied_in_their_order():
+    def upper(message: Message) -> Sequence[Message]:
+        message.body = body(message).upper().encode()
+        return (message,)
+
+    def without_b(message: Message) -> Sequence[Message] | Withheld:
+        return Withheld("no b") if body(message) == "b" else (message,)
+
+    line = Line(Alone(without_b), Together(one_envelope), Alone(upper))
+    assert line.run("a", "b", "c") == {Outcome.SENT: 2, Outcome.FILTERED: 1}
+    assert line.sent() == ["A+C"]
+    assert [record.reason for record in line.journal.records] == [None, "no b", None]
+
+
+def test_what_is_joined_to_a_message_that_the_target_refuses_is_set_aside_each_by_itself():
+    line = Line(Together(one_envelope), output=OutputThatRejects(lambda message: message.message_id == "envelope"))
+    assert line.run("a", "b", "c") == {Outcome.REJECTED: 3}
+    assert [body(each) for each in line.rejects.messages("rejected")] == ["a", "b", "c"]
+    assert line.told() == [(number, Outcome.REJECTED, "west/rejected") for number in (1, 2, 3)]
+
+
+def test_one_at_fault_is_set_aside_and_the_others_are_joined():
+    def all_but_b(messages: Sequence[Message]) -> Sequence[EditedTogether]:
+        good = [each for each in messages if body(each) != "b"]
+        joined = iter(one_envelope(good))
+        results = [MessageRejected("NoB", "b is none") if body(each) == "b" else next(joined) for each in messages]
+        return [
+            Joined(next(index for index, each in enumerate(messages) if body(each) != "b"))
+            if isinstance(each, Joined)
+            else each
+            for each in results
+        ]
+
+    line = Line(Together(all_but_b))
+    assert line.run("b", "a", "c") == {Outcome.SENT: 2, Outcome.REJECTED: 1}
+    assert line.sent() == ["a+c"]
+    (rejected,) = line.rejects.messages("rejected")
+    assert body(rejected) == "b"
+    assert dict(rejected.application_properties())[REASON].payload == "NoB"
+
+
+def test_what_shares_the_fate_of_a_message_that_no_route_takes_is_withheld_like_it():
+    output = OutputThatAccepts()
+    line = Line(
+        Together(one_envelope),
+        output=output,
+        routes=[Route(Target(output, "east", "orders"), parse_filter("kind = 'wanted'"))],
+    )
+    assert line.run("a", "b") == {Outcome.FILTERED: 2}
+    assert [record.reason for record in line.journal.records] == ["no route takes it"] * 2
+
+
+def test_one_that_need_not_be_sent_again_is_withheld_once_the_other_is_sent():
+    def without_repeats(messages: Sequence[Message]) -> Sequence[EditedTogether]:
+        firsts: dict[str, int] = {}
+        return [
+            (message,)
+            if firsts.setdefault(body(message), index) == index
+            else Joined(firsts[body(message)], Outcome.FILTERED, "there already")
+            for index, message in enumerate(messages)
+        ]
+
+    line = Line(Together(without_repeats))
+    assert line.run("a", "b", "a") == {Outcome.SENT: 2, Outcome.FILTERED: 1}
+    assert line.sent() == ["a", "b"]
+    assert line.told()[2] == (3, Outcome.FILTERED, None)
+    assert line.journal.records[2].reason == "there already"
+    assert not any(record.is_joined for record in line.journal.records)
+
+
+def test_a_redelivered_batch_joins_only_what_was_not_sent():
+    editor = Together(one_envelope)
+    line = Line(editor)
+    line.run("a", "b")
+    assert line.run("a", "b", "c", numbers=[1, 2, 3]) == {Outcome.SENT: 3}
+    assert line.sent() == ["a+b", "c"]
+    assert editor.given == [["a", "b"], ["c"]]
+    assert [record.is_remembered for record in line.journal.records[2:]] == [True, True, False]
+
+
+def test_a_message_that_is_in_the_batch_twice_is_joined_once():
+    line = Line(Together(one_envelope))
+    assert line.run("a", "b", "a", numbers=[1, 2, 1]) == {Outcome.SENT: 3}
+    assert line.sent() == ["a+b"]
+
+
+def test_an_envelope_is_sent_again_as_it_was_when_its_target_was_away():
+    line = Line(Together(one_envelope), output=OutputThatFailsOnce())
+    assert line.run("a", "b") == {Outcome.SENT: 2}
+    assert line.sent() == ["a+b"]
+
+
+def test_a_store_that_is_away_for_a_while_holds_the_batch_and_changes_nothing():
+    editor = Together(one_envelope, faults=3, settling_faults=2)
+    line = Line(editor)
+    assert line.run("a", "b") == {Outcome.SENT: 2}
+    assert line.sent() == ["a+b"]
+    assert editor.outcomes == [[(1, Outcome.SENT), (2, Outcome.SENT)]]
+
+
+@pytest.mark.parametrize(
+    ("faults", "settling_faults", "sent", "told"),
+    [(10**9, 0, [], (Outcome.RETRY, "store: away")), (0, 10**9, ["a+b"], (Outcome.SENT, None))],
+)
+def test_a_store_that_stays_away_leaves_the_batch_at_its_source_and_its_outcomes_on_record(
+    faults, settling_faults, sent, told
+):
+    line = Line(Together(one_envelope, faults=faults, settling_faults=settling_faults))
+    with pytest.raises(TargetUnavailable, match="store: away"):
+        line.run("a", "b")
+    assert line.sent() == sent
+    assert [(record.outcome, record.reason) for record in line.journal.records] == [told] * 2
+
+
+def test_while_the_target_is_away_nothing_is_told_as_sent():
+    editor = Together(one_envelope)
+    line = Line(editor, output=OutputThatIsDown())
+    with pytest.raises(BuswayError):
+        line.run("a", "b")
+    assert editor.outcomes == []
+    assert [record.outcome for record in line.journal.records] == [Outcome.RETRY] * 2
+
+
+def test_a_message_that_cannot_be_read_is_set_aside_and_not_given_to_the_editor():
+    editor = Together(one_envelope)
+    line = Line(editor)
+    batch = [delivered(1, body=b"a"), b"\x00\x53\x74\xc1\xff\x02", delivered(3, body=b"c")]
+    assert asyncio.run(line.pipeline.run(batch)) == {Outcome.SENT: 2, Outcome.REJECTED: 1}
+    assert editor.given == [["a", "c"]]
+
+
+def test_one_whose_properties_cannot_be_read_holds_up_no_other():
+    raw = split(delivered(2, body=b"b"))
+    raw.properties = b"\x00\x53\x73\xc0\x03\x0d\xa1\x7f"
+    for editor in (
+        Together(lambda each: [(one,) for one in each]),
+        Together(lambda each: [Withheld("no")] * len(each)),
+    ):
+        line = Line(editor)
+        counts = asyncio.run(line.pipeline.run([delivered(1, body=b"a"), raw.encode(), delivered(3, body=b"c")]))
+        assert counts in ({Outcome.SENT: 2, Outcome.REJECTED: 1}, {Outcome.FILTERED: 3})
+
+
+def test_several_made_of_one_before_it_are_joined_and_behind_it_refused():
+    def in_two(message: Message) -> Sequence[Message]:
+        parts = [message.copy(), message.copy()]
+        for part, text in zip(parts, body(message), strict=True):
+            part.body = text.encode()
+        return parts
+
+    line = Line(Alone(in_two), Together(one_envelope))
+    assert line.run("ab", "cd") == {Outcome.SENT: 4}
+    assert line.sent() == ["a+b+c+d"]
+    assert [(record.arrival.sequence_number, record.part) for record in line.journal.records] == [
+        (1, 0), (1, 1), (2, 0), (2, 1),
+    ]  # fmt: skip
+    line = Line(Together(one_envelope), Alone(in_two))
+    assert line.run("a", "") == {Outcome.REJECTED: 2}
+    assert [body(each) for each in line.rejects.messages("rejected")] == ["a", ""]
+
+
+def test_an_editor_that_does_not_join_sees_what_was_sent_before_as_well():
+    editor = Together(lambda messages: [(each,) for each in messages], joins=False)
+    line = Line(editor)
+    line.run("a")
+    assert line.run("a", "b", numbers=[1, 2]) == {Outcome.SENT: 2}
+    assert line.sent() == ["a", "b"]
+    assert editor.given == [["a"], ["a", "b"]]
+
+
+def without_repeats(messages: Sequence[Message]) -> Sequence[EditedTogether]:
+    """Join each message to the first with its body."""
+    firsts: dict[str, int] = {}
+    return [
+        (message,)
+        if firsts.setdefault(body(message), index) == index
+        else Joined(firsts[body(message)], Outcome.FILTERED, "there already")
+        for index, message in enumerate(messages)
+    ]
+
+
+def test_what_is_joined_to_a_message_that_is_joined_to_a_third_shares_its_fate():
+    editors = Together(without_repeats), Together(one_envelope)
+    line = Line(*editors)
+    assert line.run("a", "b", "b") == {Outcome.SENT: 2, Outcome.FILTERED: 1}
+    assert line.sent() == ["a+b"]
+    assert line.told()[2] == (3, Outcome.FILTERED, None)
+    line = Line(*editors, output=OutputThatRejects(lambda message: message.message_id == "envelope"))
+    assert line.run("a", "b", "b") == {Outcome.REJECTED: 3}
+    assert [body(each) for each in line.rejects.messages("rejected")] == ["a", "b", "b"]
+
+
+def test_what_is_joined_to_a_message_that_a_later_editor_withholds_is_withheld_with_it():
+    line = Line(
+        Together(without_repeats), Alone(lambda message: Withheld("no a") if body(message) == "a" else [message])
+    )
+    assert line.run("a", "b", "a") == {Outcome.SENT: 1, Outcome.FILTERED: 2}
+    assert [record.reason for record in line.journal.records] == ["no a", None, "no a"]
+
+
+def test_a_message_that_is_in_the_batch_twice_is_settled_once():
+    editor = Together(one_envelope)
+    line = Line(editor)
+    line.run("a", "b", "a", numbers=[1, 2, 1])
+    assert editor.outcomes == [[(1, Outcome.SENT), (2, Outcome.SENT)]]

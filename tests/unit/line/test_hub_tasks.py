@@ -1,0 +1,163 @@
+"""What the pipeline does about partitions and keys of event hubs."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from shared.amqp.values import binary, int_, long, string, uint
+from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
+from shared.line.pipeline import Pipeline, Task
+from shared.line.routing import KEEP_PARTITION, Route, Router, Target
+from shared.message.mapping import event_into_message, message_into_event, restore_event
+from shared.message.message import Message, Origin
+from shared.message.ttl import Keep
+from shared.protocols import Outcome, Outgoing
+from tests.fakes import (
+    SOMEWHERE,
+    JournalInMemory,
+    OutputThatAccepts,
+    OutputThatIsDown,
+    OutputThatRejects,
+    clock_at_delivery,
+    sleep_by,
+)
+from tests.messages import delivered
+
+
+class Hub(OutputThatAccepts):
+    """Takes each lane by itself, and at its first call nothing of one key."""
+
+    def __init__(self, slow: str) -> None:
+        super().__init__()
+        self._slow: str | None = slow
+
+    async def send(self, entity, messages, *, timeout_seconds):
+        self.timeouts.append(timeout_seconds)
+        answers: list[BuswayError | None] = []
+        for message in messages:
+            if message.partition_key == self._slow:
+                answers.append(TargetUnavailable("east/hub: busy"))
+            else:
+                self.accepted.setdefault(entity, []).append(message)
+                answers.append(None)
+        self.calls.append(len(messages))
+        self._slow = None
+        return answers
+
+
+def task_to(target: Target, **options) -> Task:
+    rejects = Target(OutputThatAccepts(), "west", "rejected", event_into_message)
+    origin = Origin("west", "telemetry")
+    task = Task("copy", origin, (), Router([Route(target)]), rejects, Keep(), None, restore=restore_event)
+    return replace(task, **options)
+
+
+def run(task: Task, *batch: bytes, partition: str | None = "3"):
+    clock = clock_at_delivery()
+    return asyncio.run(Pipeline(task, JournalInMemory(), clock, sleep_by(clock)).run(batch, partition))
+
+
+def event(number: int, key: str) -> bytes:
+    return delivered(number, annotated={"x-opt-partition-key": string(key)})
+
+
+def test_a_key_that_has_to_wait_holds_back_only_itself_and_is_sent_in_its_order():
+    hub = Hub(slow="slow")
+    batch = [event(number, "slow" if number % 2 else "fast") for number in range(1, 7)]
+    assert run(task_to(Target(hub, "east", "hub")), *batch) == {Outcome.SENT: 6}
+    assert hub.ids("hub") == ["m-2", "m-4", "m-6", "m-1", "m-3", "m-5"]
+    assert hub.calls == [6, 3], "what was accepted is not sent again"
+
+
+def test_a_kept_partition_is_that_of_the_batch():
+    hub = OutputThatAccepts()
+    run(task_to(Target(hub, "east", "hub", partition=KEEP_PARTITION)), event(1, "k"))
+    run(task_to(Target(hub, "east", "hub", partition="0")), event(2, "k"))
+    assert [each.partition for each in hub.accepted["hub"]] == ["3", "0"]
+
+
+def test_a_partition_that_the_host_does_not_name_is_not_guessed():
+    hub = OutputThatAccepts()
+    with pytest.raises(TargetRefused, match="did not say which partition the event is from"):
+        run(task_to(Target(hub, "east", "hub", partition=KEEP_PARTITION)), event(1, "k"), partition=None)
+    with pytest.raises(TargetRefused, match="did not say which partition the batch is from"):
+        run(task_to(Target(hub, "east", "hub"), partitions=frozenset("3")), event(1, "k"), partition=None)
+    assert hub.accepted == {}
+
+
+@pytest.mark.parametrize(("partition", "sent"), [("3", 1), ("0", 0), ("33", 0)])
+def test_a_task_of_some_partitions_carries_and_journals_theirs_only(partition, sent):
+    hub = OutputThatAccepts()
+    outcomes = run(
+        task_to(Target(hub, "east", "hub"), partitions=frozenset({"3", "5"})), event(1, "k"), partition=partition
+    )
+    assert outcomes.total() == len(hub.accepted.get("hub", [])) == sent
+
+
+def refuses_binary(message: Outgoing) -> bool:
+    found = Message.received(message.content, SOMEWHERE).application_property("photo")
+    return found is not None and found.kind == "binary"
+
+
+def test_a_rejected_event_is_one_that_rejects_takes():
+    """A queue takes no binary property: as it is, the event would end in a wrapping."""
+    rejected = OutputThatRejects(refuses_binary)
+    target = Target(OutputThatRejects(lambda _: True), "east", "hub")
+    rejects = Target(rejected, "west", "rejected", event_into_message)
+    assert run(task_to(target, rejects=rejects), delivered(1, named={"photo": binary(b"\xff")})) == {
+        Outcome.REJECTED: 1
+    }
+    (message,) = rejected.messages("rejected")
+    assert message.application_property("photo") == string("/w==")
+    assert message.body == b"body"
+
+
+def test_an_event_that_cannot_be_restored_is_rejected_with_its_number():
+    journal = JournalInMemory()
+    clock = clock_at_delivery()
+    task = task_to(Target(OutputThatIsDown(), "east", "hub"))
+    batch = [delivered(7, named={"repl-sb-time-to-live": string("soon")})]
+    asyncio.run(Pipeline(task, journal, clock, sleep_by(clock)).run(batch, "3"))
+    (record,) = journal.records
+    assert (record.outcome, record.arrival.sequence_number) == (Outcome.REJECTED, 7)
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [("no base64!", "base64"), ("AA==", "gzip"), ("8A==", "amqp+base64"), ("/w=", "base64")],
+)
+def test_an_encoded_property_that_was_changed_rejects_its_message(text, encoding):
+    message = Message.received(
+        delivered(1, named={"photo": string(text), "repl-encoding-photo": string(encoding)}), SOMEWHERE
+    )
+    with pytest.raises(MessageRejected):
+        message_into_event(message)
+
+
+def test_an_encoded_property_that_was_removed_leaves_no_trace():
+    message = Message.received(delivered(1, named={"repl-encoding-photo": string("base64")}), SOMEWHERE)
+    message_into_event(message)
+    assert dict(message.application_properties()).keys() == {"repl-sb-durable"}
+
+
+@pytest.mark.parametrize("kept", [int_(90_500), long(90_500), uint(90_500)])
+def test_a_life_that_another_sdk_has_written_anew_still_counts(kept):
+    message = Message.received(delivered(1, named={"repl-sb-time-to-live": kept}), SOMEWHERE)
+    restore_event(message)
+    assert message.time_to_live == 90_500
+
+
+def test_a_life_of_its_own_wins_over_the_kept_one():
+    message = Message.received(delivered(1, named={"repl-sb-time-to-live": uint(9)}, time_to_live=70), SOMEWHERE)
+    restore_event(message)
+    assert message.time_to_live == 70
+    assert list(message.application_properties()) == []
+
+
+def test_an_event_of_iot_hub_has_its_device_as_key_unless_it_has_one():
+    device = {"iothub-connection-device-id": string("d")}
+    for annotated, key in ((device, "d"), ({**device, "x-opt-partition-key": string("k")}, "k")):
+        message = Message.received(delivered(1, annotated=annotated), SOMEWHERE)
+        restore_event(message)
+        assert message.partition_key == key

@@ -1,0 +1,128 @@
+import pytest
+
+from shared.amqp.values import NULL, TRUE, Value, binary, int_, long, string, timestamp, uint
+from shared.errors import MessageRejected
+from shared.line.routing import Route, Router, Target
+from shared.message.message import Message, Origin
+from shared.message.rule_properties import _READ, _WRITE, RuleProperties
+from shared.rules import SYSTEM_PROPERTIES, parse_action, parse_filter
+from tests.fakes import OutputThatAccepts
+from tests.messages import ENQUEUED, LOCK_MILLISECONDS, delivered
+
+OUTPUT = OutputThatAccepts()
+EXPRESS, ORDERS = Target(OUTPUT, "east", "express"), Target(OUTPUT, "east", "orders")
+
+
+def message(**options) -> Message:
+    return Message.received(delivered(1, **options), Origin("west", "q"))
+
+
+def changed(action: str, **options) -> Message:
+    it = message(**options)
+    assert Router([Route(ORDERS, None, parse_action(action))]).route(it) == ORDERS
+    return Message.received(it.encode(), Origin("east", "q"))
+
+
+def test_the_first_route_that_is_true_takes_the_message():
+    router = Router([Route(EXPRESS, parse_filter("priority > 5")), Route(ORDERS)])
+    assert router.route(message(named={"priority": int_(6)})) == EXPRESS
+    assert router.route(message(named={"priority": int_(5)})) == ORDERS
+    assert router.route(message()) == ORDERS, "unknown is not true"
+
+
+def test_no_route_may_take_it():
+    assert Router([Route(EXPRESS, parse_filter("priority > 5"))]).route(message()) is None
+
+
+def test_an_action_is_of_its_own_route_only():
+    router = Router([Route(EXPRESS, parse_filter("a = 1"), parse_action("SET b = 1")), Route(ORDERS)])
+    it = message(named={"a": int_(2)})
+    router.route(it)
+    assert it.application_property("b") is None
+
+
+def test_an_action_touches_only_what_it_names():
+    wide = Value(0x81, 5)
+    it = changed("SET priority = 7; REMOVE old", named={"Old": TRUE, "keep": wide, "Priority": long(1)})
+    assert list(it.application_properties()) == [("keep", wide), ("Priority", long(7))]
+
+
+@pytest.mark.parametrize(
+    ("action", "attribute", "value"),
+    [
+        ("SET sys.TimeToLive = '0:2:0'", "time_to_live", 120_000),
+        ("REMOVE sys.TimeToLive", "time_to_live", None),
+        ("SET sys.Label = 'new'", "subject", "new"),
+        ("SET sys.To = 'new'", "to", "new"),
+        ("SET sys.ReplyTo = 'new'", "reply_to", "new"),
+        ("SET sys.ContentType = 'text/html'", "content_type", "text/html"),
+        ("SET sys.SessionId = 'new'", "session_id", "new"),
+        ("REMOVE sys.SessionId", "session_id", None),
+        ("SET sys.ReplyToSessionId = 'new'", "reply_to_session_id", "new"),
+        ("SET sys.MessageId = 'new'", "message_id", string("new")),
+        ("SET sys.CorrelationId = sys.MessageId", "correlation_id", string("m-1")),
+        ("SET sys.PartitionKey = 'new'", "partition_key", "new"),
+    ],
+)
+def test_system_properties_are_set(action, attribute, value):
+    assert getattr(changed(action, session_id="s", time_to_live=5000), attribute) == value
+
+
+def test_a_scheduled_time_that_is_set_leaves():
+    it = message()
+    Router([Route(ORDERS, None, parse_action("SET sys.ScheduledEnqueueTimeUtc = '2031-01-01T00:00:00Z'"))]).route(it)
+    assert it.annotation("x-opt-scheduled-enqueue-time") == timestamp(1_924_992_000_000)
+
+
+@pytest.mark.parametrize("name", sorted({each.name for each in SYSTEM_PROPERTIES.values() if each.is_settable}))
+def test_every_settable_property_can_be_set_read_and_removed(name):
+    value = {"TimeToLive": uint(5), "ScheduledEnqueueTimeUtc": timestamp(5), "ForcePersistence": TRUE}.get(
+        name, string("text")
+    )
+    it = message()
+    properties = RuleProperties(it)
+    properties.set_system(name, value)
+    assert properties.system(name) == value
+    it.encode()
+    properties.remove_system(name)
+    assert properties.system(name) is None
+    assert name in _READ
+    assert name in _WRITE
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "sys.SequenceNumber = 1 AND sys.EnqueuedTimeUtc IS NOT NULL AND sys.TimeToLive IS NOT NULL",
+        "sys.MessageId = 'm-1' AND sys.label = 'subject' AND sys.size > 20",
+        "user.Colour = 'red' AND colour = 'red' AND COLOUR <> 'blue'",
+        "nothing IS NULL AND [null] IS NULL AND NOT EXISTS(nothing) AND EXISTS([null])",
+        "colour LIKE 'r%' AND sys.ContentType IS NULL",
+    ],
+)
+def test_conditions_see_the_message(condition):
+    it = message(subject=string("subject"), time_to_live=5000, named={"Colour": string("red"), "null": NULL})
+    assert parse_filter(condition).matches(RuleProperties(it))
+
+
+def test_times_are_timestamps():
+    properties = RuleProperties(message())
+    assert properties.system("EnqueuedTimeUtc") == timestamp(ENQUEUED)
+    assert properties.system("LockedUntilUtc") == timestamp(ENQUEUED + LOCK_MILLISECONDS)
+
+
+@pytest.mark.parametrize(
+    ("action", "named"),
+    [
+        ("SET sys.ContentType = colour", {"colour": string("röt")}),
+        ("SET sys.TimeToLive = colour", {"colour": string("for ever")}),
+        ("SET sys.TimeToLive = size", {"size": binary(b"x")}),
+    ],
+)
+def test_an_action_that_a_message_does_not_fit_rejects_it(action, named):
+    with pytest.raises(MessageRejected):
+        changed(action, named=named)
+
+
+def test_a_target_is_named_by_site_and_entity():
+    assert str(EXPRESS) == "east/express"

@@ -1,0 +1,48 @@
+import pytest
+
+from shared.amqp.values import string
+from shared.message.loop_prevention import DEFAULT_MAX_HOPS, LoopGuard, path_before
+from shared.message.message import Message, Origin
+from tests.messages import delivered
+
+
+@pytest.mark.parametrize(
+    ("visited", "target", "objection"),
+    [
+        ([], "east", None),
+        (["west"], "east", None),
+        (["west"], "west", "site west is on its path west"),
+        (["west", "east"], "east", "site east is on its path west;east"),
+        (["a", "b"], "east", None),
+        (["a", "b", "c"], "east", "it has made 3 hops, the task allows 3"),
+        (["West"], "west", None),
+    ],
+)
+def test_objections(visited, target, objection):
+    assert LoopGuard(max_hops=3).objection(visited, target) == objection
+
+
+def test_a_ring_of_sites_ends_at_the_first():
+    guard, path = LoopGuard(), list[str]()
+    sites = ["a", "b", "c", "d"]
+    for hop in range(20):
+        here, there = sites[hop % 4], sites[(hop + 1) % 4]
+        if guard.objection(path, there) is not None:
+            break
+        path.append(here)
+    assert path == ["a", "b", "c"]
+
+
+def test_a_line_of_sites_ends_at_the_limit():
+    guard, path = LoopGuard(), list[str]()
+    while guard.objection(path, f"site-{len(path) + 1}") is None:
+        path.append(f"site-{len(path)}")
+    assert len(path) == DEFAULT_MAX_HOPS
+
+
+@pytest.mark.parametrize(
+    ("named", "sites"),
+    [({}, []), ({"repl-path": string("a;b")}, ["a", "b"]), ({"other": string("repl-path")}, [])],
+)
+def test_the_path_is_read_before_the_stamp(named, sites):
+    assert path_before(Message.received(delivered(1, named=named), Origin("west", "q"))) == sites

@@ -1,0 +1,284 @@
+import uuid
+from typing import Any
+
+import pytest
+
+from shared.amqp import sections, values
+from shared.amqp.codec import encode
+from shared.amqp.scan import join_list
+from shared.amqp.sections import Sections, data
+from shared.amqp.values import (
+    NULL,
+    TRUE,
+    Malformed,
+    Value,
+    binary,
+    byte,
+    int_,
+    list_,
+    long,
+    string,
+    symbol,
+    timestamp,
+    uint,
+    ulong,
+)
+from shared.message.message import SERVICE_ASSIGNED, Message, Origin
+from tests.messages import ENQUEUED, LOCK_MILLISECONDS, annotations, application_properties, delivered, properties
+
+ORIGIN = Origin("west", "orders")
+
+
+def received(content: bytes) -> Message:
+    return Message.received(content, ORIGIN)
+
+
+def of(**parts: bytes) -> Message:
+    return received(Sections(**{"body": data(b"x"), **parts}).encode())
+
+
+def test_the_arrival_is_read_and_does_not_leave_again():
+    assigned = {
+        "x-opt-enqueued-time": timestamp(5),
+        "x-opt-sequence-number": long(2**40),
+        "x-opt-offset": string("77"),
+        "x-opt-locked-until": timestamp(6),
+        "x-opt-deadletter-source": string("jobs"),
+        "x-opt-partition-key": string("key"),
+        "x-opt-custom": byte(-1),
+    }
+    message = of(message_annotations=annotations(assigned))
+    assert message.arrival == (ORIGIN, 2**40, "77", 5, 6, "jobs")
+    kept = annotations({"x-opt-partition-key": string("key"), "x-opt-custom": byte(-1)})
+    assert message.sections.message_annotations == kept
+    assert message.encode() == kept + data(b"x")
+
+
+@pytest.mark.parametrize("name", sorted(SERVICE_ASSIGNED))
+def test_no_service_assigned_annotation_leaves(name):
+    value = string("1") if name in ("x-opt-offset", "x-opt-deadletter-source") else long(1)
+    assert of(message_annotations=annotations({name: value})).encode() == data(b"x")
+
+
+def test_annotations_without_a_service_assigned_one_leave_as_the_bytes_that_came():
+    section = b"\x00\x80" + (0x72).to_bytes(8) + b"\xc1\x05\x02\xa3\x01a\x41"
+    assert of(message_annotations=section).encode() == section + data(b"x")
+
+
+def test_delivery_annotations_do_not_leave():
+    section = b"\x00\x53\x71\xc1\x05\x02\xa3\x01a\x41"
+    assert of(delivery_annotations=section).encode() == data(b"x")
+
+
+@pytest.mark.parametrize(
+    ("fields", "left"),
+    [
+        ([NULL, NULL, NULL, NULL, uint(3)], None),
+        ([NULL, NULL, NULL, TRUE], None),
+        ([], None),
+        ([TRUE, values.ubyte(4), uint(1500), TRUE, uint(3)], [TRUE, values.ubyte(4), uint(1500)]),
+        ([TRUE, NULL, NULL, NULL, uint(1)], [TRUE]),
+        ([NULL, NULL, Value(0x70, 5)], [NULL, NULL, Value(0x70, 5)]),
+    ],
+)
+def test_of_the_header_only_what_the_sender_said_leaves(fields, left):
+    message = of(header=join_list(b"\x00\x53\x70", [encode(field) for field in fields]))
+    header = b"" if left is None else join_list(b"\x00\x53\x70", [encode(field) for field in left])
+    assert message.encode() == header + data(b"x")
+
+
+def test_the_absolute_expiry_time_does_not_leave_and_the_other_properties_do():
+    message = of(
+        properties=properties(message_id=string("a"), absolute_expiry_time=timestamp(5), session_id=string("s"))
+    )
+    assert message.encode() == properties(message_id=string("a"), session_id=string("s")) + data(b"x")
+
+
+@pytest.mark.parametrize("value", [byte(1), string("5"), binary(b"5"), ulong(2**63), TRUE, NULL])
+def test_a_sequence_number_is_an_integer(value):
+    content = Sections(message_annotations=annotations({"x-opt-sequence-number": value})).encode()
+    if value == NULL:
+        assert received(content).arrival.sequence_number is None
+    else:
+        with pytest.raises(Malformed, match="x-opt-sequence-number"):
+            received(content)
+
+
+@pytest.mark.parametrize("value", [long(5), NULL, list_([])])
+def test_an_offset_that_is_no_text_is_none_of_event_hubs(value):
+    assert of(message_annotations=annotations({"x-opt-offset": value})).arrival.offset is None
+
+
+@pytest.mark.parametrize(
+    ("attribute", "before", "after"),
+    [
+        ("message_id", string("m"), string("n")),
+        ("message_id", ulong(2**64 - 1), values.uuid(uuid.UUID(int=1))),
+        ("correlation_id", binary(b"c"), string("d")),
+        ("to", "a", "b"),
+        ("subject", "a", "ä" * 300),
+        ("reply_to", "a", "b"),
+        ("content_type", "text/plain", "text/html"),
+        ("session_id", "s", "t"),
+        ("reply_to_session_id", "s", "t"),
+    ],
+)
+def test_a_broker_property_is_read_and_set_and_unset(attribute, before, after):
+    field = before if isinstance(before, Value) else symbol(before) if attribute == "content_type" else string(before)
+    options: dict[str, Any] = {attribute: field}
+    message = received(delivered(1, **options))
+    assert getattr(message, attribute) == before
+    for value in (after, None, before):
+        setattr(message, attribute, value)
+        assert getattr(message, attribute) == value
+        assert getattr(received(message.encode()), attribute) == value
+
+
+def test_setting_the_last_field_leaves_the_bytes_of_the_others():
+    section = join_list(b"\x00\x53\x73", [encode(field) for field in (Value(0xB1, "m"), Value(0xB0, b"user"))])
+    message = of(properties=section)
+    message.session_id = "s"
+    expected = [encode(field) for field in (Value(0xB1, "m"), Value(0xB0, b"user"), *[NULL] * 8, string("s"))]
+    assert message.sections.properties == join_list(b"\x00\x53\x73", expected)
+
+
+def test_a_content_type_beyond_ascii_is_malformed():
+    message = of()
+    with pytest.raises(Malformed, match="content type"):
+        message.content_type = "text/ä"
+    assert message.content_type is None
+
+
+@pytest.mark.parametrize("value", [long(5), ulong(2**40), TRUE, string("5"), byte(-1)])
+def test_a_time_to_live_that_is_no_uint_is_malformed(value):
+    message = of(header=join_list(b"\x00\x53\x70", [encode(field) for field in (NULL, NULL, value)]))
+    with pytest.raises(Malformed, match="ttl"):
+        _ = message.time_to_live
+
+
+def test_a_time_to_live_is_read_set_and_unset():
+    message = received(delivered(1, time_to_live=1500))
+    assert message.time_to_live == 1500
+    message.time_to_live = 1
+    assert received(message.encode()).time_to_live == 1
+    message.time_to_live = None
+    assert received(message.encode()).time_to_live is None
+    bare = of()
+    assert bare.time_to_live is None
+    bare.time_to_live = 5
+    assert received(bare.encode()).time_to_live == 5
+
+
+def test_a_header_that_says_nothing_any_more_does_not_leave():
+    message = of()
+    message.time_to_live = 5
+    message.time_to_live = None
+    assert message.encode() == data(b"x")
+
+
+def test_setting_properties_moves_the_bytes_of_the_others():
+    wide = Value(0x81, 5), Value(0xB1, "wide")
+    message = of(application_properties=application_properties({"a": wide[0], "b": int_(1), "c": wide[1]}))
+    message.set_properties({"b": string("two"), "d": TRUE, "gone": None})
+    expected = application_properties({"a": wide[0], "b": string("two"), "c": wide[1], "d": TRUE})
+    assert message.sections.application_properties == expected
+    message.set_properties({"a": None, "b": None, "c": None, "d": None})
+    assert message.sections.application_properties == b""
+
+
+def test_a_property_that_stands_twice_is_one_after_it_was_set():
+    pairs = [encode(string("a")) + encode(int_(number)) for number in (1, 2)]
+    section = sections.split(b"\x00\x53\x74\xc1\x0b\x04" + b"".join(pairs)).application_properties
+    message = of(application_properties=section)
+    message.set_properties({"a": int_(3)})
+    assert list(message.application_properties()) == [("a", int_(3))]
+
+
+@pytest.mark.parametrize("present", [0, 1, 5, 200])
+def test_appended_properties_stand_behind_those_that_are_there(present):
+    before = {f"name-{number}": int_(number) for number in range(present)}
+    message = of(application_properties=application_properties(before))
+    message.append_properties(encode(string("x")) + encode(TRUE) + encode(string("y")) + encode(NULL), 2)
+    assert list(message.application_properties()) == [*before.items(), ("x", TRUE), ("y", NULL)]
+    assert list(received(message.encode()).application_properties()) == [*before.items(), ("x", TRUE), ("y", NULL)]
+
+
+def test_properties_are_not_appended_to_half_a_pair():
+    message = of(application_properties=b"\x00\x53\x74\xc1\x04\x01\xa1\x01a")
+    with pytest.raises(Malformed, match="pairs"):
+        message.append_properties(b"", 0)
+
+
+def test_null_and_absent_properties_differ():
+    message = of(application_properties=application_properties({"null": NULL}))
+    assert message.application_property("null") == NULL
+    assert message.application_property("absent") is None
+
+
+def test_annotations_are_set_as_symbols():
+    message = of()
+    message.set_annotations({"x-opt-partition-key": string("k")})
+    assert message.partition_key == "k"
+    assert message.sections.message_annotations == annotations({"x-opt-partition-key": string("k")})
+    message.set_annotations({"x-opt-partition-key": None})
+    assert message.partition_key is None
+
+
+@pytest.mark.parametrize(
+    ("body", "read"),
+    [
+        (data(b""), b""),
+        (data(b"one") + data(b"two"), b"onetwo"),
+        (b"", b""),
+        (b"\x00\x53\x77\xa1\x01a", None),
+        (b"\x00\x53\x76\x45", None),
+    ],
+)
+def test_the_body_is_its_data_sections_joined(body, read):
+    message = of(body=body)
+    assert message.body == read
+    assert message.encode() == body
+
+
+def test_a_body_that_is_set_is_one_data_section():
+    message = of(body=data(b"one") + data(b"two"))
+    message.body = b"z" * 300
+    assert message.encode() == data(b"z" * 300)
+
+
+def test_a_copy_is_edited_without_the_original():
+    message = received(delivered(1, named={"a": int_(1)}))
+    before = message.encode()
+    copied = message.copy()
+    copied.body = b"other"
+    copied.set_properties({"a": None})
+    copied.session_id = "s"
+    assert message.encode() == before
+    assert copied.arrival == message.arrival
+
+
+@pytest.mark.parametrize(
+    ("fields", "annotated", "envelope"),
+    [
+        ({}, {}, (None, None, None)),
+        ({"message_id": string("m"), "session_id": string("s")}, {}, ("m", "s", None)),
+        ({"message_id": ulong(5)}, {"x-opt-partition-key": string("k")}, (None, None, "k")),
+        ({"session_id": Value(0xB1, "s")}, {"x-opt-partition-key": NULL}, (None, "s", None)),
+    ],
+)
+def test_the_envelope_repeats_texts_only(fields, annotated, envelope):
+    message = of(properties=properties(**fields), message_annotations=annotations(annotated))
+    assert message.envelope() == envelope
+
+
+def test_a_session_id_that_is_no_text_is_malformed():
+    message = of(properties=properties(session_id=int_(1)))
+    with pytest.raises(Malformed):
+        message.envelope()
+
+
+def test_sizes_and_times_of_a_delivery():
+    message = received(delivered(3))
+    assert message.size == len(message.encode())
+    assert message.arrival.enqueued_time == ENQUEUED
+    assert message.arrival.locked_until == ENQUEUED + LOCK_MILLISECONDS

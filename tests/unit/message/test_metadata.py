@@ -1,0 +1,154 @@
+import pytest
+
+from shared.amqp.values import NULL, Malformed, int_, string
+from shared.message.message import Arrival, Message, Origin
+from shared.message.metadata import deterministic_id, iso_time, stamp, visited_sites
+from tests.messages import ENQUEUED, delivered
+
+ENQUEUED_TEXT = "2030-03-17T17:46:40.123Z"
+
+
+def stamped(number=1, *, origin=None, **options) -> dict[str, object]:
+    message = Message.received(delivered(number, **options), origin or Origin("west", "orders"))
+    stamp(message)
+    again = Message.received(message.encode(), Origin("east", "orders"))
+    return {name: value.payload for name, value in again.application_properties()}
+
+
+def test_a_first_hop():
+    assert stamped(42) == {"repl-path": "west", "repl-enqueue-time": ENQUEUED_TEXT, "repl-sequence": "42"}
+
+
+def test_a_second_hop_is_appended_to_the_first():
+    named = {
+        "repl-path": string("north"),
+        "colour": string("red"),
+        "repl-enqueue-time": string("2020-01-01T00:00:00.000Z"),
+        "repl-sequence": string("7"),
+    }
+    assert stamped(42, named=named) == {
+        "colour": "red",
+        "repl-path": "north;west",
+        "repl-enqueue-time": "2020-01-01T00:00:00.000Z;" + ENQUEUED_TEXT,
+        "repl-sequence": "7;42",
+    }
+
+
+def test_the_name_that_the_sample_writes_is_read_and_not_written():
+    named = {"repl-enqueued-time": string("2020-01-01 00:00:00Z"), "repl-sequence": string("7")}
+    assert stamped(42, named=named) == {
+        "repl-path": "west",
+        "repl-enqueue-time": "2020-01-01 00:00:00Z;" + ENQUEUED_TEXT,
+        "repl-sequence": "7;42",
+    }
+
+
+def test_an_offset_is_stamped_where_there_is_one():
+    assert stamped(1, annotated={"x-opt-offset": string("4711")})["repl-offset"] == "4711"
+    named = {"repl-path": string("a"), "repl-offset": string("9")}
+    assert stamped(1, annotated={"x-opt-offset": string("4711")}, named=named)["repl-offset"] == "9;4711"
+
+
+def test_a_message_that_was_never_enqueued_has_only_a_path():
+    assert stamped(None) == {"repl-path": "west"}
+
+
+def test_the_reason_of_a_dead_letter_moves():
+    named = {"DeadLetterReason": string("Poison"), "DeadLetterErrorDescription": string("it is")}
+    origin = Origin("west", "jobs/$DeadLetterQueue")
+    first = stamped(1, named=named, origin=origin)
+    assert first == {
+        "repl-path": "west",
+        "repl-enqueue-time": ENQUEUED_TEXT,
+        "repl-sequence": "1",
+        "repl-dlq-reason": "Poison",
+        "repl-dlq-description": "it is",
+        "repl-dlq-source": "jobs",
+    }
+    again = {name: string(str(value)) for name, value in first.items()} | {"DeadLetterReason": string("Again")}
+    second = stamped(2, named=again, origin=origin._replace(site="east"))
+    assert second["repl-dlq-reason"] == "Poison;Again"
+    assert second["repl-dlq-source"] == "jobs;jobs"
+    assert "DeadLetterReason" not in second
+
+
+def test_the_queue_that_dead_lettered_a_forwarded_message_is_named():
+    properties = stamped(1, annotated={"x-opt-deadletter-source": string("jobs")})
+    assert properties["repl-dlq-source"] == "jobs"
+
+
+def test_what_could_not_be_forwarded_names_the_queue_that_was_to_forward_it():
+    properties = stamped(1, origin=Origin("west", "orders/$Transfer/$DeadLetterQueue"))
+    assert properties["repl-dlq-source"] == "orders"
+
+
+def test_a_dead_letter_without_a_reason_still_tells_where_it_was():
+    properties = stamped(1, origin=Origin("west", "orders/Subscriptions/billing/$deadletterqueue"))
+    assert properties["repl-dlq-source"] == "orders/Subscriptions/billing"
+    assert "repl-dlq-reason" not in properties
+
+
+def test_a_reason_that_was_not_given_is_no_fault_of_the_message():
+    properties = stamped(1, named={"DeadLetterReason": NULL, "DeadLetterErrorDescription": NULL})
+    assert set(properties) == {"repl-path", "repl-enqueue-time", "repl-sequence"}
+
+
+def test_a_property_of_the_application_that_only_has_the_name_stays():
+    assert stamped(1, named={"DeadLetterReason": int_(5)})["DeadLetterReason"] == 5
+
+
+@pytest.mark.parametrize("name", ["repl-path", "repl-enqueue-time", "repl-enqueued-time", "repl-sequence"])
+def test_a_stamp_of_another_type_is_malformed(name):
+    with pytest.raises(Malformed, match=name):
+        stamped(1, named={name: int_(5)})
+
+
+@pytest.mark.parametrize("nothing", [NULL, string("")])
+def test_a_stamp_that_says_nothing_is_begun_anew(nothing):
+    assert stamped(1, named={"repl-path": nothing, "repl-sequence": nothing})["repl-path"] == "west"
+
+
+@pytest.mark.parametrize(
+    ("path", "sites"), [(None, []), (NULL, []), (string(""), []), (string("a"), ["a"]), (string("a;b"), ["a", "b"])]
+)
+def test_visited_sites(path, sites):
+    content = delivered(1, named={} if path is None else {"repl-path": path})
+    assert visited_sites(Message.received(content, Origin("west", "q"))) == sites
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (-1, "1969-12-31T23:59:59.999Z"),
+        (ENQUEUED, ENQUEUED_TEXT),
+        (253_402_300_799_999, "9999-12-31T23:59:59.999Z"),
+    ],
+)
+def test_times_are_told_to_the_millisecond(milliseconds, text):
+    assert iso_time(milliseconds) == text
+
+
+@pytest.mark.parametrize("milliseconds", [253_402_300_800_000, -(2**63), 2**63 - 1])
+def test_a_time_without_a_date_is_malformed(milliseconds):
+    with pytest.raises(Malformed, match="enqueued time"):
+        iso_time(milliseconds)
+
+
+def test_the_first_year_has_four_digits():
+    assert iso_time(-62_135_596_800_000) == "0001-01-01T00:00:00.000Z"
+
+
+def test_an_id_is_of_one_message_only():
+    arrival = Arrival(Origin("west", "orders", "0"), 1, None, 5, None, None)
+    others = [
+        arrival._replace(origin=Origin("east", "orders", "0")),
+        arrival._replace(origin=Origin("west", "bills", "0")),
+        arrival._replace(origin=Origin("west", "orders", "1")),
+        arrival._replace(origin=Origin("west", "orders")),
+        arrival._replace(sequence_number=2),
+        arrival._replace(enqueued_time=6),
+    ]
+    assert len({deterministic_id(each) for each in (arrival, *others)}) == 1 + len(others)
+    assert deterministic_id(arrival._replace(locked_until=9)) == deterministic_id(arrival)
+    assert deterministic_id(arrival._replace(sequence_number=None)) is None

@@ -1,0 +1,69 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from shared.message.message import Message, Origin
+from shared.message.ttl import MAX_MILLISECONDS, Keep, Remaining, Stamp
+from tests.messages import ENQUEUED, delivered
+
+
+def message(time_to_live=None, number=1):
+    return Message.received(delivered(number, time_to_live=time_to_live), Origin("west", "q"))
+
+
+def at(milliseconds_later):
+    return datetime.fromtimestamp(ENQUEUED / 1000, UTC) + timedelta(milliseconds=milliseconds_later)
+
+
+@pytest.mark.parametrize("life", [None, 1, 5000])
+def test_keep_leaves_the_life_as_it_is(life):
+    kept = message(life)
+    before = kept.encode()
+    assert not Keep().expires(kept, at(10**9))
+    assert kept.encode() == before
+
+
+@pytest.mark.parametrize(
+    ("life", "stamped"),
+    [
+        (timedelta(minutes=2), 120_000),
+        (timedelta(microseconds=1), 1),
+        (timedelta(milliseconds=1.4), 1),
+        (timedelta(days=10_000), MAX_MILLISECONDS),
+    ],
+)
+def test_stamp_gives_every_copy_the_same_life(life, stamped):
+    copied = message(5000)
+    assert not Stamp(life).expires(copied, at(10**9))
+    assert copied.time_to_live == stamped
+
+
+@pytest.mark.parametrize(
+    ("life", "age", "left"),
+    [
+        (5000, 0, 5000),
+        (5000, 1, 4999),
+        (5000, 4999, 1),
+        (5000, 5000, 5000),
+        (5000, 7000, 3000),
+        (5000, 9999, 1),
+        (5000, 10_000, None),
+        (5000, 10**12, None),
+        (500, 600, 500),
+        (1, 1, 1),
+        (5000, -60_000, 5000),
+        (500, 200, 300),
+        (MAX_MILLISECONDS, 0, MAX_MILLISECONDS),
+    ],
+)
+def test_remaining_counts_from_the_enqueued_time(life, age, left):
+    copied = message(life)
+    assert Remaining().expires(copied, at(age)) is (left is None)
+    assert copied.time_to_live == (life if left is None else left)
+
+
+def test_remaining_leaves_alone_what_has_no_life_or_no_age():
+    for copied in (message(None), message(0), message(5000, number=None)):
+        before = copied.encode()
+        assert not Remaining().expires(copied, at(10**9))
+        assert copied.encode() == before

@@ -1,0 +1,59 @@
+"""Stores in a rehearsal: read as they are, never written, and as they would be for who has written."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from shared.stores.blobs import Blob, FileBlobs, TooLarge, Unchanged
+from shared.stores.documents import Changed, FileDocuments
+from shared.stores.dry_run import RehearsedBlobs, RehearsedDocuments
+
+
+@pytest.fixture
+def run() -> Callable:
+    return asyncio.run
+
+
+def test_documents_are_as_they_would_be_and_stay_as_they_are(run, tmp_path):
+    kept = FileDocuments(tmp_path / "kept.db", "folder")
+    version = run(kept.write("a", b"1", None))
+    rehearsed = RehearsedDocuments(kept)
+    assert run(rehearsed.read("a")).content == b"1"
+    for stale in (None, "7"):
+        with pytest.raises(Changed):
+            run(rehearsed.write("a", b"2", stale))
+    new = run(rehearsed.write("a", b"2", version))
+    with pytest.raises(Changed):
+        run(rehearsed.write("a", b"3", version))
+    assert new != run(rehearsed.write("a", b"3", new))
+    first = run(rehearsed.write("b", b"4", None))
+    assert (run(rehearsed.read("a")).content, run(rehearsed.read("b"))) == (b"3", (b"4", first))
+    assert (run(kept.read("a")), run(kept.read("b"))) == ((b"1", version), None)
+
+
+def test_blobs_are_as_they_would_be_and_stay_as_they_are(run, tmp_path):
+    kept = FileBlobs(tmp_path / "kept.db", "folder")
+    run(kept.write("a", b"1"))
+    run(kept.append("log", b"x"))
+    rehearsed = RehearsedBlobs(kept)
+    run(rehearsed.write("b", b"22"))
+    run(rehearsed.write("c", b"3"))
+    run(rehearsed.delete("a"))
+    run(rehearsed.delete("c"))
+    assert run(rehearsed.append("log", b"y"))
+    assert run(rehearsed.names("")) == ["b", "log"]
+    assert run(rehearsed.read("a", limit=9)) is None
+    assert run(rehearsed.read("b", limit=1)) == TooLarge(2)
+    found = run(rehearsed.read("b", limit=9))
+    assert isinstance(found, Blob)
+    assert run(rehearsed.read("b", limit=9, known_version=found.version)) == Unchanged()
+    assert run(rehearsed.tail("log", 0)).content == b"x"
+    assert (run(kept.names("")), run(kept.read("a", limit=9)).content) == (["a", "log"], b"1")
+
+
+def test_reading_makes_no_file(run, tmp_path):
+    blobs, documents = FileBlobs(tmp_path / "b.db", "folder"), FileDocuments(tmp_path / "d.db", "folder")
+    assert (run(blobs.read("a", limit=9)), run(blobs.names("")), run(blobs.tail("a", 0)).content) == (None, [], b"")
+    assert run(documents.read("a")) is None
+    assert list(tmp_path.iterdir()) == []
