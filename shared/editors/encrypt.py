@@ -79,10 +79,13 @@ class Encrypt:
     def __init__(self, options: EncryptOptions) -> None:
         """Do what *options* say."""
         from shared.editors.protection import sealing  # noqa: PLC0415 - see above
+        from shared.editors.protection.jwe import SealingKey  # noqa: PLC0415 - see above
         from shared.editors.protection.keys import PerRing  # noqa: PLC0415 - see above
 
         self._seal_body, self._seal_fields = sealing.seal_body, sealing.seal_fields
-        self._key = PerRing(lambda ring: sealing.sealing_key(ring, options))
+        self._key = PerRing(
+            lambda ring: SealingKey(ring.secret, ring.chosen(options.kid), options.alg, options.enc),
+        )
         self._bound = options.bind or ()
         self._as_json = options.serialization == "json"
         self._fields = options.fields and Fields(options.fields, optional=options.missing_fields == "pass")

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from shared.amqp import sections
 from shared.amqp.values import Malformed
@@ -26,15 +25,7 @@ from shared.editors.protection.keys import KeyRing
 from shared.errors import MessageRejected
 from shared.message.message import Message
 
-if TYPE_CHECKING:
-    from shared.editors.encrypt import SealingOptions
-
 _TYPE = "cty"
-
-
-def sealing_key(ring: KeyRing, options: "SealingOptions") -> SealingKey:
-    """Return the key that is encrypted with; raises TargetRefused where it is not there, or not fit."""
-    return SealingKey(ring.secret, ring.chosen(options.kid), options.alg, options.enc)
 
 
 def seal_body(message: Message, key: SealingKey, bound: Sequence[str], *, as_json: bool) -> None:
