@@ -14,7 +14,7 @@ from azure.servicebus.exceptions import (
 
 from local.broker.config import EntityStatus, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from local.broker.core.administration import Administration
-from local.broker.core.attachments import Use
+from local.broker.core.entity_links import Use
 from local.broker.thread import RunningBroker
 from shared.clock import ManualClock
 
@@ -82,11 +82,11 @@ def test_a_new_queue_is_there_at_once_and_gone_when_deleted(client, administer):
 def test_a_topic_takes_its_subscriptions_with_it(client, broker, administer):
     with client.get_subscription_receiver("events", "all") as receiver:
         assert receiver.receive_messages(max_wait_time=0.1) == []
-        assert broker.inspect("west", lambda west: west.attachments.count("events/subscriptions/all", Use.RECEIVE)) == 1
+        assert broker.inspect("west", lambda west: west.links.count("events/subscriptions/all", Use.RECEIVE)) == 1
         administer(lambda admin: admin.delete("events"))
         with pytest.raises(MessagingEntityNotFoundError):
             receiver.receive_messages(max_wait_time=2)
-    assert broker.inspect("west", lambda west: west.attachments.count("events/subscriptions/all", Use.RECEIVE)) == 0
+    assert broker.inspect("west", lambda west: west.links.count("events/subscriptions/all", Use.RECEIVE)) == 0
 
 
 def test_a_receiver_that_waits_for_messages_learns_that_its_queue_is_gone(client, administer):
@@ -208,7 +208,7 @@ def test_a_shorter_lock_duration_holds_for_the_next_message(client, broker):
 def test_links_are_forgotten_when_they_close(client, broker):
     def attached():
         return broker.inspect(
-            "west", lambda west: {use for links in west.attachments._links.values() for use in links.values()}
+            "west", lambda west: {use for links in west.links._links.values() for use in links.values()}
         )
 
     with client.get_queue_sender("orders") as sender, client.get_queue_receiver("orders") as receiver:

@@ -124,7 +124,7 @@ def _read(description: Element, known: tuple[Field, ...], present: object) -> di
 
 def describe_queue(namespace: Namespace, queue: Queue, host: str) -> str:
     """Return a queue with its counts."""
-    counts = queue.backlog.counts(len(queue.inbox.scheduled))
+    counts = queue.backlog.counts(len(queue.incoming.scheduled))
     return _describe(
         "QueueDescription",
         _configured(queue.config, QUEUE_FIELDS, host, namespace.max_message_size(queue)),
@@ -146,7 +146,7 @@ def describe_topic(namespace: Namespace, topic: Topic, host: str) -> str:
         text_tag("FilteringMessagesBeforePublishing", "false"),
         text_tag("IsAnonymousAccessible", "false"),
         text_tag("SizeInBytes", str(topic.size)),
-        _count_details(Counts(0, 0, len(topic.inbox.scheduled), 0, 0)),
+        _count_details(Counts(0, 0, len(topic.incoming.scheduled), 0, 0)),
         text_tag("SubscriptionCount", str(len(topic.subscriptions))),
         _times(topic.times),
     )

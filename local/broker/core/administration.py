@@ -14,12 +14,12 @@ from collections.abc import Iterable
 
 from local.broker import errors
 from local.broker.config import EntityStatus, QueueConfig, SubscriptionConfig, TopicConfig
-from local.broker.core.alarms import Sleeper
-from local.broker.core.attachments import Use
 from local.broker.core.entities import Queue, Subscription, Topic
+from local.broker.core.entity_links import Use
 from local.broker.core.namespace import Entity, Namespace
 from local.broker.core.rule_book import RuleDefinition
 from local.broker.core.store import milliseconds
+from local.broker.core.timers import Timed
 from local.broker.core.usage import disabled
 from local.broker.errors import Refusal
 
@@ -47,7 +47,7 @@ class Administration:
         self._check_name(config.name)
         self._check_targets(config)
         namespace = self._namespace
-        queue = Queue(config, namespace.clock, namespace.alarms, namespace)
+        queue = Queue(config, namespace.clock, namespace.timers, namespace)
         namespace.queues[config.name.lower()] = queue
         return queue
 
@@ -55,7 +55,7 @@ class Administration:
         """Create a topic."""
         self._check_name(config.name)
         namespace = self._namespace
-        topic = Topic(config, namespace.clock, namespace.alarms, namespace)
+        topic = Topic(config, namespace.clock, namespace.timers, namespace)
         namespace.topics[config.name.lower()] = topic
         return topic
 
@@ -81,10 +81,10 @@ class Administration:
         entity = self._namespace.entity(name)
         if isinstance(entity, Queue):
             del self._namespace.queues[name.lower()]
-            self._forget((entity.inbox, *entity.backlog.stores))
+            self._forget((entity.incoming, *entity.backlog.stores))
         elif isinstance(entity, Topic):
             del self._namespace.topics[name.lower()]
-            self._forget([entity.inbox])
+            self._forget([entity.incoming])
             for subscription in entity.subscriptions.values():
                 self._forget(subscription.backlog.stores)
         self._expel_all(entity)
@@ -100,7 +100,7 @@ class Administration:
             raise Refusal(errors.ENTITY_ALREADY_EXISTS, f"{topic.path}: subscription {config.name} already exists")
         self._check_targets(config)
         namespace = self._namespace
-        subscription = Subscription(topic.path, config, namespace.clock, namespace.alarms, namespace)
+        subscription = Subscription(topic.path, config, namespace.clock, namespace.timers, namespace)
         topic.subscriptions[config.name.lower()] = subscription
         return subscription
 
@@ -158,15 +158,15 @@ class Administration:
     def _updated(self, entity: Entity, path: str) -> None:
         entity.times.updated_at = milliseconds(self._namespace.clock)
         status = entity.config.status
-        self._namespace.attachments.expel(path.lower(), _USES_LOST[status], disabled(path, status))
+        self._namespace.links.expel(path.lower(), _USES_LOST[status], disabled(path, status))
 
     def _expel_all(self, entity: Entity) -> None:
         gone = Refusal(errors.NOT_FOUND, f"The messaging entity '{entity.path}' has been deleted.")
-        self._namespace.attachments.expel_all(entity.path.lower(), gone)
+        self._namespace.links.expel_all(entity.path.lower(), gone)
 
-    def _forget(self, sleepers: Iterable[Sleeper]) -> None:
-        for sleeper in sleepers:
-            self._namespace.alarms.forget(sleeper)
+    def _forget(self, owners: Iterable[Timed]) -> None:
+        for owner in owners:
+            self._namespace.timers.forget(owner)
 
 
 def _bad(description: str) -> Refusal:

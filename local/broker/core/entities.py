@@ -8,9 +8,8 @@ from typing import Protocol, overload
 
 from local.broker import errors
 from local.broker.config import EntityStatus, QueueConfig, SubscriptionConfig, TopicConfig
-from local.broker.core.alarms import Alarms
 from local.broker.core.content import Content
-from local.broker.core.inbox import Inbox
+from local.broker.core.incoming import IncomingMessages
 from local.broker.core.message import State, StoredMessage
 from local.broker.core.properties import changed
 from local.broker.core.recording import Recorder, scheduled_path
@@ -18,6 +17,7 @@ from local.broker.core.rule_book import RuleBook
 from local.broker.core.rule_properties import RuleProperties
 from local.broker.core.session_store import SessionStore
 from local.broker.core.store import MessageStore, StoreOptions, milliseconds
+from local.broker.core.timers import Timers
 from local.broker.core.usage import Times, check_can_send, check_has_room
 from local.broker.errors import Refusal
 from shared.amqp.codec import encode
@@ -61,17 +61,17 @@ class Backlog:
     """
 
     def __init__(
-        self, path: str, config: QueueConfig | SubscriptionConfig, clock: Clock, alarms: Alarms, forwarder: Forwarder
+        self, path: str, config: QueueConfig | SubscriptionConfig, clock: Clock, timers: Timers, forwarder: Forwarder
     ) -> None:
         self.path = path
         self.config = config
         self._forwarder = forwarder
         options = _store_options(config)
         kind = SessionStore if config.requires_session else MessageStore
-        self.store = kind(path, options, clock, alarms, self.dead_letter)
+        self.store = kind(path, options, clock, timers, self.dead_letter)
         options = StoreOptions(lock_duration=options.lock_duration)
-        self.dead_letters = MessageStore(f"{path}/$DeadLetterQueue", options, clock, alarms, None)
-        self.transfer_dead_letters = MessageStore(f"{path}/$Transfer/$DeadLetterQueue", options, clock, alarms, None)
+        self.dead_letters = MessageStore(f"{path}/$DeadLetterQueue", options, clock, timers, None)
+        self.transfer_dead_letters = MessageStore(f"{path}/$Transfer/$DeadLetterQueue", options, clock, timers, None)
         for store in self.stores:
             store.recorder = forwarder.recorder
 
@@ -138,20 +138,20 @@ class Backlog:
 class Queue:
     """A queue."""
 
-    def __init__(self, config: QueueConfig, clock: Clock, alarms: Alarms, forwarder: Forwarder) -> None:
+    def __init__(self, config: QueueConfig, clock: Clock, timers: Timers, forwarder: Forwarder) -> None:
         self.path = config.name
         self.config = config
         self.times = Times(milliseconds(clock), milliseconds(clock))
-        self.backlog = Backlog(config.name, config, clock, alarms, forwarder)
-        self.inbox = Inbox(
+        self.backlog = Backlog(config.name, config, clock, timers, forwarder)
+        self.incoming = IncomingMessages(
             config.name,
             clock,
-            alarms,
+            timers,
             next_sequence_number=self.backlog.store.next_sequence_number,
             enqueue=self._enqueue,
             duplicate_window=_duplicate_window(config),
         )
-        self.inbox.recorder = forwarder.recorder
+        self.incoming.recorder = forwarder.recorder
 
     def check(self, content: Content) -> None:
         """Raise a Refusal for a message that this queue does not take, be it disabled or full."""
@@ -168,24 +168,24 @@ class Queue:
     def publish(self, content: Content, hops: int = 0) -> int | None:
         """Take a message; return its sequence number if it is scheduled. A Refusal as in `check`."""
         self.check(content)
-        return self.inbox.accept(content, hops)
+        return self.incoming.accept(content, hops)
 
     @property
     def size(self) -> int:
         """Return the bytes of all messages, scheduled and dead-lettered ones among them."""
-        return self.backlog.size + self.inbox.size
+        return self.backlog.size + self.incoming.size
 
     def reconfigure(self, config: QueueConfig) -> None:
         """Be what another configuration says from now on."""
         self.config = config
         self.backlog.reconfigure(config)
-        self.inbox.reconfigure(_duplicate_window(config))
+        self.incoming.reconfigure(_duplicate_window(config))
 
     def peek(self, from_sequence_number: int) -> Iterator[StoredMessage]:
         """Return the messages from a sequence number on, in order, scheduled ones among them."""
         return heapq.merge(
             self.backlog.store.peek(from_sequence_number),
-            self.inbox.peek(from_sequence_number),
+            self.incoming.peek(from_sequence_number),
             key=lambda message: message.sequence_number,
         )
 
@@ -197,14 +197,14 @@ class Subscription:
     """A subscription: rules and the messages they have selected."""
 
     def __init__(
-        self, topic_path: str, config: SubscriptionConfig, clock: Clock, alarms: Alarms, forwarder: Forwarder
+        self, topic_path: str, config: SubscriptionConfig, clock: Clock, timers: Timers, forwarder: Forwarder
     ) -> None:
         self.name = config.name
         self.path = f"{topic_path}/Subscriptions/{config.name}"
         self.config = config
         self.times = Times(milliseconds(clock), milliseconds(clock))
         self.rule_book = RuleBook(self.path, config.rules, clock)
-        self.backlog = Backlog(self.path, config, clock, alarms, forwarder)
+        self.backlog = Backlog(self.path, config, clock, timers, forwarder)
 
     def offer(self, content: Content, sequence_number: int, enqueued_time: int, hops: int) -> None:
         """Take the copies of a message that the rules ask for; the number and the time are the topic's."""
@@ -241,25 +241,25 @@ class Subscription:
 class Topic:
     """A topic: what is sent to it goes to its subscriptions."""
 
-    def __init__(self, config: TopicConfig, clock: Clock, alarms: Alarms, forwarder: Forwarder) -> None:
+    def __init__(self, config: TopicConfig, clock: Clock, timers: Timers, forwarder: Forwarder) -> None:
         self.path = config.name
         self.config = config
         self.times = Times(milliseconds(clock), milliseconds(clock))
         self._clock = clock
         self.last_sequence_number = 0
         self.subscriptions = {
-            each.name.lower(): Subscription(config.name, each, clock, alarms, forwarder)
+            each.name.lower(): Subscription(config.name, each, clock, timers, forwarder)
             for each in config.subscriptions
         }
-        self.inbox = Inbox(
+        self.incoming = IncomingMessages(
             config.name,
             clock,
-            alarms,
+            timers,
             next_sequence_number=self._next_sequence_number,
             enqueue=self._enqueue,
             duplicate_window=_duplicate_window(config),
         )
-        self._recorder = self.inbox.recorder = forwarder.recorder
+        self._recorder = self.incoming.recorder = forwarder.recorder
 
     def check(self, content: Content) -> None:  # noqa: ARG002 - a queue looks at the message
         """Raise a Refusal if the topic is disabled or full; what a subscription cannot hold it dead-letters."""
@@ -270,17 +270,17 @@ class Topic:
     def publish(self, content: Content, hops: int = 0) -> int | None:
         """Take a message; return its sequence number if it is scheduled. A Refusal as in `check`."""
         self.check(content)
-        return self.inbox.accept(content, hops)
+        return self.incoming.accept(content, hops)
 
     @property
     def size(self) -> int:
         """Return the bytes of all messages in the subscriptions, and of those that are scheduled."""
-        return self.inbox.size + sum(subscription.backlog.size for subscription in self.subscriptions.values())
+        return self.incoming.size + sum(subscription.backlog.size for subscription in self.subscriptions.values())
 
     def reconfigure(self, config: TopicConfig) -> None:
         """Be what another configuration says from now on; the subscriptions stay."""
         self.config = config
-        self.inbox.reconfigure(_duplicate_window(config))
+        self.incoming.reconfigure(_duplicate_window(config))
 
     def _enqueue(self, content: Content, hops: int) -> None:
         number = self._next_sequence_number()
@@ -303,7 +303,7 @@ class Topic:
 
     def peek(self, from_sequence_number: int) -> Iterator[StoredMessage]:
         """Return the scheduled messages from a sequence number on; a topic holds no others."""
-        return self.inbox.peek(from_sequence_number)
+        return self.incoming.peek(from_sequence_number)
 
 
 @overload

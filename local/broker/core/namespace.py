@@ -5,14 +5,14 @@ from dataclasses import replace
 
 from local.broker import errors
 from local.broker.config import NamespaceConfig
-from local.broker.core.alarms import Alarms
-from local.broker.core.attachments import Attachments
 from local.broker.core.content import Content
 from local.broker.core.entities import DESCRIPTION, REASON, Counts, Queue, Subscription, Topic
+from local.broker.core.entity_links import EntityLinks
 from local.broker.core.hub import Hub
 from local.broker.core.properties import Changes, changed
 from local.broker.core.recording import Recorder
 from local.broker.core.store import MessageStore, milliseconds
+from local.broker.core.timers import Timers
 from local.broker.errors import Refusal
 from local.broker.faults import Faults
 from shared.amqp.values import string
@@ -52,13 +52,13 @@ class Namespace:
         self.recorder = recorder
         self.config = config
         self.clock = clock
-        self.alarms = Alarms()
-        self.attachments = Attachments()
+        self.timers = Timers()
+        self.links = EntityLinks()
         self.open_connections = 0
         self.created_at = milliseconds(clock)
         self.faults = Faults()
-        self.queues = {each.name.lower(): Queue(each, clock, self.alarms, self) for each in config.queues}
-        self.topics = {each.name.lower(): Topic(each, clock, self.alarms, self) for each in config.topics}
+        self.queues = {each.name.lower(): Queue(each, clock, self.timers, self) for each in config.queues}
+        self.topics = {each.name.lower(): Topic(each, clock, self.timers, self) for each in config.topics}
         self.hubs = {each.name.lower(): Hub(each, clock) for each in config.hubs}
         for hub in self.hubs.values():
             for partition in hub.partitions:
@@ -129,7 +129,7 @@ class Namespace:
 
     def counts(self) -> dict[str, Counts]:
         """Return the counts of all queues and subscriptions by path."""
-        queues = {queue.path: queue.backlog.counts(len(queue.inbox.scheduled)) for queue in self.queues.values()}
+        queues = {queue.path: queue.backlog.counts(len(queue.incoming.scheduled)) for queue in self.queues.values()}
         subscriptions = {
             subscription.path: subscription.backlog.counts()
             for topic in self.topics.values()
@@ -154,11 +154,11 @@ class Namespace:
 
     def advance(self) -> None:
         """Do everything that is due by the clock."""
-        self.alarms.advance(milliseconds(self.clock))
+        self.timers.advance(milliseconds(self.clock))
 
     def next_deadline(self) -> int | None:
         """Return when something is due next, in milliseconds since 1970 UTC."""
-        return self.alarms.next_deadline()
+        return self.timers.next_deadline()
 
 
 def _reason(reason: str, description: str) -> Changes:

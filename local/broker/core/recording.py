@@ -2,7 +2,7 @@
 What the core tells whoever keeps its state: every change that must outlive the process.
 
 A path names one place for messages or events: that of a store or partition, or `scheduled_path` of a queue or topic for
-what waits in its inbox. Locks are not told of: they end with the process, as if they had been released.
+its scheduled messages. Locks are not told of: they end with the process, as if they had been released.
 """
 
 from collections.abc import Sequence

@@ -11,10 +11,10 @@ Source: Microsoft Learn, "Message sessions".
 from collections.abc import Iterable, Iterator
 
 from local.broker import errors
-from local.broker.core.alarms import Alarms
-from local.broker.core.lanes import Consumer, Lane, Session, SessionConsumer
 from local.broker.core.message import State, StoredMessage
+from local.broker.core.ready_queue import Consumer, MessageSession, ReadyQueue, SessionConsumer
 from local.broker.core.store import DeadLetter, MessageStore, StoreOptions, milliseconds
+from local.broker.core.timers import Timers
 from local.broker.errors import Refusal
 from shared.clock import Clock
 
@@ -23,18 +23,18 @@ class SessionStore(MessageStore):
     """A store of an entity that requires sessions."""
 
     def __init__(
-        self, path: str, options: StoreOptions, clock: Clock, alarms: Alarms, dead_letter: DeadLetter | None
+        self, path: str, options: StoreOptions, clock: Clock, timers: Timers, dead_letter: DeadLetter | None
     ) -> None:
-        super().__init__(path, options, clock, alarms, dead_letter)
-        self._sessions: dict[str, Session] = {}
-        self._available: dict[str, Session] = {}
+        super().__init__(path, options, clock, timers, dead_letter)
+        self._sessions: dict[str, MessageSession] = {}
+        self._available: dict[str, MessageSession] = {}
         # In the order in which the locks expire.
-        self._held: dict[str, Session] = {}
+        self._held: dict[str, MessageSession] = {}
         self._waiting: dict[SessionConsumer, int] = {}
 
     # Sessions
 
-    def accept(self, session_id: str, consumer: SessionConsumer) -> Session:
+    def accept(self, session_id: str, consumer: SessionConsumer) -> MessageSession:
         """Lock a session by name, be it empty; Refusal(SESSION_CANNOT_BE_LOCKED) while another consumer holds it."""
         session = self._session(session_id)
         if session.owner is not None:
@@ -47,7 +47,7 @@ class SessionStore(MessageStore):
     def accept_next(self, consumer: SessionConsumer, deadline: int) -> None:
         """Lock a session that has messages as soon as there is one; the consumer learns which, or that time is up."""
         self._waiting[consumer] = deadline
-        self._alarms.set(self, deadline)
+        self._timers.set(self, deadline)
         for session in list(self._available.values()):
             self._offer(session)
             if consumer not in self._waiting:
@@ -57,7 +57,7 @@ class SessionStore(MessageStore):
         """Forget a consumer that waits for a session."""
         self._waiting.pop(consumer, None)
 
-    def release_session(self, session: Session, consumer: SessionConsumer) -> None:
+    def release_session(self, session: MessageSession, consumer: SessionConsumer) -> None:
         """End a consumer's lock on its session, as its receiver closes."""
         if session.owner is consumer:
             self._end(session, failed=False)
@@ -115,17 +115,17 @@ class SessionStore(MessageStore):
         with_state = {session.session_id: None for session in self._sessions.values() if session.state is not None}
         return (session_id for session_id in with_messages | with_state if session_id is not None)
 
-    def dispatch_session(self, session: Session) -> None:
+    def dispatch_session(self, session: MessageSession) -> None:
         """Deliver what is ready in a session; to be called when its consumer can take messages again."""
         self._dispatch(session, milliseconds(self._clock))
 
-    def _session(self, session_id: str) -> Session:
+    def _session(self, session_id: str) -> MessageSession:
         session = self._sessions.get(session_id)
         if session is None:
-            session = self._sessions[session_id] = Session(session_id)
+            session = self._sessions[session_id] = MessageSession(session_id)
         return session
 
-    def _held_session(self, session_id: str) -> Session:
+    def _held_session(self, session_id: str) -> MessageSession:
         session = self._held.get(session_id)
         if session is None:
             raise Refusal(
@@ -134,20 +134,20 @@ class SessionStore(MessageStore):
             )
         return session
 
-    def _grant(self, session: Session, consumer: SessionConsumer) -> None:
+    def _grant(self, session: MessageSession, consumer: SessionConsumer) -> None:
         self._available.pop(session.session_id, None)
         session.owner = consumer
         session.join(consumer)
         self._hold(session)
 
-    def _hold(self, session: Session) -> None:
+    def _hold(self, session: MessageSession) -> None:
         session.locked_until = milliseconds(self._clock) + self.options.lock_duration
         for message in session.in_flight.values():
             message.locked_until = session.locked_until
         self._held[session.session_id] = session
-        self._alarms.set(self, session.locked_until)
+        self._timers.set(self, session.locked_until)
 
-    def _offer(self, session: Session) -> None:
+    def _offer(self, session: MessageSession) -> None:
         """Give a session that has messages and no owner to whoever has waited longest."""
         if session.owner is not None:
             return
@@ -164,13 +164,13 @@ class SessionStore(MessageStore):
         self._grant(session, consumer)
         consumer.session_granted(session)
 
-    def _lose(self, session: Session) -> None:
+    def _lose(self, session: MessageSession) -> None:
         owner = session.owner
         self._end(session, failed=True)
         if owner is not None:
             owner.session_lost(Refusal(errors.SESSION_LOCK_LOST, f"{self.path}: the lock on the session has expired"))
 
-    def _end(self, session: Session, *, failed: bool) -> None:
+    def _end(self, session: MessageSession, *, failed: bool) -> None:
         if session.owner is not None:
             session.leave(session.owner)
         session.owner = None
@@ -189,7 +189,7 @@ class SessionStore(MessageStore):
             errors.NOT_ALLOWED, f"{self.path}: it requires sessions, expected a receiver with a session filter"
         )
 
-    def _lane_for(self, message: StoredMessage) -> Lane:
+    def _ready_queue_for(self, message: StoredMessage) -> ReadyQueue:
         session_id = message.content.session_id
         if session_id is None:
             raise Refusal(
@@ -198,10 +198,10 @@ class SessionStore(MessageStore):
             )
         return self._session(session_id)
 
-    def _dispatch(self, lane: Lane, now: int) -> None:
-        if isinstance(lane, Session) and lane.owner is None:
-            self._offer(lane)
-        super()._dispatch(lane, now)
+    def _dispatch(self, ready: ReadyQueue, now: int) -> None:
+        if isinstance(ready, MessageSession) and ready.owner is None:
+            self._offer(ready)
+        super()._dispatch(ready, now)
 
     def _lock(self, message: StoredMessage, now: int) -> bytes:
         session = self._held_session(message.content.session_id or "")

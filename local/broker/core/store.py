@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from local.broker import errors
-from local.broker.core.alarms import Alarms, Deadlines
 from local.broker.core.content import Content
-from local.broker.core.lanes import Consumer, Lane
 from local.broker.core.message import State, StoredMessage
 from local.broker.core.properties import Changes, changed
+from local.broker.core.ready_queue import Consumer, ReadyQueue
 from local.broker.core.recording import Recorder
+from local.broker.core.timers import Deadlines, Timers
 from local.broker.errors import Refusal
 from shared.clock import Clock
 
@@ -54,7 +54,7 @@ class MessageStore:
     """A store whose messages all consumers share."""
 
     def __init__(
-        self, path: str, options: StoreOptions, clock: Clock, alarms: Alarms, dead_letter: DeadLetter | None
+        self, path: str, options: StoreOptions, clock: Clock, timers: Timers, dead_letter: DeadLetter | None
     ) -> None:
         """Pass what cannot be delivered to *dead_letter*, which is None in a dead-letter queue."""
         self.path = path
@@ -63,9 +63,9 @@ class MessageStore:
         self.messages: dict[int, StoredMessage] = {}
         self.size = 0
         self._clock = clock
-        self._alarms = alarms
+        self._timers = timers
         self._dead_letter = dead_letter
-        self._lane = Lane()
+        self._ready = ReadyQueue()
         # In the order in which they expire: every lock lasts equally long, and renewing one moves it to the end. Only a
         # lock duration that was shortened while there were locks breaks that order.
         self._locks: dict[bytes, StoredMessage] = {}
@@ -111,14 +111,14 @@ class MessageStore:
             time_to_live,
             delivery_count=delivery_count,
         )
-        lane = self._lane_for(message)
+        ready = self._ready_queue_for(message)
         self.messages[number] = message
         self.size += content.size
         self._set_expiry(message)
         if self.recorder is not None:
             self.recorder.stored(self.path, message)
-        lane.add(number)
-        self._dispatch(lane, now)
+        ready.add(number)
+        self._dispatch(ready, now)
         return number
 
     def _set_expiry(self, message: StoredMessage) -> None:
@@ -126,7 +126,7 @@ class MessageStore:
         if message.time_to_live is not None and self._dead_letter is not None:
             message.expires_at = message.enqueued_time + message.time_to_live
             self._expiries.add(message.expires_at, message.sequence_number)
-            self._alarms.set(self, message.expires_at)
+            self._timers.set(self, message.expires_at)
 
     def restore(self, messages: Iterable[StoredMessage], last_sequence_number: int) -> None:
         """Take the messages, in order, of a store that was kept, and go on after the last number it has given."""
@@ -135,38 +135,38 @@ class MessageStore:
             self.size += message.content.size
             self._set_expiry(message)
             if message.state is State.ACTIVE:
-                self._lane_for(message).add(message.sequence_number)
+                self._ready_queue_for(message).add(message.sequence_number)
         self.last_sequence_number = last_sequence_number
 
-    def _lane_for(self, message: StoredMessage) -> Lane:  # noqa: ARG002 - a session store asks the message
-        return self._lane
+    def _ready_queue_for(self, message: StoredMessage) -> ReadyQueue:  # noqa: ARG002 - a session store asks the message
+        return self._ready
 
     # Messages out
 
     def join(self, consumer: Consumer) -> None:
         """Deliver to *consumer* from now on."""
-        self._lane.join(consumer)
+        self._ready.join(consumer)
 
     def leave(self, consumer: Consumer) -> None:
         """Deliver nothing more to *consumer*; what it has not settled stays locked until the locks expire."""
-        self._lane.leave(consumer)
+        self._ready.leave(consumer)
 
     def dispatch(self) -> None:
         """Deliver what is ready; to be called when a consumer can take messages again."""
-        self._dispatch(self._lane, milliseconds(self._clock))
+        self._dispatch(self._ready, milliseconds(self._clock))
 
-    def _dispatch(self, lane: Lane, now: int) -> None:
-        while lane.consumers:
-            message = lane.next_ready(self.messages)
+    def _dispatch(self, ready: ReadyQueue, now: int) -> None:
+        while ready.consumers:
+            message = ready.next_ready(self.messages)
             if message is None:
                 return
             if message.is_expired(now):
                 self._expire(message)
                 continue
-            consumer = lane.next_consumer()
+            consumer = ready.next_consumer()
             if consumer is None:
                 return
-            lane.pop()
+            ready.pop()
             if consumer.is_destructive:
                 self._forget(message)
                 consumer.take(self._new_token(), message.encode())
@@ -182,7 +182,7 @@ class MessageStore:
         message.lock_token = token
         message.locked_until = now + self.options.lock_duration
         self._locks[token] = message
-        self._alarms.set(self, message.locked_until)
+        self._timers.set(self, message.locked_until)
         return token
 
     def _forget(self, message: StoredMessage) -> None:
@@ -258,7 +258,7 @@ class MessageStore:
         """Put messages whose lock has ended back to their places, or where they go now."""
         now = milliseconds(self._clock)
         limit = self.options.max_delivery_count
-        lanes: dict[Lane, None] = {}
+        queues: dict[ReadyQueue, None] = {}
         for message in sorted(messages, key=lambda message: message.sequence_number):
             message.delivery_count += failed
             if failed and self.recorder is not None:
@@ -272,11 +272,11 @@ class MessageStore:
             elif message.is_expired(now):
                 self._expire(message)
             elif message.state is State.ACTIVE:
-                lane = self._lane_for(message)
-                lane.add(message.sequence_number)
-                lanes[lane] = None
-        for lane in lanes:
-            self._dispatch(lane, now)
+                ready = self._ready_queue_for(message)
+                ready.add(message.sequence_number)
+                queues[ready] = None
+        for ready in queues:
+            self._dispatch(ready, now)
 
     def _bury(self, message: StoredMessage, reason: str, description: str) -> None:
         self._forget(message)

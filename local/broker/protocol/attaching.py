@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from local.broker import errors
 from local.broker.config import Right
-from local.broker.core.attachments import Use
+from local.broker.core.entity_links import Use
 from local.broker.core.namespace import Namespace, path_of
 from local.broker.core.session_store import SessionStore
 from local.broker.core.store import milliseconds
@@ -90,7 +90,7 @@ def _used(link: Link, path: str, use: Use) -> Link:
         entity.times.accessed_at = milliseconds(namespace.clock)
         if use is Use.RECEIVE:
             _check_has_room(namespace, entity.path.lower())
-        namespace.attachments.join(entity.path.lower(), use, link)
+        namespace.links.join(entity.path.lower(), use, link)
     return link
 
 
@@ -100,7 +100,7 @@ def _check_has_room(namespace: Namespace, path: str) -> None:
     if limit is None:
         return
     owner = path.partition("/subscriptions/")[0]
-    if namespace.attachments.count(owner, Use.RECEIVE) >= limit:
+    if namespace.links.count(owner, Use.RECEIVE) >= limit:
         raise Refusal(errors.RESOURCE_LIMIT_EXCEEDED, f"{owner} has {limit} receivers, expected no more")
 
 

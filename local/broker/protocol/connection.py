@@ -110,7 +110,7 @@ class Connection:
         namespace = self.namespace
         until = milliseconds(namespace.clock) + round(seconds * 1000)
         self._held_until = max(until, self._held_until or 0)
-        namespace.alarms.set(self, self._held_until)
+        namespace.timers.set(self, self._held_until)
 
     def next_deadline(self) -> int | None:
         """Return until when the output is held back."""

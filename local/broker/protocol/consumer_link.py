@@ -4,7 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from local.broker import errors
-from local.broker.core.lanes import Session as MessageSession
+from local.broker.core.ready_queue import MessageSession
 from local.broker.core.session_store import SessionStore
 from local.broker.core.store import MessageStore, milliseconds
 from local.broker.errors import Refusal

@@ -103,7 +103,7 @@ class Link:
         """Let go of everything the link holds; nothing is sent."""
         if not self.is_over:
             self.is_over = True
-            self.session.connection.namespace.attachments.leave(self)
+            self.session.connection.namespace.links.leave(self)
             self.on_released()
 
     def on_released(self) -> None:

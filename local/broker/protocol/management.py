@@ -164,10 +164,10 @@ class Management:
             content = read_content(Arguments.of(value).binary("message"))
             entity.check(content)
             contents.append(content)
-        return ok(_map({"sequence-numbers": _longs([entity.inbox.schedule(content) for content in contents])}))
+        return ok(_map({"sequence-numbers": _longs([entity.incoming.schedule(content) for content in contents])}))
 
     def _cancel(self, arguments: Arguments) -> Response:
-        self._publishable.inbox.cancel(arguments.numbers("sequence-numbers"))
+        self._publishable.incoming.cancel(arguments.numbers("sequence-numbers"))
         return ok()
 
     @property

@@ -28,4 +28,4 @@ class PublisherLink(IncomingLink):
         for content in contents:
             entity.check(content)
         for content in contents:
-            entity.inbox.accept(content)
+            entity.incoming.accept(content)

@@ -9,7 +9,7 @@ from local.broker.core.message import StoredMessage
 @dataclass(slots=True)
 class Place:
     """
-    What is at one path of a namespace: messages of a store, scheduled ones of an inbox, or events of a partition.
+    What is at one path of a namespace: messages of a store, scheduled messages of an entity, or events of a partition.
 
     Shape:  messages by sequence number, not in order; last_number is the highest that was given; seen are message ids
             with their times, sessions are states with theirs. Times are in milliseconds since 1970 UTC.

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from local.broker.config import NamespaceConfig
 from local.broker.core.entities import Backlog, Queue, Subscription, Topic
 from local.broker.core.hub import Hub, Partition
-from local.broker.core.inbox import Inbox
+from local.broker.core.incoming import IncomingMessages
 from local.broker.core.namespace import Namespace
 from local.broker.core.recording import scheduled_path
 from local.broker.core.session_store import SessionStore
@@ -215,10 +215,10 @@ def _restore(namespace: Namespace, state: State) -> None:
     for queue in namespace.queues.values():
         scheduled = state.place(scheduled_path(queue.path))
         _restore_backlog(queue.backlog, state, scheduled.last_number)
-        queue.inbox.restore(scheduled.in_order, scheduled.seen)
+        queue.incoming.restore(scheduled.in_order, scheduled.seen)
     for topic in namespace.topics.values():
         scheduled = state.place(scheduled_path(topic.path))
-        topic.inbox.restore(scheduled.in_order, scheduled.seen)
+        topic.incoming.restore(scheduled.in_order, scheduled.seen)
         topic.restore(scheduled.last_number)
         for subscription in topic.subscriptions.values():
             _restore_backlog(subscription.backlog, state)
@@ -247,10 +247,10 @@ def _write_entity(entity: entities.Kept, records: RecordWriter, flush: Callable[
     match entity:
         case Queue():
             _write_stores(entity.backlog.stores, records, flush)
-            _write_inbox(entity.path, entity.inbox, records, flush)
+            _write_incoming(entity.path, entity.incoming, records, flush)
         case Topic():
             records.numbered(scheduled_path(entity.path), entity.last_sequence_number)
-            _write_inbox(entity.path, entity.inbox, records, flush)
+            _write_incoming(entity.path, entity.incoming, records, flush)
             # All at once, so that copies of a message come one after the other.
             stores = [each.backlog.stores for each in entity.subscriptions.values()]
             _write_stores(tuple(itertools.chain.from_iterable(stores)), records, flush)
@@ -278,11 +278,13 @@ def _write_stores(stores: tuple[MessageStore, ...], records: RecordWriter, flush
     flush()
 
 
-def _write_inbox(entity_path: str, inbox: Inbox, records: RecordWriter, flush: Callable[[], None]) -> None:
+def _write_incoming(
+    entity_path: str, incoming: IncomingMessages, records: RecordWriter, flush: Callable[[], None]
+) -> None:
     path = scheduled_path(entity_path)
-    for message in inbox.scheduled.values():
+    for message in incoming.scheduled.values():
         records.stored(path, message)
-    for message_id, at in inbox.history.items():
+    for message_id, at in incoming.history.items():
         records.seen(path, message_id, at)
     flush()
 

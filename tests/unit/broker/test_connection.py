@@ -418,4 +418,4 @@ def test_any_bytes_get_an_answer_and_never_a_crash(source):
     for part in parts:
         peer.say(part)
     peer.connection.lost()
-    assert not peer.namespace.store("q")._lane.consumers
+    assert not peer.namespace.store("q")._ready.consumers

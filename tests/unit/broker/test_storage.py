@@ -112,9 +112,9 @@ def picture(namespace):
         },
         "inboxes": {
             each.path: (
-                [fields(one) for one in each.inbox.scheduled.values()],
+                [fields(one) for one in each.incoming.scheduled.values()],
                 # Ids that have left the window are forgotten by and by.
-                [(one, at) for one, at in each.inbox.history.items() if at > now - WINDOW],
+                [(one, at) for one, at in each.incoming.history.items() if at > now - WINDOW],
             )
             for each in inboxes
         },
@@ -191,9 +191,9 @@ def operate(namespace, clock, operation, argument):  # noqa: C901, PLR0912 - one
             namespace.queue(queue).publish(read_content(message(f"id-{argument % 5}")))
         case "schedule":
             content = read_content(message(f"later-{argument}", scheduled=now + 1000 * argument))
-            number = (namespace.topic("topic") if argument % 2 else namespace.queue("plain")).inbox.schedule(content)
+            number = (namespace.topic("topic") if argument % 2 else namespace.queue("plain")).incoming.schedule(content)
             if argument % 3 == 0 and argument % 2:
-                namespace.topic("topic").inbox.cancel([number])
+                namespace.topic("topic").incoming.cancel([number])
         case "expire":
             namespace.queue("plain").publish(read_content(message("short", time_to_live=1000 * argument)))
         case "topic":

@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from local.broker import errors
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.core.content import read_content
-from local.broker.core.lanes import Session
 from local.broker.core.namespace import Namespace
+from local.broker.core.ready_queue import MessageSession
 from local.broker.errors import Refusal
 from shared.amqp.codec import encode
 from shared.amqp.values import NULL, described, list_, string, uint, ulong
@@ -42,7 +42,7 @@ class Taker:
         self.credit = credit
         self.is_destructive = is_destructive
         self.taken = []
-        self.session: Session | None = None
+        self.session: MessageSession | None = None
         self.refusal: Refusal | None = None
 
     def can_take(self):

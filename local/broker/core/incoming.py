@@ -1,24 +1,24 @@
-"""What happens to a message before its entity stores or distributes it: duplicates dropped, schedules kept."""
+"""Incoming messages of a queue or topic: duplicate detection and scheduled messages."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from local.broker import errors
-from local.broker.core.alarms import Alarms
 from local.broker.core.content import Content
 from local.broker.core.message import State, StoredMessage
 from local.broker.core.recording import Recorder, scheduled_path
 from local.broker.core.store import milliseconds
+from local.broker.core.timers import Timers
 from local.broker.errors import Refusal
 from shared.clock import Clock
 
 
-class Inbox:
+class IncomingMessages:
     """
-    The way into a queue or topic.
+    Messages on their way into a queue or topic.
 
     Duplicates (same message id within the window) are accepted and dropped. A scheduled message gets a sequence number
-    at once and another one when its time has come.
+    at once and another one when it is enqueued.
     Source: Microsoft Learn, "Duplicate message detection", "Message sequencing and time-stamps".
     """
 
@@ -26,7 +26,7 @@ class Inbox:
         self,
         path: str,
         clock: Clock,
-        alarms: Alarms,
+        timers: Timers,
         *,
         next_sequence_number: Callable[[], int],
         enqueue: Callable[[Content, int], None],
@@ -35,7 +35,7 @@ class Inbox:
         """Pass what is due to *enqueue* (content, hops); the window is in milliseconds, None to keep duplicates."""
         self._path = path
         self._clock = clock
-        self._alarms = alarms
+        self._timers = timers
         self._next_sequence_number = next_sequence_number
         self._enqueue = enqueue
         self._duplicate_window = duplicate_window
@@ -77,17 +77,17 @@ class Inbox:
         message = StoredMessage(content, number, number, now, content.time_to_live, state=State.SCHEDULED)
         self.scheduled[number] = message
         self.size += content.size
-        self._alarms.set(self, _due(message))
+        self._timers.set(self, _due(message))
         if self.recorder is not None:
             self.recorder.stored(self._record_path, message)
         return number
 
     def restore(self, scheduled: Iterable[StoredMessage], seen: Mapping[bytes, int]) -> None:
-        """Take the scheduled messages, in order, and the message ids, oldest first, of an inbox that was kept."""
+        """Take the scheduled messages, in order, and the message ids, oldest first, of an entity that was stored."""
         for message in scheduled:
             self.scheduled[message.sequence_number] = message
             self.size += message.content.size
-            self._alarms.set(self, _due(message))
+            self._timers.set(self, _due(message))
         self._seen.update(seen)
 
     @property

@@ -1,4 +1,4 @@
-"""Who must be woken when."""
+"""Timers: who has to be called when."""
 
 import heapq
 import itertools
@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 
-class Sleeper(Protocol):
-    """What has deadlines of its own."""
+class Timed(Protocol):
+    """Something with deadlines of its own."""
 
     def advance(self, now: int) -> None:
         """Do everything that is due at *now*."""
@@ -18,45 +18,45 @@ class Sleeper(Protocol):
         ...
 
 
-class Alarms:
+class Timers:
     """
-    The earliest deadline of each sleeper.
+    The earliest deadline of each owner.
 
-    Units: milliseconds since 1970 UTC throughout. An alarm may go off early (the sleeper's earliest deadline has been
-    dropped since); it is then set anew.
+    Units: milliseconds since 1970 UTC throughout. A timer may fire early, when the owner has dropped its earliest
+    deadline; it is then set again.
     """
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, Sleeper]] = []
-        self._earliest: dict[Sleeper, int] = {}
+        self._heap: list[tuple[int, int, Timed]] = []
+        self._earliest: dict[Timed, int] = {}
         self._order = itertools.count()
 
-    def set(self, sleeper: Sleeper, at: int) -> None:
-        """Wake *sleeper* at *at* or before."""
-        earliest = self._earliest.get(sleeper)
+    def set(self, owner: Timed, at: int) -> None:
+        """Call *owner* at *at* or earlier."""
+        earliest = self._earliest.get(owner)
         if earliest is None or at < earliest:
-            self._earliest[sleeper] = at
-            heapq.heappush(self._heap, (at, next(self._order), sleeper))
+            self._earliest[owner] = at
+            heapq.heappush(self._heap, (at, next(self._order), owner))
 
-    def forget(self, sleeper: Sleeper) -> None:
-        """Wake *sleeper* no more."""
-        self._earliest.pop(sleeper, None)
+    def forget(self, owner: Timed) -> None:
+        """Cancel the timer of *owner*."""
+        self._earliest.pop(owner, None)
 
     def next_deadline(self) -> int | None:
-        """Return when the next alarm goes off."""
+        """Return when the next timer fires."""
         return self._heap[0][0] if self._heap else None
 
     def advance(self, now: int) -> None:
-        """Wake everyone who is due at *now*."""
+        """Call everyone who is due at *now*."""
         while self._heap and self._heap[0][0] <= now:
-            at, _, sleeper = heapq.heappop(self._heap)
-            if self._earliest.get(sleeper) != at:
+            at, _, owner = heapq.heappop(self._heap)
+            if self._earliest.get(owner) != at:
                 continue
-            del self._earliest[sleeper]
-            sleeper.advance(now)
-            following = sleeper.next_deadline()
+            del self._earliest[owner]
+            owner.advance(now)
+            following = owner.next_deadline()
             if following is not None:
-                self.set(sleeper, max(following, now + 1))
+                self.set(owner, max(following, now + 1))
 
 
 class Deadlines:

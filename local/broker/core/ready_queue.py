@@ -1,4 +1,4 @@
-"""The order in which messages go to the receivers that share them: one lane per entity, or one per session."""
+"""Messages that are ready for delivery and the consumers that share them: one queue per entity, or one per session."""
 
 import heapq
 from collections import deque
@@ -9,7 +9,7 @@ from local.broker.errors import Refusal
 
 
 class Consumer(Protocol):
-    """Who receives messages from a lane."""
+    """A receiver of messages from a ready queue."""
 
     @property
     def is_destructive(self) -> bool:
@@ -28,7 +28,7 @@ class Consumer(Protocol):
 class SessionConsumer(Consumer, Protocol):
     """Who receives the messages of one session."""
 
-    def session_granted(self, session: "Session") -> None:
+    def session_granted(self, session: "MessageSession") -> None:
         """Learn which session the wait for the next available one has brought."""
         ...
 
@@ -41,7 +41,7 @@ class SessionConsumer(Consumer, Protocol):
         ...
 
 
-class Lane:
+class ReadyQueue:
     """Messages that are ready, by sequence number, and the consumers that take turns."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class Lane:
         return None
 
 
-class Session(Lane):
+class MessageSession(ReadyQueue):
     """
     The messages with one session id, for one consumer at a time.
 

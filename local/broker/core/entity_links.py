@@ -17,7 +17,7 @@ class Use(Enum):
     MANAGE = auto()
 
 
-class Attached(Protocol):
+class EntityLink(Protocol):
     """A link that can be ended from this side."""
 
     def expel(self, refusal: Refusal) -> None:
@@ -25,19 +25,19 @@ class Attached(Protocol):
         ...
 
 
-class Attachments:
+class EntityLinks:
     """The links of a namespace by the paths of their entities, which are in lower case."""
 
     def __init__(self) -> None:
-        self._links: dict[str, dict[Attached, Use]] = {}
-        self._paths: dict[Attached, str] = {}
+        self._links: dict[str, dict[EntityLink, Use]] = {}
+        self._paths: dict[EntityLink, str] = {}
 
-    def join(self, path: str, use: Use, link: Attached) -> None:
+    def join(self, path: str, use: Use, link: EntityLink) -> None:
         """Note that *link* uses the entity at *path*."""
         self._links.setdefault(path, {})[link] = use
         self._paths[link] = path
 
-    def leave(self, link: Attached) -> None:
+    def leave(self, link: EntityLink) -> None:
         """Forget a link, if it is known."""
         path = self._paths.pop(link, None)
         if path is not None:
