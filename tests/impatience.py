@@ -24,7 +24,7 @@ def impatient_clients():
     impatient = types.SimpleNamespace(**vars(time))
     impatient.sleep = lambda seconds: time.sleep(min(seconds, 0.002))
 
-    async def nothing(_):
+    async def nothing(_) -> None:
         pass
 
     with pytest.MonkeyPatch.context() as patch:

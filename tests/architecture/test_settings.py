@@ -15,7 +15,7 @@ NAMED = re.compile(r"""["'](BUSWAY_[A-Z_]*[A-Z])["']""")
 JOURNAL = re.compile(r"blob: \{setting: (\w+),")
 
 
-def test_the_example_holds_every_setting_that_the_code_reads():
+def test_the_example_holds_every_setting_that_the_code_reads() -> None:
     sources = [path.read_text(encoding="utf-8") for pattern in CODE for path in ROOT.glob(pattern)]
     read = {name for source in sources for name in NAMED.findall(source)}
     connections = yaml.safe_load(ROOT.joinpath("config", "connections.yaml").read_text(encoding="utf-8"))

@@ -93,7 +93,7 @@ _numbers: dict[str, itertools.count] = {}
 def entity():
     """Return the name of an entity of a kind that no other test uses."""
 
-    def take(kind):
+    def take(kind) -> str:
         return f"{kind}-{next(_numbers.setdefault(kind, itertools.count()))}"
 
     return take
@@ -109,7 +109,7 @@ def client(broker):
 def send(client):
     """Send messages to a queue or topic."""
 
-    def send_messages(name, messages):
+    def send_messages(name, messages) -> None:
         with contextlib.closing(client.get_queue_sender(name)) as sender:
             sender.send_messages(messages)
 
@@ -124,7 +124,7 @@ def publish(broker):
         outgoing = PyamqpTransport.to_outgoing_amqp_message(message.raw_amqp_message)
         return bytes(encode_payload(bytearray(), outgoing))
 
-    def publish_messages(name, messages):
+    def publish_messages(name, messages) -> None:
         contents = [read_content(encoded(each)) for each in (messages if isinstance(messages, list) else [messages])]
         broker.inspect("west", lambda west: [west.target(name).publish(content) for content in contents])
 

@@ -42,7 +42,7 @@ CONFIG = NamespaceConfig(
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory):
+def running(tmp_path_factory: pytest.TempPathFactory):
     with RunningBroker([CONFIG]) as broker, RunningAdmin(broker, tmp_path_factory.mktemp("tls")) as admin:
         yield broker, admin
 
@@ -62,7 +62,7 @@ def admin(running, broker):  # noqa: ARG001 - reset comes first
 def publish_to(broker):
     """Send messages to a queue or topic."""
 
-    def send(name, messages):
+    def send(name, messages) -> None:
         with (
             ServiceBusClient.from_connection_string(broker.connection_string("west"), retry_total=0) as client,
             contextlib.closing(client.get_queue_sender(name)) as sender,
@@ -80,7 +80,7 @@ def client(admin):
         yield client
 
 
-def test_a_queue_is_created_read_updated_and_deleted(client):
+def test_a_queue_is_created_read_updated_and_deleted(client) -> None:
     created = client.create_queue(
         "orders/new",
         lock_duration=dt.timedelta(seconds=45),
@@ -114,14 +114,14 @@ def test_a_queue_is_created_read_updated_and_deleted(client):
         client.get_queue("orders/new")
 
 
-def test_never_comes_back_as_it_went(client):
+def test_never_comes_back_as_it_went(client) -> None:
     queue = client.create_queue("endless")
     client.update_queue(queue)
     assert client.get_queue("endless").default_message_time_to_live == queue.default_message_time_to_live
     assert client.get_queue("endless").auto_delete_on_idle.days > 10_000_000
 
 
-def test_authorization_rules_are_kept(client):
+def test_authorization_rules_are_kept(client) -> None:
     rule = AuthorizationRule(
         type="SharedAccessAuthorizationRule",
         claim_type="SharedAccessKey",
@@ -157,7 +157,7 @@ def test_authorization_rules_are_kept(client):
         (lambda client: client.create_rule("events", "all", "r", filter=SqlRuleFilter("a >")), HttpResponseError),
     ],
 )
-def test_what_cannot_be_done_raises_what_the_service_makes_the_client_raise(client, work, error):
+def test_what_cannot_be_done_raises_what_the_service_makes_the_client_raise(client, work, error) -> None:
     with pytest.raises(error) as caught:
         work(client)
     assert type(caught.value) is error
@@ -166,14 +166,14 @@ def test_what_cannot_be_done_raises_what_the_service_makes_the_client_raise(clie
         assert caught.value.message.startswith("SubCode=40000. ")
 
 
-def test_what_a_queue_requires_never_changes(client):
+def test_what_a_queue_requires_never_changes(client) -> None:
     queue = client.get_queue("configured")
     queue.requires_session = True
     with pytest.raises(HttpResponseError, match="cannot be changed"):
         client.update_queue(queue)
 
 
-def test_lists_come_page_by_page(client):
+def test_lists_come_page_by_page(client) -> None:
     for number in range(5):
         client.create_queue(f"page-{number}")
     pages = [[queue.name for queue in page] for page in client.list_queues(max_page_size=2).by_page()]
@@ -184,7 +184,7 @@ def test_lists_come_page_by_page(client):
     assert list(client.list_topics()) == []
 
 
-def test_runtime_properties_count_messages(client, broker, publish_to):
+def test_runtime_properties_count_messages(client, broker, publish_to) -> None:
     publish_to("configured", [ServiceBusMessage("12345"), ServiceBusMessage("6")])
     publish_to("events", [ServiceBusMessage("event")])
     later = dt.datetime.now(dt.UTC) + dt.timedelta(hours=1)
@@ -199,7 +199,7 @@ def test_runtime_properties_count_messages(client, broker, publish_to):
     assert (topic.subscription_count, topic.scheduled_message_count) == (1, 0)
 
 
-def test_rules_come_back_as_they_were_written(client):
+def test_rules_come_back_as_they_were_written(client) -> None:
     parameters: dict = {
         "@int": 3,
         "@long": 2**40,
@@ -245,7 +245,7 @@ def test_rules_come_back_as_they_were_written(client):
         client.get_rule("events", "all", "correlation")
 
 
-def test_rules_select_from_the_next_message_on(client, broker, publish_to):
+def test_rules_select_from_the_next_message_on(client, broker, publish_to) -> None:
     client.create_subscription("events", "some")
     client.delete_rule("events", "some", "$Default")
     client.create_rule("events", "some", "wanted", filter=SqlRuleFilter("n = @n", parameters={"@n": 2}))
@@ -253,14 +253,14 @@ def test_rules_select_from_the_next_message_on(client, broker, publish_to):
     assert broker.counts("west")["events/Subscriptions/some"].active == 1
 
 
-def test_a_reset_undoes_what_was_administered(client, broker):
+def test_a_reset_undoes_what_was_administered(client, broker) -> None:
     client.create_queue("passing")
     client.delete_queue("configured")
     broker.reset()
     assert [queue.name for queue in client.list_queues()] == ["configured"]
 
 
-def test_the_namespace_says_what_it_is(client):
+def test_the_namespace_says_what_it_is(client) -> None:
     properties = client.get_namespace_properties()
     assert (properties.name, properties.messaging_sku) == ("west", "Standard")
 
@@ -273,7 +273,7 @@ class PlainTransport(RequestsTransport):  # type: ignore[misc] # azure-core has 
         return super().send(request, **options)
 
 
-def test_a_client_can_be_talked_out_of_https(broker):
+def test_a_client_can_be_talked_out_of_https(broker) -> None:
     with (
         RunningAdmin(broker) as admin,
         ServiceBusAdministrationClient.from_connection_string(
@@ -283,7 +283,7 @@ def test_a_client_can_be_talked_out_of_https(broker):
         assert client.get_queue("configured").name == "configured"
 
 
-def test_the_asynchronous_client_does_the_same(admin):
+def test_the_asynchronous_client_does_the_same(admin) -> None:
     async def administer():
         async with AsyncAdministrationClient.from_connection_string(
             admin.connection_string("west"), connection_verify=str(admin.authority), retry_total=0
@@ -307,7 +307,7 @@ def test_the_asynchronous_client_does_the_same(admin):
     assert asyncio.run(administer()) == (dt.timedelta(seconds=20), 3, ["$Default", "rule"], ["events"])
 
 
-def test_the_javascript_client_finds_everything_as_it_expects(tmp_path):
+def test_the_javascript_client_finds_everything_as_it_expects(tmp_path: Path) -> None:
     node = shutil.which("node")
     if node is None or not (PACKAGES / "service-bus").exists():
         pytest.skip("needs node and the npm package @azure/service-bus")

@@ -51,7 +51,7 @@ CONFIG = NamespaceConfig(
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory):
+def running(tmp_path_factory: pytest.TempPathFactory):
     # Tokens bear the machine's time whatever the broker's clock says.
     clock = ManualClock(dt.datetime(2099, 1, 1, tzinfo=dt.UTC))
     with RunningBroker([CONFIG], clock) as broker, RunningAdmin(broker, tmp_path_factory.mktemp("tls")) as admin:
@@ -68,12 +68,12 @@ def admin(running):
     return running[1]
 
 
-def connection_string(broker, name, key, extra=""):
+def connection_string(broker, name, key, extra: str = "") -> str:
     endpoint = f"Endpoint=sb://localhost:{broker.port('west')}"
     return f"{endpoint};SharedAccessKeyName={name};SharedAccessKey={key};UseDevelopmentEmulator=true{extra}"
 
 
-def signature(resource, key, *, seconds=60, secret=None):
+def signature(resource, key, *, seconds: int = 60, secret=None) -> str:
     ends = int(time.time()) + seconds
     resource = quote_plus(resource)
     text = f"{resource}\n{ends}".encode()
@@ -84,7 +84,7 @@ def signature(resource, key, *, seconds=60, secret=None):
 class Holder:
     """A credential that has one token."""
 
-    def __init__(self, token):
+    def __init__(self, token) -> None:
         self._token = AccessToken(token, int(time.time()) + 3600)
 
     def get_token(self, *_, **__):
@@ -97,18 +97,18 @@ def service_bus(broker, name, key):
         yield client
 
 
-def send(client, queue="orders"):
+def send(client, queue: str = "orders") -> None:
     with client.get_queue_sender(queue) as sender:
         sender.send_messages(ServiceBusMessage("body"))
 
 
-def receive(client, queue="orders"):
+def receive(client, queue: str = "orders"):
     with client.get_queue_receiver(queue) as receiver:
         return receiver.receive_messages(max_wait_time=0.2)
 
 
 @pytest.mark.parametrize(("name", "key"), [("owner", "wrong"), ("nobody", "owner key")])
-def test_a_wrong_key_is_refused(broker, name, key):
+def test_a_wrong_key_is_refused(broker, name: str, key: str) -> None:
     with service_bus(broker, name, key) as client:
         with pytest.raises(ServiceBusAuthenticationError) as caught:
             send(client)
@@ -118,8 +118,8 @@ def test_a_wrong_key_is_refused(broker, name, key):
             receive(client)
 
 
-def test_a_wrong_key_is_refused_the_asynchronous_client_too(broker):
-    async def attempt():
+def test_a_wrong_key_is_refused_the_asynchronous_client_too(broker) -> None:
+    async def attempt() -> None:
         text = connection_string(broker, "owner", "wrong")
         async with (
             AsyncServiceBusClient.from_connection_string(text, retry_total=0) as client,
@@ -131,7 +131,7 @@ def test_a_wrong_key_is_refused_the_asynchronous_client_too(broker):
         asyncio.run(attempt())
 
 
-def test_a_key_gives_its_rights_and_no_others(broker):
+def test_a_key_gives_its_rights_and_no_others(broker) -> None:
     with service_bus(broker, "sender", "send key") as client:
         send(client)
         with pytest.raises(ServiceBusAuthorizationError, match="'Listen' claim"):
@@ -145,7 +145,7 @@ def test_a_key_gives_its_rights_and_no_others(broker):
         assert receive(client)
 
 
-def test_requests_ask_for_the_right_they_need(broker):
+def test_requests_ask_for_the_right_they_need(broker) -> None:
     later = dt.datetime.now(dt.UTC) + dt.timedelta(days=40_000)
     with service_bus(broker, "sender", "send key") as client, client.get_queue_sender("orders") as sender:
         (number,) = sender.schedule_messages(ServiceBusMessage("later"), later)
@@ -160,7 +160,7 @@ def test_requests_ask_for_the_right_they_need(broker):
 
 
 @pytest.mark.parametrize("key", ["own key", "other key"])
-def test_the_key_of_an_entity_is_for_that_entity(broker, key):
+def test_the_key_of_an_entity_is_for_that_entity(broker, key: str) -> None:
     with service_bus(broker, "own", key) as client:
         send(client, "guarded")
         with pytest.raises(ServiceBusAuthenticationError):
@@ -179,7 +179,7 @@ def test_the_key_of_an_entity_is_for_that_entity(broker, key):
         (lambda: "a.web.token", "InvalidToken"),
     ],
 )
-def test_a_bad_token_is_refused_with_the_reason(broker, token, reason):
+def test_a_bad_token_is_refused_with_the_reason(broker, token, reason: str) -> None:
     with ServiceBusClient(f"localhost:{broker.port('west')}", Holder(token()), retry_total=0, use_tls=False) as client:
         with pytest.raises(ServiceBusAuthenticationError) as caught:
             send(client)
@@ -187,13 +187,13 @@ def test_a_bad_token_is_refused_with_the_reason(broker, token, reason):
 
 
 @pytest.mark.parametrize("resource", ["sb://localhost/orders", "https://localhost/ORDERS/", "amqp://localhost"])
-def test_a_token_for_the_entity_or_the_namespace_is_taken(broker, resource):
+def test_a_token_for_the_entity_or_the_namespace_is_taken(broker, resource: str) -> None:
     credential = AzureSasCredential(signature(resource, OWNER))
     with ServiceBusClient(f"localhost:{broker.port('west')}", credential, retry_total=0, use_tls=False) as client:
         send(client)
 
 
-def test_a_link_ends_with_its_token(broker):
+def test_a_link_ends_with_its_token(broker) -> None:
     with ServiceBusClient(
         f"localhost:{broker.port('west')}",
         AzureSasCredential(signature("sb://localhost/orders", OWNER, seconds=2)),
@@ -206,12 +206,12 @@ def test_a_link_ends_with_its_token(broker):
             receiver.peek_messages()
             time.sleep(2)
 
-            def tick(peers):
+            def tick(peers) -> None:
                 for peer in peers:
                     peer._connection.tick()
                     peer._flush()
 
-            async def tick_all(server):
+            async def tick_all(server) -> None:
                 tick(list(server._listeners["west"].peers))
 
             broker.run(tick_all)
@@ -219,7 +219,7 @@ def test_a_link_ends_with_its_token(broker):
                 receiver.receive_messages(max_wait_time=2)
 
 
-def test_event_hubs_clients_are_asked_likewise(broker):
+def test_event_hubs_clients_are_asked_likewise(broker) -> None:
     def producer(name, key):
         text = connection_string(broker, name, key)
         return EventHubProducerClient.from_connection_string(text, eventhub_name="hub", retry_total=0)
@@ -240,7 +240,7 @@ def test_event_hubs_clients_are_asked_likewise(broker):
         client.get_eventhub_properties()
 
 
-def test_the_administration_asks_for_manage(admin):
+def test_the_administration_asks_for_manage(admin) -> None:
     def client(name, key):
         endpoint = admin.address("west").replace("https", "sb")
         return ServiceBusAdministrationClient.from_connection_string(
@@ -262,7 +262,7 @@ def test_the_administration_asks_for_manage(admin):
 
 
 @pytest.mark.parametrize("path", ["", "$busway", "$busway/counts", "orders"])
-def test_nothing_is_shown_without_a_token(running, path):
+def test_nothing_is_shown_without_a_token(running, path: str) -> None:
     with RunningAdmin(running[0]) as plain, pytest.raises(urllib.error.HTTPError) as caught:
         urllib.request.urlopen(f"{plain.address('west')}/{path}", timeout=5)  # noqa: S310 - it is http
     assert caught.value.code == 401
@@ -270,7 +270,7 @@ def test_nothing_is_shown_without_a_token(running, path):
 
 
 @pytest.mark.parametrize(("script", "arguments"), [("administration", ["unauthorized"]), ("authentication", [])])
-def test_the_javascript_clients_find_everything_as_they_expect(broker, admin, script, arguments):
+def test_the_javascript_clients_find_everything_as_they_expect(broker, admin, script: str, arguments) -> None:
     node = shutil.which("node")
     if node is None or not (PACKAGES / "service-bus").exists():
         pytest.skip("needs node and the npm package @azure/service-bus")
@@ -305,7 +305,7 @@ def _sasl_plain(broker, response):
     return received[received.index(b"\x00\x53\x44") :]
 
 
-def test_sasl_plain_takes_the_key_itself(broker):
+def test_sasl_plain_takes_the_key_itself(broker) -> None:
     assert b"\x50\x00" in _sasl_plain(broker, b"\x00owner\x00owner key")
     for wrong in (b"\x00owner\x00wrong", b"\x00nobody\x00owner key", b"", b"\x00owner", b"\x00\xff\x00\xff"):
         assert b"\x50\x01" in _sasl_plain(broker, wrong)

@@ -58,13 +58,13 @@ def administer(broker):
 
 @pytest.fixture
 def set_status(administer):
-    def set_status(name, status):
+    def set_status(name, status) -> None:
         administer(lambda admin: admin.update_queue(QueueConfig(name=name, status=status)))
 
     return set_status
 
 
-def test_a_new_queue_is_there_at_once_and_gone_when_deleted(client, administer):
+def test_a_new_queue_is_there_at_once_and_gone_when_deleted(client, administer) -> None:
     administer(lambda admin: admin.create_queue(QueueConfig(name="New")))
     with client.get_queue_sender("new") as sender, client.get_queue_receiver("new") as receiver:
         sender.send_messages(ServiceBusMessage("body"))
@@ -79,7 +79,7 @@ def test_a_new_queue_is_there_at_once_and_gone_when_deleted(client, administer):
         sender.send_messages(ServiceBusMessage("body"))
 
 
-def test_a_topic_takes_its_subscriptions_with_it(client, broker, administer):
+def test_a_topic_takes_its_subscriptions_with_it(client, broker, administer) -> None:
     with client.get_subscription_receiver("events", "all") as receiver:
         assert receiver.receive_messages(max_wait_time=0.1) == []
         assert broker.inspect("west", lambda west: west.links.count("events/subscriptions/all", Use.RECEIVE)) == 1
@@ -89,7 +89,7 @@ def test_a_topic_takes_its_subscriptions_with_it(client, broker, administer):
     assert broker.inspect("west", lambda west: west.links.count("events/subscriptions/all", Use.RECEIVE)) == 0
 
 
-def test_a_receiver_that_waits_for_messages_learns_that_its_queue_is_gone(client, administer):
+def test_a_receiver_that_waits_for_messages_learns_that_its_queue_is_gone(client, administer) -> None:
     with client.get_queue_receiver("orders") as receiver:
         assert receiver.receive_messages(max_wait_time=0.1) == []
         timer = threading.Timer(0.3, administer, [lambda admin: admin.delete("orders")])
@@ -99,7 +99,7 @@ def test_a_receiver_that_waits_for_messages_learns_that_its_queue_is_gone(client
         timer.join()
 
 
-def test_a_receiver_that_waits_for_a_session_learns_that_its_queue_is_gone(client, administer):
+def test_a_receiver_that_waits_for_a_session_learns_that_its_queue_is_gone(client, administer) -> None:
     timer = threading.Timer(0.3, administer, [lambda admin: admin.delete("sessions")])
     timer.start()
     with (
@@ -119,7 +119,9 @@ def test_a_receiver_that_waits_for_a_session_learns_that_its_queue_is_gone(clien
         (EntityStatus.RECEIVE_DISABLED, True, False),
     ],
 )
-def test_a_disabled_queue_ends_links_and_refuses_new_ones(client, set_status, status, can_send, can_receive):
+def test_a_disabled_queue_ends_links_and_refuses_new_ones(
+    client, set_status, status, can_send: bool, can_receive: bool
+) -> None:
     def expected(can):
         return contextlib.nullcontext() if can else pytest.raises(MessagingEntityDisabledError)
 
@@ -143,20 +145,20 @@ def test_a_disabled_queue_ends_links_and_refuses_new_ones(client, set_status, st
         sender.send_messages(message)
 
 
-def test_scheduling_on_a_disabled_queue_is_refused(client, set_status, broker):
+def test_scheduling_on_a_disabled_queue_is_refused(client, set_status, broker) -> None:
     set_status("orders", EntityStatus.SEND_DISABLED)
     with pytest.raises(MessagingEntityDisabledError), client.get_queue_sender("orders") as sender:
         sender.schedule_messages(ServiceBusMessage("body"), broker.inspect("west", lambda west: west.clock.now()))
 
 
-def test_what_cannot_be_forwarded_is_dead_lettered_with_the_reason(client, set_status, broker):
+def test_what_cannot_be_forwarded_is_dead_lettered_with_the_reason(client, set_status, broker) -> None:
     set_status("orders", EntityStatus.DISABLED)
     with client.get_queue_sender("source") as sender:
         sender.send_messages(ServiceBusMessage("body"))
     assert broker.counts("west")["source"].transfer_dead_lettered == 1
 
 
-def test_a_full_queue_refuses_until_there_is_room(client, broker):
+def test_a_full_queue_refuses_until_there_is_room(client, broker) -> None:
     mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
     with client.get_queue_sender("small") as sender, client.get_queue_receiver("small", receive_mode=mode) as receiver:
         sender.send_messages([ServiceBusMessage(bytes(100 * 1024)) for _ in range(6)])
@@ -171,7 +173,7 @@ def test_a_full_queue_refuses_until_there_is_room(client, broker):
         sender.send_messages(ServiceBusMessage("one more"))
 
 
-def test_messages_count_against_the_size_wherever_they_are(client, broker):
+def test_messages_count_against_the_size_wherever_they_are(client, broker) -> None:
     def size():
         return broker.inspect("west", lambda west: west.queue("orders").size)
 
@@ -192,7 +194,7 @@ def test_messages_count_against_the_size_wherever_they_are(client, broker):
     assert size() == 0
 
 
-def test_a_shorter_lock_duration_holds_for_the_next_message(client, broker):
+def test_a_shorter_lock_duration_holds_for_the_next_message(client, broker) -> None:
     with client.get_queue_sender("orders") as sender, client.get_queue_receiver("orders") as receiver:
         sender.send_messages([ServiceBusMessage("long"), ServiceBusMessage("short")])
         (long,) = receiver.receive_messages(1, max_wait_time=2)
@@ -205,7 +207,7 @@ def test_a_shorter_lock_duration_holds_for_the_next_message(client, broker):
         receiver.complete_message(long)
 
 
-def test_links_are_forgotten_when_they_close(client, broker):
+def test_links_are_forgotten_when_they_close(client, broker) -> None:
     def attached():
         return broker.inspect(
             "west", lambda west: {use for links in west.links._links.values() for use in links.values()}
@@ -220,7 +222,7 @@ def test_links_are_forgotten_when_they_close(client, broker):
 
 
 @pytest.mark.xfail(reason="AutoDeleteOnIdle is kept and has no effect")
-def test_an_idle_queue_deletes_itself():
+def test_an_idle_queue_deletes_itself() -> None:
     clock = ManualClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
     config = QueueConfig(name="idle", auto_delete_on_idle=dt.timedelta(minutes=5))
     with RunningBroker([NamespaceConfig(name="west", queues=(config,))], clock) as broker:
@@ -229,7 +231,7 @@ def test_an_idle_queue_deletes_itself():
 
 
 @pytest.mark.xfail(reason="only what comes after forwarding was set is forwarded")
-def test_what_a_queue_holds_is_forwarded_when_forwarding_is_set(client, broker, administer):
+def test_what_a_queue_holds_is_forwarded_when_forwarding_is_set(client, broker, administer) -> None:
     administer(lambda admin: admin.create_queue(QueueConfig(name="late")))
     with client.get_queue_sender("late") as sender:
         sender.send_messages(ServiceBusMessage("body"))

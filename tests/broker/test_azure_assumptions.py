@@ -26,5 +26,5 @@ def west():
 
 
 @pytest.mark.parametrize("test", TESTS, ids=lambda test: test.__name__)
-def test_the_broker_agrees(test, west):
+def test_the_broker_agrees(test, west) -> None:
     test(west)

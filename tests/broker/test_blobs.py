@@ -5,6 +5,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,13 +33,13 @@ ORIGIN = Origin("west", "orders")
 
 
 @pytest.fixture(scope="module")
-def storage(tmp_path_factory):
+def storage(tmp_path_factory: pytest.TempPathFactory):
     with running_azurite(tmp_path_factory.mktemp("azurite")) as connection_string:
         yield connection_string
 
 
 @pytest.fixture(params=["account", "file"])
-def opened(request, storage, tmp_path):
+def opened(request: pytest.FixtureRequest, storage, tmp_path: Path):
     """Return what opens a store with a container of its own."""
 
     def open_blobs():
@@ -50,14 +51,14 @@ def opened(request, storage, tmp_path):
     return open_blobs
 
 
-async def close(*stores):
+async def close(*stores) -> None:
     for store in stores:
         if isinstance(store, AzureBlobs | ContainerClient):
             await store.close()
 
 
-def test_a_blob_is_written_whole_read_deleted_and_told_from_its_next_version(opened):
-    async def run():
+def test_a_blob_is_written_whole_read_deleted_and_told_from_its_next_version(opened) -> None:
+    async def run() -> None:
         blobs = opened()
         assert await blobs.read("a/b", limit=9) is None
         assert await blobs.names("a/") == []
@@ -82,8 +83,8 @@ def test_a_blob_is_written_whole_read_deleted_and_told_from_its_next_version(ope
     asyncio.run(run())
 
 
-def test_what_is_appended_is_read_from_where_one_has_come(opened):
-    async def run():
+def test_what_is_appended_is_read_from_where_one_has_come(opened) -> None:
+    async def run() -> None:
         blobs, others = opened(), opened()
         assert await blobs.tail("log", 0) == Tail(b"", is_full=False)
         assert await blobs.append("log", b"one,")
@@ -100,7 +101,7 @@ def test_what_is_appended_is_read_from_where_one_has_come(opened):
 class Transport(AioHttpTransport):  # type: ignore[misc] # the SDK loads it when asked for
     """The network, which loses requests or answers of a kind as told."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.cut = ""
         self.lost_requests = 0
@@ -141,8 +142,8 @@ class Line:
         return await self.pipeline.run([delivered(number, message_id=identity) for number, identity in batch])
 
 
-def test_instances_share_the_ids_of_what_was_sent_through_restarts_and_outages(storage):
-    async def run():
+def test_instances_share_the_ids_of_what_was_sent_through_restarts_and_outages(storage) -> None:
+    async def run() -> None:
         clock, output, transport = clock_at_delivery(), OutputThatAccepts(), Transport()
         blobs = over(transport, storage, "shared-ids")
         one, two = Line(blobs, output, clock), Line(over(Transport(), storage, "shared-ids"), output, clock)
@@ -180,8 +181,8 @@ def said(claim: Message) -> Any:
     return json.loads(claim.body or b"")
 
 
-def test_bodies_go_to_the_storage_and_come_back(storage):
-    async def run():
+def test_bodies_go_to_the_storage_and_come_back(storage) -> None:
+    async def run() -> None:
         container = container_client("CLAIMS", {"CLAIMS": storage}, "busway-claims")
         blobs = AzureBlobs(container)
         check = ClaimCheck(blobs, 200_000)
@@ -212,10 +213,10 @@ def test_bodies_go_to_the_storage_and_come_back(storage):
     asyncio.run(run())
 
 
-def test_a_wrong_key_is_told_as_what_a_person_has_to_mend(storage):
+def test_a_wrong_key_is_told_as_what_a_person_has_to_mend(storage) -> None:
     wrong = storage.replace("AccountKey=Eby8", "AccountKey=Abcd")
 
-    async def run():
+    async def run() -> None:
         blobs = AzureBlobs(container_client("STORE", {"STORE": wrong}, "refused"))
         works = (
             blobs.write("a", b"secret body"),
@@ -237,8 +238,8 @@ def test_a_wrong_key_is_told_as_what_a_person_has_to_mend(storage):
     asyncio.run(run())
 
 
-def test_a_storage_that_is_away_is_told_so(storage):
-    async def run():
+def test_a_storage_that_is_away_is_told_so(storage) -> None:
+    async def run() -> None:
         transport = Transport()
         transport.lost_requests = 10**9
         blobs = over(transport, storage, "away")

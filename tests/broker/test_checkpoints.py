@@ -15,7 +15,7 @@ PARTITIONS = 4
 
 
 @pytest.fixture(scope="module")
-def storage(tmp_path_factory):
+def storage(tmp_path_factory: pytest.TempPathFactory):
     with running_azurite(tmp_path_factory.mktemp("azurite")) as connection_string:
         yield connection_string
 
@@ -41,7 +41,7 @@ def consume(hub, storage):
         bodies: list[str] = []
         done = threading.Event()
 
-        def on_event(context, event):
+        def on_event(context, event) -> None:
             if event is None:
                 return
             bodies.append(event.body_as_str())
@@ -60,13 +60,13 @@ def consume(hub, storage):
     return read
 
 
-def send(hub, bodies):
+def send(hub, bodies) -> None:
     with EventHubProducerClient.from_connection_string(hub, eventhub_name="events") as producer:
         for number, body in enumerate(bodies):
             producer.send_batch([EventData(body)], partition_id=str(number % PARTITIONS))
 
 
-def test_reading_goes_on_after_the_last_checkpoint(hub, consume):
+def test_reading_goes_on_after_the_last_checkpoint(hub, consume) -> None:
     send(hub, [f"a{number}" for number in range(8)])
     assert consume(8) == [f"a{number}" for number in range(8)]
     send(hub, [f"b{number}" for number in range(8)])

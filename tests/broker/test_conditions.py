@@ -58,7 +58,7 @@ def client(broker):
         yield client
 
 
-def test_the_table_is_complete():
+def test_the_table_is_complete() -> None:
     known = {value for name, value in vars(errors).items() if name.isupper()}
     assert known == set(EXCEPTIONS) | OTHERS
 
@@ -68,7 +68,7 @@ def refused(condition, *operations):
 
 
 @pytest.mark.parametrize(("condition", "exception"), EXCEPTIONS.items())
-def test_a_message_that_is_rejected_raises(broker, client, condition, exception):
+def test_a_message_that_is_rejected_raises(broker, client, condition, exception) -> None:
     broker.faults("west").add(refused(condition, Operation.SEND))
     with (
         client.get_queue_sender("q") as sender,
@@ -79,7 +79,7 @@ def test_a_message_that_is_rejected_raises(broker, client, condition, exception)
 
 
 @pytest.mark.parametrize(("condition", "exception"), EXCEPTIONS.items())
-def test_a_link_that_is_refused_raises(broker, client, condition, exception):
+def test_a_link_that_is_refused_raises(broker, client, condition, exception) -> None:
     broker.faults("west").add(refused(condition, Operation.ATTACH))
     with pytest.raises(exceptions.ServiceBusError, match="the reason") as raised, client.get_queue_receiver("q"):
         pytest.fail("the receiver has opened")
@@ -87,7 +87,7 @@ def test_a_link_that_is_refused_raises(broker, client, condition, exception):
 
 
 @pytest.mark.parametrize(("condition", "exception"), EXCEPTIONS.items())
-def test_a_request_that_fails_raises(broker, client, condition, exception):
+def test_a_request_that_fails_raises(broker, client, condition, exception) -> None:
     broker.faults("west").add(refused(condition, Operation.MANAGE))
     with (
         client.get_queue_receiver("q") as receiver,

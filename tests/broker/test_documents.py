@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+from pathlib import Path
 
 import pytest
 
@@ -12,13 +13,13 @@ from tests.azurite import running_azurite
 
 
 @pytest.fixture(scope="module")
-def account(tmp_path_factory):
+def account(tmp_path_factory: pytest.TempPathFactory):
     with running_azurite(tmp_path_factory.mktemp("azurite")) as connection_string:
         yield connection_string
 
 
 @pytest.fixture(params=["blobs", "file"])
-def opening(request, account, tmp_path):
+def opening(request: pytest.FixtureRequest, account, tmp_path: Path):
     container = request.node.name.replace("_", "-").replace("[", "-").replace("]", "").lower()[-40:].strip("-")
     settings = {"STATE": account if request.param == "blobs" else f"file:{tmp_path / 'state.db'}"}
     assert documents_problem("STATE", settings) is None
@@ -37,7 +38,7 @@ def run(opening, work):
     return asyncio.run(opened())
 
 
-def test_what_is_written_is_read_also_after_a_restart(opening):
+def test_what_is_written_is_read_also_after_a_restart(opening) -> None:
     async def first(documents):
         assert await documents.read("a/b") is None
         version = await documents.write("a/b", b"one", None)
@@ -51,8 +52,8 @@ def test_what_is_written_is_read_also_after_a_restart(opening):
     assert run(opening, second) == (Document(b"two", version), None)
 
 
-def test_who_has_not_read_the_last_version_does_not_write(opening):
-    async def work(documents):
+def test_who_has_not_read_the_last_version_does_not_write(opening) -> None:
+    async def work(documents) -> None:
         version = await documents.write("a", b"one", None)
         with pytest.raises(Changed, match="document a: another"):
             await documents.write("a", b"other", None)
@@ -64,8 +65,8 @@ def test_who_has_not_read_the_last_version_does_not_write(opening):
     run(opening, work)
 
 
-def test_of_many_who_write_at_once_one_does(opening):
-    async def work(documents):
+def test_of_many_who_write_at_once_one_does(opening) -> None:
+    async def work(documents) -> None:
         version = await documents.write("a", b"", None)
         writes = [documents.write("a", b"%d" % number, version) for number in range(5)]
         ends = await asyncio.gather(*writes, return_exceptions=True)
@@ -74,8 +75,8 @@ def test_of_many_who_write_at_once_one_does(opening):
     run(opening, work)
 
 
-def test_an_account_that_is_away_or_refuses_is_told_apart(account):
-    async def asked(text):
+def test_an_account_that_is_away_or_refuses_is_told_apart(account) -> None:
+    async def asked(text) -> None:
         documents = BlobDocuments(container_client("STATE", {"STATE": text}, "states"))
         try:
             await documents.read("a")
@@ -91,7 +92,7 @@ def test_an_account_that_is_away_or_refuses_is_told_apart(account):
     assert "Abcd" not in str(raised.value)
 
 
-def test_a_file_that_is_no_store_or_is_locked_is_told_apart(tmp_path):
+def test_a_file_that_is_no_store_or_is_locked_is_told_apart(tmp_path: Path) -> None:
     settings = {"STATE": f"file:{tmp_path / 'state.db'}"}
     (tmp_path / "state.db").write_bytes(b"no database, but long enough to be looked at" * 100)
     with pytest.raises(TargetRefused, match=r"state.db: is no file of documents, SQLITE_NOTADB"):

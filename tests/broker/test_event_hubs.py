@@ -28,23 +28,23 @@ def producer(broker, hub):
 def consume(broker, hub):
     """Read *count* events of all partitions, or of one."""
 
-    def read(count, *, group="$Default", starting_position="-1", **options):
+    def read(count, *, group: str = "$Default", starting_position: str = "-1", **options):
         consumer = EventHubConsumerClient.from_connection_string(
             broker.connection_string("hubs"), consumer_group=group, eventhub_name=hub, retry_total=0
         )
         events, errors = [], []
         done = threading.Event()
 
-        def on_event(context, event):
+        def on_event(context, event) -> None:
             events.append((context.partition_id, event))
             if len(events) >= count:
                 done.set()
 
-        def on_error(_, error):
+        def on_error(_, error) -> None:
             errors.append(error)
             done.set()
 
-        def run():
+        def run() -> None:
             consumer.receive(on_event, on_error=on_error, starting_position=starting_position, **options)
 
         thread = threading.Thread(target=run)
@@ -64,11 +64,11 @@ def bodies(events):
     return [event.body_as_str() for _, event in events]
 
 
-def send(producer, texts, **options):
+def send(producer, texts, **options) -> None:
     producer.send_batch([EventData(text) for text in texts], **options)
 
 
-def test_a_hub_tells_its_properties(producer, hub):
+def test_a_hub_tells_its_properties(producer, hub) -> None:
     properties = producer.get_eventhub_properties()
     assert properties["eventhub_name"] == hub
     assert properties["partition_ids"] == ["0", "1", "2", "3"]
@@ -79,7 +79,7 @@ def test_a_hub_tells_its_properties(producer, hub):
     assert producer.get_partition_properties("1")["is_empty"] is True
 
 
-def test_events_of_a_partition_arrive_in_order_with_what_the_service_assigns(producer, consume):
+def test_events_of_a_partition_arrive_in_order_with_what_the_service_assigns(producer, consume) -> None:
     event = EventData("body")
     event.properties = {"text": "t", "number": 1, "binary": b"\x00\xff"}
     event.message_id, event.correlation_id, event.content_type = "id", "correlation", "text/plain"
@@ -95,7 +95,7 @@ def test_events_of_a_partition_arrive_in_order_with_what_the_service_assigns(pro
     assert abs(dt.datetime.now(dt.UTC) - first.enqueued_time) < dt.timedelta(seconds=10)
 
 
-def test_events_with_one_key_share_a_partition(producer, consume):
+def test_events_with_one_key_share_a_partition(producer, consume) -> None:
     for number in range(5):
         send(producer, [str(number)], partition_key="customer")
     events = consume(5)
@@ -104,14 +104,14 @@ def test_events_with_one_key_share_a_partition(producer, consume):
     assert {event.partition_key for _, event in events} == {b"customer"}
 
 
-def test_events_without_a_key_go_round(producer, consume):
+def test_events_without_a_key_go_round(producer, consume) -> None:
     for number in range(8):
         send(producer, [str(number)])
     partitions = [partition for partition, _ in consume(8)]
     assert sorted(partitions) == sorted("0123" * 2)
 
 
-def test_reading_starts_where_it_is_told(producer, consume):
+def test_reading_starts_where_it_is_told(producer, consume) -> None:
     send(producer, ["a", "b", "c"], partition_id="0")
     _, b, _ = consume(3, partition_id="0")
     assert bodies(consume(1, partition_id="0", starting_position=b[1].sequence_number)) == ["c"]
@@ -123,7 +123,7 @@ def test_reading_starts_where_it_is_told(producer, consume):
     assert bodies(consume(3, partition_id="0", starting_position=moment)) == ["a", "b", "c"]
 
 
-def test_latest_sees_only_what_comes_after(producer, consume):
+def test_latest_sees_only_what_comes_after(producer, consume) -> None:
     send(producer, ["old"], partition_id="0")
     later = threading.Timer(1, send, [producer, ["new"]], {"partition_id": "0"})
     later.start()
@@ -131,7 +131,7 @@ def test_latest_sees_only_what_comes_after(producer, consume):
     later.join()
 
 
-def test_consumer_groups_read_independently(producer, consume):
+def test_consumer_groups_read_independently(producer, consume) -> None:
     send(producer, ["a"], partition_id="0")
     assert bodies(consume(1, partition_id="0")) == ["a"]
     assert bodies(consume(1, partition_id="0", group="second")) == ["a"]
@@ -139,7 +139,7 @@ def test_consumer_groups_read_independently(producer, consume):
         consume(1, partition_id="0", group="missing")
 
 
-def test_metrics_come_with_events_when_asked_for(producer, consume):
+def test_metrics_come_with_events_when_asked_for(producer, consume) -> None:
     send(producer, ["a", "b"], partition_id="0")
     seen = []
     events = consume(2, partition_id="0", track_last_enqueued_event_properties=True)
@@ -147,15 +147,15 @@ def test_metrics_come_with_events_when_asked_for(producer, consume):
     assert seen[0][b"last_enqueued_sequence_number"] == 1
 
 
-def test_a_higher_epoch_takes_the_partition(broker, hub, producer):
+def test_a_higher_epoch_takes_the_partition(broker, hub, producer) -> None:
     send(producer, ["a"], partition_id="0")
     connection_string = broker.connection_string("hubs")
 
-    async def read(client, seen, lost, **options):
-        async def on_event(_, event):
+    async def read(client, seen, lost, **options) -> None:
+        async def on_event(_, event) -> None:
             seen.set_result(event.body_as_str())
 
-        async def on_error(_, error):
+        async def on_error(_, error) -> None:
             if not lost.done():
                 lost.set_result(str(error))
 
@@ -187,7 +187,7 @@ def test_a_higher_epoch_takes_the_partition(broker, hub, producer):
     assert "epoch 2" in asyncio.run(run())
 
 
-def test_the_asynchronous_clients_work_alike(broker, hub):
+def test_the_asynchronous_clients_work_alike(broker, hub) -> None:
     async def run():
         connection_string = broker.connection_string("hubs")
         async with AsyncProducer.from_connection_string(connection_string, eventhub_name=hub) as producer:
@@ -198,7 +198,7 @@ def test_the_asynchronous_clients_work_alike(broker, hub):
         seen = []
         consumer = AsyncConsumer.from_connection_string(connection_string, consumer_group="$Default", eventhub_name=hub)
 
-        async def on_event(_, event):
+        async def on_event(_, event) -> None:
             seen.append(event.body_as_str())
             if len(seen) == 100:
                 done.set()

@@ -22,7 +22,7 @@ SECONDS = 10.0
 BUSY = "com.microsoft:server-busy"
 
 
-def event(number, *, key=None, partition=None, body=b"body", **options):
+def event(number, *, key=None, partition=None, body: bytes = b"body", **options):
     annotated = {} if key is None else {"x-opt-partition-key": string(key)}
     content = delivered(None, message_id=f"e-{number}", annotated=annotated, body=body, **options)
     return Outgoing(content, f"e-{number}", None, key, partition)
@@ -71,10 +71,10 @@ def ids(events):
 
 
 @pytest.fixture
-def refusing(monkeypatch):
+def refusing(monkeypatch: pytest.MonkeyPatch):
     """Let the hub answer to a batch what a function of its bytes says, if anything."""
 
-    def refuse(condition_for):
+    def refuse(condition_for) -> None:
         accept = HubPublisherLink.accept
 
         def answer(link, message, message_format):
@@ -89,12 +89,12 @@ def refusing(monkeypatch):
 
 
 @pytest.fixture
-def links(monkeypatch):
+def links(monkeypatch: pytest.MonkeyPatch):
     """Count the links that are opened."""
     opened_links = []
     opening = HubPublisherLink.open
 
-    def count(link):
+    def count(link) -> None:
         opened_links.append(link)
         opening(link)
 
@@ -102,7 +102,7 @@ def links(monkeypatch):
     return opened_links
 
 
-def test_events_keep_their_bytes_and_get_the_key_of_their_batch(west, hub, partitions):
+def test_events_keep_their_bytes_and_get_the_key_of_their_batch(west, hub, partitions) -> None:
     sent = event(1, key="k", named={"photo": binary(b"\x00\xff")}, body=b"\xff\x00")
     assert answers_of(west, hub, [sent]) == [[None]]
     ((arrived,),) = [each for each in partitions() if each]
@@ -111,7 +111,7 @@ def test_events_keep_their_bytes_and_get_the_key_of_their_batch(west, hub, parti
     assert arrived.application_property("photo") == binary(b"\x00\xff")
 
 
-def test_events_of_a_key_share_a_partition_and_keep_their_order(west, hub, partitions, links):
+def test_events_of_a_key_share_a_partition_and_keep_their_order(west, hub, partitions, links) -> None:
     keys = [f"customer {number}" for number in range(30)]
     batches = [
         [event(f"{key}-{number}", key=key) for number in range(start, start + 3) for key in keys] for start in (0, 3)
@@ -128,7 +128,7 @@ def test_events_of_a_key_share_a_partition_and_keep_their_order(west, hub, parti
     assert len(links) == 1, "one link for all keys and both calls"
 
 
-def test_a_named_partition_takes_events_of_all_keys_in_their_order(west, hub, partitions):
+def test_a_named_partition_takes_events_of_all_keys_in_their_order(west, hub, partitions) -> None:
     batch = [event(number, key=f"k{number % 3}", partition="2") for number in range(50)]
     assert answers_of(west, hub, batch, [event(50, partition="2"), event(51, partition="0")]) == [
         [None] * 50,
@@ -140,14 +140,14 @@ def test_a_named_partition_takes_events_of_all_keys_in_their_order(west, hub, pa
     assert (ids(first), second, fourth) == (["e-51"], [], [])
 
 
-def test_a_call_of_more_than_the_link_takes_goes_in_several_batches(west, hub, partitions):
+def test_a_call_of_more_than_the_link_takes_goes_in_several_batches(west, hub, partitions) -> None:
     batch = [event(number, key="k", body=b"x" * 300_000) for number in range(8)]
     assert answers_of(west, hub, batch) == [[None] * 8]
     ((arrived),) = [each for each in partitions() if each]
     assert ids(arrived) == [f"e-{number}" for number in range(8)]
 
 
-def test_an_event_over_the_limit_is_rejected_alone(west, hub, partitions):
+def test_an_event_over_the_limit_is_rejected_alone(west, hub, partitions) -> None:
     (answers,) = answers_of(west, hub, [event(0, key="k"), event(1, key="k", body=b"x" * 1_100_000), event(2, key="k")])
     assert [type(each) for each in answers] == [type(None), MessageRejected, type(None)]
     assert answers[1].reason == "MessageSizeExceeded"
@@ -156,7 +156,9 @@ def test_an_event_over_the_limit_is_rejected_alone(west, hub, partitions):
     assert ids(arrived) == ["e-0", "e-2"]
 
 
-def test_refused_events_are_found_by_halving_and_the_others_keep_their_order(west, hub, partitions, refusing, links):
+def test_refused_events_are_found_by_halving_and_the_others_keep_their_order(
+    west, hub, partitions, refusing, links
+) -> None:
     refusing(lambda message: NOT_ALLOWED if b"poison" in message else None)
     poison = {3, 4, 17}
     batch = [event(n, key=f"k{n % 2}", body=b"poison" if n in poison else b"good") for n in range(20)]
@@ -172,7 +174,7 @@ def test_refused_events_are_found_by_halving_and_the_others_keep_their_order(wes
     assert len(links) == 1, "a refusal is no reason to open the link anew"
 
 
-def test_a_key_that_has_to_wait_holds_back_only_itself(west, hub, partitions, refusing, links):
+def test_a_key_that_has_to_wait_holds_back_only_itself(west, hub, partitions, refusing, links) -> None:
     refusing(lambda message: BUSY if b"\xa1\x04slow" in message else None)
     batch = [event(f"{key}-{n}", key=key, body=b"x" * 300_000) for n in range(4) for key in ("slow", "fast")]
     (answers,) = answers_of(west, hub, batch)
@@ -183,10 +185,12 @@ def test_a_key_that_has_to_wait_holds_back_only_itself(west, hub, partitions, re
     assert len(links) == 1
 
 
-def test_a_link_closed_over_a_batch_among_several_shows_which_at_the_next_attempt(west, hub, partitions, monkeypatch):
+def test_a_link_closed_over_a_batch_among_several_shows_which_at_the_next_attempt(
+    west, hub, partitions, monkeypatch: pytest.MonkeyPatch
+) -> None:
     accept = HubPublisherLink.accept
 
-    def detach_at_poison(link, message, message_format):
+    def detach_at_poison(link, message, message_format) -> None:
         if b"poison" in message:
             link.detach(Refusal(MESSAGE_SIZE_EXCEEDED, "no"))
             return
@@ -214,18 +218,20 @@ def test_a_link_closed_over_a_batch_among_several_shows_which_at_the_next_attemp
 
 
 @pytest.mark.parametrize(("place", "partition"), [("nowhere", None), (None, "7")])
-def test_a_hub_or_partition_that_does_not_exist_is_for_a_person(west, hub, place, partition):
+def test_a_hub_or_partition_that_does_not_exist_is_for_a_person(
+    west, hub, place: str | None, partition: str | None
+) -> None:
     (answers,) = answers_of(west, place or hub, [event(0, partition=partition), event(1, partition=partition)])
     assert [type(answer) for answer in answers] == [TargetRefused] * 2
     assert str(answers[0]).startswith("west/nowhere:" if place else f"west/{hub}/Partitions/7:")
 
 
-def test_a_partition_that_does_not_exist_stops_no_other(west, hub):
+def test_a_partition_that_does_not_exist_stops_no_other(west, hub) -> None:
     (answers,) = answers_of(west, hub, [event(0, partition="7"), event(1, partition="1"), event(2)])
     assert [type(answer) for answer in answers] == [TargetRefused, type(None), type(None)]
 
 
-def test_a_target_that_is_not_there_is_unavailable_within_the_time():
+def test_a_target_that_is_not_there_is_unavailable_within_the_time() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
@@ -234,10 +240,12 @@ def test_a_target_that_is_not_there_is_unavailable_within_the_time():
     assert [type(answer) for answer in answers] == [TargetUnavailable] * 2
 
 
-def test_a_hub_that_does_not_answer_is_unavailable_within_the_time_and_keeps_what_it_took(west, hub, monkeypatch):
+def test_a_hub_that_does_not_answer_is_unavailable_within_the_time_and_keeps_what_it_took(
+    west, hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
     accept = HubPublisherLink.on_transfer
 
-    def silent_for_slow(link, transfer, payload):
+    def silent_for_slow(link, transfer, payload) -> None:
         if b"\xa1\x04slow" not in payload:
             accept(link, transfer, payload)
 
@@ -246,16 +254,18 @@ def test_a_hub_that_does_not_answer_is_unavailable_within_the_time_and_keeps_wha
     assert [type(answer) for answer in answers] == [type(None), TargetUnavailable]
 
 
-def test_a_send_that_was_cut_short_leaves_no_half_read_link(west, hub, partitions, monkeypatch):
+def test_a_send_that_was_cut_short_leaves_no_half_read_link(
+    west, hub, partitions, monkeypatch: pytest.MonkeyPatch
+) -> None:
     accept = HubPublisherLink.on_transfer
 
-    def silent_for_slow(link, transfer, payload):
+    def silent_for_slow(link, transfer, payload) -> None:
         if b"\xa1\x04slow" not in payload:
             accept(link, transfer, payload)
 
     monkeypatch.setattr(HubPublisherLink, "on_transfer", silent_for_slow)
 
-    async def cut_short():
+    async def cut_short() -> None:
         output = opened(west)
         assert await output.send(hub, [event(0)], timeout_seconds=SECONDS) == [None]
         with pytest.raises(TimeoutError):
@@ -268,7 +278,7 @@ def test_a_send_that_was_cut_short_leaves_no_half_read_link(west, hub, partition
     assert sorted(identity for events in partitions() for identity in ids(events)) == ["e-0", "e-2"]
 
 
-def test_an_output_goes_on_after_the_broker_was_away():
+def test_an_output_goes_on_after_the_broker_was_away() -> None:
     with socket.socket() as chosen:
         chosen.bind(("127.0.0.1", 0))
         port = chosen.getsockname()[1]
@@ -292,7 +302,7 @@ def test_an_output_goes_on_after_the_broker_was_away():
         loop.close()
 
 
-def test_a_setting_that_names_one_hub_serves_that_hub_only():
+def test_a_setting_that_names_one_hub_serves_that_hub_only() -> None:
     settings = {"WEST": "Endpoint=sb://a/;SharedAccessKeyName=n;SharedAccessKey=secret;EntityPath=Telemetry"}
     assert setting_problem("WEST", settings, ["telemetry"]) is None
     with pytest.raises(ConfigError, match="names one entity, Telemetry, expected jobs"):

@@ -64,11 +64,11 @@ def faults(broker):
     return broker.faults("west")
 
 
-def message(number=0):
+def message(number: int = 0):
     return ServiceBusMessage(f"body {number}", message_id=f"id-{number}")
 
 
-def send(client, *messages):
+def send(client, *messages) -> None:
     with client.get_queue_sender(QUEUE) as sender:
         for each in messages:
             sender.send_messages(each)
@@ -96,7 +96,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("fault", "error"), REFUSALS)
-def test_a_refused_attach_raises_the_exception_of_its_condition(client, faults, fault, error):
+def test_a_refused_attach_raises_the_exception_of_its_condition(client, faults, fault, error) -> None:
     faults.add(fault)
     with pytest.raises(error), client.get_queue_sender(QUEUE) as sender:
         sender.send_messages(message())
@@ -119,7 +119,7 @@ def on_sending(**options):
         (on_sending(effect=Effect.DROP_CONNECTION), exceptions.ServiceBusConnectionError),
     ],
 )
-def test_a_refused_or_broken_send_leaves_nothing_behind(broker, client, faults, fault, error):
+def test_a_refused_or_broken_send_leaves_nothing_behind(broker, client, faults, fault, error) -> None:
     faults.add(fault)
     with client.get_queue_sender(QUEUE) as sender, pytest.raises(error):
         sender.send_messages(message())
@@ -134,7 +134,7 @@ def test_a_refused_or_broken_send_leaves_nothing_behind(broker, client, faults, 
         (on_sending(effect=Effect.LOSE_ACKNOWLEDGEMENT), exceptions.OperationTimeoutError),
     ],
 )
-def test_a_send_that_took_effect_and_failed_is_stored(broker, client, faults, fault, error):
+def test_a_send_that_took_effect_and_failed_is_stored(broker, client, faults, fault, error) -> None:
     faults.add(fault)
     with client.get_queue_sender(QUEUE) as sender, pytest.raises(error):
         sender.send_messages(message(), timeout=1)
@@ -142,7 +142,9 @@ def test_a_send_that_took_effect_and_failed_is_stored(broker, client, faults, fa
 
 
 @pytest.mark.parametrize("takes_effect", [False, True])
-def test_a_client_that_tries_again_sends_every_message_at_least_once(broker, patient_client, faults, takes_effect):
+def test_a_client_that_tries_again_sends_every_message_at_least_once(
+    broker, patient_client, faults, takes_effect: bool
+) -> None:
     faults.add(on_sending(effect=Effect.DROP_CONNECTION, at=2, times=1, takes_effect=takes_effect))
     faults.add(on_sending(effect=Effect.THROTTLE, at=2, times=2))
     send(patient_client, *map(message, range(4)))
@@ -150,7 +152,7 @@ def test_a_client_that_tries_again_sends_every_message_at_least_once(broker, pat
     assert remaining(broker) == ["id-0", *copies, "id-2", "id-3"]
 
 
-def test_a_delay_holds_the_answer_back(client, faults):
+def test_a_delay_holds_the_answer_back(client, faults) -> None:
     with client.get_queue_sender(QUEUE) as sender:
         sender.send_messages(message(0))
         faults.add(on_sending(effect=Effect.DELAY, delay=0.5, times=1))
@@ -162,7 +164,7 @@ def test_a_delay_holds_the_answer_back(client, faults):
     assert time.monotonic() - started - slow < 0.4
 
 
-def test_sending_to_other_entities_goes_on(client, faults):
+def test_sending_to_other_entities_goes_on(client, faults) -> None:
     faults.add(Fault(effect=Effect.THROTTLE, entity="invoices"))
     send(client, message())
 
@@ -171,7 +173,7 @@ def on_settling(**options):
     return Fault(operations=frozenset({Operation.SETTLE}), **options)
 
 
-def test_a_refused_completion_raises_and_can_be_repeated(broker, client, faults):
+def test_a_refused_completion_raises_and_can_be_repeated(broker, client, faults) -> None:
     send(client, message())
     faults.add(on_settling(effect=Effect.THROTTLE, times=1))
     with received(client) as (receiver, each):
@@ -182,7 +184,7 @@ def test_a_refused_completion_raises_and_can_be_repeated(broker, client, faults)
     assert remaining(broker) == []
 
 
-def test_expired_locks_raise_on_settlement_and_the_message_comes_again(broker, client, faults):
+def test_expired_locks_raise_on_settlement_and_the_message_comes_again(broker, client, faults) -> None:
     send(client, message())
     faults.add(on_settling(effect=Effect.EXPIRE_LOCKS, times=1))
     with received(client) as (receiver, each):
@@ -194,7 +196,7 @@ def test_expired_locks_raise_on_settlement_and_the_message_comes_again(broker, c
     assert remaining(broker) == []
 
 
-def test_locks_can_be_ended_at_any_time(broker, client, faults):
+def test_locks_can_be_ended_at_any_time(broker, client, faults) -> None:
     send(client, message())
     with received(client) as (receiver, each):
         faults.expire_locks(QUEUE)
@@ -203,7 +205,7 @@ def test_locks_can_be_ended_at_any_time(broker, client, faults):
     assert remaining(broker) == ["id-0"]
 
 
-def test_connections_can_be_cut_at_any_time_and_opened_again(broker, client, faults):
+def test_connections_can_be_cut_at_any_time_and_opened_again(broker, client, faults) -> None:
     send(client, message())
     with received(client) as (receiver, each):
         faults.cut_connections()
@@ -216,7 +218,7 @@ def test_connections_can_be_cut_at_any_time_and_opened_again(broker, client, fau
     assert remaining(broker) == []
 
 
-def test_a_namespace_that_is_down_takes_nobody_and_keeps_everything(broker, client, faults):
+def test_a_namespace_that_is_down_takes_nobody_and_keeps_everything(broker, client, faults) -> None:
     send(client, message())
     faults.go_down()
     string = broker.connection_string("west")
@@ -231,14 +233,14 @@ def test_a_namespace_that_is_down_takes_nobody_and_keeps_everything(broker, clie
     assert remaining(broker) == []
 
 
-def test_session_locks_can_be_ended_at_any_time(client, faults):
+def test_session_locks_can_be_ended_at_any_time(client, faults) -> None:
     with client.get_queue_receiver("by-session", session_id="a") as receiver:
         faults.expire_locks("by-session")
         with pytest.raises(exceptions.SessionLockLostError):
             receiver.session.get_state()
 
 
-def test_a_lost_completion_is_settled_all_the_same(broker, client, faults):
+def test_a_lost_completion_is_settled_all_the_same(broker, client, faults) -> None:
     send(client, message())
     faults.add(on_settling(effect=Effect.LOSE_ACKNOWLEDGEMENT))
     # The SDK asks again over the management link, where the lock is gone with the message.
@@ -248,7 +250,7 @@ def test_a_lost_completion_is_settled_all_the_same(broker, client, faults):
 
 
 @pytest.mark.parametrize(("takes_effect", "left"), [(False, ["id-0"]), (True, [])])
-def test_a_connection_that_breaks_while_completing(broker, client, faults, takes_effect, left):
+def test_a_connection_that_breaks_while_completing(broker, client, faults, takes_effect: bool, left) -> None:
     send(client, message())
     faults.add(on_settling(effect=Effect.DROP_CONNECTION, times=1, takes_effect=takes_effect))
     with received(client) as (receiver, each), pytest.raises(exceptions.ServiceBusConnectionError):
@@ -267,7 +269,7 @@ def on_transfer(**options):
         (on_transfer(effect=Effect.DROP_CONNECTION, times=1), exceptions.ServiceBusConnectionError),
     ],
 )
-def test_a_receiver_that_is_cut_off_gets_the_message_with_its_next_link(broker, client, faults, fault, error):
+def test_a_receiver_that_is_cut_off_gets_the_message_with_its_next_link(broker, client, faults, fault, error) -> None:
     send(client, message())
     faults.add(fault)
     with client.get_queue_receiver(QUEUE) as receiver, pytest.raises(error):
@@ -278,7 +280,7 @@ def test_a_receiver_that_is_cut_off_gets_the_message_with_its_next_link(broker, 
     assert remaining(broker) == []
 
 
-def test_a_message_that_a_broken_connection_swallows_stays_locked_and_comes_again(broker, client, faults):
+def test_a_message_that_a_broken_connection_swallows_stays_locked_and_comes_again(broker, client, faults) -> None:
     send(client, message())
     faults.add(on_transfer(effect=Effect.DROP_CONNECTION, times=1, takes_effect=True))
     with client.get_queue_receiver(QUEUE) as receiver, pytest.raises(exceptions.ServiceBusConnectionError):
@@ -289,7 +291,7 @@ def test_a_message_that_a_broken_connection_swallows_stays_locked_and_comes_agai
         assert each.delivery_count == 1
 
 
-def test_management_is_refused_delayed_and_left_unanswered(client, faults):
+def test_management_is_refused_delayed_and_left_unanswered(client, faults) -> None:
     managed = frozenset({Operation.MANAGE})
     with client.get_queue_receiver(QUEUE) as receiver:
         faults.add(Fault(effect=Effect.THROTTLE, operations=managed, times=1, entity=QUEUE))
@@ -304,20 +306,20 @@ def test_management_is_refused_delayed_and_left_unanswered(client, faults):
             receiver.peek_messages(timeout=1)
 
 
-def test_scheduling_counts_as_sending(client, faults, broker):
+def test_scheduling_counts_as_sending(client, faults, broker) -> None:
     faults.add(Fault(effect=Effect.FILL))
     with client.get_queue_sender(QUEUE) as sender, pytest.raises(exceptions.ServiceBusQuotaExceededError):
         sender.schedule_messages(message(), dt.datetime.now(dt.UTC) + dt.timedelta(days=1))
     assert broker.counts("west")[QUEUE].scheduled == 0
 
 
-def test_tokens_can_be_refused(client, faults):
+def test_tokens_can_be_refused(client, faults) -> None:
     faults.add(Fault(effect=Effect.THROTTLE, operations=frozenset({Operation.AUTHORIZE})))
     with pytest.raises(exceptions.ServiceBusAuthenticationError), client.get_queue_sender(QUEUE) as sender:
         sender.send_messages(message())
 
 
-def test_hubs_are_struck_as_well(broker):
+def test_hubs_are_struck_as_well(broker) -> None:
     broker.faults("hubs").add(Fault(effect=Effect.THROTTLE, entity="events", operations=frozenset({Operation.SEND})))
     producer = EventHubProducerClient.from_connection_string(
         broker.connection_string("hubs"), eventhub_name="events", retry_total=0
@@ -327,7 +329,7 @@ def test_hubs_are_struck_as_well(broker):
     assert broker.inspect("hubs", lambda hubs: hubs.hub("events").partitions[0].next_sequence_number) == 0
 
 
-def test_reset_clears_faults(broker, client, faults):
+def test_reset_clears_faults(broker, client, faults) -> None:
     faults.add(Fault(effect=Effect.THROTTLE))
     broker.reset()
     assert faults.plain() == []
@@ -351,7 +353,7 @@ async def _receive_all(string, count, faults):
     return seen
 
 
-def test_nothing_is_lost_whatever_goes_wrong_at_random(broker, patient_client, faults):
+def test_nothing_is_lost_whatever_goes_wrong_at_random(broker, patient_client, faults) -> None:
     sent = [message(number) for number in range(40)]
     faults.add(on_sending(effect=Effect.THROTTLE, probability=0.1, seed=1))
     faults.add(on_sending(effect=Effect.DROP_CONNECTION, probability=0.05, seed=2, takes_effect=True))

@@ -69,14 +69,14 @@ def answer(peer, receives, source, target, capability=None):
 
 
 @pytest.mark.xfail(reason="transactions are not there: no coordinator")
-def test_a_transaction_coordinator_can_be_attached(peer):
+def test_a_transaction_coordinator_can_be_attached(peer) -> None:
     capabilities = symbol("amqp:local-transactions")
     attached = answer(peer, False, terminus(SOURCE, string("me")), terminus(COORDINATOR, capabilities))
     assert attached[6] is not None
 
 
 @pytest.mark.xfail(reason="entities have one partition, whatever the configuration says")
-def test_a_partitioned_queue_tells_the_partition_in_its_sequence_numbers(broker):
+def test_a_partitioned_queue_tells_the_partition_in_its_sequence_numbers(broker) -> None:
     with (
         ServiceBusClient.from_connection_string(broker.connection_string("n")) as client,
         client.get_queue_sender("parted") as sender,
@@ -89,7 +89,7 @@ def test_a_partitioned_queue_tells_the_partition_in_its_sequence_numbers(broker)
 
 
 @pytest.mark.xfail(reason="AMQP over TLS is not there", raises=(ssl.SSLError, ConnectionError))
-def test_amqp_is_spoken_over_tls(peer):
+def test_amqp_is_spoken_over_tls(peer) -> None:
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -99,7 +99,7 @@ def test_amqp_is_spoken_over_tls(peer):
 
 
 @pytest.mark.xfail(reason="AMQP over WebSockets is not there")
-def test_amqp_is_spoken_over_web_sockets(peer):
+def test_amqp_is_spoken_over_web_sockets(peer) -> None:
     peer.sendall(
         b"GET /$servicebus/websocket HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
@@ -109,14 +109,14 @@ def test_amqp_is_spoken_over_web_sockets(peer):
 
 
 @pytest.mark.xfail(reason="JMS 2.0 is not there: no temporary queues")
-def test_a_temporary_queue_can_be_made_by_attaching_to_it(peer):
+def test_a_temporary_queue_can_be_made_by_attaching_to_it(peer) -> None:
     is_dynamic = [NULL, NULL, NULL, NULL, TRUE]
     attached = answer(peer, True, terminus(SOURCE, *is_dynamic), terminus(TARGET, string("me")))
     assert attached[5] is not None
 
 
 @pytest.mark.xfail(reason="the Kafka protocol is not there")
-def test_an_event_hubs_namespace_speaks_kafka(peer):
+def test_an_event_hubs_namespace_speaks_kafka(peer) -> None:
     # An ApiVersions request, version 0: length, api key 18, api version, correlation id, client id.
     request = struct.pack(">hhih2s", 18, 0, 7, 2, b"me")
     peer.sendall(struct.pack(">i", len(request)) + request)
@@ -126,7 +126,7 @@ def test_an_event_hubs_namespace_speaks_kafka(peer):
 
 
 @pytest.mark.xfail(reason="idempotent publishing is not there")
-def test_a_hub_offers_idempotent_publishing(peer):
+def test_a_hub_offers_idempotent_publishing(peer) -> None:
     capability = "com.microsoft:idempotent-producer"
     attached = answer(peer, False, terminus(SOURCE, string("me")), terminus(TARGET, string("h")), capability)
     assert capability in str(attached[11])

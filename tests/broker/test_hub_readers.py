@@ -40,7 +40,7 @@ def bounds(producer):
     return properties["beginning_sequence_number"], properties["last_enqueued_sequence_number"], properties["is_empty"]
 
 
-def test_events_are_kept_for_as_long_as_the_hub_says(broker, producer):
+def test_events_are_kept_for_as_long_as_the_hub_says(broker, producer) -> None:
     with producer("by-time") as client:
         client.send_batch([EventData("old")])
         broker.advance(1800)
@@ -52,7 +52,7 @@ def test_events_are_kept_for_as_long_as_the_hub_says(broker, producer):
         assert bounds(client) == (2, 1, True)
 
 
-def test_events_are_kept_up_to_the_size_that_the_hub_says(producer):
+def test_events_are_kept_up_to_the_size_that_the_hub_says(producer) -> None:
     with producer("by-size") as client:
         for _ in range(30):
             client.send_batch([EventData(bytes(1000))])
@@ -66,14 +66,14 @@ def test_events_are_kept_up_to_the_size_that_the_hub_says(producer):
 class Reader:
     """A reader that notes why it was cut off."""
 
-    def __init__(self, epoch=None):
+    def __init__(self, epoch=None) -> None:
         self.epoch = epoch
         self.reason: Refusal | None = None
 
-    def wake(self):
+    def wake(self) -> None:
         pass
 
-    def stolen(self, refusal):
+    def stolen(self, refusal) -> None:
         self.reason = refusal
 
 
@@ -84,7 +84,7 @@ def partition():
 
 
 @pytest.mark.parametrize(("first", "second"), [(1, 2), (1, 1), (0, 0), (None, 0)])
-def test_an_epoch_as_high_takes_the_partition(partition, first, second):
+def test_an_epoch_as_high_takes_the_partition(partition, first: int | None, second: int) -> None:
     loser, winner = Reader(first), Reader(second)
     partition.join("$default", loser)
     partition.join("$default", winner)
@@ -94,7 +94,7 @@ def test_an_epoch_as_high_takes_the_partition(partition, first, second):
 
 
 @pytest.mark.parametrize(("first", "second"), [(2, 1), (0, None)])
-def test_a_lower_epoch_or_none_is_refused(partition, first, second):
+def test_a_lower_epoch_or_none_is_refused(partition, first: int, second: int | None) -> None:
     holder = Reader(first)
     partition.join("$default", holder)
     with pytest.raises(Refusal) as refused:
@@ -104,7 +104,7 @@ def test_a_lower_epoch_or_none_is_refused(partition, first, second):
     partition.join("another group", Reader(second))
 
 
-def test_readers_without_an_epoch_share_a_partition_up_to_the_limit(partition):
+def test_readers_without_an_epoch_share_a_partition_up_to_the_limit(partition) -> None:
     for _ in range(MAX_READERS):
         partition.join("$default", Reader())
     with pytest.raises(Refusal) as refused:
@@ -112,7 +112,7 @@ def test_readers_without_an_epoch_share_a_partition_up_to_the_limit(partition):
     assert refused.value.condition == errors.RESOURCE_LIMIT_EXCEEDED
 
 
-def test_the_client_raises_for_a_reader_that_is_refused(broker, producer):
+def test_the_client_raises_for_a_reader_that_is_refused(broker, producer) -> None:
     with producer("by-time") as client:
         client.send_batch([EventData("x")])
     hub = broker.inspect("hubs", lambda hubs: hubs.hub("by-time"))
@@ -123,7 +123,7 @@ def test_the_client_raises_for_a_reader_that_is_refused(broker, producer):
     )
     seen: list = []
 
-    def on_error(_, error):
+    def on_error(_, error) -> None:
         seen.append(error)
         consumer.close()
 

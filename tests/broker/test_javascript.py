@@ -25,7 +25,7 @@ NAMESPACE = NamespaceConfig(
 
 
 @pytest.mark.parametrize(("script", "package"), [("service_bus", "service-bus"), ("event_hubs", "event-hubs")])
-def test_the_client_finds_everything_as_it_expects(script, package):
+def test_the_client_finds_everything_as_it_expects(script: str, package: str) -> None:
     node = shutil.which("node")
     if node is None or not (PACKAGES / package).exists():
         pytest.skip(f"needs node and the npm package @azure/{package}")

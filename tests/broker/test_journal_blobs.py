@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import uuid
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from azure.core.exceptions import ServiceRequestError, ServiceResponseError
@@ -28,7 +29,7 @@ def member(text):
 
 
 @pytest.fixture(scope="module")
-def storage(tmp_path_factory):
+def storage(tmp_path_factory: pytest.TempPathFactory):
     with running_azurite(tmp_path_factory.mktemp("azurite")) as connection_string:
         yield connection_string
 
@@ -36,11 +37,11 @@ def storage(tmp_path_factory):
 class Transport(AioHttpTransport):  # type: ignore[misc] # the SDK loads it when asked for
     """The network, which loses requests or answers as told."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.lost_requests = 0
         self.lost_answers = 0
-        self.requests = []
+        self.requests: list[Any] = []
         self.before_append = None
 
     async def send(self, request, **options):
@@ -62,7 +63,7 @@ class Transport(AioHttpTransport):  # type: ignore[misc] # the SDK loads it when
 class Journal:
     """A sink on a container of its own, and a look at what is in it."""
 
-    def __init__(self, storage, **options):
+    def __init__(self, storage, **options) -> None:
         self.name = f"journal-{uuid.uuid4().hex}"
         self.storage = storage
         self.transport = Transport()
@@ -106,14 +107,14 @@ def journal(storage):
 FIRST = "task=copy/date=2026-11-21/hour=13/role=source/vm1-1795269598000.jsonl.gz"
 
 
-def test_flushes_are_members_of_one_blob_and_the_container_is_made(journal):
+def test_flushes_are_members_of_one_blob_and_the_container_is_made(journal) -> None:
     journal.run(journal.append("a"), journal.append("b"))
     assert journal.files() == {FIRST: ["a", "b"]}
     assert journal.sink.instance == "vm1-1795269598000"
 
 
-def test_a_new_hour_has_a_new_blob(journal):
-    async def an_hour_begins():
+def test_a_new_hour_has_a_new_blob(journal) -> None:
+    async def an_hour_begins() -> None:
         journal.clock.advance(2)
 
     journal.run(journal.append("a"), an_hour_begins, journal.append("b"))
@@ -121,13 +122,13 @@ def test_a_new_hour_has_a_new_blob(journal):
     assert journal.files() == {FIRST: ["a"], second: ["b"]}
 
 
-def test_a_full_blob_is_followed_by_another(storage):
+def test_a_full_blob_is_followed_by_another(storage) -> None:
     journal = Journal(storage, block_limit=2)
     journal.run(*(journal.append(text) for text in "abc"))
     assert list(journal.files().values()) == [["a", "b"], ["c"]]
 
 
-def test_roles_and_tasks_have_blobs_of_their_own(journal):
+def test_roles_and_tasks_have_blobs_of_their_own(journal) -> None:
     journal.run(
         journal.append("a"),
         lambda: journal.sink.append(Stream("copy", Role.TARGET), member("b")),
@@ -138,8 +139,8 @@ def test_roles_and_tasks_have_blobs_of_their_own(journal):
     }
 
 
-def test_an_append_whose_answer_is_lost_is_not_made_again(journal):
-    async def lose():
+def test_an_append_whose_answer_is_lost_is_not_made_again(journal) -> None:
+    async def lose() -> None:
         journal.transport.lost_answers = 1
 
     journal.run(journal.append("a"), lose, journal.append("b"), journal.append("c"))
@@ -147,8 +148,10 @@ def test_an_append_whose_answer_is_lost_is_not_made_again(journal):
 
 
 @pytest.mark.parametrize(("later", "expected"), [("bc", "abc"), ("dc", "abdc")])
-def test_when_not_even_the_look_is_answered_the_next_attempt_looks_first(journal, monkeypatch, later, expected):
-    async def lose():
+def test_when_not_even_the_look_is_answered_the_next_attempt_looks_first(
+    journal, monkeypatch: pytest.MonkeyPatch, later: str, expected: str
+) -> None:
+    async def lose() -> None:
         journal.transport.lost_answers = 1
         send = journal.transport.send
         looked: list = []
@@ -161,7 +164,7 @@ def test_when_not_even_the_look_is_answered_the_next_attempt_looks_first(journal
 
         monkeypatch.setattr(journal.transport, "send", no_look)
 
-    async def fails():
+    async def fails() -> None:
         with pytest.raises(TargetUnavailable, match="ServiceResponseError"):
             await journal.append("b")()
 
@@ -169,11 +172,11 @@ def test_when_not_even_the_look_is_answered_the_next_attempt_looks_first(journal
     assert journal.files() == {FIRST: list(expected)}
 
 
-def test_a_request_that_was_not_sent_fails_and_can_be_made_again(journal):
-    async def lose():
+def test_a_request_that_was_not_sent_fails_and_can_be_made_again(journal) -> None:
+    async def lose() -> None:
         journal.transport.lost_requests = 1
 
-    async def fails():
+    async def fails() -> None:
         with pytest.raises(TargetUnavailable, match="ServiceRequestError"):
             await journal.append("b")()
 
@@ -181,26 +184,26 @@ def test_a_request_that_was_not_sent_fails_and_can_be_made_again(journal):
     assert journal.files() == {FIRST: ["a", "b"]}
 
 
-def test_a_blob_that_somebody_else_has_written_is_left_alone(journal):
-    async def intrude():
+def test_a_blob_that_somebody_else_has_written_is_left_alone(journal) -> None:
+    async def intrude() -> None:
         async with ContainerClient.from_connection_string(journal.storage, journal.name) as other:
             await other.get_blob_client(FIRST).append_block(member("x"))
 
-    async def later():
+    async def later() -> None:
         journal.clock.advance(0.001)
 
     journal.run(journal.append("a"), intrude, later, journal.append("b"), journal.append("c"))
     assert list(journal.files().values()) == [["a", "x"], ["b", "c"]]
 
 
-def test_two_instances_of_one_name_that_start_in_one_millisecond_do_not_share_a_blob(journal):
+def test_two_instances_of_one_name_that_start_in_one_millisecond_do_not_share_a_blob(journal) -> None:
     other = journal.another()
     journal.run(journal.append("a"), journal.append("b", other), journal.append("c"), other.close)
     assert list(journal.files().values()) == [["a", "c"], ["b"]]
 
 
-def test_a_blob_that_was_deleted_is_followed_by_another(journal):
-    async def delete():
+def test_a_blob_that_was_deleted_is_followed_by_another(journal) -> None:
+    async def delete() -> None:
         async with ContainerClient.from_connection_string(journal.storage, journal.name) as other:
             await other.delete_blob(FIRST)
         journal.clock.advance(0.001)
@@ -209,8 +212,8 @@ def test_a_blob_that_was_deleted_is_followed_by_another(journal):
     assert list(journal.files().values()) == [["b"]]
 
 
-def test_appends_of_batches_that_run_side_by_side_take_turns(journal):
-    async def together():
+def test_appends_of_batches_that_run_side_by_side_take_turns(journal) -> None:
+    async def together() -> None:
         await asyncio.gather(*(journal.append(text)() for text in "abcdefgh"))
 
     journal.run(together)
@@ -218,7 +221,7 @@ def test_appends_of_batches_that_run_side_by_side_take_turns(journal):
     assert sorted(texts) == list("abcdefgh")
 
 
-def test_a_mark_is_read_back_and_replaced(journal):
+def test_a_mark_is_read_back_and_replaced(journal) -> None:
     assert journal.run(
         lambda: journal.sink.append(STREAM, member("a")),
         lambda: journal.sink.read_mark("tap"),
@@ -228,7 +231,7 @@ def test_a_mark_is_read_back_and_replaced(journal):
     ) == [None, None, None, None, b"2"]
 
 
-def test_a_key_that_does_not_fit_is_refused_without_being_told(storage):
+def test_a_key_that_does_not_fit_is_refused_without_being_told(storage) -> None:
     wrong = storage.replace("Eby8vdM02xNO", "AAAAAAAAAAAA")
     journal = Journal(wrong)
     with pytest.raises(TargetRefused, match="role Storage Blob Data Contributor") as caught:
@@ -236,12 +239,12 @@ def test_a_key_that_does_not_fit_is_refused_without_being_told(storage):
     assert "AAAA" not in str(caught.value)
 
 
-def test_an_account_that_is_away_is_unavailable_at_once():
+def test_an_account_that_is_away_is_unavailable_at_once() -> None:
     away = (
         "DefaultEndpointsProtocol=http;AccountName=a;AccountKey=YWJj;BlobEndpoint=http://127.0.0.1:9/a;"  # nobody there
     )
 
-    async def append():
+    async def append() -> None:
         sink = BlobSink(lambda: container_client("JOURNAL", {"JOURNAL": away}, "journal"), "vm")
         try:
             await sink.append(STREAM, member("a"))

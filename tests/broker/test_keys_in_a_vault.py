@@ -3,6 +3,7 @@
 import asyncio
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 
 import pytest
 from azure.keyvault.secrets.aio import SecretClient
@@ -20,14 +21,14 @@ from tests.vault import Vault
 
 
 @pytest.fixture
-def vault(tmp_path, monkeypatch):
+def vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with Vault(tmp_path / "certificate") as running:
         for name, value in running.identity().items():
             monkeypatch.setenv(name, value)
         yield running
 
 
-def order(number=1):
+def order(number: int = 1):
     return Message.received(delivered(number, body=b"order %d" % number), Origin("west", "orders"))
 
 
@@ -52,7 +53,7 @@ def play(vault, scene):
     return asyncio.run(played())
 
 
-def test_a_rotation_while_messages_are_on_their_way(vault):
+def test_a_rotation_while_messages_are_on_their_way(vault) -> None:
     old, new = made("oct", "2025"), made("oct", "2026")
 
     async def scene(edited, clock):
@@ -73,7 +74,7 @@ def test_a_rotation_while_messages_are_on_their_way(vault):
     assert current[0].body == b"order 2"
 
 
-def test_a_key_that_this_app_has_not_seen_yet_is_asked_for_at_once(vault):
+def test_a_key_that_this_app_has_not_seen_yet_is_asked_for_at_once(vault) -> None:
     old, new = made("oct", "2025"), made("oct", "2026")
 
     async def scene(edited, clock):
@@ -98,7 +99,9 @@ def test_a_key_that_this_app_has_not_seen_yet_is_asked_for_at_once(vault):
     ("failing", "error"),
     [((503, "ServiceUnavailable", {}), TargetUnavailable), ((403, "Forbidden", {}), TargetRefused)],
 )
-def test_while_the_vault_is_away_the_keys_at_hand_serve_on_and_without_any_nothing_goes_on(vault, failing, error):
+def test_while_the_vault_is_away_the_keys_at_hand_serve_on_and_without_any_nothing_goes_on(
+    vault, failing, error
+) -> None:
     async def scene(edited, clock):
         vault.failing = failing
         with pytest.raises(error, match="secret orders in"):
@@ -113,7 +116,7 @@ def test_while_the_vault_is_away_the_keys_at_hand_serve_on_and_without_any_nothi
     assert play(vault, scene) == b"order 1"
 
 
-def test_a_secret_that_is_missing_or_no_key_is_a_persons_affair(vault):
+def test_a_secret_that_is_missing_or_no_key_is_a_persons_affair(vault) -> None:
     async def scene(edited, clock):
         with pytest.raises(TargetRefused, match="has none of that name"):
             await edited("encrypt", order())

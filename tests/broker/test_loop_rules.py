@@ -79,11 +79,11 @@ def selected(client, name):
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_rule_selects(client, rule):
+def test_a_rule_selects(client, rule) -> None:
     assert {str(message) for message in selected(client, rule)} == SELECTED[rule]
 
 
-def test_a_default_rule_beside_one_with_an_action_gives_a_second_copy_without_the_mark(client):
+def test_a_default_rule_beside_one_with_an_action_gives_a_second_copy_without_the_mark(client) -> None:
     found = [
         (str(each), (each.application_properties or {}).get(b"replication"))
         for each in selected(client, "default-beside")
@@ -100,5 +100,5 @@ def test_a_default_rule_beside_one_with_an_action_gives_a_second_copy_without_th
     )
 
 
-def test_a_default_rule_beside_one_without_an_action_gives_no_second_copy(client):
+def test_a_default_rule_beside_one_without_an_action_gives_no_second_copy(client) -> None:
     assert sorted(str(message) for message in selected(client, "default-beside-path")) == sorted(MESSAGES)

@@ -66,12 +66,12 @@ def attach(handle, *, receives, address=QUEUE):
     return compose(0, performatives.attach(link))
 
 
-def transfer(handle, number, payload, *, channel=0, more=False):
+def transfer(handle, number, payload, *, channel: int = 0, more: bool = False):
     head = performatives.transfer(handle, number, number.to_bytes(16), settled=False, more=more)
     return compose(channel, head, payload)
 
 
-def flow(handle, credit, *, echo=False):
+def flow(handle, credit, *, echo: bool = False):
     state = Flow(1, 2**31, 0, 5000, handle, 0, credit, drain=False, echo=echo)
     return compose(0, performatives.flow(state))
 
@@ -131,7 +131,7 @@ def heard_until(peer, code):
     ],
     ids=["http", "tls", "ssh", "amqp 0-9-1", "amqp over tls", "zeros", "ones"],
 )
-def test_garbage_before_the_header_is_answered_with_the_header_that_is_spoken(connect, garbage):
+def test_garbage_before_the_header_is_answered_with_the_header_that_is_spoken(connect, garbage) -> None:
     peer = connect()
     peer.sendall(garbage)
     assert until_closed(peer) == AMQP_HEADER.encode()
@@ -174,7 +174,7 @@ CONNECTION_ERRORS = {
 
 
 @pytest.mark.parametrize(("sent", "expected"), CONNECTION_ERRORS.values(), ids=CONNECTION_ERRORS)
-def test_what_breaks_the_connection_closes_it_with_the_condition_of_the_specification(connect, sent, expected):
+def test_what_breaks_the_connection_closes_it_with_the_condition_of_the_specification(connect, sent, expected) -> None:
     peer = connect()
     peer.sendall(PREAMBLE + sent)
     assert condition(frames(until_closed(peer)), CLOSED) == expected
@@ -192,7 +192,7 @@ SESSION_ERRORS = {
 
 
 @pytest.mark.parametrize(("sent", "expected"), SESSION_ERRORS.values(), ids=SESSION_ERRORS)
-def test_what_breaks_a_session_ends_it_and_leaves_the_connection(connect, sent, expected):
+def test_what_breaks_a_session_ends_it_and_leaves_the_connection(connect, sent, expected) -> None:
     peer = connect()
     peer.sendall(PREAMBLE + sent)
     assert condition(heard_until(peer, ENDED), ENDED) == expected
@@ -200,7 +200,7 @@ def test_what_breaks_a_session_ends_it_and_leaves_the_connection(connect, sent, 
     heard_until(peer, performatives.BEGIN)
 
 
-def test_a_delivery_without_an_id_detaches_its_link_and_leaves_the_session(connect):
+def test_a_delivery_without_an_id_detaches_its_link_and_leaves_the_session(connect) -> None:
     peer = connect()
     nameless = compose(0, compose_list(performatives.TRANSFER, [number_field(1)]), data(b"x"))
     peer.sendall(PREAMBLE + attach(1, receives=False) + nameless + attach(2, receives=False))
@@ -213,7 +213,7 @@ def test_a_delivery_without_an_id_detaches_its_link_and_leaves_the_session(conne
     [b"", b"garbage", b"\x00\x53\x75", b"\x00\x53\x75\xb0\xff\xff\xff\xff", b"\x00\x53\x73\xc0\x01\x05"],
     ids=["nothing", "noise", "a section without content", "a body that is cut", "a list that is cut"],
 )
-def test_a_message_that_is_none_is_rejected_and_the_link_goes_on(broker, connect, message):
+def test_a_message_that_is_none_is_rejected_and_the_link_goes_on(broker, connect, message: bytes) -> None:
     peer = connect()
     before = broker.counts("n")[OTHER].active
     link = attach(1, receives=False, address=OTHER)
@@ -231,7 +231,7 @@ def test_a_message_that_is_none_is_rejected_and_the_link_goes_on(broker, connect
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, len(PREAMBLE) + 200), st.booleans())
-def test_frames_may_be_cut_anywhere(connect, cut, resets):
+def test_frames_may_be_cut_anywhere(connect, cut, resets) -> None:
     conversation = PREAMBLE + attach(1, receives=False) + transfer(1, 0, data(b"x" * 100)) + attach(2, receives=True)
     peer = connect()
     peer.sendall(conversation[:cut])
@@ -240,7 +240,7 @@ def test_frames_may_be_cut_anywhere(connect, cut, resets):
     peer.close()
 
 
-def test_a_link_that_never_ends_its_message_is_cut_short(connect):
+def test_a_link_that_never_ends_its_message_is_cut_short(connect) -> None:
     peer = connect()
     part = bytes(60_000)
     peer.sendall(PREAMBLE + attach(1, receives=False))
@@ -266,7 +266,7 @@ def largest_backlog(broker):
     return broker.inspect("n", look)
 
 
-def test_what_waits_for_a_client_that_stops_reading_is_bounded(broker, connect):
+def test_what_waits_for_a_client_that_stops_reading_is_bounded(broker, connect) -> None:
     count, size = 400, 100_000
     with (
         ServiceBusClient.from_connection_string(broker.connection_string("n")) as client,
@@ -291,7 +291,7 @@ def test_what_waits_for_a_client_that_stops_reading_is_bounded(broker, connect):
         received += len(part)
 
 
-def test_a_client_that_only_asks_and_never_reads_is_not_read_from_any_more(broker, connect):
+def test_a_client_that_only_asks_and_never_reads_is_not_read_from_any_more(broker, connect) -> None:
     peer = connect()
     peer.sendall(PREAMBLE + attach(1, receives=True))
     peer.setblocking(False)
@@ -309,7 +309,7 @@ def test_a_client_that_only_asks_and_never_reads_is_not_read_from_any_more(broke
     assert largest_backlog(broker) <= 2 * OUTPUT_LIMIT
 
 
-def test_thousands_of_half_open_connections_leave_room_for_others(broker):
+def test_thousands_of_half_open_connections_leave_room_for_others(broker) -> None:
     # Both ends of each are in this process.
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     count = min(10_000, (soft - 500) // 2)
@@ -334,7 +334,7 @@ def _connections(broker):
     return broker.inspect("n", lambda _: sum(len(each.peers) for each in broker._server._listeners.values()))
 
 
-def test_a_crowd_of_them_at_once_is_survived(broker):
+def test_a_crowd_of_them_at_once_is_survived(broker) -> None:
     attacks = [
         bytes(1000),
         PREAMBLE + b"\xff" * 1000,
@@ -343,7 +343,7 @@ def test_a_crowd_of_them_at_once_is_survived(broker):
         SASL_HEADER.encode() + compose(0, b"\x00\x53\x41\x45", kind=SASL),
     ]
 
-    def attack():
+    def attack() -> None:
         for number in range(40):
             with (
                 contextlib.suppress(ConnectionError),

@@ -5,6 +5,7 @@ import json
 import logging
 from collections import Counter
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import pytest
 from azure.storage.blob import ContainerClient, ContainerSasPermissions, generate_container_sas
@@ -24,13 +25,13 @@ AT_TWO = datetime(2026, 11, 21, 2, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")
-def storage(tmp_path_factory):
+def storage(tmp_path_factory: pytest.TempPathFactory):
     with running_azurite(tmp_path_factory.mktemp("azurite")) as address:
         yield address
 
 
 @pytest.fixture
-def management(monkeypatch):
+def management(monkeypatch: pytest.MonkeyPatch):
     with Management() as running:
         for name, value in running.identity().items():
             monkeypatch.setenv(name, value)
@@ -38,7 +39,7 @@ def management(monkeypatch):
 
 
 @pytest.fixture
-def container(storage, request):
+def container(storage, request: pytest.FixtureRequest):
     name = f"c{abs(hash(request.node.name))}"
     with ContainerClient.from_connection_string(storage, name) as client:
         client.create_container()
@@ -46,7 +47,7 @@ def container(storage, request):
 
 
 @pytest.fixture(autouse=True)
-def _nothing_hidden_is_told(caplog):
+def _nothing_hidden_is_told(caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.DEBUG, "busway")
     yield
     told = [record.getMessage() for record in caplog.records if record.name.startswith("busway")]
@@ -56,21 +57,21 @@ def _nothing_hidden_is_told(caplog):
 class Told:
     """Counts as telemetry does."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.findings: Counter[tuple[str, str]] = Counter()
-        self.nights = []
+        self.nights: list[Any] = []
 
-    def finding(self, task, verdict, count):
+    def finding(self, task, verdict, count) -> None:
         self.findings[task, verdict] += count
 
-    def night(self, verdict):
+    def night(self, verdict) -> None:
         self.nights.append(verdict)
 
 
 class Watch:
     """A night whose clock the test moves, on an app of one or more instances."""
 
-    def __init__(self, container, job, now=AT_TWO, due="06:00"):
+    def __init__(self, container, job, now=AT_TWO, due: str = "06:00") -> None:
         signature = generate_container_sas(
             container.account_name,
             container.container_name,
@@ -102,12 +103,12 @@ class Watch:
         self.clock.advance(timedelta(**of_time).total_seconds())
         return self.look()
 
-    def write(self, exit_code=0, *, run=RUN, verdict="clean", **verdicts):
+    def write(self, exit_code: int = 0, *, run=RUN, verdict: str = "clean", **verdicts) -> None:
         task = {"task": "orders", "verdicts": {"delivered": 5, **verdicts}, "findings": verdicts}
         told = {"exit_code": exit_code, "verdict": verdict, "sentence": "5 messages.", "tasks": [task], "problems": []}
         self.write_raw(json.dumps(told), run=run)
 
-    def write_raw(self, text, *, run=RUN):
+    def write_raw(self, text, *, run=RUN) -> None:
         self.container.upload_blob(f"runs/{run}/summary.json", text, overwrite=True)
 
     def note(self, day=DAY):
@@ -118,7 +119,7 @@ def lines(caplog, level):
     return [each.getMessage() for each in caplog.records if each.name == "busway.nightly" and each.levelno == level]
 
 
-def test_the_job_is_started_once_for_the_day_that_is_over(management, container):
+def test_the_job_is_started_once_for_the_day_that_is_over(management, container) -> None:
     watch = Watch(container, management.job)
     assert [watch.look(), watch.after(minutes=15), watch.after(minutes=15)] == [None, None, None]
     (started,) = management.started
@@ -131,14 +132,14 @@ def test_the_job_is_started_once_for_the_day_that_is_over(management, container)
     }
 
 
-def test_a_day_is_begun_when_its_last_messages_have_had_time(management, container):
+def test_a_day_is_begun_when_its_last_messages_have_had_time(management, container) -> None:
     watch = Watch(container, management.job, datetime(2026, 11, 21, 0, 5, tzinfo=UTC))
     watch.look()  # a timer that is past due
     watch.after(hours=2)
     assert [each["containers"][0]["args"][-1] for each in management.started] == ["2026-11-19", "2026-11-20"]
 
 
-def test_a_clean_night_is_told_once_and_wakes_nobody(management, container, caplog):
+def test_a_clean_night_is_told_once_and_wakes_nobody(management, container, caplog: pytest.LogCaptureFixture) -> None:
     watch = Watch(container, management.job)
     watch.look()
     watch.write()
@@ -149,7 +150,9 @@ def test_a_clean_night_is_told_once_and_wakes_nobody(management, container, capl
     assert lines(caplog, logging.ERROR) == []
 
 
-def test_findings_are_told_once_with_their_figures_and_their_page(management, container, caplog):
+def test_findings_are_told_once_with_their_figures_and_their_page(
+    management, container, caplog: pytest.LogCaptureFixture
+) -> None:
     watch = Watch(container, management.job)
     watch.look()
     watch.write(1, verdict="findings", missing=3, late=1)
@@ -167,7 +170,7 @@ def test_findings_are_told_once_with_their_figures_and_their_page(management, co
     }
 
 
-def test_a_night_that_could_not_be_decided_is_told_as_such(management, container):
+def test_a_night_that_could_not_be_decided_is_told_as_such(management, container) -> None:
     watch = Watch(container, management.job)
     watch.look()
     watch.write(2, verdict="could not decide", undecided=2)
@@ -175,7 +178,7 @@ def test_a_night_that_could_not_be_decided_is_told_as_such(management, container
     assert (watch.telemetry.nights, watch.telemetry.findings) == (["could not decide"], {("orders", "undecided"): 2})
 
 
-def test_a_run_that_is_repeated_is_told_again(management, container):
+def test_a_run_that_is_repeated_is_told_again(management, container) -> None:
     watch = Watch(container, management.job)
     watch.look()
     watch.write(1, verdict="findings", missing=3)
@@ -185,7 +188,7 @@ def test_a_run_that_is_repeated_is_told_again(management, container):
     assert watch.telemetry.nights == ["findings", "clean"]
 
 
-def test_a_run_that_somebody_has_made_is_told_and_not_made_again(management, container):
+def test_a_run_that_somebody_has_made_is_told_and_not_made_again(management, container) -> None:
     watch = Watch(container, management.job)
     watch.write(1, verdict="findings", missing=1)
     assert "findings" in watch.look()
@@ -193,7 +196,9 @@ def test_a_run_that_somebody_has_made_is_told_and_not_made_again(management, con
     assert management.started == []
 
 
-def test_a_job_that_is_under_way_for_the_day_is_not_started_again(management, container, caplog):
+def test_a_job_that_is_under_way_for_the_day_is_not_started_again(
+    management, container, caplog: pytest.LogCaptureFixture
+) -> None:
     for day in ("2026-11-20", "2026-11-19", "2026-11-18"):  # two pages of them
         management.run({"containers": [{"args": ["--date", day]}]})
     watch = Watch(container, management.job)
@@ -202,7 +207,7 @@ def test_a_job_that_is_under_way_for_the_day_is_not_started_again(management, co
     assert "somebody has started it" in caplog.text
 
 
-def test_a_job_that_fails_is_told_once_and_its_successor_counts(management, container):
+def test_a_job_that_fails_is_told_once_and_its_successor_counts(management, container) -> None:
     watch = Watch(container, management.job)
     watch.look()
     management.end("Failed")
@@ -216,14 +221,14 @@ def test_a_job_that_fails_is_told_once_and_its_successor_counts(management, cont
     assert watch.telemetry.nights == ["no result", "clean"]
 
 
-def test_a_job_that_ends_without_a_result_is_told(management, container):
+def test_a_job_that_ends_without_a_result_is_told(management, container) -> None:
     watch = Watch(container, management.job)
     watch.look()
     management.end("Succeeded")
     assert "is Succeeded and has left no result" in watch.after(minutes=15)
 
 
-def test_a_job_that_never_ends_is_told_in_the_morning_and_its_result_when_it_comes(management, container):
+def test_a_job_that_never_ends_is_told_in_the_morning_and_its_result_when_it_comes(management, container) -> None:
     watch = Watch(container, management.job)
     watch.look()
     assert [watch.after(hours=3, minutes=59), watch.after(minutes=31)] == [
@@ -237,14 +242,16 @@ def test_a_job_that_never_ends_is_told_in_the_morning_and_its_result_when_it_com
     assert len(management.started) == 2
 
 
-def test_a_job_that_was_started_late_has_its_time(management, container):
+def test_a_job_that_was_started_late_has_its_time(management, container) -> None:
     watch = Watch(container, management.job, AT_TWO + timedelta(hours=12))
     assert [watch.look(), watch.after(hours=4)] == [None, None]
     assert "no result" in watch.after(hours=1)
 
 
 @pytest.mark.parametrize("text", ["", '{"exit_code": 1, "tas', "[]", '{"exit_code": 7}', '{"exit_code": true}'])
-def test_a_summary_that_is_not_whole_is_not_taken_for_a_result(management, container, caplog, text):
+def test_a_summary_that_is_not_whole_is_not_taken_for_a_result(
+    management, container, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
     watch = Watch(container, management.job)
     watch.look()
     watch.write_raw(text)
@@ -262,7 +269,7 @@ def test_a_summary_that_is_not_whole_is_not_taken_for_a_result(management, conta
     [Trouble(409, "JobBusy"), Trouble(429, headers={"Retry-After": "7"}), Trouble(500), Trouble(503)],
     ids=lambda trouble: trouble.status,
 )
-def test_a_start_that_fails_is_tried_again(management, container, trouble):
+def test_a_start_that_fails_is_tried_again(management, container, trouble) -> None:
     watch = Watch(container, management.job)
     management.troubles["POST start"] = [trouble]
     watch.look()
@@ -270,7 +277,7 @@ def test_a_start_that_fails_is_tried_again(management, container, trouble):
     assert watch.clock.now() - AT_TWO == timedelta(seconds=max(5, int(trouble.headers.get("Retry-After", 0))))
 
 
-def test_a_start_whose_answer_is_lost_is_not_repeated(management, container):
+def test_a_start_whose_answer_is_lost_is_not_repeated(management, container) -> None:
     watch = Watch(container, management.job)
     management.troubles["POST start"] = [Trouble(500, after_all=True)]
     watch.look()
@@ -279,7 +286,9 @@ def test_a_start_whose_answer_is_lost_is_not_repeated(management, container):
     assert len(management.executions) == 1
 
 
-def test_a_start_that_keeps_failing_is_an_error_and_made_up_for_later(management, container, caplog):
+def test_a_start_that_keeps_failing_is_an_error_and_made_up_for_later(
+    management, container, caplog: pytest.LogCaptureFixture
+) -> None:
     watch = Watch(container, management.job)
     management.troubles["POST start"] = [Trouble(500)] * 3
     with pytest.raises(TargetUnavailable, match=r"job reconcile: .* busy or failing, 500 \(Trouble\)"):
@@ -290,7 +299,7 @@ def test_a_start_that_keeps_failing_is_an_error_and_made_up_for_later(management
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404])
-def test_a_start_that_is_refused_is_an_error_at_once(management, container, status):
+def test_a_start_that_is_refused_is_an_error_at_once(management, container, status: int) -> None:
     watch = Watch(container, management.job)
     management.troubles["POST start"] = [Trouble(status, "AuthorizationFailed")]
     with pytest.raises(TargetRefused, match="Container Apps Jobs Operator"):
@@ -300,14 +309,14 @@ def test_a_start_that_is_refused_is_an_error_at_once(management, container, stat
     assert len(management.started) == 1
 
 
-def test_an_identity_that_has_no_token_is_named(management, container, monkeypatch):
+def test_an_identity_that_has_no_token_is_named(management, container, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IDENTITY_HEADER", "another")
     with pytest.raises(TargetRefused, match="no token for Azure Resource Manager"):
         Watch(container, management.job).look()
 
 
 @pytest.mark.usefixtures("management")
-def test_a_manager_that_is_away_is_unavailable(container):
+def test_a_manager_that_is_away_is_unavailable(container) -> None:
     watch = Watch(
         container, "http://127.0.0.1:9/subscriptions/s/resourceGroups/r/providers/Microsoft.App/jobs/reconcile"
     )
@@ -315,7 +324,7 @@ def test_a_manager_that_is_away_is_unavailable(container):
         watch.look()
 
 
-def test_a_container_that_is_missing_is_refused_and_nothing_started(management, container):
+def test_a_container_that_is_missing_is_refused_and_nothing_started(management, container) -> None:
     watch = Watch(container, management.job)
     container.delete_container()
     with pytest.raises(TargetRefused, match="there is no such container"):
@@ -323,7 +332,7 @@ def test_a_container_that_is_missing_is_refused_and_nothing_started(management, 
     assert management.started == []
 
 
-def test_two_instances_start_one_job_and_tell_one_result(management, container):
+def test_two_instances_start_one_job_and_tell_one_result(management, container) -> None:
     watch = Watch(container, management.job)
 
     async def at_once():
@@ -338,7 +347,7 @@ def test_two_instances_start_one_job_and_tell_one_result(management, container):
 
 
 @pytest.mark.parametrize("had_started", [True, False])
-def test_an_instance_that_died_between_claim_and_start_is_made_up_for(management, container, had_started):
+def test_an_instance_that_died_between_claim_and_start_is_made_up_for(management, container, had_started: bool) -> None:
     watch = Watch(container, management.job)
     claimed = {"date": str(DAY), "claimed": AT_TWO.isoformat(), "started": False, "told": []}
     container.upload_blob(f"nightly/{DAY}.json", json.dumps(claimed))
@@ -351,7 +360,7 @@ def test_an_instance_that_died_between_claim_and_start_is_made_up_for(management
     assert watch.note()["started"] is True
 
 
-def test_the_result_of_a_job_whose_starter_died_is_told(management, container):
+def test_the_result_of_a_job_whose_starter_died_is_told(management, container) -> None:
     watch = Watch(container, management.job)
     claimed = {"date": str(DAY), "claimed": AT_TWO.isoformat(), "started": False, "told": []}
     container.upload_blob(f"nightly/{DAY}.json", json.dumps(claimed))
@@ -361,7 +370,7 @@ def test_the_result_of_a_job_whose_starter_died_is_told(management, container):
     assert management.started == []
 
 
-def test_a_job_that_is_started_by_something_else_is_watched(container):
+def test_a_job_that_is_started_by_something_else_is_watched(container) -> None:
     watch = Watch(container, None)
     assert watch.look() is None
     assert watch.after(hours=4) == "night of 2026-11-20: no result: there is no result by 06:00 UTC"
@@ -381,11 +390,11 @@ def test_a_job_that_is_started_by_something_else_is_watched(container):
         ({"BUSWAY_RECONCILIATION": "https://a.example/c", "BUSWAY_NIGHTLY_DUE": "01:00"}, "BUSWAY_NIGHTLY_DUE"),
     ],
 )
-def test_settings_that_cannot_be_used_are_named(told, path):
+def test_settings_that_cannot_be_used_are_named(told, path: str) -> None:
     with pytest.raises(ConfigError) as raised:
         nightly_settings(told)
     assert [problem.path for problem in raised.value.problems] == [path]
 
 
-def test_without_settings_there_is_no_nightly():
+def test_without_settings_there_is_no_nightly() -> None:
     assert nightly_settings({"BUSWAY_NIGHTLY_JOB": "", "BUSWAY_RECONCILIATION": ""}) is None

@@ -28,10 +28,10 @@ def broker(clock):
         yield running
 
 
-def publish(broker, queue, count, sessions=3):
+def publish(broker, queue, count, sessions: int = 3) -> None:
     """Put messages into a queue of west, in turn into its sessions."""
 
-    def put(west):
+    def put(west) -> None:
         for number in range(count):
             session = f"s{number % sessions}" if queue == "sessions" else None
             west.target(queue).publish(read_content(delivered(None, message_id=f"m-{number}", session_id=session)))
@@ -53,7 +53,7 @@ def delivery_counts(line):
     ],
     ids=["throttled", "full", "disabled"],
 )
-def test_an_outage_of_ten_minutes_is_one_delivery(broker, clock, queue, fault):
+def test_an_outage_of_ten_minutes_is_one_delivery(broker, clock, queue: str, fault) -> None:
     broker.faults("east").add(fault)
     publish(broker, queue, 30)
     line = WireLine(broker, clock, queue=queue)
@@ -72,7 +72,7 @@ def test_an_outage_of_ten_minutes_is_one_delivery(broker, clock, queue, fault):
         assert of_one == sorted(of_one)
 
 
-def test_an_outage_that_costs_a_new_link_at_each_attempt_is_one_delivery(broker, clock):
+def test_an_outage_that_costs_a_new_link_at_each_attempt_is_one_delivery(broker, clock) -> None:
     broker.faults("east").add(Fault(effect=Effect.REFUSE, operations=SEND, condition="amqp:internal-error"))
     publish(broker, "plain", 3)
     line = WireLine(broker, clock)
@@ -83,7 +83,7 @@ def test_an_outage_that_costs_a_new_link_at_each_attempt_is_one_delivery(broker,
 
 
 @pytest.mark.parametrize("queue", ["plain", "sessions"])
-def test_a_hold_that_is_over_costs_one_delivery_and_the_next_goes_on(broker, clock, queue):
+def test_a_hold_that_is_over_costs_one_delivery_and_the_next_goes_on(broker, clock, queue: str) -> None:
     broker.faults("east").add(Fault(effect=Effect.THROTTLE, operations=SEND))
     publish(broker, queue, 3, sessions=1)
     line = WireLine(broker, clock, queue=queue, hold=timedelta(minutes=5))
@@ -94,7 +94,7 @@ def test_a_hold_that_is_over_costs_one_delivery_and_the_next_goes_on(broker, clo
     assert line.dead() == []
 
 
-def test_without_renewal_a_batch_is_held_for_its_lock(broker, clock):
+def test_without_renewal_a_batch_is_held_for_its_lock(broker, clock) -> None:
     broker.faults("east").add(Fault(effect=Effect.THROTTLE, operations=SEND))
     publish(broker, "plain", 3)
     line = WireLine(broker, clock, has_locks=False)
@@ -104,7 +104,9 @@ def test_without_renewal_a_batch_is_held_for_its_lock(broker, clock):
     assert line.ids() == ["m-0", "m-1", "m-2"]
 
 
-def test_a_source_that_lets_no_lock_be_renewed_is_told_once_and_the_batch_held_for_its_lock(broker, clock, caplog):
+def test_a_source_that_lets_no_lock_be_renewed_is_told_once_and_the_batch_held_for_its_lock(
+    broker, clock, caplog: pytest.LogCaptureFixture
+) -> None:
     refusal = Fault(
         effect=Effect.REFUSE, operations=frozenset((Operation.MANAGE,)), condition="amqp:unauthorized-access"
     )
@@ -123,7 +125,7 @@ def test_a_source_that_lets_no_lock_be_renewed_is_told_once_and_the_batch_held_f
 
 @pytest.mark.parametrize("queue", ["plain", "sessions"])
 @pytest.mark.parametrize("back_after", [45, 200], ids=["before the next renewal", "after it"])
-def test_a_lost_lock_is_noticed_and_nothing_sent_twice(broker, clock, queue, back_after):
+def test_a_lost_lock_is_noticed_and_nothing_sent_twice(broker, clock, queue: str, back_after: int) -> None:
     broker.faults("east").add(Fault(effect=Effect.THROTTLE, operations=SEND))
     publish(broker, queue, 3, sessions=1)
     line = WireLine(broker, clock, queue=queue)
@@ -142,7 +144,7 @@ class Refusing:
 
     name = "refusing"
 
-    def __init__(self, *ids):
+    def __init__(self, *ids) -> None:
         self._ids = ids
 
     def edit(self, message):
@@ -152,7 +154,7 @@ class Refusing:
 
 
 @pytest.mark.parametrize("queue", ["plain", "sessions"])
-def test_only_the_message_at_fault_goes_to_the_dead_letter_queue_of_the_source(broker, clock, queue):
+def test_only_the_message_at_fault_goes_to_the_dead_letter_queue_of_the_source(broker, clock, queue: str) -> None:
     publish(broker, queue, 12)
     line = WireLine(broker, clock, queue=queue, has_rejects=False, editors=[Refusing("m-4", "m-5")])
     line.run(line.is_drained)
@@ -169,7 +171,7 @@ def test_only_the_message_at_fault_goes_to_the_dead_letter_queue_of_the_source(b
 
 
 @pytest.mark.parametrize("queue", ["plain", "sessions"])
-def test_a_message_at_fault_does_not_end_the_hold_of_its_neighbours(broker, clock, queue):
+def test_a_message_at_fault_does_not_end_the_hold_of_its_neighbours(broker, clock, queue: str) -> None:
     broker.faults("east").add(Fault(effect=Effect.THROTTLE, operations=SEND))
     publish(broker, queue, 4, sessions=1)
     line = WireLine(broker, clock, queue=queue, has_rejects=False, editors=[Refusing("m-1")])
@@ -180,7 +182,7 @@ def test_a_message_at_fault_does_not_end_the_hold_of_its_neighbours(broker, cloc
     assert [identity(message) for message in line.dead()] == ["m-1"]
 
 
-def test_where_the_source_lets_nothing_be_settled_the_neighbours_are_sent_once(broker, clock):
+def test_where_the_source_lets_nothing_be_settled_the_neighbours_are_sent_once(broker, clock) -> None:
     refusal = Fault(
         effect=Effect.REFUSE, operations=frozenset((Operation.MANAGE,)), condition="amqp:unauthorized-access"
     )
@@ -192,7 +194,7 @@ def test_where_the_source_lets_nothing_be_settled_the_neighbours_are_sent_once(b
     assert line.ids() == ["m-0", "m-2"]
 
 
-def test_a_run_of_rejects_stops_the_task_and_leaves_the_rest_at_the_source(broker, clock):
+def test_a_run_of_rejects_stops_the_task_and_leaves_the_rest_at_the_source(broker, clock) -> None:
     publish(broker, "plain", 9)
     editors = [Refusing(*(f"m-{number}" for number in range(9)))]
     line = WireLine(broker, clock, editors=editors, rejects_in_a_row=4, hold=timedelta(minutes=5))

@@ -18,7 +18,7 @@ from azure.servicebus.exceptions import (
 )
 
 
-def test_messages_arrive_in_order_with_their_properties(client, send, entity):
+def test_messages_arrive_in_order_with_their_properties(client, send, entity) -> None:
     queue = entity("plain")
     send(
         queue,
@@ -55,14 +55,14 @@ def test_messages_arrive_in_order_with_their_properties(client, send, entity):
         assert receiver.receive_messages(1, max_wait_time=0.3) == []
 
 
-def test_a_message_without_an_id_is_given_one(publish, entity, take):
+def test_a_message_without_an_id_is_given_one(publish, entity, take) -> None:
     queue = entity("plain")
     publish(queue, ServiceBusMessage("body"))
     (message,) = take(queue, 1)
     assert len(message.message_id) > 0
 
 
-def test_a_batch_object_arrives_message_by_message(client, entity, take):
+def test_a_batch_object_arrives_message_by_message(client, entity, take) -> None:
     queue = entity("plain")
     with client.get_queue_sender(queue) as sender:
         batch = sender.create_message_batch()
@@ -72,7 +72,7 @@ def test_a_batch_object_arrives_message_by_message(client, entity, take):
     assert [message.message_id for message in take(queue, 200)] == [str(number) for number in range(200)]
 
 
-def test_an_abandoned_message_comes_back_in_its_place_with_a_count(client, publish, entity):
+def test_an_abandoned_message_comes_back_in_its_place_with_a_count(client, publish, entity) -> None:
     queue = entity("plain")
     publish(queue, [ServiceBusMessage(str(number)) for number in range(3)])
     with client.get_queue_receiver(queue) as receiver:
@@ -83,7 +83,7 @@ def test_an_abandoned_message_comes_back_in_its_place_with_a_count(client, publi
         assert [(str(message), message.delivery_count) for message in again] == [("0", 1), ("1", 1), ("2", 1)]
 
 
-def test_a_message_abandoned_too_often_is_dead_lettered(client, publish, entity, take):
+def test_a_message_abandoned_too_often_is_dead_lettered(client, publish, entity, take) -> None:
     queue = entity("short-lock")
     publish(queue, ServiceBusMessage("body", application_properties={"kept": 1}))
     with client.get_queue_receiver(queue) as receiver:
@@ -97,7 +97,7 @@ def test_a_message_abandoned_too_often_is_dead_lettered(client, publish, entity,
     assert dead.application_properties[b"kept"] == 1
 
 
-def test_an_expired_lock_is_lost_and_the_message_comes_back(client, publish, entity):
+def test_an_expired_lock_is_lost_and_the_message_comes_back(client, publish, entity) -> None:
     queue = entity("short-lock")
     publish(queue, [ServiceBusMessage("first"), ServiceBusMessage("second")])
     with client.get_queue_receiver(queue) as receiver:
@@ -110,7 +110,9 @@ def test_an_expired_lock_is_lost_and_the_message_comes_back(client, publish, ent
         assert [(str(each), each.delivery_count) for each in again] == [("first", 1), ("second", 0)]
 
 
-def test_the_broker_refuses_to_settle_with_a_lost_lock(client, publish, entity, monkeypatch):
+def test_the_broker_refuses_to_settle_with_a_lost_lock(
+    client, publish, entity, monkeypatch: pytest.MonkeyPatch
+) -> None:
     queue = entity("short-lock")
     publish(queue, ServiceBusMessage("body"))
     with client.get_queue_receiver(queue) as receiver:
@@ -121,7 +123,7 @@ def test_the_broker_refuses_to_settle_with_a_lost_lock(client, publish, entity, 
             receiver.complete_message(message)
 
 
-def test_a_renewed_lock_holds(client, publish, entity):
+def test_a_renewed_lock_holds(client, publish, entity) -> None:
     queue = entity("short-lock")
     publish(queue, ServiceBusMessage("body"))
     with client.get_queue_receiver(queue) as receiver:
@@ -134,7 +136,7 @@ def test_a_renewed_lock_holds(client, publish, entity):
         assert receiver.peek_messages(1, sequence_number=1) == []
 
 
-def test_dead_lettering_keeps_the_reason(client, publish, entity):
+def test_dead_lettering_keeps_the_reason(client, publish, entity) -> None:
     queue = entity("plain")
     publish(queue, ServiceBusMessage("body", message_id="dead"))
     with client.get_queue_receiver(queue) as receiver:
@@ -148,7 +150,7 @@ def test_dead_lettering_keeps_the_reason(client, publish, entity):
         receiver.complete_message(dead)
 
 
-def test_deferred_messages_wait_for_their_number(client, publish, entity):
+def test_deferred_messages_wait_for_their_number(client, publish, entity) -> None:
     queue = entity("plain")
     publish(queue, [ServiceBusMessage("one"), ServiceBusMessage("two")])
     with client.get_queue_receiver(queue) as receiver:
@@ -163,7 +165,7 @@ def test_deferred_messages_wait_for_their_number(client, publish, entity):
             receiver.receive_deferred_messages([first.sequence_number])
 
 
-def test_peeking_sees_messages_in_every_state(client, publish, entity):
+def test_peeking_sees_messages_in_every_state(client, publish, entity) -> None:
     queue = entity("plain")
     later = dt.datetime.now(dt.UTC) + dt.timedelta(hours=1)
     publish(queue, [ServiceBusMessage(text) for text in ("locked", "deferred", "active")])
@@ -182,7 +184,7 @@ def test_peeking_sees_messages_in_every_state(client, publish, entity):
         assert [str(message) for message in receiver.peek_messages(1, sequence_number=3)] == ["active"]
 
 
-def test_scheduled_messages_come_at_their_time_and_can_be_cancelled(client, entity, take):
+def test_scheduled_messages_come_at_their_time_and_can_be_cancelled(client, entity, take) -> None:
     queue = entity("plain")
     soon = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=0.7)
     with client.get_queue_sender(queue) as sender:
@@ -196,7 +198,7 @@ def test_scheduled_messages_come_at_their_time_and_can_be_cancelled(client, enti
     assert messages[0].sequence_number > numbers[1]
 
 
-def test_messages_expire_to_the_dead_letter_queue(publish, entity, take):
+def test_messages_expire_to_the_dead_letter_queue(publish, entity, take) -> None:
     queue = entity("expiring")
     publish(queue, ServiceBusMessage("body", time_to_live=dt.timedelta(seconds=1)))
     (dead,) = take(queue, 1, sub_queue=ServiceBusSubQueue.DEAD_LETTER)
@@ -204,7 +206,7 @@ def test_messages_expire_to_the_dead_letter_queue(publish, entity, take):
     assert take(queue, 0) == []
 
 
-def test_the_entity_clips_the_time_to_live_and_drops_what_has_expired(client, publish, entity, broker):
+def test_the_entity_clips_the_time_to_live_and_drops_what_has_expired(client, publish, entity, broker) -> None:
     queue = entity("dropping")
     publish(queue, ServiceBusMessage("body", time_to_live=dt.timedelta(hours=1)))
     with client.get_queue_receiver(queue) as receiver:
@@ -215,14 +217,14 @@ def test_the_entity_clips_the_time_to_live_and_drops_what_has_expired(client, pu
         assert broker.inspect("west", lambda west: len(west.queue(queue).backlog.dead_letters.messages)) == 0
 
 
-def test_receive_and_delete_leaves_nothing(publish, entity, take):
+def test_receive_and_delete_leaves_nothing(publish, entity, take) -> None:
     queue = entity("plain")
     publish(queue, [ServiceBusMessage(str(number)) for number in range(50)])
     assert [str(message) for message in take(queue, 50)] == [str(number) for number in range(50)]
     assert take(queue, 1) == []
 
 
-def test_prefetched_messages_are_released_uncounted_when_the_receiver_closes(client, publish, entity, receive):
+def test_prefetched_messages_are_released_uncounted_when_the_receiver_closes(client, publish, entity, receive) -> None:
     queue = entity("plain")
     publish(queue, [ServiceBusMessage(str(number)) for number in range(20)])
     with client.get_queue_receiver(queue, prefetch_count=10) as receiver:
@@ -232,7 +234,7 @@ def test_prefetched_messages_are_released_uncounted_when_the_receiver_closes(cli
     assert [(str(message), message.delivery_count) for message in rest] == [(str(n), 0) for n in range(1, 20)]
 
 
-def test_a_message_of_many_frames_goes_both_ways(client, take):
+def test_a_message_of_many_frames_goes_both_ways(client, take) -> None:
     body = bytes(range(256)) * 4000
     with client.get_queue_sender("premium") as sender:
         sender.send_messages(ServiceBusMessage(body))
@@ -240,7 +242,7 @@ def test_a_message_of_many_frames_goes_both_ways(client, take):
     assert b"".join(message.body) == body
 
 
-def test_a_message_over_the_limit_is_refused_and_the_link_goes_on(client, entity, take):
+def test_a_message_over_the_limit_is_refused_and_the_link_goes_on(client, entity, take) -> None:
     queue = entity("plain")
     with client.get_queue_sender(queue) as sender:
         with pytest.raises(MessageSizeExceededError):
@@ -249,7 +251,7 @@ def test_a_message_over_the_limit_is_refused_and_the_link_goes_on(client, entity
     assert [str(message) for message in take(queue, 1)] == ["fits"]
 
 
-def test_more_properties_than_service_bus_takes_are_refused(client, entity, take):
+def test_more_properties_than_service_bus_takes_are_refused(client, entity, take) -> None:
     queue = entity("plain")
     message = ServiceBusMessage("body", application_properties={f"name-{n}": "x" * 1000 for n in range(70)})
     with client.get_queue_sender(queue) as sender:
@@ -259,7 +261,7 @@ def test_more_properties_than_service_bus_takes_are_refused(client, entity, take
     assert [str(each) for each in take(queue, 1)] == ["fits"]
 
 
-def test_all_body_types_keep_their_type(send, entity, take):
+def test_all_body_types_keep_their_type(send, entity, take) -> None:
     queue = entity("plain")
     send(queue, AmqpAnnotatedMessage(value_body={"a": 1}))
     send(queue, AmqpAnnotatedMessage(sequence_body=[[1, "two"], [3]]))
@@ -268,21 +270,21 @@ def test_all_body_types_keep_their_type(send, entity, take):
     assert list(sequence.raw_amqp_message.body) == [[1, b"two"], [3]]
 
 
-def test_an_entity_that_does_not_exist_is_reported(send, receive):
+def test_an_entity_that_does_not_exist_is_reported(send, receive) -> None:
     with pytest.raises(MessagingEntityNotFoundError):
         receive("nowhere", 1)
     with pytest.raises(MessagingEntityNotFoundError):
         send("nowhere", ServiceBusMessage("body"))
 
 
-def test_duplicates_are_accepted_and_dropped(send, entity, take):
+def test_duplicates_are_accepted_and_dropped(send, entity, take) -> None:
     queue = entity("unique")
     send(queue, [ServiceBusMessage("1", message_id="a"), ServiceBusMessage("2", message_id="a")])
     send(queue, [ServiceBusMessage("3", message_id="a"), ServiceBusMessage("4", message_id="b")])
     assert [str(message) for message in take(queue, 2)] == ["1", "4"]
 
 
-def test_messages_are_forwarded_and_so_are_dead_letters(client, publish, take):
+def test_messages_are_forwarded_and_so_are_dead_letters(client, publish, take) -> None:
     publish("first", ServiceBusMessage("body"))
     with client.get_queue_receiver("third") as receiver:
         (message,) = receiver.receive_messages(1, max_wait_time=2)
@@ -291,13 +293,13 @@ def test_messages_are_forwarded_and_so_are_dead_letters(client, publish, take):
     assert (dead.dead_letter_reason, dead.dead_letter_source) == ("why", "third")
 
 
-def test_forwarding_in_a_circle_ends_in_the_transfer_dead_letter_queue(publish, take):
+def test_forwarding_in_a_circle_ends_in_the_transfer_dead_letter_queue(publish, take) -> None:
     publish("circle", ServiceBusMessage("body"))
     (dead,) = take("circle", 1, sub_queue=ServiceBusSubQueue.TRANSFER_DEAD_LETTER)
     assert dead.dead_letter_reason == "MaxTransferHopCountExceeded"
 
 
-def test_namespaces_are_apart(broker, send, entity):
+def test_namespaces_are_apart(broker, send, entity) -> None:
     queue = entity("plain")
     send(queue, ServiceBusMessage("west"))
     with ServiceBusClient.from_connection_string(broker.connection_string("east")) as east:
@@ -308,7 +310,7 @@ def test_namespaces_are_apart(broker, send, entity):
         ]
 
 
-def test_two_receivers_share_a_queue(client, publish, entity):
+def test_two_receivers_share_a_queue(client, publish, entity) -> None:
     queue = entity("plain")
     with client.get_queue_receiver(queue) as one, client.get_queue_receiver(queue) as two:
         publish(queue, [ServiceBusMessage(str(number)) for number in range(10)])
@@ -317,10 +319,10 @@ def test_two_receivers_share_a_queue(client, publish, entity):
     assert sorted(seen, key=int) == [str(number) for number in range(10)]
 
 
-def test_the_asynchronous_client_works_alike(broker, entity):
+def test_the_asynchronous_client_works_alike(broker, entity) -> None:
     queue = entity("plain")
 
-    async def run():
+    async def run() -> None:
         async with AsyncClient.from_connection_string(broker.connection_string("west")) as client:
             async with client.get_queue_sender(queue) as sender:
                 await sender.send_messages([ServiceBusMessage(str(number)) for number in range(20)])

@@ -6,6 +6,8 @@ import logging
 import traceback
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 from azure.keyvault.secrets.aio import SecretClient
@@ -33,7 +35,7 @@ HIDDEN = "never-to-be-seen-4711"
 
 
 @pytest.fixture
-def vault(tmp_path, monkeypatch):
+def vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with Vault(tmp_path / "certificate") as running:
         for name, value in running.identity().items():
             monkeypatch.setenv(name, value)
@@ -41,7 +43,7 @@ def vault(tmp_path, monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def _nothing_hidden_is_told(caplog):
+def _nothing_hidden_is_told(caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.DEBUG)
     yield
     assert HIDDEN not in caplog.text
@@ -61,7 +63,7 @@ def a_clock():
     return ManualClock(datetime(2030, 1, 1, tzinfo=UTC))
 
 
-def test_a_secret_is_read_by_the_identity_of_the_app(vault):
+def test_a_secret_is_read_by_the_identity_of_the_app(vault) -> None:
     async def run():
         async with secrets_of(vault) as secrets:
             return await asyncio.gather(*(secrets.get("west") for _ in range(3)))
@@ -74,7 +76,7 @@ def test_a_secret_is_read_by_the_identity_of_the_app(vault):
     assert HIDDEN not in repr(first) + str(first) + f"{first!r:>200}"
 
 
-def test_a_new_version_is_taken_up_after_a_while_and_at_once_when_asked_for(vault):
+def test_a_new_version_is_taken_up_after_a_while_and_at_once_when_asked_for(vault) -> None:
     clock = a_clock()
 
     async def run():
@@ -105,8 +107,8 @@ def test_a_new_version_is_taken_up_after_a_while_and_at_once_when_asked_for(vaul
         ((503, "ServiceUnavailable", {}), TargetUnavailable, "busy or failing, 503"),
     ],
 )
-def test_what_the_vault_says_becomes_an_error_that_names_vault_and_secret(vault, failing, kind, told):
-    async def run():
+def test_what_the_vault_says_becomes_an_error_that_names_vault_and_secret(vault, failing, kind, told: str) -> None:
+    async def run() -> None:
         async with secrets_of(vault) as secrets:
             await secrets.get("west")
 
@@ -120,8 +122,8 @@ def test_what_the_vault_says_becomes_an_error_that_names_vault_and_secret(vault,
         assert raised.value.retry_after.total_seconds() == 7
 
 
-def test_an_identity_without_a_token_is_a_persons_affair(vault, monkeypatch):
-    async def run():
+def test_an_identity_without_a_token_is_a_persons_affair(vault, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
         async with secrets_of(vault) as secrets:
             await secrets.get("west")
 
@@ -130,10 +132,10 @@ def test_an_identity_without_a_token_is_a_persons_affair(vault, monkeypatch):
         asyncio.run(run())
 
 
-def test_a_vault_that_is_away_leaves_the_last_version_in_force(vault, caplog):
+def test_a_vault_that_is_away_leaves_the_last_version_in_force(vault, caplog: pytest.LogCaptureFixture) -> None:
     clock = a_clock()
 
-    async def run():
+    async def run() -> None:
         async with secrets_of(vault, clock) as secrets:
             first = await secrets.get("west")
             vault.__exit__()
@@ -151,12 +153,12 @@ def test_a_vault_that_is_away_leaves_the_last_version_in_force(vault, caplog):
 @pytest.mark.parametrize(
     "url", ["http://v.vault.azure.net", "v.vault.azure.net", "https://", "https://v.vault.azure.net/secrets/a"]
 )
-def test_an_address_that_is_no_vault_stops_the_start(url):
+def test_an_address_that_is_no_vault_stops_the_start(url: str) -> None:
     with pytest.raises(ConfigError, match="BUSWAY_KEY_VAULT: the app setting is no address"):
         open_secrets({"BUSWAY_KEY_VAULT": url})
 
 
-def test_without_a_vault_secrets_are_app_settings():
+def test_without_a_vault_secrets_are_app_settings() -> None:
     settings = {"BUSWAY_SECRET_WEST_KEY": HIDDEN}
     secrets = open_secrets(settings)
     assert isinstance(secrets, SettingSecrets)
@@ -170,7 +172,7 @@ def test_without_a_vault_secrets_are_app_settings():
         asyncio.run(secrets.get("east"))
 
 
-def test_a_vault_is_chosen_by_the_setting():
+def test_a_vault_is_chosen_by_the_setting() -> None:
     assert isinstance(open_secrets({"BUSWAY_KEY_VAULT": "https://v.vault.azure.net/"}), VaultSecrets)
 
 
@@ -190,7 +192,7 @@ def broker():
         yield running
 
 
-def connection_string(broker, key):
+def connection_string(broker, key) -> str:
     where = f"Endpoint=sb://localhost:{broker.port('east')};SharedAccessKeyName=Root;SharedAccessKey={key}"
     return f"{where};UseDevelopmentEmulator=true"
 
@@ -200,7 +202,7 @@ def arrived(broker):
 
 
 @contextlib.asynccontextmanager
-async def renewed(vault, clock, kind="service-bus"):
+async def renewed(vault, clock, kind: str = "service-bus"):
     async with secrets_of(vault, clock) as secrets:
         output = RenewedOutput("east", "east-key", secrets, partial(_output_by, "east", kind, "east-key"))
         try:
@@ -209,17 +211,19 @@ async def renewed(vault, clock, kind="service-bus"):
             await output.close()
 
 
-async def answer_to(output, number, entity="copies"):
+async def answer_to(output, number, entity: str = "copies"):
     message = Outgoing(delivered(None, message_id=f"m-{number}"), f"m-{number}", None, None)
     (answer,) = await output.send(entity, [message], timeout_seconds=10)
     return answer
 
 
 @pytest.mark.parametrize(("kind", "entity"), [("service-bus", "copies"), ("event-hubs", "events")])
-def test_a_target_that_has_replaced_its_key_is_sent_to_with_the_new_version(vault, broker, kind, entity):
+def test_a_target_that_has_replaced_its_key_is_sent_to_with_the_new_version(
+    vault, broker, kind: str, entity: str
+) -> None:
     clock = a_clock()
 
-    async def run():
+    async def run() -> None:
         async with renewed(vault, clock, kind) as output:
             refused = await answer_to(output, 1, entity)
             assert isinstance(refused, TargetRefused), refused
@@ -236,7 +240,7 @@ def test_a_target_that_has_replaced_its_key_is_sent_to_with_the_new_version(vaul
     assert len(vault.requests) == 2
 
 
-def test_a_new_version_that_is_none_leaves_the_output_as_it_is(vault, broker, caplog):
+def test_a_new_version_that_is_none_leaves_the_output_as_it_is(vault, broker, caplog: pytest.LogCaptureFixture) -> None:
     clock = a_clock()
 
     async def run():
@@ -253,8 +257,8 @@ def test_a_new_version_that_is_none_leaves_the_output_as_it_is(vault, broker, ca
     assert caplog.text.count("goes on with the old version of secret east-key: east: secret east-key is no") == 1
 
 
-def test_calls_under_way_keep_the_output_that_they_are_in(vault):
-    async def run():
+def test_calls_under_way_keep_the_output_that_they_are_in(vault) -> None:
+    async def run() -> None:
         async with secrets_of(vault, clock) as secrets:
             output = RenewedOutput("east", "east-key", secrets, opened.append_new)
             slow = asyncio.create_task(answer_to(output, 1))
@@ -282,7 +286,7 @@ def test_calls_under_way_keep_the_output_that_they_are_in(vault):
 class OutputThatWaits:
     """Answers when it may."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.may_answer = asyncio.Event()
         self.is_entered = asyncio.Event()
         self.is_closed = False
@@ -293,16 +297,16 @@ class OutputThatWaits:
         await self.may_answer.wait()
         return [None] * len(messages)
 
-    async def close(self):
+    async def close(self) -> None:
         self.is_closed = True
 
 
 class Openings:
     """The outputs that have been opened, and what with."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.outputs: asyncio.Queue[OutputThatWaits] = asyncio.Queue()
-        self.values = []
+        self.values: list[Any] = []
 
     def append_new(self, value):
         self.values.append(value)
@@ -320,7 +324,7 @@ class Openings:
 @pytest.mark.parametrize(
     "value", [HIDDEN, f"Endpoint=sb://a/;SharedAccessKeyName=n;SharedAccessKey={HIDDEN};EntityPath=q"]
 )
-def test_a_secret_that_is_no_connection_string_is_refused_and_not_quoted(vault, value):
+def test_a_secret_that_is_no_connection_string_is_refused_and_not_quoted(vault, value) -> None:
     async def run():
         async with renewed(vault, a_clock()) as output:
             return await answer_to(output, 1)
@@ -333,7 +337,7 @@ def test_a_secret_that_is_no_connection_string_is_refused_and_not_quoted(vault, 
     assert HIDDEN not in told
 
 
-def test_a_vault_that_is_away_at_the_first_message_is_tried_again(vault):
+def test_a_vault_that_is_away_at_the_first_message_is_tried_again(vault) -> None:
     async def run():
         async with renewed(vault, a_clock()) as output:
             return await answer_to(output, 1)
@@ -360,7 +364,7 @@ def configured(folder, west, east):
     return load(folder)
 
 
-def test_a_source_with_a_secret_alone_is_told_of(tmp_path):
+def test_a_source_with_a_secret_alone_is_told_of(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as raised:
         configured(tmp_path, "secret: west-key", "secret: east-key")
     (problem,) = raised.value.problems
@@ -369,14 +373,14 @@ def test_a_source_with_a_secret_alone_is_told_of(tmp_path):
     assert "@Microsoft.KeyVault(SecretUri=https://VAULT.vault.azure.net/secrets/west-key)" in problem.hint
 
 
-def test_a_source_with_a_setting_and_a_secret_can_be_a_target_too(tmp_path):
+def test_a_source_with_a_setting_and_a_secret_can_be_a_target_too(tmp_path: Path) -> None:
     configuration = configured(tmp_path, "setting: WEST, secret: west-key", "secret: east-key")
     west = "Endpoint=sb://west/;SharedAccessKeyName=n;SharedAccessKey=k"
     outputs = opened_outputs(configuration, {"WEST": west, "BUSWAY_KEY_VAULT": "https://v.vault.azure.net"})
     assert all(isinstance(output, RenewedOutput) for output in outputs.values())
 
 
-def test_a_secret_that_is_a_missing_app_setting_stops_the_start(tmp_path):
+def test_a_secret_that_is_a_missing_app_setting_stops_the_start(tmp_path: Path) -> None:
     configuration = configured(tmp_path, "setting: WEST", "secret: east-key")
     with pytest.raises(ConfigError) as raised:
         opened_outputs(configuration, {"WEST": "Endpoint=sb://west/;SharedAccessKeyName=n;SharedAccessKey=k"})
@@ -384,7 +388,7 @@ def test_a_secret_that_is_a_missing_app_setting_stops_the_start(tmp_path):
     assert problem.path == "connections.yaml: east: app setting BUSWAY_SECRET_EAST_KEY"
 
 
-def test_a_connection_without_setting_and_secret_is_a_fault(tmp_path):
+def test_a_connection_without_setting_and_secret_is_a_fault(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match="west: setting: is missing, expected the name of an app setting, or a secret"
     ):

@@ -18,7 +18,7 @@ CONFIG = NamespaceConfig(
 )
 
 
-def connect(broker, name="west"):
+def connect(broker, name: str = "west"):
     return socket.create_connection(("127.0.0.1", broker.port(name)), timeout=5)
 
 
@@ -39,7 +39,7 @@ def everything(peer):
     ],
     ids=["another protocol", "zeros", "a frame too large", "noise"],
 )
-def test_garbage_is_answered_and_hung_up_on_while_others_go_on(broker, publish, take, entity, sent):
+def test_garbage_is_answered_and_hung_up_on_while_others_go_on(broker, publish, take, entity, sent) -> None:
     queue = entity("plain")
     with connect(broker) as peer:
         peer.sendall(sent)
@@ -48,7 +48,7 @@ def test_garbage_is_answered_and_hung_up_on_while_others_go_on(broker, publish, 
     assert [str(message) for message in take(queue, 1)] == ["body"]
 
 
-def test_connections_that_say_nothing_or_vanish_do_no_harm(broker, publish, take, entity):
+def test_connections_that_say_nothing_or_vanish_do_no_harm(broker, publish, take, entity) -> None:
     queue = entity("plain")
     peers = [connect(broker) for _ in range(200)]
     for peer in peers[:100]:
@@ -61,7 +61,7 @@ def test_connections_that_say_nothing_or_vanish_do_no_harm(broker, publish, take
         peer.close()
 
 
-def test_a_broker_can_be_counted_and_reset():
+def test_a_broker_can_be_counted_and_reset() -> None:
     with RunningBroker([CONFIG]) as broker:
         with (
             ServiceBusClient.from_connection_string(broker.connection_string("n")) as client,
@@ -77,14 +77,14 @@ def test_a_broker_can_be_counted_and_reset():
         assert broker.counts("n")["q"].active == 0
 
 
-def test_a_broker_that_has_stopped_does_not_listen():
+def test_a_broker_that_has_stopped_does_not_listen() -> None:
     with RunningBroker([CONFIG]) as broker:
         port = broker.port("n")
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=1)
 
 
-def test_time_can_be_the_tests_own():
+def test_time_can_be_the_tests_own() -> None:
     clock = ManualClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
     with RunningBroker([CONFIG], clock) as broker:
         with (
@@ -98,7 +98,7 @@ def test_time_can_be_the_tests_own():
         assert (broker.counts("n")["old"].active, broker.counts("n")["old"].dead_lettered) == (0, 1)
 
 
-def test_the_broker_stops_at_once_with_clients_connected():
+def test_the_broker_stops_at_once_with_clients_connected() -> None:
     with RunningBroker([CONFIG]) as broker:
         peers = [connect(broker, "n") for _ in range(20)]
         for peer in peers:

@@ -16,7 +16,7 @@ from tests.messages import delivered
 SECONDS = 10.0
 
 
-def outgoing(number, *, session_id=None, body=b"body", **options):
+def outgoing(number, *, session_id=None, body: bytes = b"body", **options):
     # A sequence number of None: as a message leaves, with nothing service-assigned.
     content = delivered(None, message_id=f"m-{number}", session_id=session_id, body=body, **options)
     return Outgoing(content, f"m-{number}", session_id, None)
@@ -37,7 +37,7 @@ def answers_of(connection_string, entity, *batches, timeout_seconds=SECONDS):
     return asyncio.run(send())
 
 
-def nobody_at(port):
+def nobody_at(port) -> str:
     return f"Endpoint=sb://localhost:{port};SharedAccessKeyName=a;SharedAccessKey=b;UseDevelopmentEmulator=true"
 
 
@@ -50,7 +50,7 @@ def ids(messages):
     return [message.message_id for message in messages]
 
 
-def test_batches_arrive_in_order_as_they_are(west, entity, take):
+def test_batches_arrive_in_order_as_they_are(west, entity, take) -> None:
     queue = entity("plain")
     batches = [[outgoing(number) for number in range(start, start + 40)] for start in (0, 40)]
     assert answers_of(west, queue, *batches) == [[None] * 40] * 2
@@ -59,14 +59,14 @@ def test_batches_arrive_in_order_as_they_are(west, entity, take):
     assert {b"".join(message.body) for message in messages} == {b"body"}
 
 
-def test_a_call_of_more_than_the_link_takes_goes_in_several_batches(west, entity, take):
+def test_a_call_of_more_than_the_link_takes_goes_in_several_batches(west, entity, take) -> None:
     queue = entity("plain")
     batch = [outgoing(number, body=b"x" * 50_000) for number in range(12)]
     assert answers_of(west, queue, batch) == [[None] * 12]
     assert ids(take(queue, 12)) == [f"m-{number}" for number in range(12)]
 
 
-def test_a_message_over_the_limit_is_rejected_alone(west, entity, take):
+def test_a_message_over_the_limit_is_rejected_alone(west, entity, take) -> None:
     queue = entity("plain")
     (answers,) = answers_of(west, queue, [outgoing(0), outgoing(1, body=b"x" * 300_000), outgoing(2)])
     assert [type(answer) for answer in answers] == [type(None), MessageRejected, type(None)]
@@ -74,7 +74,7 @@ def test_a_message_over_the_limit_is_rejected_alone(west, entity, take):
     assert ids(take(queue, 2)) == ["m-0", "m-2"]
 
 
-def test_messages_without_a_session_id_are_rejected_alone_and_the_others_keep_their_order(west, entity, take):
+def test_messages_without_a_session_id_are_rejected_alone_and_the_others_keep_their_order(west, entity, take) -> None:
     queue = entity("sessions")
     batch = [outgoing(number, session_id=None if number in (0, 7, 8, 19) else "s") for number in range(20)]
     (answers,) = answers_of(west, queue, batch)
@@ -84,13 +84,13 @@ def test_messages_without_a_session_id_are_rejected_alone_and_the_others_keep_th
     assert ids(take(queue, 16, session_id="s")) == [f"m-{number}" for number in range(20) if number not in refused]
 
 
-def test_an_entity_that_does_not_exist_is_for_a_person(west):
+def test_an_entity_that_does_not_exist_is_for_a_person(west) -> None:
     (answers,) = answers_of(west, "nowhere", [outgoing(0), outgoing(1)])
     assert [type(answer) for answer in answers] == [TargetRefused] * 2
     assert "west/nowhere" in str(answers[0])
 
 
-def test_a_target_that_is_not_there_is_unavailable_within_the_time():
+def test_a_target_that_is_not_there_is_unavailable_within_the_time() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
@@ -98,7 +98,7 @@ def test_a_target_that_is_not_there_is_unavailable_within_the_time():
     assert [type(answer) for answer in answers] == [TargetUnavailable] * 2
 
 
-def test_an_output_goes_on_after_the_broker_was_away():
+def test_an_output_goes_on_after_the_broker_was_away() -> None:
     with socket.socket() as chosen:
         chosen.bind(("127.0.0.1", 0))
         port = chosen.getsockname()[1]
@@ -132,7 +132,7 @@ def test_an_output_goes_on_after_the_broker_was_away():
         ("Endpoint=sb://a/;SharedAccessKeyName=n;SharedAccessKey=secret;EntityPath=q", "names one entity"),
     ],
 )
-def test_a_setting_that_cannot_be_used_is_told_without_quoting_it(text, told):
+def test_a_setting_that_cannot_be_used_is_told_without_quoting_it(text: str | None, told: str) -> None:
     with pytest.raises(ConfigError, match=told) as caught:
         service_bus_client("WEST", {} if text is None else {"WEST": text})
     assert "secret" not in str(caught.value)

@@ -15,13 +15,13 @@ from azure.servicebus.exceptions import (
 )
 
 
-def messages_of(*sessions, each=2):
+def messages_of(*sessions, each: int = 2):
     return [
         ServiceBusMessage(f"{session}{number}", session_id=session) for number in range(each) for session in sessions
     ]
 
 
-def receive_for_ever(receiver):
+def receive_for_ever(receiver) -> None:
     while True:
         receiver.receive_messages(5, max_wait_time=0.5)
 
@@ -30,7 +30,7 @@ def bodies(messages):
     return [str(message) for message in messages]
 
 
-def test_a_named_session_yields_its_messages_in_order(client, publish, entity):
+def test_a_named_session_yields_its_messages_in_order(client, publish, entity) -> None:
     queue = entity("sessions")
     publish(queue, messages_of("a", "b", each=3))
     with client.get_queue_receiver(queue, session_id="b") as receiver:
@@ -42,7 +42,7 @@ def test_a_named_session_yields_its_messages_in_order(client, publish, entity):
             receiver.complete_message(message)
 
 
-def test_the_next_available_sessions_come_one_after_the_other(client, publish, entity):
+def test_the_next_available_sessions_come_one_after_the_other(client, publish, entity) -> None:
     queue = entity("sessions")
     publish(queue, messages_of("a", "b"))
     with (
@@ -54,7 +54,7 @@ def test_the_next_available_sessions_come_one_after_the_other(client, publish, e
         assert bodies(two.receive_messages(2, max_wait_time=1)) == ["b0", "b1"]
 
 
-def test_waiting_for_a_session_that_does_not_come_times_out(client, entity):
+def test_waiting_for_a_session_that_does_not_come_times_out(client, entity) -> None:
     with (
         pytest.raises(OperationTimeoutError),
         client.get_queue_receiver(entity("sessions"), session_id=NEXT_AVAILABLE_SESSION, max_wait_time=1),
@@ -62,7 +62,7 @@ def test_waiting_for_a_session_that_does_not_come_times_out(client, entity):
         pass
 
 
-def test_a_session_that_comes_late_is_granted_to_who_waits(client, publish, entity):
+def test_a_session_that_comes_late_is_granted_to_who_waits(client, publish, entity) -> None:
     queue = entity("sessions")
     late = threading.Timer(0.5, publish, [queue, messages_of("late")])
     late.start()
@@ -72,7 +72,7 @@ def test_a_session_that_comes_late_is_granted_to_who_waits(client, publish, enti
     late.join()
 
 
-def test_a_session_has_one_receiver_at_a_time(client, publish, entity):
+def test_a_session_has_one_receiver_at_a_time(client, publish, entity) -> None:
     queue = entity("sessions")
     publish(queue, messages_of("a"))
     with (
@@ -85,7 +85,7 @@ def test_a_session_has_one_receiver_at_a_time(client, publish, entity):
         assert bodies(receiver.receive_messages(2, max_wait_time=1)) == ["a0", "a1"]
 
 
-def test_messages_in_flight_come_back_uncounted_when_the_receiver_closes(client, publish, entity):
+def test_messages_in_flight_come_back_uncounted_when_the_receiver_closes(client, publish, entity) -> None:
     queue = entity("sessions")
     publish(queue, messages_of("a", each=3))
     with client.get_queue_receiver(queue, session_id="a") as receiver:
@@ -96,7 +96,7 @@ def test_messages_in_flight_come_back_uncounted_when_the_receiver_closes(client,
         assert [(str(message), message.delivery_count) for message in messages] == [("a1", 0), ("a2", 0)]
 
 
-def test_an_expired_session_lock_ends_the_link_and_counts(client, publish, entity):
+def test_an_expired_session_lock_ends_the_link_and_counts(client, publish, entity) -> None:
     queue = entity("short-session")
     publish(queue, messages_of("a"))
     with client.get_queue_receiver(queue, session_id="a") as receiver:
@@ -109,14 +109,14 @@ def test_an_expired_session_lock_ends_the_link_and_counts(client, publish, entit
         assert [(str(message), message.delivery_count) for message in messages] == [("a0", 1), ("a1", 1)]
 
 
-def test_the_broker_detaches_a_receiver_whose_session_lock_expired(client, entity, publish):
+def test_the_broker_detaches_a_receiver_whose_session_lock_expired(client, entity, publish) -> None:
     queue = entity("short-session")
     publish(queue, messages_of("a"))
     with client.get_queue_receiver(queue, session_id="a") as receiver, pytest.raises(SessionLockLostError):
         receive_for_ever(receiver)
 
 
-def test_a_renewed_session_lock_holds(client, publish, entity):
+def test_a_renewed_session_lock_holds(client, publish, entity) -> None:
     queue = entity("short-session")
     publish(queue, messages_of("a"))
     with client.get_queue_receiver(queue, session_id="a") as receiver:
@@ -129,7 +129,7 @@ def test_a_renewed_session_lock_holds(client, publish, entity):
             receiver.complete_message(message)
 
 
-def test_session_state_outlives_the_receiver(client, entity):
+def test_session_state_outlives_the_receiver(client, entity) -> None:
     queue = entity("sessions")
     with client.get_queue_receiver(queue, session_id="a") as receiver:
         assert receiver.session.get_state() is None
@@ -140,7 +140,7 @@ def test_session_state_outlives_the_receiver(client, entity):
         assert receiver.session.get_state() is None
 
 
-def test_sessions_are_listed(client, publish, entity):
+def test_sessions_are_listed(client, publish, entity) -> None:
     queue = entity("sessions")
     publish(queue, messages_of("a", "b"))
     with client.get_queue_receiver(queue, session_id="c") as receiver:
@@ -148,12 +148,12 @@ def test_sessions_are_listed(client, publish, entity):
     assert sorted(client.list_queue_sessions(queue)) == ["a", "b", "c"]
 
 
-def test_a_message_without_a_session_id_is_refused(send, entity):
+def test_a_message_without_a_session_id_is_refused(send, entity) -> None:
     with pytest.raises(ServiceBusError, match="session id"):
         send(entity("sessions"), ServiceBusMessage("body"))
 
 
-def test_receivers_must_suit_the_entity(client, entity):
+def test_receivers_must_suit_the_entity(client, entity) -> None:
     with pytest.raises(ServiceBusError, match="requires sessions"), client.get_queue_receiver(entity("sessions")):
         pass
     with (
@@ -163,7 +163,7 @@ def test_receivers_must_suit_the_entity(client, entity):
         pass
 
 
-def test_messages_of_a_session_are_deferred_dead_lettered_and_abandoned(client, publish, entity):
+def test_messages_of_a_session_are_deferred_dead_lettered_and_abandoned(client, publish, entity) -> None:
     queue = entity("sessions")
     publish(queue, messages_of("a", each=4))
     with client.get_queue_receiver(queue, session_id="a") as receiver:
@@ -183,10 +183,10 @@ def test_messages_of_a_session_are_deferred_dead_lettered_and_abandoned(client, 
         assert (str(dead), dead.dead_letter_reason, dead.session_id) == ("a1", "why", "a")
 
 
-def test_many_sessions_at_once_keep_their_order(broker, entity):
+def test_many_sessions_at_once_keep_their_order(broker, entity) -> None:
     queue = entity("sessions")
 
-    async def drain(client, seen):
+    async def drain(client, seen) -> None:
         async with client.get_queue_receiver(queue, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=2) as receiver:
             async for message in receiver:
                 seen.setdefault(message.session_id, []).append(int(str(message)))

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient
@@ -35,7 +36,7 @@ def _collected_sockets():
 class Broker:
     """`busway broker --data` as a process of its own."""
 
-    def __init__(self, folder, *options):
+    def __init__(self, folder, *options) -> None:
         config = {
             "UserConfig": {
                 "Namespaces": [
@@ -52,7 +53,7 @@ class Broker:
         self._config.write_text(json.dumps(config))
         self._data = folder / "data"
         self._options = options
-        self.strings = {}
+        self.strings: dict[Any, Any] = {}
 
     def start(self):
         command = [sys.executable, "-m", "cli", "broker", "--port", "0", "--config", self._config]
@@ -66,7 +67,7 @@ class Broker:
             self.strings[name] = string
         return self
 
-    def end(self, number=signal.SIGKILL):
+    def end(self, number=signal.SIGKILL) -> None:
         os.kill(self._process.pid, number)
         self._process.wait(10)
         self._output.close()
@@ -76,17 +77,17 @@ class Broker:
 
 
 @pytest.fixture
-def broker(tmp_path):
+def broker(tmp_path: Path):
     running = Broker(tmp_path)
     with contextlib.closing(_Ending(running.start())):
         yield running
 
 
 class _Ending:
-    def __init__(self, broker):
+    def __init__(self, broker) -> None:
         self._broker = broker
 
-    def close(self):
+    def close(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             self._broker.end()
 
@@ -100,19 +101,19 @@ def take_all(client, name=QUEUE, **options):
     return found
 
 
-def test_what_was_accepted_outlives_the_process_and_what_was_settled_does_not(broker):
+def test_what_was_accepted_outlives_the_process_and_what_was_settled_does_not(broker) -> None:
     numbers = itertools.count()
     accepted, attempted, settled = set(), set(), set()
     chance = random.Random(7)
 
-    def send():
+    def send() -> None:
         with broker.client() as client, client.get_queue_sender(QUEUE) as sender:
             while True:
                 ids = [str(next(numbers)) for _ in range(chance.choice((1, 1, 20)))]
                 sender.send_messages([ServiceBusMessage("x" * 200, message_id=each) for each in ids])
                 accepted.update(ids)
 
-    def receive():
+    def receive() -> None:
         with broker.client() as client, client.get_queue_receiver(QUEUE) as receiver:
             while True:
                 for each in receiver.receive_messages(20, max_wait_time=1):
@@ -120,7 +121,7 @@ def test_what_was_accepted_outlives_the_process_and_what_was_settled_does_not(br
                     receiver.complete_message(each)
                     settled.add(each.message_id)
 
-    def until_killed(work):
+    def until_killed(work) -> None:
         with contextlib.suppress(Exception):  # whatever the SDK makes of a broker that is gone
             work()
 
@@ -145,7 +146,7 @@ def test_what_was_accepted_outlives_the_process_and_what_was_settled_does_not(br
     assert set(left) <= {str(number) for number in range(next(numbers))}
 
 
-def test_every_kind_of_state_outlives_the_process(broker):
+def test_every_kind_of_state_outlives_the_process(broker) -> None:
     with broker.client() as client:
         with client.get_queue_sender(QUEUE) as sender:
             sender.send_messages([ServiceBusMessage("body", message_id=f"id-{number}") for number in range(4)])
@@ -193,7 +194,7 @@ def test_every_kind_of_state_outlives_the_process(broker):
         assert consumer.get_partition_properties("1")["last_enqueued_sequence_number"] == 0
 
 
-def test_a_broker_that_is_stopped_and_one_without_fsync_keep_their_state(tmp_path):
+def test_a_broker_that_is_stopped_and_one_without_fsync_keep_their_state(tmp_path: Path) -> None:
     broker = Broker(tmp_path, "--no-fsync").start()
     for number in (signal.SIGTERM, signal.SIGKILL):
         with broker.client() as client, client.get_queue_sender(QUEUE) as sender:
@@ -205,7 +206,7 @@ def test_a_broker_that_is_stopped_and_one_without_fsync_keep_their_state(tmp_pat
     broker.end()
 
 
-def test_a_second_broker_on_the_same_folder_says_why_it_does_not_start(broker):
+def test_a_second_broker_on_the_same_folder_says_why_it_does_not_start(broker) -> None:
     command = [sys.executable, "-m", "cli", "broker", "--port", "0", "--config", broker._config, "--data", broker._data]
     second = subprocess.run(  # noqa: S603 - the command is this project's own
         command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=20

@@ -1,6 +1,7 @@
 """`busway try` over the wire: what a task would make of what waits in its source, which stays as it was."""
 
 import json
+from pathlib import Path
 
 import pytest
 import yaml
@@ -18,7 +19,7 @@ CONNECTIONS = {
 
 
 @pytest.fixture
-def run(broker, tmp_path):
+def run(broker, tmp_path: Path):
     """Run `busway try` on one task of a configuration of its own."""
     settings = {name.upper(): broker.connection_string(name) for name in CONNECTIONS}
 
@@ -36,7 +37,9 @@ def run(broker, tmp_path):
 EDITORS = [{"filter": "kind <> 'test'"}, {"reduce": {"drop": ["[].note"]}}, {"split": {}}]
 
 
-def test_what_waits_in_a_queue_is_shown_step_by_step_and_left_there(broker, entity, publish, run, tmp_path):
+def test_what_waits_in_a_queue_is_shown_step_by_step_and_left_there(
+    broker, entity, publish, run, tmp_path: Path
+) -> None:
     queue = entity("plain")
     publish(
         queue,
@@ -88,7 +91,7 @@ def test_what_waits_in_a_queue_is_shown_step_by_step_and_left_there(broker, enti
     assert (again.exit_code, again.output) == (1, result.output)
 
 
-def test_a_machine_gets_a_document_for_each_message(entity, publish, run):
+def test_a_machine_gets_a_document_for_each_message(entity, publish, run) -> None:
     queue = entity("plain")
     publish(queue, ServiceBusMessage("text", message_id="a"))
     result = run(
@@ -112,7 +115,7 @@ def test_a_machine_gets_a_document_for_each_message(entity, publish, run):
     ]
 
 
-def test_sessions_are_delivered_one_by_one(entity, publish, run):
+def test_sessions_are_delivered_one_by_one(entity, publish, run) -> None:
     queue = entity("sessions")
     publish(queue, [ServiceBusMessage(f"{n}", message_id=f"m{n}", session_id=f"s{n % 2}") for n in range(4)])
     result = run(
@@ -127,7 +130,7 @@ def test_sessions_are_delivered_one_by_one(entity, publish, run):
     assert "  editors[0].batch: goes on with message 1" in result.output
 
 
-def test_dead_letters_are_seen_in_their_queue(client, entity, publish, run):
+def test_dead_letters_are_seen_in_their_queue(client, entity, publish, run) -> None:
     queue = entity("plain")
     publish(queue, ServiceBusMessage("text", message_id="a"))
     with client.get_queue_receiver(queue) as receiver:
@@ -143,7 +146,7 @@ def test_dead_letters_are_seen_in_their_queue(client, entity, publish, run):
     assert '+ property repl-dlq-reason: "why"' in result.output
 
 
-def test_of_a_hub_the_last_events_of_the_partitions_of_the_task_are_seen(broker, entity, run):
+def test_of_a_hub_the_last_events_of_the_partitions_of_the_task_are_seen(broker, entity, run) -> None:
     hub = entity("hub")
     with EventHubProducerClient.from_connection_string(broker.connection_string("hubs"), eventhub_name=hub) as producer:
         for n in range(6):
@@ -165,7 +168,7 @@ def test_of_a_hub_the_last_events_of_the_partitions_of_the_task_are_seen(broker,
     ]
 
 
-def test_what_cannot_be_tried_is_told_with_another_exit_code(entity, run, tmp_path):
+def test_what_cannot_be_tried_is_told_with_another_exit_code(entity, run, tmp_path: Path) -> None:
     queue = {"source": {"connection": "west", "queue": entity("plain")}}
     empty = run("--peek", "1", **queue)
     assert (empty.exit_code, empty.stderr) == (2, f"west/{queue['source']['queue']}: holds no message to be tried\n")

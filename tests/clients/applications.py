@@ -5,6 +5,7 @@ import contextlib
 import socket
 import threading
 from pathlib import Path
+from typing import Any
 
 import azure.servicebus
 import azure.servicebus.aio
@@ -19,23 +20,23 @@ ENVIRONMENT = {"PYTHONPATH": str(Path(__file__).parents[2] / "clients")}
 class Answering:
     """A peer that says *answer* to whoever connects, and hangs up; its context gives its connection string."""
 
-    def __init__(self, answer):
+    def __init__(self, answer) -> None:
         self._answer = answer
         self._server = socket.create_server(("127.0.0.1", 0))
         self._thread = threading.Thread(target=self._serve)
 
-    def __enter__(self):
+    def __enter__(self) -> str:
         self._thread.start()
         host = f"127.0.0.1:{self._server.getsockname()[1]}"
         return f"Endpoint=sb://{host};SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true"
 
-    def __exit__(self, *_):
+    def __exit__(self, *_) -> None:
         # What waits in accept() is not woken by a close alone.
         self._server.shutdown(socket.SHUT_RDWR)
         self._thread.join()
         self._server.close()
 
-    def _serve(self):
+    def _serve(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 connection, _ = self._server.accept()
@@ -47,18 +48,18 @@ class Answering:
 class Application:
     """What it opens at *places*, connection strings by name, closes with its context."""
 
-    def __init__(self, kind, places):
+    def __init__(self, kind, places) -> None:
         self.kind = kind
         self.classes = busway_clients if kind == "sync" else busway_clients.aio
         self._places = places
         self._loop = asyncio.new_event_loop() if kind == "aio" else None
-        self._opened = []
-        self._clients = {}
+        self._opened: list[Any] = []
+        self._clients: dict[Any, Any] = {}
 
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_) -> None:
         for each in reversed(self._opened):
             self.call(each.close())
         if self._loop is not None:

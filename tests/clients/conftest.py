@@ -4,6 +4,7 @@ import gc
 import tracemalloc  # noqa: F401 - pytest would import it while it tells what is collected, and an import collects
 from collections import Counter
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -40,16 +41,16 @@ def _namespace(name):
 class Pair:
     """Both namespaces, and what they hold."""
 
-    def __init__(self, broker):
+    def __init__(self, broker) -> None:
         self.broker = broker
         self.places = {name: broker.connection_string(name) for name in NAMES}
-        self._down = set()
+        self._down: set[Any] = set()
 
-    def go_down(self, name):
+    def go_down(self, name) -> None:
         self.broker.faults(name).go_down()
         self._down.add(name)
 
-    def come_up(self, name):
+    def come_up(self, name) -> None:
         if name in self._down:
             self.broker.faults(name).come_up()
             self._down.remove(name)
@@ -85,7 +86,7 @@ def _broker():
         yield running
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(items) -> None:
     # The SDKs leave a socket open when a connection fails while it is being opened.
     for item in items:
         if "clients" in item.path.parts:
@@ -115,7 +116,7 @@ def queue(_broker):
     # Of a module, as its broker: how many modules a worker runs must not decide whether there is another queue.
     given: Counter[str] = Counter()
 
-    def another(kind="plain"):
+    def another(kind: str = "plain") -> str:
         number = given[kind]
         assert number < QUEUES, f"the module's tests use more than {QUEUES} queues of the kind {kind}"
         given[kind] += 1
@@ -125,6 +126,6 @@ def queue(_broker):
 
 
 @pytest.fixture(params=["sync", "aio"])
-def application(request, pair):
+def application(request: pytest.FixtureRequest, pair):
     with Application(request.param, pair.places) as opened:
         yield opened

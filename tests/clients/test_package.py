@@ -21,7 +21,7 @@ def name_of(requirement):
     return requirement.partition(">")[0].partition("[")[0]
 
 
-def test_it_brings_the_sdk_and_nothing_else():
+def test_it_brings_the_sdk_and_nothing_else() -> None:
     assert {name_of(each) for each in project()["dependencies"]} == {"azure-servicebus"}
     extras = project()["optional-dependencies"]
     assert {extra: [name_of(each) for each in needed] for extra, needed in extras.items()} == {
@@ -33,7 +33,7 @@ def test_it_brings_the_sdk_and_nothing_else():
     }
 
 
-def test_what_lacks_an_extra_names_it():
+def test_what_lacks_an_extra_names_it() -> None:
     script = textwrap.dedent("""
         import importlib, sys
         lacking = {
@@ -69,7 +69,7 @@ def test_what_lacks_an_extra_names_it():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_what_it_may_use_is_pinned_for_the_tests():
+def test_what_it_may_use_is_pinned_for_the_tests() -> None:
     pinned = "".join((ROOT / name).read_text(encoding="utf-8") for name in ("requirements.txt", "requirements-dev.txt"))
     needed = [
         *project()["dependencies"],
@@ -78,7 +78,7 @@ def test_what_it_may_use_is_pinned_for_the_tests():
     assert [each for each in needed if f"\n{name_of(each)}==" not in pinned] == []
 
 
-def test_the_wheel_holds_the_package_and_says_that_it_is_typed(tmp_path):
+def test_the_wheel_holds_the_package_and_says_that_it_is_typed(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
     copy = tmp_path / "clients"
     copy.mkdir()

@@ -45,13 +45,13 @@ def relays():
         yield
 
 
-def test_every_example_is_run():
+def test_every_example_is_run() -> None:
     assert PAGE.count("```python") == len(EXAMPLES) == PAGE.count("<!-- run:") == 9
 
 
 @pytest.mark.usefixtures("relays")
 @pytest.mark.parametrize(("name", "example", "printed"), EXAMPLES, ids=[each[0] for each in EXAMPLES])
-def test_an_example_prints_what_the_page_says(name, example, printed, places, tmp_path):
+def test_an_example_prints_what_the_page_says(name, example, printed, places, tmp_path: Path) -> None:
     if name == "receiver":
         for place in places.values():
             with (

@@ -97,7 +97,7 @@ def kinds(value: Value) -> object:
 
 @thorough
 @given(_values)
-def test_a_value_of_the_sdk_is_read_with_its_types_and_comes_back_the_same(value):
+def test_a_value_of_the_sdk_is_read_with_its_types_and_comes_back_the_same(value) -> None:
     raw = bytearray()
     _encode.encode_value(raw, for_the_encoder(value))
     decoded = decode_all(bytes(raw))
@@ -108,14 +108,14 @@ def test_a_value_of_the_sdk_is_read_with_its_types_and_comes_back_the_same(value
 
 @thorough
 @given(_values)
-def test_the_sdk_reads_our_values(value):
+def test_the_sdk_reads_our_values(value) -> None:
     raw = encode(value)
     rest, decoded = _decode._DECODE_BY_CONSTRUCTOR[raw[0]](memoryview(raw)[1:])
     assert bytes(rest) == b""
     assert repr(decoded) == repr(as_decoded(plain(value)))
 
 
-def test_an_array_that_the_sdk_gets_wrong_is_malformed_to_decode_and_left_alone_by_split():
+def test_an_array_that_the_sdk_gets_wrong_is_malformed_to_decode_and_left_alone_by_split() -> None:
     raw = bytearray()
     zero = {"TYPE": "UINT", "VALUE": 0}
     _encode.encode_value(raw, {"TYPE": "ARRAY", "VALUE": [zero, zero]})
@@ -140,7 +140,7 @@ SDK_MESSAGE = Message(
 )
 
 
-def test_a_message_of_the_sdk_is_split():
+def test_a_message_of_the_sdk_is_split() -> None:
     raw = encoded(SDK_MESSAGE)
     split_message = split(raw)
     assert split_message.encode() == raw
@@ -153,7 +153,7 @@ def test_a_message_of_the_sdk_is_split():
     assert plain(decode_all(split_message.footer)) == {"checksum": 1}
 
 
-def test_the_sdk_reads_a_split_message_as_before():
+def test_the_sdk_reads_a_split_message_as_before() -> None:
     raw = encoded(SDK_MESSAGE)
     assert _decode.decode_payload(memoryview(split(raw).encode())) == _decode.decode_payload(memoryview(raw))
 
@@ -161,14 +161,14 @@ def test_the_sdk_reads_a_split_message_as_before():
 @pytest.mark.parametrize(
     ("body", "number"), [({"sequence": [[1, "a"], [2]]}, sections.SEQUENCE), ({"value": {"a": 1}}, sections.VALUE)]
 )
-def test_each_kind_of_body_of_the_sdk_is_split(body, number):
+def test_each_kind_of_body_of_the_sdk_is_split(body, number) -> None:
     raw = encoded(Message(**body))
     split_message = split(raw)
     assert split_message.encode() == raw
     assert {found for found, _ in sections.body_parts(split_message.body)} == {number}
 
 
-def test_a_message_as_an_application_makes_it():
+def test_a_message_as_an_application_makes_it() -> None:
     message = ServiceBusMessage(
         b"{}",
         message_id="id",

@@ -49,14 +49,14 @@ def client() -> EventHubProducerClient:
     return EventHubProducerClient.from_connection_string(CONNECTION_STRING, eventhub_name="hub", retry_total=0)
 
 
-def test_the_version_that_this_was_read_in_is_the_one_installed():
+def test_the_version_that_this_was_read_in_is_the_one_installed() -> None:
     lines = (ROOT / "requirements.txt").read_text().splitlines()
     pinned = [line.strip() for line in lines if line.startswith("azure-eventhub")]
     assert pinned == [f"azure-eventhub=={version('azure-eventhub')}"] == ["azure-eventhub==5.15.1"]
 
 
 @pytest.mark.parametrize("key", [None, "customer", "ä" * 128])
-def test_the_data_sections_of_a_batch_are_the_bytes_that_were_given(key):
+def test_the_data_sections_of_a_batch_are_the_bytes_that_were_given(key: str | None) -> None:
     content = encoded_batch(raw_batch(CONTENTS, key))
     assert [(number, value.payload) for number, value in body_parts(split(content).body)] == [
         (DATA, each) for each in CONTENTS
@@ -65,7 +65,7 @@ def test_the_data_sections_of_a_batch_are_the_bytes_that_were_given(key):
 
 
 @pytest.mark.parametrize("key", [None, "customer"])
-def test_a_batch_of_ours_is_a_batch_as_the_sdk_makes_it(key):
+def test_a_batch_of_ours_is_a_batch_as_the_sdk_makes_it(key: str | None) -> None:
     ours = raw_batch([b""], key)
 
     async def theirs():
@@ -88,8 +88,8 @@ def test_a_batch_of_ours_is_a_batch_as_the_sdk_makes_it(key):
 
 
 @pytest.mark.parametrize(("partition", "target"), [(None, "/hub"), ("3", "/hub/Partitions/3")])
-def test_a_producer_has_the_parts_that_are_opened_and_driven(partition, target):
-    async def parts():
+def test_a_producer_has_the_parts_that_are_opened_and_driven(partition: str | None, target: str) -> None:
+    async def parts() -> None:
         async with client() as producer_client:
             producer: Any = producer_client._create_producer(partition_id=partition)
             assert producer._target.endswith(target)
@@ -122,7 +122,7 @@ def settled():
     return settle
 
 
-def test_a_delivery_keeps_what_the_hub_said(settled):
+def test_a_delivery_keeps_what_the_hub_said(settled) -> None:
     taken = settled(LinkDeliverySettleReason.DISPOSITION_RECEIVED, {SEND_DISPOSITION_ACCEPT: []})
     assert (taken.state, taken.error) == (MessageDeliveryState.Ok, None)
     state = {SEND_DISPOSITION_REJECT: [[b"amqp:not-allowed", b"no", None]]}
@@ -133,7 +133,7 @@ def test_a_delivery_keeps_what_the_hub_said(settled):
     assert lost.state == MessageDeliveryState.Error
 
 
-def test_a_link_keeps_the_error_that_detached_it():
+def test_a_link_keeps_the_error_that_detached_it() -> None:
     async def detach():
         quiet: dict = {"network_trace": False, "network_trace_params": {}}
         link: Any = SenderLink(Session(Connection("amqps://localhost"), 0, **quiet), 0, target_address="hub", **quiet)
@@ -144,7 +144,7 @@ def test_a_link_keeps_the_error_that_detached_it():
     assert condition_of(asyncio.run(detach())) == "amqp:link:message-size-exceeded"
 
 
-def test_a_client_keeps_no_thread_beside_the_caller():
+def test_a_client_keeps_no_thread_beside_the_caller() -> None:
     """A keep-alive would read from the connection while a batch waits for its answer."""
 
     async def interval():
@@ -158,7 +158,7 @@ def test_a_client_keeps_no_thread_beside_the_caller():
     assert not asyncio.run(interval())
 
 
-def test_an_error_names_its_condition():
+def test_an_error_names_its_condition() -> None:
     assert condition_of(MessageException(b"amqp:not-allowed")) == "amqp:not-allowed"
     assert condition_of(AMQPLinkError(ErrorCondition.NotFound)) == "amqp:not-found"
     assert condition_of(OSError("no")) is None
@@ -184,7 +184,7 @@ def test_an_error_names_its_condition():
         (b"com.example:never-heard-of", TargetUnavailable),
     ],
 )
-def test_what_the_service_answers_is_translated(condition, translated):
+def test_what_the_service_answers_is_translated(condition: bytes, translated) -> None:
     error = MessageException(condition, description="secret description")
     answer = Publisher("east/hub", None, NEVER)._translated(error)
     assert type(answer) is translated
@@ -204,11 +204,11 @@ def test_what_the_service_answers_is_translated(condition, translated):
         (ConnectionRefusedError(), TargetUnavailable),
     ],
 )
-def test_what_the_sdk_raises_is_translated(error, translated):
+def test_what_the_sdk_raises_is_translated(error, translated) -> None:
     assert type(Publisher("east/hub", None, NEVER)._translated(error)) is translated
 
 
-def test_a_busy_service_is_left_alone_for_a_while():
+def test_a_busy_service_is_left_alone_for_a_while() -> None:
     answer = Publisher("east/hub", None, NEVER)._translated(MessageException(b"com.microsoft:server-busy"))
     assert isinstance(answer, TargetUnavailable)
     assert answer.retry_after is not None

@@ -7,6 +7,7 @@ those that Service Bus documents, tests/azure and tests/broker/test_azure_assump
 
 import asyncio
 import uuid
+from typing import Any
 
 import pytest
 from azure.core.exceptions import ClientAuthenticationError
@@ -35,9 +36,9 @@ def client():
 class Answering:
     """Stands where the SDK's management connection stands, and keeps what it was asked."""
 
-    def __init__(self, answer):
+    def __init__(self, answer) -> None:
         self.answer = answer
-        self.asked = []
+        self.asked: list[Any] = []
 
     async def _mgmt_request_response_with_retry(self, operation, request, callback, **options):
         assert callable(callback)
@@ -47,11 +48,11 @@ class Answering:
             raise self.answer
         return self.answer
 
-    async def close(self):
+    async def close(self) -> None:
         pass
 
 
-def asked(answer, ask, *, sessions=False):
+def asked(answer, ask, *, sessions: bool = False):
     async def run():
         locks = ServiceBusLocks("west", "orders", client, sessions=sessions)
         locks._connection = answering = Answering(answer)
@@ -60,8 +61,8 @@ def asked(answer, ask, *, sessions=False):
     return asyncio.run(run())
 
 
-def test_the_sdk_has_a_connection_without_a_link():
-    async def run():
+def test_the_sdk_has_a_connection_without_a_link() -> None:
+    async def run() -> None:
         async with client() as opened:
             browser = opened._create_session_browser("topic/Subscriptions/s/$DeadLetterQueue")
             assert browser._mgmt_target == "topic/Subscriptions/s/$DeadLetterQueue/$management"
@@ -73,7 +74,7 @@ def test_the_sdk_has_a_connection_without_a_link():
     asyncio.run(run())
 
 
-def test_locks_are_renewed_by_their_tokens_some_at_once():
+def test_locks_are_renewed_by_their_tokens_some_at_once() -> None:
     tokens = [uuid.uuid4() for _ in range(TOKENS_AT_ONCE + 1)]
     until, requests = asked(
         {b"expirations": [7, 5]},
@@ -85,7 +86,7 @@ def test_locks_are_renewed_by_their_tokens_some_at_once():
     assert [each["VALUE"] if isinstance(each, dict) else each for each in sent] == tokens
 
 
-def test_a_session_is_renewed_by_its_id():
+def test_a_session_is_renewed_by_its_id() -> None:
     until, requests = asked(
         {b"expiration": 9}, lambda locks: locks.renew([bytes(16)], "s", timeout_seconds=5), sessions=True
     )
@@ -93,7 +94,7 @@ def test_a_session_is_renewed_by_its_id():
     assert requests == [(b"com.microsoft:renew-session-lock", {"session-id": "s"})]
 
 
-def test_a_message_is_dead_lettered_with_its_reason():
+def test_a_message_is_dead_lettered_with_its_reason() -> None:
     _, ((operation, request),) = asked(
         {}, lambda locks: locks.dead_letter(bytes(16), "s", "r" * 5000, "d", timeout_seconds=5), sessions=True
     )
@@ -121,7 +122,7 @@ def test_a_message_is_dead_lettered_with_its_reason():
         (ConnectionRefusedError(), TargetUnavailable),
     ],
 )
-def test_what_the_sdk_raises_is_translated(error, translated):
+def test_what_the_sdk_raises_is_translated(error, translated) -> None:
     with pytest.raises(translated, match="west/orders") as caught:
         asked(error, lambda locks: locks.renew([bytes(16)], None, timeout_seconds=5))
     assert type(caught.value) is translated

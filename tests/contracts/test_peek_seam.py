@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
@@ -20,13 +21,13 @@ LONG_AGO = 1_600_000_000_000
 
 
 class Marks:
-    def __init__(self):
-        self.kept = {}
+    def __init__(self) -> None:
+        self.kept: dict[Any, Any] = {}
 
     async def read_mark(self, name):
         return self.kept.get(name)
 
-    async def write_mark(self, name, content):
+    async def write_mark(self, name, content) -> None:
         self.kept[name] = content
 
 
@@ -36,7 +37,7 @@ def broker():
         yield running
 
 
-def peeking(broker, sink, marks, queue="q", **options):
+def peeking(broker, sink, marks, queue: str = "q", **options):
     place = Origin("east", queue)
     tap = Tap(
         "watch",
@@ -55,7 +56,7 @@ def peeking(broker, sink, marks, queue="q", **options):
     return PeekingTap(tap, place, lambda: AsyncServiceBusClient.from_connection_string(connection, **options), marks)
 
 
-def test_everything_is_seen_once_and_nothing_is_taken(broker):
+def test_everything_is_seen_once_and_nothing_is_taken(broker) -> None:
     sink, marks = MemorySink(), Marks()
     client = ServiceBusClient.from_connection_string(broker.connection_string("east"))
     with client, client.get_queue_sender("q") as sender:
@@ -72,7 +73,7 @@ def test_everything_is_seen_once_and_nothing_is_taken(broker):
     assert broker.counts("east")["q"].active == 301
 
 
-def test_a_queue_that_was_made_anew_is_looked_at_from_its_beginning(broker, caplog):
+def test_a_queue_that_was_made_anew_is_looked_at_from_its_beginning(broker, caplog: pytest.LogCaptureFixture) -> None:
     count = broker.counts("east")["q"].active
     for mark, seen in (
         ({"sequence_number": 100, "enqueued_time": LONG_AGO}, count),  # those numbers were another queue's
@@ -89,6 +90,6 @@ def test_a_queue_that_was_made_anew_is_looked_at_from_its_beginning(broker, capl
             assert json.loads(marks.kept["watch"])["sequence_number"] == count
 
 
-def test_an_entity_that_is_not_there_cannot_be_peeked(broker):
+def test_an_entity_that_is_not_there_cannot_be_peeked(broker) -> None:
     with pytest.raises(TargetUnavailable, match="east/gone: it cannot be peeked"):
         asyncio.run(peeking(broker, MemorySink(), Marks(), "gone", retry_total=0).look())

@@ -36,11 +36,11 @@ def parameters(function):
 
 
 @pytest.fixture(params=[SERVICE_BUS, EVENT_HUBS])
-def pyamqp(request):
+def pyamqp(request: pytest.FixtureRequest):
     return request.param
 
 
-def test_transport_has_the_parts_that_are_replaced_and_read(pyamqp):
+def test_transport_has_the_parts_that_are_replaced_and_read(pyamqp) -> None:
     transport = module(f"{pyamqp}.aio._transport_async").AsyncTransport("localhost", use_tls=False)
     assert isinstance(transport.socket_lock, asyncio.Lock)
     assert transport._read_buffer.read() == b""
@@ -51,7 +51,7 @@ def test_transport_has_the_parts_that_are_replaced_and_read(pyamqp):
     assert "self.socket_lock" in source
 
 
-def test_connection_reads_frames_through_the_transport_only(pyamqp):
+def test_connection_reads_frames_through_the_transport_only(pyamqp) -> None:
     connection = module(f"{pyamqp}.aio._connection_async").Connection
     assert "self._transport.receive_frame(" in inspect.getsource(connection._read_frame)
     assert parameters(connection._process_incoming_frame) == {"self", "channel", "frame"}
@@ -61,12 +61,12 @@ def test_connection_reads_frames_through_the_transport_only(pyamqp):
         assert hasattr(created, name), name
 
 
-def test_an_empty_frame_is_no_frame_for_the_connection(pyamqp):
+def test_an_empty_frame_is_no_frame_for_the_connection(pyamqp) -> None:
     connection = module(f"{pyamqp}.aio._connection_async").Connection("amqps://localhost:5672", use_tls=False)
     assert asyncio.run(connection._process_incoming_frame(None, None)) is True
 
 
-def test_session_and_link_keep_what_is_read_and_written(pyamqp):
+def test_session_and_link_keep_what_is_read_and_written(pyamqp) -> None:
     session_class = module(f"{pyamqp}.aio._session_async").Session
     connection = module(f"{pyamqp}.aio._connection_async").Connection("amqps://localhost:5672", use_tls=False)
     session = connection.create_session(incoming_window=10, outgoing_window=10)
@@ -94,25 +94,25 @@ def test_session_and_link_keep_what_is_read_and_written(pyamqp):
     )
 
 
-def test_link_states_have_the_names_that_are_compared(pyamqp):
+def test_link_states_have_the_names_that_are_compared(pyamqp) -> None:
     states = module(f"{pyamqp}.constants").LinkState
     assert {"DETACHED", "ERROR", "ATTACHED"} <= set(states.__members__)
 
 
-def test_client_authenticates_in_steps_and_closes(pyamqp):
+def test_client_authenticates_in_steps_and_closes(pyamqp) -> None:
     client = module(f"{pyamqp}.aio._client_async").AMQPClientAsync
     for name in ("open_async", "auth_complete_async", "close_async"):
         assert inspect.iscoroutinefunction(getattr(client, name)), name
 
 
-def test_frame_decoder_takes_a_memoryview_without_the_frame_header(pyamqp):
+def test_frame_decoder_takes_a_memoryview_without_the_frame_header(pyamqp) -> None:
     decode_frame = module(f"{pyamqp}._decode").decode_frame
     performative, fields = decode_frame(memoryview(b"\x00\x53\x15\xc0\x06\x05\x42\x43\x43\x41\x40"))
     assert (performative, fields[:4]) == (0x15, [False, 0, 0, True])
 
 
-def test_service_bus_receiver_gives_source_credential_and_management():
-    async def look():
+def test_service_bus_receiver_gives_source_credential_and_management() -> None:
+    async def look() -> None:
         client = ServiceBusClient.from_connection_string(
             "Endpoint=sb://localhost:5672;SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true"
         )
@@ -136,8 +136,8 @@ def test_service_bus_receiver_gives_source_credential_and_management():
     assert amqp_uint_value(5) == {"TYPE": "UINT", "VALUE": 5}
 
 
-def test_event_hubs_client_gives_address_source_and_credential():
-    async def look():
+def test_event_hubs_client_gives_address_source_and_credential() -> None:
+    async def look() -> None:
         client = EventHubConsumerClient.from_connection_string(
             "Endpoint=sb://localhost:5672;SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true",
             "$Default",

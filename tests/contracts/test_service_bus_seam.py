@@ -49,7 +49,7 @@ def outgoing(*, partition_key: str | None = None) -> list[Outgoing]:
     return [first, *(Outgoing(content, "other", "other", "other") for content in CONTENTS[1:])]
 
 
-def test_the_version_that_this_was_read_in_is_the_one_installed():
+def test_the_version_that_this_was_read_in_is_the_one_installed() -> None:
     pinned = [
         line.strip()
         for line in (ROOT / "requirements.txt").read_text().splitlines()
@@ -58,25 +58,25 @@ def test_the_version_that_this_was_read_in_is_the_one_installed():
     assert pinned == [f"azure-servicebus=={version('azure-servicebus')}"]
 
 
-def test_the_data_sections_of_a_batch_are_the_bytes_that_were_given():
+def test_the_data_sections_of_a_batch_are_the_bytes_that_were_given() -> None:
     sections = split(encoded_batch(raw_batch(outgoing(), 10_000)))
     assert [(number, value.payload) for number, value in body_parts(sections.body)] == [
         (DATA, each) for each in CONTENTS
     ]
 
 
-def test_the_envelope_repeats_what_the_first_message_says():
+def test_the_envelope_repeats_what_the_first_message_says() -> None:
     envelope = Message.received(encoded_batch(raw_batch(outgoing(partition_key="s"), 10_000)), SOMEWHERE)
     assert envelope.envelope() == ("m-1", "s", "s")
     assert envelope.sections.application_properties == b""
 
 
-def test_a_first_message_without_any_gives_an_envelope_without_any():
+def test_a_first_message_without_any_gives_an_envelope_without_any() -> None:
     batch = raw_batch([Outgoing(CONTENTS[1], None, None, None)], 10_000)
     assert Message.received(encoded_batch(batch), SOMEWHERE).envelope() == (None, None, None)
 
 
-def test_a_batch_of_ours_is_a_batch_as_the_sdk_makes_it():
+def test_a_batch_of_ours_is_a_batch_as_the_sdk_makes_it() -> None:
     ours = raw_batch([Outgoing(b"", "m", "s", "s")], 10_000)
 
     async def theirs():
@@ -99,16 +99,16 @@ def test_a_batch_of_ours_is_a_batch_as_the_sdk_makes_it():
     assert isinstance(their_data, bytes | bytearray)
 
 
-def test_a_sender_sends_our_batch_and_not_one_made_anew(monkeypatch):
+def test_a_sender_sends_our_batch_and_not_one_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch of another transport than the sender's is rebuilt from the messages that the SDK knows: from none."""
     sent = []
 
-    async def send():
+    async def send() -> None:
         async with ServiceBusClient.from_connection_string(CONNECTION_STRING, retry_total=0) as client:
             sender = client.get_queue_sender("q")
             sender._max_message_size_on_link = sender._max_batch_size_on_link = 10_000
 
-            async def take(message, **_):
+            async def take(message, **_) -> None:
                 sent.append(encoded_batch(message))
 
             monkeypatch.setattr(sender, "_send", take)
@@ -121,7 +121,7 @@ def test_a_sender_sends_our_batch_and_not_one_made_anew(monkeypatch):
     assert [value.payload for _, value in body_parts(split(content).body)] == CONTENTS
 
 
-def test_an_error_names_its_condition():
+def test_an_error_names_its_condition() -> None:
     assert condition_of(ServiceBusError("no", condition=b"amqp:not-allowed")) == "amqp:not-allowed"
     assert condition_of(ServiceBusError("no", condition=ErrorCondition.NotAllowed)) == "amqp:not-allowed"
     assert condition_of(ServiceBusError("no")) is None
@@ -149,7 +149,7 @@ def test_an_error_names_its_condition():
         (b"com.example:never-heard-of", TargetUnavailable),
     ],
 )
-def test_what_the_service_answers_is_translated(condition, translated):
+def test_what_the_service_answers_is_translated(condition: bytes, translated) -> None:
     error = PyamqpTransport.create_servicebus_exception(
         logging.getLogger(__name__), AMQPException(condition, description="secret description")
     )
@@ -176,11 +176,11 @@ def test_what_the_service_answers_is_translated(condition, translated):
         (ConnectionRefusedError(), TargetUnavailable),
     ],
 )
-def test_what_the_sdk_raises_is_translated(error, translated):
+def test_what_the_sdk_raises_is_translated(error, translated) -> None:
     assert type(ServiceBusOutput("east", _never)._translated("orders", error)) is translated
 
 
-def test_a_busy_service_is_left_alone_for_a_while():
+def test_a_busy_service_is_left_alone_for_a_while() -> None:
     answer = ServiceBusOutput("east", _never)._translated("orders", ServiceBusServerBusyError())
     assert isinstance(answer, TargetUnavailable)
     assert answer.retry_after is not None
@@ -190,7 +190,7 @@ def _never() -> ServiceBusClient:
     raise AssertionError
 
 
-def test_a_sender_keeps_the_error_that_detached_its_link():
+def test_a_sender_keeps_the_error_that_detached_its_link() -> None:
     """`link_error` reads it there; the SDK's own error for the batch in hand says no more than that it failed."""
 
     async def open_and_detach():

@@ -77,7 +77,7 @@ def broker():
 
 
 @pytest.fixture(scope="module")
-def host(broker, tmp_path_factory):
+def host(broker, tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("replication")
     (folder / "tasks").mkdir()
     (folder / "connections.yaml").write_text(CONNECTIONS)
@@ -103,7 +103,7 @@ def clients(broker):
         yield {"west": west, "east": east}
 
 
-def send(client, queue, *messages):
+def send(client, queue, *messages) -> None:
     with client.get_queue_sender(queue) as sender:
         for message in messages:
             sender.send_messages(message)
@@ -126,7 +126,7 @@ def text(message, name):
 
 
 @pytest.mark.usefixtures("host")
-def test_a_body_over_the_targets_limit_is_set_aside_and_its_neighbours_go_on(clients):
+def test_a_body_over_the_targets_limit_is_set_aside_and_its_neighbours_go_on(clients) -> None:
     big = ServiceBusMessage(b"x" * 400_000, message_id="big", session_id="s")
     send(
         clients["west"],
@@ -146,7 +146,7 @@ def test_a_body_over_the_targets_limit_is_set_aside_and_its_neighbours_go_on(cli
 
 
 @pytest.mark.usefixtures("host")
-def test_properties_that_leave_no_room_for_the_stamps_are_set_aside_whole_in_a_wrapping(clients):
+def test_properties_that_leave_no_room_for_the_stamps_are_set_aside_whole_in_a_wrapping(clients) -> None:
     properties: dict = {f"p{number}": "v" * 16_000 for number in range(4)} | {"rest": "v" * 1_420}
     full = ServiceBusMessage(b"full", message_id="full", application_properties=properties)
     send(clients["west"], "orders", full, ServiceBusMessage(b"3", message_id="n3"))
@@ -159,7 +159,7 @@ def test_properties_that_leave_no_room_for_the_stamps_are_set_aside_whole_in_a_w
 
 
 @pytest.mark.usefixtures("host")
-def test_a_stamp_that_is_no_text_is_set_aside(clients):
+def test_a_stamp_that_is_no_text_is_set_aside(clients) -> None:
     odd = ServiceBusMessage(b"odd", message_id="odd", application_properties={"repl-path": 7})
     send(clients["west"], "orders", odd, ServiceBusMessage(b"4", message_id="n4"))
     assert set(take(clients["east"], "orders", 1)) == {"n4"}
@@ -168,7 +168,7 @@ def test_a_stamp_that_is_no_text_is_set_aside(clients):
 
 
 @pytest.mark.usefixtures("host")
-def test_a_message_without_session_for_a_session_queue_is_set_aside(clients):
+def test_a_message_without_session_for_a_session_queue_is_set_aside(clients) -> None:
     send(
         clients["west"],
         "visits",
@@ -184,7 +184,9 @@ def test_a_message_without_session_for_a_session_queue_is_set_aside(clients):
 
 @pytest.mark.usefixtures("host")
 @pytest.mark.parametrize("queue", ["strict", "strict-sessions"])
-def test_without_rejects_only_the_message_at_fault_goes_to_the_dead_letter_queue(clients, broker, host, queue):
+def test_without_rejects_only_the_message_at_fault_goes_to_the_dead_letter_queue(
+    clients, broker, host, queue: str
+) -> None:
     sessions: dict = {"session_id": "s"} if queue == "strict-sessions" else {}
     messages: list = [ServiceBusMessage(b"x", message_id=f"s{number}", **sessions) for number in range(5)]
     messages[2].application_properties = {"repl-path": 7}
@@ -203,14 +205,16 @@ def test_without_rejects_only_the_message_at_fault_goes_to_the_dead_letter_queue
     ("queue", "told"),
     [("lost", "east/nowhere: the target refuses"), ("unlistened", "away/orders: the target cannot be")],
 )
-def test_messages_of_a_target_that_is_not_there_stay_at_the_source(host, clients, broker, queue, told):
+def test_messages_of_a_target_that_is_not_there_stay_at_the_source(
+    host, clients, broker, queue: str, told: str
+) -> None:
     send(clients["west"], queue, ServiceBusMessage(b"kept", message_id="kept"))
     host.wait_for(lambda: f"{queue}: the batch is held and tried again: {told}" in host.log(), 30)
     assert broker.inspect("west", lambda west: len(list(west.target(queue).backlog.store.peek(0)))) == 1
     assert "SAS_KEY_VALUE" not in host.log()
 
 
-def test_a_host_that_is_told_to_end_lets_go_of_what_it_holds(host, clients, broker):
+def test_a_host_that_is_told_to_end_lets_go_of_what_it_holds(host, clients, broker) -> None:
     """The last test of this module: the host is gone then."""
     send(clients["west"], "unlistened", ServiceBusMessage(b"kept", message_id="held"))
     host.wait_for(lambda: "unlistened: the batch is held" in host.log(), 30)

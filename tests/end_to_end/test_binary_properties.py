@@ -1,6 +1,7 @@
 """An event with binary properties, which no SDK type takes on Azure: nothing is lost, and a stock trigger helps."""
 
 import base64
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,7 +32,7 @@ def broker():
 
 
 @pytest.fixture
-def host(broker, tmp_path):
+def host(broker, tmp_path: Path):
     """Start the app with the task of its trigger; where it stands in the hub outlasts it."""
     folder = tmp_path / "config"
     (folder / "tasks").mkdir(parents=True)
@@ -50,7 +51,7 @@ def host(broker, tmp_path):
     return start
 
 
-def publish(broker, *events):
+def publish(broker, *events) -> None:
     connection = broker.connection_string("site")
     with EventHubProducerClient.from_connection_string(connection, eventhub_name="hub") as producer:
         producer.send_batch(list(events))
@@ -63,7 +64,7 @@ def event(body, **properties):
     return made
 
 
-def test_the_batch_stays_in_the_hub_until_a_stock_trigger_takes_it(broker, host):
+def test_the_batch_stays_in_the_hub_until_a_stock_trigger_takes_it(broker, host) -> None:
     with host("raw") as raw:
         raw.wait_until_ready()
         publish(broker, event("before"))
@@ -94,7 +95,7 @@ def test_the_batch_stays_in_the_hub_until_a_stock_trigger_takes_it(broker, host)
     assert [int(each[b"repl-sequence"]) for each in properties] == [0, 1, 2, 3]
 
 
-def test_a_map_as_a_property_goes_through_no_trigger(broker, host):
+def test_a_map_as_a_property_goes_through_no_trigger(broker, host) -> None:
     with host("stock") as stock:
         stock.wait_until_ready()
         publish(broker, event("one", origin={"floor": 1}))

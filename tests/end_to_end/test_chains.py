@@ -1,5 +1,7 @@
 """Chained and encrypted on one side, decrypted and verified on the other, in an app that is killed on the way."""
 
+from pathlib import Path
+
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
@@ -48,7 +50,7 @@ def broker():
         yield running
 
 
-def test_an_app_that_is_killed_breaks_no_chain_and_loses_nothing(broker, tmp_path):
+def test_an_app_that_is_killed_breaks_no_chain_and_loses_nothing(broker, tmp_path: Path) -> None:
     (tmp_path / "tasks").mkdir()
     (tmp_path / "connections.yaml").write_text(CONNECTIONS)
     (tmp_path / "tasks" / "tasks.yaml").write_text(TASKS)

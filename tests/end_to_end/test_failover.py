@@ -41,7 +41,7 @@ def broker_namespaces():
 
 
 @pytest.fixture
-def folder(tmp_path, broker, monkeypatch):
+def folder(tmp_path: Path, broker, monkeypatch: pytest.MonkeyPatch):
     for site in ("west", "east"):
         monkeypatch.setenv(site.upper(), broker.connection_string(site))
     return Path(shutil.copytree(PATTERN, tmp_path / "config"))
@@ -56,14 +56,14 @@ def active(folder):
     return json.loads((folder / "endpoints.json").read_text())["active"]
 
 
-def settled(folder, name="endpoints.json"):
+def settled(folder, name: str = "endpoints.json") -> None:
     """Let the last change be longer ago than applications may go on with what they have read."""
     file = folder / name
     then = file.stat().st_mtime - LONG_AGO.total_seconds()
     os.utime(file, (then, then))
 
 
-def publish(broker, site, *messages):
+def publish(broker, site, *messages) -> None:
     with (
         ServiceBusClient.from_connection_string(broker.connection_string(site)) as client,
         client.get_topic_sender("payments") as sender,
@@ -75,11 +75,11 @@ def local(identity):
     return ServiceBusMessage("published there", message_id=identity)
 
 
-def copy(identity, path="west"):
+def copy(identity, path: str = "west"):
     return ServiceBusMessage("a copy", message_id=identity, application_properties={"repl-path": path})
 
 
-def drain(broker, site, dead_lettering=None):
+def drain(broker, site, dead_lettering=None) -> None:
     with (
         ServiceBusClient.from_connection_string(broker.connection_string(site)) as client,
         client.get_subscription_receiver("payments", "application") as receiver,
@@ -91,7 +91,7 @@ def drain(broker, site, dead_lettering=None):
                 receiver.complete_message(message)
 
 
-def test_there_and_back_again(folder, broker):
+def test_there_and_back_again(folder, broker) -> None:
     code, out, _ = busway(folder, "plan", "east")
     assert code == 0
     assert "active.send: west -> east" in out
@@ -136,7 +136,7 @@ def test_there_and_back_again(folder, broker):
     assert active(folder) == {"send": "west", "receive": "west"}
 
 
-def test_what_force_leaves_behind_is_said(folder, broker):
+def test_what_force_leaves_behind_is_said(folder, broker) -> None:
     busway(folder, "switch", "east")
     publish(broker, "east", copy("1"), local("2"), local("3"))
     code, out, _ = busway(folder, "failback", "--force")
@@ -145,7 +145,7 @@ def test_what_force_leaves_behind_is_said(folder, broker):
     assert active(folder) == {"send": "west", "receive": "west"}
 
 
-def test_messages_that_are_locked_deferred_or_scheduled_count_too(folder, broker):
+def test_messages_that_are_locked_deferred_or_scheduled_count_too(folder, broker) -> None:
     busway(folder, "switch", "east")
     publish(broker, "east", local("1"), local("2"))
     with (
@@ -158,7 +158,7 @@ def test_messages_that_are_locked_deferred_or_scheduled_count_too(folder, broker
     assert json.loads(out)["sites"]["east"][0]["local"] == 2
 
 
-def test_more_messages_than_one_request_gives_are_counted(folder, broker):
+def test_more_messages_than_one_request_gives_are_counted(folder, broker) -> None:
     busway(folder, "switch", "east")
     publish(broker, "east", *(local(str(number)) for number in range(300)))
     _, out, _ = busway(folder, "show", "--json")
@@ -178,13 +178,13 @@ def test_more_messages_than_one_request_gives_are_counted(folder, broker):
         (["plan", "east", "--role", "sender"], "'sender' is no role, expected send or receive"),
     ],
 )
-def test_what_is_not_there_is_told(arguments, told, folder):
+def test_what_is_not_there_is_told(arguments, told: str, folder) -> None:
     code, _, err = busway(folder, *arguments)
     assert code != 0
     assert told in " ".join(err.replace("│", "").split())
 
 
-def test_to_switch_back_is_to_fail_back(folder):
+def test_to_switch_back_is_to_fail_back(folder) -> None:
     # A mistake in a task is no reason to stay where nothing works.
     (folder / "tasks/mistaken.yaml").write_text("task: x\nsorce: 1\n")
     code, _, _ = busway(folder, "switch", "east")
@@ -223,7 +223,7 @@ def test_to_switch_back_is_to_fail_back(folder):
         ("{file: endpoints.json}", "{file: gone.json}", "gone.json: cannot be read"),
     ],
 )
-def test_a_wrong_file_is_told(before, after, told, folder):
+def test_a_wrong_file_is_told(before: str, after: str, told: str, folder) -> None:
     file = folder / "failover.yaml"
     text = file.read_text()
     assert before in text
@@ -233,7 +233,7 @@ def test_a_wrong_file_is_told(before, after, told, folder):
     assert told in err
 
 
-def test_a_missing_connection_string_is_told(folder, monkeypatch):
+def test_a_missing_connection_string_is_told(folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("EAST")
     code, out, err = busway(folder, "show")
     assert code == 1
@@ -241,7 +241,9 @@ def test_a_missing_connection_string_is_told(folder, monkeypatch):
     assert "EAST: the app setting is missing" in err
 
 
-def test_a_site_is_opened_with_an_identity_where_its_setting_names_a_host(folder, monkeypatch):
+def test_a_site_is_opened_with_an_identity_where_its_setting_names_a_host(
+    folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("EAST")
     monkeypatch.setenv("EAST__fullyQualifiedNamespace", "east-example.servicebus.windows.net")
 
@@ -253,7 +255,7 @@ def test_a_site_is_opened_with_an_identity_where_its_setting_names_a_host(folder
 
 
 @pytest.mark.usefixtures("broker")
-def test_an_entity_that_is_not_there_is_told(folder):
+def test_an_entity_that_is_not_there_is_told(folder) -> None:
     file = folder / "failover.yaml"
     file.write_text(file.read_text().replace(ENTITY, "paymnts"))
     told = asyncio.run(looked_at(open_failover(folder, SystemClock()), "east"))
@@ -263,7 +265,7 @@ def test_an_entity_that_is_not_there_is_told(folder):
     )
 
 
-def with_register(folder, register):
+def with_register(folder, register) -> None:
     file = folder / "failover.yaml"
     text = file.read_text()
     for site in ("west", "east"):
@@ -273,7 +275,7 @@ def with_register(folder, register):
 
 
 @pytest.mark.usefixtures("broker")
-def test_a_zone_is_switched_by_the_same_commands(folder):
+def test_a_zone_is_switched_by_the_same_commands(folder) -> None:
     with_register(folder, "zone: {file: example.test.zone, origin: example.test}")
     zone = folder / "example.test.zone"
     zone.write_text(ZONE)
@@ -297,7 +299,7 @@ def test_a_zone_is_switched_by_the_same_commands(folder):
     assert plain["version"] == "2026112104"
 
 
-def test_with_one_alias_nobody_goes_back_while_something_is_left(folder, broker):
+def test_with_one_alias_nobody_goes_back_while_something_is_left(folder, broker) -> None:
     with_register(folder, "zone: {file: example.test.zone, origin: example.test}")
     file = folder / "failover.yaml"
     file.write_text(file.read_text().replace("bus-receive.example", "bus-send.example"))
@@ -309,6 +311,6 @@ def test_with_one_alias_nobody_goes_back_while_something_is_left(folder, broker)
     assert "Publishers and consumers stay: east holds 1 messages that were published there" in out
 
 
-def test_a_zone_of_azure_is_opened_without_asking_it(folder):
+def test_a_zone_of_azure_is_opened_without_asking_it(folder) -> None:
     with_register(folder, "azure_dns: {subscription: sub, resource_group: group, zone: example.test}")
     assert open_failover(folder, SystemClock()).register.where == "Azure DNS zone example.test"

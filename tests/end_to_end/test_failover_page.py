@@ -28,7 +28,7 @@ PAGE = (ROOT / "docs/failover.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
-def app(tmp_path_factory):
+def app(tmp_path_factory: pytest.TempPathFactory):
     """Give the repository's app a folder of its own, and the page's pattern one in it."""
     folder = tmp_path_factory.mktemp("app")
     for name in ("function_app.py", "host.json"):
@@ -68,7 +68,7 @@ def result_of(commands, app, **settings):
 
 
 @pytest.mark.usefixtures("running")
-def test_commands_print_what_the_page_says(app):
+def test_commands_print_what_the_page_says(app) -> None:
     assert f"cp -r {PATTERN} build/try\nbusway start build/try\n" in PAGE
     printed = result_of(COMMANDS, app)
     expected = ".*".join(map(re.escape, PRINTED.split("…")))
@@ -76,7 +76,7 @@ def test_commands_print_what_the_page_says(app):
 
 
 @pytest.mark.usefixtures("running")
-def test_the_example_sends_and_receives_where_the_document_points(app):
+def test_the_example_sends_and_receives_where_the_document_points(app) -> None:
     file = app / "build/try/endpoints.json"
     (app / "example.py").write_text(EXAMPLE)
     run = f". build/start/settings\n{shlex.quote(sys.executable)} example.py"
@@ -90,7 +90,7 @@ def test_the_example_sends_and_receives_where_the_document_points(app):
         assert {f"received payment {number}" for number in range(3)} <= set(lines[1:])
 
 
-def test_what_the_page_shows_of_files_is_so():
+def test_what_the_page_shows_of_files_is_so() -> None:
     shown = re.findall(r"```yaml\n(primary.*?)```", PAGE, re.DOTALL)
     azure = re.findall(r"```yaml\n(azure_dns.*?)```", PAGE, re.DOTALL)
     zone = shown[1].partition("zone:")[0]
@@ -100,13 +100,13 @@ def test_what_the_page_shows_of_files_is_so():
     assert read_document(document.encode(), "page", SystemClock().now()).serial == 12
 
 
-def test_the_report_is_one_that_the_drill_prints(capsys):
+def test_the_report_is_one_that_the_drill_prints(capsys: pytest.CaptureFixture[str]) -> None:
     report(Result(Tally(3, 3, [], {}, 0), 1.0, 1.0, 1.0, 1.0, 1.0, 0, 0, ()), 0, None, None, 30.0)
     names = [line.split("│")[1].strip() for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
     assert names == [line.split("│")[1].strip() for line in DRILL.splitlines() if line.startswith("│")]
 
 
-def test_a_drill_loses_nothing_and_says_so():
+def test_a_drill_loses_nothing_and_says_so() -> None:
     with BuswayProcess("failover", "drill", "--messages", "16", "--decide", "0", "--json") as drill:
         code, out, err = drill.result(120)
     assert err == ""

@@ -13,18 +13,18 @@ README = Path(__file__).parents[2] / "README.md"
 
 
 @pytest.fixture(scope="module")
-def observed(tmp_path_factory):
+def observed(tmp_path_factory: pytest.TempPathFactory):
     return observe(tmp_path_factory.mktemp("fidelity"))
 
 
-def test_the_table_of_the_readme_is_what_happens(observed):
+def test_the_table_of_the_readme_is_what_happens(observed) -> None:
     assert table(observed) in README.read_text(encoding="utf-8"), (
         "run `python -m tests.fidelity` and put its table in the README"
     )
 
 
 @pytest.mark.parametrize("journey", JOURNEYS, ids=lambda journey: f"{journey.mode}-{journey.kinds}")
-def test_every_change_has_a_reason(observed, journey):
+def test_every_change_has_a_reason(observed, journey) -> None:
     for key in SPECIMENS:
         cell(journey, key, observed)
 
@@ -32,7 +32,7 @@ def test_every_change_has_a_reason(observed, journey):
 @pytest.mark.parametrize(
     "kinds", [each.kinds for each in JOURNEYS if each.mode == WIRE and each.kinds[0] == each.kinds[-1]]
 )
-def test_busway_alone_changes_no_bit_but_its_stamps_and_what_the_target_says_itself(observed, kinds):
+def test_busway_alone_changes_no_bit_but_its_stamps_and_what_the_target_says_itself(observed, kinds) -> None:
     (journey,) = (each for each in JOURNEYS if each.mode == WIRE and each.kinds == kinds)
     changed = {
         (SPECIMENS[key].name, place)

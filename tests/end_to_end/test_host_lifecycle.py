@@ -4,6 +4,7 @@ import socket
 import time
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from azure.eventhub import EventData, EventHubProducerClient
@@ -44,7 +45,7 @@ def start(broker, folder, *arguments, **settings):
     return HostProcess("noting", folder, {"SB": address, "EH": address, "RAW_QUEUE": "raw", **settings}, *arguments)
 
 
-def send(broker, queue, *bodies):
+def send(broker, queue, *bodies) -> None:
     with (
         ServiceBusClient.from_connection_string(broker.connection_string("ns")) as client,
         client.get_queue_sender(queue) as sender,
@@ -60,7 +61,7 @@ def header(message):
     return plain(decode_all(sections.split(bytes.fromhex(message["amqp"])).header))
 
 
-def test_sigterm_lets_the_batch_in_hand_finish_and_settles_it(broker, tmp_path):
+def test_sigterm_lets_the_batch_in_hand_finish_and_settles_it(broker, tmp_path: Path) -> None:
     with start(broker, tmp_path) as host:
         host.wait_until_ready()
         send(broker, "raw", "sleep 1.5", "second")
@@ -72,7 +73,7 @@ def test_sigterm_lets_the_batch_in_hand_finish_and_settles_it(broker, tmp_path):
         assert host.bodies("raw_batch") == ["sleep 1.5", "second"]
 
 
-def test_idle_host_stops_at_once(broker, tmp_path):
+def test_idle_host_stops_at_once(broker, tmp_path: Path) -> None:
     with start(broker, tmp_path) as host:
         host.wait_until_ready()
         started = time.monotonic()
@@ -80,7 +81,7 @@ def test_idle_host_stops_at_once(broker, tmp_path):
         assert time.monotonic() - started < 2
 
 
-def test_killed_host_loses_nothing(broker, tmp_path):
+def test_killed_host_loses_nothing(broker, tmp_path: Path) -> None:
     with start(broker, tmp_path) as host:
         host.wait_until_ready()
         send(broker, "raw", "sleep 5")
@@ -89,7 +90,7 @@ def test_killed_host_loses_nothing(broker, tmp_path):
     assert left(broker, "raw") == 1
 
 
-def test_missing_entity_does_not_stop_the_other_functions(broker, tmp_path):
+def test_missing_entity_does_not_stop_the_other_functions(broker, tmp_path: Path) -> None:
     with start(broker, tmp_path, RAW_QUEUE="absent") as host:
         host.wait_for(lambda: "amqp:not-found" in host.log())
         send(broker, "raw-single", "still served")
@@ -98,7 +99,7 @@ def test_missing_entity_does_not_stop_the_other_functions(broker, tmp_path):
         assert host.stop() == 0
 
 
-def test_missing_setting_ends_the_host_with_every_problem(broker, tmp_path):
+def test_missing_setting_ends_the_host_with_every_problem(broker, tmp_path: Path) -> None:
     address = broker.connection_string("ns")
     with HostProcess("noting", tmp_path, {"EH": address}) as host:
         host.wait_for(lambda: "ConfigError" in host.log())
@@ -107,7 +108,7 @@ def test_missing_setting_ends_the_host_with_every_problem(broker, tmp_path):
     assert "raw_batch.messages" in host.log()
 
 
-def test_host_comes_back_after_the_connection_is_lost(tmp_path):
+def test_host_comes_back_after_the_connection_is_lost(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -123,7 +124,7 @@ def test_host_comes_back_after_the_connection_is_lost(tmp_path):
             assert host.stop() == 0
 
 
-def test_lock_lost_before_completion_is_logged_and_the_message_comes_again(tmp_path):
+def test_lock_lost_before_completion_is_logged_and_the_message_comes_again(tmp_path: Path) -> None:
     clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
     with RunningBroker([namespace()], clock) as broker, start(broker, tmp_path) as host:
         host.wait_until_ready()
@@ -137,7 +138,7 @@ def test_lock_lost_before_completion_is_logged_and_the_message_comes_again(tmp_p
         assert host.stop() == 0
 
 
-def test_wire_hands_over_the_bytes_as_they_arrived(broker, tmp_path):
+def test_wire_hands_over_the_bytes_as_they_arrived(broker, tmp_path: Path) -> None:
     with start(broker, tmp_path, "--wire") as host:
         host.wait_until_ready()
         send(broker, "raw", "wire")
@@ -146,7 +147,7 @@ def test_wire_hands_over_the_bytes_as_they_arrived(broker, tmp_path):
         assert host.stop() == 0
 
 
-def test_event_that_dotnet_cannot_bind_is_passed_over_but_reaches_a_stock_binding(broker, tmp_path):
+def test_event_that_dotnet_cannot_bind_is_passed_over_but_reaches_a_stock_binding(broker, tmp_path: Path) -> None:
     with start(broker, tmp_path) as host:
         host.wait_until_ready()
         address = broker.connection_string("ns")

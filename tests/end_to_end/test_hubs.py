@@ -83,7 +83,7 @@ rejects: {connection: hub-west, hub: rejected}
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory):
+def broker(tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("hubs")
     (folder / "tasks").mkdir()
     (folder / "connections.yaml").write_text(CONNECTIONS)
@@ -133,7 +133,7 @@ def hub_events(broker, site, hub):
     return broker.inspect(site, lambda namespace: [events_of(each) for each in namespace.hubs[hub].partitions])
 
 
-def arrived(broker, site, hub, count, seconds=20):
+def arrived(broker, site, hub, count, seconds: int = 20):
     end = time.monotonic() + seconds
     while sum(map(len, partitions := hub_events(broker, site, hub))) < count:
         assert time.monotonic() < end, f"{hub}: {[len(each) for each in partitions]} arrived, expected {count} in all"
@@ -164,14 +164,14 @@ def by_key(partitions):
     return found
 
 
-def assert_every_key_in_order(found):
+def assert_every_key_in_order(found) -> None:
     assert set(found) == set(KEYS)
     for key, events in found.items():
         assert [body for _, body in events] == [f"{key}-{number}" for number in range(EACH)]
         assert len({partition for partition, _ in events}) == 1
 
 
-def test_sessions_become_keys_and_sessions_again(broker, clients):
+def test_sessions_become_keys_and_sessions_again(broker, clients) -> None:
     with clients["west"].get_queue_sender("orders") as sender:
         for number in range(EACH):
             sender.send_messages(
@@ -188,7 +188,7 @@ def test_sessions_become_keys_and_sessions_again(broker, clients):
         assert [name for name in properties if name.startswith((b"repl-sb", b"repl-eh"))] == []
 
 
-def test_what_an_event_has_no_place_for_waits_in_its_properties(broker, clients):
+def test_what_an_event_has_no_place_for_waits_in_its_properties(broker, clients) -> None:
     with clients["west"].get_queue_sender("jobs") as sender:
         sender.send_messages(
             [
@@ -204,7 +204,7 @@ def test_what_an_event_has_no_place_for_waits_in_its_properties(broker, clients)
         assert (each.subject, each.partition_key) == ("job", None)
 
 
-def test_from_hub_to_hub_every_key_keeps_its_order_and_partition(broker, telemetry):
+def test_from_hub_to_hub_every_key_keeps_its_order_and_partition(broker, telemetry) -> None:
     partitions = arrived(broker, "east", "by-key", len(telemetry))
     assert_every_key_in_order(by_key(partitions))
     sources = hub_events(broker, "west", "telemetry")
@@ -212,7 +212,7 @@ def test_from_hub_to_hub_every_key_keeps_its_order_and_partition(broker, telemet
     assert len({each.message_id.payload for events in partitions for each in events}) == len(telemetry)
 
 
-def test_a_kept_partition_keeps_the_order_of_all_its_keys(broker, telemetry):
+def test_a_kept_partition_keeps_the_order_of_all_its_keys(broker, telemetry) -> None:
     partitions = arrived(broker, "east", "kept", len(telemetry))
     sources = hub_events(broker, "west", "telemetry")
     assert [bodies(each) for each in partitions] == [bodies(each) for each in sources]
@@ -222,14 +222,14 @@ def test_a_kept_partition_keeps_the_order_of_all_its_keys(broker, telemetry):
 
 
 @pytest.mark.usefixtures("telemetry")
-def test_keys_become_sessions_in_their_order(clients):
+def test_keys_become_sessions_in_their_order(clients) -> None:
     for key in KEYS:
         messages = take(clients["east"], "readings", EACH, session_id=key)
         assert [str(each) for each in messages] == [f"{key}-{number}" for number in range(EACH)]
 
 
 @pytest.mark.usefixtures("telemetry")
-def test_a_task_of_one_partition_carries_its_events_only(broker, clients):
+def test_a_task_of_one_partition_carries_its_events_only(broker, clients) -> None:
     expected = bodies(hub_events(broker, "west", "telemetry")[2])
     assert 0 < len(expected) < EACH * len(KEYS)
     messages = take(clients["east"], "one", len(expected))
@@ -237,6 +237,6 @@ def test_a_task_of_one_partition_carries_its_events_only(broker, clients):
     assert broker.counts("east")["one"].active == 0
 
 
-def test_nothing_was_rejected(broker):
+def test_nothing_was_rejected(broker) -> None:
     assert broker.counts("west")["rejected"].active == 0
     assert hub_events(broker, "west", "rejected") == [[]]

@@ -6,6 +6,7 @@ import socket
 import threading
 import uuid
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient
@@ -86,7 +87,7 @@ tap: {of: jobs, side: target, peek: "* * * * * *"}
 
 
 @pytest.fixture(scope="module")
-def storage(tmp_path_factory):
+def storage(tmp_path_factory: pytest.TempPathFactory):
     with running_azurite(tmp_path_factory.mktemp("azurite")) as connection_string:
         yield connection_string
 
@@ -94,7 +95,7 @@ def storage(tmp_path_factory):
 class App:
     """The function app with a container of its own."""
 
-    def __init__(self, storage, folder, broker):
+    def __init__(self, storage, folder, broker) -> None:
         self.container = f"journal-{uuid.uuid4().hex}"
         self.client = ContainerClient.from_connection_string(storage, self.container)
         self.broker = broker
@@ -127,7 +128,7 @@ class App:
         self.host.wait_for(lambda: len(found()) >= count)
         return found()
 
-    def send(self, queue_or_topic, *messages):
+    def send(self, queue_or_topic, *messages) -> None:
         with ServiceBusClient.from_connection_string(self.settings["WEST"]) as client:
             is_topic = queue_or_topic == "orders"
             make = client.get_topic_sender if is_topic else client.get_queue_sender
@@ -136,7 +137,7 @@ class App:
 
 
 @pytest.fixture
-def app(storage, tmp_path):
+def app(storage, tmp_path: Path):
     with RunningBroker([WEST, EAST]) as broker:
         app = App(storage, tmp_path, broker)
         with app.client, app.host:
@@ -144,7 +145,7 @@ def app(storage, tmp_path):
             yield app
 
 
-def test_tasks_and_taps_write_what_they_see_of_the_same_messages(app):
+def test_tasks_and_taps_write_what_they_see_of_the_same_messages(app) -> None:
     messages = [
         ServiceBusMessage(f"b{n}", message_id=f"m{n}", application_properties={"kind": "internal" if n == 3 else "x"})
         for n in range(5)
@@ -190,7 +191,7 @@ def test_tasks_and_taps_write_what_they_see_of_the_same_messages(app):
     assert app.host.stop() == 0
 
 
-def test_a_host_that_is_killed_between_received_and_outcome_leaves_the_truth_behind(app):
+def test_a_host_that_is_killed_between_received_and_outcome_leaves_the_truth_behind(app) -> None:
     fault = Fault(effect=Effect.LOSE_ACKNOWLEDGEMENT, entity="jobs", operations=frozenset((Operation.SEND,)), times=1)
     app.broker.faults("east").add(fault)
     app.send("jobs", *(ServiceBusMessage(f"b{n}", message_id=f"m{n}") for n in range(3)))
@@ -215,7 +216,9 @@ def test_a_host_that_is_killed_between_received_and_outcome_leaves_the_truth_beh
     assert len({each["tgt_seq"] for each in seen}) == 6
 
 
-def test_while_the_journal_is_away_nothing_is_sent_and_no_delivery_is_lost(app, tmp_path_factory):
+def test_while_the_journal_is_away_nothing_is_sent_and_no_delivery_is_lost(
+    app, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     app.host.kill()
     app.host.__exit__()
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -238,7 +241,7 @@ def test_while_the_journal_is_away_nothing_is_sent_and_no_delivery_is_lost(app, 
         assert app.host.stop() == 0
 
 
-def test_a_journal_in_an_event_hub_gets_an_event_for_each_batch(storage, tmp_path):
+def test_a_journal_in_an_event_hub_gets_an_event_for_each_batch(storage, tmp_path: Path) -> None:
     journal = replace(EAST, hubs=(*EAST.hubs, HubConfig(name="journal", partition_count=1)))
     with RunningBroker([WEST, journal]) as broker:
         app = App(storage, tmp_path, broker)
@@ -251,7 +254,7 @@ def test_a_journal_in_an_event_hub_gets_an_event_for_each_batch(storage, tmp_pat
             app.send("orders", *(ServiceBusMessage(f"b{n}", application_properties=plain) for n in range(3)))
             records: list = []
 
-            def on_event(_, event):
+            def on_event(_, event) -> None:
                 records.extend(json.loads(line) for line in gzip.decompress(b"".join(event.body)).splitlines())
 
             consumer = EventHubConsumerClient.from_connection_string(

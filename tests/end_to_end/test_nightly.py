@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from azure.storage.blob import ContainerClient, ContainerSasPermissions, generate_container_sas
@@ -22,7 +23,7 @@ routes: [{target: {connection: west, queue: copies}}]
 
 
 @pytest.fixture
-def container(tmp_path):
+def container(tmp_path: Path):
     with (
         running_azurite(tmp_path) as storage,
         ContainerClient.from_connection_string(storage, "reconciliation") as client,
@@ -31,7 +32,7 @@ def container(tmp_path):
         yield client
 
 
-def test_the_app_starts_the_job_and_its_invocation_fails_when_there_are_findings(container, tmp_path):
+def test_the_app_starts_the_job_and_its_invocation_fails_when_there_are_findings(container, tmp_path: Path) -> None:
     (tmp_path / "config" / "tasks").mkdir(parents=True)
     (tmp_path / "config" / "connections.yaml").write_text("west: {kind: service-bus, setting: WEST}\n")
     (tmp_path / "config" / "tasks" / "copy.yaml").write_text(TASK)

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 
 from azure.servicebus import ServiceBusMessage
 
@@ -19,22 +20,22 @@ def payments(*ids):
 class Consumer:
     """An application that keeps the ids of what it has done, and does nothing twice."""
 
-    def __init__(self, pattern):
+    def __init__(self, pattern) -> None:
         self.pattern = pattern
         self.receivers = {site: pattern.receiver(site, "payments/application") for site in ("west", "east")}
         self.done: list[str] = []
         self.seen_again: list[str] = []
 
-    def close(self):
+    def close(self) -> None:
         self.pattern.at_once(*(receiver.close for receiver in self.receivers.values()))
 
-    def work(self, site, count):
+    def work(self, site, count) -> None:
         """Take *count* payments at *site*."""
         for message in self.pattern.take_from(self.receivers[site], count):
             (self.seen_again if message.message_id in self.done else self.done).append(message.message_id)
 
 
-def test_consumers_switch_over_and_back_and_miss_nothing_and_do_nothing_twice(tmp_path):
+def test_consumers_switch_over_and_back_and_miss_nothing_and_do_nothing_twice(tmp_path: Path) -> None:
     with RunningPattern(PATTERN, tmp_path) as pattern:
         consumer = Consumer(pattern)
         pattern.send("west", "payments", payments("p1", "p2", "p3", "p4", "p5"))
@@ -66,7 +67,7 @@ def test_consumers_switch_over_and_back_and_miss_nothing_and_do_nothing_twice(tm
         assert pattern.host.stop() == 0
 
 
-def test_copies_are_there_for_two_minutes_and_originals_for_longer(tmp_path):
+def test_copies_are_there_for_two_minutes_and_originals_for_longer(tmp_path: Path) -> None:
     clock = ManualClock(datetime.now(UTC))
     with RunningPattern(PATTERN, tmp_path, clock=clock) as pattern:
         pattern.send("west", "payments", payments("old"))
@@ -86,7 +87,7 @@ def test_copies_are_there_for_two_minutes_and_originals_for_longer(tmp_path):
         assert pattern.host.stop() == 0
 
 
-def test_what_waited_to_be_copied_has_two_minutes_from_then(tmp_path):
+def test_what_waited_to_be_copied_has_two_minutes_from_then(tmp_path: Path) -> None:
     clock = ManualClock(datetime.now(UTC))
     with RunningPattern(PATTERN, tmp_path, clock=clock) as pattern:
         with pattern.host_away():

@@ -3,6 +3,7 @@
 import json
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 
 from azure.servicebus import ServiceBusMessage, ServiceBusReceiver
 
@@ -31,7 +32,7 @@ def abandon(receiver: ServiceBusReceiver, deliveries: int) -> None:
         receiver.abandon_message(message)
 
 
-def test_spillover_tries_each_site_once_and_ends_in_the_auxiliary_queue(tmp_path):
+def test_spillover_tries_each_site_once_and_ends_in_the_auxiliary_queue(tmp_path: Path) -> None:
     with RunningPattern(EXAMPLES / "spillover", tmp_path, changed=lambda namespace: namespace) as pattern:
         ids = [f"job-{n}" for n in range(EACH)]
         life = timedelta(minutes=5)
@@ -65,7 +66,7 @@ def test_spillover_tries_each_site_once_and_ends_in_the_auxiliary_queue(tmp_path
         assert pattern.host.stop() == 0
 
 
-def test_spillover_takes_what_the_broker_gave_up_by_itself(tmp_path):
+def test_spillover_takes_what_the_broker_gave_up_by_itself(tmp_path: Path) -> None:
     with RunningPattern(EXAMPLES / "spillover", tmp_path) as pattern:
         pattern.send("east", "jobs", [ServiceBusMessage("poison", message_id="poison")])
         with pattern.receiver("east", "jobs") as receiver:
@@ -82,7 +83,7 @@ def test_spillover_takes_what_the_broker_gave_up_by_itself(tmp_path):
         assert pattern.host.stop() == 0
 
 
-def test_split_sends_each_to_one_place_in_the_order_of_its_session(tmp_path):
+def test_split_sends_each_to_one_place_in_the_order_of_its_session(tmp_path: Path) -> None:
     kinds: list[dict] = [{"priority": 9}, {"country": "FR"}, {"country": "US"}, {"priority": 9, "country": "DE"}, {}]
     places = [("east", "orders-express"), ("east", "orders-europe"), ("west", "orders-others")]
     taken_by = [0, 1, 2, 0, 2]
@@ -113,7 +114,7 @@ def test_split_sends_each_to_one_place_in_the_order_of_its_session(tmp_path):
         assert pattern.host.stop() == 0
 
 
-def test_validation_lets_in_what_is_an_order_and_says_of_the_rest_why(tmp_path):
+def test_validation_lets_in_what_is_an_order_and_says_of_the_rest_why(tmp_path: Path) -> None:
     line = {"article": "screw", "quantity": 5}
     with RunningPattern(EXAMPLES / "validation", tmp_path) as pattern:
         named: dict = {"partner": "p", "trusted": True}

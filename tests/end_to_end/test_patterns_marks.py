@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from pathlib import Path
 
 import pytest
 from azure.servicebus import ServiceBusMessage
@@ -15,7 +16,7 @@ SITES = ("west", "east")
 PATH_OF_OTHERS = "north;south;there;elsewhere"
 
 
-def without_rules(folder, *, default_beside=False):
+def without_rules(folder, *, default_beside: bool = False):
     """Take the rules away from the replication subscriptions, so that all are selected; or put $Default beside them."""
     for path in beside(folder):
         document = json.loads(path.read_text())
@@ -37,7 +38,7 @@ def marked(body, **named):
     )
 
 
-def test_what_an_application_sends_with_a_mark_stays_and_is_told_of_where_busway_sees_it(tmp_path):
+def test_what_an_application_sends_with_a_mark_stays_and_is_told_of_where_busway_sees_it(tmp_path: Path) -> None:
     """The rule of the broker is Busway's eye: what it does not select, Busway cannot know of."""
     messages = [
         marked("new"),
@@ -68,7 +69,7 @@ def test_what_an_application_sends_with_a_mark_stays_and_is_told_of_where_busway
 
 
 @pytest.mark.parametrize("default_beside", [False, True], ids=["no-rule", "default-beside-the-rule"])
-def test_where_the_rule_does_not_stop_copies_the_guard_does(default_beside, tmp_path):
+def test_where_the_rule_does_not_stop_copies_the_guard_does(default_beside: bool, tmp_path: Path) -> None:
     folder = without_rules(copied(EXAMPLES / "all-active", tmp_path / "config"), default_beside=default_beside)
     copies = 2 if default_beside else 1
     with RunningPattern(folder, tmp_path, changed=forgetful) as pattern:
@@ -88,7 +89,7 @@ def test_where_the_rule_does_not_stop_copies_the_guard_does(default_beside, tmp_
         assert pattern.host.stop() == 0
 
 
-def test_duplicate_detection_drops_the_second_copy_that_default_makes(tmp_path):
+def test_duplicate_detection_drops_the_second_copy_that_default_makes(tmp_path: Path) -> None:
     folder = without_rules(copied(EXAMPLES / "all-active", tmp_path / "config"), default_beside=True)
     with RunningPattern(folder, tmp_path, changed=lambda namespace: namespace) as pattern:
         pattern.send("west", "orders", orders("west", 5))
@@ -98,7 +99,7 @@ def test_duplicate_detection_drops_the_second_copy_that_default_makes(tmp_path):
         assert pattern.host.stop() == 0
 
 
-def test_the_check_tells_of_both_before_they_run(tmp_path):
+def test_the_check_tells_of_both_before_they_run(tmp_path: Path) -> None:
     def told(folder):
         configuration = load(folder)
         entities = entities_of([str(path) for path in beside(folder)], configuration.connections)

@@ -188,7 +188,7 @@ def dead_letter(laid: Laid, count: int, queue: str = "orders") -> list[dict]:
     return sorted(rows, key=lambda each: each["src_seq"])
 
 
-def test_dead_letters_are_sent_once_as_the_task_would_have(laid: Laid):
+def test_dead_letters_are_sent_once_as_the_task_would_have(laid: Laid) -> None:
     rows = dead_letter(laid, 5)
     laid.missing(rows[:3])
     dry = laid.repair("--dry-run")
@@ -217,14 +217,16 @@ def test_dead_letters_are_sent_once_as_the_task_would_have(laid: Laid):
     assert [each.message_id for each in laid.arrived("orders")] == ["o-3"]
 
 
-def test_the_ledger_is_beside_the_runs_or_beside_a_manifest_that_was_copied(tmp_path):
+def test_the_ledger_is_beside_the_runs_or_beside_a_manifest_that_was_copied(tmp_path: Path) -> None:
     nights = [tmp_path / "out" / "runs" / night / "repair.jsonl" for night in ("a", "b")]
     assert {ledger_of(night) for night in nights} == {tmp_path / "out" / "repaired.jsonl"}
     copied = [tmp_path / "laptop" / f"repair-{night}.jsonl" for night in ("a", "b")]
     assert {ledger_of(night) for night in copied} == {tmp_path / "laptop" / "repaired.jsonl"}
 
 
-def test_a_target_that_is_not_there_is_told_in_seconds_and_leaves_no_doubt(laid: Laid, monkeypatch):
+def test_a_target_that_is_not_there_is_told_in_seconds_and_leaves_no_doubt(
+    laid: Laid, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(replay, "_HOLD", timedelta(seconds=2.5))
     (laid.folder / "journal.yaml").write_text("event_hub: {connection: hub-west, hub: journal}\n")
     laid.missing(dead_letter(laid, 4, "gone"))
@@ -250,7 +252,7 @@ def test_a_target_that_is_not_there_is_told_in_seconds_and_leaves_no_doubt(laid:
     ]
 
 
-def test_what_is_there_or_waits_is_not_sent(laid: Laid):
+def test_what_is_there_or_waits_is_not_sent(laid: Laid) -> None:
     rows = dead_letter(laid, 2)
     laid.missing(rows)
     assert laid.repair("--apply").returncode == 0
@@ -261,7 +263,7 @@ def test_what_is_there_or_waits_is_not_sent(laid: Laid):
     assert len(laid.arrived("orders")) == 2
 
 
-def test_a_repair_that_was_cut_off_sends_that_message_again_and_says_so(laid: Laid):
+def test_a_repair_that_was_cut_off_sends_that_message_again_and_says_so(laid: Laid) -> None:
     rows = dead_letter(laid, 2)
     laid.missing(rows)
     assert laid.repair("--apply").returncode == 0
@@ -302,7 +304,7 @@ def found_by_tap(laid: Laid) -> str:
     return told.text
 
 
-def test_a_copy_in_another_subscription_gets_what_the_rule_sets(laid: Laid):
+def test_a_copy_in_another_subscription_gets_what_the_rule_sets(laid: Laid) -> None:
     with laid.west.get_topic_sender("news") as sender:
         sender.send_messages(ServiceBusMessage(b"news", message_id="n-1"))
         sender.send_messages(ServiceBusMessage(b"other news", message_id="n-1"))
@@ -330,7 +332,7 @@ def test_a_copy_in_another_subscription_gets_what_the_rule_sets(laid: Laid):
         assert arrived.application_properties[b"repl-sequence"] == str(other.sequence_number).encode()
 
 
-def test_an_event_is_taken_from_what_its_hub_keeps(laid: Laid):
+def test_an_event_is_taken_from_what_its_hub_keeps(laid: Laid) -> None:
     with EventHubProducerClient.from_connection_string(laid.settings["WEST"], eventhub_name="telemetry") as producer:
         for n in range(4):
             event = EventData(b"event %d" % n)
@@ -366,7 +368,7 @@ def test_an_event_is_taken_from_what_its_hub_keeps(laid: Laid):
     assert "1 no copy" in applied.stdout
 
 
-def test_a_manifest_that_is_cut_short_is_refused(laid: Laid):
+def test_a_manifest_that_is_cut_short_is_refused(laid: Laid) -> None:
     laid.missing(dead_letter(laid, 2))
     laid.manifest.write_text("\n".join(laid.manifest.read_text().splitlines()[:2]) + "\n")
     refused = laid.repair("--apply")

@@ -1,6 +1,7 @@
 """The function app of this repository in the host, with a target whose connection string is in a key vault."""
 
 import re
+from pathlib import Path
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
@@ -33,12 +34,12 @@ def broker():
         yield running
 
 
-def connection_string(broker, key):
+def connection_string(broker, key) -> str:
     where = f"Endpoint=sb://localhost:{broker.port('east')};SharedAccessKeyName=Root;SharedAccessKey={key}"
     return f"{where};UseDevelopmentEmulator=true"
 
 
-def send(broker, *bodies):
+def send(broker, *bodies) -> None:
     with (
         ServiceBusClient.from_connection_string(broker.connection_string("west")) as client,
         client.get_queue_sender("orders") as sender,
@@ -46,7 +47,7 @@ def send(broker, *bodies):
         sender.send_messages([ServiceBusMessage(body) for body in bodies])
 
 
-def test_a_rotated_secret_is_taken_up_by_the_running_app(broker, tmp_path):
+def test_a_rotated_secret_is_taken_up_by_the_running_app(broker, tmp_path: Path) -> None:
     (tmp_path / "tasks").mkdir()
     (tmp_path / "connections.yaml").write_text(CONNECTIONS)
     (tmp_path / "tasks" / "orders.yaml").write_text(TASK)

@@ -80,7 +80,7 @@ rejects: {connection: west, queue: rejected}
 
 
 @pytest.fixture(scope="module", params=["raw", "stock"])
-def broker(request, tmp_path_factory):
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp(f"sources-{request.param}")
     (folder / "tasks").mkdir()
     (folder / "connections.yaml").write_text(CONNECTIONS)
@@ -131,13 +131,13 @@ def stamps(message):
     }
 
 
-def send(sender, count, **options):
+def send(sender, count, **options) -> None:
     with sender:
         sender.send_messages([ServiceBusMessage(f"{n}", message_id=f"m{n}", **options) for n in range(count)])
 
 
 @pytest.mark.parametrize("kind", ["plain", "sessions"])
-def test_a_queue(west, arrived, kind):
+def test_a_queue(west, arrived, kind: str) -> None:
     send(west.get_queue_sender(kind), 20, session_id="s", correlation_id="c")
     messages = arrived(f"from-{kind}", 20)
     order = [str(message) for message in messages]
@@ -149,7 +149,7 @@ def test_a_queue(west, arrived, kind):
     assert sorted(int(stamps(message)["repl-sequence"]) for message in messages) == list(range(1, 21))
 
 
-def test_a_subscription_and_the_dead_letters_of_another(west, arrived):
+def test_a_subscription_and_the_dead_letters_of_another(west, arrived) -> None:
     send(west.get_topic_sender("topic"), 3)
     assert {message.message_id for message in arrived("from-topic", 3)} == {"m0", "m1", "m2"}
     with west.get_subscription_receiver("topic", "dead") as receiver:
@@ -163,7 +163,7 @@ def test_a_subscription_and_the_dead_letters_of_another(west, arrived):
         assert b"DeadLetterReason" not in message.application_properties
 
 
-def test_what_a_queue_and_a_subscription_could_not_forward(west, arrived):
+def test_what_a_queue_and_a_subscription_could_not_forward(west, arrived) -> None:
     send(west.get_queue_sender("forwards"), 2)
     for message in (first := arrived("from-transfer", 2)):
         assert stamps(message)["repl-dlq-source"] == "forwards"
@@ -174,7 +174,7 @@ def test_what_a_queue_and_a_subscription_could_not_forward(west, arrived):
     assert stamps(message)["repl-dlq-source"] == "onward/Subscriptions/forwards"
 
 
-def test_a_hub(broker, arrived):
+def test_a_hub(broker, arrived) -> None:
     connection = broker.connection_string("west")
     with EventHubProducerClient.from_connection_string(connection, eventhub_name="telemetry") as producer:
         for partition in ("0", "1"):
@@ -198,7 +198,7 @@ def test_a_hub(broker, arrived):
         assert set(stamps(message)) >= {"repl-enqueue-time", "repl-sequence", "repl-offset"}
 
 
-def test_nothing_is_left_at_the_sources(broker):
+def test_nothing_is_left_at_the_sources(broker) -> None:
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
         counts = broker.counts("west")

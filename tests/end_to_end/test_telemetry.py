@@ -3,6 +3,7 @@
 import json
 import re
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from azure.eventhub import EventData, EventHubProducerClient
@@ -63,7 +64,7 @@ def collector():
 
 
 @pytest.fixture
-def host(broker, tmp_path):
+def host(broker, tmp_path: Path):
     (tmp_path / "tasks").mkdir()
     (tmp_path / "connections.yaml").write_text(CONNECTIONS)
     (tmp_path / "tasks" / "all.yaml").write_text(TASKS)
@@ -81,7 +82,7 @@ def over_otlp(collector):
     return {"BUSWAY_TELEMETRY": "otlp", "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
 
 
-def send(broker, queue, *messages):
+def send(broker, queue, *messages) -> None:
     with (
         ServiceBusClient.from_connection_string(broker.connection_string("west")) as client,
         client.get_queue_sender(queue) as sender,
@@ -107,7 +108,7 @@ def points(collector, name):
     return metric, list(getattr(metric, metric.WhichOneof("data")).data_points)
 
 
-def test_spans_continue_the_trace_of_each_message_and_leave_the_message_alone(broker, collector, host):
+def test_spans_continue_the_trace_of_each_message_and_leave_the_message_alone(broker, collector, host) -> None:
     with host(**over_otlp(collector)) as running:
         running.wait_until_ready()
         send(
@@ -164,7 +165,7 @@ def test_spans_continue_the_trace_of_each_message_and_leave_the_message_alone(br
     } == plain(hop.attributes)
 
 
-def test_metrics_count_what_became_of_the_messages(broker, collector, host):
+def test_metrics_count_what_became_of_the_messages(broker, collector, host) -> None:
     with host(**over_otlp(collector), WEBSITE_SITE_NAME="busway-west") as running:
         running.wait_until_ready()
         send(
@@ -218,7 +219,7 @@ def test_metrics_count_what_became_of_the_messages(broker, collector, host):
     assert collector.service_names() == {"busway-west"}
 
 
-def test_a_batch_that_stays_at_its_source_is_an_error_that_can_be_seen(broker, collector, host):
+def test_a_batch_that_stays_at_its_source_is_an_error_that_can_be_seen(broker, collector, host) -> None:
     with host(**over_otlp(collector)) as running:
         running.wait_until_ready()
         send(broker, "lost", ServiceBusMessage("x", application_properties=dict(TRACED)))
@@ -235,7 +236,7 @@ def test_a_batch_that_stays_at_its_source_is_an_error_that_can_be_seen(broker, c
     assert {plain(point.attributes).get("error.type") for point in durations} == {"TargetRefused"}
 
 
-def test_application_insights_gets_metrics_and_requests_with_their_links(broker, collector, host):
+def test_application_insights_gets_metrics_and_requests_with_their_links(broker, collector, host) -> None:
     settings = {
         "BUSWAY_TELEMETRY": "azure-monitor",
         "APPLICATIONINSIGHTS_CONNECTION_STRING": "InstrumentationKey=00000000-0000-4000-8000-000000000000;"
@@ -277,7 +278,7 @@ def test_application_insights_gets_metrics_and_requests_with_their_links(broker,
     assert named["busway.messages"]["busway.outcome"] == "sent"
 
 
-def test_a_line_for_each_batch_says_it_in_words_and_in_fields(broker, host):
+def test_a_line_for_each_batch_says_it_in_words_and_in_fields(broker, host) -> None:
     with host() as running:
         running.wait_until_ready()
         send(broker, "orders", ServiceBusMessage("x", application_properties=dict(TRACED)))
@@ -307,7 +308,7 @@ def test_a_line_for_each_batch_says_it_in_words_and_in_fields(broker, host):
         ),
     ],
 )
-def test_a_setting_that_is_wrong_stops_the_start(host, settings, told):
+def test_a_setting_that_is_wrong_stops_the_start(host, settings, told: str) -> None:
     with host(**settings) as running:
         assert running._process.wait(SECONDS)
         log = running.log()

@@ -20,7 +20,7 @@ FAIR = Account(
 )
 
 
-def clean(account):
+def clean(account) -> bool:
     told = balance(account)
     return not (
         told.lost
@@ -33,85 +33,85 @@ def clean(account):
     )
 
 
-def test_a_fair_account_is_clean():
+def test_a_fair_account_is_clean() -> None:
     told = balance(FAIR)
     assert clean(FAIR)
     assert (told.accepted, told.delivered, told.withheld, told.rejected, told.remaining) == (30, 27, 1, 1, 1)
 
 
 @pytest.mark.parametrize("place", ["delivered", "withheld", "rejected", "remaining"])
-def test_a_message_that_is_nowhere_is_lost(place):
+def test_a_message_that_is_nowhere_is_lost(place: str) -> None:
     found = getattr(FAIR, place)
     missing = min(each.name if isinstance(each, Copy) else each for each in found)
     left = type(found)(each for each in found if missing not in (each, getattr(each, "name", None)))
     assert balance(replace(FAIR, **{place: left})).lost == (missing,)
 
 
-def test_every_single_loss_is_found():
+def test_every_single_loss_is_found() -> None:
     for number, copy in enumerate(FAIR.delivered):
         told = balance(replace(FAIR, delivered=[*FAIR.delivered[:number], *FAIR.delivered[number + 1 :]]))
         assert told.lost == (copy.name,)
 
 
-def test_a_loss_is_not_made_up_for_by_a_duplicate():
+def test_a_loss_is_not_made_up_for_by_a_duplicate() -> None:
     told = balance(replace(FAIR, delivered=[FAIR.delivered[1], *FAIR.delivered[1:]]))
     assert told.lost == ("a0",)
     assert told.duplicates == Counter({"a1": 1})
 
 
-def test_a_swap_within_a_key_breaks_its_order():
+def test_a_swap_within_a_key_breaks_its_order() -> None:
     delivered = list(FAIR.delivered)
     delivered[3], delivered[4] = delivered[4], delivered[3]
     assert balance(replace(FAIR, delivered=delivered)).order_breaks == ("a3",)
 
 
-def test_a_message_that_comes_far_too_late_is_one_break_and_not_one_for_each_that_passed_it():
+def test_a_message_that_comes_far_too_late_is_one_break_and_not_one_for_each_that_passed_it() -> None:
     delivered = [*FAIR.delivered[1:10], FAIR.delivered[0], *FAIR.delivered[10:]]
     assert balance(replace(FAIR, delivered=delivered)).order_breaks == ("a0",)
 
 
-def test_the_order_between_keys_does_not_count():
+def test_the_order_between_keys_does_not_count() -> None:
     delivered = sorted(FAIR.delivered, key=lambda copy: (copy.name[1:], copy.key))
     assert balance(replace(FAIR, delivered=delivered)).order_breaks == ()
 
 
-def test_the_second_copy_of_a_message_breaks_no_order():
+def test_the_second_copy_of_a_message_breaks_no_order() -> None:
     told = balance(replace(FAIR, delivered=[*FAIR.delivered, FAIR.delivered[0], FAIR.delivered[0]]))
     assert told.order_breaks == ()
     assert told.duplicates == told.unexplained == Counter({"a0": 2})
 
 
-def test_only_as_many_copies_as_can_be_explained_are():
+def test_only_as_many_copies_as_can_be_explained_are() -> None:
     delivered = [*FAIR.delivered, *FAIR.delivered[:2], FAIR.delivered[0]]
     told = balance(replace(FAIR, delivered=delivered, repeatable=Counter({"a0": 1, "a1": 1, "a2": 1})))
     assert told.duplicates == Counter({"a0": 2, "a1": 1})
     assert told.unexplained == Counter({"a0": 1})
 
 
-def test_a_message_at_the_target_and_in_rejects_is_there_twice():
+def test_a_message_at_the_target_and_in_rejects_is_there_twice() -> None:
     assert balance(replace(FAIR, rejected=("c8", "a0"))).unexplained == Counter({"a0": 1})
 
 
-def test_a_message_that_was_withheld_and_arrived_is_contradicted():
+def test_a_message_that_was_withheld_and_arrived_is_contradicted() -> None:
     assert balance(replace(FAIR, withheld=frozenset({"c7", "a0"}))).contradicted == ("a0",)
 
 
-def test_what_was_never_sent_is_foreign():
+def test_what_was_never_sent_is_foreign() -> None:
     assert balance(replace(FAIR, delivered=[*FAIR.delivered, Copy("a", "x")])).foreign == ("x",)
     assert balance(replace(FAIR, rejected=("c8", "y"))).foreign == ("y",)
 
 
-def test_a_dead_letter_is_told_and_is_no_place_to_be():
+def test_a_dead_letter_is_told_and_is_no_place_to_be() -> None:
     told = balance(replace(FAIR, remaining=frozenset(), dead_lettered=("c9",)))
     assert (told.lost, told.dead_lettered) == (("c9",), ("c9",))
 
 
-def test_names_must_tell_messages_apart():
+def test_names_must_tell_messages_apart() -> None:
     with pytest.raises(ValueError, match="names twice"):
         balance(replace(FAIR, accepted=[*ACCEPTED, ACCEPTED[0]]))
 
 
-def test_planted_faults_are_found_in_any_mixture():
+def test_planted_faults_are_found_in_any_mixture() -> None:
     chance = random.Random(20261121)
     for _ in range(200):
         delivered = list(FAIR.delivered)

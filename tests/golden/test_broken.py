@@ -27,7 +27,7 @@ def findings_in(folder: Path) -> list[str]:
     ]
 
 
-def test_one_command_tells_of_all_sets_with_the_remedies():
+def test_one_command_tells_of_all_sets_with_the_remedies() -> None:
     told = CliRunner().invoke(app, ["check", *map(str, BROKEN)])
     assert told.exit_code == 1
     lines = told.stderr.splitlines()
@@ -42,5 +42,5 @@ def test_one_command_tells_of_all_sets_with_the_remedies():
 
 
 @pytest.mark.parametrize("folder", BROKEN, ids=lambda path: path.name)
-def test_what_is_wrong_is_found(folder):
+def test_what_is_wrong_is_found(folder) -> None:
     assert findings_in(folder) == folder.joinpath("findings.txt").read_text(encoding="utf-8").splitlines()

@@ -191,7 +191,7 @@ def with_patterns(expected: object) -> object:
 
 
 @pytest.mark.parametrize("path", sorted(CASES.glob("*.yaml")), ids=lambda path: path.stem)
-def test_case(path, tmp_path, caplog):
+def test_case(path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     case = yaml.safe_load(path.read_text(encoding="utf-8"))
     folder = ROOT / case["folder"] if "folder" in case else written(case, tmp_path)
     play = Play(folder, settings_of(case, tmp_path))

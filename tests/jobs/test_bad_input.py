@@ -5,6 +5,7 @@ import json
 import random
 import shutil
 from datetime import timedelta
+from pathlib import Path
 from time import process_time
 
 import pytest
@@ -24,7 +25,7 @@ def of_task(task):
     return Journals(task=task, entity=f"{task}/Subscriptions/replication", target=f"east/{task}")
 
 
-def steady(journals, first=1, count=30, start=START, hours=1):
+def steady(journals, first: int = 1, count: int = 30, start=START, hours: int = 1):
     for number in range(count):
         at = start + timedelta(hours=hours) / count * number
         journals.received(first + number, at, at + timedelta(seconds=1))
@@ -36,12 +37,12 @@ def files(folder, role, task=TASK):
     return sorted((folder / "journal").glob(f"task={task}/date=*/hour=*/role={role}/*.jsonl.gz"))
 
 
-def append(path, record):
+def append(path, record) -> None:
     with path.open("ab") as file:
         file.write(gzip.compress((json.dumps(record) + "\n").encode()))
 
 
-def spoil_files(folder):
+def spoil_files(folder) -> None:
     """Write four hours of TASK, and do to its files of outcomes what can be done to files."""
     for hour in range(4):
         steady(Journals(instance=f"wn1-{hour}"), hour * 100 + 1, start=START + timedelta(hours=hour)).write(
@@ -86,7 +87,7 @@ def with_gaps():
     return journals
 
 
-def look_for_a_while(folder):
+def look_for_a_while(folder) -> None:
     """Write tasks whose taps begin, or end, in the middle: what they cannot have seen is not missing."""
     for name, looks in (("begins", lambda hour: hour >= 2), ("ends", lambda hour: hour < 2)):
         tapped = of_task(name)
@@ -99,7 +100,7 @@ def look_for_a_while(folder):
         tapped.write(folder)
 
 
-def test_all_that_can_be_wrong_is_named_in_one_run_and_decides_nothing(spark, tmp_path):
+def test_all_that_can_be_wrong_is_named_in_one_run_and_decides_nothing(spark, tmp_path: Path) -> None:
     spoil_files(tmp_path)
     for task, garbage in (("text", b"this is no gzip at all"), ("header", b"\x1f\x8b\x08\x00")):
         steady(of_task(task)).write(tmp_path / "journal")
@@ -169,7 +170,7 @@ def test_all_that_can_be_wrong_is_named_in_one_run_and_decides_nothing(spark, tm
     assert sum(int(each["text"].split()[0]) for each in named["malformed-record"]) == 3
 
 
-def test_an_hour_that_is_still_written_is_named_and_not_counted(spark, tmp_path):
+def test_an_hour_that_is_still_written_is_named_and_not_counted(spark, tmp_path: Path) -> None:
     steady(Journals(), hours=2).write(tmp_path / "journal")
     now = START + timedelta(hours=2)
     result = run(spark, tmp_path, hours=2, now=now)
@@ -195,7 +196,7 @@ def test_an_hour_that_is_still_written_is_named_and_not_counted(spark, tmp_path)
 
 
 @pytest.mark.parametrize("messages", [0, 5])
-def test_a_problem_is_never_clean(messages):
+def test_a_problem_is_never_clean(messages: int) -> None:
     task = TaskSummary(TASK, [], [], "", [], None, None, verdicts={"delivered": messages} if messages else {})
     problem = Problem("any", "anywhere", "what was seen")
     assert concluded([task], [])[0] == 0
@@ -217,14 +218,16 @@ def test_a_problem_is_never_clean(messages):
     ],
     ids=["no such folder", "no such file system", "no container", "no such window"],
 )
-def test_what_keeps_the_program_from_deciding_is_told_in_a_sentence(tmp_path, capsys, arguments, told):
+def test_what_keeps_the_program_from_deciding_is_told_in_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments, told: str
+) -> None:
     window = ["--start", "2026-11-20T00", "--end", "2026-11-20T02"]
     places = ["--out", str(tmp_path / "out"), "--staging", str(tmp_path / "staging")]
     assert program.main([*window, *places, *arguments]) == COULD_NOT_DECIDE
     assert told in capsys.readouterr().out
 
 
-def test_the_lines_of_many_members_take_time_for_each_and_not_for_each_other():
+def test_the_lines_of_many_members_take_time_for_each_and_not_for_each_other() -> None:
     member = gzip.compress(random.Random(0).randbytes(7000), 1)
 
     def seconds(members):
@@ -236,7 +239,7 @@ def test_the_lines_of_many_members_take_time_for_each_and_not_for_each_other():
     assert seconds(4000) < 10 * max(min(seconds(1000) for _ in range(3)), 0.01)
 
 
-def test_every_place_where_a_member_can_be_cut_is_noticed():
+def test_every_place_where_a_member_can_be_cut_is_noticed() -> None:
     whole = gzip.compress(b'{"a":1}\n') + gzip.compress(b'{"b":2}\n')
     first = len(gzip.compress(b'{"a":1}\n'))
     assert whole_members(whole) == ([b'{"a":1}', b'{"b":2}'], None)

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import fastavro
 import pytest
@@ -35,7 +36,7 @@ SCHEMA = {
 }  # fmt: skip
 
 
-def avro(bodies, codec="null"):
+def avro(bodies, codec: str = "null"):
     """Return a file of Capture with an event for each of *bodies*."""
     stream = io.BytesIO()
     rows = [
@@ -59,7 +60,7 @@ def journals():
     return made
 
 
-def sent(made, limit=180_000):
+def sent(made, limit: int = 180_000):
     """Return the bodies of the events that the binding makes of a batch of all records, in as many as *limit* asks."""
     members = [compressed(json.dumps(record).encode() + b"\n") for _, record in made.records]
     given = events(members, limit)
@@ -76,7 +77,7 @@ def expected(made):
 
 @pytest.mark.parametrize("limit", [180_000, 4_000])
 @pytest.mark.parametrize("codec", ["null", "deflate"])
-def test_the_files_hold_each_record_once_by_side_and_hour(limit, codec):
+def test_the_files_hold_each_record_once_by_side_and_hour(limit: int, codec: str) -> None:
     made = journals()
     bodies = sent(made, limit)
     found = captured(avro(bodies, codec), WHERE)
@@ -90,7 +91,7 @@ def test_the_files_hold_each_record_once_by_side_and_hour(limit, codec):
     ]
 
 
-def test_a_torn_file_gives_what_it_holds_and_says_for_which_hours():
+def test_a_torn_file_gives_what_it_holds_and_says_for_which_hours() -> None:
     bodies = [body for _ in range(4) for body in sent(journals())]
     stream = io.BytesIO()
     rows = [{"Body": body} for body in bodies]
@@ -111,13 +112,13 @@ def test_a_torn_file_gives_what_it_holds_and_says_for_which_hours():
      avro([compressed(b'{"task": "../x", "role": "source", "journal_time": 1}\nno\n[]\n')]),
      avro([compressed(b'{"task": "t", "role": "source", "journal_time": 1e300}\n')])],
 )  # fmt: skip
-def test_what_is_no_journal_is_named(content):
+def test_what_is_no_journal_is_named(content) -> None:
     found = captured(content, WHERE)
     assert found.files == {}
     assert {(each.kind, each.where) for each in found.problems} == {("torn-file", WHERE)}
 
 
-def test_a_container_is_brought_once_and_what_was_wrong_is_remembered(tmp_path):
+def test_a_container_is_brought_once_and_what_was_wrong_is_remembered(tmp_path: Path) -> None:
     made = journals()
     (tmp_path / "azurite").mkdir()
     with (

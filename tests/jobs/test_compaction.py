@@ -38,7 +38,7 @@ def state(folder: Path) -> dict[str, float]:
     return {str(path): path.stat().st_mtime for path in folder.rglob("*") if path.is_file()}
 
 
-def test_hours_are_made_once_whole_and_again_when_their_files_change(spark, tmp_path):
+def test_hours_are_made_once_whole_and_again_when_their_files_change(spark, tmp_path: Path) -> None:
     journals, _ = planted(["delivered"] * 40, taps=True, hours=2)
     journals.write(tmp_path / "journal")
     made = compact(spark, tmp_path)
@@ -95,7 +95,7 @@ def test_hours_are_made_once_whole_and_again_when_their_files_change(spark, tmp_
     assert compact(spark, tmp_path) == again
 
 
-def test_a_raw_file_that_has_changed_since_is_not_deleted(spark, tmp_path):
+def test_a_raw_file_that_has_changed_since_is_not_deleted(spark, tmp_path: Path) -> None:
     journals, _ = planted(["delivered"] * 10, taps=False, hours=2)
     paths = journals.write(tmp_path / "journal")
     compact(spark, tmp_path)
@@ -106,7 +106,9 @@ def test_a_raw_file_that_has_changed_since_is_not_deleted(spark, tmp_path):
     assert len(deleted) == len(paths) - 1
 
 
-def test_nothing_is_committed_when_what_was_written_is_not_what_was_read(spark, tmp_path, monkeypatch):
+def test_nothing_is_committed_when_what_was_written_is_not_what_was_read(
+    spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     journals, _ = planted(["delivered"] * 10, taps=False, hours=2)
     journals.write(tmp_path / "journal")
     write_index = compaction.write_index

@@ -2,6 +2,7 @@
 
 import shutil
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from azure.storage.blob import ContainerClient
@@ -21,13 +22,13 @@ RUNS = ("2026-11-18T00--2026-11-19T00", "2026-11-19T00--2026-11-20T00")
 
 
 @pytest.fixture(scope="module")
-def storage(tmp_path_factory):
+def storage(tmp_path_factory: pytest.TempPathFactory):
     with running_azurite(tmp_path_factory.mktemp("azurite")) as address:
         yield address
 
 
 @pytest.fixture
-def containers(storage, monkeypatch, request):
+def containers(storage, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest):
     monkeypatch.setenv("BUSWAY_JOURNAL_STORAGE", storage)
     made = [
         ContainerClient.from_connection_string(storage, f"{name}-{abs(hash(request.node.name))}")
@@ -49,12 +50,12 @@ def one_night(containers, work, day):
     return night.run([*where, "--date", day.date().isoformat(), "--now", now, "--memory", "1g"])
 
 
-def put(container, folder):
+def put(container, folder) -> None:
     for path in folder.rglob("*.gz"):
         container.upload_blob(path.relative_to(folder).as_posix(), path.read_bytes(), overwrite=True)
 
 
-def put_folder(container, name):
+def put_folder(container, name) -> None:
     """Make what an account with real folders lists for one."""
     container.upload_blob(name, b"", metadata={"hdi_isfolder": "true"})
 
@@ -73,7 +74,7 @@ def files(folder):
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_night_is_published_and_the_next_finds_all_of_it_on_an_empty_disk(containers, tmp_path):
+def test_a_night_is_published_and_the_next_finds_all_of_it_on_an_empty_disk(containers, tmp_path: Path) -> None:
     journal, results = containers
     journals = Journals()
     for number in range(4):
@@ -100,14 +101,16 @@ def test_a_night_is_published_and_the_next_finds_all_of_it_on_an_empty_disk(cont
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_container_that_is_missing_is_no_result(containers, tmp_path, capsys):
+def test_a_container_that_is_missing_is_no_result(
+    containers, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     _, results = containers
     results.delete_container()
     assert one_night(containers, tmp_path / "work", FIRST) == 2
     assert "ContainerNotFound" in capsys.readouterr().out
 
 
-def test_two_journals_are_not_brought_to_one_folder(containers, tmp_path):
+def test_two_journals_are_not_brought_to_one_folder(containers, tmp_path: Path) -> None:
     one, other = containers
     one.upload_blob(f"{A_FILE}-1.jsonl.gz", b"one")
     other.upload_blob(f"{A_FILE}-2.jsonl.gz", b"other")
@@ -128,11 +131,11 @@ def test_two_journals_are_not_brought_to_one_folder(containers, tmp_path):
         ("file:/home/me/journal", "file:/home/me/journal"),
     ],
 )
-def test_a_journal_is_the_same_however_it_is_reached(address, name):
+def test_a_journal_is_the_same_however_it_is_reached(address: str, name: str) -> None:
     assert address_of(address) == name
 
 
-def test_markers_and_summaries_go_first_and_come_last(containers, tmp_path):
+def test_markers_and_summaries_go_first_and_come_last(containers, tmp_path: Path) -> None:
     _, client = containers
     folder = tmp_path / "out"
     run = folder / "runs" / RUNS[0]
@@ -157,11 +160,11 @@ def test_markers_and_summaries_go_first_and_come_last(containers, tmp_path):
 
         url = client.url
 
-        def delete_blob(self, name):
+        def delete_blob(self, name) -> None:
             told.append(("delete", name.rpartition("/")[2]))
             client.delete_blob(name)
 
-        def upload_blob(self, name, content, *, overwrite):
+        def upload_blob(self, name, content, *, overwrite) -> None:
             told.append(("upload", name.rpartition("/")[2]))
             client.upload_blob(name, content, overwrite=overwrite)
 

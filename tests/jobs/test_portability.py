@@ -54,13 +54,13 @@ def newer_attributes(attributes: set[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("path", JOB, ids=lambda path: path.stem)
-def test_every_function_is_of_spark_3_5_or_older(path):
+def test_every_function_is_of_spark_3_5_or_older(path) -> None:
     asked, attributes = names(path)
     newer = {name for name in asked if (added_in(getattr(functions, name)) or (0, 0)) > NEWEST}
     assert newer | (newer_attributes(attributes) - OUR_OWN) == set()
 
 
-def test_the_check_knows_what_is_new():
+def test_the_check_knows_what_is_new() -> None:
     added = added_in(functions.try_to_date)
     assert added is not None
     assert added > NEWEST

@@ -32,19 +32,19 @@ class Page(HTMLParser):
         self.feed(text)
         assert self._open == [], "an element is not closed"
 
-    def handle_starttag(self, tag, attributes):
+    def handle_starttag(self, tag, attributes) -> None:
         element = {"tag": tag, **dict(attributes), "within": [each["tag"] for each in self._open], "text": ""}
         self.elements.append(element)
         if tag not in VOID:
             self._open.append(element)
 
-    def handle_startendtag(self, tag, attributes):
+    def handle_startendtag(self, tag, attributes) -> None:
         self.elements.append({"tag": tag, **dict(attributes), "within": [], "text": ""})
 
-    def handle_endtag(self, tag):
+    def handle_endtag(self, tag) -> None:
         assert self._open.pop()["tag"] == tag
 
-    def handle_data(self, data):
+    def handle_data(self, data) -> None:
         for element in self._open:
             element["text"] += data
 
@@ -57,7 +57,7 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def run(spark, tmp_path_factory):
+def run(spark, tmp_path_factory: pytest.TempPathFactory):
     folder: Path = tmp_path_factory.mktemp("report")
     journals, plan = planted([*PLAIN_KINDS, *["missing"] * (MISSING - 1), *["delivered"] * 20], taps=True, hours=3)
     for _, record in journals.records:
@@ -73,7 +73,7 @@ def run(spark, tmp_path_factory):
     return result.summary, Path(path.removeprefix("file:")).read_text(encoding="utf-8"), spark, out, plan
 
 
-def test_it_stands_alone(run):
+def test_it_stands_alone(run) -> None:
     page = Page(run[1])
     assert not page.all("script")
     assert not page.all("link")
@@ -89,14 +89,14 @@ def test_it_stands_alone(run):
     assert {each[1:] for each in addresses} <= set(ids)
 
 
-def test_the_verdict_is_on_top(run):
+def test_the_verdict_is_on_top(run) -> None:
     page = Page(run[1])
     assert page.all("header")[0]["text"].split()[:2] == ["✗", "Findings"]
     assert run[0].sentence in page.all("header")[0]["text"]
     assert page.elements.index(page.all("h1")[0]) < page.elements.index(page.all("h2")[0])
 
 
-def test_the_figures_of_a_task_add_up(run):
+def test_the_figures_of_a_task_add_up(run) -> None:
     page = Page(run[1])
     rows = [each for each in page.elements if each["tag"] in ("th", "td")]
     start = next(at for at, each in enumerate(rows) if each["text"] == TASK)
@@ -107,7 +107,7 @@ def test_the_figures_of_a_task_add_up(run):
     assert sums["orphans beside"] == 1
 
 
-def test_a_finding_has_its_trace_and_the_rest_is_counted(run):
+def test_a_finding_has_its_trace_and_the_rest_is_counted(run) -> None:
     summary, text, *_ = run
     page = Page(text)
     found = page.all("details", **{"class": "finding"})
@@ -124,7 +124,7 @@ def test_a_finding_has_its_trace_and_the_rest_is_counted(run):
     assert f"All {MISSING} are in runs/" in " ".join(text.replace("<code>", "").split())
 
 
-def test_it_can_be_read_without_seeing_it(run):
+def test_it_can_be_read_without_seeing_it(run) -> None:
     page = Page(run[1])
     assert page.all("html", lang="en")
     assert page.all("meta", name="viewport")
@@ -138,7 +138,7 @@ def test_it_can_be_read_without_seeing_it(run):
     assert "prefers-color-scheme: dark" in run[1]
 
 
-def test_of_many_records_the_first_and_the_last_are_told(run):
+def test_of_many_records_the_first_and_the_last_are_told(run) -> None:
     summary = run[0]
     steps = [Step(f"at {number}", "task t", f"record {number}") for number in range(1000)]
     row: dict[str, Any] = defaultdict(lambda: None)
@@ -166,22 +166,22 @@ def test_of_many_records_the_first_and_the_last_are_told(run):
         (3.6e9, "1,000 h"),
     ],
 )
-def test_a_length_of_time_is_told_in_the_unit_that_it_fills(milliseconds, told):
+def test_a_length_of_time_is_told_in_the_unit_that_it_fills(milliseconds: float, told: str) -> None:
     assert duration(milliseconds) == told
 
 
-def test_a_time_that_no_calendar_has_is_told_as_it_is():
+def test_a_time_that_no_calendar_has_is_told_as_it_is() -> None:
     assert moment(10**18) == "1000000000000000000 µs since 1970"
     assert moment(1_795_132_800_000_000) == "2026-11-20 00:00:00.000"
 
 
-def test_what_proves_less_is_said(run):
+def test_what_proves_less_is_said(run) -> None:
     assert "1 \u00d7 " in run[1] or not run[0].problems
     for problem in run[0].problems:
         assert problem["text"] in run[1]
 
 
-def test_the_manifest_tells_of_each_missing_message_how_to_know_it(run):
+def test_the_manifest_tells_of_each_missing_message_how_to_know_it(run) -> None:
     summary, _, spark, out, plan = run
     lines = [json.loads(each) for each in Path(write_manifest(spark, summary, out)[5:]).read_text().splitlines()]
     assert lines[0] == {"manifest": 1, "run": summary.run, "messages": MISSING, "missing": MISSING}
@@ -202,6 +202,6 @@ def test_the_manifest_tells_of_each_missing_message_how_to_know_it(run):
         ("orders/$DeadLetterQueue", 0, []),
     ],
 )
-def test_the_manifest_names_the_places_that_a_source_may_have(entity, part, kinds):
+def test_the_manifest_names_the_places_that_a_source_may_have(entity: str, part: int, kinds) -> None:
     found = places({"src_site": "west", "src_entity": entity, "src_part": part, "seen": None})
     assert [each["in"] for each in found] == kinds

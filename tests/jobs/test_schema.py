@@ -11,11 +11,11 @@ hold = pytest.importorskip("shared.line.deadline")
 IN_JSON = {"tinyint": "int", "timestamp": "bigint"}
 
 
-def test_a_message_is_in_flight_for_longer_than_a_batch_may_be_held():
+def test_a_message_is_in_flight_for_longer_than_a_batch_may_be_held() -> None:
     assert Settings().grace >= settings.LONGEST_HOLD > hold.LONGEST_HOLD
 
 
-def test_the_job_reads_the_fields_that_the_writers_write():
+def test_the_job_reads_the_fields_that_the_writers_write() -> None:
     written = {field.name: IN_JSON.get(field.spark, field.spark) for field in record.FIELDS}
     read = {name: kind.simpleString() for name, kind in schema.FIELDS.items()}
     assert read == written

@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -26,7 +27,7 @@ def told_by_twin(journal, gaps=()):
     return {(task, seq): (verdict, copies, expected) for task, seq, verdict, copies, expected in rows}
 
 
-def assert_found(result, plans, oracle):
+def assert_found(result, plans, oracle) -> None:
     """Assert that *result* and the *oracle* have every message of *plans* (by task), with its verdict, and no other."""
     planned = {(task, seq): verdict for task, plan in plans.items() for seq, verdict in plan.items()}
     wrong = {key: verdict for key, verdict in planned.items() if verdict != "delivered"}
@@ -81,7 +82,7 @@ def two_tasks_to_one_target(folder):
     return {"all-orders": plan, "all-returns": dict.fromkeys(range(1000, 1008), "delivered")}
 
 
-def test_all_that_was_planted_is_found_and_nothing_else(spark, tmp_path):
+def test_all_that_was_planted_is_found_and_nothing_else(spark, tmp_path: Path) -> None:
     plans: dict[str, dict[int, str]] = {}
     planted_as: dict[tuple[str, int], str] = {}
     gaps = []
@@ -139,7 +140,7 @@ def test_all_that_was_planted_is_found_and_nothing_else(spark, tmp_path):
 
 
 @pytest.fixture
-def _elsewhere(monkeypatch):
+def _elsewhere(monkeypatch: pytest.MonkeyPatch):
     """A process whose clock shows the time of New York."""
     monkeypatch.setenv("TZ", "America/New_York")
     time.tzset()
@@ -149,7 +150,7 @@ def _elsewhere(monkeypatch):
 
 
 @pytest.mark.usefixtures("_elsewhere")
-def test_a_clean_night_looks_at_no_message_and_ends_with_0_in_any_time_zone(spark, tmp_path):
+def test_a_clean_night_looks_at_no_message_and_ends_with_0_in_any_time_zone(spark, tmp_path: Path) -> None:
     journals, _ = planted(["delivered"] * 20 + ["filtered"] * 5, taps=True)
     journals.write(tmp_path / "journal")
     # A tap with numbers of its own, of messages without ids, which are told apart by content and order.
@@ -187,7 +188,7 @@ def test_a_clean_night_looks_at_no_message_and_ends_with_0_in_any_time_zone(spar
     ),
     seed=st.integers(0, 1000),
 )
-def test_both_agree_about_whatever_happens(spark, tmp_path_factory, nights, seed):
+def test_both_agree_about_whatever_happens(spark, tmp_path_factory: pytest.TempPathFactory, nights, seed) -> None:
     folder = tmp_path_factory.mktemp("nights")
     plans = {}
     for number, (taps, night) in enumerate(nights):

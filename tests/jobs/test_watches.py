@@ -16,7 +16,7 @@ MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 END = START + 24 * HOUR
 
 
-def task(sent, seen=None, count=100):
+def task(sent, seen=None, count: int = 100):
     """Return a task that sent from and to *sent*, and whose tap wrote from and to *seen* (hours)."""
     one = TaskEvidence(TASK)
     if sent is not None:
@@ -48,7 +48,7 @@ def before(last):
     ],
     ids=["all day", "within a minute", "begins", "known before", "ends", "what others sent"],
 )
-def test_a_tap_is_there_from_its_first_record_to_its_last(one, known, since, until, is_new):
+def test_a_tap_is_there_from_its_first_record_to_its_last(one, known, since, until, is_new: bool) -> None:
     found = watch(one, known)
     assert (found.since, found.until, found.is_new) == (since, until, is_new)
     assert not found.is_absent
@@ -64,7 +64,7 @@ def test_a_tap_is_there_from_its_first_record_to_its_last(one, known, since, unt
     ],
     ids=["many", "a few", "just now", "none"],
 )
-def test_a_tap_that_told_nothing_of_many_messages_is_absent_and_is_not_forgotten(one, is_absent):
+def test_a_tap_that_told_nothing_of_many_messages_is_absent_and_is_not_forgotten(one, is_absent: bool) -> None:
     found = watch(one, before(-1))
     assert (found.taps, found.until, found.is_absent) == (("watch",), START - HOUR - MINUTE, is_absent)
     assert Watch.of(found.told()) == before(-1)
@@ -87,7 +87,7 @@ SILENT = f"its tap at {TARGET} wrote nothing in this window, and last at 2026-11
     ],
     ids=["many", "a few", "none", "no task"],
 )
-def test_a_tap_that_the_run_before_knew_is_missed_under_whatever_name_its_task_has(one, told, looked_at):
+def test_a_tap_that_the_run_before_knew_is_missed_under_whatever_name_its_task_has(one, told, looked_at) -> None:
     run: Any = SimpleNamespace(renamed={"its-old-name": TASK}, settings=Settings(), problems=[], notes=[])
     previous: Any = SimpleNamespace(watches={"its-old-name": {TARGET: before(-1).told()}})
     tasks = {} if one is None else {TASK: one}

@@ -21,12 +21,12 @@ PARTITIONED = (200 << 48) + 41
 WINDOW = Window(START, SECOND)
 
 
-def a_message(journals, seq, at, **more):
+def a_message(journals, seq, at, **more) -> None:
     journals.received(seq, at, at + timedelta(seconds=1), **more)
     journals.outcome(seq, at + timedelta(seconds=2))
 
 
-def steady(journals, first, start, count=40, hours=2, **more):
+def steady(journals, first, start, count: int = 40, hours: int = 2, **more) -> None:
     for number in range(count):
         a_message(journals, first + number, start + timedelta(hours=hours) / count * number + MINUTE, **more)
 
@@ -38,7 +38,7 @@ def both(spark, folder, **more):
     )
 
 
-def forget_a_field(table):
+def forget_a_field(table) -> None:
     """Write *table* as a job would have that did not know all the fields yet."""
     rows = duckdb.read_parquet(f"{table}/*.parquet").project("* exclude (joined)").to_arrow_table()
     shutil.rmtree(table)
@@ -54,11 +54,11 @@ def of(result, task):
     return next(each for each in result.summary.tasks if each.task == task)
 
 
-def of_task(task, entity, instance="wn1-1"):
+def of_task(task, entity, instance: str = "wn1-1"):
     return Journals(task=task, entity=entity, target=f"east/{entity}", instance=instance)
 
 
-def reject_an_unreadable_one(journals):
+def reject_an_unreadable_one(journals) -> None:
     """Add a message that cannot be read, for which there was nobody at first to take it as rejected."""
     for minute, outcome in ((10, "retry"), (20, "rejected")):
         at = START + minute * MINUTE
@@ -66,7 +66,7 @@ def reject_an_unreadable_one(journals):
         journals.outcome(0, at, outcome, src_seq=None)
 
 
-def rename(folder):
+def rename(folder) -> None:
     """Write a task that has another name in the second window, with a message on its way in between."""
     edge = SECOND - 2 * MINUTE
     old, new = of_task("orders-old", "renamed"), of_task("orders-new", "renamed", "wn2-1")
@@ -79,7 +79,7 @@ def rename(folder):
     new.write(folder / "journal", name="wn2")
 
 
-def make_anew(folder):
+def make_anew(folder) -> None:
     """Write a task whose source numbers its messages from 1 again after an hour, and once more within an hour."""
     journals = of_task("made-anew", "anew")
     steady(journals, 1, START, hours=1, order_key="s")
@@ -91,7 +91,7 @@ def make_anew(folder):
     journals.write(folder / "journal")
 
 
-def move_sessions(folder):
+def move_sessions(folder) -> None:
     """Write a task whose sessions go from one instance to another, with clocks that are seconds apart."""
     first, second = of_task("moved", "moved"), of_task("moved", "moved", "wn2-1")
     at = SECOND + 20 * MINUTE
@@ -111,7 +111,7 @@ def move_sessions(folder):
     second.write(folder / "journal", name="wn2")
 
 
-def hold_over_the_hour(folder):
+def hold_over_the_hour(folder) -> None:
     """Write a task that does nothing in two hours but to hold a message from one into the other."""
     held = of_task("held", "held")
     held.received(1, START + 53 * MINUTE, START + 53 * MINUTE)
@@ -119,7 +119,7 @@ def hold_over_the_hour(folder):
     held.write(folder / "journal")
 
 
-def number_as_partitions_do(folder):
+def number_as_partitions_do(folder) -> None:
     """Write a task whose source has its partition in the upper bits of its numbers, and one message that is lost."""
     partitioned = of_task("partitioned", "partitioned")
     steady(partitioned, PARTITIONED - 40, START)
@@ -127,7 +127,7 @@ def number_as_partitions_do(folder):
     partitioned.write(folder / "journal")
 
 
-def read_a_hub_again(folder):
+def read_a_hub_again(folder) -> None:
     """Write a task that reads a quiet hub from its beginning, after another one has."""
     east, lake = of_task("to-east", "hub"), of_task("to-lake", "hub", "wn2-1")
     for seq in range(1, 6):
@@ -138,13 +138,13 @@ def read_a_hub_again(folder):
     lake.write(folder / "journal", name="wn2")
 
 
-def test_a_task_that_has_its_old_name_again_is_not_taken_for_its_successor():
+def test_a_task_that_has_its_old_name_again_is_not_taken_for_its_successor() -> None:
     names = {"old": "new", "other": "another"}
     assert still_renamed(names, {"new"}) == names
     assert still_renamed(names, {"old"}) == {"other": "another"}
 
 
-def test_what_lands_after_the_window_is_decided_by_the_next_and_runs_can_be_repeated(spark, tmp_path):
+def test_what_lands_after_the_window_is_decided_by_the_next_and_runs_can_be_repeated(spark, tmp_path: Path) -> None:
     journals = Journals()
     steady(journals, 1, START)
     steady(journals, 1001, SECOND)
@@ -227,7 +227,7 @@ def test_what_lands_after_the_window_is_decided_by_the_next_and_runs_can_be_repe
     assert content(tmp_path / "out") == before
 
 
-def test_a_repeated_run_that_finds_nothing_leaves_nothing_of_the_first(spark, tmp_path):
+def test_a_repeated_run_that_finds_nothing_leaves_nothing_of_the_first(spark, tmp_path: Path) -> None:
     journals = Journals()
     steady(journals, 1, START)
     lost = Journals(instance="wn2-1")
@@ -280,6 +280,6 @@ def test_a_repeated_run_that_finds_nothing_leaves_nothing_of_the_first(spark, tm
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 0), (2, 1)])
-def test_a_window_begins_before_it_ends(start, end):
+def test_a_window_begins_before_it_ends(start: int, end: int) -> None:
     with pytest.raises(ValueError, match="begin before it ends"):
         Window(START + timedelta(hours=start), START + timedelta(hours=end))

@@ -17,7 +17,7 @@ encoded = strategies.values.map(encode)
 
 @thorough
 @given(strategies.values)
-def test_what_is_encoded_is_decoded_to_the_same_value_and_the_same_bytes(value):
+def test_what_is_encoded_is_decoded_to_the_same_value_and_the_same_bytes(value) -> None:
     raw = encode(value)
     decoded = decode_all(raw)
     assert repr(decoded) == repr(value)  # unlike ==, the text tells 1 from True and finds a NaN equal to itself
@@ -27,7 +27,7 @@ def test_what_is_encoded_is_decoded_to_the_same_value_and_the_same_bytes(value):
 @pytest.mark.parametrize("code", strategies.PAYLOADS)
 @settings(max_examples=8)
 @given(data=st.data())
-def test_every_format_code_comes_back_as_it_was(code, data):
+def test_every_format_code_comes_back_as_it_was(code, data) -> None:
     value = data.draw(strategies.of_codes(code))
     raw = encode(value)
     assert raw[0] == code
@@ -39,7 +39,7 @@ def test_every_format_code_comes_back_as_it_was(code, data):
 
 @thorough
 @given(encoded, around, around)
-def test_a_value_ends_where_it_ends_whatever_stands_around_it(raw, before, after):
+def test_a_value_ends_where_it_ends_whatever_stands_around_it(raw, before, after) -> None:
     buffer = before + raw + after
     stop = len(before) + len(raw)
     assert decode(buffer, len(before))[1] == stop
@@ -49,7 +49,7 @@ def test_a_value_ends_where_it_ends_whatever_stands_around_it(raw, before, after
 
 @thorough
 @given(encoded, st.data())
-def test_every_cut_of_a_value_is_malformed(raw, data):
+def test_every_cut_of_a_value_is_malformed(raw, data) -> None:
     cut = data.draw(st.integers(0, len(raw) - 1))
     with pytest.raises(Malformed):
         decode(raw[:cut])
@@ -63,7 +63,7 @@ def test_every_cut_of_a_value_is_malformed(raw, data):
 
 @thorough
 @given(strategies.map_values, around)
-def test_scanned_entries_are_the_decoded_pairs(value, before):
+def test_scanned_entries_are_the_decoded_pairs(value, before) -> None:
     buffer = before + encode(value)
     entries = map_entries(buffer, len(before), len(buffer))
     keys = [key.payload if key.kind in ("string", "symbol") else None for key, _ in pairs_of(value)]
@@ -75,14 +75,14 @@ def test_scanned_entries_are_the_decoded_pairs(value, before):
 
 @thorough
 @given(strategies.list_values, around)
-def test_scanned_fields_are_the_decoded_items(value, before):
+def test_scanned_fields_are_the_decoded_items(value, before) -> None:
     buffer = before + encode(value)
     assert list_fields(buffer, len(before), len(buffer)) == [encode(item) for item in value.payload]
 
 
 @thorough
 @given(strategies.primitives)
-def test_text_is_read_from_strings_and_symbols_alone(value):
+def test_text_is_read_from_strings_and_symbols_alone(value) -> None:
     raw = encode(value)
     if value.kind in ("string", "symbol", "null"):
         assert text(raw) == value.payload
@@ -93,7 +93,7 @@ def test_text_is_read_from_strings_and_symbols_alone(value):
 
 @thorough
 @given(strategies.values)
-def test_every_value_has_plain_data(value):
+def test_every_value_has_plain_data(value) -> None:
     def kinds(data: object) -> None:
         assert not isinstance(data, tuple) or isinstance(data, Value)
         if isinstance(data, list):
@@ -109,18 +109,18 @@ def test_every_value_has_plain_data(value):
 
 @thorough
 @given(st.binary(max_size=100) | strategies.damaged(encoded) | encoded)
-def test_any_bytes_are_malformed_or_come_back_the_same(raw):
+def test_any_bytes_are_malformed_or_come_back_the_same(raw) -> None:
     amqp.check_value(raw)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_damaged_values_and_messages_are_malformed_or_come_back_the_same(seed):
+def test_damaged_values_and_messages_are_malformed_or_come_back_the_same(seed: int) -> None:
     verdicts = amqp.run(seed, cases=20_000)
     assert verdicts["malformed"] > 1000
     assert verdicts["message"] > 500
 
 
-def test_the_fuzz_run_finds_a_codec_that_loses_bytes(monkeypatch):
+def test_the_fuzz_run_finds_a_codec_that_loses_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     def forgets_width(value: Value) -> bytes:
         return encode(Value(0xA1, value.payload) if value.code == 0xB1 else value)
 

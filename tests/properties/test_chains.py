@@ -7,6 +7,7 @@ message.
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -23,8 +24,8 @@ APP = store_settings(Path(tempfile.gettempdir()) / "unused.db")
 class InMemory:
     """A store that outlives the editors."""
 
-    def __init__(self):
-        self.kept = {}
+    def __init__(self) -> None:
+        self.kept: dict[Any, Any] = {}
 
     async def read(self, name):
         return self.kept.get(name)
@@ -75,7 +76,7 @@ def verdicts(links, sizes):
 
 @few
 @given(batches, batches, st.integers(0, 2), st.data())
-def test_a_whole_chain_passes_with_its_repetitions(sizes, others, redelivered, data):
+def test_a_whole_chain_passes_with_its_repetitions(sizes, others, redelivered, data) -> None:
     links = chain_of(sum(sizes), sizes, redelivered)
     repeated = data.draw(st.integers(0, len(links) - 1))
     later = data.draw(st.integers(repeated + 1, len(links)))
@@ -86,7 +87,7 @@ def test_a_whole_chain_passes_with_its_repetitions(sizes, others, redelivered, d
 
 @few
 @given(batches, batches, st.sampled_from(["delete", "swap", "alter", "alter link", "insert", "exchange"]), st.data())
-def test_whatever_is_tampered_with_is_noticed(sizes, others, what, data):
+def test_whatever_is_tampered_with_is_noticed(sizes, others, what, data) -> None:
     links = chain_of(sum(sizes), sizes, 0)
     tampered = [each.copy() for each in links]
     index = data.draw(st.integers(0, len(links) - 2))

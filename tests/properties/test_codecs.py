@@ -131,7 +131,7 @@ READERS: dict[str, Callable[[bytes], object]] = {
 
 @settings(max_examples=60)
 @given(value=trees(scalars | huge | decimals))
-def test_json_reads_what_it_has_written(value):
+def test_json_reads_what_it_has_written(value) -> None:
     codec = PlainJson()
     written = codec.write(value)
     assert same_numbers(codec.read(written), value)
@@ -140,19 +140,19 @@ def test_json_reads_what_it_has_written(value):
 
 @settings(max_examples=60)
 @given(value=trees(scalars | huge | decimals | st.binary(max_size=9) | instants | st.uuids()))
-def test_cbor_reads_what_it_has_written(value):
+def test_cbor_reads_what_it_has_written(value) -> None:
     assert Cbor().read(Cbor().write(value)) == value
 
 
 @settings(max_examples=60)
 @given(value=trees(scalars | longs | st.binary(max_size=9)))
-def test_messagepack_reads_what_it_has_written(value):
+def test_messagepack_reads_what_it_has_written(value) -> None:
     assert MessagePack().read(MessagePack().write(value)) == value
 
 
 @settings(max_examples=60)
 @given(value=trees(scalars | longs))
-def test_json_goes_through_every_format_without_a_schema_and_back(value):
+def test_json_goes_through_every_format_without_a_schema_and_back(value) -> None:
     written = PlainJson().write(value)
     for codec in (Cbor(), MessagePack()):
         through = codec.read(codec.write(PlainJson().read(written)))
@@ -161,7 +161,7 @@ def test_json_goes_through_every_format_without_a_schema_and_back(value):
 
 @settings(max_examples=40)
 @given(value=avro_trees)
-def test_avro_reads_what_it_has_written_also_by_way_of_json(value):
+def test_avro_reads_what_it_has_written_also_by_way_of_json(value) -> None:
     for codec in (RawAvro(SCHEMA), SingleObject(SCHEMA), Container(SCHEMA)):
         written = codec.write(value)
         assert codec.read(written) == value
@@ -170,14 +170,14 @@ def test_avro_reads_what_it_has_written_also_by_way_of_json(value):
 
 @settings(max_examples=20)
 @given(values=st.lists(avro_trees, max_size=3))
-def test_a_container_holds_any_number_of_values(values):
+def test_a_container_holds_any_number_of_values(values) -> None:
     content = write_container(SCHEMA, values)
     assert read_container(content) == read_container(content, SCHEMA) == values
 
 
 @settings(max_examples=60)
 @given(value=proto_trees)
-def test_protobuf_reads_what_it_has_written_also_by_way_of_json(value):
+def test_protobuf_reads_what_it_has_written_also_by_way_of_json(value) -> None:
     written = PROTOBUF.write(value)
     assert PROTOBUF.read(written) == value
     beside_json = Protobuf(descriptors(), "t.Tree")
@@ -185,7 +185,7 @@ def test_protobuf_reads_what_it_has_written_also_by_way_of_json(value):
 
 
 @given(value=single.filter(bool))
-def test_protobuf_writes_a_float_in_the_fewest_digits(value):
+def test_protobuf_writes_a_float_in_the_fewest_digits(value) -> None:
     read = PROTOBUF.read(PROTOBUF.write({"small": value}))["small"]
     assert struct.pack("f", read) == struct.pack("f", value)
     assert len(repr(read)) <= len(repr(value))
@@ -194,7 +194,7 @@ def test_protobuf_writes_a_float_in_the_fewest_digits(value):
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @settings(max_examples=25)
 @given(content=st.binary(max_size=400) | st.binary(max_size=5).map(lambda piece: piece * 3000))
-def test_what_was_compressed_is_decompressed(encoding, content):
+def test_what_was_compressed_is_decompressed(encoding, content) -> None:
     compressed = compressor(encoding, 5)(content)
     assert decompressor(encoding, Limits(20_000))(compressed) == content
 
@@ -202,7 +202,7 @@ def test_what_was_compressed_is_decompressed(encoding, content):
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @settings(max_examples=25)
 @given(content=st.binary(max_size=60), data=st.data())
-def test_what_is_compressed_and_cut_off_is_rejected(encoding, content, data):
+def test_what_is_compressed_and_cut_off_is_rejected(encoding, content, data) -> None:
     compressed = compressor(encoding, 5)(content)
     end = data.draw(st.integers(0, len(compressed) - 1))
     with pytest.raises(MessageRejected):
@@ -220,7 +220,7 @@ def test_what_is_compressed_and_cut_off_is_rejected(encoding, content, data):
 @example(content=b"\x42" * 100_000)
 @example(content=b"\xff" * 40)
 @given(content=st.binary(max_size=60))
-def test_no_bytes_raise_anything_else(name, content):
+def test_no_bytes_raise_anything_else(name, content) -> None:
     with contextlib.suppress(MessageRejected):
         READERS[name](content)
 
@@ -228,7 +228,7 @@ def test_no_bytes_raise_anything_else(name, content):
 @pytest.mark.parametrize("name", ["raw", "cbor", "messagepack", "protobuf", "gzip", "zstd", "brotli", "container"])
 @settings(max_examples=60)
 @given(data=st.data())
-def test_no_damage_raises_anything_else(name, data):
+def test_no_damage_raises_anything_else(name, data) -> None:
     tree = {
         "whole": 1,
         "long": {"a": 5},

@@ -37,20 +37,20 @@ expressions = st.sampled_from(
 
 @FEW
 @given(documents)
-def test_what_is_written_is_read_as_it_was(document):
+def test_what_is_written_is_read_as_it_was(document) -> None:
     assert read_exact(write(document)) == document
 
 
 @FEW
 @given(documents.filter(lambda document: document is not None))
-def test_the_identity_leaves_the_value(document):
+def test_the_identity_leaves_the_value(document) -> None:
     sent = edited({"transform": {"expression": "@"}}, message(write(document))).message
     assert read_exact(sent.body or b"") == document
 
 
 @FEW
 @given(st.binary(max_size=20) | documents.map(write), expressions)
-def test_any_body_gives_a_result_or_a_rejection(body, text):
+def test_any_body_gives_a_result_or_a_rejection(body, text) -> None:
     result = edited({"transform": {"expression": text, "on_null": "write"}}, message(body))
     assert [str(each) for each in result.outcomes] in (["sent"], ["rejected"])
     for sent in result.messages:
@@ -59,7 +59,7 @@ def test_any_body_gives_a_result_or_a_rejection(body, text):
 
 @FEW
 @given(st.dictionaries(texts, documents, max_size=4))
-def test_flattening_keeps_every_value(document):
+def test_flattening_keeps_every_value(document) -> None:
     try:
         flat = flattened(document, "/")
     except MessageRejected as error:
@@ -73,7 +73,7 @@ def test_flattening_keeps_every_value(document):
 
 @FEW
 @given(st.lists(st.integers(0, 6), max_size=6), st.data())
-def test_the_python_editor_loses_no_message(choices, data):
+def test_the_python_editor_loses_no_message(choices, data) -> None:
     results = {
         0: lambda each: each,
         1: lambda each: [each, each.copy()],
@@ -101,7 +101,7 @@ def test_the_python_editor_loses_no_message(choices, data):
 
 @FEW
 @given(documents)
-def test_an_expression_keeps_nothing_from_one_message_to_the_next(document):
+def test_an_expression_keeps_nothing_from_one_message_to_the_next(document) -> None:
     expression = Expression("[@, property('p')]")
     first, second = message(properties={"p": 1}), Message(message().sections, Arrival(Origin("a", "b")))
     assert expression.of([document], first) == [[document], 1]

@@ -20,7 +20,7 @@ KINDS = ["oct", "EC", "X25519"]
 few = settings(max_examples=30, deadline=None)
 
 
-def editor(verb, kind="oct", **options):
+def editor(verb, kind: str = "oct", **options):
     app = keys.settings(k=keys.jwks(keys.made(kind)))
     return STEPS[verb].model_validate({verb: {"key": "k", **options}}).editor(task_facts(app))
 
@@ -63,7 +63,7 @@ json_values = st.recursive(
 
 @few
 @given(messages(of=bodies.filter(bool)), st.sampled_from(KINDS))
-def test_decrypt_of_encrypt_is_identity(message, kind):
+def test_decrypt_of_encrypt_is_identity(message, kind) -> None:
     sealed = one(EDITORS["encrypt", kind], message)
     back = one(EDITORS["decrypt", kind], sealed)
     # The length of a single data section may have been written in more bytes than it takes.
@@ -76,7 +76,7 @@ def test_decrypt_of_encrypt_is_identity(message, kind):
 
 @few
 @given(json_values, json_values, st.sampled_from([None, 1, "\t"]), st.booleans())
-def test_decrypt_of_encrypt_is_identity_for_fields_in_any_layout(first, second, indent, ascii_only):
+def test_decrypt_of_encrypt_is_identity_for_fields_in_any_layout(first, second, indent, ascii_only) -> None:
     fields = ["$.card[*]", "$['a b']"]
     document = {"card": {"x": first, "y": [second]}, "rest": first, "a b": second, "more": [1.50, 1e5]}
     body = json.dumps(document, indent=indent, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
@@ -91,7 +91,7 @@ def test_decrypt_of_encrypt_is_identity_for_fields_in_any_layout(first, second, 
 
 @few
 @given(messages(), st.data())
-def test_no_bit_of_an_encryption_can_be_flipped(message, data):
+def test_no_bit_of_an_encryption_can_be_flipped(message, data) -> None:
     sealed = one(BOUND["encrypt"], message)
     body = bytearray(sealed.body)
     index = data.draw(st.integers(0, len(body) - 1))
@@ -102,14 +102,14 @@ def test_no_bit_of_an_encryption_can_be_flipped(message, data):
 
 @few
 @given(st.binary(max_size=300) | st.text(max_size=300).map(str.encode) | json_values.map(json.dumps).map(str.encode))
-def test_nothing_but_an_encryption_is_decrypted_and_nothing_else_is_raised(body):
+def test_nothing_but_an_encryption_is_decrypted_and_nothing_else_is_raised(body) -> None:
     message = Message.received(delivered(1, body=body), Origin("west", "orders"))
     assert isinstance(result(BOUND["decrypt"], message), MessageRejected)
 
 
 @few
 @given(messages(), st.data())
-def test_what_was_signed_is_valid_and_not_one_bit_of_it_can_be_flipped(message, data):
+def test_what_was_signed_is_valid_and_not_one_bit_of_it_can_be_flipped(message, data) -> None:
     signed = one(SIGN, message)
     assert isinstance(result(VERIFY, signed), tuple)
     part = data.draw(st.sampled_from(["body", "id", "signature"]))
@@ -132,7 +132,7 @@ def test_what_was_signed_is_valid_and_not_one_bit_of_it_can_be_flipped(message, 
 
 @few
 @given(st.text(max_size=200))
-def test_nothing_but_a_signature_is_verified_and_nothing_else_is_raised(text):
+def test_nothing_but_a_signature_is_verified_and_nothing_else_is_raised(text) -> None:
     from shared.amqp.values import string  # noqa: PLC0415 - for this test alone
 
     try:
@@ -145,7 +145,7 @@ def test_nothing_but_a_signature_is_verified_and_nothing_else_is_raised(text):
 
 @few
 @given(json_values, st.lists(st.sampled_from(["a", "b", 0, 1, None]), min_size=1, max_size=3))
-def test_a_path_finds_what_it_leads_to(document, steps):
+def test_a_path_finds_what_it_leads_to(document, steps) -> None:
     text = json.dumps(document)
     path = "$" + "".join("[*]" if step is None else f"[{step!r}]" for step in steps)
     found: list[object] = []

@@ -23,7 +23,7 @@ sections = st.dictionaries(keys, values, max_size=5).map(
 
 
 @given(st.lists(sections, min_size=1, max_size=8))
-def test_a_layout_reads_what_is_there_or_leaves_it_to_a_walk(told):
+def test_a_layout_reads_what_is_there_or_leaves_it_to_a_walk(told) -> None:
     layouts = Layouts(INTEGERS, TEXTS, OTHERS)
     for section in told + told:
         found = {key: decode(section, start, stop)[0] for key, _, start, stop in entries(section)}
@@ -42,7 +42,7 @@ def test_a_layout_reads_what_is_there_or_leaves_it_to_a_walk(told):
 
 
 @given(strategies.damaged(sections))
-def test_what_is_no_map_is_left_to_a_walk_or_malformed(section):
+def test_what_is_no_map_is_left_to_a_walk_or_malformed(section) -> None:
     layouts = Layouts(INTEGERS, TEXTS, OTHERS)
     try:
         layouts.read(section)
@@ -50,7 +50,7 @@ def test_what_is_no_map_is_left_to_a_walk_or_malformed(section):
         return
 
 
-def test_a_usual_map_is_read_by_its_layout():
+def test_a_usual_map_is_read_by_its_layout() -> None:
     section = join_map(
         b"\x00\x53\x72",
         [b"\xa3\x06number\x81" + (7).to_bytes(8), b"\xa3\x04time\x83" + (8).to_bytes(8), b"\xa3\x04text\xa1\x01x"],

@@ -75,7 +75,7 @@ def stamped(message: Message) -> Message | None:
 
 @thorough
 @given(messages)
-def test_a_message_leaves_as_it_came_but_for_what_the_delivery_was_about(sections):
+def test_a_message_leaves_as_it_came_but_for_what_the_delivery_was_about(sections) -> None:
     sent = split(Message.received(sections.encode(), ORIGIN).encode())
     assert sent.delivery_annotations == b""
     assert without_nulls_at_the_end(fields(sent.header)) == without_nulls_at_the_end(fields(sections.header)[:3])
@@ -94,7 +94,7 @@ def test_a_message_leaves_as_it_came_but_for_what_the_delivery_was_about(section
 
 @thorough
 @given(strategies.messages)
-def test_any_valid_message_can_be_received_or_is_malformed(sections):
+def test_any_valid_message_can_be_received_or_is_malformed(sections) -> None:
     try:
         message = Message.received(sections.encode(), ORIGIN)
     except Malformed:
@@ -104,7 +104,7 @@ def test_any_valid_message_can_be_received_or_is_malformed(sections):
 
 @thorough
 @given(messages, st.dictionaries(names, st.none() | settable, max_size=4))
-def test_setting_properties_touches_only_their_entries(sections, changes):
+def test_setting_properties_touches_only_their_entries(sections, changes) -> None:
     message = Message.received(sections.encode(), ORIGIN)
     before = pairs(sections.application_properties)
     # Names that are there already, as well as new ones.
@@ -122,7 +122,7 @@ def test_setting_properties_touches_only_their_entries(sections, changes):
 
 @thorough
 @given(messages)
-def test_a_stamp_adds_its_properties_and_touches_no_other(sections):
+def test_a_stamp_adds_its_properties_and_touches_no_other(sections) -> None:
     message = Message.received(sections.encode(), ORIGIN)
     before = pairs(sections.application_properties)
     assume(not any((key or "").startswith(("repl-", "DeadLetter")) for key, _, _ in before))
@@ -137,7 +137,7 @@ def test_a_stamp_adds_its_properties_and_touches_no_other(sections):
 
 @thorough
 @given(messages, st.integers(1, 5))
-def test_after_any_number_of_hops_every_other_property_has_the_bytes_that_it_had(sections, hops):
+def test_after_any_number_of_hops_every_other_property_has_the_bytes_that_it_had(sections, hops) -> None:
     content = sections.encode()
     before = pairs(sections.application_properties)
     assume(not any((key or "").startswith(("repl-", "DeadLetter")) for key, _, _ in before))
@@ -161,7 +161,7 @@ def test_after_any_number_of_hops_every_other_property_has_the_bytes_that_it_had
 
 @thorough
 @given(messages, st.none() | st.integers(1, 2**32 - 1))
-def test_a_time_to_live_touches_only_its_field(sections, milliseconds):
+def test_a_time_to_live_touches_only_its_field(sections, milliseconds) -> None:
     message = Message.received(sections.encode(), ORIGIN)
     message.time_to_live = milliseconds
     sent = Message.received(message.encode(), ORIGIN)
@@ -207,7 +207,7 @@ def identity(content: bytes) -> object:
 @given(
     st.lists(strategies.damaged(strategies.messages.map(Sections.encode)) | messages.map(Sections.encode), max_size=6)
 )
-def test_whatever_comes_every_message_has_one_outcome_and_its_neighbours_go_on(contents):
+def test_whatever_comes_every_message_has_one_outcome_and_its_neighbours_go_on(contents) -> None:
     contents = list({identity(content): content for content in contents}.values())
     output, rejects = OutputThatAccepts(), OutputThatAccepts()
     pipeline, journal = line(output, rejects)

@@ -57,7 +57,7 @@ actions = (
 messages = st.dictionaries(st.sampled_from(["p", "q"]), constants)
 
 
-def holds(facts, message):
+def holds(facts, message) -> bool:
     """Tell whether everything that *facts* say of the message's application properties is so."""
     for (scope, name), knowledge in facts.known.items():
         value = message.user(name)
@@ -73,14 +73,14 @@ def holds(facts, message):
 
 
 @given(conditions, messages)
-def test_what_a_condition_yields_is_among_its_outcomes_with_what_is_known_then(condition, properties):
+def test_what_a_condition_yields_is_among_its_outcomes_with_what_is_known_then(condition, properties) -> None:
     message = PropertiesInMemory(**properties)
     truth = SqlFilter(condition).evaluate(message)
     assert any(each is truth and holds(facts, message) for each, facts in outcomes(condition, Facts()))
 
 
 @given(conditions, actions, conditions, messages)
-def test_what_is_known_holds_after_an_action_too(before, action, after, properties):
+def test_what_is_known_holds_after_an_action_too(before, action, after, properties) -> None:
     message = PropertiesInMemory(**properties)
     truth = SqlFilter(before).evaluate(message)
     known = [facts for each, facts in outcomes(before, Facts()) if each is truth and holds(facts, message)]
@@ -92,7 +92,7 @@ def test_what_is_known_holds_after_an_action_too(before, action, after, properti
 
 
 @given(any_conditions, any_messages)
-def test_any_condition_has_its_truth_among_its_outcomes(condition, message):
+def test_any_condition_has_its_truth_among_its_outcomes(condition, message) -> None:
     try:
         truth = SqlFilter(condition).evaluate(message)
     except RuleEvaluationError:
@@ -149,7 +149,7 @@ def configured(documents):
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(tasks, max_size=5).map(configured))
-def test_any_set_of_tasks_can_be_reviewed(configuration):
+def test_any_set_of_tasks_can_be_reviewed(configuration) -> None:
     for finding in review(configuration, Entities({})):
         assert finding.check in CHECKS
         assert not finding.check.needs_entities

@@ -93,7 +93,7 @@ configurations = st.lists(tasks, min_size=1, max_size=5).map(configured).filter(
 class Carrier:
     """The rules of sources and the pipelines of a configuration, with outputs that keep what they take."""
 
-    def __init__(self, configuration):
+    def __init__(self, configuration) -> None:
         self._configuration = configuration
         self._assembled = dict(
             zip(
@@ -168,7 +168,7 @@ def label(network, edge):
 
 @settings(max_examples=100, deadline=None)
 @given(configurations, st.integers(0, 4), messages, histories)
-def test_a_message_of_which_all_is_known_goes_where_the_review_says(configuration, first, properties, history):
+def test_a_message_of_which_all_is_known_goes_where_the_review_says(configuration, first, properties, history) -> None:
     network, carrier = Network(configuration, Entities({})), Carrier(configuration)
     start = configuration.tasks[first % len(configuration.tasks)]
     named = {**properties, **history}
@@ -217,7 +217,9 @@ PATH_OF_A_PROPERTY = {
 @settings(max_examples=100, deadline=None)
 @given(configurations, st.integers(0, 4), messages)
 @example(configured([PATH_OF_A_PROPERTY]), 0, {"p": string("1")})
-def test_what_is_known_of_any_message_of_an_application_is_so_wherever_it_goes(configuration, first, properties):
+def test_what_is_known_of_any_message_of_an_application_is_so_wherever_it_goes(
+    configuration, first, properties
+) -> None:
     network, carrier = Network(configuration, Entities({})), Carrier(configuration)
     start = configuration.tasks[first % len(configuration.tasks)]
     waiting = deque([(start, [network.start(start)], properties)])

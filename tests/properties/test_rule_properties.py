@@ -24,7 +24,7 @@ def folded(named: dict[str, Value]) -> dict[str, tuple[str, Value]]:
 
 
 @given(named=st.dictionaries(names, values, max_size=6), walk=steps)
-def test_rules_see_and_change_what_is_there(named, walk):
+def test_rules_see_and_change_what_is_there(named, walk) -> None:
     named = {name: named[name] for name, _ in folded(named).values()}
     # Text in a value that looks like a property's name is none.
     named["decoy"] = string("".join(named) + "\xa1\x01a")

@@ -113,17 +113,17 @@ def is_short_enough(node):
 
 
 @given(conditions.filter(is_short_enough))
-def test_a_condition_reads_back(condition):
+def test_a_condition_reads_back(condition) -> None:
     assert parse_filter(str(condition)) == SqlFilter(condition)
 
 
 @given(st.lists(statements, min_size=1, max_size=4).map(tuple).map(Action).filter(is_short_enough))
-def test_an_action_reads_back(action):
+def test_an_action_reads_back(action) -> None:
     assert parse_action(str(action)) == action
 
 
 @given(st.text(st.characters()) | near_rules)
-def test_any_text_is_a_rule_or_a_syntax_error(text):
+def test_any_text_is_a_rule_or_a_syntax_error(text) -> None:
     for parse in (parse_filter, parse_action):
         rule, error = rule_or_error(parse, text)
         if error is None:
@@ -142,7 +142,7 @@ def rule_or_error(parse, text):
 
 
 @given(conditions, messages)
-def test_any_condition_has_an_outcome_or_an_error_and_not_turns_it(condition, message):
+def test_any_condition_has_an_outcome_or_an_error_and_not_turns_it(condition, message) -> None:
     parameters = {"a": values.long(1)}
     try:
         outcome = SqlFilter(condition).evaluate(message, parameters)
@@ -155,7 +155,7 @@ def test_any_condition_has_an_outcome_or_an_error_and_not_turns_it(condition, me
 
 
 @given(st.lists(statements, min_size=1, max_size=4).map(tuple).map(Action), messages)
-def test_any_action_ends_or_is_an_error(action, message):
+def test_any_action_ends_or_is_an_error(action, message) -> None:
     try:
         action.apply(message, {"a": values.long(1)})
     except RuleEvaluationError:

@@ -31,7 +31,7 @@ unusable = st.sampled_from(
 
 
 @given(hidden)
-def test_in_no_text_of_its_own(value):
+def test_in_no_text_of_its_own(value) -> None:
     secret = Secret("name", "1", value)
     assert value not in f"{secret!r} {secret} {[secret]}"
     assert secret.reveal() == value
@@ -39,7 +39,7 @@ def test_in_no_text_of_its_own(value):
 
 @pytest.mark.parametrize("kind", ["service-bus", "event-hubs"])
 @given(hidden, unusable)
-def test_in_no_error_and_in_no_log_line(kind, value, shape):
+def test_in_no_error_and_in_no_log_line(kind: str, value, shape) -> None:
     async def send():
         secrets = SettingSecrets({setting_of("east-key"): shape.format(value)})
         output = RenewedOutput("east", "east-key", secrets, partial(_output_by, "east", kind, "east-key"))

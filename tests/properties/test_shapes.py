@@ -37,7 +37,7 @@ def or_malformed(function, *arguments):
 
 
 @given(st.lists(lists | strategies.damaged(lists), min_size=1, max_size=6))
-def test_the_fields_of_a_list_are_those_that_a_walk_finds(told):
+def test_the_fields_of_a_list_are_those_that_a_walk_finds(told) -> None:
     for section in told + told:
         walked = or_malformed(list_fields, section, 3, len(section)) if section[:3] == b"\x00\x53\x73" else None
         fields = or_malformed(fields_of, section)
@@ -46,7 +46,7 @@ def test_the_fields_of_a_list_are_those_that_a_walk_finds(told):
 
 
 @given(st.lists(maps | strategies.damaged(maps), min_size=1, max_size=6), st.sampled_from(("a", "b", "due", "ä", "x")))
-def test_a_name_is_found_where_a_walk_finds_it(told, wanted):
+def test_a_name_is_found_where_a_walk_finds_it(told, wanted) -> None:
     for section in told + told:
         try:
             walked = next(
@@ -63,7 +63,7 @@ def test_a_name_is_found_where_a_walk_finds_it(told, wanted):
 
 
 @given(st.lists(maps | strategies.damaged(maps), min_size=1, max_size=6))
-def test_the_digest_of_properties_is_that_of_each_in_its_one_encoding(told):
+def test_the_digest_of_properties_is_that_of_each_in_its_one_encoding(told) -> None:
     imprinter = Imprinter()
     for section in told + told:
         try:
@@ -79,7 +79,7 @@ def test_the_digest_of_properties_is_that_of_each_in_its_one_encoding(told):
         assert imprinter.arriving(content).property_digest == digest
 
 
-def test_a_section_of_a_known_shape_is_not_walked_over():
+def test_a_section_of_a_known_shape_is_not_walked_over() -> None:
     walked = []
 
     def walk(section):

@@ -23,7 +23,7 @@ def passed_on(life, enqueued, now):
 
 
 @given(lives, st.data())
-def test_what_the_source_holds_for_alive_is_carried_on_with_what_is_left_give_or_take_the_skew(life, data):
+def test_what_the_source_holds_for_alive_is_carried_on_with_what_is_left_give_or_take_the_skew(life, data) -> None:
     age = data.draw(st.integers(0, life - 1) | st.integers(0, min(life - 1, 3 * SKEW)))
     skew = data.draw(skews)
     left = passed_on(life, ENQUEUED, ENQUEUED + age + skew)
@@ -33,7 +33,7 @@ def test_what_the_source_holds_for_alive_is_carried_on_with_what_is_left_give_or
 
 
 @given(lives, st.integers(0, 10**12), skews)
-def test_what_is_surely_over_is_withheld(life, beyond, skew):
+def test_what_is_surely_over_is_withheld(life, beyond, skew) -> None:
     assert passed_on(life, ENQUEUED, ENQUEUED + life + 2 * SKEW + beyond + skew) is None
 
 
@@ -41,13 +41,13 @@ def test_what_is_surely_over_is_withheld(life, beyond, skew):
 @example(1, 0)
 @example(1, SKEW)
 @example(MAX_MILLISECONDS, -SKEW)
-def test_a_life_never_becomes_none_nothing_or_longer_whatever_the_clocks_say(life, difference):
+def test_a_life_never_becomes_none_nothing_or_longer_whatever_the_clocks_say(life, difference) -> None:
     left = passed_on(life, ENQUEUED, ENQUEUED + difference)
     assert left is None or MIN_MILLISECONDS <= left <= life
 
 
 @given(lives, st.lists(st.tuples(st.integers(0, 60_000), skews, skews), min_size=5, max_size=5))
-def test_five_hops_never_lengthen_a_life(life, hops):
+def test_five_hops_never_lengthen_a_life(life, hops) -> None:
     """Each hop: how long the message lay there, and by how much the clocks of its site and of the app are wrong."""
     moment = ENQUEUED
     end = moment + life
@@ -66,7 +66,7 @@ def test_five_hops_never_lengthen_a_life(life, hops):
 
 
 @given(lives, st.lists(st.integers(0, 60_000), min_size=5, max_size=5))
-def test_with_clocks_that_agree_five_hops_end_a_life_when_the_first_would_have(life, hops):
+def test_with_clocks_that_agree_five_hops_end_a_life_when_the_first_would_have(life, hops) -> None:
     moment = ENQUEUED
     end = moment + life
     for lay in hops:

@@ -39,7 +39,7 @@ bodies = st.recursive(
 
 
 @pytest.fixture(scope="module")
-def editor(tmp_path_factory):
+def editor(tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("config")
     (folder / "schema.json").write_text(json.dumps(SCHEMA))
     return ValidateStep.model_validate({"validate": {"schema": "schema.json"}}, context={FOLDER: folder}).editor(
@@ -61,7 +61,7 @@ def answer_of(editor, message):
 
 
 @given(body=bodies | st.dictionaries(names, scalars | texts | st.lists(texts, max_size=4)))
-def test_it_passes_what_the_library_passes_and_tells_nothing_of_the_rest(editor, body):
+def test_it_passes_what_the_library_passes_and_tells_nothing_of_the_rest(editor, body) -> None:
     message = received(json.dumps(body).encode())
     before = message.encode()
     try:
@@ -75,6 +75,6 @@ def test_it_passes_what_the_library_passes_and_tells_nothing_of_the_rest(editor,
 
 
 @given(body=st.binary(max_size=40) | st.text(alphabet='{}[]",:1eE-.\\u truefalsn', max_size=40).map(str.encode))
-def test_no_body_raises_anything_else(editor, body):
+def test_no_body_raises_anything_else(editor, body) -> None:
     answer = answer_of(editor, received(body))
     assert answer is None or answer.reason in {"NotJson", "SchemaViolated"}

@@ -6,7 +6,7 @@ WEST = "west-example.servicebus.windows.net"
 EAST = "east-example.servicebus.windows.net"
 
 
-def document(site="west", serial=1, **changes):
+def document(site: str = "west", serial: int | str | None = 1, **changes):
     """Return a document with *site* for both roles; a change to None takes a key away."""
     whole = {
         "version": 1,

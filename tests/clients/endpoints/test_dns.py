@@ -30,7 +30,7 @@ def endpoints(server, **options):
     return EndpointWatch(source_of(server, **options)).endpoints()
 
 
-def test_the_alias_names_a_site_and_its_records_the_namespace(server):
+def test_the_alias_names_a_site_and_its_records_the_namespace(server) -> None:
     answer = source_of(server).read()
     assert (answer.site, answer.ttl_seconds) == ("west.example.test", 20)
     assert endpoints(server) == (Endpoint(WEST, 5671), Endpoint(WEST, 443))
@@ -38,12 +38,12 @@ def test_the_alias_names_a_site_and_its_records_the_namespace(server):
     assert endpoints(server) == (Endpoint(EAST, 5671), Endpoint(EAST, 443))
 
 
-def test_the_lower_priority_comes_first_whatever_the_order_of_the_records(server):
+def test_the_lower_priority_comes_first_whatever_the_order_of_the_records(server) -> None:
     server.replace("west SRV 1 1 5671", "west SRV 3 1 5671")
     assert endpoints(server) == (Endpoint(WEST, 443), Endpoint(WEST, 5671))
 
 
-def test_equals_share_by_weight_and_looking_again_moves_nobody(server):
+def test_equals_share_by_weight_and_looking_again_moves_nobody(server) -> None:
     server.replace("_azure_servicebus._amqp.west SRV 2 2 443 west", "_azure_servicebus._amqp.west SRV 1 3 5671 third")
     firsts = [
         EndpointWatch(source_of(server), cache=EndpointCache(random=Random(seed))).endpoints()[0].namespace
@@ -54,7 +54,7 @@ def test_equals_share_by_weight_and_looking_again_moves_nobody(server):
     assert len({watch.endpoints()[0] for _ in range(20)}) == 1
 
 
-def test_an_alias_of_an_alias_and_a_name_without_alias(server):
+def test_an_alias_of_an_alias_and_a_name_without_alias(server) -> None:
     server.replace("servicebus 20 CNAME west", "servicebus 20 CNAME middle\nmiddle 7 CNAME west")
     assert source_of(server).read().ttl_seconds == 7
     assert endpoints(server)[0] == Endpoint(WEST)
@@ -62,7 +62,7 @@ def test_an_alias_of_an_alias_and_a_name_without_alias(server):
     assert endpoints(server) == (Endpoint(EAST),)
 
 
-def test_prefixes_are_tried_in_order(server):
+def test_prefixes_are_tried_in_order(server) -> None:
     prefixes = ("_azure_eventhubs._amqp", "_azure_servicebus._amqp")
     assert endpoints(server, prefixes=prefixes)[0] == Endpoint(WEST)
     assert [query for query in server.queries if "SRV" in query] == [
@@ -83,7 +83,9 @@ def test_prefixes_are_tried_in_order(server):
         ("1 1 5671 west-example.servicebus.windows.net.", "1 1 5671 evilservicebus.windows.net.", "is not a namespace"),
     ],
 )
-def test_wrong_records_are_told_and_the_endpoint_from_before_is_kept(server, before, after, told):
+def test_wrong_records_are_told_and_the_endpoint_from_before_is_kept(
+    server, before: str, after: str, told: str
+) -> None:
     clock = [0.0]
     errors: list = []
     watch = EndpointWatch(source_of(server), on_error=errors.append, monotonic=lambda: clock[0])
@@ -99,7 +101,7 @@ def test_wrong_records_are_told_and_the_endpoint_from_before_is_kept(server, bef
     assert watch.state.error is None
 
 
-def test_records_of_other_ports_only_are_told(server):
+def test_records_of_other_ports_only_are_told(server) -> None:
     server.replace("west SRV 1 1 5671", "west SRV 1 1 5672")
     assert endpoints(server) == (Endpoint(WEST, 443),)
     text = "_azure_servicebus._amqp.west SRV 1 1 9000 x.servicebus.windows.net."
@@ -118,7 +120,7 @@ def test_records_of_other_ports_only_are_told(server):
         ("answers_garbage", True, "servicebus.example.test CNAME: no "),
     ],
 )
-def test_a_resolver_that_does_not_answer_leaves_what_was_known(server, attribute, value, told):
+def test_a_resolver_that_does_not_answer_leaves_what_was_known(server, attribute: str, value, told: str) -> None:
     clock = [0.0]
     watch = EndpointWatch(source_of(server), monotonic=lambda: clock[0])
     good = watch.endpoints()
@@ -132,7 +134,7 @@ def test_a_resolver_that_does_not_answer_leaves_what_was_known(server, attribute
         fresh.endpoints()
 
 
-def test_nobody_asks_again_before_the_answer_is_old(server):
+def test_nobody_asks_again_before_the_answer_is_old(server) -> None:
     clock = [0.0]
     watch = EndpointWatch(source_of(server), monotonic=lambda: clock[0])
     watch.endpoints()
@@ -145,6 +147,6 @@ def test_nobody_asks_again_before_the_answer_is_old(server):
     assert len(server.queries) == 2 * asked
 
 
-def test_an_alias_that_is_no_name_is_told_at_once():
+def test_an_alias_that_is_no_name_is_told_at_once() -> None:
     with pytest.raises(EndpointUnresolved, match="empty"):
         DnsSource("a..b", nameservers=["127.0.0.1"])

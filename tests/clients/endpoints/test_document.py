@@ -32,14 +32,14 @@ def pair(private=None):
 PRIVATE, PUBLIC = pair()
 
 
-def test_each_role_has_its_site_with_endpoints_in_order():
+def test_each_role_has_its_site_with_endpoints_in_order() -> None:
     read = read_document(document("west", 7, active={"send": "west", "receive": "east"}), "file", NOW)
     assert read.answer("send", "file").offers == (Offer(Endpoint(WEST), 0), Offer(Endpoint(WEST, 443), 1))
     answer = read.answer("receive", "file")
     assert (answer.site, answer.offers, answer.ttl_seconds, answer.serial) == ("east", (Offer(Endpoint(EAST)),), 30, 7)
 
 
-def test_what_is_written_is_read_as_it_was():
+def test_what_is_written_is_read_as_it_was() -> None:
     read = read_document(document(expires="2026-12-31T00:00:00+01:00"), "file", NOW)
     assert read_document(write_document(read), "file", NOW) == read
 
@@ -85,7 +85,7 @@ def test_what_is_written_is_read_as_it_was():
         (document(expires="2026-11-21T00:00Z"), "has expired"),
     ],
 )
-def test_what_is_no_document_is_told(content, told):
+def test_what_is_no_document_is_told(content, told) -> None:
     with pytest.raises(EndpointUnresolved, match=told) as caught:
         read_document(content, "file", NOW).answer("send", "file")
     assert str(caught.value).startswith("file")
@@ -94,7 +94,7 @@ def test_what_is_no_document_is_told(content, told):
 @given(
     st.binary(max_size=200) | st.recursive(st.none() | st.text() | st.integers(), st.lists).map(repr).map(str.encode)
 )
-def test_nothing_but_a_document_is_read(content):
+def test_nothing_but_a_document_is_read(content) -> None:
     with pytest.raises(EndpointUnresolved):
         read_document(content, "file", NOW)
 
@@ -103,7 +103,7 @@ def read_signed(content, public_keys):
     return DocumentReader("send", "file", public_keys, DOMAINS).answer(content, NOW)
 
 
-def test_a_signed_document_is_read_with_the_key_that_it_names():
+def test_a_signed_document_is_read_with_the_key_that_it_names() -> None:
     keys = {"old": pair()[1], "new": PUBLIC}
     assert read_signed(signed(document("east"), PRIVATE, "new"), keys).site == "east"
 
@@ -119,12 +119,12 @@ def test_a_signed_document_is_read_with_the_key_that_it_names():
         (signed(b"[]", PRIVATE, "new"), "is empty"),
     ],
 )
-def test_a_signature_that_does_not_hold_is_told(content, told):
+def test_a_signature_that_does_not_hold_is_told(content, told) -> None:
     with pytest.raises(EndpointUnresolved, match=told):
         read_signed(content, {"new": PUBLIC})
 
 
-def test_a_payload_cannot_be_exchanged_nor_the_algorithm_chosen():
+def test_a_payload_cannot_be_exchanged_nor_the_algorithm_chosen() -> None:
     honest, other = (signed(document(site), PRIVATE, "new") for site in ("west", "east"))
     lines = dict(zip(("honest", "other"), (content.splitlines() for content in (honest, other)), strict=True))
     swapped = b"\n".join([lines["other"][0], lines["other"][1], *lines["honest"][2:]])
@@ -135,12 +135,12 @@ def test_a_payload_cannot_be_exchanged_nor_the_algorithm_chosen():
         read_signed(none, {"new": PUBLIC})
 
 
-def test_a_signed_document_is_not_believed_without_a_key():
+def test_a_signed_document_is_not_believed_without_a_key() -> None:
     with pytest.raises(EndpointUnresolved, match="is signed, expected public_keys"):
         read_signed(signed(document(), PRIVATE, "new"), None)
 
 
-def test_a_key_of_another_kind_is_told():
+def test_a_key_of_another_kind_is_told() -> None:
     private, public = pair(generate_private_key(SECP256R1()))
     with pytest.raises(TypeError, match="expected Ed25519"):
         signed(document(), private, "new")
@@ -148,7 +148,7 @@ def test_a_key_of_another_kind_is_told():
         read_signed(signed(document(), PRIVATE, "new"), {"new": public})
 
 
-def test_only_who_needs_a_package_imports_it():
+def test_only_who_needs_a_package_imports_it() -> None:
     code = """
 import sys
 import busway_clients.endpoints.aio.receiver, busway_clients.endpoints.aio.sender, busway_clients.endpoints.file

@@ -3,6 +3,7 @@
 import os
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +14,7 @@ from busway_clients.endpoints.watch import EndpointWatch
 from tests.clients.endpoints.documents import EAST, WEST, document
 
 
-def published(path, content):
+def published(path, content) -> None:
     """Replace the file whole, as an operator's tool does."""
     written = path.with_suffix(".new")
     written.write_bytes(content)
@@ -23,7 +24,7 @@ def published(path, content):
 class Ticking:
     """A watch under a clock of the test, which goes on past everything that is cached."""
 
-    def __init__(self, source):
+    def __init__(self, source) -> None:
         self.seconds = 0.0
         self.changes: list = []
         self.watch = EndpointWatch(source, on_change=self.changes.append, monotonic=lambda: self.seconds)
@@ -36,7 +37,7 @@ class Ticking:
         return str(self.watch.state.error)
 
 
-def test_a_file_is_followed_and_every_fault_leaves_what_was_known(tmp_path):
+def test_a_file_is_followed_and_every_fault_leaves_what_was_known(tmp_path: Path) -> None:
     path = tmp_path / "endpoints.json"
     published(path, document("west", 1))
     ticking = Ticking(FileSource(path, "send"))
@@ -65,7 +66,7 @@ def test_a_file_is_followed_and_every_fault_leaves_what_was_known(tmp_path):
     assert [change.site for change in ticking.changes] == ["west", "east"]
 
 
-def test_a_change_of_the_same_length_within_the_clocks_grain_is_seen(tmp_path):
+def test_a_change_of_the_same_length_within_the_clocks_grain_is_seen(tmp_path: Path) -> None:
     path = tmp_path / "endpoints.json"
     path.write_bytes(document("west", 1))
     os.utime(path, ns=(10**18, 10**18))
@@ -78,7 +79,7 @@ def test_a_change_of_the_same_length_within_the_clocks_grain_is_seen(tmp_path):
     assert source.read().site == "east"
 
 
-def test_a_file_that_has_not_changed_is_not_read_again(tmp_path):
+def test_a_file_that_has_not_changed_is_not_read_again(tmp_path: Path) -> None:
     path = tmp_path / "endpoints.json"
     path.write_bytes(document("west", 1))
     os.utime(path, ns=(10**18, 10**18))
@@ -89,7 +90,7 @@ def test_a_file_that_has_not_changed_is_not_read_again(tmp_path):
     assert source.read().site == "west"
 
 
-def test_a_folder_is_no_file(tmp_path):
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(EndpointUnresolved, match="cannot be read"):
         FileSource(tmp_path, "send").read()
 
@@ -97,14 +98,14 @@ def test_a_folder_is_no_file(tmp_path):
 class WebSite:
     """A server of one document; `answer` replaces it by status, headers and body."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.content = document("west", 1)
         self.answer = None
         self.statuses: list = []
         site = self
 
         class Handler(BaseHTTPRequestHandler):
-            def do_GET(self):
+            def do_GET(self) -> None:
                 status, headers, body = site.reply(self.headers)
                 site.statuses.append(status)
                 self.send_response(status)
@@ -113,7 +114,7 @@ class WebSite:
                 self.end_headers()
                 self.wfile.write(body)
 
-            def log_message(self, *_):
+            def log_message(self, *_) -> None:
                 pass
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -138,11 +139,11 @@ def site():
     thread.join()
 
 
-def url_of(site):
+def url_of(site) -> str:
     return f"http://127.0.0.1:{site.server.server_port}/endpoints.json?sig=secret"
 
 
-def test_a_url_is_asked_with_its_etag(site):
+def test_a_url_is_asked_with_its_etag(site) -> None:
     ticking = Ticking(UrlSource(url_of(site), "receive"))
     assert [ticking.first() for _ in range(3)] == [WEST] * 3
     site.content = document("east", 2)
@@ -163,7 +164,7 @@ def test_a_url_is_asked_with_its_etag(site):
         ((304, {}, b""), None),
     ],
 )
-def test_what_is_no_document_leaves_what_was_known(site, answer, told):
+def test_what_is_no_document_leaves_what_was_known(site, answer, told: str | None) -> None:
     ticking = Ticking(UrlSource(url_of(site), "send"))
     assert ticking.first() == WEST
     site.answer = answer
@@ -177,14 +178,14 @@ def test_what_is_no_document_leaves_what_was_known(site, answer, told):
     assert ticking.watch.state.error is None
 
 
-def test_a_server_that_is_away_is_told():
+def test_a_server_that_is_away_is_told() -> None:
     with WebSite().server as gone:
         port = gone.server_port
     with pytest.raises(EndpointUnresolved, match=f"http://127.0.0.1:{port}/e: cannot be reached"):
         UrlSource(f"http://127.0.0.1:{port}/e", "send").read()
 
 
-def test_a_body_that_drips_is_given_up(site):
+def test_a_body_that_drips_is_given_up(site) -> None:
     seconds = iter(range(0, 1000, 6))
     source = UrlSource(url_of(site), "send", monotonic=lambda: next(seconds), timeout_seconds=5)
     with pytest.raises(EndpointUnresolved, match="did not come whole within 5 s"):
@@ -192,7 +193,7 @@ def test_a_body_that_drips_is_given_up(site):
 
 
 @pytest.mark.parametrize("url", ["http://example.org/e", "ftp://example.org/e", "file:///etc/passwd", "https:///e"])
-def test_what_others_can_change_on_its_way_is_refused(url):
+def test_what_others_can_change_on_its_way_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="expected https"):
         UrlSource(url, "send")
     UrlSource("http://example.org/e", "send", public_keys={"a": b""})

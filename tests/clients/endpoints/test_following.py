@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
@@ -53,19 +54,19 @@ def broker_namespaces():
     return [NamespaceConfig(name=site, queues=queues) for site in SITES]
 
 
-def endpoint(site, port=5671):
+def endpoint(site, port: int = 5671):
     return Endpoint(f"{site}.{DOMAIN}", port)
 
 
 class Register:
     """A source of one line that a test rewrites, never cached."""
 
-    def __init__(self, broker):
+    def __init__(self, broker) -> None:
         self.broker = broker
         self.wanted = [endpoint("west")]
-        self.connected = []
+        self.connected: list[Any] = []
 
-    def point_to(self, *endpoints):
+    def point_to(self, *endpoints) -> None:
         self.wanted = list(endpoints)
 
     def read(self):
@@ -86,10 +87,10 @@ class Register:
             self.broker.connection_string(site), retry_total=1, retry_backoff_factor=0.01
         )
 
-    def sender(self, queue="orders", **options):
+    def sender(self, queue: str = "orders", **options):
         return FollowingSender(self.watch(), self.connect, lambda client: client.get_queue_sender(queue), **options)
 
-    def receiver(self, queue="orders", drain_seconds=20.0, **options):
+    def receiver(self, queue: str = "orders", drain_seconds: float = 20.0, **options):
         return FollowingReceiver(
             self.watch(),
             self.connect,
@@ -103,7 +104,7 @@ def register(broker):
     return Register(broker)
 
 
-def put(broker, site, *bodies, queue="orders", session=None):
+def put(broker, site, *bodies, queue: str = "orders", session=None) -> None:
     with (
         ServiceBusClient.from_connection_string(broker.connection_string(site)) as client,
         client.get_queue_sender(queue) as sender,
@@ -111,18 +112,18 @@ def put(broker, site, *bodies, queue="orders", session=None):
         sender.send_messages([ServiceBusMessage(body, session_id=session, message_id=body) for body in bodies])
 
 
-def held(broker, queue="orders"):
+def held(broker, queue: str = "orders"):
     return [broker.counts(site)[queue].active for site in SITES]
 
 
-def ids(broker, site, queue="orders"):
+def ids(broker, site, queue: str = "orders"):
     def look(namespace):
         return [str(message.content.message_id) for message in namespace.store(queue).peek(0)]
 
     return broker.inspect(site, look)
 
 
-def test_a_sender_goes_where_the_source_points(register, broker):
+def test_a_sender_goes_where_the_source_points(register, broker) -> None:
     with register.sender() as sender:
         sender.send_messages(ServiceBusMessage("a"))
         register.point_to(endpoint("east"))
@@ -136,7 +137,9 @@ def test_a_sender_goes_where_the_source_points(register, broker):
 
 
 @pytest.mark.parametrize("wrong", [Endpoint("bus.example.org"), endpoint("east", 443)], ids=["unknown", "closed"])
-def test_a_sender_stays_where_it_is_when_the_other_cannot_be_opened(wrong, register, broker, caplog):
+def test_a_sender_stays_where_it_is_when_the_other_cannot_be_opened(
+    wrong, register, broker, caplog: pytest.LogCaptureFixture
+) -> None:
     seconds = [0.0]
     with register.sender(monotonic=lambda: seconds[0]) as sender:
         sender.send_messages(ServiceBusMessage("a"))
@@ -154,7 +157,9 @@ def test_a_sender_stays_where_it_is_when_the_other_cannot_be_opened(wrong, regis
     assert held(broker) == [4, 1]
 
 
-def test_an_endpoint_that_is_no_namespace_is_told_and_the_sender_stays(register, broker, caplog):
+def test_an_endpoint_that_is_no_namespace_is_told_and_the_sender_stays(
+    register, broker, caplog: pytest.LogCaptureFixture
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, closing(WebSite()) as site:
         ports = {"silent": silent.getsockname()[1], "website": site.port}
 
@@ -184,9 +189,9 @@ def test_an_endpoint_that_is_no_namespace_is_told_and_the_sender_stays(register,
 class WebSite:
     """Something that is there and speaks HTTP."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         class Quiet(BaseHTTPRequestHandler):
-            def log_message(self, *_):
+            def log_message(self, *_) -> None:
                 pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Quiet)
@@ -194,13 +199,13 @@ class WebSite:
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
         self._thread.start()
 
-    def close(self):
+    def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
 
 
-def test_a_send_that_fails_because_the_site_is_away_is_made_at_the_other(register, broker):
+def test_a_send_that_fails_because_the_site_is_away_is_made_at_the_other(register, broker) -> None:
     with register.sender() as sender:
         sender.send_messages(ServiceBusMessage("a"))
         register.point_to(endpoint("west"))
@@ -220,7 +225,7 @@ def test_a_send_that_fails_because_the_site_is_away_is_made_at_the_other(registe
     assert held(broker) == [1, 1]
 
 
-def test_what_was_accepted_and_not_acknowledged_is_the_same_message_at_the_other(register, broker):
+def test_what_was_accepted_and_not_acknowledged_is_the_same_message_at_the_other(register, broker) -> None:
     with register.sender() as sender:
         sender.send_messages(ServiceBusMessage("a", message_id="a"))
         watch = sender._watch
@@ -237,7 +242,7 @@ def test_what_was_accepted_and_not_acknowledged_is_the_same_message_at_the_other
     assert set(west[1:]) == set(east)
 
 
-def test_an_error_of_the_entity_is_no_reason_to_look_elsewhere(register, broker):
+def test_an_error_of_the_entity_is_no_reason_to_look_elsewhere(register, broker) -> None:
     with register.sender() as sender:
         sender.send_messages(ServiceBusMessage("a"))
         broker.faults("west").add(Fault(effect=Effect.FILL, operations=frozenset((Operation.SEND,))))
@@ -248,10 +253,10 @@ def test_an_error_of_the_entity_is_no_reason_to_look_elsewhere(register, broker)
     assert consulted == []
 
 
-def test_sends_of_many_threads_all_arrive_while_the_sender_moves(register, broker):
+def test_sends_of_many_threads_all_arrive_while_the_sender_moves(register, broker) -> None:
     with register.sender() as sender, ThreadPoolExecutor(4) as threads:
 
-        def send(number):
+        def send(number) -> None:
             if number == 20:
                 register.point_to(endpoint("east"))
             sender.send_messages(ServiceBusMessage("x", message_id=str(number)))
@@ -263,7 +268,7 @@ def test_sends_of_many_threads_all_arrive_while_the_sender_moves(register, broke
     assert east >= 17
 
 
-def test_a_receiver_settles_where_it_took_before_it_moves(register, broker):
+def test_a_receiver_settles_where_it_took_before_it_moves(register, broker) -> None:
     put(broker, "west", "a", "b", "c")
     put(broker, "east", "d")
     with register.receiver() as receiver:
@@ -284,7 +289,7 @@ def test_a_receiver_settles_where_it_took_before_it_moves(register, broker):
     assert held(broker) == [1, 0]
 
 
-def test_a_receiver_leaves_behind_what_nobody_settles(register, broker, caplog):
+def test_a_receiver_leaves_behind_what_nobody_settles(register, broker, caplog: pytest.LogCaptureFixture) -> None:
     put(broker, "west", "a", "b")
     with register.receiver(drain_seconds=0.1) as receiver:
         kept, _ = receiver.receive_messages(2, max_wait_time=5)
@@ -300,7 +305,7 @@ def test_a_receiver_leaves_behind_what_nobody_settles(register, broker, caplog):
     assert held(broker) == [2, 1]
 
 
-def test_a_receiver_whose_site_is_away_goes_where_the_source_points(register, broker):
+def test_a_receiver_whose_site_is_away_goes_where_the_source_points(register, broker) -> None:
     put(broker, "west", "a")
     put(broker, "east", "b")
     with register.receiver() as receiver:
@@ -317,7 +322,7 @@ def test_a_receiver_whose_site_is_away_goes_where_the_source_points(register, br
     assert held(broker) == [1, 0]
 
 
-def test_messages_that_are_settled_when_they_come_hold_up_nobody(register, broker):
+def test_messages_that_are_settled_when_they_come_hold_up_nobody(register, broker) -> None:
     put(broker, "west", "a")
     put(broker, "east", "b")
     with register.receiver(receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE) as receiver:
@@ -326,7 +331,7 @@ def test_messages_that_are_settled_when_they_come_hold_up_nobody(register, broke
         assert [str(each) for each in receiver.receive_messages(1, max_wait_time=5)] == ["b"]
 
 
-def test_one_session_after_the_other_is_taken_where_the_source_points(register, broker):
+def test_one_session_after_the_other_is_taken_where_the_source_points(register, broker) -> None:
     put(broker, "west", "a", queue="sessions", session="one")
     put(broker, "east", "c", queue="sessions", session="three")
     options = {"session_id": NEXT_AVAILABLE_SESSION, "max_wait_time": 1}
@@ -343,8 +348,8 @@ def test_one_session_after_the_other_is_taken_where_the_source_points(register, 
             receiver.receive_messages(5, max_wait_time=1)
 
 
-def test_asyncio_has_the_same(register, broker):
-    async def main():
+def test_asyncio_has_the_same(register, broker) -> None:
+    async def main() -> None:
         def connect(to):
             return register.connect(to, AsyncClient)
 
@@ -381,7 +386,7 @@ def test_asyncio_has_the_same(register, broker):
     assert broker.counts("west")["orders"].dead_lettered == 1
 
 
-def test_asyncio_is_not_held_up_by_what_does_not_speak(register, broker, caplog):
+def test_asyncio_is_not_held_up_by_what_does_not_speak(register, broker, caplog: pytest.LogCaptureFixture) -> None:
     async def main(port):
         def connect(to):
             if to == endpoint("west"):
@@ -407,7 +412,7 @@ def test_asyncio_is_not_held_up_by_what_does_not_speak(register, broker, caplog)
     assert held(broker) == [sent, 0]
 
 
-def test_an_alias_in_dns_takes_sender_and_receiver_from_one_site_to_the_other(register, broker):
+def test_an_alias_in_dns_takes_sender_and_receiver_from_one_site_to_the_other(register, broker) -> None:
     def connect(to):
         return register.connect(Endpoint(to.namespace.replace("-example", ""), to.port))
 

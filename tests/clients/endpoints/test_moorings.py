@@ -10,18 +10,18 @@ WEST, EAST, NORTH = (Endpoint(f"{site}.servicebus.windows.net") for site in ("we
 FALLBACK = Endpoint(WEST.namespace, 443)
 
 
-def moored(drain_seconds=30.0, retry_seconds=5.0):
+def moored(drain_seconds: float = 30.0, retry_seconds: float = 5.0):
     moorings = Moorings(drain_seconds, retry_seconds)
     moorings.moved(WEST, (WEST,), 0)
     return moorings
 
 
-def test_it_begins_by_moving_and_stays_while_the_namespace_is_the_same():
+def test_it_begins_by_moving_and_stays_while_the_namespace_is_the_same() -> None:
     assert Moorings(30, 5).step((WEST,), 0, 0) is Step.MOVE
     assert moored().step((FALLBACK, WEST), 0, 0) is Step.STAY
 
 
-def test_it_drains_for_as_long_as_it_may_and_counts_from_the_change():
+def test_it_drains_for_as_long_as_it_may_and_counts_from_the_change() -> None:
     moorings = moored()
     assert [moorings.step((EAST,), 1, second) for second in (100, 129.9, 130)] == [Step.DRAIN, Step.DRAIN, Step.MOVE]
     assert moorings.step((EAST,), 0, 101) is Step.MOVE
@@ -29,7 +29,7 @@ def test_it_drains_for_as_long_as_it_may_and_counts_from_the_change():
     assert moorings.patience(140) == 25
 
 
-def test_a_change_that_is_taken_back_is_forgotten():
+def test_a_change_that_is_taken_back_is_forgotten() -> None:
     moorings = moored()
     assert moorings.step((EAST,), 1, 100) is Step.DRAIN
     assert moorings.step((WEST,), 1, 110) is Step.STAY
@@ -37,7 +37,7 @@ def test_a_change_that_is_taken_back_is_forgotten():
     assert moorings.patience(200) == 30
 
 
-def test_what_could_not_be_opened_is_left_alone_for_a_while_and_nothing_else_is():
+def test_what_could_not_be_opened_is_left_alone_for_a_while_and_nothing_else_is() -> None:
     moorings = moored()
     moorings.refused((EAST,), 10)
     assert [moorings.step((EAST,), 0, second) for second in (10, 14.9, 15)] == [Step.STAY, Step.STAY, Step.MOVE]
@@ -45,7 +45,7 @@ def test_what_could_not_be_opened_is_left_alone_for_a_while_and_nothing_else_is(
     assert moorings.step((NORTH,), 0, 21) is Step.MOVE
 
 
-def test_only_what_comes_before_the_present_endpoint_is_opened():
+def test_only_what_comes_before_the_present_endpoint_is_opened() -> None:
     moorings = moored()
     assert moorings.choices((EAST, NORTH)) == (EAST, NORTH)
     assert moorings.choices((EAST, WEST, NORTH)) == (EAST,)
@@ -62,7 +62,7 @@ def test_only_what_comes_before_the_present_endpoint_is_opened():
         max_size=30,
     )
 )
-def test_it_never_leaves_what_is_held_before_its_time_nor_stays_for_ever(steps):
+def test_it_never_leaves_what_is_held_before_its_time_nor_stays_for_ever(steps) -> None:
     moorings, now = moored(), 0.0
     wanted_before, since = None, 0.0
     for wanted, held, seconds in steps:

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
@@ -15,19 +16,19 @@ WEST, EAST = Endpoint("west.servicebus.windows.net"), Endpoint("east.servicebus.
 class Doors:
     """Links that open when they are let."""
 
-    def __init__(self, open_seconds):
-        self.begun = []
+    def __init__(self, open_seconds) -> None:
+        self.begun: list[Any] = []
         self.let = threading.Event()
         self.closed = threading.Event()
         self.openings = Openings(self.open, lambda _: self.closed.set(), open_seconds, beside_seconds=0.01)
 
-    def open(self, endpoint):
+    def open(self, endpoint) -> str:
         self.begun.append(endpoint)
         assert self.let.wait(10)
         return f"link {len(self.begun)}"
 
 
-def test_a_late_opening_is_the_only_one_of_its_endpoint_until_it_ends():
+def test_a_late_opening_is_the_only_one_of_its_endpoint_until_it_ends() -> None:
     doors = Doors(0.01)
     for beside in (True, False, True):
         with pytest.raises(TimeoutError):
@@ -38,7 +39,7 @@ def test_a_late_opening_is_the_only_one_of_its_endpoint_until_it_ends():
     assert doors.openings.link(EAST, beside=False) == "link 2"
 
 
-def test_an_opening_that_is_not_over_yet_is_taken_when_it_is():
+def test_an_opening_that_is_not_over_yet_is_taken_when_it_is() -> None:
     doors = Doors(60.0)
     with pytest.raises(StillOpening):
         doors.openings.link(EAST, beside=True)
@@ -47,7 +48,7 @@ def test_an_opening_that_is_not_over_yet_is_taken_when_it_is():
     assert doors.begun == [EAST]
 
 
-def test_what_nobody_wants_any_more_is_closed():
+def test_what_nobody_wants_any_more_is_closed() -> None:
     doors = Doors(60.0)
     with pytest.raises(StillOpening):
         doors.openings.link(EAST, beside=True)
@@ -56,7 +57,7 @@ def test_what_nobody_wants_any_more_is_closed():
     assert doors.closed.wait(10)
 
 
-def test_what_an_opening_raises_is_raised():
+def test_what_an_opening_raises_is_raised() -> None:
     def fail(_):
         raise ConnectionError("refused")
 
@@ -66,16 +67,16 @@ def test_what_an_opening_raises_is_raised():
             openings.link(WEST, beside=True)
 
 
-def test_asyncio_has_the_same():
-    async def main():
+def test_asyncio_has_the_same() -> None:
+    async def main() -> None:
         let, closed, begun = asyncio.Event(), [], []
 
-        async def opening(endpoint):
+        async def opening(endpoint) -> str:
             begun.append(endpoint)
             await let.wait()
             return f"link {len(begun)}"
 
-        async def closing(link):
+        async def closing(link) -> None:
             closed.append(link)
 
         openings = AsyncOpenings(opening, closing, 0.01)

@@ -13,14 +13,14 @@ from busway_clients.endpoints.watch import EndpointWatch
 WEST, EAST = Endpoint("west.servicebus.windows.net"), Endpoint("east.servicebus.windows.net")
 
 
-def said(endpoint, ttl=10.0):
+def said(endpoint, ttl: float = 10.0):
     return Answer(endpoint.namespace, (Offer(endpoint),), ttl)
 
 
 class Script:
     """A source that says one thing after the other, the last one for ever."""
 
-    def __init__(self, *lines):
+    def __init__(self, *lines) -> None:
         self.lines = list(lines)
         self.reads = 0
 
@@ -32,7 +32,7 @@ class Script:
         return line
 
 
-def test_a_failure_is_tried_again_ever_less_often():
+def test_a_failure_is_tried_again_ever_less_often() -> None:
     seconds = [0.0]
     source = Script(said(WEST), EndpointUnresolved("away"))
     watch = EndpointWatch(source, monotonic=lambda: seconds[0])
@@ -47,7 +47,7 @@ def test_a_failure_is_tried_again_ever_less_often():
     assert asked == [10, 15, 25, 45, 85, 165, 325]
 
 
-def test_times_to_live_are_kept_within_bounds():
+def test_times_to_live_are_kept_within_bounds() -> None:
     cache = EndpointCache(shortest_seconds=5, longest_seconds=300)
     cache.learned(said(WEST, 0), 0)
     assert cache.due_in(0) == 5
@@ -55,7 +55,7 @@ def test_times_to_live_are_kept_within_bounds():
     assert cache.due_in(0) == 300
 
 
-def test_before_the_first_answer_there_is_the_error_or_what_the_application_began_with():
+def test_before_the_first_answer_there_is_the_error_or_what_the_application_began_with() -> None:
     away = EndpointUnresolved("away")
     with pytest.raises(EndpointUnresolved, match="away"):
         EndpointWatch(Script(away)).endpoints()
@@ -64,7 +64,7 @@ def test_before_the_first_answer_there_is_the_error_or_what_the_application_bega
     assert watch.state.error is away
 
 
-def test_whatever_a_source_raises_the_endpoint_stays():
+def test_whatever_a_source_raises_the_endpoint_stays() -> None:
     seconds = [0.0]
     watch = EndpointWatch(Script(said(WEST), ZeroDivisionError("a mistake")), monotonic=lambda: seconds[0])
     watch.endpoints()
@@ -73,7 +73,7 @@ def test_whatever_a_source_raises_the_endpoint_stays():
     assert "Script failed, ZeroDivisionError: a mistake" in str(watch.state.error)
 
 
-def test_a_consultation_serves_all_who_ask_within_a_second():
+def test_a_consultation_serves_all_who_ask_within_a_second() -> None:
     seconds = [0.0]
     source = Script(said(WEST))
     watch = EndpointWatch(source, monotonic=lambda: seconds[0])
@@ -85,7 +85,7 @@ def test_a_consultation_serves_all_who_ask_within_a_second():
     assert source.reads == 2
 
 
-def test_a_callback_that_fails_is_logged_and_stops_nothing(caplog):
+def test_a_callback_that_fails_is_logged_and_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
     def fail(_):
         raise ZeroDivisionError
 
@@ -94,11 +94,11 @@ def test_a_callback_that_fails_is_logged_and_stops_nothing(caplog):
     assert "callback of the endpoint watch failed" in caplog.text
 
 
-def test_a_callback_may_ask_the_watch_and_is_told_one_thing_after_the_other():
+def test_a_callback_may_ask_the_watch_and_is_told_one_thing_after_the_other() -> None:
     seconds = [0.0]
     told = []
 
-    def note(change):
+    def note(change) -> None:
         told.append(("begins", change.site))
         seconds[0] += 100
         assert watch.consult() == watch.endpoints() == (EAST,)
@@ -112,7 +112,7 @@ def test_a_callback_may_ask_the_watch_and_is_told_one_thing_after_the_other():
     assert told == [(what, each.namespace) for each in (WEST, EAST) for what in ("begins", "ends")]
 
 
-def test_an_error_is_logged_once_until_it_is_another(caplog):
+def test_an_error_is_logged_once_until_it_is_another(caplog: pytest.LogCaptureFixture) -> None:
     seconds = [0.0]
     lines = [said(WEST), *[EndpointUnresolved("away")] * 3, EndpointUnresolved("a login page"), said(WEST)]
     watch = EndpointWatch(Script(*lines), monotonic=lambda: seconds[0])
@@ -126,12 +126,12 @@ def test_an_error_is_logged_once_until_it_is_another(caplog):
     ]
 
 
-def test_the_thread_asks_and_tells_while_nobody_does():
+def test_the_thread_asks_and_tells_while_nobody_does() -> None:
     changed = threading.Event()
     source = Script(said(WEST, 0), said(EAST, 0))
     changes = []
 
-    def note(change):
+    def note(change) -> None:
         changes.append(change.after)
         if len(changes) == 2:
             changed.set()
@@ -142,7 +142,7 @@ def test_the_thread_asks_and_tells_while_nobody_does():
     assert changes == [(WEST,), (EAST,)]
 
 
-def test_who_has_an_endpoint_does_not_wait_for_a_slow_source():
+def test_who_has_an_endpoint_does_not_wait_for_a_slow_source() -> None:
     asked, go_on = threading.Event(), threading.Event()
 
     class Slow:
@@ -167,13 +167,13 @@ def test_who_has_an_endpoint_does_not_wait_for_a_slow_source():
     thread.join()
 
 
-def test_asyncio_has_the_same():
-    async def main():
+def test_asyncio_has_the_same() -> None:
+    async def main() -> None:
         changed = asyncio.Event()
         loop = asyncio.get_running_loop()
         changes = []
 
-        def note(change):
+        def note(change) -> None:
             changes.append(change.after)
             if len(changes) == 2:
                 loop.call_soon(changed.set)

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -40,7 +41,7 @@ from tests.clients.applications import ENVIRONMENT, Application
 class Effects:
     """What the application has done, counted; it fails as often as it is told to for a body."""
 
-    def __init__(self, failures=(), error=None):
+    def __init__(self, failures=(), error=None) -> None:
         self.done = Counter[str]()
         self.seen = Counter[str]()
         self._failures = Counter(failures)
@@ -54,11 +55,11 @@ class Effects:
             raise self._error
         self.done[body] += 1
 
-    async def awaited(self, message):
+    async def awaited(self, message) -> None:
         self(message)
 
 
-def consume(application, entity, effects, store=None, idle=0.5, **options):
+def consume(application, entity, effects, store=None, idle: float = 0.5, **options):
     """Let a receiver run until nothing comes any more; return it."""
     links = application.receivers(entity)
     receiver = application.classes.DeduplicatingReceiver(links, MemoryStore() if store is None else store, **options)
@@ -66,7 +67,7 @@ def consume(application, entity, effects, store=None, idle=0.5, **options):
         receiver.run(effects, threading.Event(), idle=idle)
     else:
 
-        async def run():
+        async def run() -> None:
             await receiver.run(effects.awaited, asyncio.Event(), idle=idle)
 
         application.call(run())
@@ -75,11 +76,11 @@ def consume(application, entity, effects, store=None, idle=0.5, **options):
     return receiver
 
 
-def send_to_both(application, entity, messages):
+def send_to_both(application, entity, messages) -> None:
     application.call(application.active(entity, delay=timedelta()).send(messages))
 
 
-def test_of_two_copies_one_is_processed_and_both_queues_are_empty(application, pair, queue):
+def test_of_two_copies_one_is_processed_and_both_queues_are_empty(application, pair, queue) -> None:
     entity = queue()
     send_to_both(application, entity, [ServiceBusMessage(f"{number}") for number in range(10)])
     effects = Effects()
@@ -90,7 +91,7 @@ def test_of_two_copies_one_is_processed_and_both_queues_are_empty(application, p
     assert pair.ids("west", entity) == pair.ids("east", entity) == []
 
 
-def test_a_failure_is_not_recorded_and_the_message_processed_later(application, pair, queue):
+def test_a_failure_is_not_recorded_and_the_message_processed_later(application, pair, queue) -> None:
     entity = queue()
     send_to_both(application, entity, [ServiceBusMessage("a"), ServiceBusMessage("b")])
     effects = Effects({"a": 3})
@@ -100,7 +101,7 @@ def test_a_failure_is_not_recorded_and_the_message_processed_later(application, 
     assert pair.ids("west", entity) == pair.ids("east", entity) == []
 
 
-def test_poison_ends_in_the_dead_letter_queue_and_stops_nobody(application, pair, queue):
+def test_poison_ends_in_the_dead_letter_queue_and_stops_nobody(application, pair, queue) -> None:
     entity = queue("twice")
     messages = [ServiceBusMessage("bad"), ServiceBusMessage("good")]
     send_to_both(application, entity, messages)
@@ -110,7 +111,7 @@ def test_poison_ends_in_the_dead_letter_queue_and_stops_nobody(application, pair
     assert pair.dead("west", entity) == pair.dead("east", entity) == [messages[0].message_id]
 
 
-def test_an_application_that_knows_poison_sends_it_there_at_once(application, queue):
+def test_an_application_that_knows_poison_sends_it_there_at_once(application, queue) -> None:
     entity = queue()
     send_to_both(application, entity, ServiceBusMessage("bad"))
     effects = Effects({"bad": 100}, DeadLetter("NotAnOrder", "no number in it"))
@@ -122,12 +123,12 @@ def test_an_application_that_knows_poison_sends_it_there_at_once(application, qu
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_while_one_copy_is_processed_the_other_waits_for_what_becomes_of_it(pair, queue, fails):
+def test_while_one_copy_is_processed_the_other_waits_for_what_becomes_of_it(pair, queue, fails: bool) -> None:
     entity = queue()
     inside, may_go = threading.Event(), threading.Event()
     effects = Effects({"x": 1} if fails else {})
 
-    def slow(message):
+    def slow(message) -> None:
         inside.set()
         assert may_go.wait(20)
         effects(message)
@@ -149,7 +150,7 @@ def test_while_one_copy_is_processed_the_other_waits_for_what_becomes_of_it(pair
     assert pair.ids("west", entity) == pair.ids("east", entity) == []
 
 
-def until(condition, seconds=20.0):
+def until(condition, seconds: float = 20.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
@@ -160,7 +161,7 @@ def locked_out(pair, entity):
     return [pair.broker.counts(name)[entity].active - pair.locked(name, entity) for name in ("west", "east")]
 
 
-def test_a_copy_that_waits_too_long_is_abandoned_and_comes_again(application, pair, queue):
+def test_a_copy_that_waits_too_long_is_abandoned_and_comes_again(application, pair, queue) -> None:
     entity = queue()
     store = MemoryStore()
     message = ServiceBusMessage("x", message_id="m")
@@ -181,7 +182,7 @@ def test_a_copy_that_waits_too_long_is_abandoned_and_comes_again(application, pa
     assert effects.seen == {}
 
 
-def test_a_claim_whose_holder_has_died_costs_no_delivery(application, queue, tmp_path):
+def test_a_claim_whose_holder_has_died_costs_no_delivery(application, queue, tmp_path: Path) -> None:
     entity = queue("twice")
     store = SqliteStore(tmp_path / "seen.db", lease=timedelta(seconds=1))
     application.call(application.passive(entity).send(ServiceBusMessage("x", message_id="m")))
@@ -193,7 +194,7 @@ def test_a_claim_whose_holder_has_died_costs_no_delivery(application, queue, tmp
     assert receiver.counts["west"] == {Handled.PROCESSED: 1}
 
 
-def test_a_claim_is_kept_while_its_holder_works(application, queue, tmp_path):
+def test_a_claim_is_kept_while_its_holder_works(application, queue, tmp_path: Path) -> None:
     entity = queue()
     store = SqliteStore(tmp_path / "seen.db", lease=timedelta(seconds=0.8))
     application.call(application.passive(entity).send(ServiceBusMessage("x", message_id="m")))
@@ -201,11 +202,11 @@ def test_a_claim_is_kept_while_its_holder_works(application, queue, tmp_path):
     receiver = application.classes.DeduplicatingReceiver(application.receivers(entity), store)
     seen = []
 
-    def slow(_):
+    def slow(_) -> None:
         time.sleep(1)
         seen.append(store.claim("m", time.time()))
 
-    async def awaited(_):
+    async def awaited(_) -> None:
         await asyncio.sleep(1)
         seen.append(store.claim("m", time.time()))
 
@@ -214,7 +215,7 @@ def test_a_claim_is_kept_while_its_holder_works(application, queue, tmp_path):
     store.close()
 
 
-def test_a_claim_that_a_cancelled_receiver_has_asked_for_is_given_back(pair, queue):
+def test_a_claim_that_a_cancelled_receiver_has_asked_for_is_given_back(pair, queue) -> None:
     entity = queue()
     asked, may_answer, given_back = threading.Event(), threading.Event(), threading.Event()
 
@@ -226,7 +227,7 @@ def test_a_claim_that_a_cancelled_receiver_has_asked_for_is_given_back(pair, que
             assert may_answer.wait(20)
             return super().claim(identity, now)
 
-        def release(self, claim):
+        def release(self, claim) -> None:
             super().release(claim)
             given_back.set()
 
@@ -235,7 +236,7 @@ def test_a_claim_that_a_cancelled_receiver_has_asked_for_is_given_back(pair, que
         application.call(application.passive(entity).send(ServiceBusMessage("x", message_id="m")))
         receiver = application.classes.DeduplicatingReceiver(application.receivers(entity), store)
 
-        async def interrupted():
+        async def interrupted() -> None:
             task = asyncio.create_task(receiver.run(Effects().awaited, asyncio.Event()))
             await asyncio.to_thread(asked.wait, 20)
             task.cancel()
@@ -248,13 +249,13 @@ def test_a_claim_that_a_cancelled_receiver_has_asked_for_is_given_back(pair, que
     assert isinstance(store.claim("m", time.time()), Claim)
 
 
-def test_a_run_is_idle_when_nothing_comes_from_any_namespace(pair, queue):
+def test_a_run_is_idle_when_nothing_comes_from_any_namespace(pair, queue) -> None:
     entity = queue()
     with Application("sync", pair.places) as application:
         senders = application.senders(entity)
         seen = []
 
-        def slowly(message):
+        def slowly(message) -> None:
             seen.append(str(message))
             time.sleep(0.3)
             if len(seen) < 5:
@@ -270,7 +271,9 @@ def test_a_run_is_idle_when_nothing_comes_from_any_namespace(pair, queue):
 
 @pytest.mark.parametrize("ends_by", ["idle", "stop"])
 @pytest.mark.parametrize("kind", ["sync", "aio"])
-def test_a_peer_that_says_nothing_does_not_keep_a_run_from_its_end(pair, queue, monkeypatch, kind, ends_by):
+def test_a_peer_that_says_nothing_does_not_keep_a_run_from_its_end(
+    pair, queue, monkeypatch: pytest.MonkeyPatch, kind: str, ends_by: str
+) -> None:
     entity = queue()
     monkeypatch.setattr(course, "_OPENING_SECONDS", 2.0)
     effects, idle = Effects(), 0.5 if ends_by == "idle" else None
@@ -282,12 +285,12 @@ def test_a_peer_that_says_nothing_does_not_keep_a_run_from_its_end(pair, queue, 
         receiver = application.classes.DeduplicatingReceiver(application.receivers(entity), MemoryStore())
         stop = (threading if kind == "sync" else asyncio).Event()
 
-        def work(message):
+        def work(message) -> None:
             effects(message)
             if ends_by == "stop":
                 stop.set()
 
-        async def awaited(message):
+        async def awaited(message) -> None:
             work(message)
 
         application.call(receiver.run(work if kind == "sync" else awaited, stop, idle=idle))
@@ -295,7 +298,7 @@ def test_a_peer_that_says_nothing_does_not_keep_a_run_from_its_end(pair, queue, 
     assert effects.done == {"x": 1}
 
 
-def test_a_copy_that_waits_does_not_keep_a_run_from_its_end(application, pair, queue):
+def test_a_copy_that_waits_does_not_keep_a_run_from_its_end(application, pair, queue) -> None:
     entity = queue()
     store = MemoryStore()
     assert isinstance(store.claim("m", time.time()), Claim)
@@ -304,7 +307,7 @@ def test_a_copy_that_waits_does_not_keep_a_run_from_its_end(application, pair, q
     stop = (threading if application.kind == "sync" else asyncio).Event()
     effects = Effects()
 
-    def stop_it():
+    def stop_it() -> None:
         until(lambda: pair.locked("west", entity))
         stop.set() if application.kind == "sync" else application.loop.call_soon_threadsafe(stop.set)
 
@@ -321,7 +324,9 @@ def test_a_copy_that_waits_does_not_keep_a_run_from_its_end(application, pair, q
 @pytest.mark.parametrize(
     ("kind_of_queue", "told"), [("sessions", "amqp:not-allowed"), ("missing", "MessagingEntityNotFoundError")]
 )
-def test_an_entity_that_cannot_be_received_from_like_this_is_told(application, queue, kind_of_queue, told):
+def test_an_entity_that_cannot_be_received_from_like_this_is_told(
+    application, queue, kind_of_queue: str, told: str
+) -> None:
     entity = queue(kind_of_queue) if kind_of_queue == "sessions" else kind_of_queue
     receivers = {**application.receivers(queue()), "east": application.receivers(entity)["east"]}
     receiver = application.classes.DeduplicatingReceiver(receivers, MemoryStore())
@@ -331,7 +336,9 @@ def test_an_entity_that_cannot_be_received_from_like_this_is_told(application, q
         application.call(receiver.run(effects if application.kind == "sync" else effects.awaited, stop, idle=0.5))
 
 
-def test_a_property_may_tell_copies_and_messages_without_it_are_the_applications_choice(application, pair, queue):
+def test_a_property_may_tell_copies_and_messages_without_it_are_the_applications_choice(
+    application, pair, queue
+) -> None:
     entity = queue()
     marked = [
         ServiceBusMessage("first", application_properties={"order": 7}),
@@ -360,18 +367,18 @@ def test_a_property_may_tell_copies_and_messages_without_it_are_the_applications
         ({}, "2026-03-01T00:00:00+00:00"),
     ],
 )
-def test_the_time_of_origin_is_the_first_that_is_one(written, first):
+def test_the_time_of_origin_is_the_first_that_is_one(written, first: str) -> None:
     message = SimpleNamespace(application_properties=written, enqueued_time_utc=datetime(2026, 3, 1, tzinfo=UTC))
     assert origin_time(cast("Any", message)) == datetime.fromisoformat(first)
 
 
 @pytest.mark.parametrize(("held", "identity"), [(None, None), ("", None), (b"", None), (b"a", "a"), (7, "7")])
-def test_an_empty_message_id_identifies_nothing(held, identity):
+def test_an_empty_message_id_identifies_nothing(held: str | bytes | int | None, identity: str | None) -> None:
     message = SimpleNamespace(message_id=held)
     assert by_message_id(cast("Any", message)) == identity
 
 
-def test_what_lies_behind_the_watermark_is_not_processed_again(application, pair, queue):
+def test_what_lies_behind_the_watermark_is_not_processed_again(application, pair, queue) -> None:
     entity = queue()
     mark = datetime.now(UTC)
 
@@ -394,7 +401,7 @@ def test_what_lies_behind_the_watermark_is_not_processed_again(application, pair
     assert pair.ids("west", entity) == []
 
 
-def test_a_lost_lock_makes_no_second_effect(application, pair, queue):
+def test_a_lost_lock_makes_no_second_effect(application, pair, queue) -> None:
     entity = queue()
     application.call(application.passive(entity).send(ServiceBusMessage("x")))
     pair.faults("west").add(
@@ -406,7 +413,7 @@ def test_a_lost_lock_makes_no_second_effect(application, pair, queue):
     assert receiver.counts["west"] == {Handled.PROCESSED: 1, Handled.DUPLICATE: 1}
 
 
-def test_a_namespace_that_is_down_stops_the_other_one_not(application, pair, queue):
+def test_a_namespace_that_is_down_stops_the_other_one_not(application, pair, queue) -> None:
     entity = queue()
     send_to_both(application, entity, [ServiceBusMessage("a"), ServiceBusMessage("b")])
     pair.go_down("west")
@@ -425,7 +432,7 @@ class StoreThatIsAway(MemoryStore):
 
     is_local = False
 
-    def __init__(self, question, times):
+    def __init__(self, question, times) -> None:
         super().__init__()
         self._away = Counter({question: times})
 
@@ -438,17 +445,17 @@ class StoreThatIsAway(MemoryStore):
         self._answer("claim")
         return super().claim(identity, now)
 
-    def record(self, claim, now):
+    def record(self, claim, now) -> None:
         self._answer("record")
         super().record(claim, now)
 
-    def release(self, claim):
+    def release(self, claim) -> None:
         self._answer("release")
         super().release(claim)
 
 
 @pytest.mark.parametrize("question", ["claim", "record", "release"])
-def test_a_store_that_is_away_costs_no_delivery_and_no_second_effect(application, pair, queue, question):
+def test_a_store_that_is_away_costs_no_delivery_and_no_second_effect(application, pair, queue, question: str) -> None:
     entity = queue("twice")
     application.call(application.passive(entity).send(ServiceBusMessage("x")))
     effects = Effects({"x": 1} if question == "release" else {})
@@ -459,17 +466,17 @@ def test_a_store_that_is_away_costs_no_delivery_and_no_second_effect(application
     assert receiver.errors == {"west": None, "east": None}
 
 
-def test_a_cancelled_application_gives_its_claim_back(pair, queue):
+def test_a_cancelled_application_gives_its_claim_back(pair, queue) -> None:
     entity = queue()
     store = MemoryStore()
     with Application("aio", pair.places) as application:
         application.call(application.passive(entity).send(ServiceBusMessage("x", message_id="m")))
         receiver = application.classes.DeduplicatingReceiver(application.receivers(entity), store)
 
-        async def interrupted():
+        async def interrupted() -> None:
             started = asyncio.Event()
 
-            async def endless(_):
+            async def endless(_) -> None:
                 started.set()
                 await asyncio.Event().wait()
 
@@ -483,7 +490,9 @@ def test_a_cancelled_application_gives_its_claim_back(pair, queue):
     assert isinstance(store.claim("m", time.time()), Claim)
 
 
-def test_a_consumer_killed_before_the_record_has_its_message_processed_again_and_after_it_not(pair, queue, tmp_path):
+def test_a_consumer_killed_before_the_record_has_its_message_processed_again_and_after_it_not(
+    pair, queue, tmp_path: Path
+) -> None:
     entity = queue()
     script = textwrap.dedent("""
         import os, signal, sys, threading
@@ -516,7 +525,7 @@ def test_a_consumer_killed_before_the_record_has_its_message_processed_again_and
             pair.faults("west").expire_locks(entity)
             store = SqliteStore(f"{effects}.db")
 
-            def again(message, effects=effects):
+            def again(message, effects=effects) -> None:
                 with effects.open("a") as file:
                     file.write(f"{message}\n")
 
@@ -527,7 +536,7 @@ def test_a_consumer_killed_before_the_record_has_its_message_processed_again_and
         assert pair.ids("west", entity) == []
 
 
-def test_wrong_settings_are_told_where_they_are_made():
+def test_wrong_settings_are_told_where_they_are_made() -> None:
     with pytest.raises(WrongUse, match="2026-01-01 00:00:00 without a time zone"):
         Watermark(datetime(2026, 1, 1))  # noqa: DTZ001 - what is refused
     with pytest.raises(WrongUse, match="the skew of a watermark: is -1 day"):
@@ -540,7 +549,7 @@ def test_wrong_settings_are_told_where_they_are_made():
         DeduplicatingReceiver({}, MemoryStore(), without_identity=cast("Any", "drop"))
 
 
-def test_a_coroutine_function_is_no_application_of_the_synchronous_receiver(pair, queue):
+def test_a_coroutine_function_is_no_application_of_the_synchronous_receiver(pair, queue) -> None:
     entity = queue()
     effects, store = Effects(), MemoryStore()
     with Application("sync", pair.places) as application:

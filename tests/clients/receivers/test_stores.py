@@ -6,6 +6,7 @@ import sys
 import textwrap
 import threading
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from azure.data.tables import TableServiceClient
@@ -33,14 +34,14 @@ NOW = 1_800_000_000.0
 _numbers = itertools.count()
 
 
-def remember(store, identity, now):
+def remember(store, identity, now) -> None:
     claim = store.claim(identity, now)
     assert isinstance(claim, Claim)
     store.record(claim, now)
 
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory):
+def tables(tmp_path_factory: pytest.TempPathFactory):
     with (
         running_tables(tmp_path_factory.mktemp("azurite")) as text,
         TableServiceClient.from_connection_string(text) as service,
@@ -49,7 +50,7 @@ def tables(tmp_path_factory):
 
 
 @pytest.fixture(params=["memory", "sqlite", "tables"])
-def store(request, tmp_path):
+def store(request: pytest.FixtureRequest, tmp_path: Path):
     if request.param == "memory":
         yield MemoryStore(WINDOW)
     elif request.param == "sqlite":
@@ -61,7 +62,7 @@ def store(request, tmp_path):
         yield TablesStore(service.create_table(f"seen{next(_numbers)}"), "orders", WINDOW, lease=LEASE)
 
 
-def test_one_claim_at_a_time_until_it_is_given_back(store):
+def test_one_claim_at_a_time_until_it_is_given_back(store) -> None:
     first = store.claim("a/b\\c#d?é", NOW)
     assert isinstance(first, Claim)
     assert store.claim("a/b\\c#d?é", NOW) is State.BUSY
@@ -73,7 +74,7 @@ def test_one_claim_at_a_time_until_it_is_given_back(store):
     assert store.claim("a/b\\c#d?é", NOW) is State.BUSY
 
 
-def test_what_was_recorded_is_done_for_the_window_and_no_longer(store):
+def test_what_was_recorded_is_done_for_the_window_and_no_longer(store) -> None:
     claim = store.claim("m", NOW)
     store.record(claim, NOW)
     assert store.claim("m", NOW + 599) is State.DONE
@@ -82,7 +83,7 @@ def test_what_was_recorded_is_done_for_the_window_and_no_longer(store):
     assert isinstance(store.claim("m", NOW + 601), Claim)
 
 
-def test_a_claim_that_was_given_back_cannot_be_recorded(store):
+def test_a_claim_that_was_given_back_cannot_be_recorded(store) -> None:
     claim = store.claim("m", NOW)
     store.release(claim)
     with pytest.raises(ClaimLost, match="message m: its claim"):
@@ -90,7 +91,7 @@ def test_a_claim_that_was_given_back_cannot_be_recorded(store):
     assert isinstance(store.claim("m", NOW), Claim)
 
 
-def test_a_claim_runs_out_and_its_holder_writes_no_more(store):
+def test_a_claim_runs_out_and_its_holder_writes_no_more(store) -> None:
     if store.is_local:
         pytest.skip("a claim in memory ends with its process")
     slow = store.claim("m", NOW)
@@ -104,7 +105,7 @@ def test_a_claim_runs_out_and_its_holder_writes_no_more(store):
     assert store.claim("m", NOW + 124) is State.DONE
 
 
-def test_a_claim_that_is_renewed_lasts_for_another_lease(store):
+def test_a_claim_that_is_renewed_lasts_for_another_lease(store) -> None:
     if store.is_local:
         pytest.skip("a claim in memory ends with its process")
     claim = store.claim("m", NOW)
@@ -118,11 +119,11 @@ def test_a_claim_that_is_renewed_lasts_for_another_lease(store):
     assert store.claim("m", NOW + 821) is State.DONE
 
 
-def test_of_many_that_claim_at_the_same_time_one_has_it(store):
+def test_of_many_that_claim_at_the_same_time_one_has_it(store) -> None:
     answers = []
     together = threading.Barrier(4)
 
-    def claim():
+    def claim() -> None:
         together.wait()
         answers.append(store.claim("m", NOW))
 
@@ -134,7 +135,7 @@ def test_of_many_that_claim_at_the_same_time_one_has_it(store):
     assert sorted(type(each).__name__ for each in answers) == ["Claim", "State", "State", "State"]
 
 
-def test_memory_is_bounded_by_time_and_number():
+def test_memory_is_bounded_by_time_and_number() -> None:
     store = MemoryStore(timedelta(seconds=10), max_ids=100)
     for number in range(1000):
         remember(store, str(number), NOW + number)
@@ -144,7 +145,7 @@ def test_memory_is_bounded_by_time_and_number():
     assert len(store) == 100
 
 
-def test_a_file_forgets_what_has_ended(tmp_path):
+def test_a_file_forgets_what_has_ended(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "seen.db", timedelta(seconds=10))
     for number in range(100):
         remember(store, str(number), NOW + number)
@@ -152,7 +153,7 @@ def test_a_file_forgets_what_has_ended(tmp_path):
     store.close()
 
 
-def test_a_file_remembers_the_messages_of_each_name_by_themselves(tmp_path):
+def test_a_file_remembers_the_messages_of_each_name_by_themselves(tmp_path: Path) -> None:
     orders, same, invoices = (SqliteStore(tmp_path / "seen.db", name=name) for name in ("orders", "orders", "invoices"))
     remember(orders, "1", NOW)
     assert same.claim("1", NOW) is State.DONE
@@ -165,7 +166,7 @@ def test_a_file_remembers_the_messages_of_each_name_by_themselves(tmp_path):
         store.close()
 
 
-def test_a_table_is_purged_of_what_has_ended(tables):
+def test_a_table_is_purged_of_what_has_ended(tables) -> None:
     store = TablesStore(tables.create_table("purged"), "orders", WINDOW, lease=LEASE)
     other = TablesStore(tables.get_table_client("purged"), "orders2", WINDOW, lease=LEASE)
     for number in range(3):
@@ -176,7 +177,7 @@ def test_a_table_is_purged_of_what_has_ended(tables):
     assert other.claim("0", NOW + 1) is State.DONE
 
 
-def test_a_table_that_does_not_exist_is_told(tables):
+def test_a_table_that_does_not_exist_is_told(tables) -> None:
     store = TablesStore(tables.get_table_client("missing"), "orders")
     with pytest.raises(StoreUnavailable, match="table missing: does not exist"):
         store.claim("m", NOW)
@@ -184,7 +185,7 @@ def test_a_table_that_does_not_exist_is_told(tables):
         TableRoles(tables.get_table_client("missing"), "sender").read()
 
 
-def test_a_table_with_other_contents_is_told(tables):
+def test_a_table_with_other_contents_is_told(tables) -> None:
     table = tables.create_table("others")
     store = TablesStore(table, "orders")
     table.create_entity(store._keys("m") | {"state": "pending"})
@@ -199,7 +200,7 @@ def test_a_table_with_other_contents_is_told(tables):
             ask()
 
 
-def test_a_file_is_shared_by_processes_and_survives_them(tmp_path):
+def test_a_file_is_shared_by_processes_and_survives_them(tmp_path: Path) -> None:
     path = tmp_path / "seen.db"
     script = textwrap.dedent("""
         import sys
@@ -222,7 +223,7 @@ def test_a_file_is_shared_by_processes_and_survives_them(tmp_path):
     store.close()
 
 
-def test_wrong_settings_and_files_are_refused(tmp_path):
+def test_wrong_settings_and_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(WrongUse, match="expected positive ones"):
         MemoryStore(timedelta())
     FileRoles(tmp_path / "roles.db").close()
@@ -231,7 +232,7 @@ def test_wrong_settings_and_files_are_refused(tmp_path):
 
 
 @pytest.fixture(params=["memory", "file", "table"])
-def roles(request, tmp_path):
+def roles(request: pytest.FixtureRequest, tmp_path: Path):
     if request.param == "memory":
         return MemoryRoles()
     if request.param == "file":
@@ -239,7 +240,7 @@ def roles(request, tmp_path):
     return TableRoles(request.getfixturevalue("tables").create_table(f"roles{next(_numbers)}"), "sender")
 
 
-def test_roles_change_only_for_one_who_knows_the_present_ones(roles):
+def test_roles_change_only_for_one_who_knows_the_present_ones(roles) -> None:
     assert roles.read() is None
     assert roles.replace(0, ("west", "east")) == (("west", "east"), 1)
     assert roles.replace(0, ("east", "west")) == (("west", "east"), 1)

@@ -13,6 +13,7 @@ import random
 import threading
 import uuid
 from contextlib import suppress
+from typing import Any
 from urllib.parse import parse_qs, quote
 
 from aiohttp import WSCloseCode, WSMsgType, web
@@ -24,7 +25,7 @@ RENDEZVOUS_SECONDS = 30.0
 class Refused(Exception):
     """A handshake that ends with a status."""
 
-    def __init__(self, status, reason):
+    def __init__(self, status, reason) -> None:
         super().__init__(status, reason)
         self.status = status
         self.reason = reason
@@ -37,18 +38,18 @@ async def _malformed(*_):
 class Listener:
     """A control channel as the relay sees it."""
 
-    def __init__(self, socket, expires_at):
+    def __init__(self, socket, expires_at) -> None:
         self.socket = socket
         self.expires_at = expires_at
-        self.renewals = []
+        self.renewals: list[Any] = []
         self.pongs = 0
-        self.responses = {}
+        self.responses: dict[Any, Any] = {}
 
 
 class Meeting:
     """A sender that waits for a listener at the rendezvous."""
 
-    def __init__(self, request):
+    def __init__(self, request) -> None:
         self.request = request
         self.answer = asyncio.get_running_loop().create_future()
         self.over = asyncio.get_running_loop().create_future()
@@ -57,14 +58,14 @@ class Meeting:
 class LocalRelay:
     """One namespace. keys: name -> (key, rights); paths: hybrid connections; anonymous: those open to any sender."""
 
-    def __init__(self, clock, *, keys, paths, anonymous=()):
+    def __init__(self, clock, *, keys, paths, anonymous=()) -> None:
         self.clock = clock
         self.keys = dict(keys)
         self.paths = set(paths)
         self.anonymous = set(anonymous)
         self.listeners: dict = {path: [] for path in paths}
-        self.meetings = {}
-        self.attempts = []
+        self.meetings: dict[Any, Any] = {}
+        self.attempts: list[Any] = []
         self.random = random.Random(1)
         self.tls = None
         # Faults.
@@ -74,27 +75,27 @@ class LocalRelay:
         self.keeps_rendezvous_waiting = False
         self._port = 0
         self._runner: web.AppRunner | None = None
-        self._transports = set()
-        self._tasks = set()
+        self._transports: set[Any] = set()
+        self._tasks: set[Any] = set()
 
     async def __aenter__(self):
         await self.come_up()
         return self
 
-    async def __aexit__(self, *_):
+    async def __aexit__(self, *_) -> None:
         await self.go_down()
 
     @property
-    def host(self):
+    def host(self) -> str:
         return f"127.0.0.1:{self._port}"
 
-    def connection_string(self, path, key="listen-and-send"):
+    def connection_string(self, path, key: str = "listen-and-send") -> str:
         return (
             f"Endpoint=sb://{self.host}/;SharedAccessKeyName={key};SharedAccessKey={self.keys[key][0]};"
             f"EntityPath={path};UseDevelopmentEmulator={'true' if self.tls is None else 'false'}"
         )
 
-    async def come_up(self):
+    async def come_up(self) -> None:
         app = web.Application()
         app.router.add_get("/{path:.*}", self._get)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.01)
@@ -103,7 +104,7 @@ class LocalRelay:
         await site.start()
         self._port = self._runner.addresses[0][1]
 
-    async def go_down(self):
+    async def go_down(self) -> None:
         """End as a datacenter does: nothing listens any more, and connections break."""
         self.cut()
         for task in [*self._tasks]:
@@ -113,17 +114,17 @@ class LocalRelay:
         for path in self.listeners:
             self.listeners[path] = []
 
-    def cut(self):
+    def cut(self) -> None:
         """Break all connections without a word."""
         for transport in [*self._transports]:
             transport.abort()
         self._transports.clear()
 
-    async def close_control(self, path, code, reason):
+    async def close_control(self, path, code, reason) -> None:
         for listener in [*self.listeners[path]]:
             await listener.socket.close(code=code, message=reason.encode())
 
-    async def offer(self, path, message):
+    async def offer(self, path, message) -> None:
         """Send what a relay would not."""
         for listener in self.listeners[path]:
             await listener.socket.send_str(message)
@@ -204,7 +205,7 @@ class LocalRelay:
                 self.listeners[path].remove(listener)
         return socket
 
-    async def _control(self, listener, path, frame):
+    async def _control(self, listener, path, frame) -> None:
         if frame.type is WSMsgType.PING and self.bears_no_ping:
             await listener.socket.close(code=WSCloseCode.PROTOCOL_ERROR)
         elif frame.type is WSMsgType.PING and not self.is_mute:
@@ -222,7 +223,7 @@ class LocalRelay:
         if response := message.get("response"):
             listener.responses[response["requestId"]].set_result(response)
 
-    async def _expire(self, listener):
+    async def _expire(self, listener) -> None:
         while (left := listener.expires_at - self.clock.now()) > 0:
             await self.clock.wait(left)
         await listener.socket.close(code=WSCloseCode.POLICY_VIOLATION, message=b"the token has expired")
@@ -281,7 +282,7 @@ class LocalRelay:
         await meeting.over
         return socket
 
-    async def _relay(self, source, target):
+    async def _relay(self, source, target) -> None:
         """Carry frames from one side to the other, and at last how it ended."""
         while True:
             frame = await source.receive()
@@ -311,7 +312,7 @@ class LocalRelay:
 class RunningRelays:
     """Relays in a thread of their own, for applications in other processes."""
 
-    def __init__(self, relays):
+    def __init__(self, relays) -> None:
         self._relays = relays
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="relays")
@@ -322,7 +323,7 @@ class RunningRelays:
             asyncio.run_coroutine_threadsafe(relay.come_up(), self._loop).result()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_) -> None:
         for relay in self._relays:
             asyncio.run_coroutine_threadsafe(relay.go_down(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -3,14 +3,15 @@
 import asyncio
 import heapq
 import itertools
+from typing import Any
 
 
 class ManualTime:
     """A clock of busway_clients.relay; whoever waits goes on when the test has advanced far enough."""
 
-    def __init__(self, start=1_700_000_000.0):
+    def __init__(self, start: float = 1_700_000_000.0) -> None:
         self._now = start
-        self._waiting = []
+        self._waiting: list[Any] = []
         self._numbers = itertools.count()
 
     def now(self):
@@ -19,7 +20,7 @@ class ManualTime:
     def monotonic(self):
         return self._now
 
-    async def wait(self, seconds):
+    async def wait(self, seconds) -> None:
         if seconds <= 0:
             await asyncio.sleep(0)
             return
@@ -27,7 +28,7 @@ class ManualTime:
         heapq.heappush(self._waiting, (self._now + seconds, next(self._numbers), seconds, due))
         await due
 
-    def advance(self, seconds):
+    def advance(self, seconds) -> None:
         self._now += seconds
         while self._waiting and self._waiting[0][0] <= self._now:
             due = heapq.heappop(self._waiting)[-1]
@@ -38,11 +39,11 @@ class ManualTime:
         """Tell whether somebody waits for a time of a length between the two."""
         return any(shortest <= seconds <= longest for _, _, seconds, due in self._waiting if not due.done())
 
-    async def until_waited_for(self, shortest, longest=None):
+    async def until_waited_for(self, shortest, longest=None) -> None:
         await until(lambda: self.is_waited_for(shortest, longest or shortest))
 
 
-async def until(condition):
+async def until(condition) -> None:
     """Return once a condition holds; the test's own limit is the bound."""
     while not condition():  # noqa: ASYNC110 - it holds for what other parts do, which set no event
         await asyncio.sleep(0.001)

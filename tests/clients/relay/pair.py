@@ -3,6 +3,7 @@
 import asyncio
 import random
 from contextlib import AsyncExitStack, suppress
+from typing import Any
 
 from busway_clients import ConnectionEnded
 from busway_clients.relay import RelayClient, RelayEndpoint, RelayListener
@@ -19,7 +20,7 @@ PATHS = {"west": "primary-service", "east": "secondary-service"}
 class WestFirst(random.Random):
     """Chance that leaves an order as it is."""
 
-    def shuffle(self, x):
+    def shuffle(self, x) -> None:
         pass
 
     def uniform(self, a, b):
@@ -29,11 +30,11 @@ class WestFirst(random.Random):
 class Pair:
     """Relays, a listener that echoes, and clients; all of it ends with the context."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.time = ManualTime()
         self.west = LocalRelay(self.time, keys=KEYS, paths={"primary-service"})
         self.east = LocalRelay(self.time, keys=KEYS, paths={"secondary-service"})
-        self.served = []
+        self.served: list[Any] = []
         self._stack = AsyncExitStack()
 
     async def __aenter__(self):
@@ -41,10 +42,10 @@ class Pair:
         await self._stack.enter_async_context(self.east)
         return self
 
-    async def __aexit__(self, *details):
+    async def __aexit__(self, *details) -> None:
         await self._stack.__aexit__(*details)
 
-    def endpoint(self, name, key="listen-and-send", **options):
+    def endpoint(self, name, key: str = "listen-and-send", **options):
         relay = {"west": self.west, "east": self.east}[name]
         return RelayEndpoint.from_connection_string(relay.connection_string(PATHS[name], key), **options)
 
@@ -68,25 +69,25 @@ class Pair:
         client = RelayClient(endpoints or self.endpoints(), clock=self.time, choice=WestFirst(), **options)
         return await self._stack.enter_async_context(client)
 
-    async def _echo_all(self, listener):
+    async def _echo_all(self, listener) -> None:
         async with asyncio.TaskGroup() as tasks:
             async for connection in listener:
                 self.served.append(connection.endpoint)
                 tasks.create_task(_echo(connection))
 
 
-async def _echo(connection):
+async def _echo(connection) -> None:
     with suppress(ConnectionEnded):
         await _answer_all(connection)
 
 
-async def _answer_all(connection):
+async def _answer_all(connection) -> None:
     async with connection:
         async for message in connection:
             name = connection.endpoint
             await connection.send(f"{name}: {message}" if isinstance(message, str) else name.encode() + b": " + message)
 
 
-async def _stopped(task):
+async def _stopped(task) -> None:
     task.cancel()
     await asyncio.wait({task})

@@ -5,6 +5,7 @@ import random
 import traceback
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -28,7 +29,7 @@ WEST_ACTIVE = RoleState("west", ("east",))
 EAST_ACTIVE = RoleState("east", ("west",))
 
 
-def test_the_first_active_one_is_picked_at_random():
+def test_the_first_active_one_is_picked_at_random() -> None:
     endpoints = {name: RelayEndpoint(f"{name}.servicebus.windows.net", "hyco") for name in ("west", "east")}
 
     async def picked(seed):
@@ -39,8 +40,8 @@ def test_the_first_active_one_is_picked_at_random():
     assert 10 < picks.count("west") < 30
 
 
-def test_in_good_times_one_endpoint_is_used():
-    async def test():
+def test_in_good_times_one_endpoint_is_used() -> None:
+    async def test() -> None:
         async with Pair() as pair:
             await pair.echoing()
             client = await pair.client()
@@ -52,8 +53,8 @@ def test_in_good_times_one_endpoint_is_used():
     run(test())
 
 
-def test_an_outage_swaps_the_roles_once_and_they_stay_swapped():
-    async def test():
+def test_an_outage_swaps_the_roles_once_and_they_stay_swapped() -> None:
+    async def test() -> None:
         async with Pair() as pair:
             await pair.echoing()
             client = await pair.client()
@@ -71,37 +72,37 @@ def test_an_outage_swaps_the_roles_once_and_they_stay_swapped():
     run(test())
 
 
-async def _down(pair):
+async def _down(pair) -> None:
     await pair.west.go_down()
 
 
-async def _nobody_listens(pair):
+async def _nobody_listens(pair) -> None:
     pair.west.listeners["primary-service"] = []
 
 
-async def _a_page(pair):
+async def _a_page(pair) -> None:
     async def page(_):
         return web.Response(text="<html>", content_type="text/html")
 
     pair.west.answers_instead = page
 
 
-async def _busy(pair):
+async def _busy(pair) -> None:
     async def busy(_):
         return web.Response(status=503, reason="busy")
 
     pair.west.answers_instead = busy
 
 
-async def _silent(pair):
-    async def silent(_):
+async def _silent(pair) -> None:
+    async def silent(_) -> None:
         pair.time.advance(30)
         await asyncio.Event().wait()
 
     pair.west.answers_instead = silent
 
 
-async def _cut_while_opening(pair):
+async def _cut_while_opening(pair) -> None:
     async def cut(request):
         request.transport.abort()
         return web.Response()
@@ -120,8 +121,8 @@ async def _cut_while_opening(pair):
         (_cut_while_opening, RelayUnavailable),
     ],
 )
-def test_what_means_unavailability_switches(fault, kind):
-    async def test():
+def test_what_means_unavailability_switches(fault, kind) -> None:
+    async def test() -> None:
         async with Pair() as pair:
             await pair.echoing(pair.endpoints("east"))
             await fault(pair)
@@ -136,8 +137,8 @@ def test_what_means_unavailability_switches(fault, kind):
     run(test())
 
 
-def test_a_listener_that_does_not_come_to_the_rendezvous_switches():
-    async def test():
+def test_a_listener_that_does_not_come_to_the_rendezvous_switches() -> None:
+    async def test() -> None:
         async with Pair() as pair:
             await pair.echoing()
             client = await pair.client()
@@ -152,8 +153,8 @@ def test_a_listener_that_does_not_come_to_the_rendezvous_switches():
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 418])
-def test_a_listener_that_rejects_switches_nothing(status):
-    async def test():
+def test_a_listener_that_rejects_switches_nothing(status: int) -> None:
+    async def test() -> None:
         async with Pair() as pair:
             await pair.echoing(decide=lambda offer: Rejection(status, "no") if offer.endpoint == "west" else None)
             client = await pair.client()
@@ -167,8 +168,8 @@ def test_a_listener_that_rejects_switches_nothing(status):
 
 
 @pytest.mark.parametrize("authorization", ["query", "header"])
-def test_a_token_that_is_wrong_switches_nothing_and_is_in_no_text(authorization):
-    async def test():
+def test_a_token_that_is_wrong_switches_nothing_and_is_in_no_text(authorization: str) -> None:
+    async def test() -> None:
         async with Pair() as pair:
             await pair.echoing()
             wrong = SharedAccessKey("listen-and-send", "c2VjcmV0IHRoYXQgaXMgd3Jvbmc=")
@@ -186,8 +187,8 @@ def test_a_token_that_is_wrong_switches_nothing_and_is_in_no_text(authorization)
     run(test())
 
 
-def test_if_both_fail_the_roles_stay_and_both_errors_are_raised():
-    async def test():
+def test_if_both_fail_the_roles_stay_and_both_errors_are_raised() -> None:
+    async def test() -> None:
         async with Pair() as pair:
             client = await pair.client()
             await pair.west.go_down()
@@ -201,8 +202,8 @@ def test_if_both_fail_the_roles_stay_and_both_errors_are_raised():
     run(test())
 
 
-def test_if_the_backup_refuses_the_roles_stay():
-    async def test():
+def test_if_the_backup_refuses_the_roles_stay() -> None:
+    async def test() -> None:
         async with Pair() as pair:
             client = await pair.client({"west": pair.endpoint("west"), "east": pair.endpoint("east", "listen-only")})
             with pytest.raises(RelayFailed, match=r"HTTP 404.*HTTP 403"):
@@ -212,8 +213,8 @@ def test_if_the_backup_refuses_the_roles_stay():
     run(test())
 
 
-def test_a_request_that_gets_no_answer_is_sent_again_to_the_backup():
-    async def test():
+def test_a_request_that_gets_no_answer_is_sent_again_to_the_backup() -> None:
+    async def test() -> None:
         async with Pair() as pair:
             await pair.echoing(pair.endpoints("east"))
             west = await pair.listening(pair.endpoints("west"))
@@ -228,8 +229,8 @@ def test_a_request_that_gets_no_answer_is_sent_again_to_the_backup():
     run(test())
 
 
-def test_a_request_that_is_answered_too_late_counts_as_unanswered():
-    async def test():
+def test_a_request_that_is_answered_too_late_counts_as_unanswered() -> None:
+    async def test() -> None:
         async with Pair() as pair:
             west = await pair.listening(pair.endpoints("west"))
             client = await pair.client(pair.endpoints("west"), timeout=timedelta(seconds=12))
@@ -243,8 +244,8 @@ def test_a_request_that_is_answered_too_late_counts_as_unanswered():
     run(test())
 
 
-def test_a_connection_that_breaks_is_told_and_the_next_one_goes_elsewhere():
-    async def test():
+def test_a_connection_that_breaks_is_told_and_the_next_one_goes_elsewhere() -> None:
+    async def test() -> None:
         async with Pair() as pair:
             await pair.echoing()
             client = await pair.client()
@@ -259,8 +260,8 @@ def test_a_connection_that_breaks_is_told_and_the_next_one_goes_elsewhere():
     run(test())
 
 
-def test_a_half_open_connection_is_found_out_by_a_ping():
-    async def test():
+def test_a_half_open_connection_is_found_out_by_a_ping() -> None:
+    async def test() -> None:
         async with Pair() as pair:
             await pair.echoing()
             client = await pair.client(timeout=timedelta(seconds=11), keep_alive=timedelta(seconds=13))
@@ -283,8 +284,8 @@ def test_a_half_open_connection_is_found_out_by_a_ping():
     run(test())
 
 
-def test_a_message_is_not_lost_to_a_receive_that_was_cancelled():
-    async def test():
+def test_a_message_is_not_lost_to_a_receive_that_was_cancelled() -> None:
+    async def test() -> None:
         async with Pair() as pair:
             await pair.echoing()
             connection = await (await pair.client()).connect()
@@ -298,8 +299,8 @@ def test_a_message_is_not_lost_to_a_receive_that_was_cancelled():
     run(test())
 
 
-def test_many_at_the_same_time_swap_once(caplog):
-    async def test():
+def test_many_at_the_same_time_swap_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
         async with Pair() as pair:
             await pair.echoing()
             await pair.west.go_down()
@@ -312,8 +313,8 @@ def test_many_at_the_same_time_swap_once(caplog):
     assert caplog.text.count("the active one is no longer west but east") == 1
 
 
-def test_clients_that_share_their_roles_agree(tmp_path):
-    async def test():
+def test_clients_that_share_their_roles_agree(tmp_path: Path) -> None:
+    async def test() -> None:
         async with Pair() as pair:
             await pair.echoing()
             first = await pair.client(roles=FileRoles(tmp_path / "roles.db"))
@@ -327,8 +328,8 @@ def test_clients_that_share_their_roles_agree(tmp_path):
     run(test())
 
 
-def test_roles_of_others_are_refused_and_nothing_stays_open():
-    async def test():
+def test_roles_of_others_are_refused_and_nothing_stays_open() -> None:
+    async def test() -> None:
         async with Pair() as pair:
             listener = await pair.echoing()
             roles = MemoryRoles()
@@ -341,8 +342,8 @@ def test_roles_of_others_are_refused_and_nothing_stays_open():
     run(test())
 
 
-def test_a_connect_that_is_cancelled_leaves_nothing_open():
-    async def test():
+def test_a_connect_that_is_cancelled_leaves_nothing_open() -> None:
+    async def test() -> None:
         async with Pair() as pair:
             listener = await pair.echoing()
             client = await pair.client()
@@ -359,8 +360,8 @@ def test_a_connect_that_is_cancelled_leaves_nothing_open():
     run(test())
 
 
-def test_closing_the_client_ends_its_connections():
-    async def test():
+def test_closing_the_client_ends_its_connections() -> None:
+    async def test() -> None:
         async with Pair() as pair:
             listener = await pair.listening()
             client = await pair.client()
@@ -374,8 +375,8 @@ def test_closing_the_client_ends_its_connections():
     run(test())
 
 
-def test_anonymous_senders_need_no_token_where_the_relay_lets_them():
-    async def test():
+def test_anonymous_senders_need_no_token_where_the_relay_lets_them() -> None:
+    async def test() -> None:
         async with Pair() as pair:
             await pair.echoing()
             nobody = {"west": replace(pair.endpoint("west"), tokens=None)}
@@ -388,8 +389,8 @@ def test_anonymous_senders_need_no_token_where_the_relay_lets_them():
     run(test())
 
 
-def test_wrong_settings_are_told_where_they_are_made():
-    async def test():
+def test_wrong_settings_are_told_where_they_are_made() -> None:
+    async def test() -> None:
         with pytest.raises(WrongUse, match="are none, expected an active one"):
             RelayClient({})
         async with Pair() as pair:

@@ -13,11 +13,11 @@ AZURE = (
 )
 
 
-def token_of(tokens, now=1_000_000.0):
+def token_of(tokens, now: float = 1_000_000.0):
     return asyncio.run(tokens.token("http://west.servicebus.windows.net/hyco", now))
 
 
-def test_a_connection_string_says_where():
+def test_a_connection_string_says_where() -> None:
     endpoint = RelayEndpoint.from_connection_string(AZURE)
     url = endpoint.listen_url("to ken&=")
     assert (url.scheme, url.host, url.explicit_port, url.path) == (
@@ -32,7 +32,7 @@ def test_a_connection_string_says_where():
     assert endpoint.resource == "http://west.servicebus.windows.net/hyco"
 
 
-def test_a_sender_adds_to_the_address():
+def test_a_sender_adds_to_the_address() -> None:
     endpoint = RelayEndpoint("west.servicebus.windows.net", "area/hyco", authorization="header")
     url = endpoint.connect_url("token", "/orders/a b", {"customer": "7&8"})
     assert url.raw_path == "/$hc/area/hyco/orders/a%20b"
@@ -52,24 +52,24 @@ def test_a_sender_adds_to_the_address():
         ("Endpoint=sb://west/;EntityPath=/", "the path is empty"),
     ],
 )
-def test_a_connection_string_that_lacks_something_is_told_without_its_key(text, told):
+def test_a_connection_string_that_lacks_something_is_told_without_its_key(text: str, told: str) -> None:
     with pytest.raises(WrongUse, match=told) as caught:
         RelayEndpoint.from_connection_string(text)
     assert "c2VjcmV0" not in str(caught.value)
 
 
 @pytest.mark.parametrize("host", ["", "https://west", "west/hyco", "user@west"])
-def test_a_host_that_is_none_is_told(host):
+def test_a_host_that_is_none_is_told(host: str) -> None:
     with pytest.raises(WrongUse, match="the host of a relay"):
         RelayEndpoint(host, "hyco")
 
 
-def test_a_query_of_the_protocol_is_the_protocols_own():
+def test_a_query_of_the_protocol_is_the_protocols_own() -> None:
     with pytest.raises(WrongUse, match="has sb-hc-action, expected no name"):
         RelayEndpoint("west", "hyco").connect_url(None, "", {"sb-hc-action": "listen"})
 
 
-def test_the_signature_is_that_of_the_documentation():
+def test_the_signature_is_that_of_the_documentation() -> None:
     # Made with openssl: printf '%s\n%s' <resource, encoded> 1003600 | openssl dgst -sha256 -hmac <key> -binary | base64
     token = token_of(SharedAccessKey("both", "c2VjcmV0PQ=="))
     assert token.expires_at == 1_003_600
@@ -79,7 +79,7 @@ def test_the_signature_is_that_of_the_documentation():
     )
 
 
-def test_a_ready_made_token_is_sent_as_it_is():
+def test_a_ready_made_token_is_sent_as_it_is() -> None:
     text = token_of(SharedAccessKey("both", "c2VjcmV0PQ==")).text
     assert token_of(SharedAccessSignature(text)) == (text, 1_003_600.0)
 
@@ -95,11 +95,11 @@ class AsyncCredential:
 
 
 @pytest.mark.parametrize("credential", [Credential(), AsyncCredential()])
-def test_an_identity_gives_tokens_for_relays(credential):
+def test_an_identity_gives_tokens_for_relays(credential) -> None:
     assert token_of(Identity(credential)) == ("token for https://relay.azure.net/.default", 1_003_600)
 
 
-def test_nothing_prints_a_key_or_a_token():
+def test_nothing_prints_a_key_or_a_token() -> None:
     endpoint = RelayEndpoint.from_connection_string(AZURE)
     token = token_of(endpoint.tokens)
     assert "c2VjcmV0" not in repr(endpoint)

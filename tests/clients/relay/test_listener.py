@@ -5,6 +5,7 @@ import ssl
 import traceback
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -22,8 +23,8 @@ def listens(relay):
     return len([action for action, _ in relay.attempts if action == "listen"])
 
 
-def test_it_accepts_from_both_endpoints():
-    async def test():
+def test_it_accepts_from_both_endpoints() -> None:
+    async def test() -> None:
         async with Pair() as pair:
             await pair.echoing()
             for name in ("west", "east"):
@@ -35,8 +36,8 @@ def test_it_accepts_from_both_endpoints():
     run(test())
 
 
-def test_it_sees_what_the_sender_has_added():
-    async def test():
+def test_it_sees_what_the_sender_has_added() -> None:
+    async def test() -> None:
         async with Pair() as pair:
             listener = await pair.listening(protocols=["v2.busway", "v1.busway"])
             client = await pair.client()
@@ -59,8 +60,8 @@ def test_it_sees_what_the_sender_has_added():
 
 
 @pytest.mark.parametrize("authorization", ["query", "header"])
-def test_the_token_travels_where_it_should(authorization):
-    async def test():
+def test_the_token_travels_where_it_should(authorization: str) -> None:
+    async def test() -> None:
         async with Pair() as pair:
             endpoints = {"west": pair.endpoint("west", authorization=authorization)}
             await pair.echoing(endpoints)
@@ -73,8 +74,8 @@ def test_the_token_travels_where_it_should(authorization):
     run(test())
 
 
-def test_closes_travel_with_their_codes():
-    async def test():
+def test_closes_travel_with_their_codes() -> None:
+    async def test() -> None:
         async with Pair() as pair:
             listener = await pair.listening()
             client = await pair.client()
@@ -99,8 +100,8 @@ def test_closes_travel_with_their_codes():
     run(test())
 
 
-def test_large_messages_pass_and_too_large_ones_end_the_connection():
-    async def test():
+def test_large_messages_pass_and_too_large_ones_end_the_connection() -> None:
+    async def test() -> None:
         async with Pair() as pair:
             await pair.echoing()
             client = await pair.client(max_message_bytes=2_000_000)
@@ -130,8 +131,8 @@ def _broken(_):
         (None, ("other",), 400, "speaks none of these subprotocols"),
     ],
 )
-def test_a_rejection_reaches_the_sender(decide, protocols, status, told):
-    async def test():
+def test_a_rejection_reaches_the_sender(decide, protocols, status: int, told: str) -> None:
+    async def test() -> None:
         async with Pair() as pair:
             listener = await pair.echoing(decide=decide, protocols=["busway"])
             client = await pair.client()
@@ -146,8 +147,8 @@ def test_a_rejection_reaches_the_sender(decide, protocols, status, told):
     run(test())
 
 
-def test_a_decision_that_fails_rejects_and_the_listener_lives(caplog):
-    async def test():
+def test_a_decision_that_fails_rejects_and_the_listener_lives(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
         async with Pair() as pair:
             listener = await pair.echoing(decide=_broken)
             client = await pair.client(pair.endpoints("west"))
@@ -159,8 +160,8 @@ def test_a_decision_that_fails_rejects_and_the_listener_lives(caplog):
     assert "the decision about an offer failed" in caplog.text
 
 
-def test_a_listener_whose_connections_are_not_taken_is_busy():
-    async def test():
+def test_a_listener_whose_connections_are_not_taken_is_busy() -> None:
+    async def test() -> None:
         async with Pair() as pair:
             await pair.listening(waiting=1)
             client = await pair.client(pair.endpoints("west"))
@@ -171,13 +172,13 @@ def test_a_listener_whose_connections_are_not_taken_is_busy():
     run(test())
 
 
-def test_a_rejection_says_no():
+def test_a_rejection_says_no() -> None:
     with pytest.raises(WrongUse, match="is 200, expected one from 400 to 599"):
         Rejection(200, "yes")
 
 
-def test_tokens_are_renewed_before_they_expire():
-    async def test():
+def test_tokens_are_renewed_before_they_expire() -> None:
+    async def test() -> None:
         async with Pair() as pair:
             listener = await pair.echoing(keep_alive=NEVER)
             for _ in range(3):
@@ -204,8 +205,8 @@ class Forgetful(SharedAccessKey):
         return await super().token(resource, now)
 
 
-def test_a_token_that_is_not_renewed_ends_the_channel_and_the_next_one_is_new(caplog):
-    async def test():
+def test_a_token_that_is_not_renewed_ends_the_channel_and_the_next_one_is_new(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
         async with Pair() as pair:
             tokens = Forgetful("listen-and-send", pair.west.keys["listen-and-send"][0])
             listener = await pair.echoing({"west": replace(pair.endpoint("west"), tokens=tokens)}, keep_alive=NEVER)
@@ -227,8 +228,8 @@ def test_a_token_that_is_not_renewed_ends_the_channel_and_the_next_one_is_new(ca
 
 
 @pytest.mark.parametrize(("code", "reason"), [(1001, "deleted"), (1008, "expired"), (1011, "went wrong")])
-def test_a_channel_that_the_relay_closes_is_opened_again_at_once(code, reason):
-    async def test():
+def test_a_channel_that_the_relay_closes_is_opened_again_at_once(code: int, reason: str) -> None:
+    async def test() -> None:
         async with Pair() as pair:
             listener = await pair.echoing()
             await pair.west.close_control("primary-service", code, reason)
@@ -238,8 +239,8 @@ def test_a_channel_that_the_relay_closes_is_opened_again_at_once(code, reason):
     run(test())
 
 
-def test_connections_outlive_the_control_channel():
-    async def test():
+def test_connections_outlive_the_control_channel() -> None:
+    async def test() -> None:
         async with Pair() as pair:
             await pair.echoing()
             connection = await (await pair.client()).connect()
@@ -250,8 +251,8 @@ def test_connections_outlive_the_control_channel():
     run(test())
 
 
-def test_an_outage_leaves_the_other_endpoint_and_is_tried_again_with_pauses():
-    async def test():
+def test_an_outage_leaves_the_other_endpoint_and_is_tried_again_with_pauses() -> None:
+    async def test() -> None:
         async with Pair() as pair:
             listener = await pair.echoing(keep_alive=NEVER, patience=timedelta(seconds=20))
             await pair.west.go_down()
@@ -271,8 +272,8 @@ def test_an_outage_leaves_the_other_endpoint_and_is_tried_again_with_pauses():
     run(test())
 
 
-def test_a_channel_that_is_half_open_is_found_out_by_a_ping():
-    async def test():
+def test_a_channel_that_is_half_open_is_found_out_by_a_ping() -> None:
+    async def test() -> None:
         async with Pair() as pair:
             listener = await pair.echoing(pair.endpoints("west"), patience=timedelta(seconds=20))
             pair.west.is_mute = True
@@ -287,8 +288,8 @@ def test_a_channel_that_is_half_open_is_found_out_by_a_ping():
     run(test())
 
 
-def test_pings_that_are_answered_keep_the_channel():
-    async def test():
+def test_pings_that_are_answered_keep_the_channel() -> None:
+    async def test() -> None:
         async with Pair() as pair:
             listener = await pair.echoing(pair.endpoints("west"), patience=timedelta(seconds=20))
             for _ in range(4):
@@ -301,8 +302,8 @@ def test_pings_that_are_answered_keep_the_channel():
     run(test())
 
 
-def test_a_relay_that_bears_no_ping_is_kept_with_pongs():
-    async def test():
+def test_a_relay_that_bears_no_ping_is_kept_with_pongs() -> None:
+    async def test() -> None:
         async with Pair() as pair:
             endpoint = replace(pair.endpoint("west"), keep_alive_by="pong")
             listener = await pair.echoing({"west": endpoint})
@@ -318,8 +319,8 @@ def test_a_relay_that_bears_no_ping_is_kept_with_pongs():
     run(test())
 
 
-def test_a_rendezvous_that_is_never_answered_holds_up_nobody(caplog):
-    async def test():
+def test_a_rendezvous_that_is_never_answered_holds_up_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
         async with Pair() as pair:
             await pair.echoing(patience=timedelta(seconds=10))
             client = await pair.client(pair.endpoints("west"))
@@ -351,8 +352,8 @@ def test_a_rendezvous_that_is_never_answered_holds_up_nobody(caplog):
         "{}",
     ],
 )
-def test_what_no_relay_says_is_passed_over(message):
-    async def test():
+def test_what_no_relay_says_is_passed_over(message: str) -> None:
+    async def test() -> None:
         async with Pair() as pair:
             await pair.echoing(pair.endpoints("west"))
             await pair.west.offer("primary-service", message)
@@ -363,8 +364,8 @@ def test_what_no_relay_says_is_passed_over(message):
     run(test())
 
 
-def test_an_http_request_is_answered_with_501():
-    async def test():
+def test_an_http_request_is_answered_with_501() -> None:
+    async def test() -> None:
         async with Pair() as pair:
             await pair.echoing()
             response = await pair.west.request("primary-service")
@@ -375,8 +376,8 @@ def test_an_http_request_is_answered_with_501():
     run(test())
 
 
-def test_with_tls_whom_to_trust_is_the_applications_choice(tmp_path, caplog):
-    async def test():
+def test_with_tls_whom_to_trust_is_the_applications_choice(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
         async with Pair() as pair:
             await pair.west.go_down()
             pair.west.tls = server_context(tmp_path)
@@ -420,7 +421,7 @@ async def _nonsense(request):
         (_nonsense, NotARelay, "answered what is no HTTP, expected a relay"),
     ],
 )
-def test_an_endpoint_that_is_no_relay_is_told(answer, kind, told):
+def test_an_endpoint_that_is_no_relay_is_told(answer, kind, told: str) -> None:
     async def test():
         async with Pair() as pair:
             pair.west.answers_instead = answer
@@ -433,8 +434,8 @@ def test_an_endpoint_that_is_no_relay_is_told(answer, kind, told):
     run(test())
 
 
-def test_if_no_endpoint_would_have_it_it_says_why_at_each():
-    async def test():
+def test_if_no_endpoint_would_have_it_it_says_why_at_each() -> None:
+    async def test() -> None:
         async with Pair() as pair:
             endpoints = pair.endpoints()
             object.__setattr__(
@@ -453,8 +454,8 @@ def test_if_no_endpoint_would_have_it_it_says_why_at_each():
     run(test())
 
 
-def test_a_key_that_may_not_send_is_refused_as_a_sender():
-    async def test():
+def test_a_key_that_may_not_send_is_refused_as_a_sender() -> None:
+    async def test() -> None:
         async with Pair() as pair:
             await pair.echoing({"west": pair.endpoint("west", "listen-only")})
             client = await pair.client({"west": pair.endpoint("west", "listen-only")})
@@ -464,8 +465,8 @@ def test_a_key_that_may_not_send_is_refused_as_a_sender():
     run(test())
 
 
-def test_one_listener_too_many_is_told():
-    async def test():
+def test_one_listener_too_many_is_told() -> None:
+    async def test() -> None:
         async with Pair() as pair:
             for _ in range(25):
                 await pair.listening(pair.endpoints("west"))
@@ -475,8 +476,8 @@ def test_one_listener_too_many_is_told():
     run(test())
 
 
-def test_it_drains_before_it_leaves():
-    async def test():
+def test_it_drains_before_it_leaves() -> None:
+    async def test() -> None:
         async with Pair() as pair:
             listener = pair.listener()
             await listener.open()
@@ -503,12 +504,12 @@ def test_it_drains_before_it_leaves():
     run(test())
 
 
-def test_a_decision_that_never_comes_holds_up_no_closing(caplog):
-    async def test():
+def test_a_decision_that_never_comes_holds_up_no_closing(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
         async with Pair() as pair:
             asked = asyncio.Event()
 
-            async def decide(_):
+            async def decide(_) -> None:
                 asked.set()
                 await asyncio.get_running_loop().create_future()
 
@@ -529,8 +530,8 @@ def test_a_decision_that_never_comes_holds_up_no_closing(caplog):
     assert "an offer is passed over, it was not settled within 77 s of closing" in caplog.text
 
 
-def test_an_endpoint_that_does_not_answer_holds_up_nobody_who_listens_at_the_other():
-    async def test():
+def test_an_endpoint_that_does_not_answer_holds_up_nobody_who_listens_at_the_other() -> None:
+    async def test() -> None:
         async with Pair() as pair:
             silence = asyncio.Event()
 
@@ -554,8 +555,8 @@ def test_an_endpoint_that_does_not_answer_holds_up_nobody_who_listens_at_the_oth
     run(test())
 
 
-def test_leaving_its_context_ends_what_nobody_has_taken():
-    async def test():
+def test_leaving_its_context_ends_what_nobody_has_taken() -> None:
+    async def test() -> None:
         async with Pair() as pair:
             client = await pair.client(pair.endpoints("west"))
             async with pair.listener():
@@ -567,13 +568,13 @@ def test_leaving_its_context_ends_what_nobody_has_taken():
     run(test())
 
 
-def test_wrong_settings_are_told_where_they_are_made():
+def test_wrong_settings_are_told_where_they_are_made() -> None:
     with pytest.raises(WrongUse, match="the endpoints of a listener: are none"):
         RelayListener({})
 
 
-def test_an_endpoint_twice_is_told():
-    async def test():
+def test_an_endpoint_twice_is_told() -> None:
+    async def test() -> None:
         async with Pair() as pair:
             with pytest.raises(WrongUse, match="expected different ones"):
                 RelayListener({"west": pair.endpoint("west"), "east": pair.endpoint("west")})

@@ -39,7 +39,7 @@ SECONDS = 30
 
 
 @pytest.fixture
-def outbox(tmp_path):
+def outbox(tmp_path: Path):
     opened = Outbox(tmp_path / "outbox.db")
     yield opened
     opened.close()
@@ -50,21 +50,21 @@ def durable(application, outbox):
     return lambda entity: application.classes.DurableSender(application.passive(entity), outbox)
 
 
-def parcel(number, session="parcel"):
+def parcel(number, session: str = "parcel"):
     return ServiceBusMessage(f"{session}-{number}", session_id=session)
 
 
-def outage(pair):
+def outage(pair) -> None:
     for name in ("west", "east"):
         pair.go_down(name)
 
 
-def recovery(pair):
+def recovery(pair) -> None:
     for name in ("west", "east"):
         pair.come_up(name)
 
 
-def test_in_good_times_nothing_is_kept(application, pair, queue, outbox, durable):
+def test_in_good_times_nothing_is_kept(application, pair, queue, outbox, durable) -> None:
     entity = queue("sessions")
     message = parcel(1)
     accepted = application.call(durable(entity).send(message))
@@ -73,7 +73,7 @@ def test_in_good_times_nothing_is_kept(application, pair, queue, outbox, durable
     assert pair.bodies("west", entity) == ["parcel-1"]
 
 
-def test_an_outage_is_waited_out_and_the_order_in_each_session_kept(application, pair, queue, outbox, durable):
+def test_an_outage_is_waited_out_and_the_order_in_each_session_kept(application, pair, queue, outbox, durable) -> None:
     entity = queue("sessions")
     sender = durable(entity)
     application.call(sender.send(parcel(0)))
@@ -93,7 +93,7 @@ def test_an_outage_is_waited_out_and_the_order_in_each_session_kept(application,
     assert [body for body in arrived if body.startswith("letter")] == [f"letter-{number}" for number in range(1, 4)]
 
 
-def test_a_session_that_the_inner_sender_gives_is_kept_in_order_too(application, pair, queue, outbox):
+def test_a_session_that_the_inner_sender_gives_is_kept_in_order_too(application, pair, queue, outbox) -> None:
     entity = queue("sessions")
     passive = application.passive(entity, session_of=lambda raw: raw.application_properties["parcel"])
     sender = application.classes.DurableSender(passive, outbox)
@@ -106,7 +106,9 @@ def test_a_session_that_the_inner_sender_gives_is_kept_in_order_too(application,
     assert pair.bodies("west", entity) == ["1", "2"]
 
 
-def test_a_drain_during_the_outage_says_why_it_stopped_and_changes_nothing(application, pair, queue, outbox, durable):
+def test_a_drain_during_the_outage_says_why_it_stopped_and_changes_nothing(
+    application, pair, queue, outbox, durable
+) -> None:
     sender = durable(queue())
     outage(pair)
     application.call(sender.send(ServiceBusMessage("x"), timeout=2))
@@ -116,7 +118,7 @@ def test_a_drain_during_the_outage_says_why_it_stopped_and_changes_nothing(appli
     assert len(outbox) == 1
 
 
-def test_messages_of_one_id_are_counted_each(pair, queue, outbox):
+def test_messages_of_one_id_are_counted_each(pair, queue, outbox) -> None:
     def replay(letters):
         return [ServiceBusMessage(each, message_id=each, session_id="s") for each in letters]
 
@@ -130,7 +132,7 @@ def test_messages_of_one_id_are_counted_each(pair, queue, outbox):
         assert sender.drain().sent == 3
 
 
-def test_poison_holds_its_session_and_nothing_else(application, pair, queue, outbox, durable):
+def test_poison_holds_its_session_and_nothing_else(application, pair, queue, outbox, durable) -> None:
     entity = queue("sessions")
     sender = durable(entity)
     outage(pair)
@@ -163,7 +165,7 @@ def test_poison_holds_its_session_and_nothing_else(application, pair, queue, out
     assert pair.bodies("west", entity)[-1] == "parcel-3"
 
 
-def test_a_drain_by_senders_that_are_closed_holds_no_message(pair, queue, outbox):
+def test_a_drain_by_senders_that_are_closed_holds_no_message(pair, queue, outbox) -> None:
     with Application("sync", pair.places) as application:
         senders = application.senders(queue())
         with application.classes.PassiveSender(senders) as passive:
@@ -179,14 +181,14 @@ def test_a_drain_by_senders_that_are_closed_holds_no_message(pair, queue, outbox
     assert (len(outbox), outbox.held()) == (1, [])
 
 
-def test_what_is_no_outage_is_raised_and_not_kept(application, pair, queue, outbox, durable):
+def test_what_is_no_outage_is_raised_and_not_kept(application, pair, queue, outbox, durable) -> None:
     pair.faults("west").add(Fault(effect=Effect.FILL))
     with pytest.raises(SendFailed, match="QuotaExceeded"):
         application.call(durable(queue()).send(ServiceBusMessage("x"), timeout=2))
     assert len(outbox) == 0
 
 
-def test_what_is_neither_sent_nor_kept_is_told(pair, queue, tmp_path):
+def test_what_is_neither_sent_nor_kept_is_told(pair, queue, tmp_path: Path) -> None:
     entity = queue("sessions")
     outbox = Outbox(tmp_path / "small.db", max_messages=1)
     with Application("sync", pair.places) as application:
@@ -215,7 +217,7 @@ def test_what_is_neither_sent_nor_kept_is_told(pair, queue, tmp_path):
     outbox.close()
 
 
-def test_a_disk_that_is_full_after_a_part_was_sent_is_told(pair, queue, outbox):
+def test_a_disk_that_is_full_after_a_part_was_sent_is_told(pair, queue, outbox) -> None:
     with Application("sync", pair.places) as application:
         sender = application.classes.DurableSender(application.passive(queue("sessions")), outbox)
         outbox.put(identified(parcel(1)))
@@ -229,7 +231,7 @@ def test_a_disk_that_is_full_after_a_part_was_sent_is_told(pair, queue, outbox):
     assert len(outbox) == 1
 
 
-def test_a_full_entity_ends_a_drain_and_holds_no_message(application, pair, queue, durable):
+def test_a_full_entity_ends_a_drain_and_holds_no_message(application, pair, queue, durable) -> None:
     sender = durable(queue())
     outage(pair)
     application.call(sender.send(ServiceBusMessage("x"), timeout=2))
@@ -239,7 +241,7 @@ def test_a_full_entity_ends_a_drain_and_holds_no_message(application, pair, queu
     assert (drained.held, drained.left) == (0, 1)
 
 
-def test_an_active_sender_leaves_to_the_outbox_what_its_policy_lacks(application, pair, queue, outbox):
+def test_an_active_sender_leaves_to_the_outbox_what_its_policy_lacks(application, pair, queue, outbox) -> None:
     entity = queue()
     sender = application.classes.DurableSender(application.active(entity, success="all"), outbox)
     message = ServiceBusMessage("x")
@@ -251,7 +253,7 @@ def test_an_active_sender_leaves_to_the_outbox_what_its_policy_lacks(application
     assert set(pair.ids("west", entity)) == {message.message_id}
 
 
-def test_it_drains_by_itself_for_as_long_as_it_is_asked_to(application, pair, queue, outbox, durable):
+def test_it_drains_by_itself_for_as_long_as_it_is_asked_to(application, pair, queue, outbox, durable) -> None:
     entity = queue()
     sender = durable(entity)
     outage(pair)
@@ -268,7 +270,7 @@ def test_it_drains_by_itself_for_as_long_as_it_is_asked_to(application, pair, qu
         thread.join()
     else:
 
-        async def until_empty():
+        async def until_empty() -> None:
             task = asyncio.create_task(sender.keep_draining(pause=0.01))
             async with asyncio.timeout(SECONDS):
                 while len(outbox):  # noqa: ASYNC110 - the outbox tells nobody
@@ -280,7 +282,7 @@ def test_it_drains_by_itself_for_as_long_as_it_is_asked_to(application, pair, qu
     assert pair.bodies("west", entity) == ["x"]
 
 
-def test_all_that_put_has_returned_for_survives_kill_9(tmp_path):
+def test_all_that_put_has_returned_for_survives_kill_9(tmp_path: Path) -> None:
     script = textwrap.dedent("""
         import sys, itertools
         from azure.servicebus import ServiceBusMessage
@@ -309,7 +311,7 @@ def test_all_that_put_has_returned_for_survives_kill_9(tmp_path):
     assert len(waiting) - len(accepted) <= 1
 
 
-def test_it_is_bounded_and_takes_all_of_a_send_or_nothing(tmp_path):
+def test_it_is_bounded_and_takes_all_of_a_send_or_nothing(tmp_path: Path) -> None:
     outbox = Outbox(tmp_path / "outbox.db", max_messages=3)
     outbox.put(identified([ServiceBusMessage("1"), ServiceBusMessage("2")]))
     with pytest.raises(OutboxFull, match=r"holds 2 messages of .* and 2 of .* came, expected at most 3"):
@@ -324,7 +326,7 @@ def test_it_is_bounded_and_takes_all_of_a_send_or_nothing(tmp_path):
     again.close()
 
 
-def test_only_its_owner_may_read_what_waits(outbox):
+def test_only_its_owner_may_read_what_waits(outbox) -> None:
     outbox.put(identified(parcel(1)))
     path = Path(outbox._database.path)
     assert {each.stat().st_mode & 0o777 for each in (path, Path(f"{path}-wal"))} == {0o600}
@@ -341,7 +343,7 @@ def full_disk(outbox):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_on_a_full_disk_the_outbox_knows_what_it_holds(outbox):
+def test_on_a_full_disk_the_outbox_knows_what_it_holds(outbox) -> None:
     outbox.put(identified([parcel(1), parcel(2)]))
     size = outbox.size_in_bytes
     waiting = outbox.next(2)
@@ -356,7 +358,9 @@ def test_on_a_full_disk_the_outbox_knows_what_it_holds(outbox):
     assert (len(outbox), outbox.size_in_bytes) == (0, 0)
 
 
-def test_a_full_disk_ends_no_draining_and_sends_nothing_again(pair, queue, outbox, caplog):
+def test_a_full_disk_ends_no_draining_and_sends_nothing_again(
+    pair, queue, outbox, caplog: pytest.LogCaptureFixture
+) -> None:
     entity = queue("sessions")
     outbox.put(identified([parcel(1), parcel(2)]))
     with Application("sync", pair.places) as application:
@@ -372,21 +376,21 @@ def test_a_full_disk_ends_no_draining_and_sends_nothing_again(pair, queue, outbo
     assert pair.bodies("west", entity) == ["parcel-1", "parcel-2"]
 
 
-def until(is_so):
+def until(is_so) -> None:
     deadline = time.monotonic() + SECONDS
     while not is_so():
         assert time.monotonic() < deadline
         time.sleep(0.005)
 
 
-def test_asyncio_goes_on_draining_too(outbox, caplog):
+def test_asyncio_goes_on_draining_too(outbox, caplog: pytest.LogCaptureFixture) -> None:
     outbox.put(identified(ServiceBusMessage("x")))
 
     class Sender:
         async def send(self, messages, *, timeout=None):  # noqa: ARG002, ASYNC109 - a sender's
             return Outcome({})
 
-    async def until_empty():
+    async def until_empty() -> None:
         task = asyncio.create_task(busway_clients.aio.DurableSender(Sender(), outbox).keep_draining(pause=0.01))
         with full_disk(outbox):
             await asyncio.to_thread(until, lambda: "the outbox cannot be drained" in caplog.text)
@@ -397,13 +401,13 @@ def test_asyncio_goes_on_draining_too(outbox, caplog):
 
 
 @pytest.mark.parametrize("value", [object(), 2**40, {"a": object()}])
-def test_what_cannot_be_encoded_is_refused_when_it_comes(outbox, value):
+def test_what_cannot_be_encoded_is_refused_when_it_comes(outbox, value) -> None:
     with pytest.raises(WrongUse):
         outbox.put(identified(ServiceBusMessage("x", application_properties={"secret": value})))
     assert len(outbox) == 0
 
 
-def test_a_message_is_after_a_restart_what_it_was():
+def test_a_message_is_after_a_restart_what_it_was() -> None:
     values: dict[str, Any] = {
         "application_properties": {
             "long": {"TYPE": "LONG", "VALUE": 2**40},
@@ -423,7 +427,7 @@ def test_a_message_is_after_a_restart_what_it_was():
     assert parts(thaw(freeze(parts(raw)))) == parts(raw)
 
 
-def test_a_file_of_another_kind_or_version_is_refused(tmp_path):
+def test_a_file_of_another_kind_or_version_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "other.db") as other:
         other.execute("CREATE TABLE t (x)")
     other.close()
@@ -439,7 +443,7 @@ def test_a_file_of_another_kind_or_version_is_refused(tmp_path):
         Outbox(tmp_path / "new.db", max_messages=0)
 
 
-def test_durable_sends_need_no_outage_to_be_kept_in_order_of_one_call(pair, queue, outbox):
+def test_durable_sends_need_no_outage_to_be_kept_in_order_of_one_call(pair, queue, outbox) -> None:
     entity = queue("sessions")
     with Application("sync", pair.places) as application:
         sender = application.classes.DurableSender(application.passive(entity), outbox)

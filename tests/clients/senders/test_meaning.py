@@ -45,7 +45,7 @@ def errors():
 
 
 @pytest.mark.parametrize(("name", "error"), errors(), ids=lambda each: each if isinstance(each, str) else "")
-def test_every_class_of_the_sdk_has_its_meaning(name, error):
+def test_every_class_of_the_sdk_has_its_meaning(name, error) -> None:
     assert name in MEANINGS[meaning_of(error)]
 
 
@@ -64,13 +64,13 @@ def test_every_class_of_the_sdk_has_its_meaning(name, error):
         (struct.error(), Meaning.UNAVAILABLE),
     ],
 )
-def test_what_the_sdk_wraps_means_what_is_inside(inner, meaning):
+def test_what_the_sdk_wraps_means_what_is_inside(inner, meaning) -> None:
     wrapped = exceptions.ServiceBusError("Handler failed", error=inner)
     assert meaning_of(wrapped) is meaning
     assert is_unavailable(wrapped) is (meaning is Meaning.UNAVAILABLE)
     assert told(wrapped) == "ServiceBusError"
 
 
-def test_errors_of_this_package_have_their_meaning_too():
+def test_errors_of_this_package_have_their_meaning_too() -> None:
     assert meaning_of(Unencodable()) is Meaning.AT_FAULT
     assert meaning_of(WrongUse()) is Meaning.REFUSED

@@ -27,7 +27,7 @@ LOST = ConnectionError()
         ({}, (), (), ()),
     ],
 )
-def test_an_outcome(deliveries, nowhere, somewhere, accepted_by):
+def test_an_outcome(deliveries, nowhere, somewhere, accepted_by) -> None:
     outcome = Outcome(deliveries)
     assert (outcome.accepted_nowhere, outcome.missing_somewhere) == (nowhere, somewhere)
     assert outcome.accepted_by == accepted_by

@@ -6,6 +6,7 @@ import sys
 import textwrap
 import threading
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,7 +39,7 @@ def refusal(condition, **options):
     return Fault(effect=Effect.REFUSE, operations=SEND, condition=condition, **options)
 
 
-def test_in_good_times_one_namespace_is_used(application, pair, queue):
+def test_in_good_times_one_namespace_is_used(application, pair, queue) -> None:
     entity = queue()
     sender = application.passive(entity)
     outcome = application.call(sender.send([ServiceBusMessage("1"), ServiceBusMessage("2")]))
@@ -48,7 +49,7 @@ def test_in_good_times_one_namespace_is_used(application, pair, queue):
     assert sender.state == RoleState("west", ("east",))
 
 
-def test_an_outage_swaps_the_roles_once_and_they_stay_swapped(application, pair, queue):
+def test_an_outage_swaps_the_roles_once_and_they_stay_swapped(application, pair, queue) -> None:
     entity = queue()
     sender = application.passive(entity)
     application.call(sender.send(ServiceBusMessage("1")))
@@ -65,7 +66,7 @@ def test_an_outage_swaps_the_roles_once_and_they_stay_swapped(application, pair,
     assert pair.bodies("east", entity) == ["2", "3"]
 
 
-def test_a_link_that_was_closed_meanwhile_is_opened_anew_and_is_no_outage(application, pair, queue):
+def test_a_link_that_was_closed_meanwhile_is_opened_anew_and_is_no_outage(application, pair, queue) -> None:
     entity = queue()
     sender = application.passive(entity)
     for name in ("east", "west"):
@@ -96,7 +97,7 @@ def test_a_link_that_was_closed_meanwhile_is_opened_anew_and_is_no_outage(applic
     ],
     ids=lambda fault: f"{fault.effect} {fault.condition}",
 )
-def test_what_means_unavailability_switches(pair, queue, fault):
+def test_what_means_unavailability_switches(pair, queue, fault) -> None:
     entity = queue()
     pair.faults("west").add(fault)
     with Application("sync", pair.places) as application:
@@ -120,7 +121,7 @@ def test_what_means_unavailability_switches(pair, queue, fault):
     ],
     ids=lambda fault: f"{fault.effect} {fault.condition}",
 )
-def test_what_does_not_mean_unavailability_switches_nothing(pair, queue, fault):
+def test_what_does_not_mean_unavailability_switches_nothing(pair, queue, fault) -> None:
     entity = queue()
     pair.faults("west").add(fault)
     with Application("sync", pair.places) as application:
@@ -135,7 +136,7 @@ def test_what_does_not_mean_unavailability_switches_nothing(pair, queue, fault):
 @pytest.mark.parametrize(
     "answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"AMQP\x00\x01\x00\x00"], ids=["a page", "amqp"]
 )
-def test_a_peer_that_is_no_namespace_switches(application, queue, answer):
+def test_a_peer_that_is_no_namespace_switches(application, queue, answer: bytes) -> None:
     entity = queue()
     with Answering(answer) as place, Application(application.kind, {"west": place}) as lost:
         senders = {**lost.senders(entity), "east": application.senders(entity)["east"]}
@@ -147,7 +148,9 @@ def test_a_peer_that_is_no_namespace_switches(application, queue, answer):
 
 
 @pytest.mark.parametrize("others", [0, 1])
-def test_a_message_that_cannot_be_encoded_is_at_fault_and_switches_nothing(application, pair, queue, others):
+def test_a_message_that_cannot_be_encoded_is_at_fault_and_switches_nothing(
+    application, pair, queue, others: int
+) -> None:
     entity = queue()
     sender = application.passive(entity)
     message = ServiceBusMessage("x", application_properties={"secret": 2**40})
@@ -158,7 +161,7 @@ def test_a_message_that_cannot_be_encoded_is_at_fault_and_switches_nothing(appli
     assert pair.ids("west", entity) == pair.ids("east", entity) == []
 
 
-def test_a_closed_sender_and_a_timeout_that_is_none_are_wrong_use(application, queue):
+def test_a_closed_sender_and_a_timeout_that_is_none_are_wrong_use(application, queue) -> None:
     senders = application.senders(queue())
     sender = application.classes.PassiveSender(senders)
     for timeout in (0, -1):
@@ -174,12 +177,12 @@ def test_a_closed_sender_and_a_timeout_that_is_none_are_wrong_use(application, q
         sender.close()
 
 
-def test_an_entity_that_is_missing_switches_nothing(pair):
+def test_an_entity_that_is_missing_switches_nothing(pair) -> None:
     with Application("sync", pair.places) as application, pytest.raises(SendFailed, match="EntityNotFoundError"):
         application.passive("nowhere").send(ServiceBusMessage("x"), timeout=2)
 
 
-def test_if_both_fail_the_roles_stay_and_both_errors_are_raised(application, pair, queue):
+def test_if_both_fail_the_roles_stay_and_both_errors_are_raised(application, pair, queue) -> None:
     entity = queue()
     sender = application.passive(entity)
     pair.go_down("west")
@@ -193,7 +196,7 @@ def test_if_both_fail_the_roles_stay_and_both_errors_are_raised(application, pai
     assert sender.state == RoleState("west", ("east",))
 
 
-def test_what_the_active_one_had_accepted_is_not_sent_again(application, pair, queue):
+def test_what_the_active_one_had_accepted_is_not_sent_again(application, pair, queue) -> None:
     entity = queue()
     sender = application.passive(entity)
     messages = [ServiceBusMessage("x" * 100_000) for _ in range(8)]
@@ -205,7 +208,7 @@ def test_what_the_active_one_had_accepted_is_not_sent_again(application, pair, q
     assert outcome.accepted_nowhere == ()
 
 
-def test_processes_that_share_a_file_agree(pair, queue, tmp_path):
+def test_processes_that_share_a_file_agree(pair, queue, tmp_path: Path) -> None:
     entity = queue()
     with Application("sync", pair.places) as first, Application("aio", pair.places) as second:
         ours = first.passive(entity, roles=FileRoles(tmp_path / "roles.db"))
@@ -220,7 +223,7 @@ def test_processes_that_share_a_file_agree(pair, queue, tmp_path):
         assert pair.bodies("east", entity) == ["3", "4"]
 
 
-def test_senders_of_one_process_that_share_their_roles_agree(pair, queue):
+def test_senders_of_one_process_that_share_their_roles_agree(pair, queue) -> None:
     entity = queue()
     with Application("sync", pair.places) as application:
         roles = MemoryRoles()
@@ -245,7 +248,7 @@ class RolesThatChange(MemoryRoles):
         return held
 
 
-def test_roles_that_change_during_a_send_lay_its_failure_at_no_other_door(application, pair, queue):
+def test_roles_that_change_during_a_send_lay_its_failure_at_no_other_door(application, pair, queue) -> None:
     entity = queue()
     roles = RolesThatChange()
     sender = application.passive(entity, roles=roles)
@@ -257,7 +260,7 @@ def test_roles_that_change_during_a_send_lay_its_failure_at_no_other_door(applic
     assert sender.state == RoleState("east", ("west",))
 
 
-def test_of_two_that_switch_at_the_same_time_one_does(tmp_path):
+def test_of_two_that_switch_at_the_same_time_one_does(tmp_path: Path) -> None:
     script = textwrap.dedent("""
         import sys
         from busway_clients import FileRoles
@@ -286,7 +289,7 @@ class RolesThatAreAway:
 
     is_local = False
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.is_away = True
         self.roles = MemoryRoles()
 
@@ -303,7 +306,7 @@ class RolesThatAreAway:
             raise StoreUnavailable("roles: no answer")
 
 
-def test_a_store_that_does_not_answer_stops_no_send_and_no_switch(application, pair, queue):
+def test_a_store_that_does_not_answer_stops_no_send_and_no_switch(application, pair, queue) -> None:
     entity = queue()
     roles = RolesThatAreAway()
     sender = application.passive(entity, roles=roles, refresh=timedelta())
@@ -323,7 +326,7 @@ class RolesThatTakeTheirTime(MemoryRoles):
 
     is_local = False
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.is_asked, self.may_answer = threading.Event(), threading.Event()
 
@@ -333,7 +336,7 @@ class RolesThatTakeTheirTime(MemoryRoles):
         return super().read()
 
 
-def test_a_send_waits_behind_another_no_longer_than_it_was_told_to(application, pair, queue):
+def test_a_send_waits_behind_another_no_longer_than_it_was_told_to(application, pair, queue) -> None:
     entity = queue()
     roles = RolesThatTakeTheirTime()
     sender = application.passive(entity, roles=roles)
@@ -348,7 +351,7 @@ def test_a_send_waits_behind_another_no_longer_than_it_was_told_to(application, 
         first.join()
     else:
 
-        async def both():
+        async def both() -> None:
             first = asyncio.create_task(sender.send(ServiceBusMessage("1")))
             await asyncio.to_thread(roles.is_asked.wait, 30)
             with pytest.raises(SendFailed, match="west took 0 of 1, OperationTimeoutError"):
@@ -360,7 +363,7 @@ def test_a_send_waits_behind_another_no_longer_than_it_was_told_to(application, 
     assert pair.bodies("west", entity) == ["1"]
 
 
-def test_roles_of_other_namespaces_are_refused(pair, queue, tmp_path):
+def test_roles_of_other_namespaces_are_refused(pair, queue, tmp_path: Path) -> None:
     path = tmp_path / "roles.db"
     FileRoles(path).replace(0, ("north", "south"))
     told = "are of north, south, expected east, west"
@@ -368,14 +371,14 @@ def test_roles_of_other_namespaces_are_refused(pair, queue, tmp_path):
         application.passive(queue(), roles=FileRoles(path)).send(ServiceBusMessage("x"))
 
 
-def test_a_file_that_holds_something_else_is_refused(tmp_path):
+def test_a_file_that_holds_something_else_is_refused(tmp_path: Path) -> None:
     page = tmp_path / "login.html"
     page.write_text("<html>please log in</html>" * 100)
     with pytest.raises(UnusableFile, match=r"login\.html: file is not a database"):
         FileRoles(page)
 
 
-def test_wrong_settings_are_told_where_they_are_made():
+def test_wrong_settings_are_told_where_they_are_made() -> None:
     nobody: dict[str, Any] = {"west": None, "east": None}
     with pytest.raises(WrongUse, match="are none, expected an active one"):
         PassiveSender({})

@@ -1,5 +1,6 @@
 import asyncio
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ def _closed_stores():
 
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory):
+def tables(tmp_path_factory: pytest.TempPathFactory):
     with running_tables(tmp_path_factory.mktemp("azurite")) as connection_string:
         yield connection_string
 
@@ -40,7 +41,7 @@ def table(tables):
 class Synchronous:
     """An awaited store as the contract's tests call it."""
 
-    def __init__(self, make):
+    def __init__(self, make) -> None:
         self.runner = asyncio.Runner()
 
         async def made():
@@ -53,13 +54,13 @@ class Synchronous:
         asked = getattr(self.store, name)
         return lambda *arguments: self.runner.run(asked(*arguments))
 
-    def close(self):
+    def close(self) -> None:
         self.runner.run(self.store.close())
         self.runner.close()
 
 
 @pytest.fixture(params=["tables", "sqlite", "tables awaited", "sqlite awaited"])
-def store(request, table, tmp_path):
+def store(request: pytest.FixtureRequest, table, tmp_path: Path):
     made: Any = {
         "tables": lambda: TableStore.from_connection_string(*table),
         "sqlite": lambda: SqliteStore(tmp_path / "journal.db"),
@@ -98,7 +99,7 @@ def clients(regions):
 def send(clients):
     """Send messages with these ids to queues of both sites, each session's in order."""
 
-    def to_both(queue, ids, session=None, sites=("west", "east")):
+    def to_both(queue, ids, session=None, sites=("west", "east")) -> None:
         for site in sites:
             with clients[site].get_queue_sender(queue) as sender:
                 sender.send_messages([ServiceBusMessage(name, message_id=name, session_id=session) for name in ids])

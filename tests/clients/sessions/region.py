@@ -71,7 +71,7 @@ class World:
     told: list[str] = field(default_factory=list)
     store: Any = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.store is None:
             self.store = SqliteStore(":memory:")
             OPENED.append(self.store)
@@ -96,7 +96,9 @@ class Player:
 
     count = 0
 
-    def __init__(self, world, site, queue, *, fails=None, offset=0.0, memory=None, settings=None, rate=1.0):
+    def __init__(
+        self, world, site, queue, *, fails=None, offset: float = 0.0, memory=None, settings=None, rate: float = 1.0
+    ) -> None:
         Player.count += 1
         self.world, self.site, self.queue, self.fails = world, site, queue, fails
         self.queue.received = 0

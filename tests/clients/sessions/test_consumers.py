@@ -41,25 +41,25 @@ _numbers = itertools.count()
 class Effects:
     """What an application has done, and when there is enough of it."""
 
-    def __init__(self, act=None):
+    def __init__(self, act=None) -> None:
         self.done: list[tuple[str | None, str]] = []
         self._changed = threading.Condition()
         self._act = act
 
-    def __call__(self, delivery):
+    def __call__(self, delivery) -> None:
         if self._act is not None:
             self._act(delivery)
         with self._changed:
             self.done.append((delivery.session_id, delivery.message_id))
             self._changed.notify_all()
 
-    async def awaited(self, delivery):
+    async def awaited(self, delivery) -> None:
         self(delivery)
 
     def of(self, session):
         return [name for each, name in self.done if each == session]
 
-    def wait_for(self, count):
+    def wait_for(self, count) -> None:
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.done) >= count, SECONDS), self.done
 
@@ -77,7 +77,7 @@ def store(table):
     return made
 
 
-def until(condition):
+def until(condition) -> None:
     deadline = time.monotonic() + SECONDS
     while not condition():
         assert time.monotonic() < deadline
@@ -105,7 +105,7 @@ def consumers(clients, source, store, effects, **options):
         yield made
 
 
-def test_two_regions_apply_each_message_once_and_each_session_in_order(regions, clients, send, store, queue):
+def test_two_regions_apply_each_message_once_and_each_session_in_order(regions, clients, send, store, queue) -> None:
     sessions = {f"shipment-{n}": [f"s{n}-{step}" for step in range(12)] for n in range(4)}
     for session, names in sessions.items():
         send(queue(), names, session)
@@ -121,13 +121,13 @@ def test_two_regions_apply_each_message_once_and_each_session_in_order(regions, 
     assert not record.lease.is_held
 
 
-def test_awaited_consumers_of_queues_without_sessions_lock_each_message(regions, send, table, queue):
+def test_awaited_consumers_of_queues_without_sessions_lock_each_message(regions, send, table, queue) -> None:
     names = [f"m{n}" for n in range(20)]
     send(queue("plain"), names)
     settings = Settings(lock="message", **QUICK)
     effects = Effects()
 
-    async def run():
+    async def run() -> None:
         async with contextlib.AsyncExitStack() as ends:
             for site in ("west", "east"):
                 store = await ends.enter_async_context(
@@ -154,11 +154,11 @@ def test_awaited_consumers_of_queues_without_sessions_lock_each_message(regions,
 
 @pytest.mark.parametrize("is_awaited", [False, True], ids=["threads", "awaited"])
 def test_a_cut_connection_ends_no_consumer_of_messages_that_are_locked_by_themselves(
-    is_awaited, regions, clients, send, queue
-):
+    is_awaited: bool, regions, clients, send, queue
+) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
-    def act(_):
+    def act(_) -> None:
         begun.set()
         assert go_on.wait(SECONDS)
 
@@ -166,14 +166,14 @@ def test_a_cut_connection_ends_no_consumer_of_messages_that_are_locked_by_themse
     settings = Settings(lock="message", **QUICK)
     source = Source(queue("plain"), has_sessions=False)
 
-    def cut():
+    def cut() -> None:
         assert begun.wait(SECONDS)
         regions.faults("west").cut_connections()
         go_on.set()
         send(queue("plain"), ["m3"], sites=["west"])
         until(lambda: (None, "m3") in effects.done)
 
-    async def run():
+    async def run() -> None:
         store = aio.SqliteStore(":memory:")
         async with (
             AsyncServiceBusClient.from_connection_string(regions.connection_string("west"), retry_total=0) as client,
@@ -203,10 +203,10 @@ def test_a_cut_connection_ends_no_consumer_of_messages_that_are_locked_by_themse
 
 def test_a_message_that_is_being_processed_elsewhere_keeps_none_of_the_others_waiting(
     regions, clients, send, store, queue
-):
+) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
-    def long(delivery):
+    def long(delivery) -> None:
         begun.set()
         assert go_on.wait(SECONDS)
         by.append(("west", delivery.message_id))
@@ -219,7 +219,7 @@ def test_a_message_that_is_being_processed_elsewhere_keeps_none_of_the_others_wa
         assert begun.wait(SECONDS)
         send(queue("plain"), ["m1", "m2", "m3"], sites=["east"])
 
-        def short(delivery):
+        def short(delivery) -> None:
             by.append(("east", delivery.message_id))
 
         with JournaledConsumer(clients["east"], source, store, short, site="east", settings=settings, lanes=1):
@@ -232,19 +232,19 @@ def test_a_message_that_is_being_processed_elsewhere_keeps_none_of_the_others_wa
 
 
 class _Closing:
-    def __init__(self, store):
+    def __init__(self, store) -> None:
         self.store = store
 
-    async def aclose(self):
+    async def aclose(self) -> None:
         await self.store.close()
 
 
-def test_awaited_consumers_keep_the_order_of_sessions(regions, send, table, queue):
+def test_awaited_consumers_keep_the_order_of_sessions(regions, send, table, queue) -> None:
     names = [f"m{n}" for n in range(10)]
     send(queue(), names, "s")
     effects = Effects()
 
-    async def run():
+    async def run() -> None:
         async with AsyncServiceBusClient.from_connection_string(
             regions.connection_string("west"), retry_total=0
         ) as client:
@@ -270,11 +270,11 @@ class Received(NamedTuple):
 
 
 class _Unsaid(Exception):
-    def __str__(self):
+    def __str__(self) -> str:
         return "☃" * 40_000 + "\ud800"
 
 
-def test_poison_goes_to_the_dead_letter_queues_with_its_reason_on_record(regions, clients, send, store, queue):
+def test_poison_goes_to_the_dead_letter_queues_with_its_reason_on_record(regions, clients, send, store, queue) -> None:
     error: Any = _Unsaid()  # as applications do, whatever the types say
     raised = {
         "m2": Unprocessable("Broken", "no such shipment"),
@@ -308,7 +308,7 @@ def test_poison_goes_to_the_dead_letter_queues_with_its_reason_on_record(regions
     assert entries["m3"].attempt == 3
 
 
-def test_the_secondary_begins_nothing_while_the_primary_does(regions, clients, send, store, queue):
+def test_the_secondary_begins_nothing_while_the_primary_does(regions, clients, send, store, queue) -> None:
     secondary = Settings(head_start_seconds=300, **QUICK)
     by: list[tuple[str, str]] = []
 
@@ -326,10 +326,12 @@ def test_the_secondary_begins_nothing_while_the_primary_does(regions, clients, s
     assert by == [("west", "m1"), ("west", "m2"), ("west", "m3")]
 
 
-def test_a_lease_lives_on_while_the_application_takes_longer_than_it_lasts(regions, clients, send, store, queue):
+def test_a_lease_lives_on_while_the_application_takes_longer_than_it_lasts(
+    regions, clients, send, store, queue
+) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
-    def act(_):
+    def act(_) -> None:
         begun.set()
         assert go_on.wait(SECONDS)
 
@@ -347,7 +349,7 @@ def test_a_lease_lives_on_while_the_application_takes_longer_than_it_lasts(regio
     assert effects.of("s") == ["m1", "m2"]
 
 
-def test_sessions_on_one_side_only_are_told_and_nothing_is_taken(regions, clients, send, store, queue):
+def test_sessions_on_one_side_only_are_told_and_nothing_is_taken(regions, clients, send, store, queue) -> None:
     send(queue("plain"), ["m1"])
     consumer = JournaledConsumer(
         clients["west"], Source(queue("plain")), store, Effects(), site="west", settings=SETTINGS, lanes=1
@@ -375,7 +377,7 @@ def test_sessions_on_one_side_only_are_told_and_nothing_is_taken(regions, client
     assert active(regions, queue("plain"))["west"] == 1
 
 
-def test_a_journal_of_another_queue_is_refused_at_the_start(clients, store, queue):
+def test_a_journal_of_another_queue_is_refused_at_the_start(clients, store, queue) -> None:
     Journal(store, Settings(application="SHIPMENTS/subscriptions/Application".lower())).open()
     source = Source("Shipments", subscription="application")
     for names, is_refused in ((source, False), (Source(queue()), True)):
@@ -388,8 +390,8 @@ def test_a_journal_of_another_queue_is_refused_at_the_start(clients, store, queu
 
 
 def test_a_malformed_entry_keeps_its_session_where_it_is_and_no_other(  # noqa: PLR0917 - fixtures
-    regions, clients, send, store, queue, caplog
-):
+    regions, clients, send, store, queue, caplog: pytest.LogCaptureFixture
+) -> None:
     Journal(store, SETTINGS).open()
     store.write("s.bad", [Write(LEASE_KEY, {"Open": 0, "Worker": "?"})])
     send(queue(), ["m1"], "bad", sites=["west"])
@@ -407,7 +409,7 @@ def test_a_malformed_entry_keeps_its_session_where_it_is_and_no_other(  # noqa: 
 
 def test_a_message_that_cannot_be_recognised_is_dead_lettered_and_does_not_stop_its_session(
     regions, clients, store, queue
-):
+) -> None:
     with clients["west"].get_queue_sender(queue()) as sender:
         sender.send_messages(
             [
@@ -446,7 +448,7 @@ def test_a_message_that_cannot_be_recognised_is_dead_lettered_and_does_not_stop_
         ({"n": "9" * 19, "repl-path": "east", "repl-sequence": "9" * 19}, {"number": "n"}, None),
     ],
 )
-def test_what_does_not_fit_into_a_journal_is_not_recognised(properties, settings, problem):
+def test_what_does_not_fit_into_a_journal_is_not_recognised(properties, settings, problem: str | None) -> None:
     settings = {"identity": None, "number": None, **settings}
     message = Received(properties)
     assert arrival_of(message, "west", **settings).problem == problem
@@ -465,6 +467,6 @@ def test_what_does_not_fit_into_a_journal_is_not_recognised(properties, settings
         ({"lock": "message", "number": "n"}, "keeps no order"),
     ],
 )
-def test_settings_that_cannot_be_are_told_all_at_once(changes, problem):
+def test_settings_that_cannot_be_are_told_all_at_once(changes, problem: str) -> None:
     with pytest.raises(JournalRefused, match=problem):
         Settings(**changes)

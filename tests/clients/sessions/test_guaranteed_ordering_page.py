@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -20,7 +21,7 @@ PAGE = (ROOT / "docs/guaranteed-ordering.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
-def app(tmp_path):
+def app(tmp_path: Path):
     """Give the app and the examples a folder of their own, with `busway` and `python` on the path."""
     folder = tmp_path / "app"
     folder.mkdir()
@@ -35,7 +36,7 @@ def app(tmp_path):
     return folder
 
 
-def test_its_program_imports_what_it_uses():
+def test_its_program_imports_what_it_uses() -> None:
     [program] = re.findall(r"## Use it\n\n```python\n(.*?)```\n", PAGE, re.DOTALL)
     tree = ast.parse(program)
     known = {**vars(builtins)}
@@ -48,14 +49,16 @@ def test_its_program_imports_what_it_uses():
     assert used <= known.keys() | assigned | arguments
 
 
-def test_the_report_tells_that_nothing_was_applied_yet(tmp_path, monkeypatch, capsys):
+def test_the_report_tells_that_nothing_was_applied_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(ROOT / "clients")
     importlib.import_module("examples.shipments.report").tell()
     assert capsys.readouterr().out.startswith("statuses applied: 0, of 0 shipments with 0 each\napplied twice: 0\n")
 
 
-def test_a_consumer_is_killed_and_each_status_is_applied_once_and_in_order(app):
+def test_a_consumer_is_killed_and_each_status_is_applied_once_and_in_order(app) -> None:
     assert f"```\nbusway start {FOLDER}\n```" in PAGE
     with BuswayProcess("start", FOLDER, "--port", "0", folder=app) as running:
         while "Ctrl-C ends it all." not in running.lines(1):

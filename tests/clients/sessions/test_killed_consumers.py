@@ -5,6 +5,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import pytest
 
@@ -50,7 +51,7 @@ CONSUMER = textwrap.dedent(
 )
 
 
-def until(condition):
+def until(condition) -> None:
     deadline = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < deadline
@@ -68,8 +69,8 @@ def until(condition):
     ],
 )
 def test_what_a_killed_consumer_has_recorded_is_not_done_again_and_what_it_may_have_done_is_told(  # noqa: PLR0917 - fixtures
-    regions, clients, send, tmp_path, end, before, after, left_in_west
-):
+    regions, clients, send, tmp_path: Path, end: str, before, after, left_in_west
+) -> None:
     queue = f"sessions-{('claimed', 'given', 'applied', 'recorded').index(end)}"
     send(queue, NAMES, "s")
     journal, effects = tmp_path / "journal.db", tmp_path / "effects"

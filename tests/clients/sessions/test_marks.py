@@ -43,11 +43,11 @@ START = 1_790_000_000.0
 PARTITIONS = {"west": ["0", "1"], "east": ["0", "1", "2"]}
 
 
-def native(number, partition="", site="west", seconds=None, name=None):
+def native(number, partition: str = "", site: str = "west", seconds=None, name=None):
     return Seen(site, site, partition, name, number, START + (number if seconds is None else seconds))
 
 
-def copy(number, partition="", *, site="east", origin="west", seconds=None, name=None):
+def copy(number, partition: str = "", *, site: str = "east", origin: str = "west", seconds=None, name=None):
     return Seen(origin, site, partition, name, number, START + (number if seconds is None else seconds))
 
 
@@ -58,7 +58,7 @@ def marked(*done):
     return mark
 
 
-def test_a_message_is_seen_by_its_origin_s_number_and_time():
+def test_a_message_is_seen_by_its_origin_s_number_and_time() -> None:
     times = "2026-11-21T10:00:00.250Z;2026-11-21T10:00:05.000Z"
     copied = {b"repl-path": b"west;central", b"repl-sequence": b"17;4", b"repl-enqueue-time": times.encode()}
     message = SimpleNamespace(
@@ -74,12 +74,12 @@ def test_a_message_is_seen_by_its_origin_s_number_and_time():
     assert seen_event(event, "east", "2") == Seen("east", "east", "2", None, 3, START)
 
 
-def test_where_numbers_agree_they_decide_to_the_message():
+def test_where_numbers_agree_they_decide_to_the_message() -> None:
     translation = Translation(marked(native(7)), numbers_agree=True)
     assert [translation.place(copy(n, seconds=0)) for n in (6, 7, 8)] == [Place.DONE, Place.DONE, Place.NEXT]
 
 
-def test_where_they_do_not_times_decide_outside_the_allowance_and_ids_within():
+def test_where_they_do_not_times_decide_outside_the_allowance_and_ids_within() -> None:
     mark = marked(*(native(n, name=f"m{n}") for n in range(1, 101) if n != 98))
     translation = Translation(mark)
     places = {n: translation.place(copy(900 + n, seconds=n, name=f"m{n}")) for n in range(1, 111)}
@@ -91,7 +91,7 @@ def test_where_they_do_not_times_decide_outside_the_allowance_and_ids_within():
     assert nameless == {94: Place.DONE, 96: Place.UNSURE, 104: Place.UNSURE, 106: Place.NEXT}
 
 
-def test_more_messages_within_the_allowance_than_ids_are_kept_leave_some_unsure_and_none_lost():
+def test_more_messages_within_the_allowance_than_ids_are_kept_leave_some_unsure_and_none_lost() -> None:
     mark = marked(*(native(n, seconds=n / 1000, name=f"m{n}") for n in range(1000)))
     translation = Translation(mark)
     places = [translation.place(copy(n, seconds=n / 1000, name=f"m{n}")) for n in range(1000)]
@@ -100,7 +100,7 @@ def test_more_messages_within_the_allowance_than_ids_are_kept_leave_some_unsure_
     assert translation.place(copy(0, seconds=1.5, name="new")) is Place.NEXT
 
 
-def test_a_partition_without_a_mark_keeps_times_from_deciding():
+def test_a_partition_without_a_mark_keeps_times_from_deciding() -> None:
     half = marked(native(500, "0"))
     assert Translation(half, PARTITIONS).place(copy(3, "2")) is Place.UNSURE
     whole = joined([half, marked(native(400, "1"))])
@@ -112,7 +112,7 @@ def test_a_partition_without_a_mark_keeps_times_from_deciding():
         joined([half, half])
 
 
-def test_reading_a_copied_hub_starts_before_the_first_event_that_is_open():
+def test_reading_a_copied_hub_starts_before_the_first_event_that_is_open() -> None:
     mark = marked(native(500, "0"), native(400, "1"), *(native(600, p, "east") for p in ("0", "1", "2")))
     translation = Translation(mark, PARTITIONS, allowance_seconds=10)
     begin = datetime.fromtimestamp(START + 390, UTC)
@@ -134,7 +134,7 @@ def test_reading_a_copied_hub_starts_before_the_first_event_that_is_open():
 
 @pytest.mark.parametrize("seed", range(30))
 @pytest.mark.parametrize("numbers_agree", [True, False])
-def test_whatever_happens_a_switch_loses_nothing(seed, numbers_agree):
+def test_whatever_happens_a_switch_loses_nothing(seed, numbers_agree: bool) -> None:
     chance = random.Random(seed)
     sent = list(itertools.accumulate(chance.choice([0, 0.001, 0.4, 3]) for _ in range(400)))
     partition_of = [str(chance.randrange(2)) for _ in sent]
@@ -169,7 +169,7 @@ def time_of(seen):
     return seen.enqueued
 
 
-def test_after_the_switch_back_what_was_done_elsewhere_is_known():
+def test_after_the_switch_back_what_was_done_elsewhere_is_known() -> None:
     over = marked(native(7, name="m7"), native(8, name="m8"))
     for seen in (copy(9, name="m9"), copy(10, name="m10"), native(1, site="east", seconds=20, name="e1")):
         over = over.after(seen)
@@ -180,7 +180,7 @@ def test_after_the_switch_back_what_was_done_elsewhere_is_known():
     assert [by_time.place(native(n, name=f"m{n}")) for n in range(7, 13)] == [Place.DONE] * 4 + [Place.NEXT] * 2
 
 
-def test_marks_are_kept_and_one_instance_alone_moves_each(store):
+def test_marks_are_kept_and_one_instance_alone_moves_each(store) -> None:
     books = aio.Bookmarks(store.store, "shipping") if hasattr(store, "runner") else Bookmarks(store, "shipping")
 
     def call(answer):
@@ -199,7 +199,7 @@ def test_marks_are_kept_and_one_instance_alone_moves_each(store):
     assert call(books.load("other")) == Mark()
 
 
-def test_a_mark_of_another_schema_or_that_is_malformed_is_told():
+def test_a_mark_of_another_schema_or_that_is_malformed_is_told() -> None:
     store = SqliteStore(":memory:")
     OPENED.append(store)
     store.open()
@@ -213,8 +213,8 @@ def test_a_mark_of_another_schema_or_that_is_malformed_is_told():
         books.load("s")
 
 
-def test_awaited_bookmarks_are_the_same():
-    async def run():
+def test_awaited_bookmarks_are_the_same() -> None:
+    async def run() -> None:
         store = aio.SqliteStore(":memory:")
         await store.open()
         books = aio.Bookmarks(store, "c")
@@ -225,7 +225,7 @@ def test_awaited_bookmarks_are_the_same():
     asyncio.run(run())
 
 
-def test_a_consumer_of_a_hub_goes_on_in_the_copy_where_it_has_stopped():
+def test_a_consumer_of_a_hub_goes_on_in_the_copy_where_it_has_stopped() -> None:
     """Over the wire: events of west, their copies in east as Busway stamps them, a mark after the 30th."""
     hubs = [
         NamespaceConfig(name=site, hubs=(HubConfig(name="events", partition_count=1),)) for site in ("west", "east")
@@ -251,7 +251,9 @@ def test_a_consumer_of_a_hub_goes_on_in_the_copy_where_it_has_stopped():
     assert [event.body_as_str() for event in seen[30:]] == [*(f"event {n}" for n in range(30, 50)), "east's own"]
 
 
-def test_the_program_of_the_page_processes_each_event_once_over_a_switch_and_a_restart(tables, monkeypatch):
+def test_the_program_of_the_page_processes_each_event_once_over_a_switch_and_a_restart(
+    tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hubs = [
         NamespaceConfig(name=site, hubs=(HubConfig(name="events", partition_count=2),)) for site in ("west", "east")
     ]
@@ -299,18 +301,18 @@ def copy_of(event):
     return copied
 
 
-def publish(connection_string, events, partition="0"):
+def publish(connection_string, events, partition: str = "0") -> None:
     with EventHubProducerClient.from_connection_string(connection_string, eventhub_name="events") as producer:
         producer.send_batch(events, partition_id=partition)
 
 
-def received(connection_string, count, start, partition="0"):
+def received(connection_string, count, start, partition: str = "0"):
     events: list[EventData] = []
     consumer = EventHubConsumerClient.from_connection_string(
         connection_string, consumer_group="$Default", eventhub_name="events"
     )
 
-    def keep(_, event):
+    def keep(_, event) -> None:
         events.append(event)
         if len(events) == count:
             threading.Thread(target=consumer.close).start()

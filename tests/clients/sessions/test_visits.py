@@ -44,7 +44,7 @@ def first_of_each(names):
 
 
 @pytest.fixture(params=[1, 2, 20], ids="rows after {}".format)
-def rows_after(request, monkeypatch):
+def rows_after(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a message's entry get its row when so many in the lease's row are final; 20 is what it is in earnest."""
     monkeypatch.setattr(leases, "_MOST_FINAL", request.param)
 
@@ -54,8 +54,8 @@ def rows_after(request, monkeypatch):
 @pytest.mark.parametrize("is_performed", [True, False], ids=["after", "before"])
 @pytest.mark.parametrize("second", ["east", "west"])
 def test_a_crash_at_any_step_leaves_nothing_undone_and_nothing_done_twice_unless_told(
-    record_every, is_performed, second
-):
+    record_every: int, is_performed: bool, second: str
+) -> None:
     settings = with_settings(record_every=record_every)
     twice = 0
     for crash in range(steps_of_a_visit(settings)):
@@ -88,7 +88,7 @@ def test_a_crash_at_any_step_leaves_nothing_undone_and_nothing_done_twice_unless
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_two_workers_that_race_process_each_message_once_in_order(seed, monkeypatch):
+def test_two_workers_that_race_process_each_message_once_in_order(seed, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(seed)
     monkeypatch.setattr(leases, "_MOST_FINAL", chance.choice([1, 2, 20]))
     world = World(with_settings(record_every=chance.choice([1, 2])))
@@ -102,7 +102,7 @@ def test_two_workers_that_race_process_each_message_once_in_order(seed, monkeypa
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_workers_that_race_and_die_leave_no_message_behind(seed, monkeypatch):
+def test_workers_that_race_and_die_leave_no_message_behind(seed, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(seed)
     monkeypatch.setattr(leases, "_MOST_FINAL", chance.choice([1, 2, 20]))
     world = World(with_settings(max_attempts=50))
@@ -122,7 +122,7 @@ def test_workers_that_race_and_die_leave_no_message_behind(seed, monkeypatch):
     assert len(again) <= deaths
 
 
-def test_a_slow_worker_that_was_overtaken_can_write_and_settle_nothing():
+def test_a_slow_worker_that_was_overtaken_can_write_and_settle_nothing() -> None:
     world = World()
     west, east = both(2)
     slow = Player(world, "west", west)
@@ -143,7 +143,7 @@ def test_a_slow_worker_that_was_overtaken_can_write_and_settle_nothing():
     assert west.messages == []
 
 
-def test_a_worker_that_lives_keeps_its_lease_for_as_long_as_its_application_takes():
+def test_a_worker_that_lives_keeps_its_lease_for_as_long_as_its_application_takes() -> None:
     world = World()
     west, east = both(1)
     slow = Player(world, "west", west)
@@ -164,7 +164,7 @@ def test_a_worker_that_lives_keeps_its_lease_for_as_long_as_its_application_take
     assert world.applied == [("m1", 1, False)]
 
 
-def test_a_session_that_was_forgotten_keeps_its_lease_from_others_and_its_tokens_grow():
+def test_a_session_that_was_forgotten_keeps_its_lease_from_others_and_its_tokens_grow() -> None:
     world = World()
     remembers = Memory()
     west, east = both(1)
@@ -188,7 +188,7 @@ def test_a_session_that_was_forgotten_keeps_its_lease_from_others_and_its_tokens
     assert not second.is_held()
 
 
-def test_the_tokens_of_a_session_grow_though_its_lease_was_forgotten_beneath_registered_messages():
+def test_the_tokens_of_a_session_grow_though_its_lease_was_forgotten_beneath_registered_messages() -> None:
     world = World()
     west, east = both(2)
     del west.messages[1]
@@ -206,7 +206,7 @@ def test_the_tokens_of_a_session_grow_though_its_lease_was_forgotten_beneath_reg
 
 
 @pytest.mark.parametrize("offset", [-1e6, -3600.0, 3600.0, 1e6])
-def test_clocks_that_are_apart_neither_shorten_a_lease_nor_keep_it_for_ever(offset):
+def test_clocks_that_are_apart_neither_shorten_a_lease_nor_keep_it_for_ever(offset: float) -> None:
     world = World()
     west, east = both(2)
     doomed = Player(world, "west", west)
@@ -217,7 +217,7 @@ def test_clocks_that_are_apart_neither_shorten_a_lease_nor_keep_it_for_ever(offs
     assert world.names == ["m1", "m2"]
 
 
-def test_the_secondary_leaves_to_the_primary_what_it_may_begin_by_itself_later():
+def test_the_secondary_leaves_to_the_primary_what_it_may_begin_by_itself_later() -> None:
     world = World()
     secondary = with_settings(head_start_seconds=15)
     west, east = both(2)
@@ -236,7 +236,7 @@ def test_the_secondary_leaves_to_the_primary_what_it_may_begin_by_itself_later()
     assert 15 <= alone.seconds < 17
 
 
-def test_a_later_message_waits_for_an_earlier_one_that_only_the_other_region_has():
+def test_a_later_message_waits_for_an_earlier_one_that_only_the_other_region_has() -> None:
     world = World()
     west, east = both(3)
     del east.messages[0]  # the copy of m1 was lost
@@ -253,7 +253,7 @@ def test_a_later_message_waits_for_an_earlier_one_that_only_the_other_region_has
     assert east.messages == []
 
 
-def test_after_the_time_to_wait_for_an_earlier_message_the_session_goes_on():
+def test_after_the_time_to_wait_for_an_earlier_message_the_session_goes_on() -> None:
     world = World(with_settings(wait_for_earlier_seconds=100))
     west, east = both(3)
     del east.messages[0]
@@ -266,7 +266,7 @@ def test_after_the_time_to_wait_for_an_earlier_message_the_session_goes_on():
     assert world.names == ["m2", "m3", "m1"]
 
 
-def test_what_was_waited_for_in_vain_is_not_waited_for_again():
+def test_what_was_waited_for_in_vain_is_not_waited_for_again() -> None:
     world = World(with_settings(wait_for_earlier_seconds=100))
     west, east = both(6)
     Player(world, "west", west).step_until(Run)
@@ -283,7 +283,7 @@ def test_what_was_waited_for_in_vain_is_not_waited_for_again():
 
 
 @pytest.mark.parametrize("dies_at", [Run, Complete], ids=["working", "pending"])
-def test_a_message_that_will_not_come_any_more_is_given_up_by_a_person(dies_at):
+def test_a_message_that_will_not_come_any_more_is_given_up_by_a_person(dies_at) -> None:
     world = World()
     west, east = both(3)
     if dies_at is Run:
@@ -313,7 +313,7 @@ def test_a_message_that_will_not_come_any_more_is_given_up_by_a_person(dies_at):
     assert world.names == ["m2", "m3", "m1"]
 
 
-def test_numbers_are_given_up_in_their_order():
+def test_numbers_are_given_up_in_their_order() -> None:
     world = World(with_settings(number="n"))
     Player(world, "west", Queue([arrival("m1", 1, "west", number=1)])).step_until(Run)
     gone = [arrival(f"m{n}", n, "west", number=n) for n in (1, 2, 3)]
@@ -329,7 +329,7 @@ def test_numbers_are_given_up_in_their_order():
     assert world.names == ["m4"]
 
 
-def test_an_owner_that_lives_reads_again_when_a_message_was_given_up():
+def test_an_owner_that_lives_reads_again_when_a_message_was_given_up() -> None:
     world = World()
     west, _ = both(2)
     owner = Player(world, "west", west)
@@ -341,7 +341,7 @@ def test_an_owner_that_lives_reads_again_when_a_message_was_given_up():
     assert world.states() == {"m1": "completed", "m2": "completed"}
 
 
-def test_a_message_that_is_sent_again_behind_more_than_a_batch_holds_up_none_of_them():
+def test_a_message_that_is_sent_again_behind_more_than_a_batch_holds_up_none_of_them() -> None:
     world = World(with_settings(batch=2))
     Player(world, "west", Queue([arrival("m1", 1, "west")]), fails=lambda _: Fault("Broken", "", is_final=True)).play()
     world.journal.reopen(SESSION, "m1")
@@ -351,7 +351,7 @@ def test_a_message_that_is_sent_again_behind_more_than_a_batch_holds_up_none_of_
 
 
 @pytest.mark.parametrize("is_beating", [False, True], ids=["silent", "beating"])
-def test_an_earlier_message_that_another_region_registers_is_waited_for_from_then_on(is_beating):
+def test_an_earlier_message_that_another_region_registers_is_waited_for_from_then_on(is_beating: bool) -> None:
     world = World()
     queue = Queue([arrival("m3", 3, "east", origin="west"), arrival("m4", 4, "east", origin="west")])
     east = Player(world, "east", queue)
@@ -372,7 +372,7 @@ def test_an_earlier_message_that_another_region_registers_is_waited_for_from_the
     assert world.names == ["m3", "m1", "m4"]
 
 
-def test_a_copy_that_comes_after_its_successor_was_finished_is_dead_lettered_with_the_reason():
+def test_a_copy_that_comes_after_its_successor_was_finished_is_dead_lettered_with_the_reason() -> None:
     world = World()
     Player(world, "east", Queue([arrival("m3", 3, "east", origin="west")])).play()
     late = Queue([arrival("m1", 1, "east", origin="west")])
@@ -386,7 +386,7 @@ def test_a_copy_that_comes_after_its_successor_was_finished_is_dead_lettered_wit
     assert tolerant.names == ["m3", "m1"]
 
 
-def test_copies_on_ever_new_paths_leave_no_more_lines_than_a_row_holds():
+def test_copies_on_ever_new_paths_leave_no_more_lines_than_a_row_holds() -> None:
     world = World()
     for number in range(40):
         one = arrival(f"m{number}", number, "east")
@@ -399,7 +399,7 @@ def test_copies_on_ever_new_paths_leave_no_more_lines_than_a_row_holds():
     assert "copy:west;39" in lease.done
 
 
-def test_numbered_messages_are_processed_in_their_order_wherever_they_are():
+def test_numbered_messages_are_processed_in_their_order_wherever_they_are() -> None:
     settings = with_settings(number="n")
     world = World(settings)
     west = Queue([arrival(f"m{n}", n, "west", number=n) for n in (1, 3)])
@@ -411,7 +411,7 @@ def test_numbered_messages_are_processed_in_their_order_wherever_they_are():
     assert world.names == NAMES
 
 
-def test_a_gap_in_the_numbers_stops_the_session_and_keeps_its_messages():
+def test_a_gap_in_the_numbers_stops_the_session_and_keeps_its_messages() -> None:
     world = World(with_settings(number="n"))
     queue = Queue([arrival(f"m{n}", n, "west", number=n) for n in (1, 3)])
     assert Player(world, "west", queue).play() is Ending.BUSY
@@ -433,7 +433,7 @@ def failing(delivery):
 
 @pytest.mark.parametrize(("fails", "reason"), [(poison, "Broken"), (failing, "ValueError")])
 @pytest.mark.parametrize("record_every", [1, 4])
-def test_poison_is_faulted_on_record_and_dead_lettered_in_both_regions(fails, reason, record_every):
+def test_poison_is_faulted_on_record_and_dead_lettered_in_both_regions(fails, reason: str, record_every: int) -> None:
     world = World(with_settings(record_every=record_every))
     west, east = both(4)
     Player(world, "west", west, fails=fails).play()
@@ -447,7 +447,7 @@ def test_poison_is_faulted_on_record_and_dead_lettered_in_both_regions(fails, re
     assert world.names == ["m1", "m3", "m4", "m2"]
 
 
-def test_a_faulted_message_is_reopened_wherever_its_entry_stands():
+def test_a_faulted_message_is_reopened_wherever_its_entry_stands() -> None:
     world = World()
     west, _ = both(3)
     owner = Player(world, "west", west, fails=poison)
@@ -466,7 +466,7 @@ def test_a_faulted_message_is_reopened_wherever_its_entry_stands():
     assert world.names == ["m1", "m3", "m2"]
 
 
-def test_a_message_that_is_locked_by_itself_needs_one_row_which_is_forgotten_as_a_whole():
+def test_a_message_that_is_locked_by_itself_needs_one_row_which_is_forgotten_as_a_whole() -> None:
     world = World(with_settings(lock="message"))
     Player(world, "west", Queue([arrival("m1", 1, "west")])).play()
     [row] = world.store.read(PARTITION, ["lease", "m.m1"])
@@ -477,7 +477,7 @@ def test_a_message_that_is_locked_by_itself_needs_one_row_which_is_forgotten_as_
     assert world.store.read(PARTITION, ["lease", "m.m1"]) == []
 
 
-def test_a_message_that_was_reopened_is_not_forgotten():
+def test_a_message_that_was_reopened_is_not_forgotten() -> None:
     world = World(with_settings(lock="message"))
     Player(world, "west", Queue([arrival("m2", 1, "west")]), fails=poison).play()
     partition = message_partition(SESSION, "m2")
@@ -490,7 +490,7 @@ def test_a_message_that_was_reopened_is_not_forgotten():
 
 
 @pytest.mark.parametrize("record_every", [1, 4])
-def test_a_failed_attempt_is_tried_again_before_the_next_message(record_every):
+def test_a_failed_attempt_is_tried_again_before_the_next_message(record_every: int) -> None:
     world = World(with_settings(record_every=record_every))
     tried = []
 
@@ -506,7 +506,7 @@ def test_a_failed_attempt_is_tried_again_before_the_next_message(record_every):
 
 
 @pytest.mark.parametrize("record_every", [1, 4])
-def test_a_message_that_ends_every_worker_is_faulted_and_no_other_is(record_every):
+def test_a_message_that_ends_every_worker_is_faulted_and_no_other_is(record_every: int) -> None:
     world = World(with_settings(record_every=record_every))
     west, _ = both(4)
     for _ in range(3):
@@ -521,7 +521,7 @@ def test_a_message_that_ends_every_worker_is_faulted_and_no_other_is(record_ever
 class StoreThatIsAway:
     """A store that does not answer while it is away; *is_deaf* does what it is asked and does not say so."""
 
-    def __init__(self, store):
+    def __init__(self, store) -> None:
         self.store = store
         self.is_away = self.is_deaf = False
 
@@ -542,7 +542,7 @@ class StoreThatIsAway:
         return answer
 
 
-def test_while_the_store_is_away_nothing_is_processed_or_settled_and_afterwards_nothing_twice():
+def test_while_the_store_is_away_nothing_is_processed_or_settled_and_afterwards_nothing_twice() -> None:
     world = World()
     world.journal.store = store = StoreThatIsAway(world.store)
     west, _ = both(3)
@@ -563,7 +563,7 @@ def test_while_the_store_is_away_nothing_is_processed_or_settled_and_afterwards_
     assert west.messages == []
 
 
-def test_an_answer_of_the_store_that_is_lost_at_any_write_changes_nothing():
+def test_an_answer_of_the_store_that_is_lost_at_any_write_changes_nothing() -> None:
     for deaf in range(steps_of_a_visit(with_settings(max_attempts=1))):
         world = World(with_settings(max_attempts=1))
         world.journal.store = store = StoreThatIsAway(world.store)
@@ -579,7 +579,7 @@ def test_an_answer_of_the_store_that_is_lost_at_any_write_changes_nothing():
 
 
 @pytest.mark.parametrize("outage", [100, 1000], ids=["within patience", "beyond it"])
-def test_an_outage_of_the_store_is_no_failed_attempt_of_the_application(outage):
+def test_an_outage_of_the_store_is_no_failed_attempt_of_the_application(outage: int) -> None:
     world = World(with_settings(max_attempts=1))
     world.journal.store = store = StoreThatIsAway(world.store)
     west, _ = both(2)
@@ -609,7 +609,7 @@ def test_an_outage_of_the_store_is_no_failed_attempt_of_the_application(outage):
     assert (west.messages, west.dead) == ([], {})
 
 
-def test_an_answer_that_is_lost_at_the_beginning_of_an_outage_costs_no_message_an_attempt():
+def test_an_answer_that_is_lost_at_the_beginning_of_an_outage_costs_no_message_an_attempt() -> None:
     for deaf in range(steps_of_a_visit(with_settings(max_attempts=1))):
         world = World(with_settings(max_attempts=1, record_every=2))
         world.journal.store = store = StoreThatIsAway(world.store)
@@ -630,7 +630,7 @@ def test_an_answer_that_is_lost_at_the_beginning_of_an_outage_costs_no_message_a
         assert (west.messages, west.dead) == ([], {})
 
 
-def test_a_message_whose_lock_is_lost_after_it_was_recorded_is_completed_when_it_comes_again():
+def test_a_message_whose_lock_is_lost_after_it_was_recorded_is_completed_when_it_comes_again() -> None:
     world = World()
     west, _ = both(2)
     player = Player(world, "west", west)

@@ -23,7 +23,7 @@ BOOK = (
 )
 
 
-def test_the_examples_of_the_specification():
+def test_the_examples_of_the_specification() -> None:
     hello = decode_all(HELLO)
     assert hello == values.described(values.string("URL"), values.string("http://example.org/hello-world"))
     assert encode(hello) == HELLO
@@ -73,7 +73,7 @@ def test_the_examples_of_the_specification():
         ("00 00 40 41 42", Described(Value(0x00, Described(NULL, values.TRUE)), values.FALSE)),
     ],
 )
-def test_compounds_arrays_and_described_values(text, payload):
+def test_compounds_arrays_and_described_values(text, payload) -> None:
     raw = raw_of(text)
     assert decode_all(raw) == Value(raw[0], payload)
     assert encode(Value(raw[0], payload)) == raw
@@ -105,12 +105,12 @@ def test_compounds_arrays_and_described_values(text, payload):
         ("00 40", "value at byte 2: the data ends there"),
     ],
 )
-def test_malformed_compounds_are_refused_with_where_and_what(text, message):
+def test_malformed_compounds_are_refused_with_where_and_what(text: str, message: str) -> None:
     with pytest.raises(Malformed, match=message):
         decode_all(raw_of(text))
 
 
-def test_a_value_does_not_reach_beyond_the_end_it_is_given():
+def test_a_value_does_not_reach_beyond_the_end_it_is_given() -> None:
     assert decode(raw_of("40 50 07 40"), 1, 3) == (values.ubyte(7), 3)
     with pytest.raises(Malformed):
         decode(raw_of("40 50 07 40"), 1, 2)
@@ -153,7 +153,7 @@ NESTINGS |= {"list": list_in_lists, "map": map_in_maps, "array": array_in_arrays
 
 
 @pytest.mark.parametrize("nesting", NESTINGS)
-def test_nesting_is_limited(nesting):
+def test_nesting_is_limited(nesting) -> None:
     deepest = NESTINGS[nesting](MAX_DEPTH)
     value = decode_all(deepest)
     assert encode(value) == deepest
@@ -166,7 +166,7 @@ def test_nesting_is_limited(nesting):
 @pytest.mark.parametrize(
     "unit", ["00", "00 40", "00 53 77", "c0 ff 01", "c1 ff 02", "e0 ff 01", "d0 000000ff 00000001"]
 )
-def test_bottomless_nesting_ends_in_malformed_not_in_a_recursion_error(unit):
+def test_bottomless_nesting_ends_in_malformed_not_in_a_recursion_error(unit: str) -> None:
     raw = raw_of(unit) * 20_000
     for read in (decode_all, split, body_parts):
         with pytest.raises(Malformed):
@@ -180,7 +180,7 @@ def bottomless(constructor: bytes, levels: int) -> bytes:
     return raw
 
 
-def test_well_formed_nesting_beyond_the_limit_is_passed_over_by_the_scanner():
+def test_well_formed_nesting_beyond_the_limit_is_passed_over_by_the_scanner() -> None:
     raw = bottomless(b"\xd0", 5_000)
     assert skip(raw, 0, len(raw)) == len(raw)
     assert split(b"\x00\x53\x77" + raw).body == b"\x00\x53\x77" + raw
@@ -189,7 +189,7 @@ def test_well_formed_nesting_beyond_the_limit_is_passed_over_by_the_scanner():
 
 
 @pytest.mark.parametrize("text", ["40", "41", "43", "44", "45", "4f"])
-def test_items_that_need_no_bytes_are_limited(text):
+def test_items_that_need_no_bytes_are_limited(text: str) -> None:
     most = raw_of("e0 02") + bytes((MAX_ZERO_WIDTH_ITEMS,)) + raw_of(text)
     assert plain(decode_all(most)) == [plain(decode_all(raw_of(text)))] * MAX_ZERO_WIDTH_ITEMS
     assert encode(decode_all(most)) == most
@@ -234,7 +234,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_memory_is_bounded_by_the_length_of_the_input(hostile):
+def test_memory_is_bounded_by_the_length_of_the_input(hostile) -> None:
     raw = HOSTILE[hostile]
 
     def read() -> None:
@@ -260,7 +260,7 @@ def test_memory_is_bounded_by_the_length_of_the_input(hostile):
 # Plain data and what values hold
 
 
-def test_plain_data_forgets_types_and_descriptors():
+def test_plain_data_forgets_types_and_descriptors() -> None:
     value = values.map_(
         [
             (values.symbol("a"), values.list_([values.int_(1), values.long(2), NULL])),
@@ -281,11 +281,11 @@ def test_plain_data_forgets_types_and_descriptors():
         values.map_([(values.list_([]), NULL)]),
     ],
 )
-def test_a_key_that_no_dict_can_hold_stays_a_value(key):
+def test_a_key_that_no_dict_can_hold_stays_a_value(key) -> None:
     assert plain(values.map_([(key, values.TRUE)])) == {key: True}
 
 
-def test_items_and_pairs_are_of_lists_and_maps_alone():
+def test_items_and_pairs_are_of_lists_and_maps_alone() -> None:
     assert items_of(values.list_([NULL])) == (NULL,)
     assert items_of(Value(0x45, ())) == ()
     assert pairs_of(values.map_([(NULL, NULL)])) == ((NULL, NULL),)
@@ -316,12 +316,12 @@ def test_items_and_pairs_are_of_lists_and_maps_alone():
         (0xD0, (Value(0x50, "a"),)),
     ],
 )
-def test_what_could_not_be_read_again_is_not_written(code, payload):
+def test_what_could_not_be_read_again_is_not_written(code: int, payload) -> None:
     with pytest.raises(ValueError, match=r"cannot hold|unpack"):
         encode(Value(code, payload))
 
 
-def test_an_error_of_the_encoder_does_not_tell_the_content():
+def test_an_error_of_the_encoder_does_not_tell_the_content() -> None:
     with pytest.raises(ValueError, match="cannot hold this str") as raised:
         encode(Value(0xA1, "secret" * 100))
     assert "secret" not in str(raised.value)

@@ -88,7 +88,7 @@ ENCODINGS = [
 
 
 @pytest.mark.parametrize(("kind", "text", "payload"), ENCODINGS)
-def test_each_encoding_is_read_and_written_as_the_specification_says(kind, text, payload):
+def test_each_encoding_is_read_and_written_as_the_specification_says(kind, text, payload) -> None:
     raw = bytes.fromhex(text)
     value = decode_all(raw)
     assert value.kind == kind
@@ -98,13 +98,13 @@ def test_each_encoding_is_read_and_written_as_the_specification_says(kind, text,
     assert encode(Value(raw[0], payload)) == raw
 
 
-def test_the_table_has_every_primitive_of_the_specification():
+def test_the_table_has_every_primitive_of_the_specification() -> None:
     compounds = {0x00, 0xC0, 0xD0, 0xC1, 0xD1, 0xE0, 0xF0}
     assert {int(text[:2], 16) for _, text, _ in ENCODINGS} == set(KINDS) - compounds
 
 
 @pytest.mark.parametrize("text", sorted({text for _, text, _ in ENCODINGS}))
-def test_each_encoding_is_malformed_when_cut(text):
+def test_each_encoding_is_malformed_when_cut(text) -> None:
     raw = bytes.fromhex(text)
     for length in range(len(raw)):
         with pytest.raises(Malformed):
@@ -112,7 +112,7 @@ def test_each_encoding_is_malformed_when_cut(text):
 
 
 @pytest.mark.parametrize("text", sorted({text for _, text, _ in ENCODINGS}))
-def test_each_encoding_is_malformed_when_something_follows(text):
+def test_each_encoding_is_malformed_when_something_follows(text) -> None:
     with pytest.raises(Malformed, match="1 bytes are left after it, expected none"):
         decode_all(bytes.fromhex(text) + b"\x40")
 
@@ -121,7 +121,7 @@ def test_each_encoding_is_malformed_when_something_follows(text):
     "bits",
     [0x7F800001, 0x7FBFFFFF, 0x7FC00000, 0x7FC00001, 0x7FFFFFFF, 0xFF800001, 0xFFC00000, 0xFFFFFFFF, 0x80000000],
 )
-def test_a_float_keeps_its_bits(bits):
+def test_a_float_keeps_its_bits(bits: int) -> None:
     raw = b"\x72" + bits.to_bytes(4)
     payload: Any = decode_all(raw).payload
     assert encode(Value(0x72, payload)) == raw
@@ -134,18 +134,18 @@ def test_a_float_keeps_its_bits(bits):
 @pytest.mark.parametrize(
     "bits", [0x7FF0000000000001, 0x7FF8000000000000, 0xFFF7FFFFFFFFFFFF, 0xFFFFFFFFFFFFFFFF, 1 << 63]
 )
-def test_a_double_keeps_its_bits(bits):
+def test_a_double_keeps_its_bits(bits) -> None:
     raw = b"\x82" + bits.to_bytes(8)
     assert encode(decode_all(raw)) == raw
 
 
-def test_a_nan_whose_payload_does_not_fit_a_float_stays_a_nan():
+def test_a_nan_whose_payload_does_not_fit_a_float_stays_a_nan() -> None:
     nan = struct.unpack(">d", bytes.fromhex("7ff0000000000001"))[0]
     assert encode(Value(0x72, nan)) == bytes.fromhex("72 7f800001")
     assert encode(Value(0x72, -math.nan))[:2] == bytes.fromhex("72 ff")
 
 
-def test_a_double_that_a_float_cannot_tell_is_rounded():
+def test_a_double_that_a_float_cannot_tell_is_rounded() -> None:
     assert encode(Value(0x72, 0.1)) == bytes.fromhex("72 3dcccccd")
 
 
@@ -169,13 +169,13 @@ def test_a_double_that_a_float_cannot_tell_is_rounded():
         ("", "value at byte 0: the data ends there, expected a format code"),
     ],
 )
-def test_malformed_bytes_are_refused_with_where_and_what(text, message):
+def test_malformed_bytes_are_refused_with_where_and_what(text: str, message: str) -> None:
     with pytest.raises(Malformed, match=message):
         decode_all(bytes.fromhex(text))
 
 
 @pytest.mark.parametrize("code", [*range(0x01, 0x40)])
-def test_a_format_code_below_0x40_is_malformed(code):
+def test_a_format_code_below_0x40_is_malformed(code) -> None:
     with pytest.raises(Malformed, match=f"format code at byte 0: 0x{code:02x} is none of AMQP 1.0"):
         decode_all(bytes((code,)) + bytes(20))
     with pytest.raises(ValueError, match="cannot hold"):
@@ -200,7 +200,7 @@ def test_a_format_code_below_0x40_is_malformed(code):
         ("f1 00000002 0140", "0140"),
     ],
 )
-def test_an_unassigned_format_code_is_kept_as_bytes(text, content):
+def test_an_unassigned_format_code_is_kept_as_bytes(text: str, content: str) -> None:
     raw = bytes.fromhex(text)
     value = decode_all(raw)
     assert (value.kind, value.payload) == ("unknown", bytes.fromhex(content))
@@ -216,7 +216,7 @@ OF_EACH_KIND: list[Any] = [
 
 
 @pytest.mark.parametrize("code", sorted(KINDS))
-def test_what_a_format_code_cannot_hold_is_a_value_error_and_nothing_else(code):
+def test_what_a_format_code_cannot_hold_is_a_value_error_and_nothing_else(code) -> None:
     for payload in OF_EACH_KIND:
         try:
             raw = encode(Value(code, payload))
@@ -237,6 +237,6 @@ def test_what_a_format_code_cannot_hold_is_a_value_error_and_nothing_else(code):
         *[(0xA3, "ü"), (0xA3, "a" * 256), (0xB0, bytearray(1)), (0xB3, "\x80"), (0x57, b""), (0x57, "a")],
     ],
 )
-def test_nothing_is_written_that_would_be_read_as_something_else(code, payload):
+def test_nothing_is_written_that_would_be_read_as_something_else(code, payload) -> None:
     with pytest.raises(ValueError, match=f"AMQP format code 0x{code:02x} cannot hold this {type(payload).__name__}"):
         encode(Value(code, payload))

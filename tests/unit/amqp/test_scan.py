@@ -22,7 +22,7 @@ MAP = encode(
 )
 
 
-def test_entries_have_their_key_and_their_extents():
+def test_entries_have_their_key_and_their_extents() -> None:
     entries = map_entries(MAP, 0, len(MAP))
     assert [key for key, _, _, _ in entries] == ["x-opt-partition-key", "wide", None, None]
     assert entries[0] == ("x-opt-partition-key", 9, 30, 33)
@@ -34,7 +34,7 @@ def test_entries_have_their_key_and_their_extents():
     ("raw", "key"),
     [("a1 02 c3bc", "ü"), ("a3 01 61", "a"), ("b1 00000002 c3bc", "ü"), ("b3 00000001 61", "a"), ("73 00000061", None)],
 )
-def test_a_key_is_the_text_of_a_string_or_symbol(raw, key):
+def test_a_key_is_the_text_of_a_string_or_symbol(raw: str, key: str | None) -> None:
     content = raw_of(raw) + b"\x41"
     [(found, _, _, _)] = map_entries(b"\xc1" + bytes((len(content) + 1, 2)) + content, 0, len(content) + 3)
     assert found == key
@@ -67,12 +67,12 @@ def test_a_key_is_the_text_of_a_string_or_symbol(raw, key):
         ("d1 ffffffff 00000000", "reaches beyond the end"),
     ],
 )
-def test_a_map_that_is_none_is_malformed(raw, message):
+def test_a_map_that_is_none_is_malformed(raw: str, message: str) -> None:
     with pytest.raises(Malformed, match=message):
         map_entries(raw_of(raw), 0, len(raw_of(raw)))
 
 
-def test_fields_are_the_encoded_items():
+def test_fields_are_the_encoded_items() -> None:
     raw = encode(values.list_([values.string("a"), values.NULL, values.described(values.ulong(1), values.TRUE)]))
     assert list_fields(b"\x00" + raw, 1, 1 + len(raw)) == [b"\xa1\x01a", b"\x40", b"\x00\x53\x01\x41"]
     assert list_fields(b"\x45", 0, 1) == []
@@ -93,12 +93,12 @@ def test_fields_are_the_encoded_items():
         ("c0 03 02 50 07", "list: got 1 values up to byte 5, expected 2 up to byte 5"),
     ],
 )
-def test_a_list_that_is_none_is_malformed(raw, message):
+def test_a_list_that_is_none_is_malformed(raw: str, message: str) -> None:
     with pytest.raises(Malformed, match=message):
         list_fields(raw_of(raw), 0, len(raw_of(raw)))
 
 
-def test_nothing_beyond_the_end_is_taken_for_a_value():
+def test_nothing_beyond_the_end_is_taken_for_a_value() -> None:
     buffer = raw_of("c1 05 02 40 a1 01 61") + raw_of("a1 01 61")
     for end in range(7):
         for scan in (skip, map_entries, list_fields):
@@ -108,7 +108,7 @@ def test_nothing_beyond_the_end_is_taken_for_a_value():
     assert compound_content(buffer, 0, 7) == (2, 3, 7)
 
 
-def test_joined_entries_and_fields_are_read_again():
+def test_joined_entries_and_fields_are_read_again() -> None:
     entries = map_entries(MAP, 0, len(MAP))
     pairs = [MAP[start:stop] for _, start, _, stop in entries]
     assert join_map(b"", pairs, len(pairs)) == MAP
@@ -125,13 +125,13 @@ def test_joined_entries_and_fields_are_read_again():
         ([b"\xa1\x01\x40"], "00 53 70 d0 00000007 00000001 a1 01 40"),
     ],
 )
-def test_the_nulls_at_the_end_of_a_list_are_left_out(fields, raw):
+def test_the_nulls_at_the_end_of_a_list_are_left_out(fields, raw: str) -> None:
     given = list(fields)
     assert join_list(b"\x00\x53\x70", fields) == raw_of(raw)
     assert fields == given
 
 
-def test_many_nulls_at_the_end_cost_one_pass():
+def test_many_nulls_at_the_end_cost_one_pass() -> None:
     # Quadratic work would keep this busy for minutes.
     assert join_list(b"", [b"\x41"] + [b"\x40"] * 500_000) == encode(values.list_([values.TRUE]))
 
@@ -140,13 +140,13 @@ def test_many_nulls_at_the_end_cost_one_pass():
     ("raw", "expected"),
     [("40", None), ("a1 02 c3bc", "ü"), ("b1 00000000", ""), ("a3 01 61", "a"), ("b3 00000000", "")],
 )
-def test_text_of_a_field(raw, expected):
+def test_text_of_a_field(raw: str, expected: str | None) -> None:
     assert text(raw_of(raw)) == expected
 
 
 @pytest.mark.parametrize(
     "raw", ["", "41", "73 00000061", "a0 01 61", "a1", "a1 01 61 40", "a1 02 61", "a1 01 ff", "a3 02 c3bc", "45"]
 )
-def test_a_field_that_is_no_text_is_malformed(raw):
+def test_a_field_that_is_no_text_is_malformed(raw: str) -> None:
     with pytest.raises(Malformed):
         text(raw_of(raw))

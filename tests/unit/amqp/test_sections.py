@@ -31,14 +31,14 @@ FOOTER = raw_of("00 53 78 c1 01 00")
 ALL = HEADER_SECTION + DELIVERY + ANNOTATIONS + PROPERTIES + APPLICATION + BODY + FOOTER
 
 
-def test_every_section_is_kept_as_its_bytes():
+def test_every_section_is_kept_as_its_bytes() -> None:
     sections = split(ALL)
     assert sections == Sections(HEADER_SECTION, DELIVERY, ANNOTATIONS, PROPERTIES, APPLICATION, BODY, FOOTER)
     assert sections.encode() == ALL
     assert split(b"xy" + ALL, 2) == sections
 
 
-def test_absent_sections_are_empty():
+def test_absent_sections_are_empty() -> None:
     assert split(b"") == Sections()
     assert split(BODY) == Sections(body=BODY)
     assert split(PROPERTIES) == Sections(properties=PROPERTIES)
@@ -54,14 +54,14 @@ def test_absent_sections_are_empty():
         ("00 b3 00000010 616d71703a6865616465723a6c697374 45", HEADER),
     ],
 )
-def test_a_descriptor_is_a_number_or_a_name_in_any_encoding(text, number):
+def test_a_descriptor_is_a_number_or_a_name_in_any_encoding(text: str, number) -> None:
     raw = raw_of(text)
     assert descriptor(raw, 0) == (number, len(raw) - 1)
     assert split(raw) == Sections(header=raw)
 
 
 @pytest.mark.parametrize("number", NAMES)
-def test_every_section_has_its_name_as_descriptor(number):
+def test_every_section_has_its_name_as_descriptor(number) -> None:
     kind = {0x70: "list", 0x73: "list", 0x75: "binary", 0x76: "list", 0x77: "*"}.get(number, "map")
     name = encode(values.symbol(f"amqp:{NAMES[number]}:{kind}"))
     assert descriptor(b"\x00" + name, 0) == (number, 1 + len(name))
@@ -78,12 +78,12 @@ def test_every_section_has_its_name_as_descriptor(number):
         raw_of("00 53 77 00 53 70 45"),
     ],
 )
-def test_a_body_of_several_sections_stays_together(body):
+def test_a_body_of_several_sections_stays_together(body) -> None:
     assert split(PROPERTIES + body + FOOTER) == Sections(properties=PROPERTIES, body=body, footer=FOOTER)
     assert [number for number, _ in body_parts(body)] == [body[2] if body[1] == 0x53 else DATA] * len(body_parts(body))
 
 
-def test_the_parts_of_a_body():
+def test_the_parts_of_a_body() -> None:
     assert body_parts(b"") == []
     assert body_parts(BODY + data(b"a")) == [(DATA, values.binary(b"{}")), (DATA, values.binary(b"a"))]
     assert body_parts(raw_of("00 53 76 45")) == [(SEQUENCE, values.list_([]))]
@@ -91,7 +91,7 @@ def test_the_parts_of_a_body():
 
 
 @pytest.mark.parametrize("size", [0, 255, 256, 70_000])
-def test_data_of_any_size(size):
+def test_data_of_any_size(size: int) -> None:
     raw = data(bytes(size))
     assert body_parts(raw) == [(DATA, values.binary(bytes(size)))]
     assert split(raw) == Sections(body=raw)
@@ -128,12 +128,12 @@ def test_data_of_any_size(size):
         (raw_of("00 53 76 45") + BODY, "data at byte 4: after amqp-sequence, expected it before"),
     ],
 )
-def test_what_the_specification_forbids_is_malformed(raw, message):
+def test_what_the_specification_forbids_is_malformed(raw, message: str) -> None:
     with pytest.raises(Malformed, match=message):
         split(raw)
 
 
-def test_a_body_of_very_many_sections_costs_one_pass():
+def test_a_body_of_very_many_sections_costs_one_pass() -> None:
     # A batch is a message with a data section for each of its messages; quadratic work would take minutes here.
     body = data(b"") * 200_000
     sections = split(PROPERTIES + body)
@@ -141,7 +141,7 @@ def test_a_body_of_very_many_sections_costs_one_pass():
     assert len(body_parts(body)) == 200_000
 
 
-def test_an_error_does_not_tell_the_content():
+def test_an_error_does_not_tell_the_content() -> None:
     with pytest.raises(Malformed) as raised:
         split(PROPERTIES + data(b"secret") + b"secret")
     assert "secret" not in str(raised.value)

@@ -47,7 +47,7 @@ from shared.errors import BuswayError, MessageRejected
         (values.array(0xA3, [Value(0xA3, "a"), Value(0xA3, "bc")]), "f0 0000000a 00000002 a3 01 61 02 6263"),
     ],
 )
-def test_a_constructor_chooses_the_encoding(value, text):
+def test_a_constructor_chooses_the_encoding(value, text: str) -> None:
     assert encode(value) == bytes.fromhex(text)
     assert decode_all(bytes.fromhex(text)) == value
 
@@ -55,14 +55,14 @@ def test_a_constructor_chooses_the_encoding(value, text):
 @pytest.mark.parametrize(
     ("text", "code"), [("a" * 255, 0xA1), ("a" * 256, 0xB1), ("ü" * 127, 0xA1), ("ü" * 128, 0xB1), ("ü" * 255, 0xB1)]
 )
-def test_a_string_is_measured_in_bytes(text, code):
+def test_a_string_is_measured_in_bytes(text: str, code: int) -> None:
     value = values.string(text)
     assert value.code == code
     assert decode_all(encode(value)) == value
 
 
 @pytest.mark.parametrize("length", [0, 255, 256])
-def test_the_length_decides_the_encoding_of_binaries_and_symbols(length):
+def test_the_length_decides_the_encoding_of_binaries_and_symbols(length: int) -> None:
     assert values.binary(bytes(length)).code == (0xA0 if length < 256 else 0xB0)
     assert values.symbol("a" * length).code == (0xA3 if length < 256 else 0xB3)
     assert len(encode(values.symbol("a" * length))) == length + (2 if length < 256 else 5)
@@ -82,7 +82,7 @@ def test_the_length_decides_the_encoding_of_binaries_and_symbols(length):
         (values.timestamp, -(2**63), 2**63 - 1),
     ],
 )
-def test_an_integer_is_of_its_range(constructor, minimum, maximum):
+def test_an_integer_is_of_its_range(constructor, minimum, maximum) -> None:
     for payload in (minimum, maximum):
         assert decode_all(encode(constructor(payload))).payload == payload
     for payload in (minimum - 1, maximum + 1):
@@ -90,7 +90,7 @@ def test_an_integer_is_of_its_range(constructor, minimum, maximum):
             constructor(payload)
 
 
-def test_what_a_type_cannot_hold_is_refused_by_its_constructor():
+def test_what_a_type_cannot_hold_is_refused_by_its_constructor() -> None:
     with pytest.raises(ValueError, match="got 15 bytes, expected 16"):
         values.decimal128(bytes(15))
     with pytest.raises(ValueError, match="got 2 code points, expected 1"):
@@ -101,25 +101,25 @@ def test_what_a_type_cannot_hold_is_refused_by_its_constructor():
         values.array(0xA3, [Value(0xA1, "a")])
 
 
-def test_an_array_cannot_be_made_of_described_items_without_their_common_descriptor():
+def test_an_array_cannot_be_made_of_described_items_without_their_common_descriptor() -> None:
     item = values.described(values.ulong(1), values.TRUE)
     with pytest.raises(ValueError, match="cannot hold"):
         encode(values.array(0x00, [item]))
 
 
-def test_every_kind_has_a_name_and_an_unassigned_code_is_unknown():
+def test_every_kind_has_a_name_and_an_unassigned_code_is_unknown() -> None:
     assert {Value(code, None).kind for code in range(256)} == {*KINDS.values(), "unknown"}
     assert Value(0x46, b"").kind == "unknown"
     assert Value(0x00, Described(values.NULL, values.NULL)).kind == "described"
     assert Value(0xE0, Array(None, (), ())).kind == "array"
 
 
-def test_values_of_different_types_differ():
+def test_values_of_different_types_differ() -> None:
     ones = {values.int_(1), values.long(1), values.timestamp(1), values.uint(1), values.TRUE, values.string("1")}
     assert len(ones) == 6
 
 
-def test_malformed_is_a_rejected_message_with_its_reason():
+def test_malformed_is_a_rejected_message_with_its_reason() -> None:
     error = Malformed("value at byte 3: too short")
     assert isinstance(error, MessageRejected)
     assert isinstance(error, BuswayError)

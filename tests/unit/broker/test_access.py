@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+from pathlib import Path
 
 import pytest
 
@@ -23,7 +24,7 @@ def written(tmp_path, **namespace):
     return path
 
 
-def test_keys_are_read_with_their_rights(tmp_path):
+def test_keys_are_read_with_their_rights(tmp_path: Path) -> None:
     keys = [{"Name": "all", "Key": "k"}, {"Name": "some", "Key": "l", "Rights": ["Send", "Listen"]}]
     (config,) = load_config([written(tmp_path, SharedAccessKeys=keys)])
     assert [(key.name, key.key) for key in config.shared_access_keys] == [("all", "k"), ("some", "l")]
@@ -31,7 +32,7 @@ def test_keys_are_read_with_their_rights(tmp_path):
     assert "'k'" not in repr(config)
 
 
-def test_mistakes_in_keys_and_status_are_all_named(tmp_path):
+def test_mistakes_in_keys_and_status_are_all_named(tmp_path: Path) -> None:
     keys = [{"Name": "a"}, {"Name": "A", "Key": "k", "Rights": ["Write"]}, {"Name": "b", "Key": "k", "Rights": "Send"}]
     queues = [{"Name": "q", "Properties": {"Status": "Asleep", "MaxSizeInMegabytes": 0}}]
     with pytest.raises(ConfigError) as caught:
@@ -51,7 +52,7 @@ def test_mistakes_in_keys_and_status_are_all_named(tmp_path):
         ("", ""),
     ],
 )
-def test_a_resource_is_known_by_its_path(resource, path):
+def test_a_resource_is_known_by_its_path(resource: str, path: str) -> None:
     assert path_of_resource(resource) == path
 
 
@@ -59,22 +60,22 @@ def test_a_resource_is_known_by_its_path(resource, path):
     ("path", "covered"),
     [("orders", True), ("orders/$management", True), ("orders2", False), ("order", False), ("", False)],
 )
-def test_a_grant_reaches_below_its_path_and_no_further(path, covered):
+def test_a_grant_reaches_below_its_path_and_no_further(path: str, covered: bool) -> None:
     assert Grant("orders", SENDING).covers(path, SENDING, 0) is covered
 
 
-def test_a_grant_ends_and_has_its_rights_only():
+def test_a_grant_ends_and_has_its_rights_only() -> None:
     grant = Grant("", SENDING, 100)
     assert grant.covers("any", SENDING, 99)
     assert not grant.covers("any", SENDING, 100)
     assert not grant.covers("any", frozenset((Right.MANAGE,)), 99)
 
 
-def test_a_namespace_without_keys_asks_nobody():
+def test_a_namespace_without_keys_asks_nobody() -> None:
     assert Access.of(Namespace(NamespaceConfig(name="n"), CLOCK)) is None
 
 
-def test_a_key_that_may_manage_may_do_everything():
+def test_a_key_that_may_manage_may_do_everything() -> None:
     key = SharedAccessKey(name="owner", key="k", rights=frozenset((Right.MANAGE,)))
     access = Access.of(Namespace(NamespaceConfig(name="n", shared_access_keys=(key,)), CLOCK))
     assert access is not None

@@ -2,6 +2,7 @@
 
 import json
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -82,8 +83,8 @@ EVENT_HUBS = {
 
 
 @pytest.fixture
-def write(tmp_path):
-    def write_file(document, name="Config.json"):
+def write(tmp_path: Path):
+    def write_file(document, name: str = "Config.json"):
         path = tmp_path / name
         path.write_text(document if isinstance(document, str) else json.dumps(document))
         return path
@@ -91,7 +92,7 @@ def write(tmp_path):
     return write_file
 
 
-def test_the_official_files_are_read(write):
+def test_the_official_files_are_read(write) -> None:
     west, hubs = load_config([write(SERVICE_BUS, "a.json"), write(EVENT_HUBS, "b.json")])
     (queue,) = west.queues
     assert (queue.name, queue.max_delivery_count, queue.requires_session) == ("queue.1", 3, True)
@@ -108,7 +109,7 @@ def test_the_official_files_are_read(write):
     assert (hub.partition_count, hub.consumer_groups, hubs.port) == (2, ("cg1",), 5700)
 
 
-def test_every_problem_of_every_file_is_reported_with_its_path(write, tmp_path):
+def test_every_problem_of_every_file_is_reported_with_its_path(write, tmp_path: Path) -> None:
     wrong = json.loads(json.dumps(SERVICE_BUS))
     (namespace,) = wrong["UserConfig"]["Namespaces"]
     namespace["Queues"][0]["Properties"] |= {"LockDuration": "1 minute", "MaxDeliveryCount": "three", "Locks": 1}
@@ -133,7 +134,7 @@ def test_every_problem_of_every_file_is_reported_with_its_path(write, tmp_path):
         assert expected in text
 
 
-def test_a_file_without_namespaces_is_a_mistake(write):
+def test_a_file_without_namespaces_is_a_mistake(write) -> None:
     with pytest.raises(ConfigError, match="names no namespace"):
         load_config([write({"UserConfig": {}})])
 
@@ -147,11 +148,11 @@ def test_a_file_without_namespaces_is_a_mistake(write):
         ("P10675199DT2H48M5.4775807S", None),
     ],
 )
-def test_durations_are_read(text, duration):
+def test_durations_are_read(text: str, duration) -> None:
     assert parse_duration(text) == duration
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "1M", "PT1", "P1M", "PT-1S", "P1DT"])
-def test_what_is_no_duration_is_refused(text):
+def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected an ISO 8601 duration"):
         parse_duration(text)

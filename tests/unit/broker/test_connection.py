@@ -30,7 +30,7 @@ def terminus(code, address, *rest):
 class Peer:
     """A client that says exactly what it is told to."""
 
-    def __init__(self, *, window=100, max_frame_size=65536, idle_time_out=60_000):
+    def __init__(self, *, window: int = 100, max_frame_size: int = 65536, idle_time_out: int = 60_000) -> None:
         clock = ManualClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
         config = NamespaceConfig(
             name="n",
@@ -70,21 +70,21 @@ class Peer:
         )
         return self.say(AMQP_HEADER.encode(), compose(0, opening), self.begin())
 
-    def begin(self, channel=0):
+    def begin(self, channel: int = 0):
         fields = [b"\x40", number_field(0), number_field(self.window), number_field(5000)]
         return compose(channel, compose_list(performatives.BEGIN, fields))
 
-    def attach(self, handle, *, receives, address, channel=0, filters=NULL):
+    def attach(self, handle, *, receives, address, channel: int = 0, filters=NULL):
         source = terminus(0x28, address, *[NULL] * 6, filters) if receives else terminus(0x28, "me")
         target = terminus(0x29, "me" if receives else address)
         link = Attach(f"link-{handle}", handle, receives, 0, 1, source, target, 0, None, None, None)
         return compose(channel, performatives.attach(link))
 
-    def flow(self, handle, credit, *, delivery_count=0, drain=False, received=0):
+    def flow(self, handle, credit, *, delivery_count: int = 0, drain: bool = False, received: int = 0):
         state = Flow(1 + received, self.window, 0, 5000, handle, delivery_count, credit, drain=drain, echo=False)
         return compose(0, performatives.flow(state))
 
-    def transfer(self, handle, delivery_id, payload, *, more=False, channel=0):
+    def transfer(self, handle, delivery_id, payload, *, more: bool = False, channel: int = 0):
         head = performatives.transfer(handle, delivery_id, delivery_id.to_bytes(16), settled=False, more=more)
         return compose(channel, head, payload)
 
@@ -106,7 +106,7 @@ def codes(heard):
     return [each[1] for each in heard if isinstance(each, tuple)]
 
 
-def test_a_session_opens_and_closes():
+def test_a_session_opens_and_closes() -> None:
     peer = Peer()
     heard = peer.open()
     assert heard[0] == AMQP_HEADER.encode()
@@ -116,7 +116,7 @@ def test_a_session_opens_and_closes():
     assert peer.connection.is_closed
 
 
-def test_sasl_comes_before_amqp():
+def test_sasl_comes_before_amqp() -> None:
     peer = Peer()
     (header, (_, code, _, _)) = peer.say(SASL_HEADER.encode())
     assert (header, code) == (SASL_HEADER.encode(), performatives.SASL_MECHANISMS)
@@ -126,7 +126,7 @@ def test_sasl_comes_before_amqp():
     assert codes(peer.open()) == [performatives.OPEN, performatives.BEGIN]
 
 
-def test_an_unknown_mechanism_is_refused():
+def test_an_unknown_mechanism_is_refused() -> None:
     peer = Peer()
     peer.say(SASL_HEADER.encode())
     init = compose_list(performatives.SASL_INIT, [symbol_field("KERBEROS")])
@@ -136,7 +136,7 @@ def test_an_unknown_mechanism_is_refused():
 
 
 @pytest.mark.parametrize("start", [b"GET / HTTP/1.1\r\n\r\n", b"AMQP\x00\x00\x09\x01", b"\x16\x03\x01\x02\x00\x01"])
-def test_another_protocol_is_told_which_one_is_spoken(start):
+def test_another_protocol_is_told_which_one_is_spoken(start: bytes) -> None:
     peer = Peer()
     assert peer.say(start) == [AMQP_HEADER.encode()]
     assert peer.connection.is_closed
@@ -158,14 +158,14 @@ def test_another_protocol_is_told_which_one_is_spoken(start):
          "amqp:not-allowed"),
     ],
 )  # fmt: skip
-def test_a_peer_that_breaks_the_rules_of_the_connection_is_told_which(frame, condition):
+def test_a_peer_that_breaks_the_rules_of_the_connection_is_told_which(frame, condition: str) -> None:
     peer = Peer()
     peer.open()
     assert error_of(peer.say(frame), CLOSED) == condition
     assert peer.connection.is_closed
 
 
-def test_frames_may_arrive_in_any_pieces():
+def test_frames_may_arrive_in_any_pieces() -> None:
     peer = Peer()
     opening = performatives.open_("me", max_frame_size=65536, channel_max=10, idle_time_out=0)
     stream = AMQP_HEADER.encode() + compose(0, opening) + peer.begin() + peer.attach(3, receives=False, address="q")
@@ -173,7 +173,7 @@ def test_frames_may_arrive_in_any_pieces():
     assert codes(heard) == [performatives.OPEN, performatives.BEGIN, performatives.ATTACH, performatives.FLOW]
 
 
-def test_a_handle_without_a_link_ends_the_session_and_only_that():
+def test_a_handle_without_a_link_ends_the_session_and_only_that() -> None:
     peer = Peer()
     peer.open()
     peer.say(peer.begin(1))
@@ -185,14 +185,14 @@ def test_a_handle_without_a_link_ends_the_session_and_only_that():
     ]
 
 
-def test_a_handle_in_use_ends_the_session():
+def test_a_handle_in_use_ends_the_session() -> None:
     peer = Peer()
     peer.open()
     attach = peer.attach(0, receives=False, address="q")
     assert error_of(peer.say(attach, attach), ENDED) == "amqp:session:handle-in-use"
 
 
-def test_frames_for_a_channel_that_has_ended_are_ignored():
+def test_frames_for_a_channel_that_has_ended_are_ignored() -> None:
     peer = Peer()
     peer.open()
     peer.say(compose(0, performatives.end()))
@@ -212,7 +212,7 @@ def test_frames_for_a_channel_that_has_ended_are_ignored():
         ),
     ],
 )
-def test_a_refused_link_is_attached_without_a_terminus_and_detached(attach, condition):
+def test_a_refused_link_is_attached_without_a_terminus_and_detached(attach, condition: str) -> None:
     peer = Peer()
     peer.open()
     heard = peer.say(peer.attach(0, **attach))
@@ -223,7 +223,7 @@ def test_a_refused_link_is_attached_without_a_terminus_and_detached(attach, cond
     assert codes(peer.say(peer.attach(0, receives=False, address="q")))[0] == performatives.ATTACH
 
 
-def test_no_more_is_delivered_than_there_is_credit():
+def test_no_more_is_delivered_than_there_is_credit() -> None:
     peer = Peer()
     peer.open()
     peer.send(*[b"x"] * 5)
@@ -234,7 +234,7 @@ def test_no_more_is_delivered_than_there_is_credit():
     assert codes(peer.say(peer.flow(0, 2, delivery_count=2, received=2))) == [performatives.TRANSFER] * 2
 
 
-def test_no_more_is_delivered_than_the_session_window_takes():
+def test_no_more_is_delivered_than_the_session_window_takes() -> None:
     peer = Peer(window=2)
     peer.open()
     peer.send(*[b"x"] * 5)
@@ -243,7 +243,7 @@ def test_no_more_is_delivered_than_the_session_window_takes():
     assert codes(peer.say(peer.flow(0, 98, delivery_count=2, received=2))).count(performatives.TRANSFER) == 2
 
 
-def test_the_largest_window_and_credit_are_taken_as_they_are():
+def test_the_largest_window_and_credit_are_taken_as_they_are() -> None:
     peer = Peer(window=2**32 - 1)
     peer.open()
     peer.send(b"x", b"y")
@@ -251,7 +251,7 @@ def test_the_largest_window_and_credit_are_taken_as_they_are():
     assert codes(heard).count(performatives.TRANSFER) == 2
 
 
-def test_a_large_message_waits_for_the_window_frame_by_frame():
+def test_a_large_message_waits_for_the_window_frame_by_frame() -> None:
     peer = Peer(window=2, max_frame_size=512)
     peer.open()
     body = bytes(range(256)) * 5
@@ -264,7 +264,7 @@ def test_a_large_message_waits_for_the_window_frame_by_frame():
     assert data(body) in b"".join(payload for *_, payload in frames)
 
 
-def test_draining_uses_up_the_credit():
+def test_draining_uses_up_the_credit() -> None:
     peer = Peer()
     peer.open()
     peer.send(b"x")
@@ -275,7 +275,7 @@ def test_draining_uses_up_the_credit():
     assert (fields[4], fields[5], fields[6], fields[8]) == (0, 10, 0, True)
 
 
-def test_a_peer_that_does_not_read_gets_nothing_more_until_it_does():
+def test_a_peer_that_does_not_read_gets_nothing_more_until_it_does() -> None:
     peer = Peer()
     peer.open()
     peer.send(*[b"x"] * 3)
@@ -286,7 +286,7 @@ def test_a_peer_that_does_not_read_gets_nothing_more_until_it_does():
     assert codes(peer.heard()) == [performatives.TRANSFER] * 3
 
 
-def test_a_window_that_is_overrun_ends_the_session(monkeypatch):
+def test_a_window_that_is_overrun_ends_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("local.broker.protocol.session.INCOMING_WINDOW", 0)
     peer = Peer()
     peer.open()
@@ -294,7 +294,7 @@ def test_a_window_that_is_overrun_ends_the_session(monkeypatch):
     assert error_of(peer.say(peer.transfer(9, 0, data(b"x"))), ENDED) == "amqp:session:window-violation"
 
 
-def test_a_silent_peer_is_hung_up_on_and_others_get_heartbeats():
+def test_a_silent_peer_is_hung_up_on_and_others_get_heartbeats() -> None:
     peer = Peer()
     peer.open()
     assert peer.connection.tick_interval == pytest.approx(25)
@@ -305,18 +305,18 @@ def test_a_silent_peer_is_hung_up_on_and_others_get_heartbeats():
     assert peer.connection.is_closed
 
 
-def test_a_peer_that_wants_heartbeats_sooner_gets_them_sooner():
+def test_a_peer_that_wants_heartbeats_sooner_gets_them_sooner() -> None:
     peer = Peer(idle_time_out=5_000)
     peer.open()
     assert peer.connection.tick_interval == pytest.approx(2.5)
 
 
-def test_heartbeats_are_not_sent_faster_than_makes_sense():
+def test_heartbeats_are_not_sent_faster_than_makes_sense() -> None:
     peer = Peer(idle_time_out=10)
     assert error_of(peer.open(), CLOSED) == "amqp:not-allowed"
 
 
-def test_a_peer_that_does_not_open_is_hung_up_on_however_much_it_says():
+def test_a_peer_that_does_not_open_is_hung_up_on_however_much_it_says() -> None:
     peer = Peer()
     for byte in SASL_HEADER.encode():
         peer.say(bytes([byte]))
@@ -324,7 +324,7 @@ def test_a_peer_that_does_not_open_is_hung_up_on_however_much_it_says():
     assert peer.connection.is_closed
 
 
-def test_credit_is_granted_anew_before_it_runs_out():
+def test_credit_is_granted_anew_before_it_runs_out() -> None:
     peer = Peer()
     peer.open()
     heard = peer.send(*[b"x"] * 1500)
@@ -336,7 +336,7 @@ def test_credit_is_granted_anew_before_it_runs_out():
     ]
 
 
-def test_a_peer_that_takes_no_answers_runs_out_of_credit():
+def test_a_peer_that_takes_no_answers_runs_out_of_credit() -> None:
     peer = Peer()
     peer.open()
     peer.send(b"x")
@@ -346,7 +346,7 @@ def test_a_peer_that_takes_no_answers_runs_out_of_credit():
     assert codes(heard).count(performatives.DISPOSITION) == 999
 
 
-def test_a_peer_that_takes_its_answers_again_gets_credit_again():
+def test_a_peer_that_takes_its_answers_again_gets_credit_again() -> None:
     peer = Peer()
     peer.open()
     peer.say(peer.attach(9, receives=False, address="q"))
@@ -358,7 +358,7 @@ def test_a_peer_that_takes_its_answers_again_gets_credit_again():
     assert (code, fields[5:7]) == (performatives.FLOW, [600, 1000])
 
 
-def test_what_a_connection_held_is_given_back_when_it_is_lost():
+def test_what_a_connection_held_is_given_back_when_it_is_lost() -> None:
     peer = Peer()
     peer.open()
     peer.say(
@@ -397,7 +397,7 @@ def _conversation():
 
 
 @given(st.data())
-def test_any_bytes_get_an_answer_and_never_a_crash(source):
+def test_any_bytes_get_an_answer_and_never_a_crash(source) -> None:
     parts = list(_conversation())
     for _ in range(source.draw(st.integers(1, 3))):
         index = source.draw(st.integers(0, len(parts) - 1))

@@ -65,7 +65,7 @@ def delivered(message):
     return split(next(iter(queue.backlog.store.messages.values())).encode())
 
 
-def test_the_bare_message_leaves_as_it_came():
+def test_the_bare_message_leaves_as_it_came() -> None:
     wide = Value(0x71, 5)  # an int in four bytes where one would do
     sent = properties(string("id"), NULL, string("to")) + application_properties(number=wide, text=symbol("s"))
     footer = section(FOOTER, map_([(symbol("f"), TRUE)]))
@@ -75,12 +75,12 @@ def test_the_bare_message_leaves_as_it_came():
     assert message.footer == footer
 
 
-def test_a_life_of_no_time_is_none():
+def test_a_life_of_no_time_is_none() -> None:
     assert read_content(section(HEADER, list_([NULL, NULL, uint(0)])) + data(b"")).time_to_live is None
     assert read_content(section(HEADER, list_([NULL, NULL, uint(1)])) + data(b"")).time_to_live == 1
 
 
-def test_only_the_message_id_is_added_where_there_is_none():
+def test_only_the_message_id_is_added_where_there_is_none() -> None:
     rest = (NULL, string("to"), string("subject"))
     content = read_content(properties(NULL, *rest) + data(b""))
     assert len(content.message_id) == 34
@@ -88,7 +88,7 @@ def test_only_the_message_id_is_added_where_there_is_none():
     assert read_content(data(b"")).message_id != content.message_id
 
 
-def test_header_and_annotations_keep_what_the_sender_may_set():
+def test_header_and_annotations_keep_what_the_sender_may_set() -> None:
     header = section(HEADER, list_([TRUE, ubyte(7), uint(60_000), TRUE, uint(9)]))
     mine = {"x_opt_partition_key": string("k"), "x_mine": long(1)}
     assigned = {"x_opt_sequence_number": long(99), "x_opt_locked_until": timestamp(1), "x_opt_lock_token": NULL}
@@ -100,7 +100,7 @@ def test_header_and_annotations_keep_what_the_sender_may_set():
     assert b"x-opt-locked-until" not in message.message_annotations
 
 
-def test_routing_data_is_read():
+def test_routing_data_is_read() -> None:
     fields = [string("id"), *[NULL] * 9, string("session")]
     header = section(HEADER, list_([NULL, NULL, uint(5000)]))
     extra = annotations(x_opt_partition_key=string("session"), x_opt_scheduled_enqueue_time=timestamp(77))
@@ -124,15 +124,15 @@ def test_routing_data_is_read():
         (section(HEADER, list_([NULL, NULL, string("soon")])), errors.DECODE_ERROR),
     ],
 )
-def test_what_service_bus_does_not_take_is_refused(message, condition):
+def test_what_service_bus_does_not_take_is_refused(message, condition) -> None:
     assert refused(message) == condition
 
 
-def test_identifiers_of_128_characters_fit():
+def test_identifiers_of_128_characters_fit() -> None:
     assert read_content(properties(string("é" * 128), *[NULL] * 9, string("x" * 128))).session_id == "x" * 128
 
 
-def test_a_batch_is_its_data_sections():
+def test_a_batch_is_its_data_sections() -> None:
     parts = [properties(string(str(number))) + data(b"x" * number) for number in (1, 300)]
     assert read_batch(b"".join(map(data, parts))) == parts
     with pytest.raises(Refusal, match="data sections only"):
@@ -140,7 +140,7 @@ def test_a_batch_is_its_data_sections():
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_read_or_refused(junk):
+def test_any_bytes_are_read_or_refused(junk) -> None:
     for read in (read_content, read_batch):
         with contextlib.suppress(Refusal):
             read(junk)

@@ -5,6 +5,7 @@ import dataclasses
 import datetime as dt
 import gc
 import json
+from pathlib import Path
 
 import pytest
 from azure.servicebus import ServiceBusClient
@@ -16,11 +17,11 @@ from local.broker.thread import RunningBroker
 from shared.errors import ConfigError
 
 
-def namespace(name="sbemulatorns", **entities):
+def namespace(name: str = "sbemulatorns", **entities):
     return {"UserConfig": {"Namespaces": [{"Name": name, "Queues": [], "Topics": []} | entities]}}
 
 
-def hubs(*entities, name="emulatorNs1"):
+def hubs(*entities, name: str = "emulatorNs1"):
     config = [{"Type": "EventHub", "Name": name, "Entities": list(entities)}]
     return {"UserConfig": {"NamespaceConfig": config}}
 
@@ -40,8 +41,8 @@ def sql(number):
 
 
 @pytest.fixture
-def load(tmp_path):
-    def load_document(document, *, is_strict=True):
+def load(tmp_path: Path):
+    def load_document(document, *, is_strict: bool = True):
         path = tmp_path / "Config.json"
         path.write_text(json.dumps(document))
         return load_config([path], is_strict=is_strict)
@@ -71,7 +72,7 @@ def load(tmp_path):
         (hubs({"Name": "h", "MessageRetention": "P2D"}), "has message_retention (the emulator does not know it)"),
     ],
 )
-def test_what_an_emulator_refuses_is_a_problem_only_when_asked_for(load, document, problem):
+def test_what_an_emulator_refuses_is_a_problem_only_when_asked_for(load, document, problem: str) -> None:
     load(document, is_strict=False)
     with pytest.raises(ConfigError) as caught:
         load(document)
@@ -79,7 +80,7 @@ def test_what_an_emulator_refuses_is_a_problem_only_when_asked_for(load, documen
     assert len(caught.value.problems) == 1
 
 
-def test_what_is_not_said_is_as_in_the_emulators(load):
+def test_what_is_not_said_is_as_in_the_emulators(load) -> None:
     [config] = load(queue(RequiresDuplicateDetection=True))
     [only] = config.queues
     assert only.default_message_time_to_live == dt.timedelta(hours=1)
@@ -91,14 +92,14 @@ def test_what_is_not_said_is_as_in_the_emulators(load):
     assert config.hubs[0].message_retention == dt.timedelta(hours=1)
 
 
-def test_the_files_of_this_project_are_within_the_limits(pytestconfig):
+def test_the_files_of_this_project_are_within_the_limits(pytestconfig) -> None:
     folder = pytestconfig.rootpath / "infra" / "emulators"
     assert len(load_config(sorted(folder.glob("*.json")), is_strict=True)) == 3
 
 
 # The SDKs forget to close the socket of a connection that broke.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_one_connection_too_many_is_closed(load):
+def test_one_connection_too_many_is_closed(load) -> None:
     [config] = load(queue())
     with RunningBroker([config]) as broker, contextlib.ExitStack() as stack:
         string = broker.connection_string("sbemulatorns")
@@ -112,7 +113,7 @@ def test_one_connection_too_many_is_closed(load):
     gc.collect()
 
 
-def test_one_receiver_too_many_at_the_subscriptions_of_a_topic_is_refused(load):
+def test_one_receiver_too_many_at_the_subscriptions_of_a_topic_is_refused(load) -> None:
     subscriptions = [{"Name": "a"}, {"Name": "b"}]
     [config] = load(namespace(Topics=[{"Name": "t", "Subscriptions": subscriptions}], Queues=[{"Name": "q"}]))
     assert config.max_receivers == MAX_RECEIVERS

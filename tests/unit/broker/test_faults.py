@@ -9,19 +9,19 @@ from local.broker.faults import Effect, Fault, Faults, Operation
 from shared.errors import ConfigError
 
 
-def struck(fault, operations, operation=Operation.SEND, path="orders"):
+def struck(fault, operations, operation=Operation.SEND, path: str = "orders"):
     faults = Faults()
     faults.add(fault)
     return [number for number in range(1, operations + 1) if faults.strike(operation, path)]
 
 
-def test_strikes_from_the_nth_operation_on_and_a_limited_number_of_times():
+def test_strikes_from_the_nth_operation_on_and_a_limited_number_of_times() -> None:
     assert struck(Fault(effect=Effect.THROTTLE), 3) == [1, 2, 3]
     assert struck(Fault(effect=Effect.THROTTLE, at=2), 4) == [2, 3, 4]
     assert struck(Fault(effect=Effect.THROTTLE, at=2, times=1), 4) == [2]
 
 
-def test_the_seed_decides_what_a_probability_strikes():
+def test_the_seed_decides_what_a_probability_strikes() -> None:
     first, again, other = (struck(Fault(effect=Effect.FILL, probability=0.2, seed=seed), 1000) for seed in (1, 1, 2))
     assert first == again != other
     assert 150 < len(first) < 250
@@ -38,18 +38,18 @@ def test_the_seed_decides_what_a_probability_strikes():
         ("invoices", "orders", False),
     ],
 )
-def test_strikes_entities_by_path(entity, path, is_struck):
+def test_strikes_entities_by_path(entity: str, path: str, is_struck: bool) -> None:
     assert bool(struck(Fault(effect=Effect.THROTTLE, entity=entity), 1, path=path)) is is_struck
 
 
-def test_strikes_the_operations_it_names_and_no_tokens_unless_named():
+def test_strikes_the_operations_it_names_and_no_tokens_unless_named() -> None:
     fault = Fault(effect=Effect.THROTTLE, operations=frozenset({Operation.SETTLE}))
     assert not struck(fault, 1, Operation.SEND)
     assert struck(fault, 1, Operation.SETTLE)
     assert not struck(Fault(effect=Effect.THROTTLE), 1, Operation.AUTHORIZE)
 
 
-def test_the_first_fault_that_strikes_is_the_only_one():
+def test_the_first_fault_that_strikes_is_the_only_one() -> None:
     faults = Faults()
     faults.add(Fault(effect=Effect.THROTTLE, times=1))
     faults.add(Fault(effect=Effect.FILL))
@@ -58,7 +58,7 @@ def test_the_first_fault_that_strikes_is_the_only_one():
     assert [each["seen"] for each in faults.plain()] == [1, 1]
 
 
-def test_nothing_is_set_once_all_faults_are_spent_or_cleared():
+def test_nothing_is_set_once_all_faults_are_spent_or_cleared() -> None:
     faults = Faults()
     assert not faults.is_set
     faults.add(Fault(effect=Effect.THROTTLE, times=1))
@@ -79,7 +79,7 @@ def test_nothing_is_set_once_all_faults_are_spent_or_cleared():
         Fault(effect=Effect.REFUSE, condition=errors.NOT_FOUND, description="gone", probability=0.5, seed=7),
     ],
 )
-def test_plain_data_reads_as_the_same_fault(fault):
+def test_plain_data_reads_as_the_same_fault(fault) -> None:
     assert Fault.read(json.loads(json.dumps(fault.plain()))) == fault
 
 
@@ -101,7 +101,7 @@ def test_plain_data_reads_as_the_same_fault(fault):
         ({"effect": "delay", "delay": 1, "takes_effect": True}, "takes_effect: has no meaning for delay"),
     ],
 )
-def test_plain_data_that_is_no_fault_says_why(data, problem):
+def test_plain_data_that_is_no_fault_says_why(data, problem: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Fault.read(data)
     assert str(caught.value).startswith(problem)

@@ -4,6 +4,8 @@ import datetime as dt
 import logging
 import shutil
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -61,20 +63,20 @@ class Taker:
 
     is_destructive = False
 
-    def __init__(self):
-        self.tokens = []
+    def __init__(self) -> None:
+        self.tokens: list[Any] = []
         self.session = None
 
-    def can_take(self):
+    def can_take(self) -> bool:
         return True
 
-    def take(self, tag, _):
+    def take(self, tag, _) -> None:
         self.tokens.append(tag)
 
-    def session_granted(self, session):
+    def session_granted(self, session) -> None:
         self.session = session
 
-    def session_lost(self, _):
+    def session_lost(self, _) -> None:
         self.session = None
 
 
@@ -138,7 +140,7 @@ def clock():
 
 
 @pytest.fixture
-def open_storage(tmp_path, clock):
+def open_storage(tmp_path: Path, clock):
     """Open the storage in a folder, as a broker does at its start; all are closed at the end."""
     opened = []
 
@@ -153,7 +155,7 @@ def open_storage(tmp_path, clock):
 
 
 @pytest.fixture
-def reopened(tmp_path, open_storage):
+def reopened(tmp_path: Path, open_storage):
     """Return the storage as a broker finds it whose predecessor was killed at this moment."""
     number = iter(range(100))
 
@@ -181,7 +183,7 @@ OPERATIONS = [
 ]
 
 
-def operate(namespace, clock, operation, argument):  # noqa: C901, PLR0912 - one case for each operation
+def operate(namespace, clock, operation, argument) -> None:  # noqa: C901, PLR0912 - one case for each operation
     """Do something to a namespace that changes its state."""
     now = int(clock.now().timestamp() * 1000)
     plain = namespace.queue("plain").backlog.store
@@ -237,7 +239,7 @@ def operate(namespace, clock, operation, argument):  # noqa: C901, PLR0912 - one
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(st.tuples(st.sampled_from(OPERATIONS), st.integers(0, 20)), max_size=25), every=st.integers(1, 4))
-def test_everything_is_there_after_any_operations(tmp_path_factory, steps, every):
+def test_everything_is_there_after_any_operations(tmp_path_factory: pytest.TempPathFactory, steps, every) -> None:
     clock = ManualClock(START)
     folder = tmp_path_factory.mktemp("data")
     with NamespaceStorage(folder / "west", CONFIG, clock, is_synced=False, compact_at=20_000) as storage:
@@ -256,13 +258,13 @@ def test_everything_is_there_after_any_operations(tmp_path_factory, steps, every
         kept.namespace.queue("plain").backlog.store.dispatch()
 
 
-def publish(storage, *texts, queue="plain"):
+def publish(storage, *texts, queue: str = "plain") -> None:
     for text in texts:
         storage.namespace.queue(queue).publish(read_content(message(text)))
     storage.commit()
 
 
-def texts_in(storage, path="plain"):
+def texts_in(storage, path: str = "plain"):
     return [each.content.message_id[2:].decode() for each in storage.namespace.store(path).messages.values()]
 
 
@@ -271,7 +273,9 @@ def log_of(folder):
     return log
 
 
-def test_copies_in_subscriptions_share_their_bytes_on_the_disk_and_in_memory(tmp_path, open_storage, reopened):
+def test_copies_in_subscriptions_share_their_bytes_on_the_disk_and_in_memory(
+    tmp_path: Path, open_storage, reopened
+) -> None:
     subscriptions = tuple(SubscriptionConfig(name=f"s-{number}") for number in range(20))
     config = replace(CONFIG, topics=(TopicConfig(name="topic", subscriptions=subscriptions),))
     storage = open_storage(config=config)
@@ -284,7 +288,7 @@ def test_copies_in_subscriptions_share_their_bytes_on_the_disk_and_in_memory(tmp
     assert log_of(tmp_path / "copy-0").stat().st_size < before + 3000
 
 
-def test_a_locked_message_is_ready_again_without_counting(open_storage, reopened):
+def test_a_locked_message_is_ready_again_without_counting(open_storage, reopened) -> None:
     storage = open_storage()
     publish(storage, "a")
     operate(storage.namespace, ManualClock(START), "take", 0)
@@ -297,7 +301,9 @@ def test_a_locked_message_is_ready_again_without_counting(open_storage, reopened
     assert kept.messages[1].delivery_count == 0
 
 
-def test_a_change_that_was_cut_off_is_left_out_and_reported(tmp_path, open_storage, reopened, caplog):
+def test_a_change_that_was_cut_off_is_left_out_and_reported(
+    tmp_path: Path, open_storage, reopened, caplog: pytest.LogCaptureFixture
+) -> None:
     storage = open_storage()
     publish(storage, "a")
     log = log_of(tmp_path / "west")
@@ -316,7 +322,7 @@ def test_a_change_that_was_cut_off_is_left_out_and_reported(tmp_path, open_stora
     assert not caplog.records
 
 
-def test_damage_before_the_end_stops_the_start(tmp_path, open_storage, reopened):
+def test_damage_before_the_end_stops_the_start(tmp_path: Path, open_storage, reopened) -> None:
     storage = open_storage()
     publish(storage, "a")
     publish(storage, "b")
@@ -328,7 +334,7 @@ def test_damage_before_the_end_stops_the_start(tmp_path, open_storage, reopened)
         reopened()
 
 
-def test_another_format_stops_the_start(tmp_path, open_storage, reopened):
+def test_another_format_stops_the_start(tmp_path: Path, open_storage, reopened) -> None:
     open_storage()
     log = log_of(tmp_path / "west")
     log.write_bytes(b"busway broker data 9\n")
@@ -336,13 +342,13 @@ def test_another_format_stops_the_start(tmp_path, open_storage, reopened):
         reopened()
 
 
-def test_a_folder_belongs_to_one_broker_at_a_time(open_storage):
+def test_a_folder_belongs_to_one_broker_at_a_time(open_storage) -> None:
     open_storage()
     with pytest.raises(StorageError, match="another broker uses it"):
         open_storage()
 
 
-def test_the_log_is_rewritten_when_most_of_it_is_history(tmp_path, open_storage, reopened):
+def test_the_log_is_rewritten_when_most_of_it_is_history(tmp_path: Path, open_storage, reopened) -> None:
     storage = open_storage(compact_at=50_000)
     for number in range(200):
         publish(storage, f"{number:0100}")
@@ -357,14 +363,14 @@ def test_the_log_is_rewritten_when_most_of_it_is_history(tmp_path, open_storage,
     assert kept.namespace.store("plain").last_sequence_number == 201
 
 
-def test_a_rewrite_that_was_cut_off_leaves_the_log_before_it(tmp_path, open_storage, reopened):
+def test_a_rewrite_that_was_cut_off_leaves_the_log_before_it(tmp_path: Path, open_storage, reopened) -> None:
     storage = open_storage()
     publish(storage, "a")
     (tmp_path / "west" / "00000002.new").write_bytes(log_of(tmp_path / "west").read_bytes()[:30])
     assert texts_in(reopened()) == ["a"]
 
 
-def test_reset_forgets_everything(open_storage, reopened):
+def test_reset_forgets_everything(open_storage, reopened) -> None:
     storage = open_storage()
     publish(storage, "a")
     before = storage.namespace
@@ -378,7 +384,7 @@ def test_reset_forgets_everything(open_storage, reopened):
 # Entities
 
 
-def test_entities_made_changed_and_deleted_while_it_ran_stay_so(open_storage, reopened):
+def test_entities_made_changed_and_deleted_while_it_ran_stay_so(open_storage, reopened) -> None:
     storage = open_storage()
     administration = Administration(storage.namespace)
     administration.create_queue(QueueConfig(name="new", user_metadata="mine"))
@@ -398,7 +404,9 @@ def test_entities_made_changed_and_deleted_while_it_ran_stay_so(open_storage, re
 
 
 @pytest.mark.parametrize("is_committed", [True, False])
-def test_an_entity_made_anew_under_the_same_name_has_its_own_messages(open_storage, reopened, is_committed):
+def test_an_entity_made_anew_under_the_same_name_has_its_own_messages(
+    open_storage, reopened, is_committed: bool
+) -> None:
     storage = open_storage()
     publish(storage, "old")
     administration = Administration(storage.namespace)
@@ -416,7 +424,7 @@ def test_an_entity_made_anew_under_the_same_name_has_its_own_messages(open_stora
     assert kept.namespace.store("plain").last_sequence_number == 1
 
 
-def test_what_the_files_say_anew_holds_and_messages_stay(open_storage, reopened):
+def test_what_the_files_say_anew_holds_and_messages_stay(open_storage, reopened) -> None:
     storage = open_storage()
     publish(storage, "a")
     Administration(storage.namespace).delete("unique")
@@ -431,14 +439,16 @@ def test_what_the_files_say_anew_holds_and_messages_stay(open_storage, reopened)
     assert texts_in(kept, "more") == []
 
 
-def test_what_the_files_name_no_more_is_kept_and_reported(open_storage, reopened, caplog):
+def test_what_the_files_name_no_more_is_kept_and_reported(
+    open_storage, reopened, caplog: pytest.LogCaptureFixture
+) -> None:
     publish(open_storage(), "a")
     kept = reopened(replace(CONFIG, queues=CONFIG.queues[1:3], topics=()))
     assert texts_in(kept) == ["a"]
     assert "west: Plain is not in the configuration any more; it is kept" in caplog.text
 
 
-def test_sessions_cannot_be_required_of_messages_that_have_none(open_storage, reopened):
+def test_sessions_cannot_be_required_of_messages_that_have_none(open_storage, reopened) -> None:
     publish(open_storage(), "a")
     queues = (replace(CONFIG.queues[0], requires_session=True), *CONFIG.queues[1:])
     with pytest.raises(StorageError, match="Plain: requires_session is True, expected False"):
@@ -446,5 +456,5 @@ def test_sessions_cannot_be_required_of_messages_that_have_none(open_storage, re
 
 
 @pytest.mark.parametrize(("name", "folder"), [("west", "west"), ("..", "%2E%2E"), ("a/b", "a%2Fb")])
-def test_folders_are_named_after_namespaces_whatever_their_names(name, folder):
+def test_folders_are_named_after_namespaces_whatever_their_names(name: str, folder: str) -> None:
     assert folder_name(name) == folder

@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -22,11 +23,11 @@ class RememberedRegister:
 
     where = "the register"
 
-    def __init__(self, clock, send, receive, *, loading=None, knows_when=True):
+    def __init__(self, clock, send, receive, *, loading=None, knows_when: bool = True) -> None:
         self.clock = clock
         self.loading = loading
         self.knows_when = knows_when
-        self.writes = []
+        self.writes: list[Any] = []
         changed = clock.now() - timedelta(hours=1) if knows_when else None
         self.standing = Standing({"send": send, "receive": receive}, TTL, "1", changed)
 
@@ -51,7 +52,7 @@ class RememberedRegister:
 class Stage:
     """Sites and what they hold: a number of messages that were published there, or why that is not known."""
 
-    def __init__(self, send, receive, *, held=None, shares_alias=False, **options):
+    def __init__(self, send, receive, *, held=None, shares_alias: bool = False, **options) -> None:
         self.clock = ManualClock(START)
         self.register = RememberedRegister(self.clock, send, receive, **options)
         self.held = {"east": 0, "north": 0, **(held or {})}
@@ -74,7 +75,7 @@ class Stage:
         return tuple(self.register.standing.active.values())
 
 
-def test_publishers_go_first_and_consumers_after_the_time_to_live_and_what_is_left():
+def test_publishers_go_first_and_consumers_after_the_time_to_live_and_what_is_left() -> None:
     stage = Stage("east", "east", held={"east": 2})
     back = stage.step()
     assert (back.is_done, stage.active) == (False, ("west", "east"))
@@ -89,7 +90,7 @@ def test_publishers_go_first_and_consumers_after_the_time_to_live_and_what_is_le
     assert stage.register.writes == [{"send": "west"}, {"receive": "west"}]
 
 
-def test_what_publishers_leave_where_consumers_never_were_is_not_forgotten():
+def test_what_publishers_leave_where_consumers_never_were_is_not_forgotten() -> None:
     stage = Stage("east", "west", held={"east": 1})
     back = stage.step()
     assert stage.active == ("west", "west")
@@ -102,7 +103,7 @@ def test_what_publishers_leave_where_consumers_never_were_is_not_forgotten():
     assert stage.step().is_done
 
 
-def test_a_third_site_is_looked_at_too_and_keeps_consumers_nowhere():
+def test_a_third_site_is_looked_at_too_and_keeps_consumers_nowhere() -> None:
     stage = Stage("west", "east", held={"north": 4})
     back = stage.step()
     assert stage.active == ("west", "west")
@@ -112,7 +113,7 @@ def test_a_third_site_is_looked_at_too_and_keeps_consumers_nowhere():
     assert stage.step().waits_for == "what north holds is not known, north does not answer"
 
 
-def test_a_site_of_consumers_that_cannot_be_looked_at_changes_nothing():
+def test_a_site_of_consumers_that_cannot_be_looked_at_changes_nothing() -> None:
     stage = Stage("east", "east", held={"east": "east/payments: it cannot be peeked"})
     with pytest.raises(TargetUnavailable, match="east/payments: it cannot be peeked"):
         stage.step()
@@ -122,14 +123,14 @@ def test_a_site_of_consumers_that_cannot_be_looked_at_changes_nothing():
 
 
 @pytest.mark.parametrize("active", [("south", "west"), ("west", "south")])
-def test_a_site_that_nobody_can_look_into_is_not_left(active):
+def test_a_site_that_nobody_can_look_into_is_not_left(active) -> None:
     stage = Stage(*active)
     with pytest.raises(FailoverRefused, match="the register: south is in use, expected one of west, east, north"):
         stage.step()
     assert stage.register.writes == []
 
 
-def test_who_switches_meanwhile_is_not_overruled():
+def test_who_switches_meanwhile_is_not_overruled() -> None:
     stage = Stage("east", "east")
     back = stage.step()
     stage.register.write({"send": "east"}, stage.register.read())
@@ -142,14 +143,14 @@ def waited_for(stage, seconds, *meanwhile):
     """Wait on the stage's clock; *meanwhile* is what happens in each pause."""
     way, happening = stage.way(), iter(meanwhile)
 
-    async def pause(pause_seconds):
+    async def pause(pause_seconds) -> None:
         stage.clock.advance(pause_seconds)
         next(happening, lambda: None)()
 
     return asyncio.run(waited(way.step, stage.clock, seconds, pause))
 
 
-def test_a_site_that_is_away_for_a_while_does_not_end_the_wait():
+def test_a_site_that_is_away_for_a_while_does_not_end_the_wait() -> None:
     stage = Stage("east", "east")
     blip = [lambda: stage.held.update(east="away"), lambda: stage.held.update(east=0)]
     back = waited_for(stage, 60, *blip)
@@ -157,7 +158,7 @@ def test_a_site_that_is_away_for_a_while_does_not_end_the_wait():
     assert stage.clock.now() - START == timedelta(seconds=36)
 
 
-def test_what_ends_a_wait_is_told_with_what_has_been_done():
+def test_what_ends_a_wait_is_told_with_what_has_been_done() -> None:
     stage = Stage("east", "east")
     back = waited_for(stage, 4, lambda: stage.held.update(east="away"))
     assert (back.waits_for, stage.active) == ("away", ("west", "east"))
@@ -169,7 +170,7 @@ def test_what_ends_a_wait_is_told_with_what_has_been_done():
         waited_for(Stage("east", "east", held={"east": "away"}), 60)
 
 
-def test_roles_with_one_alias_wait_and_then_go_together():
+def test_roles_with_one_alias_wait_and_then_go_together() -> None:
     stage = Stage("east", "east", held={"east": 2}, shares_alias=True)
     back = stage.step()
     assert back.waits_for == (
@@ -185,7 +186,7 @@ def test_roles_with_one_alias_wait_and_then_go_together():
     assert stage.step().waits_for == "east holds 1 messages that were published there: payments 1"
 
 
-def test_a_register_that_has_to_be_loaded_is_waited_for_from_when_that_was_done():
+def test_a_register_that_has_to_be_loaded_is_waited_for_from_when_that_was_done() -> None:
     stage = Stage("east", "east", loading="let the name server load the zone")
     back = stage.step()
     assert (stage.active, back.for_a_person) == (("west", "east"), True)
@@ -199,7 +200,7 @@ def test_a_register_that_has_to_be_loaded_is_waited_for_from_when_that_was_done(
     assert stage.step(way, back.standing).is_done
 
 
-def test_a_change_of_unknown_time_counts_as_made_when_the_wait_begins():
+def test_a_change_of_unknown_time_counts_as_made_when_the_wait_begins() -> None:
     stage = Stage("west", "east", knows_when=False)
     way = stage.way()
     assert stage.step(way).waits_for == "publishers may send to east for 35 s more (time to live)"

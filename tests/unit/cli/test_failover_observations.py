@@ -12,7 +12,7 @@ def observed(accepted, deliveries):
     return seen
 
 
-def test_what_comes_once_and_in_order_costs_nothing():
+def test_what_comes_once_and_in_order_costs_nothing() -> None:
     seen = observed(range(4), [(0, "a", "west"), (1, "b", "west"), (2, "a", "east"), (3, "b", "east")])
     counted = tally(seen)
     assert (counted.accepted, counted.processed, counted.lost, counted.duplicates, counted.order_breaks) == (
@@ -21,7 +21,7 @@ def test_what_comes_once_and_in_order_costs_nothing():
     assert seen.is_complete
 
 
-def test_lost_doubled_and_late_are_told_apart():
+def test_lost_doubled_and_late_are_told_apart() -> None:
     deliveries = [
         (0, "a", "west"),
         (4, "a", "east"),
@@ -38,12 +38,12 @@ def test_lost_doubled_and_late_are_told_apart():
     assert not seen.is_complete
 
 
-def test_a_message_that_was_processed_though_its_sender_got_no_answer_is_not_lost():
+def test_a_message_that_was_processed_though_its_sender_got_no_answer_is_not_lost() -> None:
     counted = tally(observed([0], [(0, "a", "west"), (1, "b", "west")]))
     assert (counted.accepted, counted.processed, counted.lost) == (1, 2, [])
 
 
-def test_the_switch_is_over_when_the_last_consumer_got_something():
+def test_the_switch_is_over_when_the_last_consumer_got_something() -> None:
     seen = observed([0, 1], [(0, "a", "east"), (1, "b", "west"), (2, "b", "east")])
     assert seen.first_delivered("east", ["a", "b"], 0) == 2
     assert seen.first_delivered("east", ["a", "b"], 1) is None

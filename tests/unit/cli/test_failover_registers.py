@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -45,7 +46,7 @@ def both(site):
     return dict.fromkeys(ROLES, site)
 
 
-def test_a_zone_is_switched_and_who_asks_the_name_server_follows(tmp_path):
+def test_a_zone_is_switched_and_who_asks_the_name_server_follows(tmp_path: Path) -> None:
     register, path = zone_file(tmp_path)
     path.chmod(0o640)
     standing = register.read()
@@ -70,7 +71,7 @@ def test_a_zone_is_switched_and_who_asks_the_name_server_follows(tmp_path):
             assert answer.offers[0].endpoint.namespace == f"{site}-example.servicebus.windows.net"
 
 
-def test_one_role_is_moved_and_a_switch_to_where_it_is_changes_nothing(tmp_path):
+def test_one_role_is_moved_and_a_switch_to_where_it_is_changes_nothing(tmp_path: Path) -> None:
     register, path = zone_file(tmp_path)
     after = register.write({"send": "east"}, register.read())
     assert after.active == {"send": "east", "receive": "west"}
@@ -98,7 +99,7 @@ def test_one_role_is_moved_and_a_switch_to_where_it_is_changes_nothing(tmp_path)
         ("ns A 127.0.0.1", "<html>", "is no zone example.test. that can be edited"),
     ],
 )
-def test_a_zone_that_is_not_understood_is_left_as_it_is(before, after, told, tmp_path):
+def test_a_zone_that_is_not_understood_is_left_as_it_is(before: str, after: str, told: str, tmp_path: Path) -> None:
     assert before in ZONE
     register, path = zone_file(tmp_path, ZONE.replace(before, after))
     content = path.read_bytes()
@@ -108,19 +109,19 @@ def test_a_zone_that_is_not_understood_is_left_as_it_is(before, after, told, tmp
     assert path.read_bytes() == content
 
 
-def test_roles_with_one_alias_move_together(tmp_path):
+def test_roles_with_one_alias_move_together(tmp_path: Path) -> None:
     register, _ = zone_file(tmp_path, aliases=dict.fromkeys(ROLES, "bus-send.example.test"))
     with pytest.raises(FailoverRefused, match="they can only be moved together"):
         register.write({"send": "east"}, register.read())
     assert register.write(both("east"), register.read()).active == both("east")
 
 
-def test_a_serial_goes_round_as_the_protocol_says(tmp_path):
+def test_a_serial_goes_round_as_the_protocol_says(tmp_path: Path) -> None:
     register, _ = zone_file(tmp_path, ZONE.replace("2026112101", "4294967295"))
     assert register.write(both("east"), register.read()).version == "1"
 
 
-def test_of_two_who_switch_at_once_one_is_told(tmp_path):
+def test_of_two_who_switch_at_once_one_is_told(tmp_path: Path) -> None:
     for name, register in (("zone", zone_file(tmp_path)[0]), ("document", endpoint_file(tmp_path)[0])):
         standing = register.read()
 
@@ -135,7 +136,7 @@ def test_of_two_who_switch_at_once_one_is_told(tmp_path):
         assert sum("somebody has changed it meanwhile" in each for each in results) == 3, name
 
 
-def test_a_file_stays_its_owners_and_a_link_to_it_a_link(tmp_path):
+def test_a_file_stays_its_owners_and_a_link_to_it_a_link(tmp_path: Path) -> None:
     register, path = zone_file(tmp_path)
     kept = tmp_path / "share" / path.name
     kept.parent.mkdir()
@@ -153,7 +154,7 @@ def test_a_file_stays_its_owners_and_a_link_to_it_a_link(tmp_path):
     assert [each.name for each in kept.parent.iterdir()] == [path.name]
 
 
-def test_a_missing_file_is_told(tmp_path):
+def test_a_missing_file_is_told(tmp_path: Path) -> None:
     register, path = zone_file(tmp_path)
     path.unlink()
     with pytest.raises(FailoverRefused, match="cannot be read, No such file"):
@@ -169,7 +170,7 @@ def endpoint_file(tmp_path, content=None, **options):
     return EndpointFile(path, ROLES, ManualClock(NOW), **options), path
 
 
-def test_a_document_is_switched_and_who_reads_it_follows(tmp_path):
+def test_a_document_is_switched_and_who_reads_it_follows(tmp_path: Path) -> None:
     register, path = endpoint_file(tmp_path, document("west", 7, active={**both("west"), "audit": "west"}))
     standing = register.read()
     assert (standing.active, standing.ttl_seconds, standing.version) == (both("west"), 30, "7")
@@ -189,20 +190,20 @@ def test_a_document_is_switched_and_who_reads_it_follows(tmp_path):
         (document(expires="2026-11-21T02:00Z"), "has expired"),
     ],
 )
-def test_a_document_that_is_none_is_left_as_it_is(content, told, tmp_path):
+def test_a_document_that_is_none_is_left_as_it_is(content, told: str, tmp_path: Path) -> None:
     register, path = endpoint_file(tmp_path, content)
     with pytest.raises(FailoverRefused, match=told):
         register.write(both("east"), register.read())
     assert path.read_bytes() == content
 
 
-def test_a_site_without_endpoints_is_told(tmp_path):
+def test_a_site_without_endpoints_is_told(tmp_path: Path) -> None:
     register, _ = endpoint_file(tmp_path)
     with pytest.raises(FailoverRefused, match="has no endpoints of north, got west, east"):
         register.write(both("north"), register.read())
 
 
-def test_a_signed_document_is_checked_and_signed_anew(tmp_path):
+def test_a_signed_document_is_checked_and_signed_anew(tmp_path: Path) -> None:
     private = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     other = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     content = signed(document("west", 7), private, "2026")
@@ -225,26 +226,26 @@ def test_a_signed_document_is_checked_and_signed_anew(tmp_path):
 class ResourceManager:
     """As much of Azure Resource Manager as record sets need, after the documented REST API."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.records = {
             ("CNAME", "bus-send"): self.record({"CNAMERecord": {"cname": "west.example.test"}, "TTL": 60}, "a"),
             ("CNAME", "bus-receive"): self.record({"CNAMERecord": {"cname": "west.example.test."}, "TTL": 30}, "b"),
             ("SRV", f"{PREFIX}.east"): self.record({"SRVRecords": []}, "c"),
             ("SRV", f"{PREFIX}.west"): self.record({"SRVRecords": []}, "d"),
         }
-        self.requests = []
+        self.requests: list[Any] = []
         self.meanwhile = None
         manager = self
 
         class Handler(BaseHTTPRequestHandler):
-            def do_GET(self):
+            def do_GET(self) -> None:
                 self.reply(*manager.get(self.path))
 
-            def do_PUT(self):
+            def do_PUT(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 self.reply(*manager.put(self.path, body, self.headers.get("If-Match")))
 
-            def reply(self, status, body):
+            def reply(self, status, body) -> None:
                 content = json.dumps(body).encode()
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
@@ -252,7 +253,7 @@ class ResourceManager:
                 self.end_headers()
                 self.wfile.write(content)
 
-            def log_message(self, *_):
+            def log_message(self, *_) -> None:
                 pass
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -309,7 +310,7 @@ def azure_dns(manager, clock=None):
     )
 
 
-def test_record_sets_of_azure_are_replaced_under_their_etags(manager):
+def test_record_sets_of_azure_are_replaced_under_their_etags(manager) -> None:
     clock = ManualClock(NOW)
     register = azure_dns(manager, clock)
     standing = register.read()
@@ -333,7 +334,7 @@ def test_record_sets_of_azure_are_replaced_under_their_etags(manager):
     assert len(manager.requests) == 2
 
 
-def test_what_somebody_else_has_changed_in_azure_is_not_overwritten(manager):
+def test_what_somebody_else_has_changed_in_azure_is_not_overwritten(manager) -> None:
     register = azure_dns(manager)
     standing = register.read()
     manager.records["CNAME", "bus-send"]["etag"] = "z"
@@ -351,13 +352,13 @@ def test_what_somebody_else_has_changed_in_azure_is_not_overwritten(manager):
         register.write(both("east"), standing)
 
 
-def test_when_publishers_were_moved_by_hand_in_azure_is_not_known(manager):
+def test_when_publishers_were_moved_by_hand_in_azure_is_not_known(manager) -> None:
     register = azure_dns(manager)
     assert register.write({"receive": "east"}, register.read()).changed is None
     assert register.write({"send": "east"}, register.read()).changed == NOW
 
 
-def test_records_that_azure_does_not_have_are_told(manager):
+def test_records_that_azure_does_not_have_are_told(manager) -> None:
     register = azure_dns(manager)
     standing = register.read()
     del manager.records["SRV", f"{PREFIX}.east"]
@@ -368,7 +369,7 @@ def test_records_that_azure_does_not_have_are_told(manager):
         register.read()
 
 
-def test_a_record_that_points_elsewhere_is_told(manager):
+def test_a_record_that_points_elsewhere_is_told(manager) -> None:
     manager.records["CNAME", "bus-send"]["properties"]["CNAMERecord"]["cname"] = "north.example.test"
     with pytest.raises(FailoverRefused, match=r"points to north.example.test, expected one of west"):
         azure_dns(manager).read()

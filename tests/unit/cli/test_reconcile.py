@@ -9,7 +9,7 @@ RUNNER = CliRunner()
 
 
 @pytest.fixture
-def java(tmp_path: Path, monkeypatch):
+def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A Java of the version that is asked for, or none."""
 
     def install(version: str | None) -> None:
@@ -27,7 +27,7 @@ def java(tmp_path: Path, monkeypatch):
     ("version", "sentence"),
     [(None, "is not in JAVA_HOME"), ("11.0.2", "has version 11, Spark needs 17 or later")],
 )
-def test_without_java_nothing_is_decided(java, version, sentence):
+def test_without_java_nothing_is_decided(java, version: str | None, sentence: str) -> None:
     java(version)
     result = RUNNER.invoke(app, ["reconcile"])
     assert result.exit_code == 2
@@ -35,7 +35,7 @@ def test_without_java_nothing_is_decided(java, version, sentence):
     assert "OpenJDK 17" in result.stderr
 
 
-def test_a_package_that_is_missing_is_named(java, monkeypatch):
+def test_a_package_that_is_missing_is_named(java, monkeypatch: pytest.MonkeyPatch) -> None:
     java("21.0.1")
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     result = RUNNER.invoke(app, ["reconcile"])
@@ -44,7 +44,7 @@ def test_a_package_that_is_missing_is_named(java, monkeypatch):
     assert "jobs/reconcile/requirements.txt" in result.stderr
 
 
-def test_a_journal_that_is_not_there_is_no_clean_one(java, monkeypatch, tmp_path: Path):
+def test_a_journal_that_is_not_there_is_no_clean_one(java, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     java("17.0.15")
     monkeypatch.setattr("importlib.util.find_spec", lambda _: True)
     result = RUNNER.invoke(app, ["reconcile", "--journal", str(tmp_path / "nowhere")])
@@ -52,7 +52,7 @@ def test_a_journal_that_is_not_there_is_no_clean_one(java, monkeypatch, tmp_path
     assert "nowhere: is no folder" in result.stderr
 
 
-def test_the_job_is_told_what_the_command_was(java, monkeypatch, tmp_path: Path):
+def test_the_job_is_told_what_the_command_was(java, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     java("17.0.15")
     monkeypatch.setattr("importlib.util.find_spec", lambda _: True)
     (tmp_path / "journal").mkdir()

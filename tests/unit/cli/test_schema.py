@@ -29,5 +29,5 @@ def test_the_schema_knows_the_keys_of_a_task() -> None:
         ({"task": "t", "source": {"connection": "c"}}, False),
     ],
 )
-def test_the_schema_tells_taps_from_tasks(document, is_good) -> None:
+def test_the_schema_tells_taps_from_tasks(document, is_good: bool) -> None:
     assert Draft202012Validator(json.loads(text())).is_valid(document) is is_good

@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from cli.entities import beside, settings_of
@@ -45,7 +46,7 @@ def test_sending_to_what_is_no_connection_says_what_there_is() -> None:
     assert "wset/orders: is no entity of a connection (expected west/ENTITY, east/ENTITY)" in result.stderr
 
 
-def test_receiving_without_the_app_setting_names_it(monkeypatch) -> None:
+def test_receiving_without_the_app_setting_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WEST", raising=False)
     result = CliRunner().invoke(app, ["receive", "--config", str(EXAMPLES / "all-active"), "west/orders"])
     assert result.exit_code == 1

@@ -2,6 +2,7 @@ import base64
 import json
 import logging
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 import yaml
@@ -22,7 +23,7 @@ SECRET = "4000 0566 5566 5556"
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(tmp_path: Path):
     def run_task(written, *arguments, settings=None, **task):
         (tmp_path / "tasks").mkdir()
         connections = {name: {"kind": "service-bus", "setting": name.upper()} for name in ("west", "east")}
@@ -47,7 +48,7 @@ def ends(result):
     return [line.removeprefix("  → ") for line in result.output.splitlines() if line.startswith("  → ")]
 
 
-def test_why_a_message_would_be_withheld(run):
+def test_why_a_message_would_be_withheld(run) -> None:
     written = [
         {"body": "looped", "properties": {"repl-path": "east", "kind": "a"}},
         {"body": "expired", "time_to_live": 1, "enqueued_time": 1, "properties": {"kind": "a"}},
@@ -66,19 +67,19 @@ def test_why_a_message_would_be_withheld(run):
     assert "  routes: no route takes it\n" in result.output
 
 
-def test_what_is_no_message_would_be_rejected(run):
+def test_what_is_no_message_would_be_rejected(run) -> None:
     result = run([{"raw": base64.b64encode(b"no AMQP").decode()}])
     assert result.exit_code == 1
     assert "message 1 of 1: 7 bytes that are no AMQP message" in result.output
     assert ends(result)[0].startswith("would be rejected (received) and set aside in west/orders/$DeadLetterQueue: ")
 
 
-def test_many_messages_at_fault_do_not_stop_a_trial(run):
+def test_many_messages_at_fault_do_not_stop_a_trial(run) -> None:
     result = run([{"body": "no JSON"}] * 60, editors=[{"reduce": {"drop": ["a"]}}])
     assert (result.exit_code, len(ends(result))) == (1, 60)
 
 
-def test_events_of_other_partitions_are_passed_over(run):
+def test_events_of_other_partitions_are_passed_over(run) -> None:
     result = run(
         [{"body": "a", "partition": "0"}, {"body": "b", "partition": "1"}],
         source={"connection": "hub", "hub": "events", "consumer_group": "own", "partitions": [1]},
@@ -88,12 +89,12 @@ def test_events_of_other_partitions_are_passed_over(run):
     assert ends(result) == ["passed over: the task does not take from this partition", "would be sent to east/copies"]
 
 
-def test_a_setting_that_an_editor_needs_is_told(run):
+def test_a_setting_that_an_editor_needs_is_told(run) -> None:
     result = run([{"body": "a"}], editors=[{"python": "nothing.of.mine:edit"}])
     assert (result.exit_code, "nothing.of.mine" in result.stderr) == (2, True)
 
 
-def test_nothing_of_a_message_is_logged(run, caplog):
+def test_nothing_of_a_message_is_logged(run, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         result = run(
             [{"body": SECRET, "properties": {"card": SECRET}}], editors=[{"reduce": {"drop": ["a"]}}], settings={}
@@ -102,7 +103,7 @@ def test_nothing_of_a_message_is_logged(run, caplog):
     assert SECRET not in caplog.text
 
 
-def test_what_a_file_has_instead_of_messages_is_told_for_each_line(tmp_path):
+def test_what_a_file_has_instead_of_messages_is_told_for_each_line(tmp_path: Path) -> None:
     file = tmp_path / "m.jsonl"
     file.write_text(
         "\n".join(
@@ -137,7 +138,7 @@ def test_what_a_file_has_instead_of_messages_is_told_for_each_line(tmp_path):
         recorded(tmp_path / "gone", NOW)
 
 
-def test_messages_are_saved_as_they_are_and_a_sender_s_get_a_number(tmp_path):
+def test_messages_are_saved_as_they_are_and_a_sender_s_get_a_number(tmp_path: Path) -> None:
     file = tmp_path / "m.jsonl"
     file.write_text(json.dumps({"body": {"n": 1}, "message_id": "a", "partition": "3", "session_id": "s"}) + "\n")
     (found,) = recorded(file, NOW)
@@ -151,7 +152,7 @@ def test_messages_are_saved_as_they_are_and_a_sender_s_get_a_number(tmp_path):
     assert Message.received(recorded(file, NOW)[0].content, Origin("w", "q")).arrival.sequence_number == 1
 
 
-def test_json_is_shown_in_lines_with_every_digit():
+def test_json_is_shown_in_lines_with_every_digit() -> None:
     text = '{"n":1.10,"big":1e400,"a":[],"o":{},"l":[1,{"x":"é\\u0041, }"}],"d":1,"d":2}'
     assert body_lines(message(text)) == [
         "{",
@@ -172,22 +173,22 @@ def test_json_is_shown_in_lines_with_every_digit():
 
 
 @pytest.mark.parametrize("text", ["", "plain text", '{"n": NaN}', "{'n': 1}", "a\tb"])
-def test_text_is_shown_as_it_is(text):
+def test_text_is_shown_as_it_is(text: str) -> None:
     assert body_lines(message(text)) == [text.replace("\t", "  ")]
 
 
 @pytest.mark.parametrize("content", [b"\x1b[2J", "\u202e".encode(), b"\xff" * 20, b"[" * 5_000 + b"\x00"])
-def test_nothing_that_a_terminal_might_act_on_is_shown(content):
+def test_nothing_that_a_terminal_might_act_on_is_shown(content) -> None:
     made = message(content, properties={"p\x1b": "\x1b[2J\u202e"}, subject="\x9b", message_id="\x07")
     assert all(text.replace("\n", " ").isprintable() for pair in view(made).items() for text in pair)
 
 
-def test_a_deeply_nested_body_is_shown_somehow():
+def test_a_deeply_nested_body_is_shown_somehow() -> None:
     assert body_lines(message("[" * 50_000 + "]" * 50_000))
     assert body_lines(message("[" * 500 + "]" * 500))
 
 
-def test_bodies_that_are_no_data_are_shown_by_their_kind():
+def test_bodies_that_are_no_data_are_shown_by_their_kind() -> None:
     made = message()
     made.sections.body = b"\x00\x53\x77" + encode(list_([long(1), binary(b"\x01")]))
     assert body_lines(made) == ["(amqp-value) [1, b'\\x01'] (list)"]
@@ -197,14 +198,14 @@ def test_bodies_that_are_no_data_are_shown_by_their_kind():
     assert body_lines(made) == ["(none)"]
 
 
-def test_a_change_behind_what_is_shown_is_a_change():
+def test_a_change_behind_what_is_shown_is_a_change() -> None:
     before, after = (view(message(b"\xff" * 1_000 + end)) for end in (b"a", b"b"))
     assert set(changed(before, after)) == {"body"}
     assert "more bytes, SHA-256" in before["body"]
     assert any(line.startswith("+   … 489 more bytes") for line in difference(before, after))
 
 
-def test_a_message_says_all_that_it_has():
+def test_a_message_says_all_that_it_has() -> None:
     made = Message.received(
         delivered(7, named={"p": long(1)}, annotated={"x-own": string("a")}, session_id="s", time_to_live=5),
         Origin("w", "q"),

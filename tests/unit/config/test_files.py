@@ -23,7 +23,7 @@ REJECTS = "rejects: {connection: west, queue: rejected}\n"
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path: Path):
     tmp_path.joinpath("tasks").mkdir()
     tmp_path.joinpath("connections.yaml").write_text(CONNECTIONS, encoding="utf-8")
     return tmp_path
@@ -47,7 +47,7 @@ def problems(folder):
     return problems_of
 
 
-def test_a_folder_is_read(folder):
+def test_a_folder_is_read(folder) -> None:
     folder.joinpath("tasks/a.yaml").write_text(TASK + "---\n" + TASK.replace("copy", "second"), encoding="utf-8")
     folder.joinpath("tasks/b.yml").write_text(
         """\
@@ -85,7 +85,7 @@ rejects: {{connection: west, queue: rejected}}
 """
 
 
-def test_two_tasks_of_one_consumer_group_are_told_of(problems):
+def test_two_tasks_of_one_consumer_group_are_told_of(problems) -> None:
     first = HUB_TASK.format(task="first", hub="h", group="")
     ((path, problem, hint),) = problems(
         a=first, b=HUB_TASK.format(task="second", hub="H", group=", consumer_group: $default")
@@ -95,13 +95,13 @@ def test_two_tasks_of_one_consumer_group_are_told_of(problems):
     assert hint == "give every task a consumer group of its own"
 
 
-def test_two_tasks_of_one_hub_have_a_consumer_group_each(folder):
+def test_two_tasks_of_one_hub_have_a_consumer_group_each(folder) -> None:
     texts = [HUB_TASK.format(task=name, hub="h", group=f", consumer_group: {name}") for name in ("first", "second")]
     folder.joinpath("tasks/a.yaml").write_text("---\n".join(texts), encoding="utf-8")
     assert [task.source.consumer_group for task in load(folder).tasks] == ["first", "second"]
 
 
-def test_hubs_and_partitions_are_read(folder):
+def test_hubs_and_partitions_are_read(folder) -> None:
     task = """\
 task: hubs
 source: {connection: hub-west, hub: telemetry, consumer_group: busway, partitions: [0, 3]}
@@ -121,7 +121,7 @@ rejects: {connection: hub-west, hub: rejected}
     ]
 
 
-def test_the_configuration_of_the_repository_is_read():
+def test_the_configuration_of_the_repository_is_read() -> None:
     assert load(Path(__file__).parents[3] / "config").tasks
 
 
@@ -136,7 +136,7 @@ def test_the_configuration_of_the_repository_is_read():
         ("topic: t, subscription: s, dead_letter: transfer", "t/Subscriptions/s/$Transfer/$DeadLetterQueue"),
     ],
 )
-def test_the_path_of_a_source(folder, source, entity):
+def test_the_path_of_a_source(folder, source: str, entity: str) -> None:
     task = TASK.replace("queue: orders}", source + "}", 1) + REJECTS
     folder.joinpath("tasks/a.yaml").write_text(task, encoding="utf-8")
     assert load(folder).tasks[0].source.entity == entity
@@ -307,7 +307,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault[2]}: {fault[3]}")
-def test_a_fault_is_told_with_its_place(problems, fault):
+def test_a_fault_is_told_with_its_place(problems, fault) -> None:
     good, bad, path, problem, hint = fault
     assert good in TASK
     (found,) = problems(copy=TASK.replace(good, bad, 1))
@@ -316,7 +316,7 @@ def test_a_fault_is_told_with_its_place(problems, fault):
     assert found[2] == hint
 
 
-def test_a_bad_rule_is_told_with_a_mark_below_the_fault(problems):
+def test_a_bad_rule_is_told_with_a_mark_below_the_fault(problems) -> None:
     (found,) = problems(copy=TASK.replace("- target", '- when: "priority >> 5"\n    target'))
     assert found[0] == "tasks/copy.yaml: routes[0].when"
     first, line, mark = found[1].split("\n")
@@ -326,13 +326,13 @@ def test_a_bad_rule_is_told_with_a_mark_below_the_fault(problems):
 
 
 @pytest.mark.parametrize("key", ["action", "when"])
-def test_the_rules_of_all_routes_are_looked_at(problems, key):
+def test_the_rules_of_all_routes_are_looked_at(problems, key: str) -> None:
     routes = "\n".join(f"  - {key}: 'SET SET'\n    target: {{connection: east, queue: q{n}}}" for n in range(3))
     found = problems(copy=TASK[: TASK.index("  - target")] + routes)
     assert [path for path, _, _ in found] == [f"tasks/copy.yaml: routes[{number}].{key}" for number in range(3)]
 
 
-def test_options_of_editors_are_told_with_their_place_and_may_not_lead_back_to_themselves(problems):
+def test_options_of_editors_are_told_with_their_place_and_may_not_lead_back_to_themselves(problems) -> None:
     steps = (
         *(
             "{transform: &a {expression: *a}}",
@@ -350,7 +350,7 @@ def test_options_of_editors_are_told_with_their_place_and_may_not_lead_back_to_t
     ]
 
 
-def test_an_unknown_editor_is_told(problems):
+def test_an_unknown_editor_is_told(problems) -> None:
     found = problems(copy=TASK + "editors: [{fliter: a = 1}, {sort: {}}, {filter: a = 1, sort: {}}, 5, {}]\n")
     assert found == [
         ("tasks/copy.yaml: editors[0]", "no editor is called 'fliter', did you mean 'filter'?", ""),
@@ -361,7 +361,7 @@ def test_an_unknown_editor_is_told(problems):
     ]
 
 
-def test_a_schema_at_fault_is_told_with_the_other_problems(folder, problems):
+def test_a_schema_at_fault_is_told_with_the_other_problems(folder, problems) -> None:
     folder.joinpath("bad.json").write_text('{"type": "objekt"}', encoding="utf-8")
     found = problems(
         copy=TASK + "editors: [{validate: {schema: bad.json}}, {validate: {schema: no.json}}]\n",
@@ -377,7 +377,7 @@ def test_a_schema_at_fault_is_told_with_the_other_problems(folder, problems):
     ]
 
 
-def test_the_options_of_an_editor_are_told_by_their_path(problems):
+def test_the_options_of_an_editor_are_told_by_their_path(problems) -> None:
     found = problems(
         copy=TASK
         + "editors: [{validate: 5}, {validate: {}}, {validate: {max_size: -1, shcema: x}}, {filter: a >> 1}]\n"
@@ -397,7 +397,7 @@ def test_the_options_of_an_editor_are_told_by_their_path(problems):
     ]
 
 
-def test_all_problems_of_all_files_are_told_at_once(problems):
+def test_all_problems_of_all_files_are_told_at_once(problems) -> None:
     found = problems(
         connections=CONNECTIONS + "south: {kind: kafka, setting: SOUTH}\nnorth: {kind: service-bus}\n",
         a=TASK.replace("west", "wets") + "---\n" + TASK.replace("task: copy", "task: other\nttl: kep"),
@@ -418,7 +418,7 @@ def test_all_problems_of_all_files_are_told_at_once(problems):
     ]
 
 
-def test_the_error_tells_each_problem_on_a_line(folder):
+def test_the_error_tells_each_problem_on_a_line(folder) -> None:
     folder.joinpath("tasks/a.yaml").write_text(TASK.replace("west", "wets") + "zzz: 1\n", encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
         load(folder)
@@ -428,13 +428,13 @@ def test_the_error_tells_each_problem_on_a_line(folder):
     ]
 
 
-def test_a_connection_at_fault_is_told_of_once_and_not_at_its_uses(problems):
+def test_a_connection_at_fault_is_told_of_once_and_not_at_its_uses(problems) -> None:
     found = problems(connections=CONNECTIONS.replace("site: e", "sites: e"), copy=TASK)
     assert found == [("connections.yaml: east: sites", "unknown key", "did you mean 'site'?")]
 
 
 @pytest.mark.parametrize("alias", ["no", "5", "'a;b'", "''"])
-def test_an_alias_is_a_name_that_a_path_can_hold(problems, alias):
+def test_an_alias_is_a_name_that_a_path_can_hold(problems, alias: str) -> None:
     (found,) = problems(connections=CONNECTIONS + f"{alias}: {{kind: service-bus, setting: S}}\n", copy=TASK)
     assert "is no alias" in found[1]
 
@@ -448,7 +448,7 @@ def test_an_alias_is_a_name_that_a_path_can_hold(problems, alias):
         ("", "south", "expected a mapping"),
     ],
 )
-def test_connections_are_looked_at(problems, connection, path, problem):
+def test_connections_are_looked_at(problems, connection: str, path: str, problem: str) -> None:
     (found,) = problems(connections=CONNECTIONS + f"south: {connection}\n", copy=TASK)
     assert found[0] == f"connections.yaml: {path}"
     assert problem in found[1]
@@ -467,24 +467,24 @@ def test_connections_are_looked_at(problems, connection, path, problem):
         ("- 1\n", "expected a mapping"),
     ],
 )
-def test_a_file_that_is_no_task(problems, content, problem):
+def test_a_file_that_is_no_task(problems, content: str, problem: str) -> None:
     (found,) = problems(copy=content)
     assert found[0] == "tasks/copy.yaml"
     assert problem in found[1]
 
 
-def test_a_file_that_is_no_text(folder):
+def test_a_file_that_is_no_text(folder) -> None:
     folder.joinpath("tasks/a.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match=r"a\.yaml: "):
         load(folder)
 
 
-def test_a_task_that_stands_twice(problems):
+def test_a_task_that_stands_twice(problems) -> None:
     found = problems(a=TASK, b=TASK.replace("copy", "COPY"))
     assert found == [("tasks/b.yaml: task", "'COPY' is a task in tasks/a.yaml already", "")]
 
 
-def test_missing_files(tmp_path):
+def test_missing_files(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load(tmp_path)
     assert [(problem.path, problem.problem) for problem in caught.value.problems] == [

@@ -1,6 +1,7 @@
 """journal.yaml and taps: what is accepted, and what is told of what is not."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -31,13 +32,13 @@ BLOB = "blob: {setting: JOURNAL}"
 STORAGE = "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=YWJj;EndpointSuffix=core.windows.net"
 
 
-def tap(source, **options):
+def tap(source, **options) -> str:
     told = ", ".join(f"{name}: {value}" for name, value in ({"of": "copy", "side": "target"} | options).items())
     return f"task: watch\nsource: {source}\ntap: {{{told}}}\n"
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path: Path):
     def write(*documents, journal=BLOB, connections=CONNECTIONS):
         (tmp_path / "tasks").mkdir()
         (tmp_path / "connections.yaml").write_text(connections)
@@ -59,7 +60,7 @@ WEST_JOURNAL = "{connection: west, topic: orders, subscription: journal, rule: {
 EAST_JOURNAL = "{connection: east, topic: orders, subscription: journal}"
 
 
-def test_a_tap_of_the_target_and_one_of_the_source_are_accepted(folder):
+def test_a_tap_of_the_target_and_one_of_the_source_are_accepted(folder) -> None:
     west = tap(WEST_JOURNAL, side="source").replace("watch", "watch-west")
     configuration = load(folder(TASK, tap(EAST_JOURNAL), west))
     assert [each.task for each in configuration.tasks] == ["copy"]
@@ -96,11 +97,11 @@ def test_a_tap_of_the_target_and_one_of_the_source_are_accepted(folder):
         (tap(EAST_JOURNAL).replace("watch", "copy"), "all.yaml: document 2: task: 'copy' is a task in"),
     ],
 )
-def test_what_is_wrong_with_a_tap_is_told(folder, document, expected):
+def test_what_is_wrong_with_a_tap_is_told(folder, document, expected: str) -> None:
     assert any(each.startswith(expected) for each in problems(folder(TASK, document)))
 
 
-def test_a_peek_at_what_the_task_takes_from_competes_with_nobody(folder):
+def test_a_peek_at_what_the_task_takes_from_competes_with_nobody(folder) -> None:
     source = "{connection: west, topic: orders, subscription: replication}"
     configuration = load(folder(TASK, tap(source, side="source", peek='"0 * * * * *"')))
     assert configuration.taps[0].tap.peek == "0 * * * * *"
@@ -116,17 +117,17 @@ def test_a_peek_at_what_the_task_takes_from_competes_with_nobody(folder):
         ("blobs: {}", "journal.yaml: blobs: unknown key"),
     ],
 )
-def test_what_is_wrong_with_the_journal_is_told(folder, journal, expected):
+def test_what_is_wrong_with_the_journal_is_told(folder, journal: str, expected: str) -> None:
     assert any(each.startswith(expected) for each in problems(folder(TASK, journal=journal)))
 
 
-def test_taps_need_a_journal_and_a_peek_needs_one_that_keeps_marks(folder):
+def test_taps_need_a_journal_and_a_peek_needs_one_that_keeps_marks(folder) -> None:
     assert problems(folder(TASK, tap(EAST_JOURNAL), journal=None)) == [
         "all.yaml: document 2: there is no journal to write to"
     ]
 
 
-def test_a_peek_needs_a_journal_that_keeps_marks(folder):
+def test_a_peek_needs_a_journal_that_keeps_marks(folder) -> None:
     written = folder(TASK, tap(EAST_JOURNAL, peek='"0 * * * * *"'), journal="event_hub: {connection: hub, hub: j}")
     (problem,) = problems(written)
     assert problem.startswith("all.yaml: document 2: tap.peek: peeks, and the journal in an event hub")
@@ -139,7 +140,7 @@ def test_a_peek_needs_a_journal_that_keeps_marks(folder):
         ({"JOURNAL": "nonsense"}, "the app setting is no connection string of a storage account"),
     ],
 )
-def test_the_setting_of_the_journal_is_checked_at_the_start(folder, settings, expected):
+def test_the_setting_of_the_journal_is_checked_at_the_start(folder, settings, expected: str) -> None:
     configuration = load(folder(TASK))
     with pytest.raises(ConfigError) as caught:
         Journals(configuration, settings)
@@ -148,7 +149,7 @@ def test_the_setting_of_the_journal_is_checked_at_the_start(folder, settings, ex
     ]
 
 
-def test_each_task_has_the_journal_that_it_asks_for(folder):
+def test_each_task_has_the_journal_that_it_asks_for(folder) -> None:
     others = [TASK.replace("task: copy", f"task: {name}\njournal: {word}") for name, word in [("b", "best_effort")]]
     configuration = load(folder(TASK, *others, TASK.replace("task: copy", "task: c\njournal: off")))
     journals = Journals(configuration, {"JOURNAL": STORAGE})
@@ -161,19 +162,19 @@ def test_each_task_has_the_journal_that_it_asks_for(folder):
     assert type(off) is LogJournal
 
 
-def test_without_journal_yaml_the_log_is_the_journal(folder):
+def test_without_journal_yaml_the_log_is_the_journal(folder) -> None:
     configuration = load(folder(TASK, journal=None))
     journals = Journals(configuration, {})
     assert type(journals.of(configuration.tasks[0])) is LogJournal
     assert journals.binding() is None
 
 
-def test_the_actions_of_rule_and_routes_are_left_out_of_digests(folder):
+def test_the_actions_of_rule_and_routes_are_left_out_of_digests(folder) -> None:
     (file,) = load(folder(TASK)).tasks
     assert [str(action) for action in actions_of(file)] == ["SET replication = 1", "SET sys.Label = 'x'"]
 
 
-def test_functions_of_tasks_and_taps_are_bound_to_the_journals_hub(folder):
+def test_functions_of_tasks_and_taps_are_bound_to_the_journals_hub(folder) -> None:
     configuration = load(folder(TASK, tap(EAST_JOURNAL), journal="event_hub: {connection: hub, hub: j}"))
     journals = Journals(configuration, {"HUB": "x"})
     binding = journals.binding()

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,16 +21,16 @@ hubs: {kind: event-hubs, setting: HUBS, site: west}
 MARKED = '{filter: "replication IS NULL", action: "SET replication = 1"}'
 
 
-def task(name, source, *targets, rejects="{connection: north, queue: rejected}", more=""):
+def task(name, source, *targets, rejects: str = "{connection: north, queue: rejected}", more: str = "") -> str:
     routes = "\n".join(f"  - {target}" for target in targets)
     return f"task: {name}\nsource: {source}\nroutes:\n{routes}\nrejects: {rejects}\n{more}"
 
 
-def to(site, entity="queue: orders", more=""):
+def to(site, entity: str = "queue: orders", more: str = "") -> str:
     return f"target: {{connection: {site}, {entity}}}{more}"
 
 
-def subscribed(site, subscription, rule=MARKED):
+def subscribed(site, subscription, rule=MARKED) -> str:
     rule = f", rule: {rule}" if rule else ""
     return f"{{connection: {site}, topic: events, subscription: {subscription}{rule}}}"
 
@@ -39,7 +40,7 @@ def queue(name, **properties):
 
 
 @pytest.fixture
-def found(tmp_path):
+def found(tmp_path: Path):
     """Return the names and paths of what a review finds in tasks and entities."""
 
     def found_in(*tasks, **entities):
@@ -64,24 +65,24 @@ def names(found):
 # What is right
 
 
-def test_nothing_is_found_in_the_tasks_of_the_repository():
+def test_nothing_is_found_in_the_tasks_of_the_repository() -> None:
     assert review(load(ROOT / "config"), Entities({})) == []
 
 
-def test_with_its_emulators_the_repository_has_the_short_windows_that_they_allow():
+def test_with_its_emulators_the_repository_has_the_short_windows_that_they_allow() -> None:
     configuration = load(ROOT / "config")
     files = [str(ROOT / f"infra/emulators/{site}.json") for site in ("west", "east")]
     findings = review(configuration, entities_of(files, configuration.connections))
     assert {each.check.name for each in findings} == {"short-duplicate-window"}
 
 
-def test_a_mesh_with_marks_is_right(found):
+def test_a_mesh_with_marks_is_right(found) -> None:
     sites = ("west", "east", "north")
     pairs = [(one, other) for one in sites for other in sites if one != other]
     assert found(*(task(f"{a}-{b}", subscribed(a, b), to(b, "topic: events")) for a, b in pairs)) == []
 
 
-def test_marks_alone_end_a_loop(found):
+def test_marks_alone_end_a_loop(found) -> None:
     tasks = [
         task(f"{a}-{b}", subscribed(a, b), to(b, "topic: events"), more="loop_prevention: off\n")
         for a, b in (("west", "east"), ("east", "west"))
@@ -89,12 +90,12 @@ def test_marks_alone_end_a_loop(found):
     assert found(*tasks) == []
 
 
-def test_the_path_alone_carries_round_a_ring(found):
+def test_the_path_alone_carries_round_a_ring(found) -> None:
     ring = (("west", "east"), ("east", "north"), ("north", "west"))
     assert found(*(task(f"{a}-{b}", subscribed(a, b, ""), to(b, "topic: events")) for a, b in ring)) == []
 
 
-def test_a_text_that_doubles_with_every_round_is_not_followed_for_ever(found):
+def test_a_text_that_doubles_with_every_round_is_not_followed_for_ever(found) -> None:
     doubling = "\n    action: SET p = p + p"
     tasks = [
         task(
@@ -109,12 +110,12 @@ def test_a_text_that_doubles_with_every_round_is_not_followed_for_ever(found):
     assert names(found(*tasks)) == ["possible-loop"]
 
 
-def test_one_guard_ends_a_loop_of_two(found):
+def test_one_guard_ends_a_loop_of_two(found) -> None:
     unguarded = task("there", "{connection: west, queue: orders}", to("east"), more="loop_prevention: off\n")
     assert found(unguarded, task("back", "{connection: east, queue: orders}", to("west"))) == []
 
 
-def test_a_route_for_what_has_failed_twice_ends_a_loop_of_dead_letters(found):
+def test_a_route_for_what_has_failed_twice_ends_a_loop_of_dead_letters(found) -> None:
     auxiliary = "when: \"[repl-dlq-source] LIKE '%;%'\"\n    "
     tasks = [
         task(
@@ -132,7 +133,7 @@ def test_a_route_for_what_has_failed_twice_ends_a_loop_of_dead_letters(found):
 # What is wrong, beyond the golden sets
 
 
-def test_a_loop_through_rules_that_nobody_knows_is_possible(found):
+def test_a_loop_through_rules_that_nobody_knows_is_possible(found) -> None:
     tasks = [
         task(f"{a}-{b}", subscribed(a, b, ""), to(b, "topic: events"), more="loop_prevention: off\n")
         for a, b in (("west", "east"), ("east", "west"))
@@ -144,7 +145,7 @@ def test_a_loop_through_rules_that_nobody_knows_is_possible(found):
     ("condition", "name"),
     [("kind = 'order'", "endless-loop"), ("kind LIKE 'order%'", "possible-loop"), ("sys.Label = 'a'", "endless-loop")],
 )
-def test_a_condition_that_both_ways_ask_for_stops_nothing(found, condition, name):
+def test_a_condition_that_both_ways_ask_for_stops_nothing(found, condition: str, name: str) -> None:
     tasks = [
         task(
             f"{a}-{b}",
@@ -158,7 +159,7 @@ def test_a_condition_that_both_ways_ask_for_stops_nothing(found, condition, name
     assert names(found(*tasks)) == [name]
 
 
-def test_conditions_that_exclude_each_other_make_no_loop(found):
+def test_conditions_that_exclude_each_other_make_no_loop(found) -> None:
     tasks = [
         task(
             f"{a}-{b}",
@@ -172,7 +173,7 @@ def test_conditions_that_exclude_each_other_make_no_loop(found):
     assert found(*tasks) == []
 
 
-def test_an_action_that_forgets_the_path_lets_messages_go_round(found):
+def test_an_action_that_forgets_the_path_lets_messages_go_round(found) -> None:
     forgetting = '\n    action: "REMOVE [repl-path]"'
     tasks = [
         task(f"{a}-{b}", f"{{connection: {a}, queue: orders}}", to(b, more=forgetting))
@@ -185,13 +186,13 @@ def test_an_action_that_forgets_the_path_lets_messages_go_round(found):
     ]
 
 
-def test_a_mark_ends_a_chain_that_does_not_come_back(found):
+def test_a_mark_ends_a_chain_that_does_not_come_back(found) -> None:
     there = task("there", subscribed("west", "east"), to("east", "topic: events"))
     onward = task("onward", subscribed("east", "north"), to("north", "topic: events"))
     assert found(there, onward) == [("mark-ends-chain", "document 2: source.rule.filter")]
 
 
-def test_more_loops_than_can_be_told_are_counted_out(found):
+def test_more_loops_than_can_be_told_are_counted_out(found) -> None:
     sites = ("west", "east", "north")
     tasks = [
         task(
@@ -221,7 +222,7 @@ def test_more_loops_than_can_be_told_are_counted_out(found):
         ("{filter: \"x = 1 AND x = '1'\"}", "rule-never-true"),
     ],
 )
-def test_a_rule_that_selects_nothing(found, rule, name):
+def test_a_rule_that_selects_nothing(found, rule: str, name: str) -> None:
     assert found(task("t", subscribed("west", "east", rule), to("east", "topic: events"))) == [
         (name, "source.rule.filter")
     ]
@@ -238,17 +239,17 @@ def test_a_rule_that_selects_nothing(found, rule, name):
         '{filter: "1 = 1"}',
     ],
 )
-def test_a_rule_that_selects_something(found, rule):
+def test_a_rule_that_selects_something(found, rule) -> None:
     assert found(task("t", subscribed("west", "east", rule), to("east", "topic: events"))) == []
 
 
-def test_sessions_that_another_task_knows_of_are_missing(found):
+def test_sessions_that_another_task_knows_of_are_missing(found) -> None:
     first = task("first", "{connection: west, queue: orders}", to("east"))
     second = task("second", "{connection: east, queue: orders, sessions: true}", to("north"))
     assert found(first, second) == [("session-id-missing", "document 1: routes[0].target")]
 
 
-def test_an_action_that_sets_the_session_makes_up_for_it(found):
+def test_an_action_that_sets_the_session_makes_up_for_it(found) -> None:
     first = task(
         "first", "{connection: west, queue: orders}", to("east", more="\n    action: \"SET sys.SessionId = 'a'\"")
     )
@@ -256,7 +257,7 @@ def test_an_action_that_sets_the_session_makes_up_for_it(found):
     assert found(first, second) == []
 
 
-def test_a_deployed_rule_wins_over_what_is_declared(found):
+def test_a_deployed_rule_wins_over_what_is_declared(found) -> None:
     tasks = [
         task(f"{a}-{b}", subscribed(a, "s"), to(b, "topic: events"), more="loop_prevention: off\n")
         for a, b in (("west", "east"), ("east", "west"))
@@ -268,7 +269,7 @@ def test_a_deployed_rule_wins_over_what_is_declared(found):
     assert ("rule-not-deployed", "document 1: source.rule") in seen
 
 
-def test_a_life_that_the_source_grants_and_the_target_cuts(found):
+def test_a_life_that_the_source_grants_and_the_target_cuts(found) -> None:
     detects = {"RequiresDuplicateDetection": True, "DuplicateDetectionHistoryTimeWindow": "PT10M"}
     long, short = (
         queue("orders", DefaultMessageTimeToLive="P1D"),
@@ -278,7 +279,7 @@ def test_a_life_that_the_source_grants_and_the_target_cuts(found):
     assert found(copy, west={"Queues": [long]}, east={"Queues": [short]}) == [("ttl-cut", "routes[0].target")]
 
 
-def test_every_check_says_how_to_mend_what_it_finds():
+def test_every_check_says_how_to_mend_what_it_finds() -> None:
     assert all(check.remedy and check.meaning.endswith(".") for check in CHECKS)
     assert len({check.name for check in CHECKS}) == len(CHECKS)
 
@@ -305,7 +306,7 @@ HUB = "{connection: hubs, hub: telemetry, binary_properties: false}"
         ),
     ],
 )
-def test_messages_without_a_session_are_looked_for_at_each_route(found, source, editors, routes, expected):
+def test_messages_without_a_session_are_looked_for_at_each_route(found, source, editors: str, routes, expected) -> None:
     second = task("second", "{connection: east, queue: orders, sessions: true}", to("north", "queue: all"))
     missing = found(task("first", source, *routes, more=editors + "\n"), second)
     assert [(name, path.partition(": ")[2]) for name, path in missing if name == "session-id-missing"] == [
@@ -313,14 +314,14 @@ def test_messages_without_a_session_are_looked_for_at_each_route(found, source, 
     ]
 
 
-def test_what_a_validation_lets_through_is_not_certain(found):
+def test_what_a_validation_lets_through_is_not_certain(found) -> None:
     there = task("there", "{connection: west, queue: a}", to("east"), more="loop_prevention: off\n")
     editors = "editors: [{validate: {max_size: 100}}]\nloop_prevention: off\n"
     back = task("back", "{connection: east, queue: orders}", to("west", "queue: a"), more=editors)
     assert "possible-loop" in names(found(there, back))
 
 
-def test_binary_properties_are_no_matter_where_the_task_says_that_there_are_none(found):
+def test_binary_properties_are_no_matter_where_the_task_says_that_there_are_none(found) -> None:
     source = "{connection: hubs, hub: telemetry, consumer_group: GROUP}"
     tasks = [
         task("a", source.replace("GROUP", "a"), to("east", "queue: a")),
@@ -336,7 +337,9 @@ def test_binary_properties_are_no_matter_where_the_task_says_that_there_are_none
 @pytest.mark.parametrize(
     ("here", "there", "expected"), [(4, 4, None), (2, 4, "partition-counts-differ"), (4, 2, "partition-missing")]
 )
-def test_partitions_are_kept_where_the_counts_agree(tmp_path, here, there, expected):
+def test_partitions_are_kept_where_the_counts_agree(
+    tmp_path: Path, here: int, there: int, expected: str | None
+) -> None:
     (tmp_path / "tasks").mkdir()
     (tmp_path / "connections.yaml").write_text(
         "west: {kind: event-hubs, setting: WEST}\neast: {kind: event-hubs, setting: EAST}\n"
@@ -349,7 +352,9 @@ def test_partitions_are_kept_where_the_counts_agree(tmp_path, here, there, expec
     )
     (tmp_path / "tasks/copy.yaml").write_text(copy)
     for site, count in (("west", here), ("east", there)):
-        hubs = [{"Name": name, "PartitionCount": count, "ConsumerGroups": []} for name in ("telemetry", "rejected")]
+        hubs: list[Any] = [
+            {"Name": name, "PartitionCount": count, "ConsumerGroups": []} for name in ("telemetry", "rejected")
+        ]
         document = {"UserConfig": {"NamespaceConfig": [{"Type": "EventHub", "Name": "ns", "Entities": hubs}]}}
         (tmp_path / f"{site}.json").write_text(json.dumps(document))
     configuration = load(tmp_path)
@@ -358,13 +363,13 @@ def test_partitions_are_kept_where_the_counts_agree(tmp_path, here, there, expec
     assert [each.check.name for each in findings] == ([] if expected is None else [expected])
 
 
-def test_every_check_is_found_in_a_golden_set_or_here():
+def test_every_check_is_found_in_a_golden_set_or_here() -> None:
     told = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("tests/golden/broken/*/findings.txt"))
     here = Path(__file__).read_text(encoding="utf-8")
     assert [check.name for check in CHECKS if f" {check.name}: " not in told and f'"{check.name}"' not in here] == []
 
 
-def test_the_page_of_checks_lists_them_all():
+def test_the_page_of_checks_lists_them_all() -> None:
     page = (ROOT / "docs/checks.md").read_text(encoding="utf-8")
     rows = [
         f"| `{check.name}` | {check.severity} | {check.meaning} | {check.remedy[0].upper()}{check.remedy[1:]}. | "
@@ -374,7 +379,7 @@ def test_the_page_of_checks_lists_them_all():
     assert [line for line in page.splitlines() if line.startswith("| `")] == rows
 
 
-def test_a_hub_is_told_what_the_raw_trigger_cannot_take_and_the_stock_one_changes(found):
+def test_a_hub_is_told_what_the_raw_trigger_cannot_take_and_the_stock_one_changes(found) -> None:
     told = found(
         task("raw", "{connection: hubs, hub: telemetry}", to("north")),
         task("stock", "{connection: hubs, hub: other}", to("north"), more="trigger: stock\n"),
@@ -387,7 +392,7 @@ def test_a_hub_is_told_what_the_raw_trigger_cannot_take_and_the_stock_one_change
     ]
 
 
-def test_remaining_life_has_an_effect_where_a_task_brings_it_to_the_hub(found):
+def test_remaining_life_has_an_effect_where_a_task_brings_it_to_the_hub(found) -> None:
     out = task("out", "{connection: hubs, hub: telemetry}", to("east"), more="ttl: remaining\n")
     into = task("into", "{connection: west, queue: orders}", to("hubs", "hub: telemetry"))
     other = task("other", "{connection: hubs, hub: other}", to("north"), more="ttl: remaining\n")
@@ -395,7 +400,7 @@ def test_remaining_life_has_an_effect_where_a_task_brings_it_to_the_hub(found):
     assert told == [("ttl-without-effect", "document 3: ttl")]
 
 
-def test_errors_come_first():
+def test_errors_come_first() -> None:
     configuration = load(ROOT / "tests/golden/broken/04-jobs-that-nobody-can-do")
     severities = [finding.check.severity for finding in review(configuration, Entities({}))]
     assert severities == sorted(severities, key=[Severity.ERROR, Severity.WARNING].index)
@@ -413,7 +418,7 @@ def hubs_file(folder, name):
 
 
 @pytest.fixture
-def connections(tmp_path):
+def connections(tmp_path: Path):
     tmp_path.joinpath("tasks").mkdir()
     tmp_path.joinpath("connections.yaml").write_text(CONNECTIONS, encoding="utf-8")
     tmp_path.joinpath("tasks/a.yaml").write_text(
@@ -423,18 +428,18 @@ def connections(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["hubs", "HUBS", "west"])
-def test_a_file_is_for_the_connection_of_its_kind_with_its_name(tmp_path, connections, name):
+def test_a_file_is_for_the_connection_of_its_kind_with_its_name(tmp_path: Path, connections, name: str) -> None:
     entities = entities_of([str(hubs_file(tmp_path, name))], connections)
     assert entities.namespace(connections["hubs"]) is not None
     assert entities.namespace(connections["west"]) is None
 
 
-def test_a_connection_can_be_named_before_the_file(tmp_path, connections):
+def test_a_connection_can_be_named_before_the_file(tmp_path: Path, connections) -> None:
     entities = entities_of([f"hubs={hubs_file(tmp_path, 'anything')}"], connections)
     assert entities.hub(connections["hubs"], "Telemetry") is not None
 
 
-def test_a_file_for_no_connection_is_a_problem(tmp_path, connections):
+def test_a_file_for_no_connection_is_a_problem(tmp_path: Path, connections) -> None:
     with pytest.raises(ConfigError) as caught:
         entities_of([str(hubs_file(tmp_path, "east"))], connections)
     assert "is for 'east', which is no connection of this kind" in str(caught.value)
@@ -456,7 +461,7 @@ def test_a_file_for_no_connection_is_a_problem(tmp_path, connections):
         ("{sign: {key: k, into: Replication}}", True),
     ],
 )
-def test_a_mark_holds_where_no_editor_takes_it_away(found, editor, is_loop):
+def test_a_mark_holds_where_no_editor_takes_it_away(found, editor: str, is_loop: bool) -> None:
     editors = editor if editor.startswith("{") else "{" + editor + "}"
     more = f"loop_prevention: off\neditors: [{editors}]\n"
     there = task("there", subscribed("west", "r"), to("east", "topic: events"), more=more)
@@ -468,7 +473,7 @@ def test_a_mark_holds_where_no_editor_takes_it_away(found, editor, is_loop):
     ("partition", "is_missing"),
     [("{value: id}", False), ("{value: id, missing: leave}", True)],
 )
-def test_a_key_from_the_body_becomes_the_session(found, partition, is_missing):
+def test_a_key_from_the_body_becomes_the_session(found, partition: str, is_missing: bool) -> None:
     second = task("second", "{connection: east, queue: orders, sessions: true}", to("north", "queue: all"))
     editors = f"editors: [{{partition: {partition}}}]\n"
     assert ("session-id-missing" in names(found(task("first", HUB, to("east"), more=editors), second))) is is_missing
@@ -486,7 +491,7 @@ def test_a_key_from_the_body_becomes_the_session(found, partition, is_missing):
         ("{sign: {key: k, into: Mark}}", False),
     ],
 )
-def test_a_mark_of_another_type_is_told_where_nothing_else_sets_it(found, editor, is_told):
+def test_a_mark_of_another_type_is_told_where_nothing_else_sets_it(found, editor: str, is_told: bool) -> None:
     first = task("first", "{connection: west, queue: a}", to("east", more="\n    action: SET mark = 1"))
     more = f"editors: [{editor}]\n"
     second = task("second", "{connection: north, queue: a}", to("east", more="\n    when: mark = '1'"), more=more)

@@ -1,5 +1,6 @@
 """The kit with which users test editors and tasks."""
 
+from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
@@ -10,12 +11,12 @@ from shared.config.testing import Outcome, carried, edited, message
 from shared.errors import ConfigError
 
 
-def test_a_step_in_three_lines():
+def test_a_step_in_three_lines() -> None:
     result = edited({"reduce": {"keep": ["id"]}}, message({"id": 1, "note": "x"}))
     assert result.message.json == {"id": 1}
 
 
-def test_a_message_is_made_of_what_is_given():
+def test_a_message_is_made_of_what_is_given() -> None:
     made = message({"a": 1}, properties={"p": 1}, message_id="i", session_id="s", partition_key="s", subject="t")
     sent = edited([], made).message
     assert (sent.message_id, sent.session_id, sent.partition_key, sent.subject) == ("i", "s", "s", "t")
@@ -25,14 +26,14 @@ def test_a_message_is_made_of_what_is_given():
     assert edited([], message([1], content_type="x/y")).message.content_type == "x/y"
 
 
-def test_messages_are_left_as_they_are():
+def test_messages_are_left_as_they_are() -> None:
     made = message({"a": 1})
     before = made.encode()
     edited({"transform": {"expression": "a"}}, made)
     assert made.encode() == before
 
 
-def test_several_steps_and_messages_and_what_became_of_each():
+def test_several_steps_and_messages_and_what_became_of_each() -> None:
     steps: list[dict[str, Any]] = [{"filter": "n > 1"}, {"transform": {"expression": "a"}}]
     bodies = [({"a": 1}, 1), ({"a": 2}, 2), ({}, 3)]
     result = edited(steps, *(message(body, properties={"n": n}) for body, n in bodies))
@@ -41,24 +42,24 @@ def test_several_steps_and_messages_and_what_became_of_each():
     assert result.reasons == ["withheld by an editor", "NothingFound: transform: the result is null, expected a value"]
 
 
-def test_a_batch_is_given_as_a_whole():
+def test_a_batch_is_given_as_a_whole() -> None:
     result = edited({"batch": {}}, message({"a": 1}), message({"a": 2}, message_id="m-2"))
     assert result.message.json == [{"a": 1}, {"a": 2}]
     assert result.outcomes == [Outcome.SENT, Outcome.SENT]
 
 
-def test_the_one_message_has_to_be_one():
+def test_the_one_message_has_to_be_one() -> None:
     with pytest.raises(AssertionError, match=r"0 messages were sent, expected one: .*withheld by an editor"):
         _ = edited({"filter": "1 = 2"}, message()).message
 
 
-def test_steps_at_fault_are_told():
+def test_steps_at_fault_are_told() -> None:
     with pytest.raises(ValidationError, match="no editor is called 'redude', did you mean 'reduce'"):
         edited({"redude": {}}, message())
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path: Path):
     (tmp_path / "tasks").mkdir()
     (tmp_path / "connections.yaml").write_text(
         "west: {kind: service-bus, setting: WEST}\nhub: {kind: event-hubs, setting: HUB}\n"
@@ -77,7 +78,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_a_task_of_a_folder(folder):
+def test_a_task_of_a_folder(folder) -> None:
     bodies = [{"country": "FR"}, {"country": "DE"}, {"country": "US"}, {}]
     result = carried(folder, "orders", *map(message, bodies), partition="0")
     assert [each.target for each in result.messages] == ["west/french", "west/german"]
@@ -85,7 +86,7 @@ def test_a_task_of_a_folder(folder):
     assert result.outcomes == [Outcome.SENT, Outcome.SENT, Outcome.FILTERED, Outcome.REJECTED]
 
 
-def test_a_folder_or_a_task_that_is_not_there_is_told(folder):
+def test_a_folder_or_a_task_that_is_not_there_is_told(folder) -> None:
     with pytest.raises(ConfigError):
         carried(folder / "nowhere", "orders", message())
     with pytest.raises(ValueError, match="no task is called 'other', expected one of orders"):

@@ -57,7 +57,7 @@ def container(schema: dict, records: Sequence[dict], codec: str = "null") -> str
 # Groups
 
 
-def test_an_envelope_takes_its_first_place_and_the_others_are_joined_to_it():
+def test_an_envelope_takes_its_first_place_and_the_others_are_joined_to_it() -> None:
     results = batched([message(1, "1"), message(2, "2"), message(3, "3")])
     assert [type(each) for each in results] == [tuple, Joined, Joined]
     assert [each.leader for each in results if isinstance(each, Joined)] == [0, 0]
@@ -73,12 +73,12 @@ def test_an_envelope_takes_its_first_place_and_the_others_are_joined_to_it():
         ({"as": "json-lines"}, ["1\n2\n3\n"]),
     ],
 )
-def test_an_envelope_is_full_by_count_bytes_or_time(options, expected):
+def test_an_envelope_is_full_by_count_bytes_or_time(options, expected) -> None:
     messages = [message(number, str(number), enqueued=ENQUEUED + (number - 1) ** 3 * 5) for number in (1, 2, 3)]
     assert bodies(envelopes(messages, **options)) == expected
 
 
-def test_messages_are_together_that_share_session_key_path_and_life_and_their_order_is_kept():
+def test_messages_are_together_that_share_session_key_path_and_life_and_their_order_is_kept() -> None:
     messages = [
         message(1, "1", session_id="a"),
         message(2, "2", session_id="b"),
@@ -96,7 +96,7 @@ def test_messages_are_together_that_share_session_key_path_and_life_and_their_or
     assert found[3].partition_key == "k"
 
 
-def test_an_envelope_has_what_its_messages_have_alike():
+def test_an_envelope_has_what_its_messages_have_alike() -> None:
     one = message(
         1, named={"region": string("n"), "only": int_(1), "size": int_(3)}, subject=string("order"), to=string("a")
     )
@@ -106,7 +106,7 @@ def test_an_envelope_has_what_its_messages_have_alike():
     assert (found.subject, found.to, found.content_type) == ("order", None, "application/json")
 
 
-def test_an_envelope_goes_on_with_the_way_that_its_messages_have_come():
+def test_an_envelope_goes_on_with_the_way_that_its_messages_have_come() -> None:
     stamps = [{"repl-path": string("north"), "repl-sequence": string(str(number))} for number in (5, 6)]
     (found,) = envelopes([message(number, named=each) for number, each in enumerate(stamps, 1)])
     assert {name: value.payload for name, value in found.application_properties()} == {
@@ -116,7 +116,7 @@ def test_an_envelope_goes_on_with_the_way_that_its_messages_have_come():
     }
 
 
-def test_the_same_messages_always_make_the_same_envelope_and_others_another():
+def test_the_same_messages_always_make_the_same_envelope_and_others_another() -> None:
     def envelope_of(*numbers: int) -> Message:
         return envelopes([message(number, "1") for number in numbers], **{"as": "avro"})[0]
 
@@ -126,7 +126,7 @@ def test_the_same_messages_always_make_the_same_envelope_and_others_another():
 
 
 @pytest.mark.parametrize("body", ["", "{", '{"a": 1} 2', "nan", '{"a": 1, "a": 2}', "[" * 100_000, "1" * 5000])
-def test_a_body_that_is_no_json_is_rejected_and_the_others_are_joined(body):
+def test_a_body_that_is_no_json_is_rejected_and_the_others_are_joined(body) -> None:
     one, two, three = batched([message(1, "1"), message(2, body), message(3, "3")])
     assert isinstance(two, MessageRejected)
     assert two.description.startswith("batch: ")
@@ -134,7 +134,7 @@ def test_a_body_that_is_no_json_is_rejected_and_the_others_are_joined(body):
     assert three == Joined(0)
 
 
-def test_a_message_too_large_for_any_envelope_is_rejected_with_the_sizes():
+def test_a_message_too_large_for_any_envelope_is_rejected_with_the_sizes() -> None:
     (found,) = batched([message(1, '"' + "x" * 100 + '"')], max_bytes=50)
     assert isinstance(found, MessageRejected)
     assert found.description == "batch: an envelope of it has 105 bytes, expected at most 50"
@@ -143,7 +143,7 @@ def test_a_message_too_large_for_any_envelope_is_rejected_with_the_sizes():
 @pytest.mark.parametrize(
     "step", [{"max_count": 0}, {"as": "xml"}, {"within": "PT0S"}, {"content_type": "json"}, {"of": 1}]
 )
-def test_options_at_fault_are_told_of(step):
+def test_options_at_fault_are_told_of(step) -> None:
     with pytest.raises(ValidationError):
         BatchStep.model_validate({"batch": step})
 
@@ -151,12 +151,12 @@ def test_options_at_fault_are_told_of(step):
 # Parts
 
 
-def test_lines_and_arrays_come_apart_as_they_were_written():
+def test_lines_and_arrays_come_apart_as_they_were_written() -> None:
     assert bodies(split(message(1, '[1.10, {"a" : 1e400},"]"]'))) == ["1.10", '{"a" : 1e400}', '"]"']
     assert bodies(split(message(1, '{"a": 1}\n\n 2 \r\n"x"'), **{"from": "json-lines"})) == ['{"a": 1}', "2", '"x"']
 
 
-def test_parts_have_ids_of_their_own_that_fit():
+def test_parts_have_ids_of_their_own_that_fit() -> None:
     assert [each.message_id for each in split(message(1, "[1,2]"))] == [string("m-1/0"), string("m-1/1")]
     (long_one,) = split(message(1, "[1]", message_id="x" * 127))
     assert len(str(long_one.message_id and long_one.message_id.payload)) <= 128
@@ -165,7 +165,7 @@ def test_parts_have_ids_of_their_own_that_fit():
     assert len({str(each and each.payload) for each in nameless}) == 2
 
 
-def test_what_was_put_into_a_container_comes_out_as_it_was():
+def test_what_was_put_into_a_container_comes_out_as_it_was() -> None:
     named: dict[str, Value] = {"n": int_(5), "at": timestamp(7), "id": amqp_uuid(uuid.UUID(int=5)), "text": string("ü")}
     options = {"session_id": "s", "subject": string("order"), "content_type": symbol("application/json")}
     messages = [message(1, "body", named=named, **options), message(2, "\x00", session_id="s")]
@@ -176,7 +176,7 @@ def test_what_was_put_into_a_container_comes_out_as_it_was():
     assert bodies(parts) == ["body", "\x00"]
 
 
-def test_a_container_can_be_read_without_busway():
+def test_a_container_can_be_read_without_busway() -> None:
     (whole,) = envelopes([message(7, "hello", named={"n": long(5)}, subject=string("order"))], **{"as": "avro"})
     (record,) = fastavro.reader(io.BytesIO(whole.body or b""))
     assert isinstance(record, dict)
@@ -184,7 +184,7 @@ def test_a_container_can_be_read_without_busway():
     assert (record["subject"], record["properties"]) == ("order", {"n": 5})
 
 
-def test_a_container_of_capture_comes_apart_too():
+def test_a_container_of_capture_comes_apart_too() -> None:
     schema = {"type": "record", "name": "EventData", "fields": [{"name": "Body", "type": ["null", "bytes"]}]}
     content = container(schema, [{"Body": b"one"}, {"Body": b"two"}])
     whole = Message.received(delivered(1, body=content.encode("latin-1")), ORIGIN)
@@ -220,14 +220,14 @@ FOREIGN = {
         (container(FOREIGN, [{"body": b"x", "amqp": b"\x00\x53\x75\xa0\x01x"}]), "other kinds"),
     ],
 )
-def test_what_is_no_container_or_a_trap_is_rejected(content, told):
+def test_what_is_no_container_or_a_trap_is_rejected(content, told) -> None:
     whole = Message.received(delivered(1, body=content.encode("latin-1")), ORIGIN)
     with pytest.raises(MessageRejected, match=told) as caught:
         split(whole, **{"from": "avro", "max_count": 10})
     assert caught.value.description.startswith("split: ")
 
 
-def test_a_part_of_another_session_than_its_envelope_is_not_let_through():
+def test_a_part_of_another_session_than_its_envelope_is_not_let_through() -> None:
     (whole,) = envelopes([message(1, "x", session_id="a")], **{"as": "avro"})
     whole.session_id = "b"
     with pytest.raises(MessageRejected, match="another session"):
@@ -235,7 +235,7 @@ def test_a_part_of_another_session_than_its_envelope_is_not_let_through():
 
 
 @pytest.mark.parametrize("name", ["json-array", "json-lines", "avro"])
-def test_an_envelope_is_not_larger_than_it_was_thought_to_be(name):
+def test_an_envelope_is_not_larger_than_it_was_thought_to_be(name) -> None:
     kind = envelope(name)
     entries = [kind.entry(message(number, f'"{"x" * number}"', named={"n": int_(number)})) for number in range(50)]
     assert len(kind.joined(entries)) <= kind.overhead + sum(each.size for each in entries)

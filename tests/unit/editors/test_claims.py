@@ -82,7 +82,7 @@ def whole(message: Message) -> tuple[object, ...]:
     return raw.body, raw.application_properties, raw.message_annotations, fields, raw.footer, message.arrival
 
 
-def test_a_large_body_leaves_a_claim_and_comes_back(tmp_path):
+def test_a_large_body_leaves_a_claim_and_comes_back(tmp_path: Path) -> None:
     path = tmp_path / "claims.db"
     large = message(7, b"a large body", content_type=symbol("text/plain"), named={"a": int_(1)}, session_id="s")
     (claim,) = edited(check(path), large)
@@ -117,7 +117,9 @@ def test_a_large_body_leaves_a_claim_and_comes_back(tmp_path):
     named=st.dictionaries(st.sampled_from(["a", "b", "claim"]), st.text(max_size=5).map(string)),
     above=st.integers(0, 20),
 )
-def test_claim_restore_undoes_claim_check(tmp_path_factory, body, content_type, named, above):
+def test_claim_restore_undoes_claim_check(
+    tmp_path_factory: pytest.TempPathFactory, body, content_type, named, above
+) -> None:
     path = tmp_path_factory.getbasetemp() / "identity.db"
     options: dict[str, Value] = {} if content_type is None else {"content_type": symbol(content_type)}
     before = message(1, b"", named=named, **options)
@@ -134,7 +136,7 @@ def _content(message: Message) -> bytes:
     return content if content is not None and sections.data(content) == body else body
 
 
-def test_a_redelivered_message_has_the_same_claim_and_other_messages_have_others(tmp_path):
+def test_a_redelivered_message_has_the_same_claim_and_other_messages_have_others(tmp_path: Path) -> None:
     path = tmp_path / "claims.db"
     first, again, part = (message(7, b"a large body") for _ in range(3))
     (claim,) = edited(check(path), first)
@@ -146,7 +148,7 @@ def test_a_redelivered_message_has_the_same_claim_and_other_messages_have_others
     assert len({said(each)["blob"] for each in edited(check(path), *unnumbered)}) == 2
 
 
-def test_small_bodies_and_messages_without_a_claim_go_on_as_they_are(tmp_path):
+def test_small_bodies_and_messages_without_a_claim_go_on_as_they_are(tmp_path: Path) -> None:
     path = tmp_path / "claims.db"
     small = message(1, b"0123456789")
     assert edited(check(path), small) == [small]
@@ -154,7 +156,7 @@ def test_small_bodies_and_messages_without_a_claim_go_on_as_they_are(tmp_path):
     assert not path.exists()
 
 
-def test_it_works_around_and_within_encryption(tmp_path):
+def test_it_works_around_and_within_encryption(tmp_path: Path) -> None:
     path = tmp_path / "claims.db"
     facts = task_facts(keys.settings(key=keys.jwks(keys.made("oct"))))
     encrypt = EncryptStep.model_validate({"encrypt": {"key": "key"}}).editor(facts)
@@ -189,7 +191,7 @@ def test_it_works_around_and_within_encryption(tmp_path):
         ({"blob": "another"}, "BadClaim: claim-restore: the body names another blob than the property"),
     ],
 )
-def test_a_claim_that_is_not_right_is_rejected(tmp_path, changes, expected):
+def test_a_claim_that_is_not_right_is_rejected(tmp_path: Path, changes, expected: str) -> None:
     path = tmp_path / "claims.db"
     (claim,) = edited(check(path), message(1, b"a large body"))
     told = fault(restoring(path), altered(claim, changes))
@@ -198,13 +200,13 @@ def test_a_claim_that_is_not_right_is_rejected(tmp_path, changes, expected):
 
 
 @pytest.mark.parametrize("blob", ["../secrets/key", "a/../../b", "./a", "/a", "a//b", "a?b", "", "a/..", "..."])
-def test_a_blob_name_that_leads_elsewhere_is_rejected(tmp_path, blob):
+def test_a_blob_name_that_leads_elsewhere_is_rejected(tmp_path: Path, blob: str) -> None:
     path = tmp_path / "claims.db"
     (claim,) = edited(check(path), message(1, b"a large body"))
     assert fault(restoring(path), altered(claim, {"blob": blob}, blob)).startswith("BadClaim")
 
 
-def test_a_missing_blob_and_a_body_that_is_no_claim_are_rejected_by_themselves(tmp_path):
+def test_a_missing_blob_and_a_body_that_is_no_claim_are_rejected_by_themselves(tmp_path: Path) -> None:
     path = tmp_path / "claims.db"
     lost, good = edited(check(path), message(1, b"a lost body"), message(2, b"a large body"))
     asyncio.run(FileBlobs(path, "busway-claims").delete(said(lost)["blob"]))
@@ -216,7 +218,7 @@ def test_a_missing_blob_and_a_body_that_is_no_claim_are_rejected_by_themselves(t
     assert fault(check(path), claimed).startswith("ClaimedAlready")
 
 
-def test_blobs_are_deleted_once_their_whole_delivery_is_over_and_only_if_asked(tmp_path):
+def test_blobs_are_deleted_once_their_whole_delivery_is_over_and_only_if_asked(tmp_path: Path) -> None:
     path = tmp_path / "claims.db"
     claims = edited(check(path), *(message(number, b"a large body") for number in (1, 2, 3)))
     keeping, deleting = restoring(path), restoring(path, delete=True)
@@ -251,7 +253,7 @@ class Stalling(FileBlobs):
         await super().write(name, content, content_type)
 
 
-def test_a_storage_that_is_away_holds_the_delivery_which_goes_on_from_there(tmp_path):
+def test_a_storage_that_is_away_holds_the_delivery_which_goes_on_from_there(tmp_path: Path) -> None:
     blobs = Stalling(tmp_path / "claims.db", "claims")
     blobs.written, blobs.takes = [], 2
     editor = ClaimCheck(blobs, 10)
@@ -270,7 +272,7 @@ class Slow(FileBlobs):
         await asyncio.Event().wait()
 
 
-def test_a_storage_that_does_not_answer_is_away(tmp_path):
+def test_a_storage_that_does_not_answer_is_away(tmp_path: Path) -> None:
     (claim,) = edited(check(tmp_path / "claims.db"), message(1, b"a large body"))
     options = ClaimRestoreStep.model_validate({"claim-restore": {"setting": "S"}}).options
     editor = ClaimRestore(Slow(tmp_path / "claims.db", "busway-claims"), options)
@@ -278,7 +280,7 @@ def test_a_storage_that_does_not_answer_is_away(tmp_path):
         asyncio.run(editor.edit_batch([claim], timeout_seconds=0.01))
 
 
-def test_options_are_checked():
+def test_options_are_checked() -> None:
     for step, verb in ((ClaimCheckStep, "claim-check"), (ClaimRestoreStep, "claim-restore")):
         for options in ({}, {"setting": "no setting"}, {"setting": "S", "container": "-"}, {"setting": "S", "more": 1}):
             with pytest.raises(ValidationError):

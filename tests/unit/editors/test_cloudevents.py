@@ -48,7 +48,7 @@ def told(received, **options):
     return caught.value.description.removeprefix("cloudevents: ")
 
 
-def test_a_message_becomes_an_event_with_what_is_known_of_it():
+def test_a_message_becomes_an_event_with_what_is_known_of_it() -> None:
     made = json.loads(edited(message(subject=string("order placed")), to="structured").body)
     assert made == {
         "specversion": "1.0",
@@ -65,7 +65,7 @@ def test_a_message_becomes_an_event_with_what_is_known_of_it():
     assert {name: made[name] for name in options} == options
 
 
-def test_an_event_without_a_message_id_has_the_same_id_at_every_delivery():
+def test_an_event_without_a_message_id_has_the_same_id_at_every_delivery() -> None:
     first, second = (edited(message(message_id=None), to="binary", type="t") for _ in range(2))
     assert properties(first)["cloudEvents_id"] == properties(second)["cloudEvents_id"]
     assert not first.has_message_id
@@ -79,7 +79,7 @@ def test_an_event_without_a_message_id_has_the_same_id_at_every_delivery():
         (binary(b"\xff"), "/w=="),
     ],
 )
-def test_a_message_id_of_any_type_becomes_text(identity, expected):
+def test_a_message_id_of_any_type_becomes_text(identity, expected) -> None:
     received = edited(message(message_id=identity), to="binary", type="t")
     assert properties(received)["cloudEvents_id"] == expected
     assert received.message_id == identity
@@ -87,7 +87,7 @@ def test_a_message_id_of_any_type_becomes_text(identity, expected):
 
 @pytest.mark.parametrize("content_type", ["application/json", "text/plain", "application/xml", "image/png", None])
 @pytest.mark.parametrize("separator", ["_", ":"])
-def test_there_and_back_is_the_same_message(content_type, separator):
+def test_there_and_back_is_the_same_message(content_type, separator) -> None:
     body = b'{"total": 12.50, "n": 12345678901234567.89}' if content_type == "application/json" else "Köln €".encode()
     received = message(body, content_type, {"tenant": string("t")}, subject=string("s"))
     binary_mode = edited(
@@ -103,19 +103,19 @@ def test_there_and_back_is_the_same_message(content_type, separator):
     assert edited(edited(received, to="binary"), to="plain").encode() == original
 
 
-def test_bytes_that_are_no_text_are_carried_in_base64():
+def test_bytes_that_are_no_text_are_carried_in_base64() -> None:
     there = edited(message(b"\xff\x00", "text/plain"), to="structured", type="t")
     assert json.loads(there.body)["data_base64"] == "/wA="
     assert edited(there, to="plain").body == b"\xff\x00"
 
 
-def test_a_message_that_is_no_event_stays_as_it_is_on_the_way_to_plain():
+def test_a_message_that_is_no_event_stays_as_it_is_on_the_way_to_plain() -> None:
     received = message()
     before = received.encode()
     assert edited(received, to="plain").encode() == before
 
 
-def test_properties_may_be_of_every_type_of_the_binding():
+def test_properties_may_be_of_every_type_of_the_binding() -> None:
     named = {f"cloudEvents:{name}": string(value) for name, value in REQUIRED.items()} | {
         "cloudEvents:time": timestamp(ENQUEUED),
         "cloudEvents:flag": boolean(True),
@@ -133,14 +133,14 @@ def test_properties_may_be_of_every_type_of_the_binding():
     }
 
 
-def test_attributes_become_native_properties_where_amqp_has_the_type():
+def test_attributes_become_native_properties_where_amqp_has_the_type() -> None:
     received = edited(event(flag=True, count=5, time="2030-03-17T17:46:40.123456+01:00"), to="binary")
     found = dict(received.application_properties())
     assert (found["cloudEvents_flag"].kind, found["cloudEvents_count"].kind) == ("boolean", "long")
     assert found["cloudEvents_time"].payload == "2030-03-17T17:46:40.123456+01:00"
 
 
-def test_data_is_what_datacontenttype_says():
+def test_data_is_what_datacontenttype_says() -> None:
     assert edited(event({"data": "text"}), to="binary").body == b'"text"'
     assert edited(event({"data": "text"}), to="binary").content_type == "application/json"
     assert edited(event({"data": "Köln"}, datacontenttype="text/plain"), to="binary").body == "Köln".encode()
@@ -185,7 +185,7 @@ def test_data_is_what_datacontenttype_says():
     ],
     ids=range(24),
 )
-def test_a_document_that_is_no_event_is_told_without_what_it_says(received, expected):
+def test_a_document_that_is_no_event_is_told_without_what_it_says(received, expected) -> None:
     assert told(received, to="binary") == expected
 
 
@@ -202,11 +202,11 @@ def test_a_document_that_is_no_event_is_told_without_what_it_says(received, expe
         ),
     ],
 )
-def test_properties_that_are_no_event_are_told(named, expected):
+def test_properties_that_are_no_event_are_told(named, expected) -> None:
     assert told(message(named={"cloudEvents_specversion": string("1.0")} | named), to="structured") == expected
 
 
-def test_a_message_that_cannot_become_an_event_is_told():
+def test_a_message_that_cannot_become_an_event_is_told() -> None:
     assert told(message(), to="binary") == "event would have no type: the message has no subject"
     assert told(message(b"s3cr3t"), to="structured", type="t") == "body is no JSON, line 1 column 1: expecting value"
 
@@ -222,6 +222,6 @@ def test_a_message_that_cannot_become_an_event_is_told():
         ({"to": "binary", "separator": "-"}, "'_' or ':'"),
     ],
 )
-def test_options_that_no_event_may_have_are_told_when_the_task_is_loaded(options, expected):
+def test_options_that_no_event_may_have_are_told_when_the_task_is_loaded(options, expected) -> None:
     with pytest.raises(ValidationError, match=expected):
         editor(**options)

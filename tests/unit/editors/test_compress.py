@@ -28,7 +28,7 @@ def decompress(**options):
     return DecompressStep.model_validate({"decompress": options}).editor(task_facts())
 
 
-def message(body=b"{}", content_encoding=None):
+def message(body: bytes = b"{}", content_encoding=None):
     made = Message.received(delivered(body=body), Origin("west", "orders"))
     if content_encoding is not None:
         made.content_encoding = content_encoding
@@ -47,7 +47,7 @@ def told(editor, received):
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_the_way_there_and_back_leaves_a_message_as_it_was(encoding):
+def test_the_way_there_and_back_leaves_a_message_as_it_was(encoding) -> None:
     for before in (None, "utf-8", "gzip"):
         received = message(b"content" * 30, before)
         original = received.encode()
@@ -59,28 +59,28 @@ def test_the_way_there_and_back_leaves_a_message_as_it_was(encoding):
             assert unpacked.encode() == original
 
 
-def test_other_programs_read_what_was_compressed():
+def test_other_programs_read_what_was_compressed() -> None:
     body = b"content" * 30
     assert gzip.decompress(edited(compress(encoding="gzip"), message(body)).body) == body
     assert zstandard.decompress(edited(compress(encoding="zstd"), message(body)).body) == body
     assert brotli.decompress(edited(compress(encoding="brotli"), message(body)).body) == body
 
 
-def test_the_same_body_is_compressed_to_the_same_bytes():
+def test_the_same_body_is_compressed_to_the_same_bytes() -> None:
     for encoding in ENCODINGS:
         assert (
             edited(compress(encoding=encoding), message()).body == edited(compress(encoding=encoding), message()).body
         )
 
 
-def test_a_body_below_the_least_size_stays():
+def test_a_body_below_the_least_size_stays() -> None:
     received = message(b"123")
     before = received.encode()
     assert edited(compress(encoding="gzip", min_size=4), received).encode() == before
     assert edited(compress(encoding="gzip", min_size=3), received).content_encoding == "gzip"
 
 
-def test_a_value_that_is_a_string_is_compressed_as_its_text():
+def test_a_value_that_is_a_string_is_compressed_as_its_text() -> None:
     received = message()
     received.sections.body = b"\x00\x53\x77" + encode(string("Köln"))
     assert edited(decompress(), edited(compress(encoding="gzip"), received)).body == "Köln".encode()
@@ -88,7 +88,7 @@ def test_a_value_that_is_a_string_is_compressed_as_its_text():
     assert told(compress(encoding="gzip"), received)[0] == "UnreadableBody"
 
 
-def test_an_encoding_has_several_names_in_any_case():
+def test_an_encoding_has_several_names_in_any_case() -> None:
     body = gzip.compress(b"content")
     for name in ("gzip", "x-gzip", "GZip"):
         assert edited(decompress(), message(body, name)).body == b"content"
@@ -125,13 +125,13 @@ def test_an_encoding_has_several_names_in_any_case():
     ],
     ids=range(13),
 )
-def test_what_is_not_compressed_so_is_told(encoding, body, expected):
+def test_what_is_not_compressed_so_is_told(encoding: str | None, body, expected) -> None:
     reason, description = expected
     assert told(decompress(), message(body, encoding)) == (reason, f"decompress: {description}")
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_members_that_follow_one_another_are_one_body(encoding):
+def test_members_that_follow_one_another_are_one_body(encoding) -> None:
     piece = edited(compress(encoding=encoding), message(b"content")).body
     if encoding == "brotli":
         return
@@ -139,7 +139,7 @@ def test_members_that_follow_one_another_are_one_body(encoding):
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_a_body_may_become_as_large_as_the_limit_and_no_larger(encoding):
+def test_a_body_may_become_as_large_as_the_limit_and_no_larger(encoding) -> None:
     exact = edited(compress(encoding=encoding), message(bytes(1000)))
     assert edited(decompress(max_size=1000), exact).body == bytes(1000)
     larger = edited(compress(encoding=encoding), message(bytes(1001)))
@@ -147,7 +147,7 @@ def test_a_body_may_become_as_large_as_the_limit_and_no_larger(encoding):
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_a_body_may_grow_as_many_times_as_the_limit_says(encoding):
+def test_a_body_may_grow_as_many_times_as_the_limit_says(encoding) -> None:
     packed = edited(compress(encoding=encoding), message(bytes(50_000)))
     assert told(decompress(max_ratio=10), packed) == (
         "BodyTooLarge",
@@ -155,21 +155,21 @@ def test_a_body_may_grow_as_many_times_as_the_limit_says(encoding):
     )
 
 
-def test_a_bomb_without_its_size_in_the_frame_is_stopped_too():
+def test_a_bomb_without_its_size_in_the_frame_is_stopped_too() -> None:
     stream = zstandard.ZstdCompressor().compressobj()
     bomb = stream.compress(bytes(2**26)) + stream.flush()
     assert len(bomb) < 10_000
     assert told(decompress(), message(bomb, "zstd"))[0] == "BodyTooLarge"
 
 
-def test_a_window_beyond_the_limit_is_not_allocated():
+def test_a_window_beyond_the_limit_is_not_allocated() -> None:
     parameters = zstandard.ZstdCompressionParameters(window_log=27, enable_ldm=True)
     stream = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
     frame = stream.compress(b"x") + stream.flush()
     assert told(decompress(max_size=100), message(frame, "zstd"))[0] == "NotCompressed"
 
 
-def test_what_the_message_does_not_say_the_option_does():
+def test_what_the_message_does_not_say_the_option_does() -> None:
     body = gzip.compress(b"content")
     received = edited(decompress(encoding="gzip"), message(body))
     assert (received.body, received.content_encoding) == (b"content", None)
@@ -179,7 +179,7 @@ def test_what_the_message_does_not_say_the_option_does():
     )
 
 
-def test_what_is_not_compressed_passes_if_it_may():
+def test_what_is_not_compressed_passes_if_it_may() -> None:
     passing = decompress(uncompressed="pass", encoding="gzip")
     for received in (message(b"content"), message(b"content", "utf-8")):
         before = received.encode()
@@ -198,11 +198,11 @@ def test_what_is_not_compressed_passes_if_it_may():
         ({"encoding": "gzip", "min_size": -1}, "greater than or equal to 0"),
     ],
 )
-def test_options_that_cannot_be_are_told(step, expected):
+def test_options_that_cannot_be_are_told(step, expected: str) -> None:
     with pytest.raises(ValidationError, match=expected):
         compress(**step)
 
 
-def test_what_cannot_be_told_from_other_bytes_cannot_be_let_through():
+def test_what_cannot_be_told_from_other_bytes_cannot_be_let_through() -> None:
     with pytest.raises(ValidationError, match="which cannot be told from other bytes"):
         decompress(encoding="brotli", uncompressed="pass")

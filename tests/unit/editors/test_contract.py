@@ -106,11 +106,11 @@ def outcome(piece: Piece) -> object:
 
 
 @pytest.fixture(params=sorted(STEPS))
-def verb(request):
+def verb(request: pytest.FixtureRequest):
     return request.param
 
 
-def test_id_ordering_key_and_arrival_stay(verb):
+def test_id_ordering_key_and_arrival_stay(verb) -> None:
     case = prepared(verb)
     origin = assembled_task(case, rehearsal=True).origin
     found = pieces(case, case.contents)
@@ -131,7 +131,7 @@ def test_id_ordering_key_and_arrival_stay(verb):
         assert stamps <= {name for name, _ in piece.message.application_properties()} | {"repl-chain", "repl-signature"}
 
 
-def test_the_same_delivery_gives_the_same(verb):
+def test_the_same_delivery_gives_the_same(verb) -> None:
     case = prepared(verb)
     first, second = (pieces(case, case.contents) for _ in range(2))
     if verb in DRAWS:
@@ -140,7 +140,7 @@ def test_the_same_delivery_gives_the_same(verb):
         assert list(map(outcome, first)) == list(map(outcome, second))
 
 
-def test_what_is_not_a_batch_s_is_the_same_for_each_message_alone(verb):
+def test_what_is_not_a_batch_s_is_the_same_for_each_message_alone(verb) -> None:
     case = prepared(verb)
     if any(isinstance(each, BatchEditor) for each in assembled_task(case, rehearsal=True).editors):
         return
@@ -149,7 +149,7 @@ def test_what_is_not_a_batch_s_is_the_same_for_each_message_alone(verb):
     assert alone == together
 
 
-def test_a_rehearsal_leaves_every_store_as_it_was(verb):
+def test_a_rehearsal_leaves_every_store_as_it_was(verb) -> None:
     case = prepared(verb)
     before = snapshot(case.folder)
     clock = ManualClock(NOW)
@@ -228,7 +228,7 @@ def hostile() -> dict[str, bytes]:
     return found
 
 
-def test_whatever_a_message_holds_it_is_rejected_at_most_and_not_quoted(verb, caplog):
+def test_whatever_a_message_holds_it_is_rejected_at_most_and_not_quoted(verb, caplog: pytest.LogCaptureFixture) -> None:
     case = prepared(verb)
     task = assembled_task(case, rehearsal=True)
     verbs = [step.verb() for step in case.task.editors]
@@ -246,7 +246,7 @@ def test_whatever_a_message_holds_it_is_rejected_at_most_and_not_quoted(verb, ca
     assert SECRET.encode().hex() not in caplog.text
 
 
-def test_what_an_editor_does_not_know_is_refused_at_load(verb):
+def test_what_an_editor_does_not_know_is_refused_at_load(verb) -> None:
     case = prepared(verb)
     documents = yaml.safe_load_all((case.folder / "tasks/task.yaml").read_text(encoding="utf-8"))
     document = next(each for each in documents if each["task"] == case.task.task)
@@ -256,7 +256,7 @@ def test_what_an_editor_does_not_know_is_refused_at_load(verb):
             edited({verb: wrong}, message(), folder=case.folder, settings=case.settings)
 
 
-def test_the_golden_case_says_what_it_shows(verb):
+def test_the_golden_case_says_what_it_shows(verb) -> None:
     first, *_ = case_of(verb).read_text(encoding="utf-8").split("\n")
     assert first.startswith("# ")
     assert first.endswith(".")

@@ -103,7 +103,7 @@ def is_repeat(deduplicate: Deduplicate, first: Message, second: Message) -> bool
 # What is a duplicate
 
 
-def test_a_message_with_the_id_of_one_that_was_sent_is_withheld_with_the_reason():
+def test_a_message_with_the_id_of_one_that_was_sent_is_withheld_with_the_reason() -> None:
     line = Line(editor())
     assert line.run((1, "a"), (2, "b")) == {Outcome.SENT: 2}
     assert line.run((3, "a"), (4, "c")) == {Outcome.FILTERED: 1, Outcome.SENT: 1}
@@ -130,11 +130,11 @@ def test_a_message_with_the_id_of_one_that_was_sent_is_withheld_with_the_reason(
         ({"by": "sys.CorrelationId"}, {"correlation_id": string("k")}, {"correlation_id": string("k")}, True),
     ],
 )
-def test_an_id_is_what_the_options_say(options, first, second, expected):
+def test_an_id_is_what_the_options_say(options, first, second, expected: bool) -> None:
     assert is_repeat(editor(**options), message(1, **first), message(2, **second)) is expected
 
 
-def test_an_id_is_remembered_for_the_window_and_no_longer():
+def test_an_id_is_remembered_for_the_window_and_no_longer() -> None:
     clock = clock_at_delivery()
     deduplicate = editor(clock, window="PT10M")
     assert is_repeat(deduplicate, message(1, message_id="a"), message(2, message_id="a"))
@@ -144,7 +144,7 @@ def test_an_id_is_remembered_for_the_window_and_no_longer():
     assert not isinstance(asked(deduplicate, [message(4, message_id="a")])[0], Withheld)
 
 
-def test_so_many_ids_are_remembered_and_no_more():
+def test_so_many_ids_are_remembered_and_no_more() -> None:
     deduplicate = editor(max_count=2)
     messages = [message(number, message_id=str(number)) for number in (1, 2, 3)]
     asked(deduplicate, messages)
@@ -153,14 +153,14 @@ def test_so_many_ids_are_remembered_and_no_more():
     assert sum(isinstance(each, Withheld) for each in asked(deduplicate, again)) == 2
 
 
-def test_a_message_without_an_id_passes_or_is_rejected():
+def test_a_message_without_an_id_passes_or_is_rejected() -> None:
     assert asked(editor(), [message(1, message_id=None)]) != []
     (result,) = asked(editor(by="key", missing="reject"), [message(1)])
     assert isinstance(result, MessageRejected)
     assert str(result) == "IdMissing: deduplicate: has no key, which tells duplicates from others"
 
 
-def test_options_are_checked():
+def test_options_are_checked() -> None:
     for options in (
         {"window": "PT0S"},
         {"window": "P8D"},
@@ -180,7 +180,7 @@ def test_options_are_checked():
 # Never before the send is confirmed
 
 
-def test_of_two_in_one_delivery_the_second_shares_what_becomes_of_the_first():
+def test_of_two_in_one_delivery_the_second_shares_what_becomes_of_the_first() -> None:
     messages = [message(1, message_id="a"), message(2, message_id="b"), message(3, message_id="a")]
     assert asked(editor(), messages)[2] == Joined(
         0, Outcome.FILTERED, "deduplicate: one with this sys.MessageId was delivered with it"
@@ -193,7 +193,7 @@ def test_of_two_in_one_delivery_the_second_shares_what_becomes_of_the_first():
     assert line.run((4, "a")) == {Outcome.REJECTED: 1}
 
 
-def test_a_message_whose_send_has_failed_is_no_duplicate_of_itself():
+def test_a_message_whose_send_has_failed_is_no_duplicate_of_itself() -> None:
     output = OutputThatIsDown()
     line = Line(editor(), output=output)
     with pytest.raises(TargetUnavailable):
@@ -203,14 +203,14 @@ def test_a_message_whose_send_has_failed_is_no_duplicate_of_itself():
     assert line.run((2, "a")) == {Outcome.FILTERED: 1}
 
 
-def test_a_message_that_a_later_editor_withholds_is_not_remembered():
+def test_a_message_that_a_later_editor_withholds_is_not_remembered() -> None:
     urgent = FilterStep.model_validate({"filter": "sys.SequenceNumber > 1"}).editor(task_facts())
     line = Line(editor(), urgent)
     assert line.run((1, "a")) == {Outcome.FILTERED: 1}
     assert line.run((2, "a")) == {Outcome.SENT: 1}
 
 
-def test_ids_of_parts_are_remembered_when_all_parts_are_sent():
+def test_ids_of_parts_are_remembered_when_all_parts_are_sent() -> None:
     splitting = SplitStep.model_validate({"split": {}}).editor(task_facts())
     output = OutputThatFailsOnce(after=1)
     clock = clock_at_delivery()
@@ -226,7 +226,7 @@ def test_ids_of_parts_are_remembered_when_all_parts_are_sent():
     assert asyncio.run(line.pipeline.run(again)) == {Outcome.SENT: 2}
 
 
-def test_a_part_that_was_not_sent_is_not_taken_for_one_that_was():
+def test_a_part_that_was_not_sent_is_not_taken_for_one_that_was() -> None:
     """Parts are not told apart when they are settled: one joins another, one is sent, and one is left at the source."""
     deduplicate = editor(by="part")
     first, second, repeated = (message(1, named={"part": string(part)}) for part in ("a", "b", "a"))
@@ -259,7 +259,7 @@ def test_a_part_that_was_not_sent_is_not_taken_for_one_that_was():
         max_size=6,
     )
 )
-def test_whatever_fails_no_message_is_lost(tmp_path_factory, deliveries):
+def test_whatever_fails_no_message_is_lost(tmp_path_factory: pytest.TempPathFactory, deliveries) -> None:
     """Deliver batches to two instances, with targets that fail half-way and instances that begin anew."""
     path = tmp_path_factory.mktemp("ids") / "store.db"
     clock, output = clock_at_delivery(), Flaky()
@@ -318,7 +318,7 @@ def shared(path: Path, clock: ManualClock, **options) -> Deduplicate:
     return editor(clock, settings={"STORE": f"file:{path}"}, store={"setting": "STORE"}, **options)
 
 
-def test_instances_share_what_was_sent_and_a_restart_forgets_nothing(tmp_path):
+def test_instances_share_what_was_sent_and_a_restart_forgets_nothing(tmp_path: Path) -> None:
     path, clock = tmp_path / "store.db", clock_at_delivery()
     one, two = Line(shared(path, clock), clock=clock), Line(shared(path, clock), clock=clock)
     assert two.run((1, "z")) == {Outcome.SENT: 1}
@@ -328,7 +328,7 @@ def test_instances_share_what_was_sent_and_a_restart_forgets_nothing(tmp_path):
     assert Line(shared(path, clock), clock=clock).run((6, "a"), (7, "b"), (8, "z")) == {Outcome.FILTERED: 3}
 
 
-def test_what_was_sent_in_earlier_hours_counts_for_the_window_and_is_deleted_behind_it(tmp_path):
+def test_what_was_sent_in_earlier_hours_counts_for_the_window_and_is_deleted_behind_it(tmp_path: Path) -> None:
     path, clock = tmp_path / "store.db", clock_at_delivery()
     blobs = FileBlobs(path, "busway-deduplicate")
     line = Line(shared(path, clock, window="PT2H"), clock=clock)
@@ -389,7 +389,7 @@ def over(blobs: Faulty, clock: ManualClock) -> Deduplicate:
     return Deduplicate(options, SharedIds(blobs, "copy", options.window, options.max_count, clock))
 
 
-def test_a_store_that_is_away_holds_the_batch_and_an_append_whose_answer_was_lost_is_harmless(tmp_path):
+def test_a_store_that_is_away_holds_the_batch_and_an_append_whose_answer_was_lost_is_harmless(tmp_path: Path) -> None:
     blobs, clock = Faulty(tmp_path / "store.db"), clock_at_delivery()
     blobs.faults, blobs.lost_answers = 3, 2
     line = Line(over(blobs, clock), clock=clock)
@@ -399,7 +399,7 @@ def test_a_store_that_is_away_holds_the_batch_and_an_append_whose_answer_was_los
     assert Line(over(blobs, clock), clock=clock).run((4, "a"), (5, "b")) == {Outcome.FILTERED: 1, Outcome.SENT: 1}
 
 
-def test_a_crash_between_the_send_and_its_memory_gives_a_duplicate(tmp_path):
+def test_a_crash_between_the_send_and_its_memory_gives_a_duplicate(tmp_path: Path) -> None:
     blobs, clock = Faulty(tmp_path / "store.db"), clock_at_delivery()
     output = OutputThatAccepts()
     line = Line(over(blobs, clock), output=output, clock=clock)
@@ -412,7 +412,7 @@ def test_a_crash_between_the_send_and_its_memory_gives_a_duplicate(tmp_path):
     assert output.ids("orders") == ["z", "a", "a"]
 
 
-def test_a_full_blob_is_followed_by_another_one(tmp_path):
+def test_a_full_blob_is_followed_by_another_one(tmp_path: Path) -> None:
     blobs, clock = Faulty(tmp_path / "store.db"), clock_at_delivery()
     blobs.block_limit = 2
     one, two = Line(over(blobs, clock), clock=clock), Line(over(blobs, clock), clock=clock)
@@ -423,14 +423,14 @@ def test_a_full_blob_is_followed_by_another_one(tmp_path):
     assert len(asyncio.run(blobs.names("copy/"))) == 4
 
 
-def test_a_blob_with_something_else_in_it_stops_the_task(tmp_path):
+def test_a_blob_with_something_else_in_it_stops_the_task(tmp_path: Path) -> None:
     blobs, clock = Faulty(tmp_path / "store.db"), clock_at_delivery()
     asyncio.run(blobs.append("copy/2030-03-17T17-000.ids", b"something else"))
     with pytest.raises(BuswayError, match="holds something else than the ids of sent messages"):
         Line(over(blobs, clock), clock=clock).run((1, "a"))
 
 
-def test_ids_of_one_instance_are_bounded():
+def test_ids_of_one_instance_are_bounded() -> None:
     clock = clock_at_delivery()
     ids = OwnIds(timedelta(hours=1), 1000, clock)
     asyncio.run(ids.remember([bytes([number % 256, number // 256]) for number in range(3000)], 1))

@@ -4,6 +4,7 @@ import asyncio
 import json
 import zlib
 from base64 import urlsafe_b64encode
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -87,7 +88,7 @@ def one(each, message):
     return result[0]
 
 
-def message(body=ORDER, number=1, **options):
+def message(body=ORDER, number: int = 1, **options):
     return Message.received(
         delivered(number, body=body, content_type=symbol("application/json"), **options), Origin("west", "orders")
     )
@@ -95,7 +96,7 @@ def message(body=ORDER, number=1, **options):
 
 @pytest.mark.parametrize("kind", ["oct", "RSA", "EC", "X25519"])
 @pytest.mark.parametrize("options", [{}, {"bind": ["sys.MessageId", "tenant"]}, {"serialization": "json"}])
-def test_what_was_encrypted_comes_back_byte_by_byte(kind, options):
+def test_what_was_encrypted_comes_back_byte_by_byte(kind: str, options) -> None:
     app = settings(k=jwks(made(kind)))
     sent = message()
     sealed = one(editor("encrypt", app, key="k", **options), sent)
@@ -106,14 +107,14 @@ def test_what_was_encrypted_comes_back_byte_by_byte(kind, options):
     assert one(editor("decrypt", app, key="k"), sealed).encode() == sent.encode()
 
 
-def test_the_key_itself_encrypts_where_the_task_says_so():
+def test_the_key_itself_encrypts_where_the_task_says_so() -> None:
     app = settings(k=jwks(made("oct")))
     sealed = one(editor("encrypt", app, key="k", alg="dir", enc="A256GCM"), message())
     assert sealed.body.split(b".")[1] == b"", "there is no wrapped key"
     assert one(editor("decrypt", app, key="k"), sealed).body == ORDER
 
 
-def test_any_jose_library_decrypts_and_is_decrypted():
+def test_any_jose_library_decrypts_and_is_decrypted() -> None:
     key = made("oct")
     sealed = one(editor("encrypt", settings(k=jwks(key)), key="k"), message())
     opened = jwe.decrypt_compact(sealed.body, key, registry=jwe.JWERegistry(strict_check_header=True))
@@ -135,7 +136,7 @@ def test_any_jose_library_decrypts_and_is_decrypted():
     ],
     ids=["A.1", "A.3", "A.4", "A.5"],
 )
-def test_the_examples_of_the_rfc_are_decrypted(key, content, plain):
+def test_the_examples_of_the_rfc_are_decrypted(key, content, plain: bytes) -> None:
     assert one(editor("decrypt", settings(k=json.dumps(key)), key="k"), message(content.encode())).body == plain
 
 
@@ -150,7 +151,7 @@ def test_the_examples_of_the_rfc_are_decrypted(key, content, plain):
     ],
     ids=["none", "two sections", "value", "sequence", "empty"],
 )
-def test_a_body_of_every_kind_comes_back(body):
+def test_a_body_of_every_kind_comes_back(body) -> None:
     app = settings(k=jwks(made("oct")))
     sent = message()
     sent.sections.body = body
@@ -165,7 +166,7 @@ def test_a_body_of_every_kind_comes_back(body):
 FIELDS = ["$.card.number", "$.lines[*].n", "$.amount"]
 
 
-def test_fields_are_encrypted_each_and_all_else_stays_as_it_was():
+def test_fields_are_encrypted_each_and_all_else_stays_as_it_was() -> None:
     app = settings(k=jwks(made("oct")))
     sealed = one(editor("encrypt", app, key="k", fields=FIELDS), message())
     assert sealed.content_type == "application/json"
@@ -178,7 +179,7 @@ def test_fields_are_encrypted_each_and_all_else_stays_as_it_was():
     assert one(editor("decrypt", app, key="k", fields=FIELDS), sealed).body == ORDER
 
 
-def test_a_field_that_is_not_there_is_a_fault_unless_it_may_be_missing():
+def test_a_field_that_is_not_there_is_a_fault_unless_it_may_be_missing() -> None:
     app = settings(k=jwks(made("oct")))
     for paths in (["$.card.cvc"], ["$.lines[2].n"], ["$.id.deeper"], ["$.card[0]"]):
         with pytest.raises(MessageRejected, match=r"FieldMissing: encrypt: the body has nothing at \$"):
@@ -191,12 +192,12 @@ def test_a_field_that_is_not_there_is_a_fault_unless_it_may_be_missing():
 
 
 @pytest.mark.parametrize("body", [b"no json", b'{"a": 1, "a": 2}', b"\xff", b"[" * 100_000, b"1" * 5000])
-def test_a_body_that_is_no_json_has_no_fields(body):
+def test_a_body_that_is_no_json_has_no_fields(body: bytes) -> None:
     with pytest.raises(MessageRejected, match="NotJson"):
         one(editor("encrypt", settings(k=jwks(made("oct"))), key="k", fields=["$.a"]), message(body))
 
 
-def test_what_is_bound_to_a_message_cannot_be_moved_to_another():
+def test_what_is_bound_to_a_message_cannot_be_moved_to_another() -> None:
     app = settings(k=jwks(made("oct")))
     bound = {"bind": ["sys.MessageId", "tenant"]}
     sealed = one(editor("encrypt", app, key="k", **bound), message(named={"Tenant": string("t")}))
@@ -211,7 +212,7 @@ def test_what_is_bound_to_a_message_cannot_be_moved_to_another():
         one(editor("decrypt", app, key="k", bind=["sys.messageid"]), loose)
 
 
-def test_bound_fields_cannot_be_moved_within_the_body():
+def test_bound_fields_cannot_be_moved_within_the_body() -> None:
     app = settings(k=jwks(made("oct")))
     paths = {"fields": ["$.a", "$.b"]}
     sealed = one(editor("encrypt", app, key="k", bind=["sys.MessageId"], **paths), message(b'{"a": 1, "b": 2}'))
@@ -221,7 +222,7 @@ def test_bound_fields_cannot_be_moved_within_the_body():
         one(editor("decrypt", app, key="k", **paths), sealed)
 
 
-def test_a_message_without_an_id_is_bound_to_the_one_that_it_gets():
+def test_a_message_without_an_id_is_bound_to_the_one_that_it_gets() -> None:
     app = settings(k=jwks(made("oct")))
     sealed = one(editor("encrypt", app, key="k", bind=["sys.MessageId"]), message(message_id=None))
     from shared.message.metadata import deterministic_id  # noqa: PLC0415 - what the pipeline gives it
@@ -234,7 +235,7 @@ def segment(header):
     return urlsafe_b64encode(json.dumps(header).encode()).rstrip(b"=").decode()
 
 
-def forged(header, plain=b"plain"):
+def forged(header, plain: bytes = b"plain"):
     """Return a JWE that is genuine but for what its header asks for."""
     key = made("oct")
     protected = segment({"alg": "dir", "enc": "A256GCM", "kid": "k1", **header})
@@ -268,7 +269,7 @@ def forged(header, plain=b"plain"):
         b"\xff" * 100,
     ],
 )  # fmt: skip
-def test_what_is_no_encryption_of_the_key_is_rejected(content):
+def test_what_is_no_encryption_of_the_key_is_rejected(content) -> None:
     app = settings(k=jwks(made("oct")))
     with pytest.raises(MessageRejected) as raised:
         one(editor("decrypt", app, key="k"), message(content))
@@ -276,12 +277,12 @@ def test_what_is_no_encryption_of_the_key_is_rejected(content):
     assert json.loads(jwks(made("oct")))["keys"][0]["k"] not in str(raised.value)
 
 
-def test_the_forger_could_have_been_let_in():
+def test_the_forger_could_have_been_let_in() -> None:
     """Or else the test above proves nothing."""
     assert one(editor("decrypt", settings(k=jwks(made("oct"))), key="k"), message(forged({}))).body == b"plain"
 
 
-def test_re_encryption_goes_from_one_key_to_another_and_keeps_the_content_type():
+def test_re_encryption_goes_from_one_key_to_another_and_keeps_the_content_type() -> None:
     app = settings(old=jwks(made("oct", "o")), new=jwks(made("RSA", "n")))
     sealed = one(editor("encrypt", app, key="old", bind=["sys.MessageId"]), message())
     step = {"from": {"key": "old"}, "to": {"key": "new", "bind": ["sys.MessageId"]}}
@@ -299,13 +300,13 @@ def test_re_encryption_goes_from_one_key_to_another_and_keeps_the_content_type()
 class SecretsThatChange:
     """Secrets whose values a test changes, and which are away when it says so."""
 
-    def __init__(self, **values):
+    def __init__(self, **values) -> None:
         self.values = values
         self.fresh = dict(values)
         self.away = None
-        self.asked = []
+        self.asked: list[Any] = []
 
-    async def get(self, name, *, anew=False):
+    async def get(self, name, *, anew: bool = False):
         self.asked.append((name, anew))
         if self.away is not None:
             raise self.away
@@ -324,7 +325,7 @@ def with_secrets(verb, secrets, **options):
     return STEPS[verb].model_validate({verb: options}).editor(facts)
 
 
-def test_the_newest_key_encrypts_every_key_of_the_set_decrypts():
+def test_the_newest_key_encrypts_every_key_of_the_set_decrypts() -> None:
     old, new = made("oct", "2025"), made("oct", "2026")
     secrets = SecretsThatChange(k=jwks(old, new))
     sealed = one(with_secrets("encrypt", secrets, key="k"), message())
@@ -337,7 +338,7 @@ def test_the_newest_key_encrypts_every_key_of_the_set_decrypts():
         one(with_secrets("encrypt", secrets, key="k", kid="2024"), message())
 
 
-def test_a_key_that_came_between_two_batches_is_asked_for_once_a_batch():
+def test_a_key_that_came_between_two_batches_is_asked_for_once_a_batch() -> None:
     old, new = made("oct", "2025"), made("oct", "2026")
     secrets = SecretsThatChange(k=jwks(old))
     decrypt = with_secrets("decrypt", secrets, key="k")
@@ -356,7 +357,7 @@ def test_a_key_that_came_between_two_batches_is_asked_for_once_a_batch():
     assert secrets.asked == [("k", False), ("k", True)]
 
 
-def test_a_new_version_that_holds_no_keys_is_told_of_and_not_used(caplog):
+def test_a_new_version_that_holds_no_keys_is_told_of_and_not_used(caplog: pytest.LogCaptureFixture) -> None:
     secrets = SecretsThatChange(k=jwks(made("oct")))
     encrypt = with_secrets("encrypt", secrets, key="k")
     one(encrypt, message())
@@ -370,7 +371,7 @@ def test_a_new_version_that_holds_no_keys_is_told_of_and_not_used(caplog):
 
 @pytest.mark.parametrize("away", [TargetUnavailable("vault: away"), TargetRefused("vault: no")])
 @pytest.mark.parametrize("verb", ["encrypt", "decrypt", "sign", "verify", "attest"])
-def test_without_its_keys_an_editor_lets_nothing_go_on(verb, away):
+def test_without_its_keys_an_editor_lets_nothing_go_on(verb: str, away) -> None:
     secrets = SecretsThatChange(k=jwks(made("oct")))
     secrets.away = away
     sent = message()
@@ -379,9 +380,9 @@ def test_without_its_keys_an_editor_lets_nothing_go_on(verb, away):
     assert sent.encode() == message().encode()
 
 
-def test_a_vault_that_does_not_answer_is_not_waited_for_longer_than_the_batch_may():
+def test_a_vault_that_does_not_answer_is_not_waited_for_longer_than_the_batch_may() -> None:
     class Silent(SecretsThatChange):
-        async def get(self, *_, **__):
+        async def get(self, *_, **__) -> None:
             await asyncio.Event().wait()
 
     step = with_secrets("encrypt", Silent(), key="k")
@@ -409,7 +410,7 @@ SHORT = {"kty": "oct", "k": "c2hvcnQtYW5kLXNlY3JldA"[:10]}
         (json.dumps({"keys": [{"kty": "oct", "k": "A" * 43}] * 2}), "cannot be told apart"),
     ],
 )
-def test_a_secret_that_holds_no_keys_is_a_persons_affair_and_shown_to_nobody(value, told):
+def test_a_secret_that_holds_no_keys_is_a_persons_affair_and_shown_to_nobody(value, told: str) -> None:
     with pytest.raises(TargetRefused, match=told) as raised:
         parsed_ring("payments", value)
     assert str(raised.value).startswith("secret payments: ")
@@ -427,12 +428,12 @@ def test_a_secret_that_holds_no_keys_is_a_persons_affair_and_shown_to_nobody(val
         (made("oct", alg="dir"), {"enc": "A256CBC-HS512"}, "cannot encrypt with dir and A256CBC-HS512"),
     ],
 )
-def test_a_key_that_is_not_fit_is_a_persons_affair(key, options, told):
+def test_a_key_that_is_not_fit_is_a_persons_affair(key, options, told: str) -> None:
     with pytest.raises(TargetRefused, match=f"secret k: key k1 {told}"):
         one(editor("encrypt", settings(k=jwks(key)), key="k", **options), message())
 
 
-def test_a_key_that_is_no_app_setting_stops_the_start():
+def test_a_key_that_is_no_app_setting_stops_the_start() -> None:
     for verb in ("encrypt", "decrypt", "sign", "verify", "attest"):
         with pytest.raises(ConfigError) as raised:
             editor(verb, {}, key="orders-2026")
@@ -461,6 +462,6 @@ def test_a_key_that_is_no_app_setting_stops_the_start():
         ({"key": "k", "bind": ["a", "A"]}, "twice"),
     ],
 )
-def test_options_at_fault_are_told_at_load(options, told):
+def test_options_at_fault_are_told_at_load(options, told: str) -> None:
     with pytest.raises(ValidationError, match=told):
         STEPS["encrypt"].model_validate({"encrypt": options})

@@ -40,7 +40,7 @@ COLUMNS = {
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path: Path):
     tmp_path.joinpath("customers.csv").write_text(CUSTOMERS, encoding="utf-8")
     return tmp_path
 
@@ -90,7 +90,7 @@ def problem(folder: Path | None, **options) -> str:
 # Into properties
 
 
-def test_columns_become_properties_of_their_types(folder):
+def test_columns_become_properties_of_their_types(folder) -> None:
     before = message()
     after = edited(by_property(folder), before)
     assert properties(after) == {
@@ -104,7 +104,7 @@ def test_columns_become_properties_of_their_types(folder):
     assert (after.message_id, after.arrival, after.body) == (before.message_id, before.arrival, b"{}")
 
 
-def test_a_value_that_is_empty_removes_the_property_and_an_empty_text_is_one(folder):
+def test_a_value_that_is_empty_removes_the_property_and_an_empty_text_is_one(folder) -> None:
     before = message("c-2")
     before.set_properties({"limit": double(1.0)})
     assert properties(edited(by_property(folder), before)) == {"Customer": string("c-2"), "segment": string("")}
@@ -122,13 +122,13 @@ def test_a_value_that_is_empty_removes_the_property_and_an_empty_text_is_one(fol
         ({"body": "$.ids[1]"}, message(None, body='{"ids": [1, 7]}')),
     ],
 )
-def test_a_key_is_a_property_or_a_value_of_the_body(folder, key, given):
+def test_a_key_is_a_property_or_a_value_of_the_body(folder, key, given) -> None:
     folder.joinpath("t.csv").write_text("k,v\n7,found\n", encoding="utf-8")
     enrich = editor(folder, table="t.csv", key=key, column="k", properties={"v": "v"})
     assert properties(edited(enrich, given))["v"] == string("found")
 
 
-def test_a_key_that_is_missing_is_rejected_passed_or_gets_what_is_the_default(folder):
+def test_a_key_that_is_missing_is_rejected_passed_or_gets_what_is_the_default(folder) -> None:
     assert fault(by_property(folder), message("c-9")) == (
         "KeyMissing: enrich: customer is none of the keys in the table's column 'id'"
     )
@@ -144,12 +144,12 @@ def test_a_key_that_is_missing_is_rejected_passed_or_gets_what_is_the_default(fo
     }  # fmt: skip
 
 
-def test_one_at_fault_leaves_the_others_alone(folder):
+def test_one_at_fault_leaves_the_others_alone(folder) -> None:
     results = asked(by_property(folder), message(), message("c-9"), message("c-2"))
     assert [isinstance(each, MessageRejected) for each in results] == [False, True, False]
 
 
-def test_facts_of_the_way_become_properties(folder):
+def test_facts_of_the_way_become_properties(folder) -> None:
     names = ("task", "site", "entity", "partition", "enqueued_time", "sequence_number", "received_time")
     clock = clock_at_delivery()
     clock.advance(2)
@@ -186,7 +186,9 @@ def into_body(folder: Path, into: str, **members: object) -> Enrich:
         ('\n{"a": {"b": {}}}\n', "$.a['b']", '\n{"a": {"b": {"segment": "gold", "limit": 10.50}}}\n'),
     ],
 )
-def test_members_are_put_into_the_body_and_the_rest_keeps_every_byte(folder, body, into, expected):
+def test_members_are_put_into_the_body_and_the_rest_keeps_every_byte(
+    folder, body: str, into: str, expected: str
+) -> None:
     enrich = into_body(folder, into, segment="segment", limit={"column": "limit", "type": "double"})
     assert edited(enrich, message(body=body)).body == expected.encode()
 
@@ -203,13 +205,13 @@ def test_members_are_put_into_the_body_and_the_rest_keeps_every_byte(folder, bod
         ('{"n": ' + "9" * 5000 + "}", "$", "NotJson"),
     ],
 )
-def test_a_body_that_has_no_such_object_is_rejected(folder, body, into, expected):
+def test_a_body_that_has_no_such_object_is_rejected(folder, body: str, into: str, expected: str) -> None:
     told = fault(into_body(folder, into, segment="segment"), message(body=body))
     assert told.startswith(expected)
     assert "text" not in told.removeprefix(expected)
 
 
-def test_a_body_stays_of_the_kind_that_it_was(folder):
+def test_a_body_stays_of_the_kind_that_it_was(folder) -> None:
     given = message()
     given.sections.body = b"\x00\x53\x77" + encode(string('{"ä": 1}'))
     after = edited(into_body(folder, "$", segment="segment"), given)
@@ -246,7 +248,7 @@ def dumped(value: object, blank: str) -> str:
     members=st.dictionaries(st.text(max_size=3), _JSON, max_size=3),
     blank=st.sampled_from(["", " ", "\n\t"]),
 )
-def test_members_are_put_in_as_json_has_them(body, members, blank):
+def test_members_are_put_in_as_json_has_them(body, members, blank) -> None:
     text = with_members(dumped(body, blank), [], [(name, dumped(each, blank)) for name, each in members.items()])
     assert json.loads(text, parse_float=Decimal) == {**body, **members}
     within = with_members(
@@ -258,7 +260,7 @@ def test_members_are_put_in_as_json_has_them(body, members, blank):
 # Tables
 
 
-def test_a_json_table_has_types_of_its_own(folder):
+def test_a_json_table_has_types_of_its_own(folder) -> None:
     rows = [{"id": 7, "t": "x", "n": 3, "d": 1.5, "b": True, "z": None}, {"id": "8"}]
     folder.joinpath("t.json").write_text(json.dumps(rows), encoding="utf-8")
     columns = {name: name for name in "tndbz"}
@@ -268,7 +270,7 @@ def test_a_json_table_has_types_of_its_own(folder):
     assert properties(edited(enrich, message("8"))) == {"Customer": string("8")}
 
 
-def test_a_parquet_table_has_types_of_its_own(folder, monkeypatch):
+def test_a_parquet_table_has_types_of_its_own(folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pytz", None)  # the app need not have it
     duckdb.connect().from_query(
         "SELECT 'c-' || i AS id, i::BIGINT AS n, i + 0.25::DOUBLE AS d, i > 0 AS b, (i + 0.10)::DECIMAL(9, 2) AS e,"
@@ -296,7 +298,7 @@ def test_a_parquet_table_has_types_of_its_own(folder, monkeypatch):
     assert after.body == b'{"e": 1.10, "n": "1"}'
 
 
-def test_parquet_without_its_library_is_told_with_what_installs_it(folder, monkeypatch):
+def test_parquet_without_its_library_is_told_with_what_installs_it(folder, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.joinpath("t.parquet").write_bytes(b"PAR1")
     options = {"table": "t.parquet", "key": {"property": "k"}, "column": "id", "properties": {"v": "v"}}
     assert "table t.parquet: is no Parquet that can be read" in problem(folder, **options)
@@ -328,7 +330,9 @@ def test_parquet_without_its_library_is_told_with_what_installs_it(folder, monke
         ("../t.csv", "", "expected one below the folder"),
     ],
 )
-def test_a_table_at_fault_is_told_when_it_is_loaded(folder, name, content, expected):
+def test_a_table_at_fault_is_told_when_it_is_loaded(
+    folder, name: str, content: str | bytes | None, expected: str
+) -> None:
     if content is not None and not name.startswith(".."):
         folder.joinpath(name).write_bytes(content if isinstance(content, bytes) else content.encode())
     told = problem(folder, table=name, key={"property": "k"}, column="id", properties={"v": "v"})
@@ -355,7 +359,7 @@ def test_a_table_at_fault_is_told_when_it_is_loaded(folder, name, content, expec
         ("string", "7", string("7")),
     ],
 )
-def test_a_text_of_a_csv_table_is_read_as_the_type_asked_for(folder, type_, text, expected):
+def test_a_text_of_a_csv_table_is_read_as_the_type_asked_for(folder, type_: str, text: str, expected) -> None:
     folder.joinpath("t.csv").write_text(f'id,v\nc-1,"{text}"\n', encoding="utf-8")
     options: dict[str, Any] = {
         "table": "t.csv",
@@ -387,11 +391,11 @@ def test_a_text_of_a_csv_table_is_read_as_the_type_asked_for(folder, type_, text
         ({"facts": {"a": "task"}, "missing": "default"}, "need each other"),
     ],
 )
-def test_options_are_checked(folder, options, expected):
+def test_options_are_checked(folder, options, expected: str) -> None:
     assert expected in problem(folder, **options)
 
 
-def test_default_values_fit_the_columns(folder):
+def test_default_values_fit_the_columns(folder) -> None:
     options = {"table": "customers.csv", "key": {"property": "k"}, "column": "id", "missing": "default"}
     columns = {"limit": {"column": "limit", "type": "long"}}
     assert "need each other" in problem(folder, **options, properties=columns)
@@ -414,7 +418,7 @@ def segment(enrich: Enrich) -> Value | None:
     return properties(edited(enrich, message())).get("segment")
 
 
-def test_a_table_that_has_changed_is_read_again_once_in_a_while(folder):
+def test_a_table_that_has_changed_is_read_again_once_in_a_while(folder) -> None:
     clock = clock_at_delivery()
     enrich = by_property(folder, clock, refresh="PT30S", properties={"segment": "segment"})
     assert segment(enrich) == string("gold")
@@ -424,7 +428,9 @@ def test_a_table_that_has_changed_is_read_again_once_in_a_while(folder):
     assert segment(enrich) == string("silver")
 
 
-def test_a_table_that_is_being_written_or_broken_or_gone_leaves_the_one_before(folder, caplog):
+def test_a_table_that_is_being_written_or_broken_or_gone_leaves_the_one_before(
+    folder, caplog: pytest.LogCaptureFixture
+) -> None:
     clock, path = clock_at_delivery(), folder / "customers.csv"
     enrich = by_property(folder, clock, refresh="PT1S", properties={"segment": "segment"})
     changed(path, "id,segment\nc-0,x\n", clock, seconds_ago=0)
@@ -451,7 +457,7 @@ def test_a_table_that_is_being_written_or_broken_or_gone_leaves_the_one_before(f
     ]
 
 
-def test_a_table_in_a_blob_is_read_at_the_first_delivery_and_when_it_has_changed(tmp_path):
+def test_a_table_in_a_blob_is_read_at_the_first_delivery_and_when_it_has_changed(tmp_path: Path) -> None:
     path, clock = tmp_path / "store.db", clock_at_delivery()
     blobs = FileBlobs(path, "tables")
     blob = {"setting": "TABLES", "container": "tables", "blob": "customers.csv"}

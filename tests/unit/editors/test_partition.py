@@ -16,22 +16,22 @@ def key_of(received, **options):
 @pytest.mark.parametrize(
     ("body", "expected"), [(b'{"v": "c-1"}', "c-1"), (b'{"v": 47}', "47"), (b'{"v": "' + b"x" * 128 + b'"}', "x" * 128)]
 )
-def test_a_value_of_the_body_becomes_the_key(body, expected):
+def test_a_value_of_the_body_becomes_the_key(body: bytes, expected: str) -> None:
     assert key_of(message(body), value="v") == expected
 
 
-def test_a_property_becomes_the_key():
+def test_a_property_becomes_the_key() -> None:
     assert key_of(message(properties={"Account": "a"}), property="account") == "a"
     assert key_of(message(properties={"account": 5}), property="Account") == "5"
 
 
-def test_what_has_an_ordering_key_keeps_it():
+def test_what_has_an_ordering_key_keeps_it() -> None:
     assert key_of(message(b"no JSON", partition_key="own"), value="v") == "own"
     assert key_of(message(b"no JSON", session_id="own"), value="v") is None
     assert key_of(message(b"no JSON", properties={"repl-eh-partition-key": "own"}), value="v") is None
 
 
-def test_an_empty_key_is_none():
+def test_an_empty_key_is_none() -> None:
     assert key_of(message({"v": "c"}, session_id="", partition_key=""), value="v") == "c"
 
 
@@ -49,13 +49,13 @@ def test_an_empty_key_is_none():
         (b"{", "body is no JSON"),
     ],
 )
-def test_a_value_that_is_no_key_rejects(body, told):
+def test_a_value_that_is_no_key_rejects(body: bytes, told: str) -> None:
     (reason,) = edited({"partition": {"value": "v"}}, message(body)).reasons
     assert ": partition: " in reason
     assert told in reason
 
 
-def test_without_a_value_a_message_may_go_on():
+def test_without_a_value_a_message_may_go_on() -> None:
     assert key_of(message(b"{}"), value="v", missing="leave") is None
     assert key_of(message(properties={"p": NULL}), property="p", missing="leave") is None
     received = message(properties={"p": double(1.5)})
@@ -72,7 +72,7 @@ def test_without_a_value_a_message_may_go_on():
         ({"value": "a", "missing": "drop"}, "'reject' or 'leave'"),
     ],
 )
-def test_bad_options_are_told_at_load(options, told):
+def test_bad_options_are_told_at_load(options, told: str) -> None:
     with pytest.raises(ValidationError) as caught:
         PartitionStep.model_validate({"partition": options})
     assert told in str(caught.value)
@@ -86,7 +86,7 @@ def test_bad_options_are_told_at_load(options, told):
         ({}, {}, None),
     ],
 )
-def test_a_task_in_which_a_key_has_no_place_is_told_at_load(source, target, told):
+def test_a_task_in_which_a_key_has_no_place_is_told_at_load(source, target, told: str | None) -> None:
     document = {
         "task": "t",
         "source": {"connection": "west", "queue": "a", **source},
@@ -101,7 +101,7 @@ def test_a_task_in_which_a_key_has_no_place_is_told_at_load(source, target, told
     assert told in str(caught.value)
 
 
-def test_the_annotation_beside_stays():
+def test_the_annotation_beside_stays() -> None:
     received = message({"v": "c"})
     received.set_annotations({"mine": string("x")})
     assert edited({"partition": {"value": "v"}}, received).message.raw.annotation("mine") == string("x")

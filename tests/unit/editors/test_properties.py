@@ -28,11 +28,11 @@ def changed(properties, **options):
         ({"a": 1, "c": 2}, {"remove": ["*"], "rename": {"A": "b"}}, {"b": 1}),
     ],
 )
-def test_changes_application_properties(properties, options, expected):
+def test_changes_application_properties(properties, options, expected) -> None:
     assert changed(properties, **options) == expected
 
 
-def test_values_keep_their_bytes_and_places():
+def test_values_keep_their_bytes_and_places() -> None:
     odd = Value(0x71, 5)  # an int of four bytes that one byte would hold
     received = message(properties={"a": odd, "b": uint(0), "l": list_([long(1)])})
     sent = edited({"properties": {"rename": {"a": "z"}}}, received).message
@@ -40,30 +40,30 @@ def test_values_keep_their_bytes_and_places():
     assert dict(sent.raw.application_properties())["z"] == odd
 
 
-def test_broker_properties_are_set_and_removed_by_the_action():
+def test_broker_properties_are_set_and_removed_by_the_action() -> None:
     action = "SET sys.ContentType = 'text/plain'; SET sys.TimeToLive = '0:0:30'; REMOVE sys.Subject"
     sent = edited({"properties": {"action": action}}, message(subject="s")).message
     assert (sent.content_type, sent.subject, sent.raw.time_to_live) == ("text/plain", None, 30_000)
 
 
 @pytest.mark.parametrize("properties", [{"a": 1, "B": 2}, {"a": 1, "A": 2}])
-def test_a_name_that_is_taken_is_not_written_over(properties):
+def test_a_name_that_is_taken_is_not_written_over(properties) -> None:
     (reason,) = edited({"properties": {"rename": {"a": "b"}}}, message(properties=properties)).reasons
     assert reason == "PropertyExists: properties: has a property b already, expected the name to be free"
 
 
-def test_patterns_leave_busways_own_properties():
+def test_patterns_leave_busways_own_properties() -> None:
     received = message(properties={"repl-path": "north", "a": 1})
     sent = edited({"properties": {"remove": ["*"]}}, received).message
     assert dict(sent.raw.application_properties())["repl-path"].payload == "north;here"
 
 
-def test_an_action_that_fails_rejects():
+def test_an_action_that_fails_rejects() -> None:
     (reason,) = edited({"properties": {"action": "SET a = 1 / b"}}, message(properties={"b": 0})).reasons
     assert ": properties: " in reason
 
 
-def test_many_stars_cost_no_time():
+def test_many_stars_cost_no_time() -> None:
     pattern = "a*" * 30 + "b"
     assert list(changed({"a" * 5000: 1}, remove=[pattern])) == ["a" * 5000]
 
@@ -93,7 +93,7 @@ def test_many_stars_cost_no_time():
         ({"action": "SET sys.Nothing = 5"}, "expected a system property"),
     ],
 )
-def test_bad_options_are_told_at_load(options, told):
+def test_bad_options_are_told_at_load(options, told: str) -> None:
     with pytest.raises(ValidationError) as caught:
         PropertiesStep.model_validate({"properties": options})
     assert told in str(caught.value)

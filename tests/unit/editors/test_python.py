@@ -3,6 +3,7 @@
 import logging
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 from textwrap import dedent
 from uuid import UUID
 
@@ -18,7 +19,7 @@ HEAD = "from shared.editors.function_api import *\n"
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(tmp_path: Path):
     def running(source, *messages, **files):
         (tmp_path / "own.py").write_text(HEAD + dedent(source), encoding="utf-8")
         for name, text in files.items():
@@ -28,19 +29,19 @@ def run(tmp_path):
     return running
 
 
-def test_the_message_that_is_returned_goes_on(run):
+def test_the_message_that_is_returned_goes_on(run) -> None:
     result = run("def edit(m):\n    put_json(m, {'a': 2})\n    set_property(m, 'n', 5)\n    return m")
     assert (result.message.text, result.message.properties, result.message.message_id) == ('{"a":2}', {"n": 5}, "m-1")
 
 
 @pytest.mark.parametrize("nothing", ["None", "[]", "()"])
-def test_nothing_withholds(run, nothing):
+def test_nothing_withholds(run, nothing: str) -> None:
     result = run(f"def edit(m): return {nothing}")
     assert (result.messages, result.reasons) == ([], ["withheld by python own:edit"])
 
 
 @pytest.mark.parametrize("several", ["[m, m]", "(m, m.copy())"])
-def test_several_messages_have_ids_of_their_own(run, several):
+def test_several_messages_have_ids_of_their_own(run, several: str) -> None:
     result = run(f"def edit(m): return {several}", message(message_id="a"), message(message_id=None))
     ids = [each.message_id for each in result.messages]
     assert ids[:2] == ["a/0", "a/1"]
@@ -74,7 +75,7 @@ def test_several_messages_have_ids_of_their_own(run, several):
         ("put_json(m, {1: 2}); return m", "NotWritable: python own:edit: the result has an object with a name"),
     ],
 )
-def test_what_goes_wrong_sets_the_message_aside(run, source, told):
+def test_what_goes_wrong_sets_the_message_aside(run, source: str, told: str) -> None:
     received = message({"secret": 1}, session_id="s", partition_key="s", properties={"repl-path": "north"})
     result = run(f"def edit(m): {source}", received)
     assert [str(each) for each in result.outcomes] == ["rejected"]
@@ -82,19 +83,19 @@ def test_what_goes_wrong_sets_the_message_aside(run, source, told):
     assert "secret" not in result.reasons[0]
 
 
-def test_no_message_is_lost_beside_one_that_fails(run):
+def test_no_message_is_lost_beside_one_that_fails(run) -> None:
     received = [message({"n": number}, message_id=str(number)) for number in range(5)]
     result = run("def edit(m):\n    1 / (json_of(m)['n'] - 3)\n    return m", *received)
     assert [str(each) for each in result.outcomes] == ["sent", "sent", "sent", "rejected", "sent"]
 
 
-def test_what_is_changed_elsewhere_passes(run):
+def test_what_is_changed_elsewhere_passes(run) -> None:
     source = "def edit(m):\n    m.subject = 'x'\n    m.set_annotations({'mine': None})\n    return m"
     sent = run(source, message(session_id="s", partition_key="s", properties={"repl-path": "north"})).message
     assert (sent.subject, sent.session_id, sent.partition_key) == ("x", "s", "s")
 
 
-def test_the_place_of_a_failure_is_told_at_debug_without_values(run, caplog):
+def test_the_place_of_a_failure_is_told_at_debug_without_values(run, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "busway.editors")
     run("def edit(m):\n    raise KeyError(text_of(m))", message("a secret"))
     (record,) = [each for each in caplog.records if each.name == "busway.editors"]
@@ -102,7 +103,7 @@ def test_the_place_of_a_failure_is_told_at_debug_without_values(run, caplog):
     assert "a secret" not in caplog.text
 
 
-def test_modules_beside_are_imported_relatively_and_those_of_the_app_by_name(run, tmp_path):
+def test_modules_beside_are_imported_relatively_and_those_of_the_app_by_name(run, tmp_path: Path) -> None:
     source = "from .rates import RATE\ndef edit(m):\n    put_json(m, RATE)\n    return m"
     assert run(source, rates="RATE = 19").message.text == "19"
     assert edited({"python": "copy:copy"}, message("x"), folder=tmp_path).message.text == "x"
@@ -132,7 +133,9 @@ def test_modules_beside_are_imported_relatively_and_those_of_the_app_by_name(run
         ("raise SystemExit(1)", "own:edit", "module own cannot be imported: SystemExit"),
     ],
 )
-def test_a_function_that_cannot_be_used_is_told_at_load(tmp_path, source, name, told):
+def test_a_function_that_cannot_be_used_is_told_at_load(
+    tmp_path: Path, source: str, name: int | str, told: str
+) -> None:
     (tmp_path / "own.py").write_text(source)
     with pytest.raises(ValidationError) as caught:
         edited({"python": name}, message(), folder=tmp_path)
@@ -147,7 +150,7 @@ def test_a_function_that_cannot_be_used_is_told_at_load(tmp_path, source, name, 
         (1e300, "1E+300"),
     ],
 )
-def test_json_is_written(value, text):
+def test_json_is_written(value, text: str) -> None:
     made = message()
     put_json(made, value)
     assert text_of(made) == text
@@ -156,20 +159,20 @@ def test_json_is_written(value, text):
 @pytest.mark.parametrize(
     "value", [float("nan"), [float("inf")], Decimal("NaN"), {"a": b"x"}, object(), {1: 2}, "\ud83d"]
 )
-def test_what_json_cannot_say_is_not_written(value):
+def test_what_json_cannot_say_is_not_written(value) -> None:
     with pytest.raises(MessageRejected) as caught:
         put_json(message(), value)
     assert caught.value.reason == "NotWritable"
 
 
-def test_a_cycle_is_not_written():
+def test_a_cycle_is_not_written() -> None:
     cycle: list = []
     cycle.append(cycle)
     with pytest.raises(MessageRejected):
         put_json(message(), cycle)
 
 
-def test_json_and_text_are_read():
+def test_json_and_text_are_read() -> None:
     assert json_of(message(b'{"a": 10.10}')) == {"a": Decimal("10.10")}
     with pytest.raises(MessageRejected, match="NotText: body is no UTF-8 at byte 1"):
         text_of(message(b"a\xff"))
@@ -178,7 +181,7 @@ def test_json_and_text_are_read():
     assert made.body == "grün".encode()
 
 
-def test_properties_are_read_and_set():
+def test_properties_are_read_and_set() -> None:
     made = message()
     at = datetime(2030, 3, 17, 17, 46, 40, 123_000, UTC)
     given = {"s": "x", "b": True, "i": 5, "f": 1.5, "t": at, "u": UUID(int=7)}
@@ -197,6 +200,6 @@ def test_properties_are_read_and_set():
     assert properties_of(message(properties={"a": string("x")})) == {"a": "x"}
 
 
-def test_reject_raises():
+def test_reject_raises() -> None:
     with pytest.raises(MessageRejected, match="A: b"):
         reject("A", "b")

@@ -34,7 +34,7 @@ def left(body=ORDER, **options):
         (["note"], {"note": None}),
     ],
 )
-def test_keeps_what_is_listed(keep, expected):
+def test_keeps_what_is_listed(keep, expected) -> None:
     assert left(keep=keep) == expected
 
 
@@ -47,16 +47,16 @@ def test_keeps_what_is_listed(keep, expected):
         (["lines[]"], {**ORDER, "lines": []}),
     ],
 )  # fmt: skip
-def test_drops_what_is_listed(drop, expected):
+def test_drops_what_is_listed(drop, expected) -> None:
     assert left(drop=drop) == expected
 
 
-def test_an_array_is_reduced_item_by_item():
+def test_an_array_is_reduced_item_by_item() -> None:
     assert left([{"a": 1, "b": 2}, 3], keep=["[].a"]) == [{"a": 1}, {}]
     assert left([{"a": 1}], keep=["a"]) == []
 
 
-def test_drops_what_says_nothing():
+def test_drops_what_says_nothing() -> None:
     body = {"a": None, "b": "", "c": [], "d": {"e": {"f": None}}, "g": [None, {"h": None}], "i": 0, "j": False}
     assert left(body, drop_nulls=True) == {
         "b": "",
@@ -69,7 +69,7 @@ def test_drops_what_says_nothing():
     assert left(body, drop_nulls=True, drop_empty=True) == {"g": [None, {}], "i": 0, "j": False}
 
 
-def test_flattens():
+def test_flattens() -> None:
     assert left(keep=["customer", "lines"], flatten="_") == {
         "customer_name": "Ada",
         "customer_address_city": "Bonn",
@@ -94,12 +94,12 @@ def test_flattens():
         (b"{", {"keep": ["a"]}, "NotJson: reduce: body is no JSON"),
     ],
 )
-def test_odd_bodies_are_rejected(body, options, reason):
+def test_odd_bodies_are_rejected(body: bytes, options, reason: str) -> None:
     (told,) = edited({"reduce": options}, message(body)).reasons
     assert told.startswith(reason)
 
 
-def test_numbers_keep_every_digit():
+def test_numbers_keep_every_digit() -> None:
     body = b'{"a":[10.10,1E400,12345678901234567890123],"b":null}'
     assert edited({"reduce": {"drop_nulls": True}}, message(body)).message.text == (
         '{"a":[10.10,1E+400,12345678901234567890123]}'
@@ -123,7 +123,7 @@ def test_numbers_keep_every_digit():
         ({"flatten": True}, "valid string"),
     ],
 )
-def test_bad_options_are_told_at_load(options, told):
+def test_bad_options_are_told_at_load(options, told: str) -> None:
     with pytest.raises(ValidationError) as caught:
         ReduceStep.model_validate({"reduce": options})
     assert told in str(caught.value)

@@ -29,7 +29,7 @@ def lifted(body, properties=None, **options):
         ("timestamp", b'{"v": "1969-12-31T23:59:59.999+00:00"}', timestamp(-1)),
     ],
 )
-def test_a_value_becomes_a_property_of_its_type(kind, body, expected):
+def test_a_value_becomes_a_property_of_its_type(kind: str, body: bytes, expected) -> None:
     sent = lifted(body, type=kind).message
     assert dict(sent.raw.application_properties())["found"] == expected
     assert sent.body == body
@@ -46,23 +46,23 @@ def test_a_value_becomes_a_property_of_its_type(kind, body, expected):
         ("timestamp", b'"9999-12-31T23:59:59-23:59"'),
     ],
 )
-def test_a_value_of_another_type_rejects(kind, value):
+def test_a_value_of_another_type_rejects(kind, value) -> None:
     (reason,) = lifted(b'{"v": ' + value + b"}", type=kind).reasons
     assert reason == f"WrongType: route: the value for found is no {kind}, or out of the range of one"
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"v": null}', b"5", b"[]"])
-def test_a_value_that_is_missing_rejects_or_unsets(body):
+def test_a_value_that_is_missing_rejects_or_unsets(body: bytes) -> None:
     assert lifted(body).reasons == ["ValueMissing: route: there is no value for found, expected a string"]
     assert lifted(body, {"FOUND": "forged", "a": 1}, missing="unset").message.properties == {"a": 1}
 
 
-def test_a_property_that_is_there_keeps_its_spelling_and_gets_the_value():
+def test_a_property_that_is_there_keeps_its_spelling_and_gets_the_value() -> None:
     sent = lifted(b'{"v": "x"}', {"Found": NULL, "b": 1}).message
     assert sent.properties == {"Found": "x", "b": 1}
 
 
-def test_a_body_that_is_no_json_rejects():
+def test_a_body_that_is_no_json_rejects() -> None:
     assert lifted(b"{").reasons[0].startswith("NotJson: route: body is no JSON")
 
 
@@ -78,7 +78,7 @@ def test_a_body_that_is_no_json_rejects():
         ({"repl-path": {"value": "a"}}, "names repl-path, expected none of Busway's own"),
     ],
 )
-def test_bad_options_are_told_at_load(options, told):
+def test_bad_options_are_told_at_load(options, told: str) -> None:
     with pytest.raises(ValidationError) as caught:
         RouteStep.model_validate({"route": options})
     assert told in str(caught.value)

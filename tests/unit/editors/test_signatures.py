@@ -54,11 +54,11 @@ def one(each, message):
     return result[0]
 
 
-def message(body=ORDER, number=1, **options):
+def message(body=ORDER, number: int = 1, **options):
     return Message.received(delivered(number, body=body, **options), Origin("west", "orders"))
 
 
-def signature_of(signed, name="repl-signature"):
+def signature_of(signed, name: str = "repl-signature"):
     return signed.application_property(name).payload
 
 
@@ -68,7 +68,7 @@ def part(text, index):
 
 
 @pytest.mark.parametrize("kind", ["oct", "RSA", "EC", "Ed25519"])
-def test_what_was_signed_is_verified_and_what_was_altered_is_not(kind):
+def test_what_was_signed_is_verified_and_what_was_altered_is_not(kind: str) -> None:
     app = settings(k=jwks(made(kind)))
     public = app if kind == "oct" else settings(k=jwks(made(kind), private=False))
     signed = one(editor("sign", app, properties=["sys.MessageId", "Tenant"]), message(named={"tenant": string("t")}))
@@ -90,7 +90,7 @@ def test_what_was_signed_is_verified_and_what_was_altered_is_not(kind):
 
 
 @pytest.mark.parametrize("body", [ORDER, b"", b"\x00\xff\xfe", b"url-safe_text~", b"with.dots"])
-def test_any_jose_library_verifies_the_signature_over_the_bytes_of_the_body(body):
+def test_any_jose_library_verifies_the_signature_over_the_bytes_of_the_body(body) -> None:
     key = made("EC")
     signed = one(editor("sign", settings(k=jwks(key))), message(body))
     header, _, signature = signature_of(signed).split(".")
@@ -100,14 +100,14 @@ def test_any_jose_library_verifies_the_signature_over_the_bytes_of_the_body(body
     assert algorithm.verify(f"{header}.".encode() + body, raw, key)
 
 
-def test_a_detached_signature_of_another_software_is_verified():
+def test_a_detached_signature_of_another_software_is_verified() -> None:
     key = made("oct")
     text = jws.detach_content(jws.serialize_compact({"alg": "HS256", "kid": "k1"}, ORDER, key))
     received = message(named={"signature": string(text)})
     assert one(editor("verify", settings(k=jwks(key)), signature="signature"), received) is not None
 
 
-def test_the_examples_of_the_rfcs():
+def test_the_examples_of_the_rfcs() -> None:
     ring = parsed_ring("rfc", json.dumps(A1_KEY))
     payload = urlsafe_b64encode(A1_PAYLOAD).rstrip(b"=").decode()
     assert verified_statement(f"{A1_HEADER}.{payload}.{A1_SIGNATURE}", ring).payload == A1_PAYLOAD
@@ -117,7 +117,7 @@ def test_the_examples_of_the_rfcs():
         verified_detached(UNENCODED, b"$.03", ring)
 
 
-def forged(header, payload=ORDER):
+def forged(header, payload=ORDER) -> str:
     """Return a detached signature that is genuine but for what its header says."""
     segment = urlsafe_b64encode(json.dumps(header).encode()).rstrip(b"=")
     algorithm = jws.JWSRegistry.algorithms["HS256"]
@@ -128,7 +128,7 @@ def forged(header, payload=ORDER):
 GENUINE = {"alg": "HS256", "kid": "k1", "b64": False, "crit": ["b64"]}
 
 
-def test_the_forger_could_have_been_let_in():
+def test_the_forger_could_have_been_let_in() -> None:
     """Or else the test below proves nothing."""
     verify = editor("verify", settings(k=jwks(made("oct"))))
     assert one(verify, message(named={"repl-signature": string(forged(GENUINE))}))
@@ -165,7 +165,7 @@ def test_the_forger_could_have_been_let_in():
         ("A" * 40_000 + "..A", "SignatureInvalid"),
     ],
 )  # fmt: skip
-def test_a_signature_that_is_none_is_rejected(text, reason):
+def test_a_signature_that_is_none_is_rejected(text, reason: str) -> None:
     value = string(text) if isinstance(text, str) else text
     received = message(named={} if value is None else {"repl-signature": value})
     app = settings(k=jwks(made("oct"), made("EC", "k2")))
@@ -178,7 +178,7 @@ def test_a_signature_that_is_none_is_rejected(text, reason):
     assert dropped.reason.startswith(f"verify: {reason}: ")
 
 
-def test_a_public_key_is_no_secret_to_sign_with():
+def test_a_public_key_is_no_secret_to_sign_with() -> None:
     """RFC 8725, 2.1: a verifier that lets the header choose takes an RSA key for that of an HMAC."""
     app = settings(k=jwks(made("RSA")))
     header = urlsafe_b64encode(json.dumps(GENUINE).encode()).rstrip(b"=")
@@ -191,7 +191,7 @@ def test_a_public_key_is_no_secret_to_sign_with():
         one(editor("verify", app), message(named={"repl-signature": string(text)}))
 
 
-def test_a_signature_is_valid_for_its_lifetime():
+def test_a_signature_is_valid_for_its_lifetime() -> None:
     app, clock = settings(k=jwks(made("oct"))), clock_at_delivery()
     signed = one(editor("sign", app, clock, lifetime="PT1H"), message())
     verify = editor("verify", app, clock)
@@ -202,7 +202,7 @@ def test_a_signature_is_valid_for_its_lifetime():
         one(verify, signed)
 
 
-def test_a_signature_over_less_than_is_asked_for_is_refused_and_taken_off_if_so_asked():
+def test_a_signature_over_less_than_is_asked_for_is_refused_and_taken_off_if_so_asked() -> None:
     app = settings(k=jwks(made("oct")))
     signed = one(editor("sign", app, into="signed"), message())
     assert one(editor("verify", app, signature="signed", remove=True), signed).encode() == message().encode()
@@ -210,7 +210,7 @@ def test_a_signature_over_less_than_is_asked_for_is_refused_and_taken_off_if_so_
         one(editor("verify", app, signature="signed", properties=["sys.MessageId"]), signed)
 
 
-def test_the_one_spelling_of_properties():
+def test_the_one_spelling_of_properties() -> None:
     named = {
         "a": NULL, "B": TRUE, "c": int_(5), "d": long(-5), "e": ubyte(7), "f": double(0.5), "g": binary(b"\xff"),
         "h": symbol("s"), 'q"\n': string("é\u2028"),
@@ -226,7 +226,7 @@ def test_the_one_spelling_of_properties():
 
 
 @pytest.mark.parametrize("kind", ["oct", "EC"])
-def test_an_attestation_says_where_and_when_a_message_was_received_and_what_it_was(kind):
+def test_an_attestation_says_where_and_when_a_message_was_received_and_what_it_was(kind: str) -> None:
     key, clock = made(kind), clock_at_delivery()
     clock.advance(1.5)
     received = message(named={"tenant": string("t"), "repl-path": string("north")}, subject=string("new"))
@@ -254,7 +254,7 @@ def test_an_attestation_says_where_and_when_a_message_was_received_and_what_it_w
         one(editor("attest", settings(k=jwks(key))), message(named={"repl-attestation": int_(1)}))
 
 
-def test_a_body_that_is_a_sequence_has_no_bytes_to_sign():
+def test_a_body_that_is_a_sequence_has_no_bytes_to_sign() -> None:
     received = message()
     received.sections.body = b"\x00\x53\x76" + encode(NULL)[:0] + b"\x45"
     with pytest.raises(MessageRejected, match="UnreadableBody: sign"):
@@ -264,7 +264,7 @@ def test_a_body_that_is_a_sequence_has_no_bytes_to_sign():
 @pytest.mark.parametrize(
     "key", [made("X25519"), made("oct", use="enc"), made("EC", alg="ES384"), made("oct", alg="A256KW")]
 )
-def test_a_key_that_is_not_for_signing_is_a_persons_affair(key):
+def test_a_key_that_is_not_for_signing_is_a_persons_affair(key) -> None:
     with pytest.raises(TargetRefused, match="secret k: key k1 is not for signing"):
         SigningKey("k", KeyRing("k", [key]).newest)
 
@@ -279,6 +279,6 @@ def test_a_key_that_is_not_for_signing_is_a_persons_affair(key):
         ({"algorithm": "none"}, "Extra inputs"),
     ],
 )
-def test_options_at_fault_are_told_at_load(options, told):
+def test_options_at_fault_are_told_at_load(options, told: str) -> None:
     with pytest.raises(ValidationError, match=told):
         STEPS["sign"].model_validate({"sign": {"key": "k", **options}})

@@ -2,6 +2,7 @@
 
 import io
 import json
+from pathlib import Path
 
 import cbor2
 import fastavro
@@ -75,7 +76,7 @@ def length(content: bytes) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory: pytest.TempPathFactory):
     made = tmp_path_factory.mktemp("config")
     (made / "order.avsc").write_text(json.dumps(ORDER))
     (made / "node.avsc").write_text(json.dumps(NODE))
@@ -134,7 +135,7 @@ def told(editor, body, content_type=None):
     ],
     ids=str,
 )
-def test_the_content_type_follows_the_format_there_and_back(editor, after, content_type):
+def test_the_content_type_follows_the_format_there_and_back(editor, after, content_type: str) -> None:
     there = made(editor("json", after), b'{"id": "4711", "count": 3}', "application/json; charset=utf-8")
     assert there.content_type == content_type
     back = made(editor(after, "json"), there.body, there.content_type)
@@ -142,7 +143,7 @@ def test_the_content_type_follows_the_format_there_and_back(editor, after, conte
     assert json.loads(back.body) | {"id": "4711", "count": 3} == json.loads(back.body)
 
 
-def test_what_names_and_orders_a_message_stays(editor):
+def test_what_names_and_orders_a_message_stays(editor) -> None:
     received = message(b'{"id": "4711"}')
     received.session_id = "s"
     (edited,) = editor("json", "cbor").edit(received)
@@ -152,24 +153,24 @@ def test_what_names_and_orders_a_message_stays(editor):
 @pytest.mark.parametrize(
     "content_type", [None, "application/octet-stream", "application/vnd.order+json", "TEXT/JSON ; x=y"]
 )
-def test_a_content_type_that_does_not_contradict_is_taken(editor, content_type):
+def test_a_content_type_that_does_not_contradict_is_taken(editor, content_type: str | None) -> None:
     assert made(editor("json", "cbor"), b"[]", content_type).body == b"\x80"
 
 
-def test_a_content_type_that_contradicts_is_rejected_unless_told_otherwise(editor):
+def test_a_content_type_that_contradicts_is_rejected_unless_told_otherwise(editor) -> None:
     expected = ("WrongContentType", "has a content type other than that of json")
     assert told(editor("json", "cbor"), b"[]", "text/plain") == expected
     assert made(editor("json", "cbor", ignore_content_type=True), b"[]", "text/plain").body == b"\x80"
 
 
-def test_the_result_may_have_a_media_type_of_its_own(editor):
+def test_the_result_may_have_a_media_type_of_its_own(editor) -> None:
     assert (
         made(editor("json", "cbor", content_type="application/order+cbor"), b"[]").content_type
         == "application/order+cbor"
     )
 
 
-def test_other_programs_read_what_is_written(editor):
+def test_other_programs_read_what_is_written(editor) -> None:
     body = b'{"id": "4711", "count": 3, "price": 10.10, "raw": "3q2+7w=="}'
     plain = {"id": "4711", "count": 3, "price": 10.1, "raw": "3q2+7w=="}
     assert cbor2.loads(made(editor("json", "cbor"), body).body) == plain
@@ -178,7 +179,7 @@ def test_other_programs_read_what_is_written(editor):
     assert record == plain | {"raw": bytes.fromhex("deadbeef")}
 
 
-def test_what_other_programs_write_is_read(editor):
+def test_what_other_programs_write_is_read(editor) -> None:
     stream = io.BytesIO()
     record = {"id": "4711", "count": 3, "price": None, "raw": b"\xff"}
     fastavro.writer(stream, fastavro.parse_schema(ORDER), [record], codec="deflate")
@@ -192,7 +193,7 @@ def test_what_other_programs_write_is_read(editor):
     assert (resolved["id"], resolved["count"], resolved["price"]) == ("4711", 1, None)
 
 
-def test_an_order_in_protobuf_is_as_protojson_has_it(editor):
+def test_an_order_in_protobuf_is_as_protojson_has_it(editor) -> None:
     body = (
         b'{"id": "4711", "wide_count": "9007199254740993", "kind": "RUSH", "placed": "2030-03-17T17:46:40Z",'
         b' "parts": [{"count": 2}], "byName": {"a": 1}}'
@@ -209,7 +210,7 @@ def test_an_order_in_protobuf_is_as_protojson_has_it(editor):
     assert cbor2.loads(made(editor(PROTOBUF, "cbor"), packed).body)["wideCount"] == 9007199254740993
 
 
-def test_fields_that_are_not_known_are_dropped_if_they_may(editor):
+def test_fields_that_are_not_known_are_dropped_if_they_may(editor) -> None:
     body = b"\x0a\x014" + b"\xf8\x01\x05"
     assert told(editor(PROTOBUF, "json"), body) == (
         "NotProtobuf",
@@ -262,7 +263,9 @@ def test_fields_that_are_not_known_are_dropped_if_they_may(editor):
     ],
     ids=range(22),
 )
-def test_what_cannot_be_written_is_told_with_its_place_and_without_what_it_says(editor, body, after, expected):
+def test_what_cannot_be_written_is_told_with_its_place_and_without_what_it_says(
+    editor, body: bytes, after, expected: str
+) -> None:
     assert told(editor("json", after), body)[1] == expected
 
 
@@ -311,11 +314,11 @@ def test_what_cannot_be_written_is_told_with_its_place_and_without_what_it_says(
     ],
     ids=range(31),
 )
-def test_what_is_not_what_it_claims_to_be_is_told(editor, before, body, expected):
+def test_what_is_not_what_it_claims_to_be_is_told(editor, before, body, expected: str) -> None:
     assert told(editor(before, "json"), body)[1] == expected
 
 
-def test_a_container_with_a_codec_or_a_schema_of_harm_is_rejected(editor):
+def test_a_container_with_a_codec_or_a_schema_of_harm_is_rejected(editor) -> None:
     stream = io.BytesIO()
     fastavro.writer(stream, fastavro.parse_schema(ORDER), [{"id": "a", "raw": b""}], codec="bzip2")
     assert told(editor("avro", "json"), stream.getvalue())[1].startswith("body is a container with a codec")
@@ -328,7 +331,7 @@ def test_a_container_with_a_codec_or_a_schema_of_harm_is_rejected(editor):
 
 
 @pytest.mark.parametrize(("leaf", "names"), [("null", "ab"), ("string", "a")])
-def test_a_schema_of_many_records_in_one_another_is_rejected(editor, leaf, names):
+def test_a_schema_of_many_records_in_one_another_is_rejected(editor, leaf: str, names: str) -> None:
     records = [{"type": "record", "name": "R0", "fields": [{"name": "a", "type": leaf}]}]
     for number in range(4000 if leaf == "string" else 40):
         fields = [{"name": name, "type": f"R{number}"} for name in names]
@@ -338,7 +341,7 @@ def test_a_schema_of_many_records_in_one_another_is_rejected(editor, leaf, names
     assert told(editor("avro", "json"), body) == ("NotAvro", "body has a schema that cannot be used")
 
 
-def test_times_and_numbers_keep_what_they_say_between_formats(editor):
+def test_times_and_numbers_keep_what_they_say_between_formats(editor) -> None:
     moment = msgpack.packb(msgpack.Timestamp(1900000000, 1))
     assert made(editor("messagepack", "json"), moment).body == b'"2030-03-17T17:46:40.000000001Z"'
     fraction = bytes.fromhex("c48221196ab3")
@@ -347,7 +350,7 @@ def test_times_and_numbers_keep_what_they_say_between_formats(editor):
     assert made(editor("cbor", "json"), made(editor("json", "cbor"), exact).body).body == exact
 
 
-def test_text_changes_its_character_set_and_its_content_type_says_so(editor):
+def test_text_changes_its_character_set_and_its_content_type_says_so(editor) -> None:
     recode = editor({"format": "text", "charset": "windows-1252"}, {"format": "text", "charset": "utf-8"})
     for before, after in {
         None: "text/plain; charset=utf-8",
@@ -397,12 +400,12 @@ def test_text_changes_its_character_set_and_its_content_type_says_so(editor):
     ],
     ids=range(15),
 )
-def test_options_that_cannot_be_are_told_when_the_task_is_loaded(folder, before, after, expected):
+def test_options_that_cannot_be_are_told_when_the_task_is_loaded(folder, before, after, expected: str) -> None:
     with pytest.raises(ValidationError, match=expected):
         step(folder, before, after)
 
 
-def test_a_fault_in_a_task_file_is_told_with_its_path(tmp_path):
+def test_a_fault_in_a_task_file_is_told_with_its_path(tmp_path: Path) -> None:
     (tmp_path / "connections.yaml").write_text("west: {kind: service-bus, setting: WEST}\n")
     (tmp_path / "tasks").mkdir()
     (tmp_path / "tasks/orders.yaml").write_text(

@@ -71,7 +71,7 @@ def made(expression, body=BODY, **options):
         ("property('none')", None),
     ],
 )
-def test_what_an_expression_makes_of_a_body(expression, expected):
+def test_what_an_expression_makes_of_a_body(expression: str, expected: str | None) -> None:
     result = made(expression)
     if expected is None:
         assert result.reasons == ["NothingFound: transform: the result is null, expected a value"]
@@ -97,7 +97,7 @@ def test_what_an_expression_makes_of_a_body(expression, expected):
         ("&a", "NotWritable: transform: the result has a value that JSON cannot say"),
     ],
 )
-def test_a_body_for_which_an_expression_fails_is_told_without_what_it_says(expression, reason):
+def test_a_body_for_which_an_expression_fails_is_told_without_what_it_says(expression: str, reason: str | None) -> None:
     result = made(expression)
     assert [str(outcome) for outcome in result.outcomes] == ["rejected"]
     assert reason is None or reason in result.reasons[0]
@@ -119,29 +119,29 @@ def test_a_body_for_which_an_expression_fails_is_told_without_what_it_says(expre
         (b'"\\ud83d"', "NotWritable"),
     ],
 )
-def test_a_body_that_is_no_json_is_rejected(body, reason):
+def test_a_body_that_is_no_json_is_rejected(body: bytes, reason: str) -> None:
     assert [each.partition(":")[0] for each in made("@", body).reasons] == [reason]
 
 
 @pytest.mark.parametrize("expression", ["to_string(@) == 'x'", "@ == @", "flatten(@, '.')", "sum(@[])", "[] | [*][*]"])
-def test_deep_nesting_ends_in_a_result_or_a_rejection(expression):
+def test_deep_nesting_ends_in_a_result_or_a_rejection(expression: str) -> None:
     body = b"[" * 4000 + b"]" * 4000
     assert len(made(expression, body).outcomes) == 1
 
 
-def test_names_do_not_grow_without_end():
+def test_names_do_not_grow_without_end() -> None:
     level = '{"' + "n" * 20_000 + '":'
     body = level * 90 + "[" + ",".join("1" * 200) + "]" + "}" * 90
     assert made("flatten(@, '.')", body).reasons[0].startswith("ResultTooLarge: transform: the names of a flattened")
 
 
-def test_a_number_of_a_billion_digits_is_not_written_out():
+def test_a_number_of_a_billion_digits_is_not_written_out() -> None:
     assert (
         made("[ceil(@), floor(@), abs(@)]", b"1E999999999").message.text == "[1E+999999999,1E+999999999,1E+999999999]"
     )
 
 
-def test_the_content_type_follows_where_one_is_given():
+def test_the_content_type_follows_where_one_is_given() -> None:
     received = message({"a": 1}, content_type="application/json; charset=utf-8")
     assert (
         edited({"transform": {"expression": "a"}}, received).message.content_type == "application/json; charset=utf-8"
@@ -151,7 +151,7 @@ def test_the_content_type_follows_where_one_is_given():
 
 
 @pytest.mark.parametrize("kind", [string, lambda text: binary(text.encode())])
-def test_an_amqp_value_stays_one(kind):
+def test_an_amqp_value_stays_one(kind) -> None:
     received = message()
     received.sections.body = b"\x00\x53\x77" + encode(kind('{"a": 1}'))
     sent = edited({"transform": {"expression": "@"}}, received).message
@@ -159,14 +159,14 @@ def test_an_amqp_value_stays_one(kind):
 
 
 @pytest.mark.parametrize("body", [b"", b"\x00\x53\x77" + encode(long(1)), b"\x00\x53\x76" + encode(list_([]))])
-def test_a_body_of_another_kind_is_rejected(body):
+def test_a_body_of_another_kind_is_rejected(body) -> None:
     received = message()
     received.sections.body = body
     (reason,) = edited({"transform": {"expression": "@"}}, received).reasons
     assert reason.startswith(("NoBody: transform:", "UnreadableBody: transform:"))
 
 
-def test_null_is_withheld_or_written_as_told():
+def test_null_is_withheld_or_written_as_told() -> None:
     assert made("none", on_null="drop").reasons == ["transform: the result is null"]
     assert made("none", on_null="write").message.text == "null"
 
@@ -190,13 +190,13 @@ def test_null_is_withheld_or_written_as_told():
         ({"expression": "a", "each": True}, "Extra inputs"),
     ],
 )
-def test_bad_options_are_told_at_load(options, told):
+def test_bad_options_are_told_at_load(options, told: str) -> None:
     with pytest.raises(ValidationError) as caught:
         TransformStep.model_validate({"transform": options})
     assert told in str(caught.value)
 
 
-def test_keeps_what_is_no_body():
+def test_keeps_what_is_no_body() -> None:
     received = message({"a": 1}, properties={"p": 1}, session_id="s", partition_key="s")
     received.sections.footer = b"\x00\x53\x78\xc1\x01\x00"
     sent = edited({"transform": {"expression": "{b: a}"}}, received).message

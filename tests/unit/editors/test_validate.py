@@ -1,6 +1,7 @@
 """The validate editor: what it lets through, and what it says of what it does not."""
 
 import json
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
@@ -34,7 +35,7 @@ GOOD = {"id": "4711", "lines": [{"price": 3.5, "kind": "a"}]}
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path: Path):
     (tmp_path / "schemas").mkdir()
     (tmp_path / "schemas/order.json").write_text(json.dumps(ORDER))
     (tmp_path / "schemas/line.json").write_text(json.dumps(LINE))
@@ -70,7 +71,7 @@ def told(editor, received):
     return caught.value.reason, caught.value.description
 
 
-def test_what_keeps_to_the_schema_passes_untouched(editor):
+def test_what_keeps_to_the_schema_passes_untouched(editor) -> None:
     check = editor(schema="schemas/order.json")
     for body in (json.dumps(GOOD).encode(), json.dumps(GOOD), binary(json.dumps(GOOD).encode())):
         received = message(body)
@@ -79,7 +80,7 @@ def test_what_keeps_to_the_schema_passes_untouched(editor):
         assert received.encode() == before
 
 
-def test_the_body_of_several_data_sections_is_one(editor):
+def test_the_body_of_several_data_sections_is_one(editor) -> None:
     received = message(b'{"id": "4711"')
     received.sections.body += message(b', "lines": []}').sections.body
     assert editor(schema="schemas/order.json").edit(received) == (received,)
@@ -104,7 +105,7 @@ def test_the_body_of_several_data_sections_is_one(editor):
         (b'{"id": "xyz", "lines": [], "secret": 1}', '$.*: got a number, expected type "null"'),
     ],
 )
-def test_what_breaks_the_schema_is_told_by_its_path(editor, body, expected):
+def test_what_breaks_the_schema_is_told_by_its_path(editor, body: bytes, expected: str) -> None:
     assert told(editor(schema="schemas/order.json"), message(body)) == ("SchemaViolated", f"validate: {expected}")
 
 
@@ -118,7 +119,7 @@ def test_what_breaks_the_schema_is_told_by_its_path(editor, body, expected):
         ({"const": "x" * 500}, b'"secret"', '$: got a string, expected const "' + "x" * 199 + "…"),
     ],
 )
-def test_other_ways_to_break_a_schema(folder, schema, body, expected):
+def test_other_ways_to_break_a_schema(folder, schema, body: bytes, expected: str) -> None:
     (folder / "other.json").write_text(json.dumps(schema))
     assert told(step(folder, schema="other.json").editor(task_facts()), message(body)) == (
         "SchemaViolated",
@@ -154,14 +155,14 @@ def test_other_ways_to_break_a_schema(folder, schema, body, expected):
     ],
     ids=range(14),
 )
-def test_a_body_that_is_no_json_is_told_without_what_it_says(editor, body, reason, expected):
+def test_a_body_that_is_no_json_is_told_without_what_it_says(editor, body, reason: str, expected: str) -> None:
     found, description = told(editor(schema="schemas/order.json"), message(body))
     assert found == reason
     assert description.startswith(f"validate: {expected}")
     assert len(description) < 120
 
 
-def test_a_sequence_is_no_body_to_be_validated(editor):
+def test_a_sequence_is_no_body_to_be_validated(editor) -> None:
     received = message()
     received.sections.body = b"\x00\x53\x76" + encode(list_([long(1)]))
     assert told(editor(schema="schemas/order.json"), received) == (
@@ -170,7 +171,7 @@ def test_a_sequence_is_no_body_to_be_validated(editor):
     )
 
 
-def test_nesting_and_numbers_beyond_the_comparison_are_rejected(folder):
+def test_nesting_and_numbers_beyond_the_comparison_are_rejected(folder) -> None:
     (folder / "tree.json").write_text(json.dumps({"items": {"$ref": "#"}, "multipleOf": 0.5}))
     check = step(folder, schema="tree.json").editor(task_facts())
     deep = message(b"[" * 900 + b"]" * 900)
@@ -179,13 +180,13 @@ def test_nesting_and_numbers_beyond_the_comparison_are_rejected(folder):
     assert told(check, large)[1] == "validate: body has a number too large to be compared with the schema"
 
 
-def test_a_body_that_is_wrong_in_many_places_is_told_of_quickly(editor):
+def test_a_body_that_is_wrong_in_many_places_is_told_of_quickly(editor) -> None:
     lines = b",".join(b'{"price": "x%d"}' % number for number in range(20_000))
     reason, _ = told(editor(schema="schemas/order.json"), message(b'{"id": 5, "lines": [%b]}' % lines))
     assert reason == "SchemaViolated"
 
 
-def test_the_limit_of_size_counts_what_the_body_says(editor):
+def test_the_limit_of_size_counts_what_the_body_says(editor) -> None:
     check = editor(max_size=300)
     exact: list[bytes | str | Value] = [b"x" * 300, "x" * 300, binary(b"x" * 300)]
     for body in exact:
@@ -197,11 +198,11 @@ def test_the_limit_of_size_counts_what_the_body_says(editor):
     assert told(check, message(list_([string("x" * 300)])))[0] == "BodyTooLarge"
 
 
-def test_a_body_over_the_limit_is_not_parsed(editor):
+def test_a_body_over_the_limit_is_not_parsed(editor) -> None:
     assert told(editor(schema="schemas/order.json", max_size=10), message(b"no JSON at all"))[0] == "BodyTooLarge"
 
 
-def test_required_properties_are_found_in_any_case_and_null_is_none(editor):
+def test_required_properties_are_found_in_any_case_and_null_is_none(editor) -> None:
     check = editor(required_properties=["Tenant", "sys.SessionId"])
     here = message(named={"tenant": string("")}, session_id="s")
     assert check.edit(here) == (here,)
@@ -211,7 +212,7 @@ def test_required_properties_are_found_in_any_case_and_null_is_none(editor):
     )
 
 
-def test_the_content_type_is_compared_without_its_parameters(editor):
+def test_the_content_type_is_compared_without_its_parameters(editor) -> None:
     check = editor(content_type="application/json")
     for seen in ("application/json", "Application/JSON; charset=utf-8"):
         assert check.edit(message(content_type=string(seen)))
@@ -222,7 +223,7 @@ def test_the_content_type_is_compared_without_its_parameters(editor):
     assert told(check, message())[1] == "validate: has no content type, expected application/json"
 
 
-def test_what_is_dropped_is_withheld_with_the_reason(editor):
+def test_what_is_dropped_is_withheld_with_the_reason(editor) -> None:
     check = editor(schema="schemas/order.json", on_failure="drop")
     assert check.edit(message(b"[]")) == Withheld('validate: SchemaViolated: $: got an array, expected type "object"')
     good = message(json.dumps(GOOD).encode())
@@ -262,7 +263,9 @@ def problem(folder, **options):
         ("x.json", b'{"$dynamicRef": "#no"}', "x.json: '#no' leads to nothing in the configuration folder"),
     ],
 )
-def test_a_schema_at_fault_is_told_with_its_file_and_place(folder, name, content, expected):
+def test_a_schema_at_fault_is_told_with_its_file_and_place(
+    folder, name: str, content: bytes | None, expected: str
+) -> None:
     (folder / "schemas/bad.json").write_text('{"type": 5}')
     if content is not None:
         (folder / name).write_bytes(content)
@@ -272,18 +275,18 @@ def test_a_schema_at_fault_is_told_with_its_file_and_place(folder, name, content
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../secret.json", "schemas/../../x.json", ""])
-def test_a_schema_lies_in_the_configuration_folder(folder, name):
+def test_a_schema_lies_in_the_configuration_folder(folder, name: str) -> None:
     assert problem(folder, schema=name)[1].startswith(f"names the file {name}, expected one below the folder")
 
 
-def test_a_reference_does_not_lead_out_of_the_folder(folder):
+def test_a_reference_does_not_lead_out_of_the_folder(folder) -> None:
     (folder.parent / "outside.json").write_text("{}")
     for reference in ("../outside.json", "%2e%2e/outside.json"):
         (folder / "x.json").write_text(json.dumps({"$ref": reference}))
         assert "leads to nothing in the configuration folder" in problem(folder, schema="x.json")[1]
 
 
-def test_a_schema_is_found_by_its_id(folder):
+def test_a_schema_is_found_by_its_id(folder) -> None:
     (folder / "schemas/line.json").write_text(json.dumps({"$id": "https://example.com/line", **LINE}))
     (folder / "schemas/list.json").write_text(
         json.dumps({"$id": "https://example.com/list", "items": {"$ref": "line"}, "$defs": {"no": {"$ref": "#"}}})
@@ -311,7 +314,7 @@ def test_a_schema_is_found_by_its_id(folder):
         ({"max_size": 1, "on_failure": "ignore"}, "validate.on_failure.word", "Input should be 'reject' or 'drop'"),
     ],
 )
-def test_bad_options_are_refused(folder, options, place, expected):
+def test_bad_options_are_refused(folder, options, place: str, expected: str) -> None:
     found, text = problem(folder, **options)
     assert (found, text[: len(expected)]) == (place, expected)
 
@@ -320,7 +323,7 @@ AVRO = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "st
 
 
 @pytest.mark.parametrize("form", ["container", "raw", "single_object"])
-def test_a_body_in_avro_is_compared_with_its_schema(folder, form):
+def test_a_body_in_avro_is_compared_with_its_schema(folder, form: str) -> None:
     (folder / "order.avsc").write_text(json.dumps(AVRO))
     check = step(folder, avro="order.avsc", **{"as": form}).editor(task_facts())
     schema = AvroSchema(json.dumps(AVRO).encode())
@@ -339,7 +342,7 @@ def test_a_body_in_avro_is_compared_with_its_schema(folder, form):
         assert "s3cr3t" not in description
 
 
-def test_a_container_may_hold_any_number_of_values(folder):
+def test_a_container_may_hold_any_number_of_values(folder) -> None:
     (folder / "order.avsc").write_text(json.dumps(AVRO))
     check = step(folder, avro="order.avsc").editor(task_facts())
     schema = AvroSchema(json.dumps(AVRO).encode())
@@ -349,7 +352,7 @@ def test_a_container_may_hold_any_number_of_values(folder):
     assert told(check, message(write_container(other, [{"x": 1}])))[0] == "NotAvro"
 
 
-def test_a_mark_says_what_is_wrong_and_leaves_with_the_fault():
+def test_a_mark_says_what_is_wrong_and_leaves_with_the_fault() -> None:
     check = ValidateStep.model_validate({"validate": {"max_size": 3, "on_failure": {"mark": "fault"}}}).editor(
         task_facts()
     )
@@ -376,7 +379,7 @@ def test_a_mark_says_what_is_wrong_and_leaves_with_the_fault():
         ({"max_size": 1, "on_failure": {"mark": "no name"}}, "String should match pattern"),
     ],
 )
-def test_bad_options_of_avro_and_marks_are_refused(folder, options, expected):
+def test_bad_options_of_avro_and_marks_are_refused(folder, options, expected: str) -> None:
     (folder / "order.avsc").write_text(json.dumps(AVRO))
     with pytest.raises(ValidationError, match=expected):
         step(folder, **options)

@@ -30,7 +30,7 @@ def many(source, *contents):
     return TypedData(collection_model_binding_data=CollectionModelBindingData(items))
 
 
-def test_the_worker_knows_the_type_for_both_triggers():
+def test_the_worker_knows_the_type_for_both_triggers() -> None:
     meta.load_binding_registry()
     for binding in ("serviceBusTrigger", "eventHubTrigger"):
         for annotation in (RawMessage, list[RawMessage]):
@@ -38,13 +38,13 @@ def test_the_worker_knows_the_type_for_both_triggers():
         assert not meta.check_input_type_annotation(binding, str, is_deferred_binding=True)
 
 
-def test_messages_of_service_bus_come_without_their_lock_token():
+def test_messages_of_service_bus_come_without_their_lock_token() -> None:
     messages = decoded("serviceBusTrigger", many(SERVICE_BUS_SOURCE, TOKEN + CONTENT, TOKEN))
     assert [(message.content, message.partition) for message in messages] == [(CONTENT, None), (b"", None)]
     assert all(message.get_sdk_type() is message for message in messages)
 
 
-def test_one_message_of_service_bus():
+def test_one_message_of_service_bus() -> None:
     item = ModelBindingData("1.0", SERVICE_BUS_SOURCE, "application/octet-stream", TOKEN + CONTENT)
     assert decoded("serviceBusTrigger", TypedData(model_binding_data=item)).content == CONTENT
 
@@ -58,17 +58,17 @@ def test_one_message_of_service_bus():
         (None, None),
     ],
 )
-def test_events_come_whole_and_with_their_partition(context, partition):
+def test_events_come_whole_and_with_their_partition(context, partition: str | None) -> None:
     metadata = {} if context is None else {"PartitionContext": context}
     messages = decoded("eventHubTrigger", many(EVENT_HUBS_SOURCE, CONTENT, CONTENT), metadata)
     assert [(message.content, message.partition) for message in messages] == [(CONTENT, partition)] * 2
 
 
-def test_a_source_that_is_not_known_is_told():
+def test_a_source_that_is_not_known_is_told() -> None:
     with pytest.raises(ValueError, match="SomeoneElse"):
         decoded("serviceBusTrigger", many("SomeoneElse", CONTENT))
 
 
-def test_a_host_without_sdk_types_is_told_the_way_out():
+def test_a_host_without_sdk_types_is_told_the_way_out() -> None:
     with pytest.raises(ValueError, match="trigger: stock"):
         decoded("serviceBusTrigger", TypedData(string="text"))

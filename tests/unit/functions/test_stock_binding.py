@@ -80,7 +80,7 @@ def events(*bodies, **metadata) -> list[func.EventHubEvent]:
     return decoded("eventHubTrigger", data, empty | metadata)
 
 
-def test_what_the_host_hands_over_is_in_the_message():
+def test_what_the_host_hands_over_is_in_the_message() -> None:
     message = service_bus(
         b"\xff\x00",
         EnqueuedTimeUtc="2026-11-21T08:00:00.123Z",
@@ -103,7 +103,7 @@ def test_what_the_host_hands_over_is_in_the_message():
     assert dict(message.application_properties()) == VALUES
 
 
-def test_what_the_host_leaves_out_is_not_in_the_message():
+def test_what_the_host_leaves_out_is_not_in_the_message() -> None:
     message = service_bus(b"")
     assert message.body == b""
     assert (message.session_id, message.subject, message.content_type) == (None, None, None)
@@ -138,7 +138,7 @@ SYSTEM = {
 }
 
 
-def test_each_event_of_a_batch_with_what_is_its_own():
+def test_each_event_of_a_batch_with_what_is_its_own() -> None:
     other = {"SequenceNumber": 8, "Offset": -1, "OffsetString": "0x12", "PartitionKey": None}
     given = events(
         b"\xff",
@@ -175,7 +175,7 @@ def test_each_event_of_a_batch_with_what_is_its_own():
     assert event_partition(given) == "3"
 
 
-def test_both_triggers_tell_the_same_of_where_an_event_is_from():
+def test_both_triggers_tell_the_same_of_where_an_event_is_from() -> None:
     """Its id, where it has none, is made of that: a task may change its trigger and send nothing twice for it."""
     wire = delivered(7, message_id=None, annotated={"x-opt-offset": string("4711")}, locked_until=None)
     function = Function(
@@ -204,7 +204,7 @@ def test_both_triggers_tell_the_same_of_where_an_event_is_from():
 
 
 @pytest.mark.parametrize("name", ["SystemPropertiesArray", "PropertiesArray"])
-def test_a_batch_that_is_told_of_less_events_than_it_has_is_refused(name):
+def test_a_batch_that_is_told_of_less_events_than_it_has_is_refused(name) -> None:
     given = events(b"a", b"b")
     for each in given:
         assert each.metadata is not None
@@ -214,11 +214,11 @@ def test_a_batch_that_is_told_of_less_events_than_it_has_is_refused(name):
 
 
 @pytest.mark.parametrize("metadata", [{}, {"PartitionContext": {}}, {"PartitionContext": {"PartitionId": None}}])
-def test_an_event_whose_partition_is_not_told(metadata):
+def test_an_event_whose_partition_is_not_told(metadata) -> None:
     assert event_partition(events(b"", **metadata)) is None
 
 
-def test_a_partition_context_that_comes_as_text():
+def test_a_partition_context_that_comes_as_text() -> None:
     assert event_partition(events(b"", PartitionContext='{"PartitionId":"1"}')) == "1"
 
 
@@ -232,6 +232,6 @@ def test_a_partition_context_that_comes_as_text():
         (None, None),
     ],
 )
-def test_the_life_of_a_message_is_what_lies_between_its_times(expires, life):
+def test_the_life_of_a_message_is_what_lies_between_its_times(expires, life) -> None:
     message = service_bus(EnqueuedTimeUtc="2026-11-21T08:00:00.123", **({"ExpiresAtUtc": expires} if expires else {}))
     assert message.time_to_live == life

@@ -78,7 +78,7 @@ TRIGGERS = [
 ]
 
 
-def task_file(source, trigger="raw") -> TaskFile:
+def task_file(source, trigger: str = "raw") -> TaskFile:
     return TaskFile.model_validate(
         {
             "task": "copy",
@@ -114,7 +114,7 @@ def registered(source, trigger, *, line=None):
 
 @pytest.mark.parametrize(("source", "binding"), TRIGGERS)
 @pytest.mark.parametrize("trigger", ["raw", "stock"])
-def test_the_function_of_each_kind_of_source(source, binding, trigger):
+def test_the_function_of_each_kind_of_source(source, binding, trigger: str) -> None:
     function = registered(source, trigger)
     cardinality = "ONE" if trigger == "stock" and "hub" not in source else "MANY"
     assert function.get_function_name() == "copy"
@@ -130,21 +130,21 @@ def test_the_function_of_each_kind_of_source(source, binding, trigger):
 
 
 @pytest.mark.parametrize("trigger", ["raw", "stock"])
-def test_only_hubs_have_a_retry_policy_and_it_never_gives_up(trigger):
+def test_only_hubs_have_a_retry_policy_and_it_never_gives_up(trigger: str) -> None:
     assert registered({"queue": "q"}, trigger).get_settings_dict("retry_policy") is None
     policy = registered({"hub": "telemetry"}, trigger).get_settings_dict("retry_policy")
     assert policy["strategy"] == "exponential_backoff"
     assert int(policy["max_retry_count"]) == -1
 
 
-def test_what_the_stock_trigger_costs_is_told_when_the_app_starts(caplog):
+def test_what_the_stock_trigger_costs_is_told_when_the_app_starts(caplog: pytest.LogCaptureFixture) -> None:
     registered({"queue": "q"}, "raw")
     registered({"queue": "q"}, "stock")
     told = [each.getMessage() for each in caplog.records if each.name == "busway.tasks"]
     assert told == [f"copy: takes from the stock trigger: {STOCK_LOSSES}"]
 
 
-def test_the_raw_function_carries_a_batch_with_its_partition():
+def test_the_raw_function_carries_a_batch_with_its_partition() -> None:
     output = OutputThatAccepts()
     function = registered({"hub": "telemetry"}, "raw", line=pipeline(output)).get_user_function()
     asyncio.run(function([RawMessage(delivered(number, message_id=None), "3") for number in (1, 2)]))
@@ -156,7 +156,7 @@ def test_the_raw_function_carries_a_batch_with_its_partition():
     assert other.ids("q") != [first]
 
 
-def test_the_stock_function_of_service_bus_carries_a_message():
+def test_the_stock_function_of_service_bus_carries_a_message() -> None:
     output = OutputThatAccepts()
     function = registered({"queue": "q"}, "stock", line=pipeline(output)).get_user_function()
     given = ServiceBusMessage(body=b"hello", message_id="m", application_properties={}, user_properties={})
@@ -165,7 +165,7 @@ def test_the_stock_function_of_service_bus_carries_a_message():
     assert message.body == b"hello"
 
 
-def test_the_stock_function_of_a_hub_carries_a_batch():
+def test_the_stock_function_of_a_hub_carries_a_batch() -> None:
     output = OutputThatAccepts()
     function = registered({"hub": "telemetry"}, "stock", line=pipeline(output)).get_user_function()
     metadata = {
@@ -180,7 +180,7 @@ def test_the_stock_function_of_a_hub_carries_a_batch():
     assert output.ids("q") == ["a", "b"]
 
 
-def test_what_the_pipeline_raises_fails_the_invocation():
+def test_what_the_pipeline_raises_fails_the_invocation() -> None:
     function = registered({"queue": "q"}, "raw", line=pipeline(OutputThatIsDown())).get_user_function()
     with pytest.raises(TargetUnavailable):
         asyncio.run(function([RawMessage(delivered(1))]))

@@ -71,12 +71,12 @@ def property_after(value: Value) -> Value:
     ],
     ids=lambda value: f"{value.kind}-{value.code:02x}",
 )
-def test_simple_property_keeps_type_and_value(value):
+def test_simple_property_keeps_type_and_value(value) -> None:
     after = property_after(value)
     assert encode(after) == encode(value)
 
 
-def test_wide_encodings_become_the_narrowest():
+def test_wide_encodings_become_the_narrowest() -> None:
     assert property_after(Value(0x71, 5)) == values.int_(5)
     assert property_after(Value(0x81, -5)) == values.long(-5)
     assert property_after(Value(0x70, 200)) == values.uint(200)
@@ -85,11 +85,11 @@ def test_wide_encodings_become_the_narrowest():
     assert property_after(Value(0xB1, "short")) == values.string("short")
 
 
-def test_symbol_becomes_string():
+def test_symbol_becomes_string() -> None:
     assert property_after(values.symbol("red")) == values.string("red")
 
 
-def test_timestamps_are_held_to_the_range_of_datetime():
+def test_timestamps_are_held_to_the_range_of_datetime() -> None:
     assert property_after(values.timestamp(-1)) == values.timestamp(0)
     assert property_after(values.timestamp(2**62)) == values.timestamp(253_402_300_799_999)
 
@@ -102,12 +102,12 @@ def test_timestamps_are_held_to_the_range_of_datetime():
         ("com.microsoft:uri", values.string("https://example.org/")),
     ],
 )
-def test_described_types_of_dotnet_are_kept(name, value):
+def test_described_types_of_dotnet_are_kept(name: str, value) -> None:
     described = values.described(values.symbol(name), value)
     assert property_after(described) == described
 
 
-def test_property_of_another_described_type_is_dropped():
+def test_property_of_another_described_type_is_dropped() -> None:
     pairs = [
         (values.string("a"), values.described(values.symbol("other"), values.int_(1))),
         (values.string("b"), values.int_(2)),
@@ -121,7 +121,7 @@ def test_property_of_another_described_type_is_dropped():
     [values.binary(b"x"), values.list_([values.int_(1)]), values.list_([]), values.array(0x54, [Value(0x54, 1)])],
     ids=lambda value: value.kind,
 )
-def test_binary_list_and_array_properties_cannot_be_bound(value):
+def test_binary_list_and_array_properties_cannot_be_bound(value) -> None:
     with pytest.raises(CannotBind):
         reencode(one_property(value), NOW)
 
@@ -136,12 +136,12 @@ def test_binary_list_and_array_properties_cannot_be_bound(value):
     ],
     ids=["map", "described by a number", "char beyond the BMP", "decimal with scale 6176"],
 )
-def test_property_that_dotnet_cannot_read_fails_the_receive_call(value):
+def test_property_that_dotnet_cannot_read_fails_the_receive_call(value) -> None:
     with pytest.raises(CannotReceive):
         reencode(one_property(value), NOW)
 
 
-def test_failure_to_read_comes_before_failure_to_write():
+def test_failure_to_read_comes_before_failure_to_write() -> None:
     unwritable = section(sections.MESSAGE_ANNOTATIONS, values.map_([(values.symbol("x"), values.binary(b""))]))
     unreadable = one_property(values.map_([]))
     with pytest.raises(CannotReceive):
@@ -155,16 +155,16 @@ def decimal128(number: str) -> bytes:
 
 
 @pytest.mark.parametrize("number", ["1.10", "-3", "0.0000000000000000000000000001", "79228162514264337593543950335"])
-def test_decimal128_keeps_value_and_scale(number):
+def test_decimal128_keeps_value_and_scale(number: str) -> None:
     assert property_after(values.decimal128(decimal128(number))) == values.decimal128(decimal128(number))
 
 
-def test_decimal32_and_64_become_decimal128():
+def test_decimal32_and_64_become_decimal128() -> None:
     assert property_after(Value(0x74, ((101 - 2) << 23 | 110).to_bytes(4))) == values.decimal128(decimal128("1.10"))
     assert property_after(Value(0x84, ((398 - 1) << 53 | 15).to_bytes(8))) == values.decimal128(decimal128("1.5"))
 
 
-def test_decimal_with_a_positive_exponent_is_written_out():
+def test_decimal_with_a_positive_exponent_is_written_out() -> None:
     raw = (6176 + 3) << 113 | 7
     assert property_after(values.decimal128(raw.to_bytes(16))) == values.decimal128(decimal128("7000"))
 
@@ -178,31 +178,31 @@ def test_decimal_with_a_positive_exponent_is_written_out():
         (values.binary(b"\x0a\xff"), "0AFF"),
     ],
 )
-def test_message_id_and_correlation_id_become_strings(identifier, text):
+def test_message_id_and_correlation_id_become_strings(identifier, text) -> None:
     message = properties(p0=identifier, p5=identifier) + sections.data(b"")
     after = fields_of(sections.split(reencode(message, NOW)).properties)
     assert after[0] == after[5] == values.string(text)
 
 
-def test_empty_fields_disappear_and_others_are_written_at_full_width():
+def test_empty_fields_disappear_and_others_are_written_at_full_width() -> None:
     message = properties(p3=values.string(""), p6=values.symbol(""), p10=values.string(""), p2=values.string("to"))
     after = fields_of(sections.split(reencode(message + sections.data(b""), NOW)).properties)
     assert len(after) == 13
     assert [index for index, field in enumerate(after) if field != NULL] == [2]
 
 
-def test_properties_section_without_a_field_disappears():
+def test_properties_section_without_a_field_disappears() -> None:
     assert sections.split(reencode(properties() + sections.data(b"x"), NOW)).properties == b""
 
 
-def test_delivery_count_is_one_more_for_service_bus():
+def test_delivery_count_is_one_more_for_service_bus() -> None:
     message = header(values.TRUE, NULL, NULL, NULL, values.uint(2)) + sections.data(b"")
     after = fields_of(sections.split(reencode(message, NOW, delivery_count_offset=1)).header)
     assert after == [values.TRUE, NULL, NULL, NULL, values.uint(3)]
     assert fields_of(sections.split(reencode(message, NOW)).header)[4] == values.uint(2)
 
 
-def test_time_to_live_sets_creation_and_expiry_by_the_hosts_clock():
+def test_time_to_live_sets_creation_and_expiry_by_the_hosts_clock() -> None:
     message = header(NULL, NULL, values.uint(60_000)) + sections.data(b"")
     after = sections.split(reencode(message, NOW))
     assert fields_of(after.header)[2] == values.uint(60_000)
@@ -210,7 +210,7 @@ def test_time_to_live_sets_creation_and_expiry_by_the_hosts_clock():
     assert (fields[8], fields[9]) == (values.timestamp(NOW + 60_000), values.timestamp(NOW))
 
 
-def test_time_to_live_is_expiry_minus_creation_where_both_are_set():
+def test_time_to_live_is_expiry_minus_creation_where_both_are_set() -> None:
     fifty_days = 50 * 86_400_000
     message = header(NULL, NULL, values.uint(1)) + properties(p8=values.timestamp(fifty_days), p9=values.timestamp(0))
     after = sections.split(reencode(message + sections.data(b""), NOW))
@@ -218,14 +218,14 @@ def test_time_to_live_is_expiry_minus_creation_where_both_are_set():
     assert fields_of(after.properties)[8] == values.timestamp(NOW + fifty_days)
 
 
-def test_expiry_without_creation_and_ttl_is_kept():
+def test_expiry_without_creation_and_ttl_is_kept() -> None:
     message = properties(p8=values.timestamp(5)) + sections.data(b"")
     after = sections.split(reencode(message, NOW))
     assert after.header == b""
     assert fields_of(after.properties)[8] == values.timestamp(5)
 
 
-def test_annotations_keep_their_order_with_symbols_as_keys_and_the_last_of_two_alike():
+def test_annotations_keep_their_order_with_symbols_as_keys_and_the_last_of_two_alike() -> None:
     pairs = [
         (values.symbol("a"), values.int_(1)),
         (values.string("b"), values.symbol("two")),
@@ -241,7 +241,7 @@ def test_annotations_keep_their_order_with_symbols_as_keys_and_the_last_of_two_a
         )
 
 
-def test_empty_sections_disappear():
+def test_empty_sections_disappear() -> None:
     empty = values.map_([])
     message = (
         header()
@@ -268,22 +268,22 @@ def value_body(value: Value) -> bytes:
     ],
     ids=["data", "int", "binary", "sequence", "map", "empty list"],
 )
-def test_body_is_kept(body):
+def test_body_is_kept(body) -> None:
     assert reencode(body, NOW) == body
 
 
-def test_missing_and_null_bodies_become_empty_data():
+def test_missing_and_null_bodies_become_empty_data() -> None:
     assert reencode(b"", NOW) == sections.data(b"")
     assert reencode(value_body(NULL), NOW) == sections.data(b"")
 
 
-def test_symbol_body_becomes_string_and_map_body_gets_strings_as_keys():
+def test_symbol_body_becomes_string_and_map_body_gets_strings_as_keys() -> None:
     assert reencode(value_body(values.symbol("s")), NOW) == value_body(values.string("s"))
     body = value_body(values.map_([(values.symbol("k"), NULL)]))
     assert pairs_of(decode_all(reencode(body, NOW)[3:])) == ((values.string("k"), NULL),)
 
 
-def test_footer_follows_the_rules_of_annotations():
+def test_footer_follows_the_rules_of_annotations() -> None:
     message = sections.data(b"x") + section(sections.FOOTER, values.map_([(values.symbol("f"), values.symbol("v"))]))
     after = sections.split(reencode(message, NOW))
     assert pairs_of(decode_all(after.footer[3:])) == ((values.symbol("f"), values.string("v")),)
@@ -292,19 +292,19 @@ def test_footer_follows_the_rules_of_annotations():
 @pytest.mark.parametrize(
     "payload", [b"\x00", b"nonsense", b"\x00\x53\x74\xc1\x05\x02\xa1\x09", b"\x00\x53\x70\xc0\x03\x05\x41"]
 )
-def test_malformed_messages_fail_the_receive_call(payload):
+def test_malformed_messages_fail_the_receive_call(payload: bytes) -> None:
     with pytest.raises(CannotReceive):
         reencode(payload, NOW)
 
 
-def test_text_that_is_not_utf8_gets_replacement_characters():
+def test_text_that_is_not_utf8_gets_replacement_characters() -> None:
     raw = b"\x00\x53\x74\xc1\x08\x02\xa1\x01p\xa1\x02\xff\xfe" + sections.data(b"")
     after = sections.split(reencode(raw, NOW)).application_properties
     assert pairs_of(decode_all(after[3:])) == ((values.string("p"), values.string("\ufffd\ufffd")),)
 
 
 @pytest.mark.parametrize("field", [values.int_(1), values.string("1"), values.timestamp(1)])
-def test_field_of_the_wrong_type_fails_the_receive_call(field):
+def test_field_of_the_wrong_type_fails_the_receive_call(field) -> None:
     with pytest.raises(CannotReceive):
         reencode(header(NULL, NULL, field) + sections.data(b""), NOW)
     with pytest.raises(CannotReceive):
@@ -314,7 +314,7 @@ def test_field_of_the_wrong_type_fails_the_receive_call(field):
 @given(
     st.binary(max_size=80), st.sampled_from([b"", b"\x00\x53\x74", b"\x00\x53\x73", b"\x00\x53\x70", b"\x00\x53\x77"])
 )
-def test_whatever_arrives_gives_a_message_or_one_of_the_two_errors(content, prefix):
+def test_whatever_arrives_gives_a_message_or_one_of_the_two_errors(content, prefix) -> None:
     try:
         once = reencode(prefix + content, NOW)
     except (CannotReceive, CannotBind):

@@ -10,23 +10,23 @@ def performative(code, *fields):
     return encode(values.described(values.ulong(code), values.list_(fields)))
 
 
-def transfer(*fields, payload=b"payload"):
+def transfer(*fields, payload: bytes = b"payload"):
     raw = performative(frames.TRANSFER, *fields) + payload
     return frames.read_transfer(raw, 0, len(raw))
 
 
-def test_transfer_gives_its_fields_and_the_bytes_after_them():
+def test_transfer_gives_its_fields_and_the_bytes_after_them() -> None:
     read = transfer(values.uint(3), values.uint(700), values.binary(b"t" * 16), values.uint(0), FALSE, FALSE)
     assert read == frames.Transfer(3, 700, b"t" * 16, more=False, aborted=False, payload=b"payload")
 
 
-def test_transfer_at_full_width_and_one_with_the_handle_only():
+def test_transfer_at_full_width_and_one_with_the_handle_only() -> None:
     fields = (values.uint(0), NULL, NULL, NULL, NULL, TRUE, NULL, NULL, FALSE, TRUE, FALSE)
     assert transfer(*fields) == frames.Transfer(0, None, None, more=True, aborted=True, payload=b"payload")
     assert transfer(values.uint(1)) == frames.Transfer(1, None, None, more=False, aborted=False, payload=b"payload")
 
 
-def test_transfer_without_a_list_is_malformed():
+def test_transfer_without_a_list_is_malformed() -> None:
     raw = b"\x00\x53\x14\x45"
     with pytest.raises(Malformed):
         frames.read_transfer(raw, 0, len(raw))
@@ -41,25 +41,25 @@ def state(code, *fields):
     return values.described(values.ulong(code), values.list_(fields))
 
 
-def test_disposition_of_a_sender_gives_range_and_outcome():
+def test_disposition_of_a_sender_gives_range_and_outcome() -> None:
     assert disposition(FALSE, values.uint(5), values.uint(9), TRUE, state(frames.ACCEPTED)) == frames.Disposition(
         5, 9, settled=True, outcome=frames.ACCEPTED, condition=None
     )
     assert disposition(FALSE, values.uint(5)) == frames.Disposition(5, 5, settled=False, outcome=None, condition=None)
 
 
-def test_rejection_names_its_condition():
+def test_rejection_names_its_condition() -> None:
     error = state(0x1D, values.symbol("com.microsoft:message-lock-lost"), NULL)
     read = disposition(FALSE, values.uint(5), NULL, TRUE, state(frames.REJECTED, error))
     assert read.condition == "com.microsoft:message-lock-lost"
     assert disposition(FALSE, values.uint(5), NULL, TRUE, state(frames.REJECTED)).condition is None
 
 
-def test_disposition_of_a_receiver_is_none_of_ours():
+def test_disposition_of_a_receiver_is_none_of_ours() -> None:
     assert disposition(TRUE, values.uint(5)) is None
 
 
-def test_written_dispositions_are_frames_with_ranges():
+def test_written_dispositions_are_frames_with_ranges() -> None:
     raw = frames.write_dispositions(1, [(3, 5), (9, 9)], frames.MODIFIED, settled=False)
     assert int.from_bytes(raw[:4]) * 2 == len(raw)
     assert raw[4:8] == b"\x02\x00\x00\x01"
@@ -67,6 +67,6 @@ def test_written_dispositions_are_frames_with_ranges():
     assert b"\x41\x70\x00\x00\x00\x03\x70\x00\x00\x00\x05\x42\x00\x53\x27" in raw
 
 
-def test_ascending_ids_become_ranges():
+def test_ascending_ids_become_ranges() -> None:
     assert frames.contiguous([1, 2, 3, 7, 9, 10]) == [(1, 3), (7, 7), (9, 10)]
     assert frames.contiguous([]) == []

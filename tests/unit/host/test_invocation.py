@@ -10,12 +10,12 @@ def seconds(number):
     return timedelta(seconds=number)
 
 
-def test_fixed_delay_is_the_same_for_every_retry():
+def test_fixed_delay_is_the_same_for_every_retry() -> None:
     policy = RetryPolicy(3, seconds(5), seconds(0), timedelta.max)
     assert [delay(policy, count, 0.5) for count in (1, 2, 3)] == [seconds(5)] * 3
 
 
-def test_exponential_delay_grows_between_its_bounds():
+def test_exponential_delay_grows_between_its_bounds() -> None:
     policy = RetryPolicy(-1, None, seconds(5), seconds(300))
     assert [delay(policy, count, 0.5) for count in (1, 2, 3, 100)] == [
         seconds(6),
@@ -25,7 +25,7 @@ def test_exponential_delay_grows_between_its_bounds():
     ]
 
 
-def test_lock_is_renewed_ten_seconds_before_its_end_or_halfway():
+def test_lock_is_renewed_ten_seconds_before_its_end_or_halfway() -> None:
     assert renewal_delay(seconds(60)) == seconds(50)
     assert renewal_delay(seconds(4)) == seconds(2)
     assert renewal_delay(seconds(-1)) == seconds(0)
@@ -36,7 +36,7 @@ def parameters(route, prefix, path):
     return None if match is None else match.groupdict()
 
 
-def test_routes():
+def test_routes() -> None:
     orders = "orders/{id:int}/{rest?}"
     assert parameters(orders, "api", "/api/orders/12") == {"id": "12", "rest": None}
     assert parameters(orders, "api", "/API/orders/12/x/") == {"id": "12", "rest": "x"}

@@ -13,7 +13,7 @@ def pauses_of(attempts):
     pauses: list[float] = []
     left = iter(attempts)
 
-    async def sleep(seconds):
+    async def sleep(seconds) -> None:
         pauses.append(seconds)
 
     stopping = Stopping(sleep)
@@ -31,17 +31,17 @@ def pauses_of(attempts):
     return pauses
 
 
-def test_pauses_grow_while_the_source_is_away():
+def test_pauses_grow_while_the_source_is_away() -> None:
     assert pauses_of([False] * 8) == [0.5, 1, 2, 4, 8, 16, 30, 30]
 
 
-def test_a_connection_that_is_cut_is_opened_again_soon_however_often():
+def test_a_connection_that_is_cut_is_opened_again_soon_however_often() -> None:
     assert pauses_of([True] * 5) == [0.5] * 5
     assert pauses_of([False, False, True, False]) == [0.5, 1, 0.5, 1]
 
 
 @pytest.mark.parametrize("seconds", [0.01, 3600])
-def test_a_request_to_stop_ends_the_wait(seconds):
+def test_a_request_to_stop_ends_the_wait(seconds: float) -> None:
     async def wait():
         stopping = Stopping()
         asyncio.get_running_loop().call_later(0.05, stopping.request)

@@ -22,15 +22,15 @@ FRIDAY = datetime(2026, 11, 20, 10, 0, 0, 500)  # noqa: DTZ001 - the schedule ta
         ("0 59 23 31 12 *", "2026-12-31 23:59:00"),
     ],
 )
-def test_next_time(schedule, expected):
+def test_next_time(schedule: str, expected: str) -> None:
     assert str(parse_schedule(schedule).next_after(FRIDAY)) == expected
 
 
-def test_time_span_is_an_interval():
+def test_time_span_is_an_interval() -> None:
     assert parse_schedule("00:00:30").next_after(FRIDAY) == FRIDAY + timedelta(seconds=30)
 
 
-def test_date_that_never_comes():
+def test_date_that_never_comes() -> None:
     assert parse_schedule("0 0 0 31 2 *").next_after(FRIDAY) is None
 
 
@@ -38,6 +38,6 @@ def test_date_that_never_comes():
     "schedule",
     ["", "* * *", "60 * * * * *", "* * * 0 * *", "x * * * * *", "*/0 * * * * *", "5-1 * * * * *", "00:00:00"],
 )
-def test_wrong_schedules_are_refused(schedule):
+def test_wrong_schedules_are_refused(schedule: str) -> None:
     with pytest.raises(ValueError, match=r"schedule|time span"):
         parse_schedule(schedule)

@@ -1,5 +1,6 @@
 import json
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -8,31 +9,31 @@ from local.host.timespan import parse_timespan
 from shared.errors import ConfigError
 
 
-def write(folder, name, document):
+def write(folder, name, document) -> None:
     (folder / name).write_text(json.dumps(document))
 
 
-def test_environment_comes_before_local_settings(tmp_path):
+def test_environment_comes_before_local_settings(tmp_path: Path) -> None:
     write(tmp_path, "local.settings.json", {"Values": {"A": "file", "B": "file"}})
     settings = Settings.load(tmp_path, {"A": "environment"})
     assert (settings.get("A"), settings.get("b"), settings.get("C")) == ("environment", "file", None)
 
 
 @pytest.mark.parametrize("document", [{"Values": {"A": 1}}, {"Values": []}, [], {"IsEncrypted": True, "Values": {}}])
-def test_unusable_local_settings_are_refused(tmp_path, document):
+def test_unusable_local_settings_are_refused(tmp_path: Path, document) -> None:
     write(tmp_path, "local.settings.json", document)
     with pytest.raises(ConfigError):
         Settings.load(tmp_path, {})
 
 
-def test_placeholders_are_resolved():
+def test_placeholders_are_resolved() -> None:
     settings = Settings({"QUEUE": "orders"})
     assert settings.resolve("%queue%/$DeadLetterQueue", "f") == "orders/$DeadLetterQueue"
     with pytest.raises(ConfigError, match="app setting NONE is not set"):
         settings.resolve("%NONE%", "f")
 
 
-def test_connection_is_a_string_or_a_namespace_and_hides_its_key():
+def test_connection_is_a_string_or_a_namespace_and_hides_its_key() -> None:
     settings = Settings({"A": "Endpoint=secret", "B__fullyQualifiedNamespace": "b.servicebus.windows.net"})
     assert settings.connection("A", "f").connection_string == "Endpoint=secret"
     assert settings.connection("B", "f").fully_qualified_namespace == "b.servicebus.windows.net"
@@ -41,7 +42,7 @@ def test_connection_is_a_string_or_a_namespace_and_hides_its_key():
         settings.connection("C", "f")
 
 
-def test_without_host_json_the_real_hosts_defaults_hold(tmp_path):
+def test_without_host_json_the_real_hosts_defaults_hold(tmp_path: Path) -> None:
     options = load_host_options(tmp_path)
     assert options == HostOptions()
     assert options.service_bus.max_message_batch_size == 1000
@@ -49,7 +50,7 @@ def test_without_host_json_the_real_hosts_defaults_hold(tmp_path):
     assert options.event_hubs.max_event_batch_size == 100
 
 
-def test_host_json_is_read_without_regard_to_case(tmp_path):
+def test_host_json_is_read_without_regard_to_case(tmp_path: Path) -> None:
     extensions = {
         "ServiceBus": {"maxmessagebatchsize": 7, "autoCompleteMessages": False, "sessionIdleTimeout": "00:00:00.100"},
         "eventHubs": {"initialOffsetOptions": {"type": "FromEnd"}, "targetUnprocessedEventThreshold": 5},
@@ -65,7 +66,7 @@ def test_host_json_is_read_without_regard_to_case(tmp_path):
     assert options.route_prefix == ""
 
 
-def test_every_wrong_type_in_host_json_is_reported(tmp_path):
+def test_every_wrong_type_in_host_json_is_reported(tmp_path: Path) -> None:
     service_bus = {
         "maxMessageBatchSize": "many",
         "prefetchCount": -1,
@@ -84,7 +85,7 @@ def test_every_wrong_type_in_host_json_is_reported(tmp_path):
     }
 
 
-def test_time_spans():
+def test_time_spans() -> None:
     assert parse_timespan("00:05:00") == timedelta(minutes=5)
     assert parse_timespan("-1.02:03:04.05") == -timedelta(days=1, hours=2, minutes=3, seconds=4, milliseconds=50)
     for text in ("5", "24:00:00", "00:60:00", "", "1:2:3:4"):

@@ -35,7 +35,7 @@ def message(body=b"\x00\x53\x75\xa0\x04body", properties=(), application_propert
     return Delivery(0, TAG, b"".join(parts) + body)
 
 
-def test_sdk_type_gets_token_and_message_and_on_the_wire_its_very_bytes():
+def test_sdk_type_gets_token_and_message_and_on_the_wire_its_very_bytes() -> None:
     delivery = message()
     data, metadata = service_bus_input(function(sdk_type=True), [delivery], NOW, wire=True)
     (one,) = data.collection_model_binding_data.model_binding_data
@@ -51,7 +51,7 @@ def test_sdk_type_gets_token_and_message_and_on_the_wire_its_very_bytes():
     assert data.model_binding_data.content[16:] != delivery.payload
 
 
-def test_sdk_type_of_an_event_gets_no_token_but_the_partition():
+def test_sdk_type_of_an_event_gets_no_token_but_the_partition() -> None:
     delivery = message()
     data, metadata = event_hubs_input(function(sdk_type=True), [delivery], NOW, {"PartitionId": "3"}, wire=True)
     (one,) = data.collection_model_binding_data.model_binding_data
@@ -59,7 +59,7 @@ def test_sdk_type_of_an_event_gets_no_token_but_the_partition():
     assert json.loads(metadata["PartitionContext"].json) == {"PartitionId": "3"}
 
 
-def test_text_arrays_lose_their_empty_entries():
+def test_text_arrays_lose_their_empty_entries() -> None:
     deliveries = [message(properties={5: values.string(one)}.items()) for one in ("", "b")] + [message()]
     _, metadata = service_bus_input(function(), deliveries, NOW, wire=False)
     assert metadata["CorrelationIdArray"].collection_string.string == ["b"]
@@ -68,7 +68,7 @@ def test_text_arrays_lose_their_empty_entries():
     assert metadata["LockTokenArray"].collection_string.string == ["03020100-0504-0706-0809-0a0b0c0d0e0f"] * 3
 
 
-def test_metadata_of_one_message_leaves_absent_values_out():
+def test_metadata_of_one_message_leaves_absent_values_out() -> None:
     annotations = [(values.symbol("x-opt-enqueued-time"), values.timestamp(1_700_000_000_120))]
     delivery = message(properties={0: values.string("id")}.items(), annotations=annotations)
     _, metadata = service_bus_input(function(many=False), [delivery], NOW, wire=False)
@@ -78,7 +78,7 @@ def test_metadata_of_one_message_leaves_absent_values_out():
     assert "CorrelationId" not in metadata
 
 
-def test_property_types_become_what_json_can_hold():
+def test_property_types_become_what_json_can_hold() -> None:
     pairs = {
         "nan": values.double(float("nan")),
         "infinity": values.double(float("-inf")),
@@ -116,7 +116,7 @@ VALUE_TEXT = b"\x00\x53\x77" + encode(values.string("text"))
 VALUE_NUMBER = b"\x00\x53\x77" + encode(values.int_(1))
 
 
-def test_bodies_by_data_type():
+def test_bodies_by_data_type() -> None:
     two = sections.data(b"a") + sections.data(b"\xff")
     assert body_of("BINARY", two, sections.data(b"")).collection_bytes.bytes == [b"a\xff", b""]
     assert body_of("STRING", two, sections.data(b""), VALUE_TEXT).collection_string.string == ["a\ufffd", "text"]
@@ -134,6 +134,6 @@ def test_bodies_by_data_type():
         ("UNDEFINED", sections.data(b"no json")),
     ],
 )
-def test_bodies_that_the_host_cannot_bind(data_type, body):
+def test_bodies_that_the_host_cannot_bind(data_type, body) -> None:
     with pytest.raises(CannotBind):
         body_of(data_type, body)

@@ -26,14 +26,14 @@ def texts(given):
     return found
 
 
-def test_the_members_of_a_batch_are_one_event():
+def test_the_members_of_a_batch_are_one_event() -> None:
     given = events([member(LINES[:2], {"v": 1}), member(LINES[2:3], {"v": 1})])
     assert isinstance(given, bytes)
     (text,) = texts(given)
     assert len(text.splitlines()) == 3
 
 
-def test_what_is_too_large_is_cut_between_records():
+def test_what_is_too_large_is_cut_between_records() -> None:
     whole = member(LINES, {"v": 1})
     given = events([whole, whole], limit=len(whole) // 3)
     found = texts(given)
@@ -42,18 +42,18 @@ def test_what_is_too_large_is_cut_between_records():
     assert all(text.endswith(b"}\n") for text in found)
 
 
-def test_a_record_that_is_too_large_alone_is_not_cut():
+def test_a_record_that_is_too_large_alone_is_not_cut() -> None:
     alone = compressed(b'{"v":1}\n')
     assert events([alone], limit=5) == alone
 
 
-def test_what_is_written_outside_of_a_function_is_refused():
+def test_what_is_written_outside_of_a_function_is_refused() -> None:
     sink = EventHubSink("vm")
     with pytest.raises(TargetRefused, match="journal copy: written outside of a function"):
         asyncio.run(sink.append(Stream("copy", Role.SOURCE), b"x"))
 
 
-def test_batches_that_run_side_by_side_do_not_mix():
+def test_batches_that_run_side_by_side_do_not_mix() -> None:
     sink = EventHubSink("vm")
 
     async def batch(name):
@@ -79,5 +79,5 @@ def test_batches_that_run_side_by_side_do_not_mix():
         ("json", '{"a": 1}', [b'{"a": 1}']),
     ],
 )
-def test_what_the_host_makes_of_a_value(kind, value, expected):
+def test_what_the_host_makes_of_a_value(kind: str, value: bytes | str, expected) -> None:
     assert bodies(kind, value) == expected

@@ -41,7 +41,7 @@ def application_properties(pairs):
     return join_map(b"\x00\x53\x74", encoded, len(encoded)) if encoded else b""
 
 
-def message(pairs=(), *, body=b"x", **fields):
+def message(pairs=(), *, body: bytes = b"x", **fields):
     raw = Sections(
         properties=properties(**fields), application_properties=application_properties(pairs), body=data(body)
     )
@@ -52,7 +52,7 @@ def digest(pairs=(), imprinter=PLAIN, **options):
     return imprinter.arriving(message(pairs, **options)).property_digest
 
 
-def test_the_body_digest_is_that_of_the_bytes_in_the_data_sections():
+def test_the_body_digest_is_that_of_the_bytes_in_the_data_sections() -> None:
     expected = blake2b(b"hello", digest_size=16).digest(), 5
     assert body_digest(data(b"hello")) == expected
     assert body_digest(b"\x00\x53\x75\xb0\x00\x00\x00\x05hello") == expected
@@ -63,7 +63,7 @@ def test_the_body_digest_is_that_of_the_bytes_in_the_data_sections():
     assert body_digest(data(large)) == (blake2b(large, digest_size=16).digest(), 1000)
 
 
-def test_the_digest_of_a_value_does_not_depend_on_its_encoding():
+def test_the_digest_of_a_value_does_not_depend_on_its_encoding() -> None:
     small, large = b"\x00\x53\x77\x54\x05", b"\x00\x53\x77\x71\x00\x00\x00\x05"
     assert body_digest(small)[0] == body_digest(large)[0]
     assert body_digest(small)[0] != body_digest(b"\x00\x53\x77\x55\x05")[0]  # a long
@@ -71,7 +71,7 @@ def test_the_digest_of_a_value_does_not_depend_on_its_encoding():
 
 
 @given(st.permutations([("a", int_(1)), ("b", string("x")), ("c", boolean(True)), ("d", NULL)]))
-def test_the_order_of_properties_is_of_no_account(pairs):
+def test_the_order_of_properties_is_of_no_account(pairs) -> None:
     assert digest(pairs) == digest([("a", int_(1)), ("b", string("x")), ("c", boolean(True)), ("d", NULL)])
 
 
@@ -91,7 +91,7 @@ def test_the_order_of_properties_is_of_no_account(pairs):
         (Value(0x74, (0x32000000 + 15).to_bytes(4)), Value(0x84, ((397 << 53) + 15).to_bytes(8))),
     ],
 )
-def test_the_encoding_of_a_value_is_of_no_account(one, other):
+def test_the_encoding_of_a_value_is_of_no_account(one, other) -> None:
     assert digest([("name", one)]) == digest([("name", other)])
     assert digest([(Value(0xB1, "name"), one)]) == digest([(symbol("name"), other)])
 
@@ -108,11 +108,11 @@ def test_the_encoding_of_a_value_is_of_no_account(one, other):
         [("a", int_(1)), ("b", binary(b"x"))],
     ],
 )
-def test_any_other_change_shows(other):
+def test_any_other_change_shows(other) -> None:
     assert digest(other) != digest([("a", int_(1)), ("b", string("x"))])
 
 
-def test_the_broker_properties_of_the_sender_count_and_those_of_a_hop_do_not():
+def test_the_broker_properties_of_the_sender_count_and_those_of_a_hop_do_not() -> None:
     plain = digest(subject=string("s"), message_id=string("m"))
     assert digest(subject=string("t"), message_id=string("m")) != plain
     assert digest(to=string("s"), message_id=string("m")) != plain
@@ -124,7 +124,7 @@ def test_the_broker_properties_of_the_sender_count_and_those_of_a_hop_do_not():
     assert digest(correlation_id=ulong(7)) == digest(correlation_id=string("7"))
 
 
-def test_stamps_dead_letter_properties_and_what_the_actions_set_are_left_out():
+def test_stamps_dead_letter_properties_and_what_the_actions_set_are_left_out() -> None:
     plain = digest([("a", int_(1))])
     added = [("repl-path", string("x")), ("DeadLetterReason", string("y")), ("DeadLetterErrorDescription", NULL)]
     assert digest([("a", int_(1)), *added]) == plain
@@ -139,7 +139,7 @@ def test_stamps_dead_letter_properties_and_what_the_actions_set_are_left_out():
 @pytest.mark.parametrize(
     "pairs", [[], [("a", int_(1))], [("a", int_(1)), ("b", binary(b"\x00\xff")), ("c", list_([int_(5)]))]]
 )
-def test_an_imprint_survives_stamps_and_the_way_to_service_bus_and_back(pairs):
+def test_an_imprint_survives_stamps_and_the_way_to_service_bus_and_back(pairs) -> None:
     event = message(pairs, subject=string("s"))
     event.set_annotations({"x-opt-partition-key": string("k")})
     arrived = PLAIN.arriving(event)
@@ -156,7 +156,7 @@ def test_an_imprint_survives_stamps_and_the_way_to_service_bus_and_back(pairs):
     assert PLAIN.arriving(back).property_digest == arrived.property_digest
 
 
-def test_a_change_on_the_way_gives_another_imprint():
+def test_a_change_on_the_way_gives_another_imprint() -> None:
     sent = message([("a", int_(1))], subject=string("s"))
     arrived = PLAIN.arriving(sent)
     sent.body = b"other"
@@ -169,7 +169,7 @@ def test_a_change_on_the_way_gives_another_imprint():
 
 
 @pytest.mark.parametrize("pairs", [[], [("a", int_(1))]])
-def test_a_property_that_an_editor_adds_gives_another_imprint(pairs):
+def test_a_property_that_an_editor_adds_gives_another_imprint(pairs) -> None:
     sent = message(pairs)
     arrived = PLAIN.arriving(sent)
     sent.set_properties({"b": int_(2)})
@@ -177,12 +177,12 @@ def test_a_property_that_an_editor_adds_gives_another_imprint(pairs):
     assert PLAIN.departing(sent, arrived).property_digest == digest([*pairs, ("b", int_(2))])
 
 
-def test_the_check_is_the_digests_combined():
+def test_the_check_is_the_digests_combined() -> None:
     body, properties = bytes.fromhex("9a0364b9e99bb480") + bytes(8), bytes.fromhex("0f3c5a1b9e7d2468")
     assert check_of(body, properties) == 0x953F3EA277E690E8
 
 
-def test_what_else_is_kept_of_a_message():
+def test_what_else_is_kept_of_a_message() -> None:
     encoded = (
         header(time_to_live=60_000, delivery_count=2)
         + annotations({"x-opt-enqueued-time": timestamp(1000), "x-opt-sequence-number": long(7)})
@@ -199,11 +199,11 @@ def test_what_else_is_kept_of_a_message():
 
 
 @pytest.mark.parametrize(("deliveries", "attempt"), [(2**31 - 1, 2**31 - 1), (2**31, None), (2**32 - 1, None)])
-def test_a_delivery_count_that_no_record_has_room_for_is_left_out(deliveries, attempt):
+def test_a_delivery_count_that_no_record_has_room_for_is_left_out(deliveries, attempt) -> None:
     assert PLAIN.arriving(Message.received(header(delivery_count=deliveries), ORIGIN)).attempt == attempt
 
 
-def test_what_cannot_be_read_has_an_imprint_all_the_same():
+def test_what_cannot_be_read_has_an_imprint_all_the_same() -> None:
     broken = message(body=b"x")
     broken.sections.application_properties = b"\x00\x53\x74\xc1\x05\x02\xa1\x09x"
     imprint = PLAIN.arriving(broken)

@@ -41,11 +41,11 @@ NOW = ENQUEUED * 1000
 class SinkThatIsDown(MemorySink):
     """Keeps nothing until it is put up, and then nothing of the appends that are to fail."""
 
-    def __init__(self, error=None):
+    def __init__(self, error=None) -> None:
         super().__init__()
         self.error = error or TargetUnavailable("journal: away")
         self.failing = -1
-        self.attempted = []
+        self.attempted: list[Any] = []
 
     async def append(self, stream, member):
         self.attempted.append((stream.role, member))
@@ -70,11 +70,11 @@ class Splitting:
 class Told(BatchLog):
     """Notes how many records it is told are lost."""
 
-    def __init__(self, lost):
+    def __init__(self, lost) -> None:
         super().__init__("copy")
         self._lost = lost
 
-    def unwritten(self, records):
+    def unwritten(self, records) -> None:
         self._lost.append(records)
 
 
@@ -85,14 +85,16 @@ class Joining:
     async def edit_batch(self, messages, **_):
         return [(messages[0],), *(Joined(0) for _ in messages[1:])]
 
-    async def settled(self, outcomes, **_):
+    async def settled(self, outcomes, **_) -> None:
         pass
 
 
 class Line:
     """A pipeline with its journal, from a queue at west to one at east."""
 
-    def __init__(self, *, output=None, editors=(), when=None, is_required=True, sink=None, rejects=True):
+    def __init__(
+        self, *, output=None, editors=(), when=None, is_required: bool = True, sink=None, rejects: bool = True
+    ) -> None:
         self.output = output or OutputThatAccepts()
         self.rejected = OutputThatAccepts()
         self.sink: Any = sink or MemorySink()
@@ -129,14 +131,14 @@ def outcomes(line):
     return [(record["src_seq"], record["outcome"]) for record in line.records(Role.TARGET)]
 
 
-def test_what_goes_on_in_another_message_says_so():
+def test_what_goes_on_in_another_message_says_so() -> None:
     line = Line(editors=[Joining()])
     line.run(delivered(1), delivered(2))
     assert outcomes(line) == [(1, "sent"), (2, "sent")]
     assert [record.get("joined") for record in line.records(Role.TARGET)] == [None, True]
 
 
-def test_a_message_that_is_carried_leaves_two_records():
+def test_a_message_that_is_carried_leaves_two_records() -> None:
     line = Line()
     line.run(delivered(7, message_id="m", session_id="s"))
     (received,), (sent,) = line.records(Role.SOURCE), line.records(Role.TARGET)
@@ -175,7 +177,7 @@ def test_a_message_that_is_carried_leaves_two_records():
     }
 
 
-def test_received_is_written_before_anything_is_sent():
+def test_received_is_written_before_anything_is_sent() -> None:
     line = Line(sink=SinkThatIsDown())
     with pytest.raises(TargetUnavailable, match="journal: away"):
         line.run(delivered(1))
@@ -183,7 +185,7 @@ def test_received_is_written_before_anything_is_sent():
     assert {role for role, _ in line.sink.attempted} == {Role.SOURCE}
 
 
-def test_a_journal_that_comes_back_in_time_costs_nothing_but_time():
+def test_a_journal_that_comes_back_in_time_costs_nothing_but_time() -> None:
     line = Line(sink=SinkThatIsDown())
     line.sink.failing = 3
     assert line.run(delivered(1)) == {Outcome.SENT: 1}
@@ -193,7 +195,7 @@ def test_a_journal_that_comes_back_in_time_costs_nothing_but_time():
     assert len(set(members)) == 1  # the same bytes at every attempt, which is how a sink tells what has landed
 
 
-def test_an_outcome_that_cannot_be_written_leaves_the_batch_at_its_source_and_is_not_sent_twice():
+def test_an_outcome_that_cannot_be_written_leaves_the_batch_at_its_source_and_is_not_sent_twice() -> None:
     line = Line(sink=SinkThatIsDown())
     line.sink.failing = 0
     original = line.sink.append
@@ -216,7 +218,7 @@ def test_an_outcome_that_cannot_be_written_leaves_the_batch_at_its_source_and_is
 
 
 @pytest.mark.parametrize("error", [TargetUnavailable("journal: away"), TargetRefused("journal: no")])
-def test_best_effort_goes_on_counts_and_tells_once(caplog, error):
+def test_best_effort_goes_on_counts_and_tells_once(caplog: pytest.LogCaptureFixture, error) -> None:
     line = Line(sink=SinkThatIsDown(error), is_required=False)
     with caplog.at_level(logging.ERROR, "busway.journal"):
         for number in range(3):
@@ -243,7 +245,7 @@ def test_best_effort_goes_on_counts_and_tells_once(caplog, error):
     assert [len(line.records(role)) for role in Role] == [4, 4]
 
 
-def test_what_is_withheld_says_where_and_why():
+def test_what_is_withheld_says_where_and_why() -> None:
     line = Line(when="color = 'red'", editors=[Splitting()])
     path = {"repl-path": string("east"), "color": string("red")}
     line.run(
@@ -264,7 +266,7 @@ def test_what_is_withheld_says_where_and_why():
     assert line.records(Role.SOURCE)[1]["hops"] == ["east", "west"]
 
 
-def test_a_split_has_one_entry_and_an_outcome_for_each_part():
+def test_a_split_has_one_entry_and_an_outcome_for_each_part() -> None:
     line = Line(editors=[Splitting()])
     line.run(delivered(1, body=b"split"))
     (received,) = line.records(Role.SOURCE)
@@ -277,7 +279,7 @@ def test_a_split_has_one_entry_and_an_outcome_for_each_part():
     assert second["property_digest"] == received["property_digest"]
 
 
-def test_what_is_at_fault_is_told_with_the_place_where_it_was_set_aside():
+def test_what_is_at_fault_is_told_with_the_place_where_it_was_set_aside() -> None:
     line = Line(output=OutputThatRejects(lambda message: message.message_id == "bad"))
     line.run(delivered(1, message_id="good"), delivered(2, message_id="bad"), b"\x01")
     good, bad, unreadable = line.records(Role.TARGET)
@@ -289,7 +291,7 @@ def test_what_is_at_fault_is_told_with_the_place_where_it_was_set_aside():
     assert "property_digest" not in line.records(Role.SOURCE)[2]
 
 
-def test_a_message_that_must_wait_is_told_as_retry_and_those_before_it_as_sent():
+def test_a_message_that_must_wait_is_told_as_retry_and_those_before_it_as_sent() -> None:
     line = Line(output=OutputThatFailsOnce(after=1, error=TargetRefused("target/entity: no")))
     assert line.run(delivered(1), delivered(2)) == {Outcome.SENT: 2}
     line = Line(output=OutputThatIsDown())
@@ -324,7 +326,7 @@ class Faulty:
         (Faulty(), TargetRefused, "copy: the batch cannot be prepared, KeyError in an editor or in Busway itself"),
     ],
 )
-def test_what_no_editor_gets_to_edit_is_on_record_as_received(editor, error, reason):
+def test_what_no_editor_gets_to_edit_is_on_record_as_received(editor, error, reason: str) -> None:
     line = Line(editors=[editor])
     with pytest.raises(error, match=reason):
         line.run(delivered(1, message_id="m"), b"\x01")
@@ -335,7 +337,7 @@ def test_what_no_editor_gets_to_edit_is_on_record_as_received(editor, error, rea
     assert (retry["outcome"], retry["stage"], retry["reason"]) == ("retry", "edited", reason)
 
 
-def test_a_batch_that_an_editor_holds_up_is_held_once():
+def test_a_batch_that_an_editor_holds_up_is_held_once() -> None:
     line = Line(editors=[StoreThatIsAway()], sink=SinkThatIsDown())
     started = line.clock.monotonic()
     with pytest.raises(TargetUnavailable, match="store: away"):
@@ -343,9 +345,11 @@ def test_a_batch_that_an_editor_holds_up_is_held_once():
     assert line.clock.monotonic() - started <= 40  # the hold is over for the journal as well
 
 
-def test_what_is_withheld_is_told_to_the_log_once_however_long_the_journal_is_away(caplog):
+def test_what_is_withheld_is_told_to_the_log_once_however_long_the_journal_is_away(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     class Away(SinkThatIsDown):
-        async def append(self, stream, member):
+        async def append(self, stream, member) -> None:
             self.failing = 1 if stream.role is Role.TARGET and len(self.attempted) < 6 else 0
             await super().append(stream, member)
 
@@ -356,7 +360,7 @@ def test_what_is_withheld_is_told_to_the_log_once_however_long_the_journal_is_aw
     assert [record.name for record in caplog.records].count("busway.journal") == 1
 
 
-def test_a_flush_is_one_gzip_member_of_json_lines():
+def test_a_flush_is_one_gzip_member_of_json_lines() -> None:
     line = Line()
     line.run(*(delivered(number) for number in range(3)))
     (member,) = line.sink.members[Stream("copy", Role.SOURCE)]

@@ -17,7 +17,16 @@ from tests.messages import ENQUEUED, delivered
 WEST = Origin("west", "orders")
 
 
-def tap(sink, role=Role.TARGET, *, watched=WEST, is_hub=False, has_same_numbers=False, is_peek=False, pauses=None):
+def tap(
+    sink,
+    role=Role.TARGET,
+    *,
+    watched=WEST,
+    is_hub: bool = False,
+    has_same_numbers: bool = False,
+    is_peek: bool = False,
+    pauses=None,
+):
     clock = clock_at_delivery()
     return Tap(
         "watch",
@@ -54,7 +63,7 @@ def copied(number, *origins):
     return content
 
 
-def test_a_copy_is_the_message_that_the_last_hop_names():
+def test_a_copy_is_the_message_that_the_last_hop_names() -> None:
     record = seen(copied(7, Origin("north", "orders"), WEST))
     assert (record["src_seq"], record["enqueued_time"]) == (107, (ENQUEUED + 1000) * 1000)
     assert (record["tgt_seq"], record["tgt_enqueued_time"]) == (207, (ENQUEUED + 2000) * 1000)
@@ -77,14 +86,14 @@ def test_a_copy_is_the_message_that_the_last_hop_names():
         ),
     ],
 )
-def test_what_is_no_copy_of_the_watched_task_has_no_number_of_its_source(content):
+def test_what_is_no_copy_of_the_watched_task_has_no_number_of_its_source(content) -> None:
     record = seen(content)
     assert "src_seq" not in record
     assert "enqueued_time" not in record
     assert record["tgt_seq"] in (7, 107)
 
 
-def test_the_partition_of_a_copy_from_a_hub_is_not_known_and_that_of_an_original_is():
+def test_the_partition_of_a_copy_from_a_hub_is_not_known_and_that_of_an_original_is() -> None:
     copy = seen(copied(7, WEST), is_hub=True, partition="1")
     assert "src_part" not in copy
     assert copy["tgt_part"] == 1
@@ -93,20 +102,20 @@ def test_the_partition_of_a_copy_from_a_hub_is_not_known_and_that_of_an_original
     assert original["hops"] == ["west"]
 
 
-def test_a_tap_with_numbers_of_its_own_does_not_pass_them_off_as_the_tasks():
+def test_a_tap_with_numbers_of_its_own_does_not_pass_them_off_as_the_tasks() -> None:
     record = seen(delivered(7), Role.SOURCE)
     assert "src_seq" not in record
     assert (record["tgt_seq"], record["enqueued_time"], record["message_id"]) == (7, ENQUEUED * 1000, "m-7")
 
 
-def test_what_cannot_be_read_is_seen_all_the_same():
+def test_what_cannot_be_read_is_seen_all_the_same() -> None:
     record = seen(b"\x00nonsense")
     assert (record["body_size"], record["outcome"]) == (9, "seen")
     assert "tgt_seq" not in record
 
 
 class SinkThatFails(MemorySink):
-    def __init__(self, times):
+    def __init__(self, times) -> None:
         super().__init__()
         self.times = times
 
@@ -117,7 +126,7 @@ class SinkThatFails(MemorySink):
         await super().append(stream, member)
 
 
-def test_a_journal_that_is_away_for_a_moment_costs_no_delivery():
+def test_a_journal_that_is_away_for_a_moment_costs_no_delivery() -> None:
     pauses: list[float] = []
     sink = SinkThatFails(3)
     asyncio.run(tap(sink, pauses=pauses).see([delivered(1)]))
@@ -128,6 +137,6 @@ def test_a_journal_that_is_away_for_a_moment_costs_no_delivery():
 
 
 @pytest.mark.parametrize("role", list(Role))
-def test_a_tap_that_peeks_says_so(role):
+def test_a_tap_that_peeks_says_so(role) -> None:
     assert seen(copied(7, WEST), role, is_peek=True)["peek"] is True
     assert "peek" not in seen(copied(7, WEST), role)

@@ -123,7 +123,7 @@ def one_envelope(messages: Sequence[Message]) -> Sequence[EditedTogether]:
     return [(messages[0],), *(Joined(0) for _ in messages[1:])]
 
 
-def test_all_that_is_joined_is_sent_in_one_and_each_has_its_outcome():
+def test_all_that_is_joined_is_sent_in_one_and_each_has_its_outcome() -> None:
     line = Line(Together(one_envelope))
     assert line.run("a", "b", "c") == {Outcome.SENT: 3}
     assert line.sent() == ["a+b+c"]
@@ -131,7 +131,7 @@ def test_all_that_is_joined_is_sent_in_one_and_each_has_its_outcome():
     assert [record.message_id for record in line.journal.records] == ["envelope", "m-2", "m-3"]
 
 
-def test_editors_before_and_behind_one_that_joins_are_applied_in_their_order():
+def test_editors_before_and_behind_one_that_joins_are_applied_in_their_order() -> None:
     def upper(message: Message) -> Sequence[Message]:
         message.body = body(message).upper().encode()
         return (message,)
@@ -145,14 +145,14 @@ def test_editors_before_and_behind_one_that_joins_are_applied_in_their_order():
     assert [record.reason for record in line.journal.records] == [None, "no b", None]
 
 
-def test_what_is_joined_to_a_message_that_the_target_refuses_is_set_aside_each_by_itself():
+def test_what_is_joined_to_a_message_that_the_target_refuses_is_set_aside_each_by_itself() -> None:
     line = Line(Together(one_envelope), output=OutputThatRejects(lambda message: message.message_id == "envelope"))
     assert line.run("a", "b", "c") == {Outcome.REJECTED: 3}
     assert [body(each) for each in line.rejects.messages("rejected")] == ["a", "b", "c"]
     assert line.told() == [(number, Outcome.REJECTED, "west/rejected") for number in (1, 2, 3)]
 
 
-def test_one_at_fault_is_set_aside_and_the_others_are_joined():
+def test_one_at_fault_is_set_aside_and_the_others_are_joined() -> None:
     def all_but_b(messages: Sequence[Message]) -> Sequence[EditedTogether]:
         good = [each for each in messages if body(each) != "b"]
         joined = iter(one_envelope(good))
@@ -172,7 +172,7 @@ def test_one_at_fault_is_set_aside_and_the_others_are_joined():
     assert dict(rejected.application_properties())[REASON].payload == "NoB"
 
 
-def test_what_shares_the_fate_of_a_message_that_no_route_takes_is_withheld_like_it():
+def test_what_shares_the_fate_of_a_message_that_no_route_takes_is_withheld_like_it() -> None:
     output = OutputThatAccepts()
     line = Line(
         Together(one_envelope),
@@ -183,7 +183,7 @@ def test_what_shares_the_fate_of_a_message_that_no_route_takes_is_withheld_like_
     assert [record.reason for record in line.journal.records] == ["no route takes it"] * 2
 
 
-def test_one_that_need_not_be_sent_again_is_withheld_once_the_other_is_sent():
+def test_one_that_need_not_be_sent_again_is_withheld_once_the_other_is_sent() -> None:
     def without_repeats(messages: Sequence[Message]) -> Sequence[EditedTogether]:
         firsts: dict[str, int] = {}
         return [
@@ -201,7 +201,7 @@ def test_one_that_need_not_be_sent_again_is_withheld_once_the_other_is_sent():
     assert not any(record.is_joined for record in line.journal.records)
 
 
-def test_a_redelivered_batch_joins_only_what_was_not_sent():
+def test_a_redelivered_batch_joins_only_what_was_not_sent() -> None:
     editor = Together(one_envelope)
     line = Line(editor)
     line.run("a", "b")
@@ -211,19 +211,19 @@ def test_a_redelivered_batch_joins_only_what_was_not_sent():
     assert [record.is_remembered for record in line.journal.records[2:]] == [True, True, False]
 
 
-def test_a_message_that_is_in_the_batch_twice_is_joined_once():
+def test_a_message_that_is_in_the_batch_twice_is_joined_once() -> None:
     line = Line(Together(one_envelope))
     assert line.run("a", "b", "a", numbers=[1, 2, 1]) == {Outcome.SENT: 3}
     assert line.sent() == ["a+b"]
 
 
-def test_an_envelope_is_sent_again_as_it_was_when_its_target_was_away():
+def test_an_envelope_is_sent_again_as_it_was_when_its_target_was_away() -> None:
     line = Line(Together(one_envelope), output=OutputThatFailsOnce())
     assert line.run("a", "b") == {Outcome.SENT: 2}
     assert line.sent() == ["a+b"]
 
 
-def test_a_store_that_is_away_for_a_while_holds_the_batch_and_changes_nothing():
+def test_a_store_that_is_away_for_a_while_holds_the_batch_and_changes_nothing() -> None:
     editor = Together(one_envelope, faults=3, settling_faults=2)
     line = Line(editor)
     assert line.run("a", "b") == {Outcome.SENT: 2}
@@ -237,7 +237,7 @@ def test_a_store_that_is_away_for_a_while_holds_the_batch_and_changes_nothing():
 )
 def test_a_store_that_stays_away_leaves_the_batch_at_its_source_and_its_outcomes_on_record(
     faults, settling_faults, sent, told
-):
+) -> None:
     line = Line(Together(one_envelope, faults=faults, settling_faults=settling_faults))
     with pytest.raises(TargetUnavailable, match="store: away"):
         line.run("a", "b")
@@ -245,7 +245,7 @@ def test_a_store_that_stays_away_leaves_the_batch_at_its_source_and_its_outcomes
     assert [(record.outcome, record.reason) for record in line.journal.records] == [told] * 2
 
 
-def test_while_the_target_is_away_nothing_is_told_as_sent():
+def test_while_the_target_is_away_nothing_is_told_as_sent() -> None:
     editor = Together(one_envelope)
     line = Line(editor, output=OutputThatIsDown())
     with pytest.raises(BuswayError):
@@ -254,7 +254,7 @@ def test_while_the_target_is_away_nothing_is_told_as_sent():
     assert [record.outcome for record in line.journal.records] == [Outcome.RETRY] * 2
 
 
-def test_a_message_that_cannot_be_read_is_set_aside_and_not_given_to_the_editor():
+def test_a_message_that_cannot_be_read_is_set_aside_and_not_given_to_the_editor() -> None:
     editor = Together(one_envelope)
     line = Line(editor)
     batch = [delivered(1, body=b"a"), b"\x00\x53\x74\xc1\xff\x02", delivered(3, body=b"c")]
@@ -262,7 +262,7 @@ def test_a_message_that_cannot_be_read_is_set_aside_and_not_given_to_the_editor(
     assert editor.given == [["a", "c"]]
 
 
-def test_one_whose_properties_cannot_be_read_holds_up_no_other():
+def test_one_whose_properties_cannot_be_read_holds_up_no_other() -> None:
     raw = split(delivered(2, body=b"b"))
     raw.properties = b"\x00\x53\x73\xc0\x03\x0d\xa1\x7f"
     for editor in (
@@ -274,7 +274,7 @@ def test_one_whose_properties_cannot_be_read_holds_up_no_other():
         assert counts in ({Outcome.SENT: 2, Outcome.REJECTED: 1}, {Outcome.FILTERED: 3})
 
 
-def test_several_made_of_one_before_it_are_joined_and_behind_it_refused():
+def test_several_made_of_one_before_it_are_joined_and_behind_it_refused() -> None:
     def in_two(message: Message) -> Sequence[Message]:
         parts = [message.copy(), message.copy()]
         for part, text in zip(parts, body(message), strict=True):
@@ -292,7 +292,7 @@ def test_several_made_of_one_before_it_are_joined_and_behind_it_refused():
     assert [body(each) for each in line.rejects.messages("rejected")] == ["a", ""]
 
 
-def test_an_editor_that_does_not_join_sees_what_was_sent_before_as_well():
+def test_an_editor_that_does_not_join_sees_what_was_sent_before_as_well() -> None:
     editor = Together(lambda messages: [(each,) for each in messages], joins=False)
     line = Line(editor)
     line.run("a")
@@ -312,7 +312,7 @@ def without_repeats(messages: Sequence[Message]) -> Sequence[EditedTogether]:
     ]
 
 
-def test_what_is_joined_to_a_message_that_is_joined_to_a_third_shares_its_fate():
+def test_what_is_joined_to_a_message_that_is_joined_to_a_third_shares_its_fate() -> None:
     editors = Together(without_repeats), Together(one_envelope)
     line = Line(*editors)
     assert line.run("a", "b", "b") == {Outcome.SENT: 2, Outcome.FILTERED: 1}
@@ -323,7 +323,7 @@ def test_what_is_joined_to_a_message_that_is_joined_to_a_third_shares_its_fate()
     assert [body(each) for each in line.rejects.messages("rejected")] == ["a", "b", "b"]
 
 
-def test_what_is_joined_to_a_message_that_a_later_editor_withholds_is_withheld_with_it():
+def test_what_is_joined_to_a_message_that_a_later_editor_withholds_is_withheld_with_it() -> None:
     line = Line(
         Together(without_repeats), Alone(lambda message: Withheld("no a") if body(message) == "a" else [message])
     )
@@ -331,7 +331,7 @@ def test_what_is_joined_to_a_message_that_a_later_editor_withholds_is_withheld_w
     assert [record.reason for record in line.journal.records] == ["no a", None, "no a"]
 
 
-def test_a_message_that_is_in_the_batch_twice_is_settled_once():
+def test_a_message_that_is_in_the_batch_twice_is_settled_once() -> None:
     editor = Together(one_envelope)
     line = Line(editor)
     line.run("a", "b", "a", numbers=[1, 2, 1])

@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -33,15 +34,15 @@ NIGHT = timedelta(hours=12)
 class LocksInMemory:
     """Locks of a minute on one batch; `lose` ends them, and a renewal that comes too late finds them lost."""
 
-    def __init__(self, clock, *, error=None):
+    def __init__(self, clock, *, error=None) -> None:
         self.clock = clock
         self.until = clock.now().timestamp() + LOCK
         self.error = error
-        self.renewals = []
-        self.asked = []
-        self.dead = []
+        self.renewals: list[Any] = []
+        self.asked: list[Any] = []
+        self.dead: list[Any] = []
 
-    def lose(self):
+    def lose(self) -> None:
         self.until = 0.0
 
     async def renew(self, tokens, session_id, **_):
@@ -62,11 +63,11 @@ class LocksInMemory:
 
 
 class Line:
-    def __init__(self, output, *, rejects=None, has_locks=True, error=None, **options):
+    def __init__(self, output, *, rejects=None, has_locks: bool = True, error=None, **options) -> None:
         self.output = output
         self.clock = clock_at_delivery()
         self.locks = LocksInMemory(self.clock, error=error)
-        self.at = {}
+        self.at: dict[Any, Any] = {}
         self.shutdown = Shutdown()
         self.journal = JournalInMemory()
         self.task = Task(
@@ -89,14 +90,14 @@ class Line:
         batch = [delivered(number, locked_until=round(until * 1000), **options) for number in numbers]
         return asyncio.run(self.pipeline.run(batch, None, [bytes([number]) * 16 for number in numbers]))
 
-    async def _sleep(self, seconds):
+    async def _sleep(self, seconds) -> None:
         assert seconds > 0
         self.clock.advance(seconds)
         for when in [each for each in self.at if each <= self.clock.monotonic()]:
             self.at.pop(when)()
 
 
-def test_a_batch_is_held_over_many_locks_and_sent_when_the_target_is_back():
+def test_a_batch_is_held_over_many_locks_and_sent_when_the_target_is_back() -> None:
     output = OutputThatIsDown()
     line = Line(output)
     line.at[600] = output.put_up
@@ -107,19 +108,19 @@ def test_a_batch_is_held_over_many_locks_and_sent_when_the_target_is_back():
     assert max(gaps) <= LOCK - LOCK_MARGIN_SECONDS
 
 
-def test_the_good_case_renews_nothing():
+def test_the_good_case_renews_nothing() -> None:
     line = Line(OutputThatAccepts())
     line.deliver(1, 2)
     assert line.locks.asked == []
 
 
-def test_a_short_failure_renews_nothing():
+def test_a_short_failure_renews_nothing() -> None:
     line = Line(OutputThatFailsOnce())
     line.deliver(1)
     assert line.locks.asked == []
 
 
-def test_the_session_of_the_batch_is_named():
+def test_the_session_of_the_batch_is_named() -> None:
     output = OutputThatIsDown()
     line = Line(output)
     line.at[100] = output.put_up
@@ -128,7 +129,7 @@ def test_the_session_of_the_batch_is_named():
 
 
 @pytest.mark.parametrize("error", [TargetUnavailable("away"), TargetRefused("disabled")], ids=["away", "refused"])
-def test_ten_deliveries_are_longer_than_a_night(error):
+def test_ten_deliveries_are_longer_than_a_night(error) -> None:
     line = Line(OutputThatIsDown(error=error))
     for _ in range(10):
         with pytest.raises(type(error)):
@@ -136,14 +137,14 @@ def test_ten_deliveries_are_longer_than_a_night(error):
     assert line.clock.monotonic() > NIGHT.total_seconds()
 
 
-def test_a_hold_ends_with_its_limit():
+def test_a_hold_ends_with_its_limit() -> None:
     line = Line(OutputThatIsDown(), hold=timedelta(minutes=5))
     with pytest.raises(TargetUnavailable):
         line.deliver(1)
     assert 290 < line.clock.monotonic() <= 300
 
 
-def test_a_lock_that_was_lost_ends_the_hold_as_such():
+def test_a_lock_that_was_lost_ends_the_hold_as_such() -> None:
     line = Line(OutputThatIsDown())
     line.at[100] = line.locks.lose
     with pytest.raises(LockLost):
@@ -151,7 +152,7 @@ def test_a_lock_that_was_lost_ends_the_hold_as_such():
     assert line.clock.monotonic() < 100 + LOCK
 
 
-def test_a_lock_that_should_be_over_is_asked_for_before_anything_is_sent():
+def test_a_lock_that_should_be_over_is_asked_for_before_anything_is_sent() -> None:
     line = Line(OutputThatAccepts())
     line.locks.lose()
     with pytest.raises(LockLost):
@@ -159,14 +160,14 @@ def test_a_lock_that_should_be_over_is_asked_for_before_anything_is_sent():
     assert line.output.calls == []
 
 
-def test_a_lock_without_an_end_is_renewed_at_the_first_pause():
+def test_a_lock_without_an_end_is_renewed_at_the_first_pause() -> None:
     output = OutputThatFailsOnce()
     line = Line(output)
     assert asyncio.run(line.pipeline.run([delivered(None)], None, [bytes(16)])) == {Outcome.SENT: 1}
     assert len(line.locks.renewals) == 1
 
 
-def test_a_source_that_refuses_to_renew_is_asked_once_and_told_once(caplog):
+def test_a_source_that_refuses_to_renew_is_asked_once_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
     line = Line(OutputThatIsDown(), error=TargetRefused("west/orders: the source refuses"))
     with pytest.raises(TargetUnavailable):
         line.deliver(1)
@@ -177,7 +178,7 @@ def test_a_source_that_refuses_to_renew_is_asked_once_and_told_once(caplog):
     ]
 
 
-def test_a_source_that_is_away_for_a_moment_is_asked_again():
+def test_a_source_that_is_away_for_a_moment_is_asked_again() -> None:
     output = OutputThatIsDown()
     line = Line(output, error=TargetUnavailable("west/orders: away"))
     line.at[40] = lambda: setattr(line.locks, "error", None)
@@ -185,7 +186,7 @@ def test_a_source_that_is_away_for_a_moment_is_asked_again():
     assert line.deliver(1) == {Outcome.SENT: 1}
 
 
-def test_a_shutdown_ends_a_hold_at_once():
+def test_a_shutdown_ends_a_hold_at_once() -> None:
     line = Line(OutputThatIsDown())
     line.at[20] = line.shutdown.request
     with pytest.raises(TargetUnavailable):
@@ -193,10 +194,10 @@ def test_a_shutdown_ends_a_hold_at_once():
     assert line.clock.monotonic() < 30
 
 
-def test_a_shutdown_ends_a_sleep():
+def test_a_shutdown_ends_a_sleep() -> None:
     shutdown = Shutdown()
 
-    async def sleep():
+    async def sleep() -> None:
         asyncio.get_running_loop().call_later(0.05, shutdown.request)
         async with asyncio.timeout(5):
             await shutdown.sleep(3600)
@@ -204,7 +205,7 @@ def test_a_shutdown_ends_a_sleep():
     asyncio.run(sleep())
 
 
-def test_a_refusal_is_told_once_and_so_is_its_end(caplog):
+def test_a_refusal_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     output = OutputThatIsDown(error=TargetRefused("east/orders: it is disabled"))
     line = Line(output, hold=timedelta(minutes=10))
@@ -221,7 +222,7 @@ def test_a_refusal_is_told_once_and_so_is_its_end(caplog):
     assert caplog.records[0].levelname == "ERROR"
 
 
-def test_two_targets_of_one_name_are_two():
+def test_two_targets_of_one_name_are_two() -> None:
     """A hub by its keys and one of its partitions: what one has taken says nothing of the other."""
     up, down = OutputThatAccepts(), OutputThatIsDown()
     line = Line(up, hold=timedelta(minutes=5))
@@ -246,14 +247,14 @@ def at_fault(message):
     return message.message_id == "m-2"
 
 
-def test_without_rejects_a_message_at_fault_is_dead_lettered_at_its_source_and_the_others_complete():
+def test_without_rejects_a_message_at_fault_is_dead_lettered_at_its_source_and_the_others_complete() -> None:
     line = Line(OutputThatRejects(at_fault))
     assert line.deliver(1, 2, 3, session_id="s") == {Outcome.SENT: 2, Outcome.REJECTED: 1}
     assert line.locks.dead == [(b"\x02" * 16, "s", "TargetRefusedMessage", "copy, sent: target/entity: no")]
     assert line.journal.records[1].target == "west/orders/$DeadLetterQueue"
 
 
-def test_a_message_that_was_dead_lettered_is_not_renewed():
+def test_a_message_that_was_dead_lettered_is_not_renewed() -> None:
     line = Line(RejectsThenAway())
     line.at[100] = line.output.put_up
     line.deliver(1, 2)
@@ -272,7 +273,7 @@ class RejectsThenAway(OutputThatIsDown):
         return [answer for answers in one_by_one for answer in answers]
 
 
-def test_without_the_right_to_settle_the_batch_comes_again_with_its_neighbours_sent_once():
+def test_without_the_right_to_settle_the_batch_comes_again_with_its_neighbours_sent_once() -> None:
     line = Line(OutputThatRejects(at_fault), error=TargetRefused("no Listen claim"))
     for _ in range(3):
         with pytest.raises(MessageRejected):
@@ -280,7 +281,7 @@ def test_without_the_right_to_settle_the_batch_comes_again_with_its_neighbours_s
     assert line.output.ids("orders") == ["m-1", "m-3"]
 
 
-def test_what_rejects_takes_in_no_form_is_dead_lettered_at_its_source():
+def test_what_rejects_takes_in_no_form_is_dead_lettered_at_its_source() -> None:
     line = Line(OutputThatRejects(at_fault), rejects=OutputThatRejects(lambda _: True))
     assert line.deliver(1, 2, 3) == {Outcome.SENT: 2, Outcome.REJECTED: 1}
     assert [token for token, *_ in line.locks.dead] == [b"\x02" * 16]
@@ -290,20 +291,20 @@ def test_what_rejects_takes_in_no_form_is_dead_lettered_at_its_source():
 # The same message twice in a batch, its first lock being over
 
 
-def test_a_message_that_is_twice_in_a_batch_is_sent_once():
+def test_a_message_that_is_twice_in_a_batch_is_sent_once() -> None:
     line = Line(OutputThatAccepts())
     assert line.deliver(1, 2, 3, 2, 3) == {Outcome.SENT: 5}
     assert line.output.ids("orders") == ["m-1", "m-2", "m-3"]
 
 
-def test_a_message_at_fault_that_is_twice_in_a_batch_is_set_aside_once():
+def test_a_message_at_fault_that_is_twice_in_a_batch_is_set_aside_once() -> None:
     rejects = OutputThatAccepts()
     line = Line(OutputThatRejects(at_fault), rejects=rejects)
     assert line.deliver(2, 1, 2) == {Outcome.SENT: 1, Outcome.REJECTED: 2}
     assert rejects.ids("rejected") == ["m-2"]
 
 
-def test_of_the_locks_of_a_message_that_is_twice_in_a_batch_the_last_one_counts():
+def test_of_the_locks_of_a_message_that_is_twice_in_a_batch_the_last_one_counts() -> None:
     line = Line(OutputThatRejects(at_fault))
     batch = [delivered(2), delivered(1), delivered(2)]
     asyncio.run(line.pipeline.run(batch, None, [b"old" * 5 + b".", b"\x01" * 16, b"new" * 5 + b"."]))
@@ -313,7 +314,7 @@ def test_of_the_locks_of_a_message_that_is_twice_in_a_batch_the_last_one_counts(
 # The run of rejects
 
 
-def test_a_run_of_rejects_stops_the_task_at_its_limit():
+def test_a_run_of_rejects_stops_the_task_at_its_limit() -> None:
     rejects = OutputThatAccepts()
     line = Line(OutputThatRejects(lambda _: True), rejects=rejects, rejects_in_a_row=3, hold=timedelta(minutes=5))
     for _ in range(2):
@@ -323,13 +324,13 @@ def test_a_run_of_rejects_stops_the_task_at_its_limit():
     assert line.clock.monotonic() > 400, "a task that stands must not use up the deliveries"
 
 
-def test_a_good_message_ends_the_run():
+def test_a_good_message_ends_the_run() -> None:
     rejects = OutputThatAccepts()
     line = Line(OutputThatRejects(lambda message: message.message_id != "m-4"), rejects=rejects, rejects_in_a_row=3)
     assert line.deliver(*range(1, 8)) == {Outcome.REJECTED: 6, Outcome.SENT: 1}
 
 
-def test_a_target_that_is_mended_lets_a_stopped_task_go_on():
+def test_a_target_that_is_mended_lets_a_stopped_task_go_on() -> None:
     rejects, broken = OutputThatAccepts(), [True]
     line = Line(OutputThatRejects(lambda _: bool(broken)), rejects=rejects, rejects_in_a_row=2)
     line.at[100] = broken.clear
@@ -339,7 +340,7 @@ def test_a_target_that_is_mended_lets_a_stopped_task_go_on():
     assert reasons == ["TargetRefusedMessage"] * 2
 
 
-def test_without_a_limit_any_number_is_set_aside():
+def test_without_a_limit_any_number_is_set_aside() -> None:
     rejects = OutputThatAccepts()
     line = Line(OutputThatRejects(lambda _: True), rejects=rejects, rejects_in_a_row=None)
     assert line.deliver(*range(1, 201)) == {Outcome.REJECTED: 200}
@@ -348,7 +349,7 @@ def test_without_a_limit_any_number_is_set_aside():
 # The memory
 
 
-def test_a_batch_larger_than_the_memory_is_not_sent_again():
+def test_a_batch_larger_than_the_memory_is_not_sent_again() -> None:
     output = OutputThatFailsOnce(after=149, error=TargetUnavailable("away", retry_after=DEFAULT_HOLD * 2))
     line = Line(output)
     line.pipeline._dispatch.memory._limit = 10

@@ -62,7 +62,7 @@ def event(number: int, key: str) -> bytes:
     return delivered(number, annotated={"x-opt-partition-key": string(key)})
 
 
-def test_a_key_that_has_to_wait_holds_back_only_itself_and_is_sent_in_its_order():
+def test_a_key_that_has_to_wait_holds_back_only_itself_and_is_sent_in_its_order() -> None:
     hub = Hub(slow="slow")
     batch = [event(number, "slow" if number % 2 else "fast") for number in range(1, 7)]
     assert run(task_to(Target(hub, "east", "hub")), *batch) == {Outcome.SENT: 6}
@@ -70,14 +70,14 @@ def test_a_key_that_has_to_wait_holds_back_only_itself_and_is_sent_in_its_order(
     assert hub.calls == [6, 3], "what was accepted is not sent again"
 
 
-def test_a_kept_partition_is_that_of_the_batch():
+def test_a_kept_partition_is_that_of_the_batch() -> None:
     hub = OutputThatAccepts()
     run(task_to(Target(hub, "east", "hub", partition=KEEP_PARTITION)), event(1, "k"))
     run(task_to(Target(hub, "east", "hub", partition="0")), event(2, "k"))
     assert [each.partition for each in hub.accepted["hub"]] == ["3", "0"]
 
 
-def test_a_partition_that_the_host_does_not_name_is_not_guessed():
+def test_a_partition_that_the_host_does_not_name_is_not_guessed() -> None:
     hub = OutputThatAccepts()
     with pytest.raises(TargetRefused, match="did not say which partition the event is from"):
         run(task_to(Target(hub, "east", "hub", partition=KEEP_PARTITION)), event(1, "k"), partition=None)
@@ -87,7 +87,7 @@ def test_a_partition_that_the_host_does_not_name_is_not_guessed():
 
 
 @pytest.mark.parametrize(("partition", "sent"), [("3", 1), ("0", 0), ("33", 0)])
-def test_a_task_of_some_partitions_carries_and_journals_theirs_only(partition, sent):
+def test_a_task_of_some_partitions_carries_and_journals_theirs_only(partition: str, sent: int) -> None:
     hub = OutputThatAccepts()
     outcomes = run(
         task_to(Target(hub, "east", "hub"), partitions=frozenset({"3", "5"})), event(1, "k"), partition=partition
@@ -100,7 +100,7 @@ def refuses_binary(message: Outgoing) -> bool:
     return found is not None and found.kind == "binary"
 
 
-def test_a_rejected_event_is_one_that_rejects_takes():
+def test_a_rejected_event_is_one_that_rejects_takes() -> None:
     """A queue takes no binary property: as it is, the event would end in a wrapping."""
     rejected = OutputThatRejects(refuses_binary)
     target = Target(OutputThatRejects(lambda _: True), "east", "hub")
@@ -113,7 +113,7 @@ def test_a_rejected_event_is_one_that_rejects_takes():
     assert message.body == b"body"
 
 
-def test_an_event_that_cannot_be_restored_is_rejected_with_its_number():
+def test_an_event_that_cannot_be_restored_is_rejected_with_its_number() -> None:
     journal = JournalInMemory()
     clock = clock_at_delivery()
     task = task_to(Target(OutputThatIsDown(), "east", "hub"))
@@ -127,7 +127,7 @@ def test_an_event_that_cannot_be_restored_is_rejected_with_its_number():
     ("text", "encoding"),
     [("no base64!", "base64"), ("AA==", "gzip"), ("8A==", "amqp+base64"), ("/w=", "base64")],
 )
-def test_an_encoded_property_that_was_changed_rejects_its_message(text, encoding):
+def test_an_encoded_property_that_was_changed_rejects_its_message(text: str, encoding: str) -> None:
     message = Message.received(
         delivered(1, named={"photo": string(text), "repl-encoding-photo": string(encoding)}), SOMEWHERE
     )
@@ -135,27 +135,27 @@ def test_an_encoded_property_that_was_changed_rejects_its_message(text, encoding
         message_into_event(message)
 
 
-def test_an_encoded_property_that_was_removed_leaves_no_trace():
+def test_an_encoded_property_that_was_removed_leaves_no_trace() -> None:
     message = Message.received(delivered(1, named={"repl-encoding-photo": string("base64")}), SOMEWHERE)
     message_into_event(message)
     assert dict(message.application_properties()).keys() == {"repl-sb-durable"}
 
 
 @pytest.mark.parametrize("kept", [int_(90_500), long(90_500), uint(90_500)])
-def test_a_life_that_another_sdk_has_written_anew_still_counts(kept):
+def test_a_life_that_another_sdk_has_written_anew_still_counts(kept) -> None:
     message = Message.received(delivered(1, named={"repl-sb-time-to-live": kept}), SOMEWHERE)
     restore_event(message)
     assert message.time_to_live == 90_500
 
 
-def test_a_life_of_its_own_wins_over_the_kept_one():
+def test_a_life_of_its_own_wins_over_the_kept_one() -> None:
     message = Message.received(delivered(1, named={"repl-sb-time-to-live": uint(9)}, time_to_live=70), SOMEWHERE)
     restore_event(message)
     assert message.time_to_live == 70
     assert list(message.application_properties()) == []
 
 
-def test_an_event_of_iot_hub_has_its_device_as_key_unless_it_has_one():
+def test_an_event_of_iot_hub_has_its_device_as_key_unless_it_has_one() -> None:
     device = {"iothub-connection-device-id": string("d")}
     for annotated, key in ((device, "d"), ({**device, "x-opt-partition-key": string("k")}, "k")):
         message = Message.received(delivered(1, annotated=annotated), SOMEWHERE)

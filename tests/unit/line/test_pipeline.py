@@ -96,7 +96,7 @@ def texts(message: Message) -> dict[str, object]:
 # Outcomes
 
 
-def test_a_message_is_sent_as_it_came_with_its_stamps():
+def test_a_message_is_sent_as_it_came_with_its_stamps() -> None:
     output = OutputThatAccepts()
     line = Line(output)
     assert line.run(delivered(7, named={"colour": string("red")}, body=b"hello")) == {Outcome.SENT: 1}
@@ -120,11 +120,11 @@ def test_a_message_is_sent_as_it_came_with_its_stamps():
     ]
 
 
-def test_an_empty_batch_is_no_work():
+def test_an_empty_batch_is_no_work() -> None:
     assert Line().run() == Counter()
 
 
-def test_every_message_of_a_batch_has_one_outcome():
+def test_every_message_of_a_batch_has_one_outcome() -> None:
     output = OutputThatRejects(lambda message: message.message_id == "m-5")
     routes = [Route(Target(output, "east", "orders"), parse_filter("NOT EXISTS(skip) OR skip <> 1"))]
     line = Line(output, routes=routes, loop_guard=LoopGuard(), time_to_live=Remaining())
@@ -159,7 +159,7 @@ def test_every_message_of_a_batch_has_one_outcome():
     assert ids[:4] == ["m-1", "m-2", "m-3", "m-4"]
 
 
-def test_an_editor_that_drops_filters():
+def test_an_editor_that_drops_filters() -> None:
     output = OutputThatAccepts()
     line = Line(output, editors=[Editing(lambda _: ())])
     assert line.run(delivered(1)) == {Outcome.FILTERED: 1}
@@ -167,7 +167,7 @@ def test_an_editor_that_drops_filters():
     assert line.journal.records[0].message_id == "m-1"
 
 
-def test_an_editor_that_multiplies_sends_each_part_once_over_redeliveries():
+def test_an_editor_that_multiplies_sends_each_part_once_over_redeliveries() -> None:
     def three(message: Message) -> list[Message]:
         parts = [message.copy() for _ in range(3)]
         for number, part in enumerate(parts):
@@ -181,7 +181,7 @@ def test_an_editor_that_multiplies_sends_each_part_once_over_redeliveries():
     assert output.ids("orders") == ["part-0", "part-1", "part-2"]
 
 
-def test_a_message_is_not_sent_to_a_site_that_it_has_left():
+def test_a_message_is_not_sent_to_a_site_that_it_has_left() -> None:
     output = OutputThatAccepts()
     line = Line(output, loop_guard=LoopGuard())
     assert line.run(delivered(1, named={"repl-path": string("north;east")})) == {Outcome.LOOPED: 1}
@@ -189,17 +189,17 @@ def test_a_message_is_not_sent_to_a_site_that_it_has_left():
     assert line.journal.records[0].reason == "site east is on its path north;east"
 
 
-def test_hops_are_counted_up_to_the_limit_of_the_task():
+def test_hops_are_counted_up_to_the_limit_of_the_task() -> None:
     line = Line(loop_guard=LoopGuard(max_hops=3))
     assert line.run(delivered(1, named={"repl-path": string("a;b")})) == {Outcome.SENT: 1}
     assert line.run(delivered(2, named={"repl-path": string("a;b;c")})) == {Outcome.LOOPED: 1}
 
 
-def test_without_a_guard_a_message_may_return():
+def test_without_a_guard_a_message_may_return() -> None:
     assert Line().run(delivered(1, named={"repl-path": string("east")})) == {Outcome.SENT: 1}
 
 
-def test_a_life_that_is_over_expires():
+def test_a_life_that_is_over_expires() -> None:
     line = Line(time_to_live=Remaining())
     line.clock.advance(10 + CLOCK_SKEW.total_seconds())
     assert line.run(delivered(1, time_to_live=10_000)) == {Outcome.EXPIRED: 1}
@@ -209,7 +209,7 @@ def test_a_life_that_is_over_expires():
 # Identity
 
 
-def test_a_message_without_an_id_gets_the_same_one_at_every_delivery_and_its_neighbours_another():
+def test_a_message_without_an_id_gets_the_same_one_at_every_delivery_and_its_neighbours_another() -> None:
     output = OutputThatAccepts()
     first, again = Line(output), Line(output)
     first.run(delivered(1, message_id=None), delivered(2, message_id=None))
@@ -220,7 +220,7 @@ def test_a_message_without_an_id_gets_the_same_one_at_every_delivery_and_its_nei
     assert one == deterministic_id(Arrival(ORIGIN, 1, None, ENQUEUED, None, None))
 
 
-def test_ids_differ_by_partition():
+def test_ids_differ_by_partition() -> None:
     output = OutputThatAccepts()
     line = Line(output)
     for partition in ("0", "1"):
@@ -228,7 +228,7 @@ def test_ids_differ_by_partition():
     assert len(set(output.ids("orders"))) == 2
 
 
-def test_an_id_that_is_no_text_stays():
+def test_an_id_that_is_no_text_stays() -> None:
     output = OutputThatAccepts()
     identity = amqp_uuid(uuid.UUID(int=5))
     Line(output).run(delivered(1, message_id=identity))
@@ -239,7 +239,7 @@ def test_an_id_that_is_no_text_stays():
 # Redelivery
 
 
-def test_a_batch_that_failed_half_way_is_redelivered_and_its_accepted_half_not_sent_again():
+def test_a_batch_that_failed_half_way_is_redelivered_and_its_accepted_half_not_sent_again() -> None:
     output = OutputThatFailsOnce(after=3, error=TargetUnavailable("away", retry_after=timedelta(minutes=10)))
     line = Line(output)
     with pytest.raises(TargetUnavailable):
@@ -251,7 +251,7 @@ def test_a_batch_that_failed_half_way_is_redelivered_and_its_accepted_half_not_s
     assert output.ids("orders") == ["m-1", "m-2", "m-3", "m-4", "m-5"]
 
 
-def test_within_a_run_the_accepted_half_is_not_sent_again():
+def test_within_a_run_the_accepted_half_is_not_sent_again() -> None:
     output = OutputThatFailsOnce(after=3)
     line = Line(output)
     line.run(*[delivered(number) for number in range(1, 6)])
@@ -259,7 +259,7 @@ def test_within_a_run_the_accepted_half_is_not_sent_again():
     assert output.calls == [5, 2]
 
 
-def test_a_message_of_a_recreated_entity_is_another():
+def test_a_message_of_a_recreated_entity_is_another() -> None:
     output = OutputThatAccepts()
     line = Line(output)
     line.run(delivered(1, message_id="old"))
@@ -267,7 +267,7 @@ def test_a_message_of_a_recreated_entity_is_another():
     assert output.ids("orders") == ["old", "new"]
 
 
-def test_a_message_without_a_sequence_number_is_sent_at_every_delivery():
+def test_a_message_without_a_sequence_number_is_sent_at_every_delivery() -> None:
     output = OutputThatAccepts()
     line = Line(output)
     line.run(delivered(None, message_id="a"))
@@ -275,7 +275,7 @@ def test_a_message_without_a_sequence_number_is_sent_at_every_delivery():
     assert output.ids("orders") == ["a", "a"]
 
 
-def test_what_was_rejected_is_not_rejected_again_at_a_redelivery():
+def test_what_was_rejected_is_not_rejected_again_at_a_redelivery() -> None:
     def refuse(message: Message) -> list[Message]:
         if message.arrival.sequence_number == 1:
             raise MessageRejected("Poison", "it is poison")
@@ -293,7 +293,7 @@ def test_what_was_rejected_is_not_rejected_again_at_a_redelivery():
 # Rejects
 
 
-def test_a_malformed_message_goes_to_rejects_wrapped():
+def test_a_malformed_message_goes_to_rejects_wrapped() -> None:
     line = Line()
     assert line.run(MALFORMED) == {Outcome.REJECTED: 1}
     (message,) = line.rejected()
@@ -303,7 +303,7 @@ def test_a_malformed_message_goes_to_rejects_wrapped():
     assert texts(message)[TASK] == "copy"
 
 
-def test_malformed_sections_are_found_wherever_they_stand():
+def test_malformed_sections_are_found_wherever_they_stand() -> None:
     bad_map = b"\xc1\x05\x04\xa1\x01a\x41"  # two pairs announced, one and a half there
     for sections in (
         Sections(header=b"\x00\x53\x70\xc0\x02\x01\x70"),
@@ -318,7 +318,7 @@ def test_malformed_sections_are_found_wherever_they_stand():
         assert len(line.rejected()) == 1
 
 
-def test_a_message_that_its_target_refuses_goes_to_rejects_as_it_came():
+def test_a_message_that_its_target_refuses_goes_to_rejects_as_it_came() -> None:
     output = OutputThatRejects(lambda message: message.message_id == "m-2")
     line = Line(output)
     line.run(delivered(1), delivered(2, named={"colour": string("red")}, body=b"two"), delivered(3))
@@ -337,7 +337,7 @@ def test_a_message_that_its_target_refuses_goes_to_rejects_as_it_came():
     assert line.journal.records[1].target == "west/rejected"
 
 
-def test_what_rejects_refuses_as_it_is_goes_there_wrapped():
+def test_what_rejects_refuses_as_it_is_goes_there_wrapped() -> None:
     rejects = OutputThatRejects(lambda message: message.message_id == "m-1")
     line = Line(OutputThatRejects(lambda _: True), rejects=rejects)
     content = delivered(1)
@@ -347,14 +347,14 @@ def test_what_rejects_refuses_as_it_is_goes_there_wrapped():
     assert message.content_type == WRAPPED_CONTENT_TYPE
 
 
-def test_what_rejects_takes_in_no_form_stays_at_the_source():
+def test_what_rejects_takes_in_no_form_stays_at_the_source() -> None:
     line = Line(OutputThatRejects(lambda _: True), rejects=OutputThatRejects(lambda _: True))
     with pytest.raises(TargetRefused, match="west/rejected"):
         line.run(delivered(1))
     assert line.outcomes() == [Outcome.RETRY]
 
 
-def test_while_rejects_is_down_nothing_is_lost():
+def test_while_rejects_is_down_nothing_is_lost() -> None:
     output = OutputThatRejects(lambda message: message.message_id == "m-1")
     rejects = OutputThatIsDown()
     line = Line(output, rejects=rejects)
@@ -376,7 +376,7 @@ class RejectsOneAndGoesAway(OutputThatAccepts):
         }[str(message.message_id)]
 
 
-def test_what_is_rejected_gets_to_rejects_though_the_target_went_away_and_the_time_is_over():
+def test_what_is_rejected_gets_to_rejects_though_the_target_went_away_and_the_time_is_over() -> None:
     output = RejectsOneAndGoesAway()
     line = Line(output)
     with pytest.raises(TargetUnavailable):
@@ -385,7 +385,7 @@ def test_what_is_rejected_gets_to_rejects_though_the_target_went_away_and_the_ti
     assert len(line.rejected()) == 1
 
 
-def test_without_rejects_a_message_at_fault_stays_at_the_source_and_its_neighbours_are_sent_once():
+def test_without_rejects_a_message_at_fault_stays_at_the_source_and_its_neighbours_are_sent_once() -> None:
     output = OutputThatRejects(lambda message: message.message_id == "m-2")
     line = Line(output, has_rejects=False)
     for delivery_count in range(3):
@@ -394,7 +394,7 @@ def test_without_rejects_a_message_at_fault_stays_at_the_source_and_its_neighbou
     assert output.ids("orders") == ["m-1", "m-3"]
 
 
-def test_no_error_of_the_pipeline_tells_a_body():
+def test_no_error_of_the_pipeline_tells_a_body() -> None:
     line = Line(OutputThatRejects(lambda _: True), has_rejects=False)
     with pytest.raises(MessageRejected) as caught:
         line.run(delivered(1, body=b"secret", named={"key": string("secret")}))
@@ -404,7 +404,7 @@ def test_no_error_of_the_pipeline_tells_a_body():
 # Order and outages
 
 
-def test_order_is_kept_over_an_outage():
+def test_order_is_kept_over_an_outage() -> None:
     output = OutputThatFailsOnce(after=4)
     line = Line(output)
     line.run(*[delivered(number, session_id="ab"[number % 2]) for number in range(10)])
@@ -417,7 +417,7 @@ def test_order_is_kept_over_an_outage():
     }
 
 
-def test_one_target_that_is_down_does_not_hold_up_the_other():
+def test_one_target_that_is_down_does_not_hold_up_the_other() -> None:
     up, down = OutputThatAccepts(), OutputThatIsDown()
     routes = [
         Route(Target(down, "north", "orders"), parse_filter("side = 1")),
@@ -433,7 +433,7 @@ def test_one_target_that_is_down_does_not_hold_up_the_other():
     assert down.ids("orders") == ["m-1", "m-3", "m-5"]
 
 
-def test_waiting_stays_within_the_shortest_lock_of_the_batch():
+def test_waiting_stays_within_the_shortest_lock_of_the_batch() -> None:
     output = OutputThatIsDown()
     line = Line(output)
     short = ENQUEUED + 25_000
@@ -446,21 +446,21 @@ def test_waiting_stays_within_the_shortest_lock_of_the_batch():
     assert output.timeouts[-1] >= SHORTEST_ATTEMPT_SECONDS
 
 
-def test_of_a_long_lock_no_more_than_the_margin_is_left():
+def test_of_a_long_lock_no_more_than_the_margin_is_left() -> None:
     line = Line(OutputThatIsDown())
     with pytest.raises(TargetUnavailable):
         line.run(delivered(1, locked_until=ENQUEUED + 300_000))
     assert 0 < 300 - LOCK_MARGIN_SECONDS - line.clock.monotonic() < LONGEST_WAIT_SECONDS + SHORTEST_ATTEMPT_SECONDS
 
 
-def test_a_batch_without_locks_is_held_for_the_whole_time_of_its_task():
+def test_a_batch_without_locks_is_held_for_the_whole_time_of_its_task() -> None:
     line = Line(OutputThatIsDown())
     with pytest.raises(TargetUnavailable):
         line.run(delivered(None))
     assert 0 <= DEFAULT_HOLD.total_seconds() - line.clock.monotonic() < LONGEST_WAIT_SECONDS + SHORTEST_ATTEMPT_SECONDS
 
 
-def test_a_lock_that_is_nearly_over_allows_one_attempt():
+def test_a_lock_that_is_nearly_over_allows_one_attempt() -> None:
     output = OutputThatIsDown()
     line = Line(output)
     with pytest.raises(TargetUnavailable):
@@ -469,21 +469,21 @@ def test_a_lock_that_is_nearly_over_allows_one_attempt():
     assert line.pauses == []
 
 
-def test_the_wait_that_a_target_asks_for_is_kept():
+def test_the_wait_that_a_target_asks_for_is_kept() -> None:
     output = OutputThatFailsOnce(error=TargetUnavailable("busy", retry_after=timedelta(seconds=4)))
     line = Line(output)
     assert line.run(delivered(1)) == {Outcome.SENT: 1}
     assert line.pauses == [4.0]
 
 
-def test_a_target_that_refuses_is_told_as_such():
+def test_a_target_that_refuses_is_told_as_such() -> None:
     line = Line(OutputThatIsDown(error=TargetRefused("east/orders: no right to send")))
     with pytest.raises(TargetRefused, match="no right to send"):
         line.run(delivered(1))
     assert line.outcomes() == [Outcome.RETRY]
 
 
-def test_two_routes_to_one_target_keep_the_order_of_the_batch():
+def test_two_routes_to_one_target_keep_the_order_of_the_batch() -> None:
     output = OutputThatAccepts()
     routes = [
         Route(Target(output, "east", "orders"), parse_filter("priority > 5")),

@@ -23,25 +23,25 @@ def changed(action: str, **options) -> Message:
     return Message.received(it.encode(), Origin("east", "q"))
 
 
-def test_the_first_route_that_is_true_takes_the_message():
+def test_the_first_route_that_is_true_takes_the_message() -> None:
     router = Router([Route(EXPRESS, parse_filter("priority > 5")), Route(ORDERS)])
     assert router.route(message(named={"priority": int_(6)})) == EXPRESS
     assert router.route(message(named={"priority": int_(5)})) == ORDERS
     assert router.route(message()) == ORDERS, "unknown is not true"
 
 
-def test_no_route_may_take_it():
+def test_no_route_may_take_it() -> None:
     assert Router([Route(EXPRESS, parse_filter("priority > 5"))]).route(message()) is None
 
 
-def test_an_action_is_of_its_own_route_only():
+def test_an_action_is_of_its_own_route_only() -> None:
     router = Router([Route(EXPRESS, parse_filter("a = 1"), parse_action("SET b = 1")), Route(ORDERS)])
     it = message(named={"a": int_(2)})
     router.route(it)
     assert it.application_property("b") is None
 
 
-def test_an_action_touches_only_what_it_names():
+def test_an_action_touches_only_what_it_names() -> None:
     wide = Value(0x81, 5)
     it = changed("SET priority = 7; REMOVE old", named={"Old": TRUE, "keep": wide, "Priority": long(1)})
     assert list(it.application_properties()) == [("keep", wide), ("Priority", long(7))]
@@ -64,18 +64,18 @@ def test_an_action_touches_only_what_it_names():
         ("SET sys.PartitionKey = 'new'", "partition_key", "new"),
     ],
 )
-def test_system_properties_are_set(action, attribute, value):
+def test_system_properties_are_set(action: str, attribute: str, value) -> None:
     assert getattr(changed(action, session_id="s", time_to_live=5000), attribute) == value
 
 
-def test_a_scheduled_time_that_is_set_leaves():
+def test_a_scheduled_time_that_is_set_leaves() -> None:
     it = message()
     Router([Route(ORDERS, None, parse_action("SET sys.ScheduledEnqueueTimeUtc = '2031-01-01T00:00:00Z'"))]).route(it)
     assert it.annotation("x-opt-scheduled-enqueue-time") == timestamp(1_924_992_000_000)
 
 
 @pytest.mark.parametrize("name", sorted({each.name for each in SYSTEM_PROPERTIES.values() if each.is_settable}))
-def test_every_settable_property_can_be_set_read_and_removed(name):
+def test_every_settable_property_can_be_set_read_and_removed(name) -> None:
     value = {"TimeToLive": uint(5), "ScheduledEnqueueTimeUtc": timestamp(5), "ForcePersistence": TRUE}.get(
         name, string("text")
     )
@@ -100,12 +100,12 @@ def test_every_settable_property_can_be_set_read_and_removed(name):
         "colour LIKE 'r%' AND sys.ContentType IS NULL",
     ],
 )
-def test_conditions_see_the_message(condition):
+def test_conditions_see_the_message(condition: str) -> None:
     it = message(subject=string("subject"), time_to_live=5000, named={"Colour": string("red"), "null": NULL})
     assert parse_filter(condition).matches(RuleProperties(it))
 
 
-def test_times_are_timestamps():
+def test_times_are_timestamps() -> None:
     properties = RuleProperties(message())
     assert properties.system("EnqueuedTimeUtc") == timestamp(ENQUEUED)
     assert properties.system("LockedUntilUtc") == timestamp(ENQUEUED + LOCK_MILLISECONDS)
@@ -119,10 +119,10 @@ def test_times_are_timestamps():
         ("SET sys.TimeToLive = size", {"size": binary(b"x")}),
     ],
 )
-def test_an_action_that_a_message_does_not_fit_rejects_it(action, named):
+def test_an_action_that_a_message_does_not_fit_rejects_it(action: str, named) -> None:
     with pytest.raises(MessageRejected):
         changed(action, named=named)
 
 
-def test_a_target_is_named_by_site_and_entity():
+def test_a_target_is_named_by_site_and_entity() -> None:
     assert str(EXPRESS) == "east/express"

@@ -18,11 +18,11 @@ from tests.messages import delivered
         (["West"], "west", None),
     ],
 )
-def test_objections(visited, target, objection):
+def test_objections(visited, target: str, objection: str | None) -> None:
     assert LoopGuard(max_hops=3).objection(visited, target) == objection
 
 
-def test_a_ring_of_sites_ends_at_the_first():
+def test_a_ring_of_sites_ends_at_the_first() -> None:
     guard, path = LoopGuard(), list[str]()
     sites = ["a", "b", "c", "d"]
     for hop in range(20):
@@ -33,7 +33,7 @@ def test_a_ring_of_sites_ends_at_the_first():
     assert path == ["a", "b", "c"]
 
 
-def test_a_line_of_sites_ends_at_the_limit():
+def test_a_line_of_sites_ends_at_the_limit() -> None:
     guard, path = LoopGuard(), list[str]()
     while guard.objection(path, f"site-{len(path) + 1}") is None:
         path.append(f"site-{len(path)}")
@@ -44,5 +44,5 @@ def test_a_line_of_sites_ends_at_the_limit():
     ("named", "sites"),
     [({}, []), ({"repl-path": string("a;b")}, ["a", "b"]), ({"other": string("repl-path")}, [])],
 )
-def test_the_path_is_read_before_the_stamp(named, sites):
+def test_the_path_is_read_before_the_stamp(named, sites) -> None:
     assert path_before(Message.received(delivered(1, named=named), Origin("west", "q"))) == sites

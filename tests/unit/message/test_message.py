@@ -37,7 +37,7 @@ def of(**parts: bytes) -> Message:
     return received(Sections(**{"body": data(b"x"), **parts}).encode())
 
 
-def test_the_arrival_is_read_and_does_not_leave_again():
+def test_the_arrival_is_read_and_does_not_leave_again() -> None:
     assigned = {
         "x-opt-enqueued-time": timestamp(5),
         "x-opt-sequence-number": long(2**40),
@@ -55,17 +55,17 @@ def test_the_arrival_is_read_and_does_not_leave_again():
 
 
 @pytest.mark.parametrize("name", sorted(SERVICE_ASSIGNED))
-def test_no_service_assigned_annotation_leaves(name):
+def test_no_service_assigned_annotation_leaves(name) -> None:
     value = string("1") if name in ("x-opt-offset", "x-opt-deadletter-source") else long(1)
     assert of(message_annotations=annotations({name: value})).encode() == data(b"x")
 
 
-def test_annotations_without_a_service_assigned_one_leave_as_the_bytes_that_came():
+def test_annotations_without_a_service_assigned_one_leave_as_the_bytes_that_came() -> None:
     section = b"\x00\x80" + (0x72).to_bytes(8) + b"\xc1\x05\x02\xa3\x01a\x41"
     assert of(message_annotations=section).encode() == section + data(b"x")
 
 
-def test_delivery_annotations_do_not_leave():
+def test_delivery_annotations_do_not_leave() -> None:
     section = b"\x00\x53\x71\xc1\x05\x02\xa3\x01a\x41"
     assert of(delivery_annotations=section).encode() == data(b"x")
 
@@ -81,13 +81,13 @@ def test_delivery_annotations_do_not_leave():
         ([NULL, NULL, Value(0x70, 5)], [NULL, NULL, Value(0x70, 5)]),
     ],
 )
-def test_of_the_header_only_what_the_sender_said_leaves(fields, left):
+def test_of_the_header_only_what_the_sender_said_leaves(fields, left) -> None:
     message = of(header=join_list(b"\x00\x53\x70", [encode(field) for field in fields]))
     header = b"" if left is None else join_list(b"\x00\x53\x70", [encode(field) for field in left])
     assert message.encode() == header + data(b"x")
 
 
-def test_the_absolute_expiry_time_does_not_leave_and_the_other_properties_do():
+def test_the_absolute_expiry_time_does_not_leave_and_the_other_properties_do() -> None:
     message = of(
         properties=properties(message_id=string("a"), absolute_expiry_time=timestamp(5), session_id=string("s"))
     )
@@ -95,7 +95,7 @@ def test_the_absolute_expiry_time_does_not_leave_and_the_other_properties_do():
 
 
 @pytest.mark.parametrize("value", [byte(1), string("5"), binary(b"5"), ulong(2**63), TRUE, NULL])
-def test_a_sequence_number_is_an_integer(value):
+def test_a_sequence_number_is_an_integer(value) -> None:
     content = Sections(message_annotations=annotations({"x-opt-sequence-number": value})).encode()
     if value == NULL:
         assert received(content).arrival.sequence_number is None
@@ -105,7 +105,7 @@ def test_a_sequence_number_is_an_integer(value):
 
 
 @pytest.mark.parametrize("value", [long(5), NULL, list_([])])
-def test_an_offset_that_is_no_text_is_none_of_event_hubs(value):
+def test_an_offset_that_is_no_text_is_none_of_event_hubs(value) -> None:
     assert of(message_annotations=annotations({"x-opt-offset": value})).arrival.offset is None
 
 
@@ -123,7 +123,7 @@ def test_an_offset_that_is_no_text_is_none_of_event_hubs(value):
         ("reply_to_session_id", "s", "t"),
     ],
 )
-def test_a_broker_property_is_read_and_set_and_unset(attribute, before, after):
+def test_a_broker_property_is_read_and_set_and_unset(attribute: str, before, after) -> None:
     field = before if isinstance(before, Value) else symbol(before) if attribute == "content_type" else string(before)
     options: dict[str, Any] = {attribute: field}
     message = received(delivered(1, **options))
@@ -134,7 +134,7 @@ def test_a_broker_property_is_read_and_set_and_unset(attribute, before, after):
         assert getattr(received(message.encode()), attribute) == value
 
 
-def test_setting_the_last_field_leaves_the_bytes_of_the_others():
+def test_setting_the_last_field_leaves_the_bytes_of_the_others() -> None:
     section = join_list(b"\x00\x53\x73", [encode(field) for field in (Value(0xB1, "m"), Value(0xB0, b"user"))])
     message = of(properties=section)
     message.session_id = "s"
@@ -142,7 +142,7 @@ def test_setting_the_last_field_leaves_the_bytes_of_the_others():
     assert message.sections.properties == join_list(b"\x00\x53\x73", expected)
 
 
-def test_a_content_type_beyond_ascii_is_malformed():
+def test_a_content_type_beyond_ascii_is_malformed() -> None:
     message = of()
     with pytest.raises(Malformed, match="content type"):
         message.content_type = "text/ä"
@@ -150,13 +150,13 @@ def test_a_content_type_beyond_ascii_is_malformed():
 
 
 @pytest.mark.parametrize("value", [long(5), ulong(2**40), TRUE, string("5"), byte(-1)])
-def test_a_time_to_live_that_is_no_uint_is_malformed(value):
+def test_a_time_to_live_that_is_no_uint_is_malformed(value) -> None:
     message = of(header=join_list(b"\x00\x53\x70", [encode(field) for field in (NULL, NULL, value)]))
     with pytest.raises(Malformed, match="ttl"):
         _ = message.time_to_live
 
 
-def test_a_time_to_live_is_read_set_and_unset():
+def test_a_time_to_live_is_read_set_and_unset() -> None:
     message = received(delivered(1, time_to_live=1500))
     assert message.time_to_live == 1500
     message.time_to_live = 1
@@ -169,14 +169,14 @@ def test_a_time_to_live_is_read_set_and_unset():
     assert received(bare.encode()).time_to_live == 5
 
 
-def test_a_header_that_says_nothing_any_more_does_not_leave():
+def test_a_header_that_says_nothing_any_more_does_not_leave() -> None:
     message = of()
     message.time_to_live = 5
     message.time_to_live = None
     assert message.encode() == data(b"x")
 
 
-def test_setting_properties_moves_the_bytes_of_the_others():
+def test_setting_properties_moves_the_bytes_of_the_others() -> None:
     wide = Value(0x81, 5), Value(0xB1, "wide")
     message = of(application_properties=application_properties({"a": wide[0], "b": int_(1), "c": wide[1]}))
     message.set_properties({"b": string("two"), "d": TRUE, "gone": None})
@@ -186,7 +186,7 @@ def test_setting_properties_moves_the_bytes_of_the_others():
     assert message.sections.application_properties == b""
 
 
-def test_a_property_that_stands_twice_is_one_after_it_was_set():
+def test_a_property_that_stands_twice_is_one_after_it_was_set() -> None:
     pairs = [encode(string("a")) + encode(int_(number)) for number in (1, 2)]
     section = sections.split(b"\x00\x53\x74\xc1\x0b\x04" + b"".join(pairs)).application_properties
     message = of(application_properties=section)
@@ -195,7 +195,7 @@ def test_a_property_that_stands_twice_is_one_after_it_was_set():
 
 
 @pytest.mark.parametrize("present", [0, 1, 5, 200])
-def test_appended_properties_stand_behind_those_that_are_there(present):
+def test_appended_properties_stand_behind_those_that_are_there(present: int) -> None:
     before = {f"name-{number}": int_(number) for number in range(present)}
     message = of(application_properties=application_properties(before))
     message.append_properties(encode(string("x")) + encode(TRUE) + encode(string("y")) + encode(NULL), 2)
@@ -203,19 +203,19 @@ def test_appended_properties_stand_behind_those_that_are_there(present):
     assert list(received(message.encode()).application_properties()) == [*before.items(), ("x", TRUE), ("y", NULL)]
 
 
-def test_properties_are_not_appended_to_half_a_pair():
+def test_properties_are_not_appended_to_half_a_pair() -> None:
     message = of(application_properties=b"\x00\x53\x74\xc1\x04\x01\xa1\x01a")
     with pytest.raises(Malformed, match="pairs"):
         message.append_properties(b"", 0)
 
 
-def test_null_and_absent_properties_differ():
+def test_null_and_absent_properties_differ() -> None:
     message = of(application_properties=application_properties({"null": NULL}))
     assert message.application_property("null") == NULL
     assert message.application_property("absent") is None
 
 
-def test_annotations_are_set_as_symbols():
+def test_annotations_are_set_as_symbols() -> None:
     message = of()
     message.set_annotations({"x-opt-partition-key": string("k")})
     assert message.partition_key == "k"
@@ -234,19 +234,19 @@ def test_annotations_are_set_as_symbols():
         (b"\x00\x53\x76\x45", None),
     ],
 )
-def test_the_body_is_its_data_sections_joined(body, read):
+def test_the_body_is_its_data_sections_joined(body, read: bytes | None) -> None:
     message = of(body=body)
     assert message.body == read
     assert message.encode() == body
 
 
-def test_a_body_that_is_set_is_one_data_section():
+def test_a_body_that_is_set_is_one_data_section() -> None:
     message = of(body=data(b"one") + data(b"two"))
     message.body = b"z" * 300
     assert message.encode() == data(b"z" * 300)
 
 
-def test_a_copy_is_edited_without_the_original():
+def test_a_copy_is_edited_without_the_original() -> None:
     message = received(delivered(1, named={"a": int_(1)}))
     before = message.encode()
     copied = message.copy()
@@ -266,18 +266,18 @@ def test_a_copy_is_edited_without_the_original():
         ({"session_id": Value(0xB1, "s")}, {"x-opt-partition-key": NULL}, (None, "s", None)),
     ],
 )
-def test_the_envelope_repeats_texts_only(fields, annotated, envelope):
+def test_the_envelope_repeats_texts_only(fields, annotated, envelope) -> None:
     message = of(properties=properties(**fields), message_annotations=annotations(annotated))
     assert message.envelope() == envelope
 
 
-def test_a_session_id_that_is_no_text_is_malformed():
+def test_a_session_id_that_is_no_text_is_malformed() -> None:
     message = of(properties=properties(session_id=int_(1)))
     with pytest.raises(Malformed):
         message.envelope()
 
 
-def test_sizes_and_times_of_a_delivery():
+def test_sizes_and_times_of_a_delivery() -> None:
     message = received(delivered(3))
     assert message.size == len(message.encode())
     assert message.arrival.enqueued_time == ENQUEUED

@@ -15,11 +15,11 @@ def stamped(number=1, *, origin=None, **options) -> dict[str, object]:
     return {name: value.payload for name, value in again.application_properties()}
 
 
-def test_a_first_hop():
+def test_a_first_hop() -> None:
     assert stamped(42) == {"repl-path": "west", "repl-enqueue-time": ENQUEUED_TEXT, "repl-sequence": "42"}
 
 
-def test_a_second_hop_is_appended_to_the_first():
+def test_a_second_hop_is_appended_to_the_first() -> None:
     named = {
         "repl-path": string("north"),
         "colour": string("red"),
@@ -34,7 +34,7 @@ def test_a_second_hop_is_appended_to_the_first():
     }
 
 
-def test_the_name_that_the_sample_writes_is_read_and_not_written():
+def test_the_name_that_the_sample_writes_is_read_and_not_written() -> None:
     named = {"repl-enqueued-time": string("2020-01-01 00:00:00Z"), "repl-sequence": string("7")}
     assert stamped(42, named=named) == {
         "repl-path": "west",
@@ -43,17 +43,17 @@ def test_the_name_that_the_sample_writes_is_read_and_not_written():
     }
 
 
-def test_an_offset_is_stamped_where_there_is_one():
+def test_an_offset_is_stamped_where_there_is_one() -> None:
     assert stamped(1, annotated={"x-opt-offset": string("4711")})["repl-offset"] == "4711"
     named = {"repl-path": string("a"), "repl-offset": string("9")}
     assert stamped(1, annotated={"x-opt-offset": string("4711")}, named=named)["repl-offset"] == "9;4711"
 
 
-def test_a_message_that_was_never_enqueued_has_only_a_path():
+def test_a_message_that_was_never_enqueued_has_only_a_path() -> None:
     assert stamped(None) == {"repl-path": "west"}
 
 
-def test_the_reason_of_a_dead_letter_moves():
+def test_the_reason_of_a_dead_letter_moves() -> None:
     named = {"DeadLetterReason": string("Poison"), "DeadLetterErrorDescription": string("it is")}
     origin = Origin("west", "jobs/$DeadLetterQueue")
     first = stamped(1, named=named, origin=origin)
@@ -72,46 +72,46 @@ def test_the_reason_of_a_dead_letter_moves():
     assert "DeadLetterReason" not in second
 
 
-def test_the_queue_that_dead_lettered_a_forwarded_message_is_named():
+def test_the_queue_that_dead_lettered_a_forwarded_message_is_named() -> None:
     properties = stamped(1, annotated={"x-opt-deadletter-source": string("jobs")})
     assert properties["repl-dlq-source"] == "jobs"
 
 
-def test_what_could_not_be_forwarded_names_the_queue_that_was_to_forward_it():
+def test_what_could_not_be_forwarded_names_the_queue_that_was_to_forward_it() -> None:
     properties = stamped(1, origin=Origin("west", "orders/$Transfer/$DeadLetterQueue"))
     assert properties["repl-dlq-source"] == "orders"
 
 
-def test_a_dead_letter_without_a_reason_still_tells_where_it_was():
+def test_a_dead_letter_without_a_reason_still_tells_where_it_was() -> None:
     properties = stamped(1, origin=Origin("west", "orders/Subscriptions/billing/$deadletterqueue"))
     assert properties["repl-dlq-source"] == "orders/Subscriptions/billing"
     assert "repl-dlq-reason" not in properties
 
 
-def test_a_reason_that_was_not_given_is_no_fault_of_the_message():
+def test_a_reason_that_was_not_given_is_no_fault_of_the_message() -> None:
     properties = stamped(1, named={"DeadLetterReason": NULL, "DeadLetterErrorDescription": NULL})
     assert set(properties) == {"repl-path", "repl-enqueue-time", "repl-sequence"}
 
 
-def test_a_property_of_the_application_that_only_has_the_name_stays():
+def test_a_property_of_the_application_that_only_has_the_name_stays() -> None:
     assert stamped(1, named={"DeadLetterReason": int_(5)})["DeadLetterReason"] == 5
 
 
 @pytest.mark.parametrize("name", ["repl-path", "repl-enqueue-time", "repl-enqueued-time", "repl-sequence"])
-def test_a_stamp_of_another_type_is_malformed(name):
+def test_a_stamp_of_another_type_is_malformed(name) -> None:
     with pytest.raises(Malformed, match=name):
         stamped(1, named={name: int_(5)})
 
 
 @pytest.mark.parametrize("nothing", [NULL, string("")])
-def test_a_stamp_that_says_nothing_is_begun_anew(nothing):
+def test_a_stamp_that_says_nothing_is_begun_anew(nothing) -> None:
     assert stamped(1, named={"repl-path": nothing, "repl-sequence": nothing})["repl-path"] == "west"
 
 
 @pytest.mark.parametrize(
     ("path", "sites"), [(None, []), (NULL, []), (string(""), []), (string("a"), ["a"]), (string("a;b"), ["a", "b"])]
 )
-def test_visited_sites(path, sites):
+def test_visited_sites(path, sites) -> None:
     content = delivered(1, named={} if path is None else {"repl-path": path})
     assert visited_sites(Message.received(content, Origin("west", "q"))) == sites
 
@@ -125,21 +125,21 @@ def test_visited_sites(path, sites):
         (253_402_300_799_999, "9999-12-31T23:59:59.999Z"),
     ],
 )
-def test_times_are_told_to_the_millisecond(milliseconds, text):
+def test_times_are_told_to_the_millisecond(milliseconds, text) -> None:
     assert iso_time(milliseconds) == text
 
 
 @pytest.mark.parametrize("milliseconds", [253_402_300_800_000, -(2**63), 2**63 - 1])
-def test_a_time_without_a_date_is_malformed(milliseconds):
+def test_a_time_without_a_date_is_malformed(milliseconds) -> None:
     with pytest.raises(Malformed, match="enqueued time"):
         iso_time(milliseconds)
 
 
-def test_the_first_year_has_four_digits():
+def test_the_first_year_has_four_digits() -> None:
     assert iso_time(-62_135_596_800_000) == "0001-01-01T00:00:00.000Z"
 
 
-def test_an_id_is_of_one_message_only():
+def test_an_id_is_of_one_message_only() -> None:
     arrival = Arrival(Origin("west", "orders", "0"), 1, None, 5, None, None)
     others = [
         arrival._replace(origin=Origin("east", "orders", "0")),

@@ -16,7 +16,7 @@ def at(milliseconds_later):
 
 
 @pytest.mark.parametrize("life", [None, 1, 5000])
-def test_keep_leaves_the_life_as_it_is(life):
+def test_keep_leaves_the_life_as_it_is(life) -> None:
     kept = message(life)
     before = kept.encode()
     assert not Keep().expires(kept, at(10**9))
@@ -32,7 +32,7 @@ def test_keep_leaves_the_life_as_it_is(life):
         (timedelta(days=10_000), MAX_MILLISECONDS),
     ],
 )
-def test_stamp_gives_every_copy_the_same_life(life, stamped):
+def test_stamp_gives_every_copy_the_same_life(life, stamped) -> None:
     copied = message(5000)
     assert not Stamp(life).expires(copied, at(10**9))
     assert copied.time_to_live == stamped
@@ -56,13 +56,13 @@ def test_stamp_gives_every_copy_the_same_life(life, stamped):
         (MAX_MILLISECONDS, 0, MAX_MILLISECONDS),
     ],
 )
-def test_remaining_counts_from_the_enqueued_time(life, age, left):
+def test_remaining_counts_from_the_enqueued_time(life, age, left) -> None:
     copied = message(life)
     assert Remaining().expires(copied, at(age)) is (left is None)
     assert copied.time_to_live == (life if left is None else left)
 
 
-def test_remaining_leaves_alone_what_has_no_life_or_no_age():
+def test_remaining_leaves_alone_what_has_no_life_or_no_age() -> None:
     for copied in (message(None), message(0), message(5000, number=None)):
         before = copied.encode()
         assert not Remaining().expires(copied, at(10**9))

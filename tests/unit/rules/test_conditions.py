@@ -22,22 +22,22 @@ OR = {(T, T): T, (T, F): T, (T, U): T, (F, F): F, (F, U): U, (U, U): U}
 
 
 @pytest.mark.parametrize(("left", "right"), list(product([T, F, U], repeat=2)))
-def test_truth_tables(left, right):
+def test_truth_tables(left, right) -> None:
     pair = (left, right) if (left, right) in AND else (right, left)
     assert outcome(f"{SPELLED[left]} AND {SPELLED[right]}") is AND[pair]
     assert outcome(f"{SPELLED[left]} OR {SPELLED[right]}") is OR[pair]
 
 
-def test_not_of_unknown_is_unknown():
+def test_not_of_unknown_is_unknown() -> None:
     assert [outcome(f"NOT {SPELLED[truth]}") for truth in (T, F, U)] == [F, T, U]
 
 
-def test_unknown_does_not_match():
+def test_unknown_does_not_match() -> None:
     assert parse_filter("missing = 1").matches(EMPTY) is False
     assert parse_filter("NOT missing = 1").matches(EMPTY) is False
 
 
-def test_unequal_to_the_mark_never_selects_an_unmarked_message_but_is_null_does():
+def test_unequal_to_the_mark_never_selects_an_unmarked_message_but_is_null_does() -> None:
     unmarked = PropertiesInMemory(order=values.string("42"))
     marked = PropertiesInMemory(replication=values.int_(1))
     for text in ("replication <> 1", "NOT replication = 1", "replication <> 1 AND order = '42'"):
@@ -154,7 +154,7 @@ def test_unequal_to_the_mark_never_selects_an_unmarked_message_but_is_null_does(
         ("text + '!' = 'Red!'", T),
     ],
 )
-def test_outcomes(text, expected):
+def test_outcomes(text: str, expected) -> None:
     properties = PropertiesInMemory(
         system={"Subject": values.string("order"), "EnqueuedTimeUtc": values.timestamp(1000)},
         number=values.int_(5),
@@ -172,7 +172,7 @@ def test_outcomes(text, expected):
     assert outcome(text, properties) is expected
 
 
-def test_parameters_are_found_in_any_case_with_and_without_the_at_sign():
+def test_parameters_are_found_in_any_case_with_and_without_the_at_sign() -> None:
     properties = PropertiesInMemory(source=values.string("orders"))
     assert outcome("source = @stringParam", properties, **{"@STRINGparam": values.string("orders")})
     assert outcome("source = @stringParam", properties, stringParam=values.string("orders"))
@@ -180,7 +180,7 @@ def test_parameters_are_found_in_any_case_with_and_without_the_at_sign():
         outcome("source = @stringParam", properties)
 
 
-def test_times_are_compared_with_parameters():
+def test_times_are_compared_with_parameters() -> None:
     properties = PropertiesInMemory(
         system={"TimeToLive": values.uint(120_000)}, start=values.timestamp(1_000), end=values.timestamp(61_000)
     )
@@ -192,7 +192,7 @@ def test_times_are_compared_with_parameters():
     assert outcome("sys.TimeToLive = 120000", properties) is None
 
 
-def test_a_system_property_that_service_bus_lacks_is_an_error():
+def test_a_system_property_that_service_bus_lacks_is_an_error() -> None:
     for text in ("sys.Lable = 'x'", "sys.Lable IS NULL", "EXISTS(sys.Lable)"):
         with pytest.raises(RuleEvaluationError, match=r"sys\.Lable: saw no such system property"):
             outcome(text)
@@ -213,7 +213,7 @@ def test_a_system_property_that_service_bus_lacks_is_an_error():
         ("text LIKE text ESCAPE text", "ESCAPE of one character"),
     ],
 )
-def test_type_faults_are_errors_that_show_no_value(text, message):
+def test_type_faults_are_errors_that_show_no_value(text: str, message: str) -> None:
     properties = PropertiesInMemory(number=values.long(5), zero=values.int_(0), text=values.string("secret"))
     with pytest.raises(RuleEvaluationError, match=message) as caught:
         outcome(text, properties)

@@ -19,13 +19,13 @@ SYSTEM = [
 
 
 @pytest.mark.parametrize(("correlation", "name"), SYSTEM)
-def test_each_system_property_is_compared_with_case(correlation, name):
+def test_each_system_property_is_compared_with_case(correlation, name) -> None:
     assert correlation.matches(PropertiesInMemory(system={name: values.string("High")}))
     assert not correlation.matches(PropertiesInMemory(system={name: values.string("high")}))
     assert not correlation.matches(PropertiesInMemory(High=values.string("High")))
 
 
-def test_all_conditions_must_hold():
+def test_all_conditions_must_hold() -> None:
     correlation = CorrelationFilter(subject="Important", properties={"Color": values.string("Red")})
     label = {"Subject": values.string("Important")}
     assert correlation.matches(PropertiesInMemory(system=label, color=values.string("Red")))
@@ -33,14 +33,14 @@ def test_all_conditions_must_hold():
     assert not correlation.matches(PropertiesInMemory(color=values.string("Red")))
 
 
-def test_types_count():
+def test_types_count() -> None:
     number, text = (CorrelationFilter(properties={"version": each}) for each in (values.long(2), values.string("2")))
     assert number.matches(PropertiesInMemory(version=values.int_(2)))
     assert not number.matches(PropertiesInMemory(version=values.string("2")))
     assert not text.matches(PropertiesInMemory(version=values.long(2)))
 
 
-def test_a_message_id_that_is_no_string_is_not_equal_to_one():
+def test_a_message_id_that_is_no_string_is_not_equal_to_one() -> None:
     message_id = uuid.UUID(int=1)
     properties = PropertiesInMemory(system={"MessageId": values.uuid(message_id)})
     assert not CorrelationFilter(message_id=str(message_id)).matches(properties)

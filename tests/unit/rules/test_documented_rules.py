@@ -101,7 +101,7 @@ ORDER = PropertiesInMemory(
         ("newid() IS NULL", None),
     ],
 )
-def test_filters(text, is_selected):
+def test_filters(text: str, is_selected: bool | None) -> None:
     """None: the service has no such syntax either, and says so when the rule is made."""
     if is_selected is None:
         with pytest.raises(RuleSyntaxError):
@@ -132,7 +132,7 @@ def test_filters(text, is_selected):
         ),
     ],
 )
-def test_actions(text, user, system):
+def test_actions(text: str, user, system) -> None:
     properties = PropertiesInMemory(system=ORDER.system_values, **ORDER.user_values)
     action = parse_action(text)
     action.apply(properties)

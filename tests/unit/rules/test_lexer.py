@@ -8,11 +8,11 @@ def kinds_and_texts(text):
     return [(token.kind, token.text) for token in tokens_of(text)[:-1]]
 
 
-def test_keywords_are_recognised_in_any_case():
+def test_keywords_are_recognised_in_any_case() -> None:
     assert kinds_and_texts("not Exists") == [(Kind.KEYWORD, "NOT"), (Kind.KEYWORD, "EXISTS")]
 
 
-def test_a_hyphen_is_a_minus_outside_brackets():
+def test_a_hyphen_is_a_minus_outside_brackets() -> None:
     assert [text for _, text in kinds_and_texts("repl-sequence")] == ["repl", "-", "sequence"]
     assert kinds_and_texts("[repl-sequence]") == [(Kind.NAME, "repl-sequence")]
 
@@ -35,7 +35,7 @@ def test_a_hyphen_is_a_minus_outside_brackets():
         ("\u0131s", Kind.NAME, "\u0131s"),
     ],
 )
-def test_one_token(text, kind, content):
+def test_one_token(text: str, kind, content: str) -> None:
     assert kinds_and_texts(text) == [(kind, content)]
 
 
@@ -57,13 +57,13 @@ def test_one_token(text, kind, content):
         ("a = '\ud800'", 6),
     ],
 )
-def test_what_starts_no_token_is_pointed_at(text, column):
+def test_what_starts_no_token_is_pointed_at(text: str, column: int) -> None:
     with pytest.raises(RuleSyntaxError) as caught:
         tokens_of(text)
     assert (caught.value.line, caught.value.column) == (1, column)
     str(caught.value).encode()
 
 
-def test_regular_identifiers_start_with_a_letter_and_are_no_keywords():
+def test_regular_identifiers_start_with_a_letter_and_are_no_keywords() -> None:
     assert is_regular_identifier("a_1")
     assert not any(map(is_regular_identifier, ["", "_a", "1a", "a-b", "Like", "a b", "x²"]))

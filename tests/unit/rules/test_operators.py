@@ -30,7 +30,7 @@ FIVES = [make(5) for make in INTEGERS] + [
 
 @pytest.mark.parametrize("left", FIVES, ids=type_of)
 @pytest.mark.parametrize("right", FIVES, ids=type_of)
-def test_numbers_of_all_types_meet(left, right):
+def test_numbers_of_all_types_meet(left, right) -> None:
     assert compare("=", left, right) is True
     assert compare("<", left, right) is False
     total = compute("+", left, right, "test")
@@ -70,7 +70,7 @@ def test_numbers_of_all_types_meet(left, right):
         (Value(0x94, bytes.fromhex("7c" + "00" * 15)), values.long(1), None),
     ],
 )
-def test_equality(left, right, equal):
+def test_equality(left, right, equal) -> None:
     assert compare("=", left, right) is equal
     assert compare("<>", left, right) is (None if equal is None else not equal)
 
@@ -89,7 +89,7 @@ def test_equality(left, right, equal):
         (values.binary(b"a"), values.binary(b"b"), None),
     ],
 )
-def test_order(left, right, is_less):
+def test_order(left, right, is_less) -> None:
     assert compare("<", left, right) is is_less
     assert compare(">=", left, right) is (None if is_less is None else not is_less)
 
@@ -126,11 +126,11 @@ def test_order(left, right, is_less):
         (values.long(1), "+", values.NULL, None),
     ],
 )
-def test_arithmetic(left, symbol, right, result):
+def test_arithmetic(left, symbol, right, result) -> None:
     assert compute(symbol, left, right, "test") == result
 
 
-def test_zero_by_zero_is_not_a_number():
+def test_zero_by_zero_is_not_a_number() -> None:
     zero = values.double(0.0)
     results = [
         compute("/", zero, zero, "test"),
@@ -159,6 +159,6 @@ def test_zero_by_zero_is_not_a_number():
         (values.uuid(uuid.UUID(int=1)), "-", timespan(1)),
     ],
 )
-def test_arithmetic_that_has_no_result(left, symbol, right):
+def test_arithmetic_that_has_no_result(left, symbol, right) -> None:
     with pytest.raises(RuleEvaluationError, match="test: saw"):
         compute(symbol, left, right, "test")

@@ -33,13 +33,13 @@ def condition(text):
     return parse_filter(text).condition
 
 
-def test_not_binds_tighter_than_and_which_binds_tighter_than_or():
+def test_not_binds_tighter_than_and_which_binds_tighter_than_or() -> None:
     is_one = Comparison(a, "=", one)
     assert condition("a = 1 OR NOT a = 1 AND a = 1") == Or((is_one, And((Not(is_one), is_one))))
     assert condition("(a = 1 OR a = 1) AND a = 1") == And((Or((is_one, is_one)), is_one))
 
 
-def test_products_bind_tighter_than_sums_and_chains_are_flat():
+def test_products_bind_tighter_than_sums_and_chains_are_flat() -> None:
     assert condition("a + b * c - 1 = 1").left == Chain(a, (("+", Chain(b, (("*", c),))), ("-", one)))
     assert condition("(a + b) * c = 1").left == Chain(Chain(a, (("+", b),)), (("*", c),))
 
@@ -67,12 +67,12 @@ def test_products_bind_tighter_than_sums_and_chains_are_flat():
         ("(((a = 1)))", Comparison(a, "=", one)),
     ],
 )
-def test_forms(text, node):
+def test_forms(text: str, node) -> None:
     assert condition(text) == node
     assert condition(str(node)) == node
 
 
-def test_statements_are_separated_by_semicolons_commas_or_nothing():
+def test_statements_are_separated_by_semicolons_commas_or_nothing() -> None:
     expected = (Set(a, one), Remove(b), Set(Property("To", Scope.SYSTEM), Literal(values.string("x"))))
     for text in (
         "SET a = 1; REMOVE b; SET sys.To = 'x';",
@@ -126,7 +126,7 @@ def test_statements_are_separated_by_semicolons_commas_or_nothing():
         ("a LIKE 'x!' ESCAPE '!'", 20, "a character after the ESCAPE"),
     ],
 )
-def test_a_filter_that_is_none(text, column, expected):
+def test_a_filter_that_is_none(text: str, column: int, expected: str) -> None:
     with pytest.raises(RuleSyntaxError) as caught:
         parse_filter(text)
     assert caught.value.column == column
@@ -152,14 +152,14 @@ def test_a_filter_that_is_none(text, column, expected):
         ("SET sys.ScheduledEnqueueTimeUtc = 'soon'", 35, "a timestamp"),
     ],
 )
-def test_an_action_that_is_none(text, column, expected):
+def test_an_action_that_is_none(text: str, column: int, expected: str) -> None:
     with pytest.raises(RuleSyntaxError) as caught:
         parse_action(text)
     assert caught.value.column == column
     assert expected in caught.value.expected
 
 
-def test_a_syntax_error_shows_the_line_and_a_mark():
+def test_a_syntax_error_shows_the_line_and_a_mark() -> None:
     with pytest.raises(RuleSyntaxError) as caught:
         parse_filter("color = 'red'\n\tAND size >")
     error = caught.value
@@ -169,7 +169,7 @@ def test_a_syntax_error_shows_the_line_and_a_mark():
     assert error.problems[0].path == "rule, line 2, column 12"
 
 
-def test_of_a_long_line_the_neighbourhood_of_the_fault_is_shown():
+def test_of_a_long_line_the_neighbourhood_of_the_fault_is_shown() -> None:
     with pytest.raises(RuleSyntaxError) as caught:
         parse_filter("a = 1 OR " * 50 + "? OR" + " a = 1" * 50)
     line, mark = caught.value.caret.splitlines()
@@ -177,12 +177,12 @@ def test_of_a_long_line_the_neighbourhood_of_the_fault_is_shown():
     assert line[mark.index("^")] == "?"
 
 
-def test_a_keyword_as_a_name_is_hinted_at():
+def test_a_keyword_as_a_name_is_hinted_at() -> None:
     with pytest.raises(RuleSyntaxError, match=r"\[SET\]"):
         parse_filter("user.set = 1")
 
 
-def test_length_is_limited():
+def test_length_is_limited() -> None:
     longest = "a = '" + "x" * (MAX_CHARACTERS - 6) + "'"
     assert len(longest) == MAX_CHARACTERS
     parse_filter(longest)
@@ -190,7 +190,7 @@ def test_length_is_limited():
         parse_filter(longest + " ")
 
 
-def test_the_number_of_statements_is_limited():
+def test_the_number_of_statements_is_limited() -> None:
     assert len(parse_action("SET a = 1;" * MAX_STATEMENTS).statements) == MAX_STATEMENTS
     with pytest.raises(RuleSyntaxError, match="at most 32 statements"):
         parse_action("SET a = 1;" * (MAX_STATEMENTS + 1))
@@ -206,18 +206,18 @@ def test_the_number_of_statements_is_limited():
         ("p(", "a", ") = 1"),
     ],
 )
-def test_nesting_is_limited_and_never_exhausts_the_stack(opening, middle, closing):
+def test_nesting_is_limited_and_never_exhausts_the_stack(opening: str, middle: str, closing: str) -> None:
     with pytest.raises(RuleSyntaxError):
         parse_filter((opening * 500 + middle + closing * 500)[:MAX_CHARACTERS])
 
 
-def test_nesting_up_to_the_limit_is_read():
+def test_nesting_up_to_the_limit_is_read() -> None:
     assert condition("(" * MAX_NESTING + "a = 1" + ")" * MAX_NESTING) == Comparison(a, "=", one)
     with pytest.raises(RuleSyntaxError, match="at most 32 levels"):
         parse_filter("-" * (MAX_NESTING + 1) + "a = 1")
 
 
-def test_a_long_chain_is_not_nested():
+def test_a_long_chain_is_not_nested() -> None:
     parse_filter("a" + "+a" * 500 + " = 1")
     text = " OR ".join(["a = 1"] * 110)
     assert str(parse_filter(text)) == text

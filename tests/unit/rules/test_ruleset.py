@@ -14,7 +14,7 @@ from tests.unit.rules.properties_in_memory import PropertiesInMemory
 MARK = parse_action("SET replication = 1")
 
 
-def test_five_matching_rules_of_which_two_have_actions_make_three_copies():
+def test_five_matching_rules_of_which_two_have_actions_make_three_copies() -> None:
     rules = RuleSet(
         [
             Rule("plain-1", TrueFilter()),
@@ -30,26 +30,26 @@ def test_five_matching_rules_of_which_two_have_actions_make_three_copies():
     assert [rule.name for rule in selection.changed] == ["changing-1", "changing-2"]
 
 
-def test_a_changed_copy_carries_the_name_of_its_rule():
+def test_a_changed_copy_carries_the_name_of_its_rule() -> None:
     rule = Rule("mark", TrueFilter(), parse_action("SET replication = 1; SET RuleName = 'mine'"))
     properties = PropertiesInMemory()
     rule.apply(properties)
     assert properties.user_values == {"replication": values.long(1), "RuleName": values.string("mark")}
 
 
-def test_a_plain_rule_changes_nothing():
+def test_a_plain_rule_changes_nothing() -> None:
     properties = PropertiesInMemory()
     Rule("plain", TrueFilter()).apply(properties)
     assert properties.user_values == {}
 
 
-def test_without_a_matching_rule_there_is_no_copy():
+def test_without_a_matching_rule_there_is_no_copy() -> None:
     assert RuleSet([]).select(PropertiesInMemory()).copies == 0
     rules = RuleSet([Rule("never", FalseFilter()), Rule("changing", FalseFilter(), MARK)])
     assert rules.select(PropertiesInMemory()).copies == 0
 
 
-def test_a_loop_rule_lets_a_marked_message_rest_and_one_beside_default_does_not():
+def test_a_loop_rule_lets_a_marked_message_rest_and_one_beside_default_does_not() -> None:
     loop_rule = Rule("replicate", parse_filter("replication IS NULL"), MARK)
     marked = PropertiesInMemory(replication=values.long(1))
     assert RuleSet([loop_rule]).select(PropertiesInMemory()).copies == 1
@@ -57,7 +57,7 @@ def test_a_loop_rule_lets_a_marked_message_rest_and_one_beside_default_does_not(
     assert RuleSet([Rule("$Default", TrueFilter()), loop_rule]).select(marked).is_selected_as_is
 
 
-def test_a_failing_filter_selects_nothing_and_is_reported_with_the_rest():
+def test_a_failing_filter_selects_nothing_and_is_reported_with_the_rest() -> None:
     failing = Rule("failing", parse_filter("color - 1 = 0"))
     failing_too = Rule("failing-too", parse_filter("sys.Lable = 'x'"), MARK)
     rules = RuleSet([failing, Rule("plain", TrueFilter()), failing_too, Rule("changing", TrueFilter(), MARK)])
@@ -67,7 +67,7 @@ def test_a_failing_filter_selects_nothing_and_is_reported_with_the_rest():
     assert "saw string - long" in str(selection.failed[0][1])
 
 
-def test_parameters_reach_filter_and_action():
+def test_parameters_reach_filter_and_action() -> None:
     rule = Rule(
         "parameters",
         parse_filter("source = @source"),
@@ -81,11 +81,11 @@ def test_parameters_reach_filter_and_action():
     assert properties.user_values["target"] == values.string("east")
 
 
-def test_true_and_false_filters_read_back():
+def test_true_and_false_filters_read_back() -> None:
     assert parse_filter(str(TrueFilter())).matches(PropertiesInMemory())
     assert not parse_filter(str(FalseFilter())).matches(PropertiesInMemory())
 
 
-def test_unknown_system_properties_are_found_before_a_message_comes():
+def test_unknown_system_properties_are_found_before_a_message_comes() -> None:
     assert unknown_system_properties(parse_filter("NOT (sys.Lable IN (sys.to, p(sys.Foo)))")) == ("Lable", "Foo")
     assert unknown_system_properties(parse_action("SET a = sys.Lable + 1; REMOVE b; SET c = sys.Label")) == ("Lable",)

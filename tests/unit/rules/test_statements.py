@@ -19,7 +19,7 @@ def applied(text, *, system=None, parameters=None, **user):
     return properties
 
 
-def test_set_makes_a_property_of_the_type_of_the_expression():
+def test_set_makes_a_property_of_the_type_of_the_expression() -> None:
     properties = applied("SET replication = 1; SET Color = 'red'; SET ratio = 0.5; SET ok = TRUE; SET none = NULL")
     assert properties.user_values == {
         "replication": values.long(1),
@@ -30,23 +30,23 @@ def test_set_makes_a_property_of_the_type_of_the_expression():
     }
 
 
-def test_a_statement_sees_what_those_before_it_did():
+def test_a_statement_sees_what_those_before_it_did() -> None:
     properties = applied("SET a = a + 1; SET a = a * 10; SET b = a; REMOVE a", a=values.long(1))
     assert properties.user_values == {"b": values.long(20)}
 
 
-def test_an_existing_property_keeps_its_spelling_and_its_type():
+def test_an_existing_property_keeps_its_spelling_and_its_type() -> None:
     properties = applied(
         "SET COLOR = 1; SET quantity = quantity / 2", Color=values.string("red"), quantity=values.int_(9)
     )
     assert properties.user_values == {"Color": values.string("1"), "quantity": values.int_(4)}
 
 
-def test_remove_finds_the_property_in_any_case_and_forgives_a_missing_one():
+def test_remove_finds_the_property_in_any_case_and_forgives_a_missing_one() -> None:
     assert applied("REMOVE PRIORITY; REMOVE other", priority=values.long(1)).user_values == {}
 
 
-def test_set_to_something_unknown_makes_a_property_null_and_unsets_a_system_property():
+def test_set_to_something_unknown_makes_a_property_null_and_unsets_a_system_property() -> None:
     properties = applied(
         "SET a = missing; SET sys.To = missing; SET sys.Label = NULL",
         system={"To": values.string("x"), "Subject": values.string("y")},
@@ -56,7 +56,7 @@ def test_set_to_something_unknown_makes_a_property_null_and_unsets_a_system_prop
     assert properties.system_values == {}
 
 
-def test_a_null_property_takes_any_type():
+def test_a_null_property_takes_any_type() -> None:
     assert applied("SET a = 1", a=values.NULL).user_values == {"a": values.long(1)}
 
 
@@ -127,7 +127,7 @@ def test_a_null_property_takes_any_type():
         (values.int_(1), "@nan", None),
     ],
 )
-def test_set_converts_to_the_existing_type_where_it_can(existing, expression, result):
+def test_set_converts_to_the_existing_type_where_it_can(existing, expression: str, result) -> None:
     nan = values.double(float("nan"))
     parameters = {
         "moment": datetime_offset(EPOCH_TICKS + 10_000),
@@ -159,20 +159,20 @@ def test_set_converts_to_the_existing_type_where_it_can(existing, expression, re
         ("SET sys.TransactionPartitionKey = 'k'", "ViaPartitionKey", values.string("k")),
     ],
 )
-def test_system_properties_are_set_in_their_own_type(text, name, value):
+def test_system_properties_are_set_in_their_own_type(text: str, name: str, value) -> None:
     assert applied(text, parameters={"span": timespan(10**7)}).system_values == {name: value}
 
 
-def test_newid_makes_a_message_id():
+def test_newid_makes_a_message_id() -> None:
     message_id = applied("SET sys.MessageId = newid()").system_values["MessageId"]
     assert message_id == values.string(str(uuid.UUID(str(message_id.payload))))
 
 
-def test_system_properties_are_removed_by_either_name():
+def test_system_properties_are_removed_by_either_name() -> None:
     assert applied("REMOVE sys.Label", system={"Subject": values.string("x")}).system_values == {}
 
 
-def test_a_time_to_live_can_be_read_and_kept():
+def test_a_time_to_live_can_be_read_and_kept() -> None:
     properties = applied(
         "SET [original-ttl] = sys.TimeToLive; SET sys.TimeToLive = '1'", system={"TimeToLive": values.uint(1_000)}
     )
@@ -190,11 +190,11 @@ def test_a_time_to_live_can_be_read_and_kept():
         ("SET a = 1 / 0", "division by zero"),
     ],
 )
-def test_faults(text, message):
+def test_faults(text: str, message: str) -> None:
     with pytest.raises(RuleEvaluationError, match=message):
         applied(text, parameters={"negative": timespan(-1)}, priority=values.long(1))
 
 
-def test_text_of_any_length_converts_or_does_not():
+def test_text_of_any_length_converts_or_does_not() -> None:
     long_text = Value(0xB1, "9" * 5000)
     assert applied("SET a = b", a=values.int_(1), b=long_text).user_values["a"] == long_text

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,7 @@ def run() -> Callable:
     return asyncio.run
 
 
-def test_documents_are_as_they_would_be_and_stay_as_they_are(run, tmp_path):
+def test_documents_are_as_they_would_be_and_stay_as_they_are(run: Callable, tmp_path: Path) -> None:
     kept = FileDocuments(tmp_path / "kept.db", "folder")
     version = run(kept.write("a", b"1", None))
     rehearsed = RehearsedDocuments(kept)
@@ -32,7 +33,7 @@ def test_documents_are_as_they_would_be_and_stay_as_they_are(run, tmp_path):
     assert (run(kept.read("a")), run(kept.read("b"))) == ((b"1", version), None)
 
 
-def test_blobs_are_as_they_would_be_and_stay_as_they_are(run, tmp_path):
+def test_blobs_are_as_they_would_be_and_stay_as_they_are(run: Callable, tmp_path: Path) -> None:
     kept = FileBlobs(tmp_path / "kept.db", "folder")
     run(kept.write("a", b"1"))
     run(kept.append("log", b"x"))
@@ -52,7 +53,7 @@ def test_blobs_are_as_they_would_be_and_stay_as_they_are(run, tmp_path):
     assert (run(kept.names("")), run(kept.read("a", limit=9)).content) == (["a", "log"], b"1")
 
 
-def test_reading_makes_no_file(run, tmp_path):
+def test_reading_makes_no_file(run: Callable, tmp_path: Path) -> None:
     blobs, documents = FileBlobs(tmp_path / "b.db", "folder"), FileDocuments(tmp_path / "d.db", "folder")
     assert (run(blobs.read("a", limit=9)), run(blobs.names("")), run(blobs.tail("a", 0)).content) == (None, [], b"")
     assert run(documents.read("a")) is None

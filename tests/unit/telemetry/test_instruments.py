@@ -7,6 +7,7 @@ import logging
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -56,7 +57,7 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 class Measured:
     """A pipeline to one output, and what is measured of it."""
 
-    def __init__(self, output, *, rejects=None, sampler=None):
+    def __init__(self, output, *, rejects=None, sampler=None) -> None:
         self.reader = InMemoryMetricReader()
         self.exporter = InMemorySpanExporter()
         tracers = TracerProvider(sampler=sampler)
@@ -101,7 +102,7 @@ class Measured:
         }
 
 
-def test_a_message_that_is_redelivered_with_its_batch_is_counted_as_sent_once():
+def test_a_message_that_is_redelivered_with_its_batch_is_counted_as_sent_once() -> None:
     measured = Measured(OutputThatFailsOnce(after=2, error=TargetUnavailable("away")))
     # Their locks leave no time for a second attempt.
     batch = [delivered(number, locked_until=ENQUEUED + 2_000) for number in (1, 2, 3)]
@@ -116,7 +117,7 @@ def test_a_message_that_is_redelivered_with_its_batch_is_counted_as_sent_once():
     }
 
 
-def test_a_night_is_counted_by_what_it_came_to_and_its_findings_by_task():
+def test_a_night_is_counted_by_what_it_came_to_and_its_findings_by_task() -> None:
     reader = InMemoryMetricReader()
     night = Instruments(MeterProvider([reader]).get_meter("t"), TracerProvider().get_tracer("t"))
     night.finding("orders", "missing", 3)
@@ -136,7 +137,7 @@ def test_a_night_is_counted_by_what_it_came_to_and_its_findings_by_task():
     }
 
 
-def test_retries_and_the_time_they_take_are_measured():
+def test_retries_and_the_time_they_take_are_measured() -> None:
     measured = Measured(OutputThatFailsOnce())
     measured.run(delivered(1))
     (retries,) = measured.points(names.RETRIES)
@@ -147,7 +148,7 @@ def test_retries_and_the_time_they_take_are_measured():
     assert lag.sum == pytest.approx(0.2)
 
 
-def test_the_lag_is_that_of_the_oldest_message_and_never_negative():
+def test_the_lag_is_that_of_the_oldest_message_and_never_negative() -> None:
     measured = Measured(OutputThatAccepts())
     measured.run(delivered(1, enqueued=ENQUEUED - 3_000), delivered(2), delivered(3, enqueued=ENQUEUED + 9_000))
     measured.run(delivered(4, enqueued=ENQUEUED + 9_000))
@@ -155,7 +156,7 @@ def test_the_lag_is_that_of_the_oldest_message_and_never_negative():
     assert (lag.count, lag.max, lag.min) == (2, 3.0, 0.0)
 
 
-def test_bytes_are_those_taken_and_those_accepted():
+def test_bytes_are_those_taken_and_those_accepted() -> None:
     west, rejects = OutputThatRejects(lambda message: message.message_id == "m-2"), OutputThatAccepts()
     measured = Measured(west, rejects=rejects)
     batch = [delivered(1), delivered(2)]
@@ -166,7 +167,7 @@ def test_bytes_are_those_taken_and_those_accepted():
     assert measured.counts() == {("sent", "east/copies"): 1, ("rejected", "west/rejected"): 1}
 
 
-def test_a_batch_that_fails_is_an_error_in_metrics_and_spans():
+def test_a_batch_that_fails_is_an_error_in_metrics_and_spans() -> None:
     measured = Measured(OutputThatIsDown())
     with pytest.raises(TargetUnavailable):
         measured.run(delivered(1, named={"traceparent": string(PARENT)}))
@@ -177,7 +178,7 @@ def test_a_batch_that_fails_is_an_error_in_metrics_and_spans():
     assert format(message.context.trace_id, "032x") == PARENT.split("-")[1]
 
 
-def test_what_the_sampler_does_not_want_is_not_exported():
+def test_what_the_sampler_does_not_want_is_not_exported() -> None:
     measured = Measured(OutputThatAccepts(), sampler=ALWAYS_OFF)
     measured.run(delivered(1, named={"traceparent": string(PARENT)}))
     assert measured.exporter.get_finished_spans() == ()
@@ -197,7 +198,7 @@ def test_what_the_sampler_does_not_want_is_not_exported():
         ({}, False),
     ],
 )
-def test_a_trace_context_is_read_where_the_sdks_write_it(named, found):
+def test_a_trace_context_is_read_where_the_sdks_write_it(named, found: bool) -> None:
     context = trace_context(delivered(1, named=named))
     assert (context is not None) is found
     if context is not None:
@@ -205,14 +206,14 @@ def test_a_trace_context_is_read_where_the_sdks_write_it(named, found):
 
 
 @given(st.sampled_from(["traceparent", "Diagnostic-Id", "tracestate"]), values, st.integers(0, 400))
-def test_nothing_in_a_message_can_make_telemetry_fail(name, value, length):
+def test_nothing_in_a_message_can_make_telemetry_fail(name, value, length) -> None:
     content = delivered(1, named={"traceparent": string(PARENT), name: value})
     trace_context(content)
     trace_context(content[:length])
     trace_context(encode(value) + b"traceparent")
 
 
-def test_an_sdk_that_is_not_installed_is_named(monkeypatch):
+def test_an_sdk_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "azure.monitor.opentelemetry.exporter", None)
     monkeypatch.delitem(sys.modules, "shared.telemetry.azure_monitor", raising=False)
     with pytest.raises(ConfigError) as raised:
@@ -222,7 +223,7 @@ def test_an_sdk_that_is_not_installed_is_named(monkeypatch):
     assert "needs the package azure-monitor-opentelemetry-exporter" in problem.problem
 
 
-def test_the_log_line_has_its_fields_in_the_text_and_for_other_handlers(caplog):
+def test_the_log_line_has_its_fields_in_the_text_and_for_other_handlers(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     output = OutputThatAccepts()
     measured = Measured(output)
@@ -237,7 +238,7 @@ def test_the_log_line_has_its_fields_in_the_text_and_for_other_handlers(caplog):
     assert told["busway.io"] == len(delivered(1)) + len(delivered(2))
 
 
-def test_the_document_has_every_metric_with_unit_and_attributes():
+def test_the_document_has_every_metric_with_unit_and_attributes() -> None:
     rows = re.findall(
         r"^\| `([\w.]+)` \| ([\w -]+) \| `([^`]+)` \| ([^|]*) \| ([^|]*) \|$", DOCUMENT.read_text(), re.MULTILINE
     )
@@ -252,7 +253,7 @@ def test_the_document_has_every_metric_with_unit_and_attributes():
     assert of_document == of_code
 
 
-def test_the_document_has_every_attribute():
+def test_the_document_has_every_attribute() -> None:
     text = DOCUMENT.read_text()
     constants = {
         value for value in vars(importlib.import_module("shared.telemetry.names")).values() if isinstance(value, str)
@@ -264,10 +265,10 @@ def test_the_document_has_every_attribute():
 class OutputInTrouble(OutputThatAccepts):
     """Gives the answers it was told to, then accepts; notes what is measured from the second attempt on."""
 
-    def __init__(self, *errors):
+    def __init__(self, *errors) -> None:
         super().__init__()
         self.errors = list(errors)
-        self.standing = []
+        self.standing: list[Any] = []
         self.measured = Measured(self)
 
     def answer(self, _, /):
@@ -276,7 +277,7 @@ class OutputInTrouble(OutputThatAccepts):
         return self.errors.pop(0) if self.errors else None
 
 
-def test_what_stands_in_the_way_is_counted_while_it_stands():
+def test_what_stands_in_the_way_is_counted_while_it_stands() -> None:
     away, full = TargetUnavailable("east/copies: away"), TargetRefused("east/copies: full")
     output = OutputInTrouble(away, away, full)
     output.measured.run(delivered(1))

@@ -15,7 +15,7 @@ MESSAGE = Outgoing(b"x" * 600, None, None, None)
 class SilentSender:
     """Opens its link at once, takes *taken* batches, and says nothing more."""
 
-    def __init__(self, taken):
+    def __init__(self, taken) -> None:
         self.taken = taken
         self.is_closed = False
         self._handler = None
@@ -23,7 +23,7 @@ class SilentSender:
     async def create_message_batch(self):
         return ServiceBusMessageBatch(2048)
 
-    async def _send(self, *_, **__):
+    async def _send(self, *_, **__) -> None:
         self.taken -= 1
         if self.taken < 0:
             await asyncio.sleep(3600)
@@ -47,7 +47,7 @@ def output_to(client: Any) -> ServiceBusOutput:
     return ServiceBusOutput("west", lambda: client)
 
 
-def test_each_call_is_answered_in_its_own_time():
+def test_each_call_is_answered_in_its_own_time() -> None:
     client = SilentClient(taken=0)
     output = output_to(client)
 
@@ -67,7 +67,7 @@ def test_each_call_is_answered_in_its_own_time():
     assert first_took < 3
 
 
-def test_what_was_accepted_before_the_time_was_over_stays_accepted():
+def test_what_was_accepted_before_the_time_was_over_stays_accepted() -> None:
     client = SilentClient(taken=2)
     output = output_to(client)
     answers = asyncio.run(output.send("q", [MESSAGE] * 5, timeout_seconds=0.1))
@@ -75,11 +75,11 @@ def test_what_was_accepted_before_the_time_was_over_stays_accepted():
     assert client.senders[0].is_closed
 
 
-def test_a_sender_that_failed_is_not_used_again():
+def test_a_sender_that_failed_is_not_used_again() -> None:
     client = SilentClient(taken=0)
     output = output_to(client)
 
-    async def send_twice():
+    async def send_twice() -> None:
         for _ in range(2):
             await output.send("q", [MESSAGE], timeout_seconds=0.01)
 
