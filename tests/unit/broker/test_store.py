@@ -1,6 +1,7 @@
 """Locks, order, expiry and sessions, by a clock that only the tests move."""
 
 import datetime as dt
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -37,29 +38,29 @@ def identity(stored):
 class Taker:
     """A consumer that keeps what it gets."""
 
-    def __init__(self, store, *, credit=0, is_destructive=False):
+    def __init__(self, store, *, credit=0, is_destructive=False) -> None:
         self.store = store
         self.credit = credit
         self.is_destructive = is_destructive
-        self.taken = []
+        self.taken: list[Any] = []
         self.session: MessageSession | None = None
         self.refusal: Refusal | None = None
 
     def can_take(self):
         return self.credit > 0
 
-    def take(self, tag, encoded):
+    def take(self, tag, encoded) -> None:
         self.credit -= 1
         content = read_content(encoded)
         self.taken.append((tag, content.message_id[2:].decode()))
 
-    def session_granted(self, session):
+    def session_granted(self, session) -> None:
         self.session = session
 
-    def session_refused(self, refusal):
+    def session_refused(self, refusal) -> None:
         self.refusal = refusal
 
-    def session_lost(self, refusal):
+    def session_lost(self, refusal) -> None:
         self.refusal = refusal
 
 
@@ -84,7 +85,7 @@ def namespace(clock):
     )
 
 
-def send(namespace, queue, *texts, **options):
+def send(namespace, queue, *texts, **options) -> None:
     for text in texts:
         namespace.queue(queue).publish(read_content(message(text, **options)))
 
@@ -97,12 +98,12 @@ def join(namespace, queue, credit):
     return taker
 
 
-def pass_time(namespace, clock, seconds):
+def pass_time(namespace, clock, seconds) -> None:
     clock.advance(seconds)
     namespace.advance()
 
 
-def test_expired_locks_return_in_sequence_order_and_count(namespace, clock):
+def test_expired_locks_return_in_sequence_order_and_count(namespace, clock) -> None:
     send(namespace, "q", "a", "b", "c")
     taker = join(namespace, "q", 3)
     taker.store.complete(taker.taken[1][0])
@@ -115,7 +116,7 @@ def test_expired_locks_return_in_sequence_order_and_count(namespace, clock):
     assert {stored.delivery_count for stored in taker.store.messages.values()} == {1}
 
 
-def test_a_settled_or_expired_lock_cannot_be_used_again(namespace, clock):
+def test_a_settled_or_expired_lock_cannot_be_used_again(namespace, clock) -> None:
     send(namespace, "q", "a", "b")
     taker = join(namespace, "q", 2)
     (first, _), (second, _) = taker.taken
@@ -128,7 +129,7 @@ def test_a_settled_or_expired_lock_cannot_be_used_again(namespace, clock):
             assert refused.value.condition == errors.MESSAGE_LOCK_LOST
 
 
-def test_a_renewed_lock_lasts_from_then(namespace, clock):
+def test_a_renewed_lock_lasts_from_then(namespace, clock) -> None:
     send(namespace, "q", "a", "b")
     taker = join(namespace, "q", 2)
     pass_time(namespace, clock, LOCK_SECONDS - 1)
@@ -138,7 +139,7 @@ def test_a_renewed_lock_lasts_from_then(namespace, clock):
     assert [identity(stored) for stored in taker.store.messages.values()] == ["b"]
 
 
-def test_a_locked_message_outlives_its_time_to_live_until_the_lock_ends(namespace, clock):
+def test_a_locked_message_outlives_its_time_to_live_until_the_lock_ends(namespace, clock) -> None:
     send(namespace, "expiring", "a", "b", time_to_live=10_000)
     taker = join(namespace, "expiring", 1)
     pass_time(namespace, clock, 11)
@@ -148,7 +149,7 @@ def test_a_locked_message_outlives_its_time_to_live_until_the_lock_ends(namespac
     assert [identity(stored) for stored in dead.values()] == ["b", "a"]
 
 
-def test_nothing_expires_in_the_dead_letter_queue_nor_when_deferred(namespace, clock):
+def test_nothing_expires_in_the_dead_letter_queue_nor_when_deferred(namespace, clock) -> None:
     send(namespace, "expiring", "dead", "deferred", time_to_live=40_000)
     taker = join(namespace, "expiring", 2)
     taker.store.dead_letter(taker.taken[0][0], "why", "because")
@@ -158,7 +159,7 @@ def test_nothing_expires_in_the_dead_letter_queue_nor_when_deferred(namespace, c
     assert (counts.active, counts.deferred, counts.dead_lettered) == (0, 1, 1)
 
 
-def test_a_message_in_a_dead_letter_queue_is_not_dead_lettered_again(namespace):
+def test_a_message_in_a_dead_letter_queue_is_not_dead_lettered_again(namespace) -> None:
     send(namespace, "q", "a")
     taker = join(namespace, "q", 1)
     taker.store.dead_letter(taker.taken[0][0], "why", "")
@@ -171,14 +172,14 @@ def test_a_message_in_a_dead_letter_queue_is_not_dead_lettered_again(namespace):
     assert len(dead.taken) == 1 + 2 * MAX_DELIVERY_COUNT
 
 
-def test_consumers_take_turns(namespace):
+def test_consumers_take_turns(namespace) -> None:
     one, two = join(namespace, "q", 10), join(namespace, "q", 10)
     send(namespace, "q", "a", "b", "c", "d")
     assert [text for _, text in one.taken] == ["a", "c"]
     assert [text for _, text in two.taken] == ["b", "d"]
 
 
-def test_an_expired_session_lock_is_taken_from_its_owner(namespace, clock):
+def test_an_expired_session_lock_is_taken_from_its_owner(namespace, clock) -> None:
     send(namespace, "s", "a", "b", session_id="x")
     store = namespace.store("s")
     owner, next_owner = Taker(store, credit=2), Taker(store, credit=2)
@@ -197,7 +198,7 @@ def test_an_expired_session_lock_is_taken_from_its_owner(namespace, clock):
         store.complete(owner.taken[1][0])
 
 
-def test_waiting_for_a_session_ends_at_its_deadline(namespace, clock):
+def test_waiting_for_a_session_ends_at_its_deadline(namespace, clock) -> None:
     store = namespace.store("s")
     taker = Taker(store)
     store.accept_next(taker, int(clock.now().timestamp() * 1000) + 5000)
@@ -210,7 +211,7 @@ def test_waiting_for_a_session_ends_at_its_deadline(namespace, clock):
     assert taker.session is None
 
 
-def test_a_session_without_messages_owner_or_state_is_forgotten(namespace):
+def test_a_session_without_messages_owner_or_state_is_forgotten(namespace) -> None:
     store = namespace.store("s")
     for number in range(100):
         taker = Taker(store, credit=1)
@@ -223,7 +224,7 @@ def test_a_session_without_messages_owner_or_state_is_forgotten(namespace):
     assert store._held == {}
 
 
-def test_deadlines_that_are_no_longer_needed_do_not_pile_up(namespace):
+def test_deadlines_that_are_no_longer_needed_do_not_pile_up(namespace) -> None:
     store = namespace.store("expiring")
     taker = Taker(store, credit=10**6, is_destructive=True)
     store.join(taker)
@@ -235,7 +236,7 @@ def test_deadlines_that_are_no_longer_needed_do_not_pile_up(namespace):
 class QueueMachine(RuleBasedStateMachine):
     """A queue beside a model of it that is slow and plain."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.clock = ManualClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
         lock = dt.timedelta(seconds=LOCK_SECONDS)
@@ -244,16 +245,18 @@ class QueueMachine(RuleBasedStateMachine):
         self.taker = join(self.namespace, "q", 0)
         self.store = self.taker.store
         self.sent = 0
-        self.counts = {}
-        self.ready, self.deferred, self.dead = [], [], []
-        self.locked = {}
+        self.counts: dict[Any, Any] = {}
+        self.ready: list[Any] = []
+        self.deferred: list[Any] = []
+        self.dead: list[Any] = []
+        self.locked: dict[Any, Any] = {}
 
-    def returned(self, text):
+    def returned(self, text) -> None:
         self.counts[text] += 1
         (self.dead if self.counts[text] >= MAX_DELIVERY_COUNT else self.ready).append(text)
 
     @rule(count=st.integers(1, 3))
-    def send(self, count):
+    def send(self, count) -> None:
         for _ in range(count):
             text = f"{self.sent:06}"
             self.sent += 1
@@ -262,7 +265,7 @@ class QueueMachine(RuleBasedStateMachine):
             send(self.namespace, "q", text)
 
     @rule(credit=st.integers(1, 3))
-    def receive(self, credit):
+    def receive(self, credit) -> None:
         self.taker.taken.clear()
         self.taker.credit = credit
         self.store.dispatch()
@@ -275,7 +278,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.locked)
     @rule(data=st.data(), outcome=st.sampled_from(["complete", "abandon", "release", "defer", "dead_letter", "renew"]))
-    def settle(self, data, outcome):
+    def settle(self, data, outcome) -> None:
         text = data.draw(st.sampled_from(sorted(self.locked)))
         token, _ = self.locked.pop(text)
         match outcome:
@@ -299,7 +302,7 @@ class QueueMachine(RuleBasedStateMachine):
                 self.locked[text] = (token, self.clock.monotonic() + LOCK_SECONDS)
 
     @rule(seconds=st.sampled_from([1, 10, LOCK_SECONDS]))
-    def wait(self, seconds):
+    def wait(self, seconds) -> None:
         pass_time(self.namespace, self.clock, seconds)
         lost = [text for text, (_, until) in self.locked.items() if until <= self.clock.monotonic()]
         for text in lost:
@@ -307,7 +310,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.returned(text)
 
     @invariant()
-    def every_message_is_in_one_place(self):
+    def every_message_is_in_one_place(self) -> None:
         held = sorted(identity(stored) for stored in self.store.messages.values())
         assert held == sorted([*self.ready, *self.locked, *self.deferred])
         dead = self.namespace.store("q/$deadletterqueue").messages.values()
