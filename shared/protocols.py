@@ -1,12 +1,12 @@
 """What the pipeline asks of its siblings, so that it meets none of them."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from shared.errors import BuswayError, MessageRejected
+from shared.errors import BuswayError, MessageRejected, Problem
 from shared.message.message import Arrival, Message, Origin
 
 
@@ -70,6 +70,35 @@ class Locks(Protocol):
         self, token: bytes, session_id: str | None, reason: str, description: str, *, timeout_seconds: float
     ) -> None:
         """Move one message to the dead-letter queue of the source."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A named secret with its version; no repr, error or log line contains the value."""
+
+    name: str
+    version: str
+    _value: str = field(repr=False)
+
+    def reveal(self) -> str:
+        """Return the value, for the client that needs it."""
+        return self._value
+
+
+class Secrets(Protocol):
+    """A store of secrets."""
+
+    async def get(self, name: str, *, refresh: bool = False) -> Secret:
+        """
+        Return a secret, from a cache unless *refresh* asks for the current version.
+
+        Raises TargetUnavailable if the store is unavailable, TargetRefused if the secret is missing or inaccessible.
+        """
+        ...
+
+    def problem(self, name: str) -> Problem | None:
+        """Return what is wrong with the name of a secret as far as it can be checked without a request."""
         ...
 
 

@@ -16,10 +16,11 @@ from cli.repair.journal import sink_of
 from cli.repair.manifest import Ledger, Missing
 from shared.amqp import map_section, sections
 from shared.amqp.values import Value, long, symbol, timestamp
-from shared.config.assembly import opened_outputs, pipelines
+from shared.config.assembly import pipelines
 from shared.config.files import Configuration
 from shared.config.journalling import Journals
 from shared.config.models import TaskFile
+from shared.config.outputs import open_outputs
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.line.pipeline import Pipeline
 from shared.message.message import Message, Origin
@@ -96,7 +97,7 @@ class Repair:
         self._settings = settings
         self._places = places
         self._ledger = ledger
-        outputs = opened_outputs(configuration, settings)
+        outputs = open_outputs(configuration, settings)
         self._outputs = {alias: _Watched(each) for alias, each in outputs.items()}
         self._journals = Journals(configuration, settings, sink=sink_of(configuration, outputs))
         opened = pipelines(configuration, settings, journals=self._journals, outputs=self._outputs, hold=_HOLD)

@@ -17,7 +17,7 @@ from cli.trial.peeking import peeked
 from cli.trial.recorded import FORMAT, Recorded, recorded, save
 from cli.trial.show import document, lines, summary
 from shared.clock import Clock, SystemClock
-from shared.config.assembly import assembled
+from shared.config.assembly import assemble
 from shared.config.files import Configuration, load
 from shared.config.models import DEFAULT_CONSUMER_GROUP, TaskFile
 from shared.errors import BuswayError, ConfigError, MessageRejected, Problem
@@ -133,7 +133,7 @@ def _task_named(name: str, configuration: Configuration) -> TaskFile:
 def _assembled(file: TaskFile, configuration: Configuration, settings: Mapping[str, str], clock: Clock) -> Task:
     outputs = {alias: NoOutput() for alias in configuration.connections}
     alone = replace(configuration, tasks=[file], taps=())
-    (task,) = assembled(alone, outputs, settings=settings, clock=clock, rehearsal=True)
+    (task,) = assemble(alone, outputs, settings=settings, clock=clock, rehearsal=True)
     return task
 
 

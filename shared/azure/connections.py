@@ -1,31 +1,33 @@
-"""Clients of the services, from the app's settings; one per connection, opened at its first use."""
+"""Clients for the services, from the app's settings; each function imports the SDK that it needs."""
 
 from collections.abc import Collection, Mapping
-
-from azure.eventhub.aio import EventHubProducerClient
-from azure.identity.aio import DefaultAzureCredential
-from azure.servicebus import parse_connection_string
-from azure.servicebus.aio import ServiceBusClient
+from typing import TYPE_CHECKING
 
 from shared.errors import ConfigError, Problem
+
+if TYPE_CHECKING:
+    from azure.eventhub.aio import EventHubProducerClient
+    from azure.servicebus.aio import ServiceBusClient
 
 NAMESPACE_SUFFIX = "__fullyQualifiedNamespace"
 
 
 def connection_string_fault(text: str, hubs: Collection[str] = ()) -> tuple[str, str] | None:
     """
-    Return what is wrong with a connection string and how to mend it, quoting no more of it than the entity it names.
+    Return what is wrong with a connection string and how to fix it; quotes nothing of it but the entity's name.
 
-    It may be that of one entity (EntityPath), as IoT Hub gives it for its endpoint, where that is the only one of
-    *hubs*, which are those that are used by it.
+    It may have an EntityPath, as the one for IoT Hub's endpoint does, if that is the only one of *hubs*, the hubs that
+    are used through it.
     """
+    from azure.servicebus import parse_connection_string
+
     try:
         entity = parse_connection_string(text).entity_path
     except ValueError:
-        # What the SDK says of it may quote it.
+        # The SDK's error text may quote it.
         return (
-            "is no connection string",
-            "it looks like Endpoint=sb://HOST/;SharedAccessKeyName=NAME;SharedAccessKey=KEY",
+            "is not a connection string",
+            "expected Endpoint=sb://HOST/;SharedAccessKeyName=NAME;SharedAccessKey=KEY",
         )
     if entity and {hub.lower() for hub in hubs} != {entity.lower()}:
         expected = " and ".join(sorted(hubs)) or "a namespace"
@@ -35,10 +37,9 @@ def connection_string_fault(text: str, hubs: Collection[str] = ()) -> tuple[str,
 
 def setting_problem(setting: str, settings: Mapping[str, str], hubs: Collection[str] = ()) -> Problem | None:
     """
-    Return what is wrong with the app setting that a connection names, None where it can be used.
+    Return what is wrong with the app setting that a connection names, None if nothing is.
 
-    A connection string may be that of one entity (EntityPath), as IoT Hub gives it for its endpoint, where that is the
-    only one of *hubs*, which are those that are used by this connection.
+    *hubs* are those that are used through the connection; see `connection_string_fault`.
     """
     text = settings.get(setting)
     if text:
@@ -53,39 +54,49 @@ def setting_problem(setting: str, settings: Mapping[str, str], hubs: Collection[
     )
 
 
-def service_bus_client(setting: str, settings: Mapping[str, str]) -> ServiceBusClient:
+def service_bus_client(setting: str, settings: Mapping[str, str]) -> "ServiceBusClient":
     """
-    Return a client of the namespace that an app setting names.
+    Return a client for the namespace that an app setting names.
 
-    A connection string as it is; a namespace with the identity of the app (DefaultAzureCredential). The client does not
-    retry: the pipeline knows how long the locks of the batch still hold, the client does not. Raises ConfigError.
+    A connection string is used as it is, a host name with the app's identity (DefaultAzureCredential). The client does
+    not retry: the pipeline does, because it knows when the locks of the batch expire. Raises ConfigError.
     """
-    text = _usable(setting, settings)
-    if text:
-        return service_bus_client_by(text)
+    connection_string = _connection_string(setting, settings)
+    if connection_string:
+        return service_bus_client_by(connection_string)
+    from azure.identity.aio import DefaultAzureCredential
+    from azure.servicebus.aio import ServiceBusClient
+
     return ServiceBusClient(settings[setting + NAMESPACE_SUFFIX], DefaultAzureCredential(), retry_total=0)
 
 
-def event_hub_client(setting: str, settings: Mapping[str, str], hub: str) -> EventHubProducerClient:
+def event_hub_client(setting: str, settings: Mapping[str, str], hub: str) -> "EventHubProducerClient":
     """Return a client that sends to a hub of the namespace that an app setting names; as `service_bus_client`."""
-    text = _usable(setting, settings, [hub])
-    if text:
-        return event_hub_client_by(text, hub)
+    connection_string = _connection_string(setting, settings, [hub])
+    if connection_string:
+        return event_hub_client_by(connection_string, hub)
+    from azure.eventhub.aio import EventHubProducerClient
+    from azure.identity.aio import DefaultAzureCredential
+
     return EventHubProducerClient(settings[setting + NAMESPACE_SUFFIX], hub, DefaultAzureCredential(), retry_total=0)
 
 
-def service_bus_client_by(connection_string: str) -> ServiceBusClient:
-    """Return a client of the namespace of a connection string; it does not retry."""
+def service_bus_client_by(connection_string: str) -> "ServiceBusClient":
+    """Return a client for the namespace of a connection string; it does not retry."""
+    from azure.servicebus.aio import ServiceBusClient
+
     return ServiceBusClient.from_connection_string(connection_string, retry_total=0)
 
 
-def event_hub_client_by(connection_string: str, hub: str) -> EventHubProducerClient:
+def event_hub_client_by(connection_string: str, hub: str) -> "EventHubProducerClient":
     """Return a client that sends to a hub of the namespace of a connection string; it does not retry."""
+    from azure.eventhub.aio import EventHubProducerClient
+
     return EventHubProducerClient.from_connection_string(connection_string, eventhub_name=hub, retry_total=0)
 
 
-def _usable(setting: str, settings: Mapping[str, str], hubs: Collection[str] = ()) -> str | None:
-    """Return the connection string in an app setting, None where it names a namespace."""
+def _connection_string(setting: str, settings: Mapping[str, str], hubs: Collection[str] = ()) -> str | None:
+    """Return the connection string in an app setting, None if the setting names a namespace."""
     problem = setting_problem(setting, settings, hubs)
     if problem is not None:
         raise ConfigError([problem])

@@ -3,28 +3,15 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from types import MappingProxyType
 
-from shared.azure.connections import (
-    connection_string_fault,
-    event_hub_client,
-    event_hub_client_by,
-    service_bus_client,
-    service_bus_client_by,
-    setting_problem,
-)
-from shared.azure.locks import ServiceBusLocks
-from shared.azure.secrets import Secrets, open_secrets
-from shared.azure.senders.event_hubs import EventHubsOutput
-from shared.azure.senders.renewed import RenewedOutput
-from shared.azure.senders.service_bus import ServiceBusOutput
+from shared.azure.secrets import open_secrets
 from shared.clock import Clock, SystemClock
 from shared.config.files import Configuration
 from shared.config.journalling import Journals
-from shared.config.models import DEFAULT_CONSUMER_GROUP, Connection, StampedLife, Target, TaskFile
+from shared.config.models import DEFAULT_CONSUMER_GROUP, StampedLife, Target, TaskFile
+from shared.config.outputs import open_outputs, open_source_locks
 from shared.editors.options import TaskFacts
-from shared.errors import ConfigError, Problem, TargetRefused
 from shared.line.pipeline import Pipeline, Task
 from shared.line.routing import Route, Router
 from shared.line.routing import Target as RoutedTarget
@@ -58,11 +45,11 @@ def pipelines(
     as long as its task says, or for *hold*. Raises ConfigError when the app setting of a connection cannot be used.
     """
     journals = journals or Journals(configuration, settings, clock)
-    outputs = outputs or opened_outputs(configuration, settings)
-    tasks = assembled(
+    outputs = outputs or open_outputs(configuration, settings)
+    tasks = assemble(
         configuration,
         outputs,
-        lambda file: _locks(file, configuration, settings),
+        lambda file: open_source_locks(file, configuration, settings),
         settings=settings,
         clock=clock,
     )
@@ -75,59 +62,7 @@ def pipelines(
     return opened
 
 
-def opened_outputs(configuration: Configuration, settings: Mapping[str, str]) -> dict[str, Output]:
-    """Return the output of every connection that messages can be sent to, by alias; raises ConfigError."""
-    secrets = open_secrets(settings)
-    problems = []
-    for alias, connection in configuration.connections.items():
-        for problem in (
-            setting_problem(connection.setting, settings, configuration.hubs(alias))
-            if connection.setting is not None
-            else None,
-            secrets.problem(connection.secret) if connection.secret is not None else None,
-        ):
-            if problem is not None:
-                where = f"connections.yaml: {alias}: app setting {problem.path}"
-                problems.append(Problem(where, problem.problem, problem.hint))
-    if problems:
-        raise ConfigError(problems)
-    return {
-        alias: _output(configuration.site(alias), connection, settings, secrets)
-        for alias, connection in configuration.connections.items()
-    }
-
-
-def _output(site: str, connection: Connection, settings: Mapping[str, str], secrets: Secrets) -> Output:
-    if connection.secret is not None:
-        return RenewedOutput(
-            site, connection.secret, secrets, partial(_output_by, site, connection.kind, connection.secret)
-        )
-    setting = connection.key
-    if connection.kind == "service-bus":
-        return ServiceBusOutput(site, partial(service_bus_client, setting, settings))
-    return EventHubsOutput(site, partial(event_hub_client, setting, settings))
-
-
-def _output_by(site: str, kind: str, secret: str, connection_string: str) -> Output:
-    """Return an output opened with the value of a *secret*; raises TargetRefused where that is none."""
-    fault = connection_string_fault(connection_string)
-    if fault is not None:
-        raise TargetRefused(f"{site}: secret {secret} {fault[0]}; {fault[1]}")
-    if kind == "service-bus":
-        return ServiceBusOutput(site, partial(service_bus_client_by, connection_string))
-    return EventHubsOutput(site, partial(event_hub_client_by, connection_string))
-
-
-def _locks(file: TaskFile, configuration: Configuration, settings: Mapping[str, str]) -> Locks | None:
-    alias, source = file.source.connection, file.source
-    connection = configuration.connections[alias]
-    if connection.kind != "service-bus":
-        return None
-    open_client = partial(service_bus_client, connection.key, settings)
-    return ServiceBusLocks(configuration.site(alias), source.entity, open_client, sessions=source.sessions)
-
-
-def assembled(
+def assemble(
     configuration: Configuration,
     outputs: Mapping[str, Output],
     locks: Callable[[TaskFile], Locks | None] = lambda _: None,

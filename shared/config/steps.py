@@ -1,81 +1,77 @@
-"""The editors that a task file may name."""
+"""The editors that a task file may name; each one's module is imported when a task first uses it."""
 
 import difflib
-from functools import reduce
+import importlib
+from collections.abc import Iterator, Mapping
+from functools import cache, reduce
 from operator import or_
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Discriminator, Tag
+from pydantic import Discriminator, GetJsonSchemaHandler, PlainValidator, Tag, TypeAdapter, ValidationInfo
+from pydantic.json_schema import JsonSchemaValue
 
-from shared.editors.attest import AttestStep
-from shared.editors.batch import BatchStep
-from shared.editors.chain import ChainStep
-from shared.editors.claim_check import ClaimCheckStep
-from shared.editors.claim_restore import ClaimRestoreStep
-from shared.editors.cloudevents import CloudEventsStep
-from shared.editors.compress import CompressStep
-from shared.editors.decompress import DecompressStep
-from shared.editors.decrypt import DecryptStep
-from shared.editors.deduplicate import DeduplicateStep
-from shared.editors.encrypt import EncryptStep
-from shared.editors.enrich import EnrichStep
-from shared.editors.filter import FilterStep
 from shared.editors.options import Step
-from shared.editors.partition import PartitionStep
-from shared.editors.properties import PropertiesStep
-from shared.editors.python import PythonStep
-from shared.editors.re_encrypt import ReEncryptStep
-from shared.editors.reduce import ReduceStep
-from shared.editors.route import RouteStep
-from shared.editors.sign import SignStep
-from shared.editors.split import SplitStep
-from shared.editors.transcode import TranscodeStep
-from shared.editors.transform import TransformStep
-from shared.editors.validate import ValidateStep
-from shared.editors.verify import VerifyStep
-from shared.editors.verify_chain import VerifyChainStep
 
-STEPS: dict[str, type[Step]] = {
-    step.verb(): step
-    for step in (
-        AttestStep,
-        BatchStep,
-        ChainStep,
-        ClaimCheckStep,
-        ClaimRestoreStep,
-        CloudEventsStep,
-        CompressStep,
-        DecompressStep,
-        DecryptStep,
-        DeduplicateStep,
-        EncryptStep,
-        EnrichStep,
-        FilterStep,
-        PartitionStep,
-        PropertiesStep,
-        PythonStep,
-        ReEncryptStep,
-        ReduceStep,
-        RouteStep,
-        SignStep,
-        SplitStep,
-        TranscodeStep,
-        TransformStep,
-        ValidateStep,
-        VerifyChainStep,
-        VerifyStep,
-    )
+# By verb, the class in the module of that name: claim-check is in shared/editors/claim_check.py.
+_CLASSES = {
+    "attest": "AttestStep",
+    "batch": "BatchStep",
+    "chain": "ChainStep",
+    "claim-check": "ClaimCheckStep",
+    "claim-restore": "ClaimRestoreStep",
+    "cloudevents": "CloudEventsStep",
+    "compress": "CompressStep",
+    "decompress": "DecompressStep",
+    "decrypt": "DecryptStep",
+    "deduplicate": "DeduplicateStep",
+    "encrypt": "EncryptStep",
+    "enrich": "EnrichStep",
+    "filter": "FilterStep",
+    "partition": "PartitionStep",
+    "properties": "PropertiesStep",
+    "python": "PythonStep",
+    "re-encrypt": "ReEncryptStep",
+    "reduce": "ReduceStep",
+    "route": "RouteStep",
+    "sign": "SignStep",
+    "split": "SplitStep",
+    "transcode": "TranscodeStep",
+    "transform": "TransformStep",
+    "validate": "ValidateStep",
+    "verify-chain": "VerifyChainStep",
+    "verify": "VerifyStep",
 }
-"""The steps of all editors by their verbs."""
 
 
-def _tag_of(step: object) -> str:
-    # No tag is a verb: the path of a fault must not lead through the same key twice.
-    return f"{step.verb() if isinstance(step, Step) else next(iter(step)) if isinstance(step, dict) else None} step"
+class _Steps(Mapping[str, type[Step]]):
+    """The step classes by verb; a lookup imports the editor's module."""
+
+    def __getitem__(self, verb: str) -> type[Step]:
+        return _step_class(verb)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_CLASSES)
+
+    def __len__(self) -> int:
+        return len(_CLASSES)
+
+    def __contains__(self, verb: object) -> bool:
+        return verb in _CLASSES
 
 
-def _of_one_editor(step: object) -> object:
-    """Let through what names one editor that there is."""
+STEPS: Mapping[str, type[Step]] = _Steps()
+"""The step classes of all editors by verb."""
+
+
+@cache
+def _step_class(verb: str) -> type[Step]:
+    name = _CLASSES[verb]
+    found: type[Step] = getattr(importlib.import_module(f"shared.editors.{verb.replace('-', '_')}"), name)
+    return found
+
+
+def _read_step(step: object, info: ValidationInfo) -> Step:
+    """Return the step that a mapping with one verb describes."""
     if isinstance(step, Step):
         return step
     if not isinstance(step, dict) or len(step) != 1:
@@ -86,13 +82,17 @@ def _of_one_editor(step: object) -> object:
         near = difflib.get_close_matches(verb, STEPS, 1)
         meant = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(STEPS)}"
         raise ValueError(f"no editor is called {verb!r}, {meant}")
-    return step
+    return STEPS[verb].model_validate(step, context=info.context)
 
 
-if TYPE_CHECKING:
-    type EditorStep = Step
-else:
-    # The union is made of the table, so that an editor is entered once.
-    _ANY = reduce(or_, [Annotated[step, Tag(f"{verb} step")] for verb, step in STEPS.items()])
-    type EditorStep = Annotated[_ANY, Discriminator(_tag_of), BeforeValidator(_of_one_editor)]
+class _SchemaOfAllSteps:
+    """Describes a step in the JSON schema as one of all editors, which imports all of them."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _: object, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        step: Any = reduce(or_, [Annotated[each, Tag(verb)] for verb, each in STEPS.items()])
+        return handler(TypeAdapter(Annotated[step, Discriminator(Step.verb)]).core_schema)
+
+
+type EditorStep = Annotated[Step, PlainValidator(_read_step), _SchemaOfAllSteps]
 """One editor with its options; exactly one key."""

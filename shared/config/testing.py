@@ -23,7 +23,7 @@ from shared.amqp.sections import Sections
 from shared.amqp.values import long, string, timestamp
 from shared.clock import ManualClock
 from shared.codecs.json import Json, read
-from shared.config.assembly import assembled
+from shared.config.assembly import assemble
 from shared.config.files import Configuration, load
 from shared.config.models import Connection, TaskFile
 from shared.editors.function_api import properties_of, put_json, put_text, set_property, text_of
@@ -212,7 +212,7 @@ def _carried(
 ) -> Carried:
     outputs = {alias: _Output() for alias in configuration.connections}
     journal, clock = MemoryJournal(), ManualClock(NOW)
-    tasks = {task.name: task for task in assembled(configuration, outputs, settings=settings, clock=clock)}
+    tasks = {task.name: task for task in assemble(configuration, outputs, settings=settings, clock=clock)}
     if name not in tasks:
         raise ValueError(f"no task is called {name!r}, expected one of {', '.join(tasks)}")
     task = tasks[name]

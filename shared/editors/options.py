@@ -12,11 +12,10 @@ from typing import Annotated, ClassVar, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 
-from shared.azure.secrets import Secrets
 from shared.clock import Clock
 from shared.errors import ConfigError
 from shared.message.message import Origin
-from shared.protocols import BatchEditor, Editor
+from shared.protocols import BatchEditor, Editor, Secrets
 from shared.rules import SYSTEM_PROPERTIES, Action, SqlFilter, parse_action, parse_filter, unknown_system_properties
 
 FOLDER = "folder"

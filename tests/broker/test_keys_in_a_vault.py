@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from azure.keyvault.secrets.aio import SecretClient
 
-from shared.azure.secrets import REFRESH_SECONDS, SHORTEST_REFRESH_SECONDS, VaultSecrets
+from shared.azure.key_vault import REFRESH_SECONDS, SHORTEST_REFRESH_SECONDS, VaultSecrets
 from shared.clock import ManualClock
 from shared.config.steps import STEPS
 from shared.errors import TargetRefused, TargetUnavailable
@@ -118,7 +118,7 @@ def test_while_the_vault_is_away_the_keys_at_hand_serve_on_and_without_any_nothi
 
 def test_a_secret_that_is_missing_or_no_key_is_a_persons_affair(vault) -> None:
     async def scene(edited, clock):
-        with pytest.raises(TargetRefused, match="has none of that name"):
+        with pytest.raises(TargetRefused, match="has no secret with this name"):
             await edited("encrypt", order())
         vault.set("orders", "Endpoint=sb://hidden")
         clock.advance(REFRESH_SECONDS)

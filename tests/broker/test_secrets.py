@@ -14,18 +14,13 @@ from azure.keyvault.secrets.aio import SecretClient
 
 from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SharedAccessKey
 from local.broker.thread import RunningBroker
-from shared.azure.secrets import (
-    REFRESH_SECONDS,
-    SHORTEST_REFRESH_SECONDS,
-    SettingSecrets,
-    VaultSecrets,
-    open_secrets,
-    setting_of,
-)
+from shared.azure.key_vault import REFRESH_SECONDS, SHORTEST_REFRESH_SECONDS, VaultSecrets
+from shared.azure.outputs import output_with_connection_string
+from shared.azure.secrets import SettingSecrets, open_secrets, setting_of
 from shared.azure.senders.renewed import RenewedOutput
 from shared.clock import ManualClock
-from shared.config.assembly import _output_by, opened_outputs
 from shared.config.files import load
+from shared.config.outputs import open_outputs
 from shared.errors import ConfigError, TargetRefused, TargetUnavailable
 from shared.protocols import Outgoing
 from tests.messages import delivered
@@ -85,9 +80,9 @@ def test_a_new_version_is_taken_up_after_a_while_and_at_once_when_asked_for(vaul
             vault.set("west", "second")
             values.append((await secrets.get("west")).reveal())
             clock.advance(SHORTEST_REFRESH_SECONDS)
-            values.append((await secrets.get("west", anew=True)).reveal())
+            values.append((await secrets.get("west", refresh=True)).reveal())
             vault.set("west", "third")
-            values.append((await secrets.get("west", anew=True)).reveal())
+            values.append((await secrets.get("west", refresh=True)).reveal())
             clock.advance(REFRESH_SECONDS)
             values.append((await secrets.get("west")).reveal())
             return values
@@ -99,10 +94,10 @@ def test_a_new_version_is_taken_up_after_a_while_and_at_once_when_asked_for(vaul
 @pytest.mark.parametrize(
     ("failing", "kind", "told"),
     [
-        (None, TargetRefused, "has none of that name"),
-        ((403, "Forbidden", {}), TargetRefused, r"refuses it, 403 \(Forbidden\); expected the role"),
+        (None, TargetRefused, "has no secret with this name"),
+        ((403, "Forbidden", {}), TargetRefused, r"denies access, 403 \(Forbidden\); expected the role"),
         ((403, "SecretDisabled", {}), TargetRefused, r"403 \(SecretDisabled\)"),
-        ((400, "BadParameter", {}), TargetRefused, "refuses it, 400"),
+        ((400, "BadParameter", {}), TargetRefused, "denies access, 400"),
         ((429, "Throttled", {"Retry-After": "7"}), TargetUnavailable, "busy or failing, 429"),
         ((503, "ServiceUnavailable", {}), TargetUnavailable, "busy or failing, 503"),
     ],
@@ -128,7 +123,7 @@ def test_an_identity_without_a_token_is_a_persons_affair(vault, monkeypatch: pyt
             await secrets.get("west")
 
     monkeypatch.setenv("IDENTITY_HEADER", "wrong")
-    with pytest.raises(TargetRefused, match="has no token"):
+    with pytest.raises(TargetRefused, match="got no token"):
         asyncio.run(run())
 
 
@@ -147,14 +142,14 @@ def test_a_vault_that_is_away_leaves_the_last_version_in_force(vault, caplog: py
     vault.set("west", HIDDEN)
     vault_port = vault.port
     asyncio.run(run())
-    assert "the version that was read before serves on" in caplog.text
+    assert "the last version that was read stays in use" in caplog.text
 
 
 @pytest.mark.parametrize(
     "url", ["http://v.vault.azure.net", "v.vault.azure.net", "https://", "https://v.vault.azure.net/secrets/a"]
 )
 def test_an_address_that_is_no_vault_stops_the_start(url: str) -> None:
-    with pytest.raises(ConfigError, match="BUSWAY_KEY_VAULT: the app setting is no address"):
+    with pytest.raises(ConfigError, match="BUSWAY_KEY_VAULT: the app setting is not the address"):
         open_secrets({"BUSWAY_KEY_VAULT": url})
 
 
@@ -204,7 +199,9 @@ def arrived(broker):
 @contextlib.asynccontextmanager
 async def renewed(vault, clock, kind: str = "service-bus"):
     async with secrets_of(vault, clock) as secrets:
-        output = RenewedOutput("east", "east-key", secrets, partial(_output_by, "east", kind, "east-key"))
+        output = RenewedOutput(
+            "east", "east-key", secrets, partial(output_with_connection_string, "east", kind, "east-key")
+        )
         try:
             yield output
         finally:
@@ -376,14 +373,14 @@ def test_a_source_with_a_secret_alone_is_told_of(tmp_path: Path) -> None:
 def test_a_source_with_a_setting_and_a_secret_can_be_a_target_too(tmp_path: Path) -> None:
     configuration = configured(tmp_path, "setting: WEST, secret: west-key", "secret: east-key")
     west = "Endpoint=sb://west/;SharedAccessKeyName=n;SharedAccessKey=k"
-    outputs = opened_outputs(configuration, {"WEST": west, "BUSWAY_KEY_VAULT": "https://v.vault.azure.net"})
+    outputs = open_outputs(configuration, {"WEST": west, "BUSWAY_KEY_VAULT": "https://v.vault.azure.net"})
     assert all(isinstance(output, RenewedOutput) for output in outputs.values())
 
 
 def test_a_secret_that_is_a_missing_app_setting_stops_the_start(tmp_path: Path) -> None:
     configuration = configured(tmp_path, "setting: WEST", "secret: east-key")
     with pytest.raises(ConfigError) as raised:
-        opened_outputs(configuration, {"WEST": "Endpoint=sb://west/;SharedAccessKeyName=n;SharedAccessKey=k"})
+        open_outputs(configuration, {"WEST": "Endpoint=sb://west/;SharedAccessKeyName=n;SharedAccessKey=k"})
     (problem,) = raised.value.problems
     assert problem.path == "connections.yaml: east: app setting BUSWAY_SECRET_EAST_KEY"
 

@@ -24,7 +24,7 @@ import yaml
 
 from shared.amqp.values import NULL, Value, binary, boolean, double, int_, long, string, timestamp
 from shared.clock import ManualClock
-from shared.config.assembly import assembled
+from shared.config.assembly import assemble
 from shared.config.files import load
 from shared.journal.log import LogJournal
 from shared.line.pipeline import Pipeline
@@ -48,7 +48,7 @@ class Play:
         self.clock = ManualClock(datetime.fromtimestamp(ENQUEUED / 1000, UTC))
         self.pipelines = {
             task.name: Pipeline(task, LogJournal(), self.clock, sleep_by(self.clock))
-            for task in assembled(configuration, self.outputs, settings=settings, clock=self.clock)
+            for task in assemble(configuration, self.outputs, settings=settings, clock=self.clock)
         }
         self.taken: dict[str, int] = {}
 

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shared.amqp.values import Value, string
-from shared.config.assembly import assembled
+from shared.config.assembly import assemble
 from shared.config.files import Configuration
 from shared.config.models import Connection, TaskFile
 from shared.config.review import Entities
@@ -98,7 +98,7 @@ class Carrier:
         self._assembled = dict(
             zip(
                 [task.task for task in configuration.tasks],
-                assembled(configuration, {alias: OutputThatAccepts() for alias in CONNECTIONS}),
+                assemble(configuration, {alias: OutputThatAccepts() for alias in CONNECTIONS}),
                 strict=True,
             )
         )

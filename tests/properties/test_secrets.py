@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.azure.secrets import Secret, SettingSecrets, setting_of
+from shared.azure.outputs import output_with_connection_string
+from shared.azure.secrets import SettingSecrets, setting_of
 from shared.azure.senders.renewed import RenewedOutput
-from shared.config.assembly import _output_by
-from shared.protocols import Outgoing
+from shared.protocols import Outgoing, Secret
 
 # Long enough not to stand in a text by chance.
 hidden = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), min_size=8, max_size=40).filter(
@@ -42,7 +42,9 @@ def test_in_no_text_of_its_own(value) -> None:
 def test_in_no_error_and_in_no_log_line(kind: str, value, shape) -> None:
     async def send():
         secrets = SettingSecrets({setting_of("east-key"): shape.format(value)})
-        output = RenewedOutput("east", "east-key", secrets, partial(_output_by, "east", kind, "east-key"))
+        output = RenewedOutput(
+            "east", "east-key", secrets, partial(output_with_connection_string, "east", kind, "east-key")
+        )
         return await output.send("copies", [Outgoing(b"", None, None, None)], timeout_seconds=1)
 
     lines = StringIO()

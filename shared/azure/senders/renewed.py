@@ -13,9 +13,8 @@ from collections.abc import Callable, Sequence
 
 from azure.core.exceptions import AzureError
 
-from shared.azure.secrets import Secret, Secrets
 from shared.errors import BuswayError, TargetRefused, TargetUnavailable
-from shared.protocols import Outgoing, Output
+from shared.protocols import Outgoing, Output, Secret, Secrets
 
 _LOGGER = logging.getLogger("busway.secrets")
 
@@ -70,11 +69,11 @@ class RenewedOutput:
         if opened is not None:
             await opened.output.close()
 
-    async def _current(self, deadline: float, *, anew: bool = False) -> _Opened:
+    async def _current(self, deadline: float, *, refresh: bool = False) -> _Opened:
         """Return the output opened with the secret as it is now; raises BuswayError where there is none to be had."""
         try:
             async with asyncio.timeout_at(deadline):
-                secret = await self._secrets.get(self._name, anew=anew)
+                secret = await self._secrets.get(self._name, refresh=refresh)
         except TimeoutError as error:
             told = f"{self._site}: secret {self._name} was not to be had in time"
             raise TargetUnavailable(told) from error
@@ -98,7 +97,7 @@ class RenewedOutput:
     async def _is_replaced(self, refused: _Opened, deadline: float) -> bool:
         """Tell whether there is another output now than that which was *refused*."""
         try:
-            return await self._current(deadline, anew=True) is not refused
+            return await self._current(deadline, refresh=True) is not refused
         except BuswayError as error:
             _LOGGER.warning("%s: refused, and no new version of secret %s: %s", self._site, self._name, error)
             return False

@@ -17,11 +17,10 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from joserfc.errors import JoseError
 from joserfc.jwk import JWKRegistry, Key, OctKey
 
-from shared.azure.secrets import Secrets
 from shared.codecs.json import Json, read
 from shared.errors import MessageRejected, TargetRefused, TargetUnavailable
 from shared.message.message import Arrival, Message
-from shared.protocols import EditedTogether, Outcome, Withheld
+from shared.protocols import EditedTogether, Outcome, Secrets, Withheld
 
 _LOGGER = logging.getLogger("busway.editors")
 
@@ -77,11 +76,11 @@ class KeyRings:
         self._secrets = secrets
         self._read: tuple[str, KeyRing] | None = None
 
-    async def ring(self, *, timeout_seconds: float, anew: bool = False) -> KeyRing:
+    async def ring(self, *, timeout_seconds: float, refresh: bool = False) -> KeyRing:
         """Return the keys; raises TargetUnavailable or TargetRefused where they cannot be had."""
         try:
             async with asyncio.timeout(timeout_seconds):
-                secret = await self._secrets.get(self._secret, anew=anew)
+                secret = await self._secrets.get(self._secret, refresh=refresh)
         except TimeoutError as error:
             raise TargetUnavailable(f"secret {self._secret}: no answer within {timeout_seconds:.0f} s") from error
         if self._read is None:
@@ -106,7 +105,7 @@ class KeyRings:
         ring = await self.ring(timeout_seconds=timeout_seconds)
         results = [_done(work, item, ring) for item in items]
         if any(isinstance(each, UnknownKey) for each in results):
-            ring = await self.ring(timeout_seconds=timeout_seconds, anew=True)
+            ring = await self.ring(timeout_seconds=timeout_seconds, refresh=True)
             for index, each in enumerate(results):
                 if isinstance(each, UnknownKey):
                     results[index] = _done(work, items[index], ring)

@@ -21,7 +21,7 @@ from shared.amqp.codec import encode
 from shared.amqp.sections import split
 from shared.amqp.values import NULL, list_, long, string, symbol
 from shared.clock import ManualClock
-from shared.config.assembly import assembled
+from shared.config.assembly import assemble
 from shared.config.files import load
 from shared.config.models import TaskFile
 from shared.config.steps import STEPS
@@ -75,7 +75,7 @@ _FOLDER = TemporaryDirectory()
 def assembled_task(case: Case, *, rehearsal: bool = False):
     configuration = load(case.folder)
     outputs = {alias: NoOutput() for alias in configuration.connections}
-    tasks = assembled(configuration, outputs, settings=case.settings, clock=ManualClock(NOW), rehearsal=rehearsal)
+    tasks = assemble(configuration, outputs, settings=case.settings, clock=ManualClock(NOW), rehearsal=rehearsal)
     return next(task for task in tasks if task.name == case.task.task)
 
 

@@ -14,11 +14,11 @@ from pydantic import ValidationError
 
 from shared.amqp.codec import encode
 from shared.amqp.values import list_, long, string, symbol
-from shared.azure.secrets import Secret
 from shared.config.steps import STEPS
 from shared.editors.protection.keys import parsed_ring
 from shared.errors import ConfigError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.message.message import Message, Origin
+from shared.protocols import Secret
 from tests.fakes import task_facts
 from tests.keys import jwks, made, settings
 from tests.messages import delivered
@@ -306,11 +306,11 @@ class SecretsThatChange:
         self.away = None
         self.asked: list[Any] = []
 
-    async def get(self, name, *, anew: bool = False):
-        self.asked.append((name, anew))
+    async def get(self, name: str, *, refresh: bool = False) -> Secret:
+        self.asked.append((name, refresh))
         if self.away is not None:
             raise self.away
-        if anew:
+        if refresh:
             self.values = dict(self.fresh)
         if name not in self.values:
             raise TargetRefused(f"secret {name}: the vault has none of that name")
@@ -382,8 +382,9 @@ def test_without_its_keys_an_editor_lets_nothing_go_on(verb: str, away) -> None:
 
 def test_a_vault_that_does_not_answer_is_not_waited_for_longer_than_the_batch_may() -> None:
     class Silent(SecretsThatChange):
-        async def get(self, *_, **__) -> None:
+        async def get(self, name: str, *, refresh: bool = False) -> Secret:
             await asyncio.Event().wait()
+            return await super().get(name, refresh=refresh)
 
     step = with_secrets("encrypt", Silent(), key="k")
     with pytest.raises(TargetUnavailable, match="secret k: no answer within 0 s"):

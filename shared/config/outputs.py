@@ -1,0 +1,48 @@
+"""The outputs and source locks of a configuration."""
+
+from collections.abc import Mapping
+
+from shared.azure.connections import setting_problem
+from shared.azure.outputs import open_locks, open_output, open_output_with_secret
+from shared.azure.secrets import open_secrets
+from shared.config.files import Configuration
+from shared.config.models import Connection, TaskFile
+from shared.errors import ConfigError, Problem
+from shared.protocols import Locks, Output, Secrets
+
+
+def open_outputs(configuration: Configuration, settings: Mapping[str, str]) -> dict[str, Output]:
+    """Return the output of every connection that messages can be sent to, by alias; raises ConfigError."""
+    secrets = open_secrets(settings)
+    problems = []
+    for alias, connection in configuration.connections.items():
+        for problem in (
+            setting_problem(connection.setting, settings, configuration.hubs(alias))
+            if connection.setting is not None
+            else None,
+            secrets.problem(connection.secret) if connection.secret is not None else None,
+        ):
+            if problem is not None:
+                where = f"connections.yaml: {alias}: app setting {problem.path}"
+                problems.append(Problem(where, problem.problem, problem.hint))
+    if problems:
+        raise ConfigError(problems)
+    return {
+        alias: _open_output(configuration.site(alias), connection, settings, secrets)
+        for alias, connection in configuration.connections.items()
+    }
+
+
+def open_source_locks(file: TaskFile, configuration: Configuration, settings: Mapping[str, str]) -> Locks | None:
+    """Return the locks on the source of a task, None for an event hub, which has none."""
+    alias, source = file.source.connection, file.source
+    connection = configuration.connections[alias]
+    if connection.kind != "service-bus":
+        return None
+    return open_locks(configuration.site(alias), source.entity, connection.key, settings, sessions=source.sessions)
+
+
+def _open_output(site: str, connection: Connection, settings: Mapping[str, str], secrets: Secrets) -> Output:
+    if connection.secret is not None:
+        return open_output_with_secret(site, connection.kind, connection.secret, secrets)
+    return open_output(site, connection.kind, connection.key, settings)
