@@ -13,9 +13,9 @@ from functools import lru_cache
 from io import BytesIO
 
 import fastavro
-from fastavro import _read_py as unhurried
 from fastavro.read import LOGICAL_READERS
 
+from shared.codecs.avro_depth import NOT_AVRO, DepthCheck
 from shared.codecs.avro_scalars import Mismatch, Schema
 from shared.codecs.avro_shape import Shape
 from shared.codecs.avro_values import converter
@@ -23,7 +23,6 @@ from shared.codecs.plain import Plain, not_writable
 from shared.codecs.plain_json import PlainJson
 from shared.errors import MessageRejected
 
-NOT_AVRO = "NotAvro"
 _MARKER = b"\xc3\x01"
 
 
@@ -43,7 +42,7 @@ class AvroSchema:
             # It takes what is not canonical out of the schema that it is given.
             canonical = fastavro.schema.to_parsing_canonical_form(fastavro.parse_schema(copy.deepcopy(written)))
             self._convert = converter(self.parsed, named)
-            self.holds_itself = Shape(self.parsed, named).holds_itself
+            self.depth_check = DepthCheck(self.parsed, named) if Shape(self.parsed, named).holds_itself else None
             self.fingerprint = bytes.fromhex(fastavro.schema.fingerprint(canonical, "CRC-64-AVRO"))
         except Exception as error:
             # The library raises whatever it comes upon.
@@ -56,16 +55,15 @@ class AvroSchema:
     def read_several(self, content: bytes, count: int, writer: "AvroSchema") -> list[Plain]:
         """Return the values that fill *content*, written with the schema *writer*, as this one has them."""
         stream = BytesIO(content)
-        # The library's fast reader calls itself for what lies within, and ends the process when that is too deep.
-        schemas = (writer.parsed, None if writer is self else self.parsed)
-        read = unhurried.schemaless_reader if self.holds_itself or writer.holds_itself else fastavro.schemaless_reader
+        reader = None if writer is self else self.parsed
         try:
-            values = [read(stream, *schemas) for _ in range(count)]
-        except Exception as error:  # noqa: BLE001 - the library raises whatever it comes upon, with what it has read
-            told = (
-                "is nested too deeply to be read" if isinstance(error, RecursionError) else "is no Avro of the schema"
-            )
-            raise MessageRejected(NOT_AVRO, f"body {told}, or ends before its end") from None
+            if writer.depth_check is not None:
+                writer.depth_check.check(content, count)
+            values = [fastavro.schemaless_reader(stream, writer.parsed, reader) for _ in range(count)]
+        except MessageRejected:
+            raise
+        except Exception:  # noqa: BLE001 - the library raises many types of error, whose texts may quote the body
+            raise MessageRejected(NOT_AVRO, "body is no Avro of the schema, or ends before its end") from None
         if stream.tell() != len(content):
             raise MessageRejected("TrailingBytes", "body has bytes behind the end of its Avro")
         return values

@@ -9,7 +9,8 @@ Source: Apache Avro 1.12 specification, `Object Container Files`.
 from collections.abc import Iterator, Sequence
 from hashlib import md5
 
-from shared.codecs.avro import NOT_AVRO, AvroSchema, claims_avro, embedded_schema
+from shared.codecs.avro import AvroSchema, claims_avro, embedded_schema
+from shared.codecs.avro_depth import NOT_AVRO, read_long
 from shared.codecs.compression import Limits, decompressor, inflate
 from shared.codecs.plain import Plain
 from shared.errors import MessageRejected
@@ -18,7 +19,6 @@ _MAGIC = b"Obj\x01"
 _SYNC = 16
 _LARGEST = Limits(64 * 2**20)
 _MOST_VALUES = 1_000_000
-_HIGHEST_SHIFT = 63
 _META = AvroSchema(b'{"type": "map", "values": "bytes"}')
 
 
@@ -128,15 +128,10 @@ def _piece(content: bytes, position: int) -> tuple[bytes, int]:
 
 
 def _number(content: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while shift <= _HIGHEST_SHIFT and position < len(content):
-        byte = content[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:  # noqa: PLR2004 - the bit that says that more follows
-            return (value >> 1) ^ -(value & 1), position
-    raise _cut_off()
+    try:
+        return read_long(content, position)
+    except ValueError as error:
+        raise _cut_off() from error
 
 
 def _long(value: int) -> bytes:

@@ -1,0 +1,164 @@
+"""
+How deeply the values of a body are nested, by a schema that contains itself.
+
+fastavro's reader calls itself for each level, without a limit: a body that nests deeply enough would end the process.
+So a body of such a schema is walked through once before it is read.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from shared.codecs.avro_scalars import Schema
+from shared.codecs.plain import DEEPEST
+from shared.errors import MessageRejected
+
+NOT_AVRO = "NotAvro"
+# Two for each level of values, a record and the union or array that it is in; Python's own stack has room for more.
+_DEEPEST = 4 * DEEPEST
+_HIGHEST_SHIFT = 63
+
+# Returns where a value ends that begins at a position, at a level of nesting; raises ValueError where it does not end.
+type _Skip = Callable[[bytes, int, int], int]
+
+
+class DepthCheck:
+    """A schema, compiled into functions that skip its values."""
+
+    def __init__(self, schema: Schema, named: Mapping[str, Schema]) -> None:
+        """Compile a parsed *schema*, whose types with a name are in *named*."""
+        self._named = named
+        self._made: dict[str, _Skip] = {}
+        self._skip = self._compile(schema)
+
+    def check(self, content: bytes, count: int) -> None:
+        """Raise MessageRejected where one of *count* values is nested too deeply, ValueError where it is no value."""
+        position = 0
+        try:
+            for _ in range(count):
+                position = self._skip(content, position, 0)
+        except RecursionError as error:
+            raise _too_deep() from error
+
+    def _compile(self, schema: Schema) -> _Skip:
+        if isinstance(schema, list):
+            return _union([self._compile(each) for each in schema])
+        kind = schema if isinstance(schema, str) else schema["type"]
+        if isinstance(kind, str) and kind in self._named:
+            return self._by_name(kind)
+        match kind:
+            case "record" | "error" | "enum" | "fixed":
+                return self._by_name(schema["name"])
+            case "array" | "map":
+                is_map = kind == "map"
+                return _blocks(self._compile(schema["values" if is_map else "items"]), has_keys=is_map)
+        return _PRIMITIVES[kind] if isinstance(kind, str) else self._compile(kind)
+
+    def _by_name(self, name: str) -> _Skip:
+        if name not in self._made:
+            # The type may contain itself: until it is compiled, this looks it up when a value is skipped.
+            self._made[name] = lambda *value: self._made[name](*value)  # noqa: PLW0108 - it looks the other up later
+            schema = self._named[name]
+            match schema["type"]:
+                case "enum":
+                    self._made[name] = _skip_number
+                case "fixed":
+                    self._made[name] = _fixed(schema["size"])
+                case _:
+                    self._made[name] = _record([self._compile(field["type"]) for field in schema["fields"]])
+        return self._made[name]
+
+
+def _record(fields: Sequence[_Skip]) -> _Skip:
+    def skip(content: bytes, position: int, level: int) -> int:
+        _check_level(level)
+        for field in fields:
+            position = field(content, position, level + 1)
+        return position
+
+    return skip
+
+
+def _union(branches: Sequence[_Skip]) -> _Skip:
+    def skip(content: bytes, position: int, level: int) -> int:
+        _check_level(level)
+        index, position = read_long(content, position)
+        if not 0 <= index < len(branches):
+            raise ValueError("no such branch")
+        return branches[index](content, position, level + 1)
+
+    return skip
+
+
+def _blocks(item: _Skip, *, has_keys: bool) -> _Skip:
+    def skip(content: bytes, position: int, level: int) -> int:
+        _check_level(level)
+        while True:
+            count, position = read_long(content, position)
+            if count == 0:
+                return position
+            if count < 0:
+                # The size of the block follows, for readers that skip it.
+                count, position = -count, _skip_number(content, position, level)
+            for _ in range(count):
+                if has_keys:
+                    position = _skip_bytes(content, position, level)
+                position = item(content, position, level + 1)
+
+    return skip
+
+
+def _fixed(size: int) -> _Skip:
+    def skip(content: bytes, position: int, _: int) -> int:
+        return _within(content, position + size)
+
+    return skip
+
+
+def _skip_bytes(content: bytes, position: int, _: int) -> int:
+    size, position = read_long(content, position)
+    if size < 0:
+        raise ValueError("negative size")
+    return _within(content, position + size)
+
+
+def _skip_number(content: bytes, position: int, _: int) -> int:
+    return read_long(content, position)[1]
+
+
+def read_long(content: bytes, position: int) -> tuple[int, int]:
+    """Return the number at *position*, and where it ends; ValueError where there is none."""
+    value = shift = 0
+    while shift <= _HIGHEST_SHIFT and position < len(content):
+        byte = content[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:  # noqa: PLR2004 - the bit that says that more follows
+            return (value >> 1) ^ -(value & 1), position
+    raise ValueError("no number")
+
+
+def _within(content: bytes, position: int) -> int:
+    if position > len(content):
+        raise ValueError("ends early")
+    return position
+
+
+def _check_level(level: int) -> None:
+    if level >= _DEEPEST:
+        raise _too_deep()
+
+
+def _too_deep() -> MessageRejected:
+    return MessageRejected(NOT_AVRO, "body is nested too deeply to be read, or ends before its end")
+
+
+_PRIMITIVES: Mapping[str, _Skip] = {
+    "null": _fixed(0),
+    "boolean": _fixed(1),
+    "int": _skip_number,
+    "long": _skip_number,
+    "float": _fixed(4),
+    "double": _fixed(8),
+    "bytes": _skip_bytes,
+    "string": _skip_bytes,
+}
