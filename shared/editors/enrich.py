@@ -11,7 +11,7 @@ from shared.amqp.values import Value, long, string, timestamp
 from shared.clock import SystemClock
 from shared.codecs.json import Json, read
 from shared.editors.content.body import content_of, put_content
-from shared.editors.content.json_fields import parsed_path
+from shared.editors.content.json_fields import parse_path
 from shared.editors.lookup.columns import Column, Enrichment, enrichment, enrichments
 from shared.editors.lookup.json_members import with_members
 from shared.editors.lookup.table_source import BlobSource, FileSource, Reloaded, Source
@@ -37,13 +37,13 @@ def _table_name(name: str) -> str:
 
 
 def _members_only(text: str) -> str:
-    if text != "$" and not all(isinstance(step, str) for step in parsed_path(text)):
+    if text != "$" and not all(isinstance(step, str) for step in parse_path(text)):
         raise ValueError(f"{text!r} leads to more than members, expected steps such as .name and ['name']")
     return text
 
 
 def _single(text: str) -> str:
-    if None in parsed_path(text):
+    if None in parse_path(text):
         raise ValueError(f"{text!r} leads to several values, expected one")
     return text
 
@@ -201,7 +201,7 @@ class Enrich:
         self._for_missing = options.for_missing()
         self._key = _key_reader(options.key) if options.key is not None else None
         into = options.body.into if options.body is not None else None
-        self._into = None if into is None else [str(step) for step in parsed_path(into)] if into != "$" else []
+        self._into = None if into is None else [str(step) for step in parse_path(into)] if into != "$" else []
         self._reads_body = options.body is not None or (options.key is not None and options.key.body is not None)
         self._facts = {name: _FACTS[fact] for name, fact in options.facts.items()}
         self._task = task
@@ -260,7 +260,7 @@ class _Reader(NamedTuple):
 
 def _key_reader(key: Key) -> _Reader:
     if key.body is not None:
-        steps = [step for step in parsed_path(key.body) if step is not None]
+        steps = [step for step in parse_path(key.body) if step is not None]
         return _Reader(lambda _, body: key_text(_at(body, steps)), key.body)
     name = (key.property or "").lower()
     if name.startswith(_SYSTEM):

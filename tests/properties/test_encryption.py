@@ -154,7 +154,7 @@ def test_a_path_finds_what_it_leads_to(document, steps) -> None:
         found.append(json.loads(value))
         return value
 
-    Fields([path], optional=True).replaced(text.encode(), noted)
+    Fields([path], optional=True).replace(text.encode(), noted)
     wanted = [document]
     for step in steps:
         below: list[object] = []

@@ -9,8 +9,7 @@ Source: RFC 8259; jsonlines.org; Apache Avro specification 1.12, object containe
 """
 
 import io
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Any, Literal, NamedTuple, Protocol
@@ -19,6 +18,7 @@ from shared.amqp import sections
 from shared.amqp.codec import plain
 from shared.amqp.values import Malformed
 from shared.codecs.json import read
+from shared.codecs.json_spans import entries, first_value
 from shared.editors.content.body import content_of
 from shared.errors import MessageRejected
 from shared.message.message import Message
@@ -27,8 +27,6 @@ type Format = Literal["json-array", "json-lines", "avro"]
 
 _NOT_AN_ENVELOPE = "NotAnEnvelope"
 _LINE_ENDS = bytes.maketrans(b"\r\n", b"  ")
-_DECODER = json.JSONDecoder()
-_WHITESPACE = " \t\r\n"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _SCHEMA: dict[str, Any] = {
@@ -121,7 +119,8 @@ class JsonArray:
         if not isinstance(value, list):
             raise MessageRejected(_NOT_AN_ENVELOPE, "body is JSON, but no array")
         _check_count(len(value), limit)
-        return [Taken(each.encode()) for each in _elements(content.decode(), len(value))]
+        text = content.decode()
+        return [Taken(text[start:stop].encode()) for _, start, stop in entries(text, first_value(text))]
 
 
 class JsonLines:
@@ -212,22 +211,6 @@ def envelope(name: Format) -> Envelope:
             return JsonLines()
         case "avro":
             return AvroContainer()
-
-
-def _elements(text: str, count: int) -> Iterator[str]:
-    """Yield the elements of an array as they are written; the text is known to be one of *count* elements."""
-    position = _after_whitespace(text, 0) + 1
-    for _ in range(count):
-        start = _after_whitespace(text, position)
-        _, stop = _DECODER.raw_decode(text, start)
-        yield text[start:stop]
-        position = _after_whitespace(text, stop) + 1
-
-
-def _after_whitespace(text: str, position: int) -> int:
-    while text[position] in _WHITESPACE:
-        position += 1
-    return position
 
 
 def _check_count(count: int, limit: int) -> None:

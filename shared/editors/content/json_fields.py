@@ -1,5 +1,5 @@
 """
-Fields of a JSON body, found where they stand in its text, so that all the rest of it keeps every byte.
+Fields of a JSON body, replaced in its text, so that everything else keeps every byte.
 
 A path is the part of JSONPath (RFC 9535) that leads to single values: `$`, then `.name`, `['name']`, `[0]`, and `.*` or
 `[*]` for every member or item.
@@ -7,12 +7,13 @@ A path is the part of JSONPath (RFC 9535) that leads to single values: `$`, then
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
 from shared.codecs.json import NOT_JSON, read
+from shared.codecs.json_spans import Edit, apply_edits, entries, first_value
 from shared.errors import MessageRejected
 
 type Step = str | int | None
@@ -23,19 +24,9 @@ _STEP = re.compile(
     r"\.(?P<name>[^\W\d]\w*)|(?P<all>\.\*|\[\*\])|\[(?P<index>0|[1-9]\d{0,8})\]|\['(?P<quoted>[^'\\]*)'\]"
     r'|\["(?P<double>[^"\\]*)"\]'
 )
-_BLANK = re.compile(r"[ \t\n\r]*")
-_DECODER = json.JSONDecoder()
 
 
-class Span(NamedTuple):
-    """Where the text of a value begins and ends, and the way to it."""
-
-    start: int
-    stop: int
-    path: str
-
-
-def parsed_path(text: str) -> Steps:
+def parse_path(text: str) -> Steps:
     """Return the steps of a path; ValueError where it is none."""
     if not text.startswith("$") or text == "$":
         raise ValueError(f"{text!r} is no path to a field, expected $ and steps such as .name, ['name'], [0] or [*]")
@@ -55,7 +46,7 @@ def parsed_path(text: str) -> Steps:
 
 
 def _apart(paths: tuple[str, ...]) -> tuple[str, ...]:
-    parsed = [parsed_path(path) for path in paths]
+    parsed = [parse_path(path) for path in paths]
     for index, path in enumerate(parsed):
         for other, text in zip(parsed[:index], paths, strict=False):
             if all(one is None or two is None or one == two for one, two in zip(path, other, strict=False)):
@@ -73,69 +64,48 @@ class Fields:
     """The fields at some paths, in any JSON text."""
 
     def __init__(self, paths: Iterable[str], *, optional: bool) -> None:
-        """Let a path that leads nowhere be a fault unless *optional*."""
+        """Reject a body that has nothing at one of *paths*, unless they are *optional*."""
         self._optional = optional
-        self._tree = _tree([(parsed_path(path), path) for path in paths])
+        self._tree = _tree([(parse_path(path), path) for path in paths])
 
-    def replaced(self, content: bytes, replacement: Callable[[str, str], str]) -> bytes:
+    def replace(self, content: bytes, replacement: Callable[[str, str], str]) -> bytes:
         """
-        Return *content* with every field's text replaced by what is returned for it and its normalized path.
+        Return *content* with each field replaced by *replacement* of its text and its normalized path.
 
-        Raises MessageRejected where the content is no JSON, or has not a field that it must have.
+        Raises MessageRejected where the content is no JSON, or has no field at a path that is not optional.
         """
         read(content)
         text = content.decode()
-        spans: list[Span] = []
+        edits: list[Edit] = []
         try:
-            self._walk(text, _blank(text, 0), self._tree, "$", spans)
+            for start, stop, path in self._find(text, first_value(text), self._tree, "$"):
+                edits.append((start, stop, replacement(text[start:stop], path)))
         except RecursionError as error:
-            raise MessageRejected(NOT_JSON, "body is JSON nested too deeply to be looked through") from error
-        parts = []
-        position = 0
-        for start, stop, path in sorted(spans):
-            parts += [text[position:start], replacement(text[start:stop], path)]
-            position = stop
-        return "".join([*parts, text[position:]]).encode()
+            raise MessageRejected(NOT_JSON, "body is JSON that is nested too deeply") from error
+        return apply_edits(text, edits).encode()
 
-    # The text is known to be JSON: what is walked over need not be judged again.
-
-    def _walk(self, text: str, start: int, tree: "_Tree", path: str, spans: list[Span]) -> int:
-        """Add the fields of the value at *start*, and return where it ends."""
-        if tree.is_field:
-            _, stop = _DECODER.raw_decode(text, start)
-            spans.append(Span(start, stop, path))
-            return stop
+    def _find(self, text: str, start: int, tree: "_Tree", path: str) -> Iterator[Edit]:
+        """Yield where each field of the value at *start* begins and ends, and its normalized path."""
         opening = text[start]
         if opening not in "{[" or not tree.fits(is_object=opening == "{"):
-            self._miss(tree)
-            _, stop = _DECODER.raw_decode(text, start)
-            return stop
-        closing = "}" if opening == "{" else "]"
+            self._check_missing(tree)
+            return
         seen: set[Step] = set()
-        position = _blank(text, start + 1)
-        number = 0
-        while text[position] != closing:
-            if position > start + 1 and text[position] == ",":
-                position = _blank(text, position + 1)
-            key: Step = number
-            if opening == "{":
-                key, position = _DECODER.raw_decode(text, position)
-                position = _blank(text, _blank(text, position) + 1)
-            number += 1
-            branch = tree.branch(key)
-            if branch is None:
-                _, position = _DECODER.raw_decode(text, position)
+        for key, begin, end in entries(text, start):
+            inner = tree.branch(key)
+            if inner is None:
+                continue
+            seen.add(key)
+            step = f"[{key}]" if isinstance(key, int) else f"[{json.dumps(key, ensure_ascii=False)}]"
+            if inner.is_field:
+                yield begin, end, path + step
             else:
-                seen.add(key)
-                step = f"[{key}]" if isinstance(key, int) else f"[{json.dumps(key, ensure_ascii=False)}]"
-                position = self._walk(text, position, branch, path + step, spans)
-            position = _blank(text, position)
-        for key, branch in tree.branches.items():
-            if key is not None and key not in seen:
-                self._miss(branch)
-        return position + 1
+                yield from self._find(text, begin, inner, path + step)
+        for wanted, branch in tree.branches.items():
+            if wanted is not None and wanted not in seen:
+                self._check_missing(branch)
 
-    def _miss(self, tree: "_Tree") -> None:
+    def _check_missing(self, tree: "_Tree") -> None:
         if not self._optional:
             raise MessageRejected("FieldMissing", f"the body has nothing at {tree.name}")
 
@@ -166,8 +136,3 @@ def _tree(paths: Sequence[tuple[Steps, str]]) -> _Tree:
     return _Tree(
         paths[0][1], {step: _tree(group) for step, group in grouped.items()}, is_field=any(not s for s, _ in paths)
     )
-
-
-def _blank(text: str, position: int) -> int:
-    found = _BLANK.match(text, position)
-    return found.end() if found is not None else position

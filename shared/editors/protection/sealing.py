@@ -66,7 +66,7 @@ def seal_fields(message: Message, key: SealingKey, fields: Fields, bound: Sequen
     def sealed(text: str, path: str) -> str:
         return f'"{key.seal(text.encode(), {**header, PATH: path} if bound else header)}"'
 
-    message.body = fields.replaced(content_of(message), sealed)
+    message.body = fields.replace(content_of(message), sealed)
 
 
 def open_fields(message: Message, ring: KeyRing, fields: Fields, bound: Sequence[str]) -> None:
@@ -83,7 +83,7 @@ def open_fields(message: Message, ring: KeyRing, fields: Fields, bound: Sequence
         read(content)
         return content.decode()
 
-    message.body = fields.replaced(content_of(message), opened)
+    message.body = fields.replace(content_of(message), opened)
 
 
 def _plain(message: Message) -> tuple[bytes, bool]:
