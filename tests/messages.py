@@ -1,4 +1,4 @@
-"""Encoded messages as a service delivers them."""
+"""Messages as a service delivers them: encoded, and as the pipeline receives them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,9 @@ from shared.amqp.codec import encode
 from shared.amqp.scan import join_list, join_map
 from shared.amqp.sections import Sections, data
 from shared.amqp.values import NULL, TRUE, Value, long, string, symbol, timestamp, uint
+from shared.message.message import Message, Origin
 
+ORIGIN = Origin("west", "orders")
 ENQUEUED = 1_900_000_000_123  # 2030-03-17T17:46:40.123Z
 LOCK_MILLISECONDS = 60_000
 
@@ -50,6 +52,8 @@ def delivered(
     delivery_count: int = 0,
     message_id: str | Value | None = "",
     session_id: str | Value | None = None,
+    content_type: str | Value | None = None,
+    content_encoding: str | Value | None = None,
     **fields: Any,
 ) -> bytes:
     """
@@ -61,6 +65,12 @@ def delivered(
         fields["message_id"] = message_id if isinstance(message_id, Value) else string(message_id or f"m-{number}")
     if session_id is not None:
         fields["session_id"] = session_id if isinstance(session_id, Value) else string(session_id)
+    if content_type is not None:
+        fields["content_type"] = content_type if isinstance(content_type, Value) else symbol(content_type)
+    if content_encoding is not None:
+        fields["content_encoding"] = (
+            content_encoding if isinstance(content_encoding, Value) else symbol(content_encoding)
+        )
     assigned: dict[str, Value] = {}
     if number is not None:
         until = enqueued + LOCK_MILLISECONDS if locked_until is None else locked_until
@@ -76,3 +86,22 @@ def delivered(
         application_properties=application_properties(named or {}),
         body=data(body),
     ).encode()
+
+
+def message(
+    number: int | None = 1, *, body: bytes | str | Value | None = b"body", origin: Origin = ORIGIN, **options: Any
+) -> Message:
+    """
+    Return a message as the pipeline receives it from *origin*; *options* are those of `delivered`.
+
+    Shape:   a body of bytes is a data section, a text or a Value is an amqp-value section, None is no body.
+    """
+    made = Message.received(delivered(number, **options), origin)
+    match body:
+        case bytes():
+            made.sections.body = data(body)
+        case None:
+            made.sections.body = b""
+        case _:
+            made.sections.body = b"\x00\x53\x77" + encode(string(body) if isinstance(body, str) else body)
+    return made
