@@ -10,7 +10,7 @@ python_packages := .venv/packages-installed
 command := .venv/command-installed
 node_packages := node_modules/.package-lock.json
 
-.PHONY: help demo test check bench faults format clean packages java
+.PHONY: help demo test test-fast check bench bench-full faults format lock clean packages java
 
 help: ## print these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -21,7 +21,10 @@ demo: packages ## two sites on this machine, 2,000 real messages, a table of wha
 test: packages java ## all tests
 	$(python) -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-check: $(command) ## formatter, linter, strict types, import contracts
+test-fast: $(command) ## the tests that need neither Java nor Node.js, in under a minute
+	$(python) -m pytest --numprocesses 3 --dist loadfile --quiet tests/architecture tests/unit tests/golden tests/contracts
+
+check: $(command) ## formatter, linter, plain English, strict types, import contracts
 	$(python) -m ruff format --check
 	$(python) -m ruff check
 	$(python) -m mypy
@@ -44,15 +47,21 @@ format: $(command) ## rewrite the sources as the formatter and the linter want t
 	$(python) -m ruff format
 	$(python) -m ruff check --fix
 
+lock: $(command) ## write the lock files after a change to a requirements file
+	for file in requirements requirements-dev jobs/reconcile/requirements; do \
+	  $(python) -m uv pip compile --quiet --universal --generate-hashes --python-version 3.13 --no-header \
+	    --output-file $$file.lock $$file.txt || exit 1; \
+	done
+
 clean: ## remove everything that was installed or built
 	rm -rf .venv node_modules build busway.egg-info clients/build clients/busway_clients.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 packages: $(command) $(node_packages)
 
-$(python_packages): .python-version requirements.txt requirements-dev.txt
+$(python_packages): .python-version requirements-dev.lock
 	@interpreter=$$(tools/find-python) && echo "Installing Python packages into .venv" && "$$interpreter" -m venv --clear .venv
-	@$(python) -m pip install --quiet --disable-pip-version-check --requirement requirements-dev.txt
+	@$(python) -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --requirement requirements-dev.lock
 	@touch $@
 
 $(command): $(python_packages) pyproject.toml clients/pyproject.toml
