@@ -1,53 +1,112 @@
-"""The `busway` command."""
+"""The `busway` command: a table of its subcommands, each of which is imported when it runs."""
+
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from cli.broker import broker
-from cli.check import check
-from cli.demo.command import HELP, demo
-from cli.failover.command import app as failover
-from cli.host import host
-from cli.receive import receive
-from cli.reconcile import reconcile
-from cli.repair.command import repair
-from cli.schema import schema
-from cli.send import send
-from cli.start import start
-from cli.trial.command import HELP as TRY_HELP
-from cli.trial.command import try_task
+# Typer has its own copy of click, and no public name for the types that these overrides take.
+from typer._click import Command, Context
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+
+class _Entry(NamedTuple):
+    """Where a subcommand is implemented, and its line in `busway --help`."""
+
+    module: str
+    name: str
+    summary: str
+
+
+# Importing all of them takes seconds, because of the SDKs and the models that they need.
+_COMMANDS = {
+    "demo": _Entry("cli.demo.command", "demo", "Run two sites, send 2,000 messages to them, and check what arrives."),
+    "start": _Entry("cli.start", "start", "Run the function app and two sites on this machine."),
+    "check": _Entry("cli.check", "check", "Report every problem in the configuration."),
+    "try": _Entry("cli.trial.command", "try_task", "Show what a task would do with messages, without sending any."),
+    "reconcile": _Entry("cli.reconcile", "reconcile", "Reconcile the journals of one day: one verdict per message."),
+    "repair": _Entry(
+        "cli.repair.command", "repair", "Find and send the messages that a reconciliation reports missing."
+    ),
+    "send": _Entry("cli.send", "send", "Send messages to a queue, topic or event hub."),
+    "receive": _Entry(
+        "cli.receive", "receive", "Print and complete the messages of a queue, subscription or event hub."
+    ),
+    "broker": _Entry("cli.broker", "broker", "Run Service Bus and Event Hubs namespaces on this machine."),
+    "host": _Entry("cli.host", "host", "Run the function app in the current folder."),
+    "failover": _Entry("cli.failover.command", "app", "Show or change the site that applications use."),
+    "schema": _Entry("cli.schema", "schema", "Print the JSON schema of task files."),
+}
+
+
+class _Deferred(TyperCommand):
+    """A subcommand whose module is imported when it runs or prints its own help."""
+
+    def __init__(self, name: str, entry: _Entry) -> None:
+        super().__init__(name, short_help=entry.summary)
+        self._entry = entry
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Context | None = None, **extra: object
+    ) -> Context:
+        return self._load().make_context(info_name, args, parent, **extra)
+
+    def _load(self) -> Command:
+        found = getattr(import_module(self._entry.module), self._entry.name)
+        if isinstance(found, typer.Typer):
+            return get_command(found)
+        alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+        alone.command(self.name)(found)
+        return get_command(alone)
+
+
+class _Commands(TyperGroup):
+    """The subcommands, in the order of the table."""
+
+    def __init__(self, **attributes: Any) -> None:  # noqa: ANN401 - what Typer passes on
+        super().__init__(**attributes)
+        self.commands = {name: _Deferred(name, entry) for name, entry in _COMMANDS.items()}
+
 
 app = typer.Typer(
     name="busway",
+    cls=_Commands,
     no_args_is_help=True,
     add_completion=False,
     # Locals can hold connection strings.
     pretty_exceptions_show_locals=False,
     rich_markup_mode="markdown",
     help="""
-Busway carries messages between Azure Service Bus and Event Hubs namespaces without changing what it does not touch.
+Replicate messages between Azure Service Bus and Event Hubs namespaces.
 
-Every file in `config/tasks` is a replication task and becomes one Azure Function. To try it out on this machine:
+Every file in `config/tasks` is a replication task and becomes one Azure Function. To work with tasks on this machine:
 
-- `busway demo` runs two sites, sends 2,000 messages to them and proves what arrived;
-- `busway start` keeps two sites and the function app running while you write a task;
-- `busway check` tells what is wrong with your tasks before Azure does;
-- `busway try` shows what a task would make of messages, and sends nothing;
-- `busway reconcile` says of every message of a day what became of it, from the journals.
+- `busway demo` runs two sites, sends 2,000 messages to them, and checks what arrives;
+- `busway start` runs two sites and the function app while you write a task;
+- `busway check` reports every problem in your tasks before you deploy them;
+- `busway try` shows what a task would do with messages, and sends nothing;
+- `busway reconcile` gives one verdict for each message of a day, from the journals.
 
-`busway send` and `busway receive` play the applications at both ends. `busway broker` and `busway host` are the two
-halves of `start`, for use one by one.
+`busway send` and `busway receive` act as the applications at both ends. `busway start` runs `busway broker` and
+`busway host`; you can also run them separately.
 """,
 )
 
-app.command(help=HELP, short_help="Run two sites, send 2,000 messages to them, and prove what arrived.")(demo)
-app.command()(start)
-app.command()(check)
-app.command("try", help=TRY_HELP, short_help="Show what a task would make of messages, without sending any.")(try_task)
-app.command()(reconcile)
-app.command()(repair)
-app.command()(send)
-app.command()(receive)
-app.command()(broker)
-app.command()(host)
-app.add_typer(failover, name="failover")
-app.command()(schema)
+
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
+        from importlib.metadata import version
+
+        typer.echo(f"busway {version('busway')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass

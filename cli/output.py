@@ -1,4 +1,4 @@
-"""How the command speaks: results to standard output, problems to standard error."""
+"""How commands print: results to standard output, problems to standard error."""
 
 import sys
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from typing import NoReturn
 import typer
 from rich.console import Console
 
-# Where there is no terminal to ask (a CI log, a pipe), tables get the width they need.
+# In a CI log or a pipe there is no terminal width to respect.
 _LOG_WIDTH = 160
 
 
@@ -16,18 +16,18 @@ def console() -> Console:
     return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else _LOG_WIDTH)
 
 
-def tell(problems: Iterable[object]) -> None:
-    """Print each of *problems* on a line of its own."""
+def print_problems(problems: Iterable[object]) -> None:
+    """Print each of *problems* to standard error, on a line of its own."""
     for problem in problems:
         typer.echo(str(problem), err=True)
 
 
 def fail(problems: Iterable[object]) -> NoReturn:
-    """Print each of *problems* on a line of its own and end with exit code 1."""
-    tell(problems)
+    """Print *problems* to standard error and end the command with exit code 1."""
+    print_problems(problems)
     raise typer.Exit(1)
 
 
-def ready(*words: str) -> None:
-    """Tell whoever started this process that it is ready."""
+def print_ready(*words: str) -> None:
+    """Print the line that the process which started this one waits for."""
     print("ready", *words, flush=True)

@@ -1,36 +1,24 @@
-"""`busway receive`: what has arrived, by hand."""
+"""`busway receive`: print what has arrived."""
 
-import threading
-import time
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from azure.eventhub import EventData, EventHubConsumerClient
-from azure.servicebus import ServiceBusClient, ServiceBusReceivedMessage, ServiceBusReceiver, ServiceBusSubQueue
 
-from cli.places import Folder, Place, place_named
-
-_DEAD_LETTERS = "/$deadletterqueue"
-_PATH_OF_A_SUBSCRIPTION = "/subscriptions/"
-# Once something has come: how long until the next is not to be expected any more.
-_QUIET_SECONDS = 1.0
-_BATCH = 100
-_POLL_SECONDS = 0.1
-_LONGEST_READ_SECONDS = 30.0
+from cli.options import Folder
 
 
 def receive(
     place: Annotated[
         str,
         typer.Argument(
-            metavar="CONNECTION/ENTITY", help="A queue, TOPIC/Subscriptions/NAME, one's /$DeadLetterQueue, or a hub."
+            metavar="CONNECTION/ENTITY",
+            help="A queue, TOPIC/Subscriptions/NAME, either with /$DeadLetterQueue, or an event hub.",
         ),
     ],
     *,
-    session: Annotated[str | None, typer.Option(help="Take from this session; needed where sessions are.")] = None,
-    peek: Annotated[bool, typer.Option("--peek", help="Leave the messages where they are.")] = False,
+    session: Annotated[str | None, typer.Option(help="Receive this session; required if the entity has them.")] = None,
+    peek: Annotated[bool, typer.Option("--peek", help="Leave the messages in the entity.")] = False,
     dead_letter: Annotated[
         str | None, typer.Option(metavar="REASON", help="Dead-letter the messages instead of completing them.")
     ] = None,
@@ -38,123 +26,19 @@ def receive(
     config: Folder = Path("config"),
 ) -> None:
     """
-    Take all messages of an entity, with Microsoft's SDK, and print a line for each: its body, then its properties.
+    Receive and complete all messages of an entity, with Microsoft's SDK, and print one line for each.
 
-    Of a hub all events that it holds are printed. Example:
+    A line is the body, then the properties. For an event hub, all events that it holds are printed. Example:
 
     busway receive east/events/Subscriptions/application
     """
-    with place_named(place, config) as entity:
-        found = 0
-        lines = _events(entity, wait) if entity.is_hub else _messages(entity, session, wait, dead_letter, is_peek=peek)
-        for line in lines:
+    from cli.places import open_place
+    from cli.sdk_receive import lines
+
+    found = 0
+    with open_place(place, config) as entity:
+        for line in lines(entity, session, wait, dead_letter, is_peek=peek):
             typer.echo(line)
             found += 1
     if not found:
         typer.echo(f"nothing in {place}")
-
-
-def _messages(
-    place: Place, session: str | None, wait: float, dead_letter: str | None, *, is_peek: bool
-) -> Iterator[str]:
-    with (
-        ServiceBusClient.from_connection_string(place.connection_string) as client,
-        _receiver(client, place.path, session) as receiver,
-    ):
-        if is_peek:
-            yield from map(_message_line, receiver.peek_messages(max_message_count=_BATCH))
-            return
-        while messages := receiver.receive_messages(_BATCH, max_wait_time=wait):
-            for message in messages:
-                yield _message_line(message)
-                if dead_letter is None:
-                    receiver.complete_message(message)
-                else:
-                    receiver.dead_letter_message(message, reason=dead_letter)
-            wait = _QUIET_SECONDS
-
-
-def _receiver(client: ServiceBusClient, path: str, session: str | None) -> ServiceBusReceiver:
-    options: dict[str, Any] = {} if session is None else {"session_id": session}
-    if path.lower().endswith(_DEAD_LETTERS):
-        options["sub_queue"] = ServiceBusSubQueue.DEAD_LETTER
-        path = path[: -len(_DEAD_LETTERS)]
-    middle = path.lower().find(_PATH_OF_A_SUBSCRIPTION)
-    if middle < 0:
-        return client.get_queue_receiver(path, **options)
-    return client.get_subscription_receiver(path[:middle], path[middle + len(_PATH_OF_A_SUBSCRIPTION) :], **options)
-
-
-def _message_line(message: ServiceBusReceivedMessage) -> str:
-    system: dict[str, object] = {
-        "message_id": message.message_id,
-        "session_id": message.session_id,
-        # Where there is a session the one is the other.
-        "partition_key": message.partition_key if message.session_id is None else None,
-        "time_to_live": message.time_to_live,
-    }
-    return _line(str(message), system, message.application_properties or {})
-
-
-def _events(place: Place, wait: float) -> Iterator[str]:
-    """Yield the events of all partitions, each partition's in their order."""
-    consumer = EventHubConsumerClient.from_connection_string(
-        place.connection_string, consumer_group="$Default", eventhub_name=place.path
-    )
-    lines: dict[str, list[str]] = {}
-    complete = threading.Event()
-    with consumer:
-        last = _last_numbers(consumer, wait)
-        if not last:
-            return
-
-        def keep(context: Any, event: EventData | None) -> None:  # noqa: ANN401 - the SDK names its type nowhere public
-            partition = context.partition_id
-            if event is not None and event.sequence_number is not None:
-                lines.setdefault(partition, []).append(_event_line(partition, event))
-                if event.sequence_number >= last.get(partition, -1):
-                    last.pop(partition, None)
-                if not last:
-                    complete.set()
-
-        reading = threading.Thread(target=consumer.receive, args=(keep,), kwargs={"starting_position": "-1"})
-        reading.start()
-        complete.wait(_LONGEST_READ_SECONDS)
-    reading.join()
-    for _, each in sorted(lines.items()):
-        yield from each
-
-
-def _last_numbers(consumer: EventHubConsumerClient, wait: float) -> dict[str, int]:
-    """Return the last sequence number of each partition with events, once no more come; none if none come in time."""
-    deadline = time.monotonic() + wait
-    seen: dict[str, int] = {}
-    changed = time.monotonic()
-    while (not seen and time.monotonic() < deadline) or (seen and time.monotonic() < changed + _QUIET_SECONDS):
-        partitions = [consumer.get_partition_properties(each) for each in consumer.get_partition_ids()]
-        found = {each["id"]: each["last_enqueued_sequence_number"] for each in partitions if not each["is_empty"]}
-        if found != seen:
-            seen, changed = found, time.monotonic()
-        time.sleep(_POLL_SECONDS)
-    return seen
-
-
-def _event_line(partition: str, event: EventData) -> str:
-    key = event.partition_key
-    system: dict[str, object] = {
-        "partition": partition,
-        "message_id": event.message_id,
-        "partition_key": key.decode() if isinstance(key, bytes) else key,
-    }
-    return _line(event.body_as_str(), system, event.properties or {})
-
-
-def _line(body: str, system: Mapping[str, object], properties: Mapping[Any, object]) -> str:
-    named = {_text(name): value for name, value in properties.items()}
-    told = {name: value for name, value in system.items() if value is not None}
-    pairs = [*told.items(), *sorted(named.items())]
-    return "  ".join([body, " ".join(f"{name}={_text(value)}" for name, value in pairs)]).rstrip()
-
-
-def _text(value: object) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

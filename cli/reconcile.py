@@ -13,13 +13,10 @@ from typing import Annotated, NoReturn
 from urllib.parse import urlsplit
 
 import typer
-from azure.storage.blob import ContainerClient
 
-from cli.output import tell
+from cli.output import print_problems
 from cli.stack import ROOT
-from shared.config.files import JOURNAL, load
 from shared.errors import ConfigError, Problem, TargetUnavailable
-from shared.stores.storage_account import BLOB_SUFFIX, container_problem
 
 OUT = Path("build/reconcile")
 
@@ -89,6 +86,11 @@ def journal_at(journal: str | None, folder: Path) -> tuple[str, str | None]:
             hint = "expected a folder with task=… below it, or the URL of a container"
             raise ConfigError([Problem(journal, "is no folder", hint)])
         return journal, os.environ.get(_STORAGE) if is_emulated(journal) else None
+    from azure.storage.blob import ContainerClient
+
+    from shared.config.files import JOURNAL, load
+    from shared.stores.storage_account import BLOB_SUFFIX, container_problem
+
     kept = load(folder).journal
     blob = None if kept is None else kept.container
     if blob is None:
@@ -159,5 +161,5 @@ def run_job(journal: str, out: Path, options: Sequence[str], storage: str | None
 
 def _end(problems: Iterable[object]) -> NoReturn:
     """Say why nothing can be decided: exit code 1 would mean findings."""
-    tell(problems)
+    print_problems(problems)
     raise typer.Exit(_COULD_NOT_DECIDE)

@@ -2,21 +2,21 @@
 
 import json
 
-from shared.config.journals import file_schema
-
 
 def schema() -> None:
     """
     Print the JSON schema of task files.
 
-    It stands in config/task.schema.json, where editors find it: with the line
-    `# yaml-language-server: $schema=../task.schema.json` at its top, a task file is completed and checked as you type.
-    After a change of shared/config/models.py: `busway schema > config/task.schema.json`
+    config/task.schema.json holds it for your editor: a task file that begins with the line
+    `# yaml-language-server: $schema=../task.schema.json` is completed and checked as you type. After a change to
+    shared/config/models.py, run: busway schema > config/task.schema.json
     """
     print(text(), end="")
 
 
 def text() -> str:
-    """Return the schema as it stands in the file."""
+    """Return the content of config/task.schema.json."""
+    from shared.config.journals import file_schema
+
     document = {"$schema": "https://json-schema.org/draft/2020-12/schema", **file_schema()}
     return json.dumps(document, indent=2) + "\n"

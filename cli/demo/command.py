@@ -5,43 +5,13 @@ from typing import Annotated
 
 import typer
 
-from cli.children import ChildFailed
-from cli.demo import message_file
-from cli.demo.messages import samples, webhook_templates
-from cli.demo.run import run
-from cli.output import console, fail
-from cli.stack import ROOT, run_until_signalled
-from shared.errors import ConfigError, TargetUnavailable
-
-WEBHOOKS = ROOT / "node_modules/@octokit/webhooks-examples/api.github.com/index.json"
-
-_WEBHOOKS = 2000
-# With fewer some pattern would have no message.
+# With fewer messages some pattern would have none.
 _FEWEST = 20
-
-HELP = f"""
-Run two sites, west and east, on this machine, send messages to both at once, and prove what arrived.
-
-The messages are recorded GitHub webhooks, in one session for each repository, sent again and again under new ids and
-each with application properties of every type that Service Bus allows. The tasks are those of config/tasks:
-
-- all-active: topic `events` on both sites, in order for each session;
-- active-passive: topic `payments` from west to east, where copies live for two minutes;
-- spillover: queue `jobs`, whose consumers fail; what one site gives up on the other tries, and what both give up on
-  goes to `jobs-auxiliary`.
-
-In the end the nightly job reconciles the journals that the tasks have kept meanwhile, and tells where its page is.
-
-Exit code 0 means: nothing lost, doubled, bounced or out of order, every body and property as it was sent, and the job
-found the same. The logs of the processes are in build/demo.
-
-{message_file.FORMAT}
-"""
 
 
 def demo(
     keep: Annotated[
-        bool, typer.Option("--keep", help="Leave everything running afterwards, and tell how to look around.")
+        bool, typer.Option("--keep", help="Leave everything running afterwards, and print how to use it.")
     ] = False,
     file: Annotated[
         Path | None, typer.Option(metavar="MESSAGES.jsonl", help="Send these messages instead of recorded webhooks.")
@@ -51,24 +21,39 @@ def demo(
         typer.Option(
             min=_FEWEST,
             max=100_000,
-            help="How many to send, the messages in turn. [default: 2000; of a file, each once, but 20 at least]",
+            help="How many messages to send; those of a file are repeated in turn. "
+            "[default: 2000; with --file, each message once, but at least 20]",
         ),
     ] = None,
 ) -> None:
-    """Run the demo; the help text is HELP, which names the format of the file too."""
-    demonstrated = run_until_signalled(_demo(keep=keep, file=file, count=count))
-    raise typer.Exit(0 if demonstrated else 1)
+    """
+    Run two sites, west and east, on this machine, send messages to both at once, and check what arrives.
 
+    The messages are recorded GitHub webhooks, one session per repository. They are repeated with new ids, and each has
+    application properties of every type that Service Bus allows. The tasks are those of config/tasks:
 
-async def _demo(*, keep: bool, file: Path | None, count: int | None) -> bool:
-    try:
-        if file is None:
-            templates, usual = webhook_templates(WEBHOOKS), _WEBHOOKS
-        else:
-            templates = message_file.read_templates(file)
-            usual = max(len(templates), _FEWEST)
-        return await run(samples(templates, usual if count is None else count), console(), keep=keep)
-    except ConfigError as error:
-        fail(error.problems)
-    except (ChildFailed, TargetUnavailable) as error:
-        fail([error])
+    - all-active: topic `events` on both sites, in order within each session;
+    - active-passive: topic `payments` from west to east, where copies expire after two minutes;
+    - spillover: queue `jobs`, whose consumers fail. A message that one site dead-letters goes to the other site, and
+      from there to `jobs-auxiliary` if it fails again.
+
+    Afterwards the nightly job reconciles the journals that the tasks wrote, and prints where its report page is.
+
+    Exit code 0: nothing was lost, duplicated, sent back or out of order, every body and property arrived as it was
+    sent, and the job found the same. Exit code 1: anything else. The logs of the processes are in build/demo.
+
+    A line of MESSAGES.jsonl is a JSON object:
+
+    - `body`: text, or any JSON value, which is sent as JSON; or `body_base64` for bytes. One of the two is required.
+    - `session`: messages of one session stay in order; the default is `default`.
+    - `properties`: application properties by name. A JSON scalar (null, true, 7, 1.5, "text") is sent as it is; other
+      types are named: `{"type": "datetime", "value": "2026-01-31T12:00:00Z"}`. Types: bool, byte, sbyte, char, short,
+      ushort, int, uint, long, ulong, float, double, decimal ("12.50"), guid, string, uri, datetime and datetimeoffset
+      (ISO 8601), timespan (seconds).
+    - `subject`, `content_type`, `correlation_id`, `to`, `reply_to`: text.
+    """
+    from cli.demo.run import run_demo
+    from cli.stack import run_until_signalled
+
+    has_passed = run_until_signalled(run_demo(file, count, fewest=_FEWEST, keep=keep))
+    raise typer.Exit(0 if has_passed else 1)

@@ -12,18 +12,6 @@ from shared.amqp.codec import encode
 from shared.amqp.values import Value
 from shared.errors import ConfigError, Problem
 
-FORMAT = """\
-A line of MESSAGES.jsonl is a JSON object:
-
-- `body`: text, or any JSON, which is then sent as JSON; or `body_base64` for bytes. One of the two must be there.
-- `session`: what keeps messages in order; `default` unless given.
-- `properties`: application properties by name. A JSON scalar (null, true, 7, 1.5, "text") stands for itself, another
-  type is named: `{"type": "datetime", "value": "2026-01-31T12:00:00Z"}`. Types: bool, byte, sbyte, char, short, ushort,
-  int, uint, long, ulong, float, double, decimal ("12.50"), guid, string, uri, datetime and datetimeoffset (ISO 8601),
-  timespan (seconds).
-- `subject`, `content_type`, `correlation_id`, `to`, `reply_to`: text.
-"""
-
 # A message of the Standard tier has at most 256 KB, 64 KB of them headers and properties; the stamps need room as well.
 _MAX_BODY_BYTES = 180 * 1024
 _MAX_PROPERTY_BYTES = 32 * 1024

@@ -8,7 +8,7 @@ from pathlib import Path
 from azure.storage.blob import ContainerClient
 from rich.console import Console
 
-from cli.output import tell
+from cli.output import print_problems
 from cli.reconcile import check_spark, run_job
 from cli.stack import ROOT
 from shared.errors import ConfigError
@@ -38,7 +38,7 @@ async def reconciled(storage: str, logs: Path, begun: datetime, console: Console
         check_spark()
     except ConfigError as error:
         console.print("\nNot reconciled:")
-        tell(error.problems)
+        print_problems(error.problems)
         return True
     console.print("\nWhat do the journals say? The nightly job, on Spark on this machine:")
     out = logs / "reconciliation"

@@ -10,9 +10,13 @@ from pathlib import Path
 
 from rich.console import Console
 
+from cli import output
+from cli.children import ChildFailed
+from cli.demo import messages
 from cli.demo.consumers import Consumers, set_aside
 from cli.demo.exact_types import keep_encoded_messages
 from cli.demo.expectations import foreign_receipts, judge
+from cli.demo.message_file import read_templates
 from cli.demo.messages import EAST, WEST, Sample
 from cli.demo.observations import Observations
 from cli.demo.progress import Watch
@@ -20,13 +24,16 @@ from cli.demo.reconciliation import reconciled, with_journal
 from cli.demo.report import print_report
 from cli.demo.sender import feed
 from cli.folders import free_folder
+from cli.local_app import introduction
 from cli.stack import ROOT, Stack, running_stack
-from cli.start import introduction
 from cli.together import beside, together
+from shared.errors import ConfigError, TargetUnavailable
 
 LOGS = ROOT / "build/demo"
+WEBHOOKS = ROOT / "node_modules/@octokit/webhooks-examples/api.github.com/index.json"
 NAMESPACES = {site.upper(): ROOT / f"infra/emulators/{site}.json" for site in (WEST, EAST)}
 
+_WEBHOOKS = 2000
 # Fast enough to be brief, slow enough that the lag tells of Busway and not of a queue before it.
 _MESSAGES_PER_SECOND = 200.0
 # How long nothing may arrive before the rest counts as lost.
@@ -35,16 +42,26 @@ _STALLED_SECONDS = 20.0
 _QUIET_SECONDS = 2.0
 
 
-async def run(samples: Sequence[Sample], console: Console, *, keep: bool) -> bool:
+async def run_demo(file: Path | None, count: int | None, *, fewest: int, keep: bool) -> bool:
     """
-    Send *samples* through two sites and return whether all expectations held; with *keep* stay until cancelled.
+    Send *count* messages of *file*, or recorded webhooks, through two sites; return whether all expectations held.
 
-    Raises ConfigError when something is not installed, ChildFailed when a process of the stack ends, and
-    TargetUnavailable when a sender or a consumer cannot go on.
+    With *keep* it then runs until it is cancelled. A problem of the file or of a process ends the command.
     """
-    keep_encoded_messages()
-    with free_folder(LOGS) as logs:
-        return await _run(samples, console, logs, keep=keep)
+    try:
+        if file is None:
+            templates, usual = messages.webhook_templates(WEBHOOKS), _WEBHOOKS
+        else:
+            templates = read_templates(file)
+            usual = max(len(templates), fewest)
+        keep_encoded_messages()
+        with free_folder(LOGS) as logs:
+            samples = messages.samples(templates, usual if count is None else count)
+            return await _run(samples, output.console(), logs, keep=keep)
+    except ConfigError as error:
+        output.fail(error.problems)
+    except (ChildFailed, TargetUnavailable) as error:
+        output.fail([error])
 
 
 async def _run(samples: Sequence[Sample], console: Console, logs: Path, *, keep: bool) -> bool:
@@ -135,4 +152,4 @@ with ServiceBusClient.from_connection_string(os.environ["EAST"]) as east:
     for message in east.get_subscription_receiver("events", "application", session_id="me").receive_messages():
         print(message, message.application_properties)
 '
-Ctrl-C ends it all."""
+Press Ctrl-C to stop everything."""

@@ -86,7 +86,7 @@ class AzureDns:
         return self.read()
 
     def _point(self, alias: str, site: str, record_set: "RecordSet", changed_before: Sequence[str]) -> None:
-        from azure.mgmt.dns.models import CnameRecord, RecordSet  # noqa: PLC0415 - only this register needs the package
+        from azure.mgmt.dns.models import CnameRecord, RecordSet
 
         changed = self._clock.now().isoformat(timespec="seconds")
         parameters = RecordSet(

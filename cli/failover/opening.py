@@ -105,7 +105,7 @@ def _azure_dns(file: FailoverFile, names: Mapping[str, str], clock: Clock) -> Re
     place = file.azure_dns
     assert place is not None  # noqa: S101 - asked for by the caller
     try:
-        from azure.mgmt.dns import DnsManagementClient  # noqa: PLC0415 - only this register needs the package
+        from azure.mgmt.dns import DnsManagementClient
     except ImportError as error:
         hint = "pip install azure-mgmt-dns"
         raise ConfigError([Problem(FAILOVER, "azure_dns needs a package that is not installed", hint)]) from error

@@ -10,7 +10,7 @@ from cli.failover.failback import Failback
 from cli.failover.looking import Look
 from cli.failover.opening import ROLES, Failover
 from cli.failover.register import Standing
-from cli.output import console, tell
+from cli.output import console, print_problems
 from shared.config.failover import RECEIVE, SEND
 
 _WHO = {SEND: "Publishers", RECEIVE: "Consumers"}
@@ -104,4 +104,4 @@ def print_left(found: Mapping[str, Look], what: str, then: str) -> None:
     for each in plain_local(found):
         times = f"enqueued {each['oldest']} to {each['newest']}"
         typer.echo(f"{what} in {each['site']}/{each['entity']}: {each['local']} messages, {times}. {then}")
-    tell(f"{held}; what is left there is not known" for held in found.values() if isinstance(held, str))
+    print_problems(f"{held}; what is left there is not known" for held in found.values() if isinstance(held, str))

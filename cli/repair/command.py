@@ -1,21 +1,13 @@
 """`busway repair`."""
 
-import asyncio
-import contextlib
-import os
-from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from cli.options import Folder
 from cli.output import fail
-from cli.places import Folder
-from cli.repair.manifest import Ledger, Missing, ledger_of, read
-from cli.repair.replay import GOOD, Repair
-from shared.config.files import Configuration, load
-from shared.errors import ConfigError, Problem
+from shared.errors import Problem
 
 
 def repair(
@@ -54,51 +46,9 @@ def repair(
     Exit code 0 if nothing is left to do, 1 if messages are left that could not be found or sent.
     """
     if apply is None:
-        fail([Problem("busway repair", "was not told what to do", "say --dry-run or --apply")])
-    try:
-        messages, more = read(manifest)
-        configuration = load(folder)
-        places = [_place(text, configuration) for text in copies or []]
-        noted = Ledger(ledger or ledger_of(manifest))
-        counts = asyncio.run(_repaired(noted, messages, configuration, places, apply=apply))
-    except ConfigError as error:
-        fail(error.problems)
-    for state, count in sorted(counts.items()):
-        typer.echo(f"{count:6} {state}")
-    if apply:
-        typer.echo(f"what was sent is noted in {noted.path}")
-    if more:
-        typer.echo(f"{more} more messages are missing than the manifest holds: reconcile again after this repair")
-    if more or any(state not in GOOD for state in counts):
+        fail([Problem("busway repair", "choose --dry-run or --apply")])
+
+    from cli.repair.run import repair_and_print
+
+    if not repair_and_print(manifest, copies or [], ledger, folder, apply=apply):
         raise typer.Exit(1)
-
-
-async def _repaired(
-    ledger: Ledger,
-    messages: Sequence[Missing],
-    configuration: Configuration,
-    places: Sequence[tuple[str, str]],
-    *,
-    apply: bool,
-) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    repair = Repair(configuration, os.environ, places, ledger)
-    try:
-        with ledger if apply else contextlib.nullcontext():
-            for message in messages:
-                state, text = (await repair.report(message, apply=apply))[1:]
-                counts[state] += 1
-                typer.echo(f"{state:12} {message.name}: {text}")
-    finally:
-        await repair.close()
-    return counts
-
-
-def _place(text: str, configuration: Configuration) -> tuple[str, str]:
-    alias, _, entity = text.partition("/")
-    connection = configuration.connections.get(alias)
-    if connection is None or not entity or connection.kind != "service-bus":
-        known = (name for name, each in configuration.connections.items() if each.kind == "service-bus")
-        expected = ", ".join(f"{each}/ENTITY" for each in known)
-        raise ConfigError([Problem(f"--copies {text}", "is no queue or subscription", f"expected {expected}")])
-    return alias, entity

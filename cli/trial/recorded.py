@@ -1,7 +1,7 @@
 """
 Messages in a file, one JSON object a line: written by hand, or as they were encoded when they were peeked.
 
-By hand they are as those of `busway demo --messages` (`cli.demo.message_file`), without a session of their own unless
+By hand they are as those of `busway demo --file` (`cli.demo.message_file`), without a session of their own unless
 one is named, and may say what the service says of a message.
 """
 
@@ -18,19 +18,6 @@ from shared.amqp.sections import Sections
 from shared.amqp.values import Value, long, string, timestamp
 from shared.errors import ConfigError, MessageRejected, Problem
 from shared.message.message import Arrival, Message, Origin
-
-FORMAT = """\
-A line of FILE is a JSON object, either
-
-- `raw`: an encoded AMQP message in Base64, as `--save` writes it, and `partition` of an event; or
-- `body`: text, or any JSON, which is then sent as JSON; or `body_base64` for bytes;
-- `properties`: application properties by name. A JSON scalar (null, true, 7, 1.5, "text") stands for itself, another
-  type is named: `{"type": "datetime", "value": "2026-01-31T12:00:00Z"}`, with the types of `busway demo --messages`;
-- `message_id`, `session_id`, `partition_key`, `subject`, `content_type`, `content_encoding`, `correlation_id`, `to`,
-  `reply_to`: text; `time_to_live`: milliseconds;
-- `partition`, `sequence_number` and `enqueued_time` (milliseconds since 1970 UTC) as the service would tell them; the
-  number of the line and the present time unless given.
-"""
 
 _TEXTS = ("session_id", "subject", "content_type", "content_encoding", "to", "reply_to")
 _IDS = ("message_id", "correlation_id")

@@ -46,4 +46,4 @@ def test_a_folder_without_an_app_is_told(tmp_path: Path) -> None:
     with BuswayProcess("host", folder=tmp_path) as host:
         code, _, err = host.result()
     assert code == 1
-    assert "holds no function_app.py" in err
+    assert "no function_app.py here" in err

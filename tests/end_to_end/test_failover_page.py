@@ -13,8 +13,8 @@ import yaml
 
 from busway_clients.endpoints.document import read_document
 from cli.failover.drill.observations import Tally
+from cli.failover.drill.report import Objectives, report
 from cli.failover.drill.run import Result
-from cli.failover.drill_command import report
 from shared.clock import SystemClock
 from shared.config.failover import FailoverFile
 from tests.end_to_end.busway_process import PACKAGES, ROOT, BuswayProcess
@@ -47,7 +47,7 @@ def app(tmp_path_factory: pytest.TempPathFactory):
 @pytest.fixture(scope="module")
 def running(app):
     with BuswayProcess("start", "build/try", "--port", "0", folder=app) as process:
-        while "Ctrl-C ends it all." not in process.lines(1):
+        while "Press Ctrl-C to stop everything." not in process.lines(1):
             pass
         yield process
 
@@ -101,7 +101,7 @@ def test_what_the_page_shows_of_files_is_so() -> None:
 
 
 def test_the_report_is_one_that_the_drill_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    report(Result(Tally(3, 3, [], {}, 0), 1.0, 1.0, 1.0, 1.0, 1.0, 0, 0, ()), 0, None, None, 30.0)
+    report(Result(Tally(3, 3, [], {}, 0), 1.0, 1.0, 1.0, 1.0, 1.0, 0, 0, ()), Objectives())
     names = [line.split("│")[1].strip() for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
     assert names == [line.split("│")[1].strip() for line in DRILL.splitlines() if line.startswith("│")]
 

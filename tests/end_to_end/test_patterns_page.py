@@ -63,7 +63,7 @@ def app(tmp_path: Path):
 @pytest.mark.parametrize(("pattern", "commands", "printed"), RUNS, ids=[Path(run[0]).name for run in RUNS])
 def test_commands_print_what_the_page_says(pattern, commands, printed, app) -> None:
     with BuswayProcess("start", pattern, "--port", "0", folder=app) as running:
-        while "Ctrl-C ends it all." not in running.lines(1):
+        while "Press Ctrl-C to stop everything." not in running.lines(1):
             pass
         environment = {**os.environ, "PATH": f"{app.parent / 'bin'}{os.pathsep}{os.environ['PATH']}"}
         result = subprocess.run(  # noqa: S603 - the commands are the page's own

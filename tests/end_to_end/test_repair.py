@@ -374,4 +374,4 @@ def test_a_manifest_that_is_cut_short_is_refused(laid: Laid) -> None:
     refused = laid.repair("--apply")
     assert refused.returncode == 1
     assert "has 1 of 2 messages (it is cut short)" in refused.stderr
-    assert laid.repair().stderr.startswith("busway repair: was not told what to do")
+    assert laid.repair().stderr.startswith("busway repair: choose --dry-run or --apply")

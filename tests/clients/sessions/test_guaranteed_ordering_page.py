@@ -61,7 +61,7 @@ def test_the_report_tells_that_nothing_was_applied_yet(
 def test_a_consumer_is_killed_and_each_status_is_applied_once_and_in_order(app) -> None:
     assert f"```\nbusway start {FOLDER}\n```" in PAGE
     with BuswayProcess("start", FOLDER, "--port", "0", folder=app) as running:
-        while "Ctrl-C ends it all." not in running.lines(1):
+        while "Press Ctrl-C to stop everything." not in running.lines(1):
             pass
         path = f"{app.parent / 'bin'}{os.pathsep}{os.environ['PATH']}"
         result = subprocess.run(  # noqa: S603 - the commands are the page's own

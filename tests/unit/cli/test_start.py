@@ -29,9 +29,8 @@ def test_a_file_that_is_named_after_no_connection_is_told_of_before_anything_sta
     (folder / "entities/east.json").rename(folder / "entities/aest.json")
     result = CliRunner().invoke(app, ["start", str(folder)])
     assert result.exit_code == 1
-    assert (
-        f"entities/aest.json: is named after no connection of its kind in {folder} (it has west, east)" in result.stderr
-    )
+    problem = f"its name is not that of a connection of the same kind in {folder} (expected one of west, east)"
+    assert f"entities/aest.json: {problem}" in result.stderr
 
 
 def test_a_folder_that_is_not_there_is_told_of(tmp_path: Path) -> None:
@@ -43,7 +42,7 @@ def test_a_folder_that_is_not_there_is_told_of(tmp_path: Path) -> None:
 def test_sending_to_what_is_no_connection_says_what_there_is() -> None:
     result = CliRunner().invoke(app, ["send", "--config", str(EXAMPLES / "all-active"), "wset/orders", "hello"])
     assert result.exit_code == 1
-    assert "wset/orders: is no entity of a connection (expected west/ENTITY, east/ENTITY)" in result.stderr
+    assert "wset/orders: is not an entity of a connection (expected west/ENTITY, east/ENTITY)" in result.stderr
 
 
 def test_receiving_without_the_app_setting_names_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,56 @@
+"""The check of one configuration folder, and the table of its tasks."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.table import Table
+
+from cli.entities import beside, entities_of, unchecked
+from cli.output import console, print_problems
+from shared.config.files import Configuration, load
+from shared.config.models import Route, TaskFile
+from shared.config.review import Severity, review
+from shared.errors import ConfigError
+
+
+def check_folder(folder: Path, entities: Sequence[str], *, strict: bool) -> bool:
+    """Print the problems of *folder*, and its tasks if none of them is an error; return whether that is so."""
+    try:
+        configuration = load(folder)
+        known = entities_of([*map(str, beside(folder)), *entities], configuration.connections)
+    except ConfigError as error:
+        print_problems(error.problems)
+        return False
+    findings = review(configuration, known)
+    print_problems([*findings, *unchecked(known, configuration.connections)])
+    if any(strict or finding.check.severity is Severity.ERROR for finding in findings):
+        return False
+    console().print(_table(configuration))
+    return True
+
+
+def _table(configuration: Configuration) -> Table:
+    table = Table("task", "source", "routes", "rejects", title_justify="left")
+    for task in configuration.tasks:
+        rejects = (
+            "-" if task.rejects is None else f"{configuration.site(task.rejects.connection)}/{task.rejects.entity}"
+        )
+        source = f"{configuration.site(task.source.connection)}/{task.source.entity}"
+        table.add_row(task.task, source, _routes(task, configuration), rejects)
+    for tap in configuration.taps:
+        source = f"{configuration.site(tap.source.connection)}/{tap.source.entity}"
+        how = "drained" if tap.tap.peek is None else "peeked"
+        table.add_row(tap.task, source, f"{how} for the journal of {tap.tap.of}, {tap.tap.side}", "-")
+    return table
+
+
+def _routes(task: TaskFile, configuration: Configuration) -> str:
+    return "\n".join(f"{_condition(route)}→ {_target(route, configuration)}" for route in task.routes)
+
+
+def _condition(route: Route) -> str:
+    return "" if route.when is None else f"when {route.when} "
+
+
+def _target(route: Route, configuration: Configuration) -> str:
+    return f"{configuration.site(route.target.connection)}/{route.target.entity}"

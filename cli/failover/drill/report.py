@@ -1,0 +1,111 @@
+"""The report of a drill: the figures, the objectives, and whether they are met."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import typer
+from rich.table import Table
+
+from cli.children import ChildFailed
+from cli.failover.drill.run import Course, Result, run
+from cli.failover.register import FailoverRefused
+from cli.folders import free_folder
+from cli.output import console, fail
+from cli.stack import ROOT, run_until_signalled
+from shared.errors import ConfigError, TargetUnavailable
+
+WORK = ROOT / "build/drill"
+
+
+@dataclass(frozen=True)
+class Objectives:
+    """The highest figures that are acceptable; None for a figure without an objective."""
+
+    max_lost: int = 0
+    max_duplicates: int | None = None
+    max_order_breaks: int | None = None
+    max_switch_seconds: float = 30.0
+
+
+@dataclass(frozen=True)
+class Line:
+    """One observed figure and its objective, if it has one."""
+
+    name: str
+    observed: float | None
+    objective: float | None = None
+    unit: str = ""
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the objective, if there is one, is met; a figure that was not observed meets none."""
+        return self.objective is None or (self.observed is not None and self.observed <= self.objective)
+
+
+def run_and_report(course: Course, objectives: Objectives, *, as_json: bool) -> bool:
+    """Run the drill, print its report, and return whether it meets the objectives."""
+    tell = (lambda _: None) if as_json else console().print
+    try:
+        with free_folder(WORK) as work:
+            result = run_until_signalled(run(course, work, tell))
+    except ConfigError as error:
+        fail(error.problems)
+    except (ChildFailed, FailoverRefused, TargetUnavailable) as error:
+        fail([error])
+    return result is not None and report(result, objectives, as_json=as_json)
+
+
+def report(result: Result, objectives: Objectives, *, as_json: bool = False) -> bool:
+    """Print *result*, and return whether it meets the objectives."""
+    lines = list(_lines(result, objectives))
+    are_met = all(line.is_met for line in lines)
+    if as_json:
+        typer.echo(json.dumps(_plain(result, lines, are_met=are_met)))
+    else:
+        _print(result, lines, are_met=are_met)
+    return are_met
+
+
+def _lines(result: Result, objectives: Objectives) -> Iterator[Line]:
+    counted = result.tally
+    yield Line("accepted", counted.accepted)
+    yield Line("processed", counted.processed)
+    yield Line("lost", len(counted.lost), objectives.max_lost)
+    yield Line("duplicates", sum(counted.duplicates.values()), objectives.max_duplicates)
+    yield Line("order breaks", counted.order_breaks, objectives.max_order_breaks)
+    yield Line("cut to first failed send", result.noticed_seconds, None, "s")
+    yield Line("cut to switch", result.switched_seconds, None, "s")
+    yield Line("cut to publishing again", result.publishers_seconds, objectives.max_switch_seconds, "s")
+    yield Line("cut to consuming again", result.consumers_seconds, objectives.max_switch_seconds, "s")
+    if result.failback_seconds is not None:
+        yield Line("restored to consuming there", result.failback_seconds, None, "s")
+        yield Line("failbacks refused", result.refusals)
+        yield Line("most messages in its way", result.held_back)
+
+
+def _plain(result: Result, lines: list[Line], *, are_met: bool) -> dict[str, object]:
+    return {
+        "are_met": are_met,
+        "observed": {line.name: None if line.observed is None else round(line.observed, 2) for line in lines},
+        "objectives": {line.name: line.objective for line in lines if line.objective is not None},
+        "duplicates_by_site": dict(result.tally.duplicates),
+        "lost_numbers": list(result.tally.lost),
+        "left": {each.entity: each.messages for each in result.left},
+    }
+
+
+def _print(result: Result, lines: list[Line], *, are_met: bool) -> None:
+    table = Table("observed", "", "objective", "met")
+    for line in lines:
+        number = "never" if line.observed is None else f"{line.observed:.1f} s" if line.unit else f"{line.observed}"
+        asked = "-" if line.objective is None else f"at most {line.objective:g}{line.unit and ' s'}"
+        table.add_row(line.name, number, asked, "-" if line.objective is None else "yes" if line.is_met else "NO")
+    console().print(table)
+    by_site = ", ".join(f"{count} from {site}" for site, count in sorted(result.tally.duplicates.items()))
+    if by_site:
+        typer.echo(f"Duplicates, known by their ids and skipped: {by_site}.")
+    left = ", ".join(f"{each.messages} in {each.entity}" for each in result.left if each.messages)
+    if left:
+        typer.echo(f"Not received: {left}.")
+    typer.echo("All objectives are met." if are_met else "NOT all objectives are met.")

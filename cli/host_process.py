@@ -1,0 +1,28 @@
+"""The process of `busway host`."""
+
+import asyncio
+import logging
+import sys
+from pathlib import Path
+
+from cli.output import fail, print_ready
+from local.host import Host, run
+from shared.errors import ConfigError
+
+
+def run_host(*, wire: bool) -> None:
+    """Run the function app in the current folder until SIGTERM or SIGINT."""
+    folder = Path.cwd()
+    if not (folder / "function_app.py").exists():
+        fail([f"{folder}: no function_app.py here; run this command in the folder of a function app"])
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    # At INFO the SDK logs every link and many frames.
+    logging.getLogger("azure").setLevel(logging.WARNING)
+
+    def on_ready(running: Host) -> None:
+        print_ready(*(function.name for function in running.functions))
+
+    try:
+        asyncio.run(run(folder, wire=wire, on_ready=on_ready))
+    except ConfigError as error:
+        fail(error.problems)

@@ -1,0 +1,132 @@
+"""The lines that `busway receive` prints, read with Microsoft's SDK."""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from azure.eventhub import EventData, EventHubConsumerClient
+from azure.servicebus import ServiceBusClient, ServiceBusReceivedMessage, ServiceBusReceiver, ServiceBusSubQueue
+
+from cli.places import Place
+
+_DEAD_LETTERS = "/$deadletterqueue"
+_SUBSCRIPTION_SEGMENT = "/subscriptions/"
+# After the first message: stop when no other has arrived for this long.
+_QUIET_SECONDS = 1.0
+_BATCH = 100
+_POLL_SECONDS = 0.1
+_LONGEST_READ_SECONDS = 30.0
+
+
+def lines(place: Place, session: str | None, wait: float, dead_letter: str | None, *, is_peek: bool) -> Iterator[str]:
+    """Yield one line for each message of *place*, which is completed, dead-lettered or left as the options say."""
+    if place.is_hub:
+        return _events(place, wait)
+    return _messages(place, session, wait, dead_letter, is_peek=is_peek)
+
+
+def _messages(
+    place: Place, session: str | None, wait: float, dead_letter: str | None, *, is_peek: bool
+) -> Iterator[str]:
+    with (
+        ServiceBusClient.from_connection_string(place.connection_string) as client,
+        _receiver(client, place.path, session) as receiver,
+    ):
+        if is_peek:
+            yield from map(_message_line, receiver.peek_messages(max_message_count=_BATCH))
+            return
+        while messages := receiver.receive_messages(_BATCH, max_wait_time=wait):
+            for message in messages:
+                yield _message_line(message)
+                if dead_letter is None:
+                    receiver.complete_message(message)
+                else:
+                    receiver.dead_letter_message(message, reason=dead_letter)
+            wait = _QUIET_SECONDS
+
+
+def _receiver(client: ServiceBusClient, path: str, session: str | None) -> ServiceBusReceiver:
+    options: dict[str, Any] = {} if session is None else {"session_id": session}
+    if path.lower().endswith(_DEAD_LETTERS):
+        options["sub_queue"] = ServiceBusSubQueue.DEAD_LETTER
+        path = path[: -len(_DEAD_LETTERS)]
+    middle = path.lower().find(_SUBSCRIPTION_SEGMENT)
+    if middle < 0:
+        return client.get_queue_receiver(path, **options)
+    return client.get_subscription_receiver(path[:middle], path[middle + len(_SUBSCRIPTION_SEGMENT) :], **options)
+
+
+def _message_line(message: ServiceBusReceivedMessage) -> str:
+    system: dict[str, object] = {
+        "message_id": message.message_id,
+        "session_id": message.session_id,
+        # In a session the partition key is the session id.
+        "partition_key": message.partition_key if message.session_id is None else None,
+        "time_to_live": message.time_to_live,
+    }
+    return _line(str(message), system, message.application_properties or {})
+
+
+def _events(place: Place, wait: float) -> Iterator[str]:
+    """Yield the events of all partitions, in order within each partition."""
+    consumer = EventHubConsumerClient.from_connection_string(
+        place.connection_string, consumer_group="$Default", eventhub_name=place.path
+    )
+    lines: dict[str, list[str]] = {}
+    complete = threading.Event()
+    with consumer:
+        last = _last_numbers(consumer, wait)
+        if not last:
+            return
+
+        def collect(context: Any, event: EventData | None) -> None:  # noqa: ANN401 - the SDK has no public name for its type
+            partition = context.partition_id
+            if event is not None and event.sequence_number is not None:
+                lines.setdefault(partition, []).append(_event_line(partition, event))
+                if event.sequence_number >= last.get(partition, -1):
+                    last.pop(partition, None)
+                if not last:
+                    complete.set()
+
+        reading = threading.Thread(target=consumer.receive, args=(collect,), kwargs={"starting_position": "-1"})
+        reading.start()
+        complete.wait(_LONGEST_READ_SECONDS)
+    reading.join()
+    for _, each in sorted(lines.items()):
+        yield from each
+
+
+def _last_numbers(consumer: EventHubConsumerClient, wait: float) -> dict[str, int]:
+    """Return the last sequence number of each partition with events, once no more arrive; {} after *wait* seconds."""
+    deadline = time.monotonic() + wait
+    seen: dict[str, int] = {}
+    changed = time.monotonic()
+    while (not seen and time.monotonic() < deadline) or (seen and time.monotonic() < changed + _QUIET_SECONDS):
+        partitions = [consumer.get_partition_properties(each) for each in consumer.get_partition_ids()]
+        found = {each["id"]: each["last_enqueued_sequence_number"] for each in partitions if not each["is_empty"]}
+        if found != seen:
+            seen, changed = found, time.monotonic()
+        time.sleep(_POLL_SECONDS)
+    return seen
+
+
+def _event_line(partition: str, event: EventData) -> str:
+    key = event.partition_key
+    system: dict[str, object] = {
+        "partition": partition,
+        "message_id": event.message_id,
+        "partition_key": key.decode() if isinstance(key, bytes) else key,
+    }
+    return _line(event.body_as_str(), system, event.properties or {})
+
+
+def _line(body: str, system: Mapping[str, object], properties: Mapping[Any, object]) -> str:
+    named = {_text(name): value for name, value in properties.items()}
+    present = {name: value for name, value in system.items() if value is not None}
+    pairs = [*present.items(), *sorted(named.items())]
+    return "  ".join([body, " ".join(f"{name}={_text(value)}" for name, value in pairs)]).rstrip()
+
+
+def _text(value: object) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
