@@ -296,7 +296,7 @@ class _Peer(asyncio.BufferedProtocol):
         if self._ticker is not None:
             self._ticker.cancel()
         self._transport = None
-        self._connection.lost()
+        self._connection.release()
         self._listener.commit()
         self._listener.set_timer()
 

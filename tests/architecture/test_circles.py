@@ -4,7 +4,7 @@ import pytest
 
 from tests.architecture.imports import modules
 
-ROOTS = ("shared",)
+ROOTS = ("local", "shared")
 
 
 def circles(imports: dict[str, set[str]]) -> list[list[str]]:

@@ -87,7 +87,7 @@ class Administration:
             self._forget([entity.incoming])
             for subscription in entity.subscriptions.values():
                 self._forget(subscription.backlog.stores)
-        self._expel_all(entity)
+        self._detach_all(entity)
 
     # Subscriptions
 
@@ -118,7 +118,7 @@ class Administration:
         subscription = self._namespace.subscription(topic_name, name)
         del self._namespace.topic(topic_name).subscriptions[name.lower()]
         self._forget(subscription.backlog.stores)
-        self._expel_all(subscription)
+        self._detach_all(subscription)
 
     def create_rule(self, subscription: Subscription, definition: RuleDefinition) -> RuleDefinition:
         """Add a rule to a subscription, and return it with its time."""
@@ -158,11 +158,11 @@ class Administration:
     def _updated(self, entity: Entity, path: str) -> None:
         entity.times.updated_at = milliseconds(self._namespace.clock)
         status = entity.config.status
-        self._namespace.links.expel(path.lower(), _USES_LOST[status], disabled(path, status))
+        self._namespace.links.detach(path.lower(), _USES_LOST[status], disabled(path, status))
 
-    def _expel_all(self, entity: Entity) -> None:
+    def _detach_all(self, entity: Entity) -> None:
         gone = Refusal(errors.NOT_FOUND, f"The messaging entity '{entity.path}' has been deleted.")
-        self._namespace.links.expel_all(entity.path.lower(), gone)
+        self._namespace.links.detach_all(entity.path.lower(), gone)
 
     def _forget(self, owners: Iterable[Timed]) -> None:
         for owner in owners:

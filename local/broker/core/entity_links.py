@@ -1,4 +1,4 @@
-"""Who is attached to which entity, and the end of it when the entity goes or is disabled."""
+"""The links of each entity, which end when the entity is deleted or disabled."""
 
 from collections.abc import Collection
 from enum import Enum, auto
@@ -10,7 +10,7 @@ _SUBSCRIPTIONS = "/subscriptions/"
 
 
 class Use(Enum):
-    """What a link does with its entity."""
+    """The purpose of a link."""
 
     SEND = auto()
     RECEIVE = auto()
@@ -18,27 +18,27 @@ class Use(Enum):
 
 
 class EntityLink(Protocol):
-    """A link that can be ended from this side."""
+    """A link that the broker can end."""
 
-    def expel(self, refusal: Refusal) -> None:
-        """End, telling the peer why."""
+    def force_detach(self, refusal: Refusal) -> None:
+        """End the link with a reason."""
         ...
 
 
 class EntityLinks:
-    """The links of a namespace by the paths of their entities, which are in lower case."""
+    """The links of a namespace by the paths of their entities in lower case."""
 
     def __init__(self) -> None:
         self._links: dict[str, dict[EntityLink, Use]] = {}
         self._paths: dict[EntityLink, str] = {}
 
     def join(self, path: str, use: Use, link: EntityLink) -> None:
-        """Note that *link* uses the entity at *path*."""
+        """Register a link of the entity at *path*."""
         self._links.setdefault(path, {})[link] = use
         self._paths[link] = path
 
     def leave(self, link: EntityLink) -> None:
-        """Forget a link, if it is known."""
+        """Remove a link, if it is registered."""
         path = self._paths.pop(link, None)
         if path is not None:
             links = self._links[path]
@@ -47,17 +47,17 @@ class EntityLinks:
                 del self._links[path]
 
     def count(self, path: str, use: Use) -> int:
-        """Return how many links use an entity, a topic's subscriptions among it, in this way."""
+        """Return how many links use an entity for this purpose; a topic's subscriptions are included."""
         at = [links for each, links in self._links.items() if each == path or each.startswith(path + _SUBSCRIPTIONS)]
         return sum(each is use for links in at for each in links.values())
 
-    def expel(self, path: str, uses: Collection[Use], refusal: Refusal) -> None:
-        """End the links that use the entity at *path* in one of these ways."""
+    def detach(self, path: str, uses: Collection[Use], refusal: Refusal) -> None:
+        """End the links of the entity at *path* that have one of these purposes."""
         for link, use in list(self._links.get(path, {}).items()):
             if use in uses:
-                link.expel(refusal)
+                link.force_detach(refusal)
 
-    def expel_all(self, path: str, refusal: Refusal) -> None:
-        """End all links of the entity at *path*, and of a topic's subscriptions."""
+    def detach_all(self, path: str, refusal: Refusal) -> None:
+        """End all links of the entity at *path*, a topic's subscriptions included."""
         for each in [each for each in self._links if each == path or each.startswith(path + _SUBSCRIPTIONS)]:
-            self.expel(each, Use, refusal)
+            self.detach(each, Use, refusal)

@@ -152,7 +152,8 @@ class Partition:
         if reader.epoch is None:
             if len(readers) >= MAX_READERS:
                 raise Refusal(
-                    errors.RESOURCE_LIMIT_EXCEEDED, f"{where}: it has {MAX_READERS} receivers, expected no more"
+                    errors.RESOURCE_LIMIT_EXCEEDED,
+                    f"{where}: it has {MAX_READERS} receivers already, which is its limit",
                 )
         else:
             losers, readers[:] = list(readers), []

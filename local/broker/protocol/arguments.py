@@ -1,4 +1,4 @@
-"""The arguments of a management request, checked for type as they are asked for."""
+"""The arguments of a management request, each checked for its type when it is read."""
 
 import uuid
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from typing import NoReturn, Self
 
 from local.broker import errors
 from local.broker.errors import Refusal
-from local.broker.protocol.request_node import by_text
+from local.broker.protocol.requests import by_text
 from shared.amqp.codec import items_of
 from shared.amqp.values import NULL, Array, Value
 

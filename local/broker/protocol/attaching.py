@@ -1,7 +1,6 @@
-"""Which kind of link an attach asks for."""
+"""The kind of link that an attach asks for."""
 
 import re
-from typing import TYPE_CHECKING
 
 from local.broker import errors
 from local.broker.config import Right
@@ -14,37 +13,36 @@ from local.broker.errors import Refusal
 from local.broker.faults import Fault, Operation
 from local.broker.protocol import cbs
 from local.broker.protocol.consumer_link import ConsumerLink, SessionConsumerLink
+from local.broker.protocol.fault_effects import apply_fault
 from local.broker.protocol.hub_links import HubPublisherLink, HubReaderLink
 from local.broker.protocol.hub_management import hub_node
+from local.broker.protocol.interfaces import LinkSession
 from local.broker.protocol.link import Link, UnansweredLink
 from local.broker.protocol.management import entity_node
 from local.broker.protocol.performatives import Attach
 from local.broker.protocol.publisher_link import PublisherLink
-from local.broker.protocol.request_node import Node, RequestLink, ResponseLink, by_text
-from local.broker.protocol.struck import perform
+from local.broker.protocol.request_links import RequestLink, ResponseLink
+from local.broker.protocol.requests import Node, by_text
 from local.broker.protocol.terminus import SESSION_FILTER, address_of, filters_of
-
-if TYPE_CHECKING:
-    from local.broker.protocol.session import Session
 
 _MANAGEMENT = "$management"
 _CHECKS = {Use.SEND: check_can_send, Use.RECEIVE: check_can_receive, Use.MANAGE: check_can_manage}
 _RIGHTS = {
     Use.SEND: frozenset((Right.SEND,)),
     Use.RECEIVE: frozenset((Right.LISTEN,)),
-    # Which of them an operation asks for is seen when it comes.
+    # Each operation checks the right that it needs.
     Use.MANAGE: frozenset(Right),
 }
 _HUB_RECEIVER = re.compile(r"(?P<hub>.+)/consumergroups/(?P<group>[^/]+)/partitions/(?P<partition>[^/]+)")
 _HUB_SENDER = re.compile(r"(?P<hub>.+?)(?:/partitions/(?P<partition>[^/]+))?")
 
 
-def create_link(session: "Session", attach: Attach) -> Link:
-    """Return the link that an attach asks for, not yet open; a Refusal if there cannot be one."""
+def create_link(session: LinkSession, attach: Attach) -> Link:
+    """Return the link that an attach asks for, not open yet; a Refusal if it is not possible."""
     namespace = session.connection.namespace
     address = address_of(attach.source if attach.role else attach.target)
     if address is None:
-        raise Refusal(errors.INVALID_FIELD, "the link has no address, expected that of an entity")
+        raise Refusal(errors.INVALID_FIELD, "the link has no address, expected the address of an entity")
     path = path_of(address)
     if path == cbs.ADDRESS:
         return _node_link(session, attach, cbs.token_node(session.connection.claims))
@@ -53,33 +51,33 @@ def create_link(session: "Session", attach: Attach) -> Link:
         return _node_link(session, attach, hub_node(namespace))
     if path.endswith(f"/{_MANAGEMENT}"):
         node = entity_node(namespace, path.removesuffix(f"/{_MANAGEMENT}"), session.connection.claims)
-        return _used(_node_link(session, attach, node), path.removesuffix(f"/{_MANAGEMENT}"), Use.MANAGE)
+        return _registered(_node_link(session, attach, node), path.removesuffix(f"/{_MANAGEMENT}"), Use.MANAGE)
     if namespace.faults.is_set:
         fault = namespace.faults.strike(Operation.ATTACH, path)
         if fault is not None:
-            return _struck(fault, session, attach, path)
+            return _faulty_link(fault, session, attach, path)
     return _entity_link(session, attach, path)
 
 
-def _struck(fault: Fault, session: "Session", attach: Attach, path: str) -> Link:
+def _faulty_link(fault: Fault, session: LinkSession, attach: Attach, path: str) -> Link:
     def refuse(refusal: Refusal) -> Link:
         raise refusal
 
-    link = perform(fault, session.connection, path, lambda: _entity_link(session, attach, path), refuse)
+    link = apply_fault(fault, session.connection, path, lambda: _entity_link(session, attach, path), refuse)
     return UnansweredLink(session, attach) if link is None else link
 
 
-def _entity_link(session: "Session", attach: Attach, path: str) -> Link:
+def _entity_link(session: LinkSession, attach: Attach, path: str) -> Link:
     link = _receiver(session, attach, path) if attach.role else _sender(session, attach, path)
-    return _used(link, path, Use.RECEIVE if attach.role else Use.SEND)
+    return _registered(link, path, Use.RECEIVE if attach.role else Use.SEND)
 
 
-def _node_link(session: "Session", attach: Attach, node: Node) -> Link:
+def _node_link(session: LinkSession, attach: Attach, node: Node) -> Link:
     return ResponseLink(session, attach, node) if attach.role else RequestLink(session, attach, node)
 
 
-def _used(link: Link, path: str, use: Use) -> Link:
-    """Return a link to the entity at *path*, noted there; a Refusal if the entity may not be used so, or not by it."""
+def _registered(link: Link, path: str, use: Use) -> Link:
+    """Return a link, registered at its entity; a Refusal if the entity does not allow this use, or not to this peer."""
     namespace = link.session.connection.namespace
     link.path = path
     link.rights = _RIGHTS[use]
@@ -95,16 +93,16 @@ def _used(link: Link, path: str, use: Use) -> Link:
 
 
 def _check_has_room(namespace: Namespace, path: str) -> None:
-    """Raise a Refusal where the entity, or the topic it belongs to, has as many receivers as it may."""
+    """Raise a Refusal if the entity, or the topic it belongs to, has its maximum of receivers."""
     limit = namespace.config.max_receivers
     if limit is None:
         return
     owner = path.partition("/subscriptions/")[0]
     if namespace.links.count(owner, Use.RECEIVE) >= limit:
-        raise Refusal(errors.RESOURCE_LIMIT_EXCEEDED, f"{owner} has {limit} receivers, expected no more")
+        raise Refusal(errors.RESOURCE_LIMIT_EXCEEDED, f"{owner} has {limit} receivers already, which is its limit")
 
 
-def _receiver(session: "Session", attach: Attach, path: str) -> Link:
+def _receiver(session: LinkSession, attach: Attach, path: str) -> Link:
     namespace = session.connection.namespace
     hub = _HUB_RECEIVER.fullmatch(path)
     if hub is not None:
@@ -115,7 +113,7 @@ def _receiver(session: "Session", attach: Attach, path: str) -> Link:
         return ConsumerLink(session, attach, store)
     if not isinstance(store, SessionStore):
         raise Refusal(
-            errors.NOT_ALLOWED, f"{store.path}: it does not require sessions, expected a receiver without one"
+            errors.NOT_ALLOWED, f"{store.path}: it does not require sessions, expected a receiver without a session"
         )
     properties = {} if attach.properties is None else by_text(attach.properties)
     timeout = properties.get("com.microsoft:timeout")
@@ -126,7 +124,7 @@ def _receiver(session: "Session", attach: Attach, path: str) -> Link:
     )
 
 
-def _sender(session: "Session", attach: Attach, path: str) -> Link:
+def _sender(session: LinkSession, attach: Attach, path: str) -> Link:
     namespace = session.connection.namespace
     hub = _HUB_SENDER.fullmatch(path)
     if hub is not None and hub["hub"] in namespace.hubs:

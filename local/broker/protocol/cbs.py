@@ -1,18 +1,18 @@
 """
-Claims-based security: the node on which clients put their tokens.
+Claims-based security: the node that clients put their tokens on.
 
 Source: "AMQP Claims-based Security" (OASIS working draft); azure-servicebus and @azure/core-amqp for what they send.
 """
 
 from local.broker.errors import Refusal
 from local.broker.protocol.claims import Claims
-from local.broker.protocol.request_node import Node, Request, Response, ok
+from local.broker.protocol.requests import Node, Request, Response, ok
 
 ADDRESS = "$cbs"
 
 
 def token_node(claims: Claims) -> Node:
-    """Return the node that puts tokens into the claims of a connection."""
+    """Return the node that adds tokens to the claims of a connection."""
 
     def answer(request: Request) -> Response:
         if request.operation == "delete-token":
@@ -27,7 +27,7 @@ def token_node(claims: Claims) -> Node:
                 name.payload if name is not None and isinstance(name.payload, str) else "",
             )
         except Refusal as refusal:
-            # No error-condition: azure-servicebus would then lose the status and the description.
+            # No error-condition: with one, azure-servicebus loses the status and the description.
             return Response(401, refusal.description)
         return ok()
 

@@ -1,4 +1,4 @@
-"""What the peer of one connection may do, by the tokens it has put."""
+"""The rights of a connection's peer, from the tokens it has put."""
 
 from local.broker import errors
 from local.broker.access import Access, Grant
@@ -8,7 +8,7 @@ from local.broker.errors import Refusal
 
 
 class Claims:
-    """The grants of a connection; a namespace without keys asks for none."""
+    """The grants of a connection; a namespace without keys requires none."""
 
     def __init__(self, namespace: Namespace) -> None:
         self._access = Access.of(namespace)
@@ -16,17 +16,17 @@ class Claims:
 
     @property
     def are_needed(self) -> bool:
-        """Return whether anything is asked for at all."""
+        """Return whether the namespace requires any."""
         return self._access is not None
 
     def put(self, token: str, audience: str) -> None:
-        """Take a token for *audience*; Refusal(UNAUTHORIZED_ACCESS) if it grants nothing."""
+        """Add a token for *audience*; Refusal(UNAUTHORIZED_ACCESS) if it grants nothing."""
         if self._access is not None:
             grant = self._access.by_signature(token, audience)
             self._grants[grant.path] = grant
 
     def put_key(self, name: str, key: str) -> None:
-        """Take the name and the key of SASL PLAIN; Refusal(UNAUTHORIZED_ACCESS) if they grant nothing."""
+        """Add the name and key of SASL PLAIN; Refusal(UNAUTHORIZED_ACCESS) if they grant nothing."""
         if self._access is not None:
             grant = self._access.by_key(name, key)
             self._grants[grant.path] = grant
@@ -49,7 +49,7 @@ class Claims:
 
 
 def refusal(path: str, rights: frozenset[Right]) -> Refusal:
-    """Return what is told to a peer that has none of *rights*, or no longer."""
+    """Return the refusal for a peer that does not have, or no longer has, one of *rights*."""
     names = ", ".join(sorted(rights))
     return Refusal(
         errors.UNAUTHORIZED_ACCESS,

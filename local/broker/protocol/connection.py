@@ -1,9 +1,10 @@
 """
-One connection: headers, SASL, open and close, and frames passed to their sessions.
+One connection: headers, SASL, open and close, and the frames for its sessions.
 
-1. Bytes go in by `receive` and come out by `take_output`; `wake` is called when there is output nobody waits for.
-2. A peer that breaks the rules is told so with the condition of the specification and the connection is closed.
-3. Frames for a session that has ended are ignored, as the SDKs answer detaches on channels they have ended.
+1. `receive` takes incoming bytes and `take_output` returns outgoing ones; `wake` is called when output appears between
+   calls of `receive`.
+2. When the peer violates the protocol, the connection is closed with the condition that the specification names.
+3. Frames for a session that has ended are ignored: the SDKs answer detaches on channels that they have ended.
 
 Source: OASIS AMQP 1.0, part 2, section 2.4, and part 5, section 5.3.
 """
@@ -29,17 +30,18 @@ from local.broker.protocol.frames import (
     FrameReader,
     compose,
 )
-from local.broker.protocol.session import Session
+from local.broker.protocol.interfaces import ResponsePath
+from local.broker.protocol.session import INCOMING_WINDOW, Session
 from shared.amqp.codec import encode
 from shared.amqp.values import Malformed, array, symbol
 
 MAX_FRAME_SIZE = 65536
 CHANNEL_MAX = 4999
-IDLE_TIME_OUT = 120.0  # seconds that the peer may be silent by what it is told; it is given twice as long
+IDLE_TIME_OUT = 120.0  # seconds that the open announces; the connection is closed after twice as long
 HEARTBEAT_INTERVAL = 25.0
 MIN_REMOTE_IDLE_TIME_OUT = 0.5
-HANDSHAKE_SECONDS = 60.0  # in which a peer has to open the connection, however often it says something
-OUTPUT_LIMIT = 1024 * 1024  # bytes composed for one peer before it has to take some
+HANDSHAKE_SECONDS = 60.0  # within which a peer has to open the connection, whatever it sends
+OUTPUT_LIMIT = 1024 * 1024  # bytes of pending output at which nothing more is delivered to the peer
 MECHANISMS = ("ANONYMOUS", "PLAIN", "EXTERNAL", "MSSBCBS")
 
 
@@ -54,18 +56,22 @@ class _Phase(Enum):
 class Connection:
     """The broker's end of a connection."""
 
-    def __init__(self, namespace: Namespace, wake: Callable[[], None]) -> None:
-        """Serve *namespace*; call *wake* when there is output outside of `receive`."""
+    def __init__(
+        self, namespace: Namespace, wake: Callable[[], None], *, incoming_window: int = INCOMING_WINDOW
+    ) -> None:
+        """Serve *namespace*; call *wake* when output appears outside `receive`."""
         self.namespace = namespace
         self.is_writable = True
         self.is_dropped = False
         self.remote_max_frame_size = MIN_MAX_FRAME_SIZE
         self.sessions: dict[int, Session] = {}
         self.claims = Claims(namespace)
+        self.response_links: list[ResponsePath] = []
+        self._incoming_window = incoming_window
         self._wake = wake
         self._output: list[bytes] = []
         self._output_size = 0
-        self._held_until: int | None = None
+        self._delayed_until: int | None = None
         self._is_counted = False
         self._is_receiving = False
         self._reader = FrameReader(MAX_FRAME_SIZE)
@@ -77,11 +83,11 @@ class Connection:
 
     @property
     def is_closed(self) -> bool:
-        """Return whether the socket is to be closed once the output has been written."""
+        """Return whether the socket has to be closed after the output is written."""
         return self._phase is _Phase.CLOSED
 
     def emit(self, frame: bytes) -> None:
-        """Add a frame to the output; with a full one the connection is not writable until it is resumed."""
+        """Add a frame to the output; beyond the limit the connection is not writable until it is resumed."""
         self._output.append(frame)
         self._output_size += len(frame)
         if self._output_size > OUTPUT_LIMIT:
@@ -90,8 +96,8 @@ class Connection:
             self._wake()
 
     def take_output(self) -> bytes:
-        """Return what is to be written, and forget it; nothing while the output is held back."""
-        if self._held_until is not None:
+        """Return and clear the output; nothing while it is delayed."""
+        if self._delayed_until is not None:
             return b""
         data = b"" if self.is_dropped else b"".join(self._output)
         self._output.clear()
@@ -99,33 +105,33 @@ class Connection:
         return data
 
     def drop(self) -> None:
-        """Break the connection without a word, as a fault asks for; `lost` follows when the socket is gone."""
+        """Break the connection without closing it, as a fault asks for; `release` follows when the socket is closed."""
         self._phase = _Phase.CLOSED
         self.is_writable = False
         self.is_dropped = True
         self._wake()
 
-    def hold(self, seconds: float) -> None:
+    def delay_output(self, seconds: float) -> None:
         """Send nothing for a while, as a fault asks for."""
         namespace = self.namespace
         until = milliseconds(namespace.clock) + round(seconds * 1000)
-        self._held_until = max(until, self._held_until or 0)
-        namespace.timers.set(self, self._held_until)
+        self._delayed_until = max(until, self._delayed_until or 0)
+        namespace.timers.set(self, self._delayed_until)
 
     def next_deadline(self) -> int | None:
-        """Return until when the output is held back."""
-        return self._held_until
+        """Return until when the output is delayed."""
+        return self._delayed_until
 
     def advance(self, now: int) -> None:
-        """Let the output go if its time has come."""
-        if self._held_until is not None and self._held_until <= now:
-            self._held_until = None
+        """Send the delayed output if it is due."""
+        if self._delayed_until is not None and self._delayed_until <= now:
+            self._delayed_until = None
             self._wake()
 
-    # In
+    # Incoming
 
     def receive(self, data: bytes) -> None:
-        """Take bytes that have arrived."""
+        """Handle bytes that have arrived."""
         self._is_heard = True
         self._is_receiving = True
         try:
@@ -140,7 +146,7 @@ class Connection:
             self._is_receiving = False
 
     def _step(self) -> bool:
-        """Deal with the next header or frame; return whether there was one."""
+        """Handle the next header or frame; return whether there was one."""
         if self._phase is _Phase.CLOSED:
             return False
         if self._phase is _Phase.HEADER:
@@ -164,7 +170,7 @@ class Connection:
         header = SASL_HEADER if protocol_id == SASL_HEADER.protocol_id else AMQP_HEADER
         self.emit(header.encode())
         if (protocol_id, version) != header:
-            # The specification's answer to a protocol that is not spoken here: say what is, and hang up.
+            # The specification's answer to an unsupported protocol: send the supported header and close.
             self._end()
         elif header is SASL_HEADER:
             mechanisms = array(0xB3, [symbol(name)._replace(code=0xB3) for name in MECHANISMS])
@@ -178,16 +184,16 @@ class Connection:
         code, raw, _ = read_list(frame.body)
         if frame.type != SASL or code != performatives.SASL_INIT:
             raise ConnectionViolation(errors.NOT_ALLOWED, "expected sasl-init")
-        is_known = self._is_let_in(Fields("sasl-init", raw))
-        outcome = compose_list(0x44, [b"\x50\x00" if is_known else b"\x50\x01", b"\x40"])
+        is_authenticated = self._authenticate(Fields("sasl-init", raw))
+        outcome = compose_list(0x44, [b"\x50\x00" if is_authenticated else b"\x50\x01", b"\x40"])
         self.emit(compose(0, outcome, kind=SASL))
-        if is_known:
+        if is_authenticated:
             self._phase = _Phase.HEADER
         else:
             self._end()
 
-    def _is_let_in(self, fields: Fields) -> bool:
-        """Return whether the mechanism is known and, for PLAIN, the key right; the others are followed by tokens."""
+    def _authenticate(self, fields: Fields) -> bool:
+        """Return whether the mechanism is known and, for PLAIN, the key is valid; with the others, tokens follow."""
         mechanism = fields.required_text(0)
         if mechanism != "PLAIN":
             return mechanism in MECHANISMS
@@ -211,13 +217,13 @@ class Connection:
         elif code == performatives.CLOSE:
             self.close()
         elif code not in range(performatives.ATTACH, performatives.END + 1):
-            raise ConnectionViolation(errors.NOT_ALLOWED, f"performative 0x{code:02x} is not expected here")
+            raise ConnectionViolation(errors.NOT_ALLOWED, f"unexpected performative 0x{code:02x}")
         elif session is None:
             if code in (performatives.ATTACH, performatives.TRANSFER):
                 raise ConnectionViolation(errors.NOT_ALLOWED, f"channel {channel}: no session has begun on it")
         elif code == performatives.END:
             del self.sessions[channel]
-            session.ended()
+            session.end()
         else:
             try:
                 session.receive(code, raw, frame.body, position)
@@ -232,7 +238,7 @@ class Connection:
                 errors.INVALID_FIELD, f"max-frame-size {peer.max_frame_size}, expected at least {MIN_MAX_FRAME_SIZE}"
             )
         self.remote_max_frame_size = peer.max_frame_size
-        self._count_in()
+        self._count_connection()
         if peer.idle_time_out:
             idle_time_out = peer.idle_time_out / 1000
             if idle_time_out < MIN_REMOTE_IDLE_TIME_OUT:
@@ -243,11 +249,11 @@ class Connection:
             self._sends_heartbeats = True
         self._silence = 0.0
 
-    def _count_in(self) -> None:
+    def _count_connection(self) -> None:
         limit = self.namespace.config.max_connections
         if limit is not None and self.namespace.open_connections >= limit:
             raise ConnectionViolation(
-                errors.RESOURCE_LIMIT_EXCEEDED, f"the namespace has {limit} connections, expected no more"
+                errors.RESOURCE_LIMIT_EXCEEDED, f"the namespace has {limit} connections already, which is its limit"
             )
         self.namespace.open_connections += 1
         self._is_counted = True
@@ -269,14 +275,15 @@ class Connection:
             channel,
             next_incoming_id=fields.required_number(1),
             remote_incoming_window=fields.required_number(2),
+            incoming_window=self._incoming_window,
         )
         self.sessions[channel] = session
         session.begin()
 
-    # Out
+    # End
 
     def close(self, refusal: Refusal | None = None) -> None:
-        """Close the connection, with a reason if it is not the peer's wish."""
+        """Close the connection, with a reason unless the peer has closed it."""
         if self._phase is _Phase.OPENING:
             self.emit(self._open())
             self._phase = _Phase.OPEN
@@ -286,22 +293,22 @@ class Connection:
             self.emit(AMQP_HEADER.encode())
         self._end()
 
-    def lost(self) -> None:
-        """Let go of everything: the socket is gone."""
+    def release(self) -> None:
+        """Release everything: the socket is closed."""
         self._end()
 
     def _end(self) -> None:
         self._phase = _Phase.CLOSED
-        self._held_until = None
+        self._delayed_until = None
         self.namespace.open_connections -= self._is_counted
         self._is_counted = False
         for session in list(self.sessions.values()):
-            session.ended(is_connected=False)
+            session.end(is_connected=False)
         self.sessions.clear()
 
     def resume(self) -> None:
-        """Deliver what had to wait because the peer did not read."""
-        if self._held_until is not None or self.is_closed:
+        """Deliver what has waited because the peer did not read."""
+        if self._delayed_until is not None or self.is_closed:
             return
         self.is_writable = True
         for session in list(self.sessions.values()):
@@ -310,19 +317,19 @@ class Connection:
     # Time
 
     def tick(self) -> None:
-        """Send a heartbeat, or close after too long a silence; to be called every `tick_interval` seconds."""
+        """Send a heartbeat, or close an idle connection; must be called every `tick_interval` seconds."""
         is_open = self._phase is _Phase.OPEN
         if is_open and self._sends_heartbeats:
             self.emit(EMPTY_FRAME)
-        self._expel_unauthorized()
+        self._detach_unauthorized()
         self._silence = 0.0 if is_open and self._is_heard else self._silence + self.tick_interval
         self._is_heard = False
         if self._silence > (2 * IDLE_TIME_OUT if is_open else HANDSHAKE_SECONDS):
             self.close(Refusal(errors.CONNECTION_FORCED, "the connection was idle for too long"))
 
-    def _expel_unauthorized(self) -> None:
-        """End the links whose token has expired without a new one."""
+    def _detach_unauthorized(self) -> None:
+        """End the links whose token has expired and was not renewed."""
         for session in list(self.sessions.values()):
             for link in list(session.links.values()):
                 if link.rights and not link.is_over and not self.claims.cover(link.path, link.rights):
-                    link.expel(claims.refusal(link.path, link.rights))
+                    link.force_detach(claims.refusal(link.path, link.rights))

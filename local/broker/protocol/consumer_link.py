@@ -1,7 +1,6 @@
-"""Links on which a client receives from a queue, a subscription or a dead-letter queue."""
+"""Links that a client receives on from a queue, a subscription or a dead-letter queue."""
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from local.broker import errors
 from local.broker.core.ready_queue import MessageSession
@@ -10,16 +9,14 @@ from local.broker.core.store import MessageStore, milliseconds
 from local.broker.errors import Refusal
 from local.broker.faults import Operation
 from local.broker.protocol import performatives
+from local.broker.protocol.fault_effects import apply_fault
 from local.broker.protocol.fields import ACCEPTED, fields_of
+from local.broker.protocol.interfaces import LinkSession
 from local.broker.protocol.outgoing_link import OutgoingLink
 from local.broker.protocol.performatives import Attach, Disposition
-from local.broker.protocol.struck import perform
 from local.broker.protocol.terminus import with_session_id
 from shared.amqp.codec import encode
 from shared.amqp.values import Value, long, map_, string, symbol
-
-if TYPE_CHECKING:
-    from local.broker.protocol.session import Session
 
 _TICKS_AT_1970 = 621_355_968_000_000_000
 _TICKS_PER_MILLISECOND = 10_000
@@ -30,35 +27,35 @@ _REASON, _DESCRIPTION = "DeadLetterReason", "DeadLetterErrorDescription"
 class ConsumerLink(OutgoingLink):
     """A receiver without sessions."""
 
-    def __init__(self, session: "Session", attach: Attach, store: MessageStore) -> None:
+    def __init__(self, session: LinkSession, attach: Attach, store: MessageStore) -> None:
         super().__init__(session, attach)
         self._store = store
         self._has_joined = False
         self.is_destructive = self._sends_settled
 
     def open(self) -> None:
-        """Start to receive."""
+        """Start receiving."""
         self._store.join(self)
         self._has_joined = True
-        self.attached()
+        self.send_attach()
 
-    def on_released(self) -> None:
-        """Stop to receive; messages stay locked until their locks expire, as in the service."""
-        super().on_released()
+    def on_release(self) -> None:
+        """Stop receiving; messages stay locked until their locks expire, as in the service."""
+        super().on_release()
         if self._has_joined:
             self._store.leave(self)
 
     def pump(self) -> None:
-        """Receive what is ready."""
+        """Deliver the messages that are ready."""
         if self._credit > 0:
             self._store.dispatch()
 
     def take(self, tag: bytes, message: bytes) -> None:
-        """Deliver a message that the store hands over."""
+        """Deliver a message of the store."""
         self.send(tag, message, settled=self.is_destructive)
 
     def settle(self, delivery_id: int, tag: bytes, disposition: Disposition) -> bool:
-        """Settle a message as the peer asks, and tell it what was done if it wants to know."""
+        """Settle a message as the peer asks, and answer with the outcome unless it has settled it already."""
         if disposition.state is None:
             return disposition.settled
         fault = self.faults.strike(Operation.SETTLE, self.path) if self.faults.is_set else None
@@ -66,7 +63,7 @@ class ConsumerLink(OutgoingLink):
             outcome = self._outcome(tag, disposition.state)
         else:
             carry_out = partial(self._outcome, tag, disposition.state)
-            outcome = perform(fault, self.session.connection, self.path, carry_out, performatives.rejected)
+            outcome = apply_fault(fault, self.session.connection, self.path, carry_out, performatives.rejected)
         if outcome is None:
             return disposition.settled
         if not disposition.settled:
@@ -74,14 +71,14 @@ class ConsumerLink(OutgoingLink):
         return True
 
     def _outcome(self, tag: bytes, state: Value) -> bytes | None:
-        """Carry out an outcome and return what to echo, be it that it cannot be carried out."""
+        """Apply an outcome and return the state to answer with: rejected if it cannot be applied."""
         try:
             return self._settle(tag, state)
         except Refusal as refusal:
             return performatives.rejected(refusal)
 
     def _settle(self, tag: bytes, state: Value) -> bytes | None:
-        """Carry out an outcome and return the one to echo; None for a state that is no outcome."""
+        """Apply an outcome and return the state to answer with; None for a state that is not an outcome."""
         if state is ACCEPTED:
             self._store.complete(tag)
             return performatives.ACCEPTED_STATE
@@ -98,7 +95,7 @@ class ConsumerLink(OutgoingLink):
                 if fields.flag(1):
                     self._store.defer(tag, changes)
                 else:
-                    # An attempt that failed, even without the flag that says so: @azure/service-bus leaves it out.
+                    # This counts as a failed attempt even without the flag: @azure/service-bus omits it.
                     self._store.abandon(tag, changes)
                 return encode(state)
             case performatives.REJECTED:
@@ -124,7 +121,7 @@ class SessionConsumerLink(ConsumerLink):
     """A receiver of one session, by name or the next available."""
 
     def __init__(
-        self, session: "Session", attach: Attach, store: SessionStore, session_id: str | None, timeout: int | None
+        self, session: LinkSession, attach: Attach, store: SessionStore, session_id: str | None, timeout: int | None
     ) -> None:
         """Accept a session by its id, or the next one within *timeout* milliseconds."""
         super().__init__(session, attach, store)
@@ -134,7 +131,7 @@ class SessionConsumerLink(ConsumerLink):
         self._granted: MessageSession | None = None
 
     def open(self) -> None:
-        """Accept the session; the answer waits until one is there."""
+        """Accept the session; the answer waits until one is available."""
         if self._session_id is not None:
             self.session_granted(self._sessions.accept(self._session_id, self))
         else:
@@ -146,36 +143,36 @@ class SessionConsumerLink(ConsumerLink):
         self._granted = session
         self._session_id = session.session_id
         locked_until = session.locked_until * _TICKS_PER_MILLISECOND + _TICKS_AT_1970
-        self.attached(properties=map_([(symbol("com.microsoft:locked-until-utc"), long(locked_until))]))
+        self.send_attach(properties=map_([(symbol("com.microsoft:locked-until-utc"), long(locked_until))]))
 
     def session_refused(self, refusal: Refusal) -> None:
-        """Refuse the link: there was no session in time."""
+        """Refuse the link: no session became available in time."""
         self.refuse(refusal)
 
     def session_lost(self, refusal: Refusal) -> None:
-        """End the link: the lock on its session is gone."""
+        """End the link: the lock on its session is lost."""
         self._granted = None
         self.detach(refusal)
 
     def source(self) -> Value | None:
-        """Return the peer's source with the session it got."""
+        """Return the peer's source with the accepted session."""
         return with_session_id(self.peer.source, self._session_id or "")
 
-    def on_released(self) -> None:
-        """Give the session back."""
+    def on_release(self) -> None:
+        """Release the session."""
         self.session.forget(self)
         self._sessions.stop_waiting(self)
         if self._granted is not None:
             self._sessions.release_session(self._granted, self)
 
     def pump(self) -> None:
-        """Receive what is ready in the session."""
+        """Deliver the messages that are ready in the session."""
         if self._credit > 0 and self._granted is not None:
             self._sessions.dispatch_session(self._granted)
 
 
 def _texts_and_values(value: Value | None) -> dict[str, Value]:
-    """Return the pairs of a map that have text as key."""
+    """Return the pairs of a map by their text keys; symbols become strings."""
     if value is None or value.kind != "map":
         return {}
     pairs: tuple[tuple[Value, Value], ...] = value.payload  # type: ignore[assignment] # its kind says so

@@ -1,8 +1,7 @@
 """
 The fields of performatives and other described lists.
 
-Simple values become plain Python values, because that is all a performative is read for; maps, lists, arrays and
-described values stay typed `Value`s.
+Simple values become plain Python values; maps, lists, arrays and described values stay typed `Value`s.
 """
 
 import struct
@@ -115,7 +114,7 @@ _CODES = {
 
 
 class Fields:
-    """The fields of one performative by position, checked for type as they are asked for; absent ones are null."""
+    """The fields of one performative by position, each checked for its type when it is read; absent ones are null."""
 
     def __init__(self, name: str, fields: Sequence[Field]) -> None:
         self._name = name
@@ -137,7 +136,7 @@ class Fields:
         raise self._wrong(number, "an unsigned number")
 
     def required_number(self, number: int) -> int:
-        """Return an unsigned number that must be there."""
+        """Return a required unsigned number."""
         field = self._fields[number] if number < len(self._fields) else None
         if type(field) is int and field >= 0:
             return field
@@ -158,7 +157,7 @@ class Fields:
         raise self._wrong(number, "text")
 
     def required_text(self, number: int) -> str:
-        """Return a string or symbol that must be there."""
+        """Return a required string or symbol."""
         field = self.text(number)
         if field is None:
             raise self._wrong(number, "text")
@@ -205,7 +204,7 @@ _COMPOSITES = {
 
 
 def compose_list(code: int, fields: Sequence[bytes]) -> bytes:
-    """Return a described list of encoded fields, none of them trimmed: azure-eventhub counts on all being there."""
+    """Return a described list of encoded fields, trailing nulls included: azure-eventhub requires all fields."""
     content = b"".join(fields)
     if len(content) < 0xFF:
         return b"\x00\x53%c\xc0%c%c%b" % (code, len(content) + 1, len(fields), content)

@@ -1,5 +1,5 @@
 """
-Protocol headers and frames, cut from a stream of bytes and composed.
+Protocol headers and frames: reading from a stream of bytes, and encoding.
 
 Source: OASIS AMQP 1.0, part 2, sections 2.2 and 2.3.
 """
@@ -20,7 +20,7 @@ PROTOCOL_HEADER_SIZE = 8
 
 
 class ProtocolHeader(NamedTuple):
-    """What each side says before its first frame."""
+    """What each side sends before its first frame."""
 
     protocol_id: int
     version: bytes
@@ -43,7 +43,7 @@ class Frame(NamedTuple):
 
 
 class FrameReader:
-    """Cuts what has arrived into protocol headers and frames."""
+    """Splits a stream of bytes into protocol headers and frames."""
 
     def __init__(self, max_frame_size: int) -> None:
         """Refuse frames of more than *max_frame_size* bytes."""
@@ -57,7 +57,7 @@ class FrameReader:
         self._position = 0
 
     def next_header(self) -> ProtocolHeader | None:
-        """Return the protocol header that comes next, None if it has not arrived yet; anything else is a violation."""
+        """Return the next protocol header, None if it has not arrived yet; anything else is a violation."""
         start = self._position
         arrived = self._buffer[start : start + 4]
         if arrived != b"AMQP"[: len(arrived)]:
@@ -68,14 +68,14 @@ class FrameReader:
         return ProtocolHeader(self._buffer[start + 4], self._buffer[start + 5 : start + 8])
 
     def next_frame(self) -> Frame | None:
-        """Return the frame that comes next, None if it has not arrived yet."""
+        """Return the next frame, None if it has not arrived completely."""
         buffer, start = self._buffer, self._position
         if len(buffer) - start < HEADER.size:
             return None
         size, offset, kind, channel = HEADER.unpack_from(buffer, start)
         if size < HEADER.size or not 2 <= offset <= size // 4 or kind > SASL:
             raise ConnectionViolation(
-                errors.FRAMING_ERROR, f"frame of {size} bytes, data offset {offset}, type {kind}: not a frame"
+                errors.FRAMING_ERROR, f"frame of {size} bytes, data offset {offset}, type {kind}: invalid frame header"
             )
         if size > self._max_frame_size:
             raise ConnectionViolation(

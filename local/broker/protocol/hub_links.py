@@ -2,7 +2,6 @@
 
 import itertools
 import re
-from typing import TYPE_CHECKING
 
 from local.broker import errors
 from local.broker.core.content import read_batch
@@ -11,15 +10,13 @@ from local.broker.core.hub import Coordinate, Hub, Partition, Position
 from local.broker.core.store import milliseconds
 from local.broker.errors import Refusal
 from local.broker.protocol.incoming_link import BATCH_FORMAT, IncomingLink
+from local.broker.protocol.interfaces import LinkSession
 from local.broker.protocol.outgoing_link import OutgoingLink
 from local.broker.protocol.performatives import TAG_SIZE, Attach
-from local.broker.protocol.request_node import by_text
+from local.broker.protocol.requests import by_text
 from local.broker.protocol.terminus import SELECTOR_FILTER, filters_of
 from shared.amqp.codec import encode, plain
 from shared.amqp.values import Value, long, map_, string, symbol, timestamp
-
-if TYPE_CHECKING:
-    from local.broker.protocol.session import Session
 
 MAX_EVENT_SIZE = 1024 * 1024
 
@@ -31,7 +28,7 @@ _BEGINNING = Position(Coordinate.OFFSET, -1, is_inclusive=False)
 class HubPublisherLink(IncomingLink):
     """A sender to a hub, or to one partition of it."""
 
-    def __init__(self, session: "Session", attach: Attach, hub: Hub, partition_id: str | None) -> None:
+    def __init__(self, session: LinkSession, attach: Attach, hub: Hub, partition_id: str | None) -> None:
         super().__init__(session, attach, MAX_EVENT_SIZE)
         self._hub = hub
         self._partition = None if partition_id is None else hub.partition(partition_id)
@@ -49,9 +46,9 @@ class HubPublisherLink(IncomingLink):
 
 
 class HubReaderLink(OutgoingLink):
-    """A reader of one partition; what it has read stays for others."""
+    """A reader of one partition."""
 
-    def __init__(self, session: "Session", attach: Attach, hub: Hub, consumer_group: str, partition_id: str) -> None:
+    def __init__(self, session: LinkSession, attach: Attach, hub: Hub, consumer_group: str, partition_id: str) -> None:
         super().__init__(session, attach)
         self._partition: Partition = hub.partition(partition_id)
         self._consumer_group = hub.consumer_group(consumer_group)
@@ -63,25 +60,25 @@ class HubReaderLink(OutgoingLink):
         self._numbers = itertools.count(1)
 
     def open(self) -> None:
-        """Take part in reading the partition."""
+        """Start reading the partition."""
         self._partition.join(self._consumer_group, self)
-        self.attached()
+        self.send_attach()
 
-    def on_released(self) -> None:
+    def on_release(self) -> None:
         """Stop reading."""
-        super().on_released()
+        super().on_release()
         self._partition.leave(self._consumer_group, self)
 
     def wake(self) -> None:
-        """Send what is new."""
+        """Send new events."""
         self.pump()
 
     def stolen(self, refusal: Refusal) -> None:
-        """End the link: another reader has the partition."""
+        """End the link: another reader has taken the partition."""
         self.detach(refusal)
 
     def pump(self) -> None:
-        """Send the events that the peer takes."""
+        """Send the events that the peer accepts."""
         while self.can_take():
             event = self._partition.event(self._next)
             if event is None:
@@ -110,16 +107,18 @@ def _names(capabilities: Value | None) -> list[object]:
 
 
 def _position(selector: Value | None) -> Position:
-    """Return the starting position that a selector states; without one it is the beginning."""
+    """Return the starting position of a selector, by default the beginning."""
     if selector is None:
         return _BEGINNING
     match = _SELECTOR.fullmatch(str(selector.payload).strip())
     if match is None or match["name"] not in Coordinate:
-        raise Refusal(errors.ARGUMENT_ERROR, "the selector states no position by offset, sequence number or time")
+        raise Refusal(
+            errors.ARGUMENT_ERROR, "the selector has no position, expected an offset, a sequence number or a time"
+        )
     value = match["value"]
     if value == "@latest":
         return Position(Coordinate.OFFSET, None, is_inclusive=False)
     try:
         return Position(Coordinate(match["name"]), int(value), is_inclusive=match["comparator"] == ">=")
     except ValueError as error:
-        raise Refusal(errors.ARGUMENT_ERROR, "the position in the selector is not a number") from error
+        raise Refusal(errors.ARGUMENT_ERROR, "the position in the selector is not a whole number") from error

@@ -1,10 +1,10 @@
-"""What `$management` of an Event Hubs namespace tells about hubs and partitions."""
+"""The `$management` node of an Event Hubs namespace: properties of hubs and partitions."""
 
 from local.broker import errors
 from local.broker.core.hub import Hub, Partition
 from local.broker.core.namespace import Namespace
 from local.broker.errors import Refusal
-from local.broker.protocol.request_node import Node, Request, Response, ok
+from local.broker.protocol.requests import Node, Request, Response, ok
 from shared.amqp.values import Value, array, boolean, int_, long, map_, string, symbol, timestamp
 
 _HUB = "com.microsoft:eventhub"

@@ -1,19 +1,16 @@
-"""Links on which the broker receives: deliveries put together from frames, checked for size, and answered."""
+"""Links that the broker receives on: deliveries are assembled from frames, checked for size, and answered."""
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING
 
 from local.broker import errors
 from local.broker.errors import Refusal
 from local.broker.faults import Operation
 from local.broker.protocol import performatives
+from local.broker.protocol.fault_effects import apply_fault
+from local.broker.protocol.interfaces import LinkSession
 from local.broker.protocol.link import Link
 from local.broker.protocol.performatives import Attach, Transfer
-from local.broker.protocol.struck import perform
 from shared.amqp.values import Malformed
-
-if TYPE_CHECKING:
-    from local.broker.protocol.session import Session
 
 CREDIT = 1000
 BATCH_FORMAT = 0x80013700
@@ -24,12 +21,12 @@ class IncomingLink(Link):
     """
     A link on which the peer delivers.
 
-    A delivery that is too large is dropped as it arrives and rejected at its end, so that its neighbours go on.
-    Credit is granted anew before it runs out, unless the peer does not take its answers; sending without credit ends
-    the link. azure-servicebus does not observe credit, but waits for each answer and so never runs out of it.
+    A delivery that is too large is dropped as it arrives and rejected at its end, so that other deliveries go on.
+    Credit is granted again before it runs out, unless the peer does not read its answers; sending without credit ends
+    the link. azure-servicebus ignores credit, but waits for each answer and so never runs out of it.
     """
 
-    def __init__(self, session: "Session", attach: Attach, max_message_size: int) -> None:
+    def __init__(self, session: LinkSession, attach: Attach, max_message_size: int) -> None:
         super().__init__(session, attach)
         self._max_message_size = max_message_size
         self._delivery_count = attach.initial_delivery_count or 0
@@ -40,15 +37,15 @@ class IncomingLink(Link):
 
     def open(self) -> None:
         """Open the link and grant credit."""
-        self.attached(max_message_size=self._max_message_size)
+        self.send_attach(max_message_size=self._max_message_size)
         self.session.emit_link_flow(self.handle, self._delivery_count, self._credit)
 
     @abstractmethod
     def accept(self, message: bytes, message_format: int) -> None:
-        """Take a message; a Refusal rejects it."""
+        """Accept a message; a Refusal rejects it."""
 
     def on_transfer(self, transfer: Transfer, payload: bytes) -> None:
-        """Take one frame of a delivery, and the delivery with the last one."""
+        """Handle one frame of a delivery, and the whole delivery with the last frame."""
         if self.is_over:
             return
         first = self._first
@@ -77,11 +74,11 @@ class IncomingLink(Link):
             self.session.emit(performatives.disposition(role=True, delivery_id=first.delivery_id, state=state))
 
     def _answer(self, message: bytes, size: int, message_format: int) -> bytes | None:
-        """Return the state to settle a delivery with, None where a fault keeps it back."""
+        """Return the state to settle a delivery with, None if a fault suppresses the answer."""
         fault = self.faults.strike(Operation.SEND, self.path) if self.faults.is_set else None
         if fault is None:
             return self._outcome(message, size, message_format)
-        return perform(
+        return apply_fault(
             fault,
             self.session.connection,
             self.path,
@@ -108,7 +105,7 @@ class IncomingLink(Link):
         self.pump()
 
     def pump(self) -> None:
-        """Grant credit to a peer that takes its answers."""
+        """Grant credit to a peer that reads its answers."""
         if self._credit <= CREDIT // 2 and self.session.connection.is_writable and not self.is_over:
             self._credit = CREDIT
             self.session.emit_link_flow(self.handle, self._delivery_count, self._credit)

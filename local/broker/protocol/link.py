@@ -1,27 +1,23 @@
-"""What all links have in common: how they open, are refused and end."""
-
-from typing import TYPE_CHECKING
+"""Links of every kind: how they open, are refused and end."""
 
 from local.broker import errors
 from local.broker.config import Right
 from local.broker.errors import Refusal, SessionViolation
 from local.broker.protocol import performatives
+from local.broker.protocol.interfaces import LinkSession
 from local.broker.protocol.performatives import Attach, Flow, Transfer
 from shared.amqp.values import Value
-
-if TYPE_CHECKING:
-    from local.broker.protocol.session import Session
 
 
 class Link:
     """
     The broker's end of a link.
 
-    On its own it is a link that was refused: the peer is told why and what it sends is ignored until it detaches.
-    The path, as `path_of` returns it, is that of the entity it leads to.
+    An instance of this class itself is a refused link: the peer gets the reason, and what it sends is ignored until it
+    detaches. The path is that of the link's entity, as `path_of` returns it.
     """
 
-    def __init__(self, session: "Session", attach: Attach) -> None:
+    def __init__(self, session: LinkSession, attach: Attach) -> None:
         self.session = session
         self.handle = attach.handle
         self.path = ""
@@ -32,11 +28,11 @@ class Link:
         self.is_over = False
 
     def open(self) -> None:
-        """Answer the peer's attach, at once or when what it asks for is there; a Refusal refuses the link."""
+        """Answer the peer's attach, now or when what it waits for is available; a Refusal refuses the link."""
         raise NotImplementedError
 
-    def attached(self, *, max_message_size: int | None = None, properties: Value | None = None) -> None:
-        """Send the attach that says the link is open."""
+    def send_attach(self, *, max_message_size: int | None = None, properties: Value | None = None) -> None:
+        """Send the attach that opens the link."""
         self.is_attached = True
         peer = self.peer
         self.session.emit(
@@ -53,17 +49,17 @@ class Link:
         )
 
     def source(self) -> Value | None:
-        """Return the source as the broker sees it: the peer's, as the SDKs compare it with theirs."""
+        """Return the broker's source: the peer's own, because the SDKs compare them."""
         return self.peer.source
 
     def target(self) -> Value | None:
-        """Return the target as the broker sees it."""
+        """Return the broker's target."""
         return self.peer.target
 
     def refuse(self, refusal: Refusal) -> None:
-        """Tell the peer that the link does not open: an attach without what it asked for, a detach that says why."""
+        """Refuse the link: send an attach without the requested terminus, then a detach with the reason."""
         peer = self.peer
-        # A link whose terminus is echoed counts as open for the SDKs, whatever follows.
+        # The SDKs regard a link whose terminus is echoed as open, whatever follows.
         self.session.emit(
             performatives.attach(
                 peer._replace(
@@ -81,11 +77,11 @@ class Link:
 
     def detach(self, refusal: Refusal) -> None:
         """End the link from this side, with the reason."""
-        self.released()
+        self.release()
         self.session.emit(performatives.detach(self.handle, closed=True, refusal=refusal))
 
-    def expel(self, refusal: Refusal) -> None:
-        """End the link, or refuse it if it does not yet stand, as its entity or the right to use it is gone."""
+    def force_detach(self, refusal: Refusal) -> None:
+        """End the link, or refuse it if it is not open yet, because its entity or the right to use it is gone."""
         if self.is_over:
             return
         if self.is_attached:
@@ -93,37 +89,37 @@ class Link:
         else:
             self.refuse(refusal)
 
-    def detached(self, *, closed: bool) -> None:
-        """Answer the peer's detach, unless it is the answer to ours."""
+    def on_detach(self, *, closed: bool) -> None:
+        """Answer the peer's detach, unless it answers the broker's."""
         if not self.is_over:
-            self.released()
+            self.release()
             self.session.emit(performatives.detach(self.handle, closed=closed))
 
-    def released(self) -> None:
-        """Let go of everything the link holds; nothing is sent."""
+    def release(self) -> None:
+        """Release everything the link holds; nothing is sent."""
         if not self.is_over:
             self.is_over = True
             self.session.connection.namespace.links.leave(self)
-            self.on_released()
+            self.on_release()
 
-    def on_released(self) -> None:
-        """Let go of what a kind of link holds."""
+    def on_release(self) -> None:
+        """Release what this kind of link holds."""
 
     def on_flow(self, flow: Flow) -> None:
-        """Take the peer's view of the link's credit."""
+        """Handle the peer's view of the link's credit."""
 
-    def on_transfer(self, transfer: Transfer, payload: bytes) -> None:  # noqa: ARG002 - the links that receive use it
-        """Take one frame of a delivery."""
+    def on_transfer(self, transfer: Transfer, payload: bytes) -> None:  # noqa: ARG002 - incoming links use the payload
+        """Handle one frame of a delivery."""
         if not self.is_over:
-            raise SessionViolation(errors.NOT_ALLOWED, f"handle {transfer.handle}: the link is not one to send on")
+            raise SessionViolation(errors.NOT_ALLOWED, f"handle {transfer.handle}: the peer cannot send on this link")
 
     def pump(self) -> None:
         """Deliver what can be delivered."""
 
 
 class UnansweredLink(Link):
-    """A link whose attach a fault has struck: nothing comes of it."""
+    """A link whose attach is never answered, because of a fault."""
 
     def open(self) -> None:
-        """Say nothing, and ignore what comes."""
+        """Send nothing, and ignore what arrives."""
         self.is_over = True

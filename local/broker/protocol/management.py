@@ -1,7 +1,7 @@
 """
 The operations that an entity's `$management` node answers.
 
-Sources: Microsoft Learn, "AMQP request/response operations"; the SDKs for what they send beyond it.
+Sources: Microsoft Learn, "AMQP request/response operations"; the SDKs for what the page does not mention.
 """
 
 import itertools
@@ -20,13 +20,13 @@ from local.broker.errors import Refusal
 from local.broker.protocol import rule_descriptions
 from local.broker.protocol.arguments import Arguments
 from local.broker.protocol.claims import Claims
-from local.broker.protocol.request_node import Node, Request, Response, ok
+from local.broker.protocol.requests import Node, Request, Response, ok
 from shared.amqp.codec import items_of
 from shared.amqp.values import NULL, Value, array, binary, int_, list_, map_, string, symbol, timestamp
 from shared.amqp.values import uuid as uuid_value
 
 MAX_PEEKED_BYTES = 1024 * 1024
-# azure-servicebus and @azure/service-bus ask with a date past the year 9999 for all sessions, changed or not.
+# A date past the year 9999 asks for all sessions, changed or not: azure-servicebus and @azure/service-bus send it.
 _ALL_SESSIONS = 253_402_300_799_999
 
 _STATUS = {
@@ -45,7 +45,7 @@ _PREFIX = "com.microsoft:"
 
 
 def entity_node(namespace: Namespace, path: str, claims: Claims) -> Node:
-    """Return the node of the entity or sub-queue at *path*; a Refusal if there is none."""
+    """Return the node of the entity or sub-queue at *path*; a Refusal if it does not exist."""
     entity: Entity | None
     store: MessageStore | None
     try:
@@ -59,10 +59,10 @@ def entity_node(namespace: Namespace, path: str, claims: Claims) -> Node:
 
 
 class Management:
-    """The operations on one entity; a dead-letter queue has a store only, a topic has none."""
+    """The operations on one entity; a dead-letter queue has only a store, a topic has no store."""
 
     def __init__(self, path: str, entity: Entity | None, store: MessageStore | None, claims: Claims) -> None:
-        """Answer a peer that has *claims*."""
+        """Answer the requests of a peer that has *claims*."""
         self._claims = claims
         self._path = path
         self._entity = entity
@@ -84,7 +84,7 @@ class Management:
         }
 
     def answer(self, request: Request) -> Response:
-        """Carry out a request; what is refused is answered with its status and condition."""
+        """Carry out a request; a refused one is answered with its status and condition."""
         name = request.operation.removeprefix(_PREFIX)
         operation = self._operations.get(name, self._unknown)
         try:
@@ -99,7 +99,7 @@ class Management:
 
     def _unknown(self, _: Arguments) -> Response:
         raise Refusal(
-            errors.NOT_IMPLEMENTED, f"{self._path}: the operation is not one of {', '.join(self._operations)}"
+            errors.NOT_IMPLEMENTED, f"{self._path}: unknown operation, expected one of {', '.join(self._operations)}"
         )
 
     # Messages
@@ -146,7 +146,7 @@ class Management:
                 case "suspended":
                     self._messages.dead_letter(token, reason, description, changes)
                 case _:
-                    raise Refusal(errors.ARGUMENT_ERROR, f"{self._path}: disposition-status {status!r} is not known")
+                    raise Refusal(errors.ARGUMENT_ERROR, f"{self._path}: unknown disposition-status {status!r}")
         return ok()
 
     def _receive_by_sequence_number(self, arguments: Arguments) -> Response:
@@ -173,13 +173,15 @@ class Management:
     @property
     def _messages(self) -> MessageStore:
         if self._store is None:
-            raise Refusal(errors.NOT_ALLOWED, f"{self._path}: it is a topic, which keeps no messages to receive")
+            raise Refusal(
+                errors.NOT_ALLOWED, f"{self._path}: it is a topic, expected a queue or subscription to receive from"
+            )
         return self._store
 
     @property
     def _publishable(self) -> Queue | Topic:
         if not isinstance(self._entity, Queue | Topic):
-            raise Refusal(errors.NOT_ALLOWED, f"{self._path}: messages are not sent to it, expected a queue or topic")
+            raise Refusal(errors.NOT_ALLOWED, f"{self._path}: it does not accept messages, expected a queue or topic")
         return self._entity
 
     # Sessions

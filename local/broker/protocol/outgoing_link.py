@@ -1,15 +1,11 @@
-"""Links on which the broker sends."""
-
-from typing import TYPE_CHECKING
+"""Links that the broker sends on."""
 
 from local.broker.errors import Refusal
 from local.broker.faults import Effect, Operation
+from local.broker.protocol.fault_effects import apply_fault
+from local.broker.protocol.interfaces import LinkSession
 from local.broker.protocol.link import Link
 from local.broker.protocol.performatives import Attach, Disposition, Flow
-from local.broker.protocol.struck import perform
-
-if TYPE_CHECKING:
-    from local.broker.protocol.session import Session
 
 _SERIAL = 0xFFFFFFFF
 _SETTLED = 1
@@ -18,7 +14,7 @@ _SETTLED = 1
 class OutgoingLink(Link):
     """A link on which the peer grants credit and the broker delivers."""
 
-    def __init__(self, session: "Session", attach: Attach) -> None:
+    def __init__(self, session: LinkSession, attach: Attach) -> None:
         super().__init__(session, attach)
         self._credit = 0
         self._delivery_count = 0
@@ -28,19 +24,19 @@ class OutgoingLink(Link):
         """Return whether one more message can be sent now."""
         if self._credit <= 0 or not self.session.can_send():
             return False
-        return not self.faults.is_set or self._is_let_through()
+        return not self.faults.is_set or self._passes_faults()
 
-    def _is_let_through(self) -> bool:
-        """Return whether a message may go out all the same, now that faults are set."""
+    def _passes_faults(self) -> bool:
+        """Return whether a message may be sent, given the faults that are set."""
         fault = self.faults.strike(Operation.TRANSFER, self.path)
         if fault is None:
             return True
-        is_let_through = perform(fault, self.session.connection, self.path, lambda: True, self._turn_away)
-        # Swallowed by the connection that breaks: for the entity it has gone out.
-        is_swallowed = fault.effect is Effect.DROP_CONNECTION and fault.takes_effect
-        return bool(is_let_through) or is_swallowed
+        passes = apply_fault(fault, self.session.connection, self.path, lambda: True, self._refuse_transfer)
+        # The message is lost with the connection: for the entity it was sent.
+        is_lost_on_the_way = fault.effect is Effect.DROP_CONNECTION and fault.takes_effect
+        return bool(passes) or is_lost_on_the_way
 
-    def _turn_away(self, refusal: Refusal) -> bool:
+    def _refuse_transfer(self, refusal: Refusal) -> bool:
         self.detach(refusal)
         return False
 
@@ -51,11 +47,11 @@ class OutgoingLink(Link):
         self.session.send(self, tag, message, settled=settled)
 
     def on_flow(self, flow: Flow) -> None:
-        """Take the credit that the peer grants; answer a drain or an echo."""
+        """Handle the credit that the peer grants; answer a drain or an echo."""
         if self.is_over or not self.is_attached:
             return
         if flow.link_credit is not None:
-            # Credit counts from the peer's delivery count: what is under way has used some of it already.
+            # Credit counts from the peer's delivery count: messages in flight have used some of it already.
             granted_from = 0 if flow.delivery_count is None else flow.delivery_count
             self._credit = max(flow.link_credit - difference(self._delivery_count, granted_from), 0)
         self.pump()
@@ -65,12 +61,12 @@ class OutgoingLink(Link):
         if flow.drain or flow.echo:
             self.session.emit_link_flow(self.handle, self._delivery_count, self._credit, drain=flow.drain)
 
-    def settle(self, delivery_id: int, tag: bytes, disposition: Disposition) -> bool:  # noqa: ARG002 - for consumers
-        """Take the peer's outcome of a delivery; return whether it is settled with that."""
+    def settle(self, delivery_id: int, tag: bytes, disposition: Disposition) -> bool:  # noqa: ARG002 - consumer links use the tag
+        """Handle the peer's outcome of a delivery; return whether that settles it."""
         return disposition.settled
 
-    def on_released(self) -> None:
-        """Forget what the peer has not settled."""
+    def on_release(self) -> None:
+        """Forget the deliveries that the peer has not settled."""
         self.session.forget(self)
 
 

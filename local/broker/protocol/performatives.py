@@ -1,5 +1,5 @@
 """
-The performatives the broker sends, at full width, and what it needs of those it receives.
+The performatives: encoding of those the broker sends, decoding of the fields it uses of those it receives.
 
 Source: OASIS AMQP 1.0, part 2, section 2.7, and part 3, section 3.4.
 """
@@ -36,7 +36,7 @@ _TRUE, _FALSE = b"\x41", b"\x42"
 
 
 class Open(NamedTuple):
-    """What a peer's open says that matters here; the idle time-out is in milliseconds."""
+    """The fields of a peer's open that the broker uses; the idle time-out is in milliseconds."""
 
     container_id: str
     max_frame_size: int
@@ -74,7 +74,7 @@ def open_(container_id: str, *, max_frame_size: int, channel_max: int, idle_time
 def begin(
     remote_channel: int, *, next_outgoing_id: int, incoming_window: int, outgoing_window: int, handle_max: int
 ) -> bytes:
-    """Return the begin that answers a peer's on *remote_channel*."""
+    """Return the begin that answers the peer's begin on *remote_channel*."""
     return compose_list(
         BEGIN,
         [
@@ -89,7 +89,7 @@ def begin(
 
 
 class Attach(NamedTuple):
-    """A link as it is attached; role is True for the end that receives."""
+    """An attach; role is True for the end that receives."""
 
     name: str
     handle: int
@@ -254,7 +254,7 @@ def transfer(handle: int, delivery_id: int, tag: bytes, *, settled: bool, more: 
 
 
 class Disposition(NamedTuple):
-    """The state of the deliveries from first to last; role is True from the end that received them."""
+    """A disposition: the state of the deliveries from first to last; role is True from the end that received them."""
 
     role: bool
     first: int
@@ -293,12 +293,12 @@ def disposition(*, role: bool, delivery_id: int, state: bytes) -> bytes:
 
 
 def error(refusal: Refusal) -> bytes:
-    """Return an error of three elements: azure-servicebus reads the third one whether it is there or not."""
+    """Return an error of three elements: azure-servicebus reads the third one without checking that it exists."""
     return compose_list(ERROR, [symbol_field(refusal.condition), text_field(refusal.description), _EMPTY_MAP])
 
 
 def rejected(refusal: Refusal) -> bytes:
-    """Return the state of a delivery that is refused."""
+    """Return the state of a rejected delivery."""
     return compose_list(REJECTED, [error(refusal)])
 
 

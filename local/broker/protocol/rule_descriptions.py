@@ -1,5 +1,5 @@
 """
-Rules as management requests describe them, and as their answers do.
+The rules in management requests and their answers.
 
 Source: Microsoft Learn, "AMQP request/response operations", "Rule operations"; @azure/service-bus for the descriptors.
 """

@@ -1,11 +1,10 @@
 """
 One AMQP session: links by handle, windows in both directions, deliveries by number.
 
-Source: OASIS AMQP 1.0, part 2, section 2.5 and 2.6.
+Source: OASIS AMQP 1.0, part 2, sections 2.5 and 2.6.
 """
 
 from collections import deque
-from typing import TYPE_CHECKING
 
 from local.broker import errors
 from local.broker.errors import Refusal, SessionViolation
@@ -13,12 +12,10 @@ from local.broker.protocol import performatives
 from local.broker.protocol.attaching import create_link
 from local.broker.protocol.fields import Field, Fields
 from local.broker.protocol.frames import HEADER, compose
+from local.broker.protocol.interfaces import DeliveringLink, SessionConnection
 from local.broker.protocol.link import Link
-from local.broker.protocol.outgoing_link import OutgoingLink, difference
+from local.broker.protocol.outgoing_link import difference
 from local.broker.protocol.performatives import Attach, Disposition, Flow, Transfer
-
-if TYPE_CHECKING:
-    from local.broker.protocol.connection import Connection
 
 INCOMING_WINDOW = 5000
 HANDLE_MAX = 4999
@@ -29,17 +26,25 @@ class Session:
     """The broker's end of a session; it uses the peer's channel and handle numbers as its own."""
 
     def __init__(
-        self, connection: "Connection", channel: int, *, next_incoming_id: int, remote_incoming_window: int
+        self,
+        connection: SessionConnection,
+        channel: int,
+        *,
+        next_incoming_id: int,
+        remote_incoming_window: int,
+        incoming_window: int = INCOMING_WINDOW,
     ) -> None:
+        """Accept *incoming_window* transfers before the peer needs a new window."""
         self.connection = connection
         self.channel = channel
         self.links: dict[int, Link] = {}
         self._next_incoming_id = next_incoming_id
-        self._incoming_window = INCOMING_WINDOW
+        self._max_incoming_window = incoming_window
+        self._incoming_window = incoming_window
         self._next_outgoing_id = 1
         self._remote_incoming_window = remote_incoming_window
         self._next_delivery_id = 0
-        self._unsettled: dict[int, tuple[OutgoingLink, bytes]] = {}
+        self._unsettled: dict[int, tuple[DeliveringLink, bytes]] = {}
         self._waiting: deque[bytes] = deque()
         self._is_over = False
 
@@ -50,7 +55,7 @@ class Session:
                 self.channel,
                 next_outgoing_id=self._next_outgoing_id,
                 incoming_window=self._incoming_window,
-                outgoing_window=INCOMING_WINDOW,
+                outgoing_window=self._max_incoming_window,
                 handle_max=HANDLE_MAX,
             )
         )
@@ -59,10 +64,10 @@ class Session:
         """Send a performative."""
         self.connection.emit(compose(self.channel, performative))
 
-    # In
+    # Incoming
 
     def receive(self, code: int, raw: list[Field], body: bytes, position: int) -> None:
-        """Take a performative whose payload starts at *position* of *body*."""
+        """Handle a performative whose payload starts at *position* of *body*."""
         if self._is_over:
             return
         if code == performatives.TRANSFER:
@@ -96,7 +101,7 @@ class Session:
         handle, closed = fields.required_number(0), fields.flag(1)
         link = self.links.pop(handle, None)
         if link is not None:
-            link.detached(closed=closed)
+            link.on_detach(closed=closed)
 
     def _on_flow(self, flow: Flow) -> None:
         acknowledged = 1 if flow.next_incoming_id is None else flow.next_incoming_id
@@ -117,13 +122,13 @@ class Session:
         self._next_incoming_id = (self._next_incoming_id + 1) & _SERIAL
         self._incoming_window -= 1
         self._link(transfer.handle).on_transfer(transfer, payload)
-        if self._incoming_window < INCOMING_WINDOW // 2:
-            self._incoming_window = INCOMING_WINDOW
+        if self._incoming_window < self._max_incoming_window // 2:
+            self._incoming_window = self._max_incoming_window
             self.emit(performatives.flow(self._flow()))
 
     def _on_disposition(self, disposition: Disposition) -> None:
         if not disposition.role:
-            return  # the peer's acknowledgement of what the broker, as the receiver, has settled already
+            return  # the peer acknowledges what the broker, as the receiver, has settled already
         first, last = disposition.first, disposition.last
         unsettled = self._unsettled
         if first == last:
@@ -141,14 +146,14 @@ class Session:
             raise SessionViolation(errors.UNATTACHED_HANDLE, f"handle {handle}: no link is attached to it")
         return link
 
-    # Out
+    # Outgoing
 
     def can_send(self) -> bool:
-        """Return whether the peer takes one more transfer now."""
+        """Return whether the peer accepts one more transfer now."""
         return self._remote_incoming_window > 0 and self.connection.is_writable and not self._waiting
 
-    def send(self, link: OutgoingLink, tag: bytes, message: bytes, *, settled: bool) -> None:
-        """Send a message in as many frames as the peer's limit asks for; its window may make the last ones wait."""
+    def send(self, link: DeliveringLink, tag: bytes, message: bytes, *, settled: bool) -> None:
+        """Send a message in frames of the peer's maximum size; frames beyond its window wait."""
         delivery_id = self._next_delivery_id
         self._next_delivery_id = (delivery_id + 1) & _SERIAL
         if not settled:
@@ -178,7 +183,7 @@ class Session:
             self._next_incoming_id,
             self._incoming_window,
             self._next_outgoing_id,
-            INCOMING_WINDOW,
+            self._max_incoming_window,
             None,
             None,
             None,
@@ -198,26 +203,26 @@ class Session:
         for link in list(self.links.values()):
             link.pump()
 
-    # The end
+    # End
 
-    def forget(self, link: OutgoingLink) -> None:
-        """Forget the deliveries of a link that is gone."""
+    def forget(self, link: DeliveringLink) -> None:
+        """Forget the unsettled deliveries of a link that has ended."""
         self._unsettled = {number: entry for number, entry in self._unsettled.items() if entry[0] is not link}
 
     def fail(self, violation: SessionViolation) -> None:
-        """End the session because the peer broke its rules; what it still sends on the channel is ignored."""
+        """End the session because the peer violated the protocol; later frames on its channel are ignored."""
         self.emit(performatives.end(violation))
-        self._let_go()
+        self._release_links()
 
-    def ended(self, *, is_connected: bool = True) -> None:
-        """Let go of the links: the peer has ended the session, or the connection is gone."""
+    def end(self, *, is_connected: bool = True) -> None:
+        """Release the links, because the peer has ended the session or the connection is closed."""
         was_over = self._is_over
-        self._let_go()
+        self._release_links()
         if is_connected and not was_over:
             self.emit(performatives.end())
 
-    def _let_go(self) -> None:
+    def _release_links(self) -> None:
         self._is_over = True
         links, self.links = self.links, {}
         for link in links.values():
-            link.released()
+            link.release()

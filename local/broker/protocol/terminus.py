@@ -34,9 +34,9 @@ def filters_of(source: Value | None) -> dict[str, Value]:
 
 
 def with_session_id(source: Value | None, session_id: str) -> Value:
-    """Return a source whose session filter names the session that was accepted."""
-    assert source is not None  # noqa: S101 - the filter that asked for a session is in it
-    assert isinstance(source.payload, Described)  # noqa: S101 - it was read as a described list
+    """Return a source whose session filter names the accepted session."""
+    assert source is not None  # noqa: S101 - its filter asked for a session
+    assert isinstance(source.payload, Described)  # noqa: S101 - filters_of has read it as one
     items = list(items_of(source.payload.value))
     pairs = [
         (key, string(session_id) if key.payload == SESSION_FILTER else value) for key, value in pairs_of(items[_FILTER])

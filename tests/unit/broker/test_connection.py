@@ -15,6 +15,7 @@ from local.broker.protocol.connection import Connection
 from local.broker.protocol.fields import compose_list, number_field, read_list, symbol_field, text_field
 from local.broker.protocol.frames import AMQP_HEADER, HEADER, SASL, SASL_HEADER, compose
 from local.broker.protocol.performatives import Attach, Flow
+from local.broker.protocol.session import INCOMING_WINDOW
 from shared.amqp.codec import plain
 from shared.amqp.sections import data
 from shared.amqp.values import NULL, described, list_, map_, string, symbol, ulong
@@ -30,7 +31,14 @@ def terminus(code, address, *rest):
 class Peer:
     """A client that says exactly what it is told to."""
 
-    def __init__(self, *, window: int = 100, max_frame_size: int = 65536, idle_time_out: int = 60_000) -> None:
+    def __init__(
+        self,
+        *,
+        window: int = 100,
+        max_frame_size: int = 65536,
+        idle_time_out: int = 60_000,
+        incoming_window: int = INCOMING_WINDOW,
+    ) -> None:
         clock = ManualClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
         config = NamespaceConfig(
             name="n",
@@ -38,7 +46,7 @@ class Peer:
             hubs=(HubConfig(name="h"),),
         )
         self.namespace = Namespace(config, clock)
-        self.connection = Connection(self.namespace, lambda: None)
+        self.connection = Connection(self.namespace, lambda: None, incoming_window=incoming_window)
         self.window = window
         self.max_frame_size = max_frame_size
         self.idle_time_out = idle_time_out
@@ -286,9 +294,8 @@ def test_a_peer_that_does_not_read_gets_nothing_more_until_it_does() -> None:
     assert codes(peer.heard()) == [performatives.TRANSFER] * 3
 
 
-def test_a_window_that_is_overrun_ends_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("local.broker.protocol.session.INCOMING_WINDOW", 0)
-    peer = Peer()
+def test_transfers_beyond_the_window_end_the_session() -> None:
+    peer = Peer(incoming_window=0)
     peer.open()
     peer.say(peer.attach(9, receives=False, address="q"))
     assert error_of(peer.say(peer.transfer(9, 0, data(b"x"))), ENDED) == "amqp:session:window-violation"
@@ -369,7 +376,7 @@ def test_what_a_connection_held_is_given_back_when_it_is_lost() -> None:
     store = peer.namespace.store("s")
     assert isinstance(store, SessionStore)
     assert list(store._held) == ["a"]
-    peer.connection.lost()
+    peer.connection.release()
     assert not store._held
 
 
@@ -417,5 +424,5 @@ def test_any_bytes_get_an_answer_and_never_a_crash(source) -> None:
     peer = Peer()
     for part in parts:
         peer.say(part)
-    peer.connection.lost()
+    peer.connection.release()
     assert not peer.namespace.store("q")._ready.consumers

@@ -1,26 +1,23 @@
-"""What becomes of an operation that a fault strikes."""
+"""The effects of a fault on one operation."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from local.broker.core.namespace import Namespace
 from local.broker.errors import Refusal
 from local.broker.faults import Effect, Fault
-
-if TYPE_CHECKING:
-    from local.broker.protocol.connection import Connection
+from local.broker.protocol.interfaces import LinkConnection
 
 _MANAGEMENT = "/$management"
 
 
-def perform[Answer](
+def apply_fault[Answer](
     fault: Fault,
-    connection: "Connection",
+    connection: LinkConnection,
     path: str,
     carry_out: Callable[[], Answer],
     refuse: Callable[[Refusal], Answer],
 ) -> Answer | None:
-    """Deal with an operation on the entity at *path* that *fault* strikes; return its answer, None for silence."""
+    """Apply *fault* to an operation on the entity at *path*; return the operation's answer, None for no answer."""
     refusal = fault.refusal
     if refusal is not None:
         if fault.takes_effect:
@@ -36,16 +33,16 @@ def perform[Answer](
             carry_out()
             return None
         case Effect.DELAY:
-            connection.hold(fault.delay)
+            connection.delay_output(fault.delay)
         case Effect.EXPIRE_LOCKS:
             expire_locks(connection.namespace, path)
     return carry_out()
 
 
 def expire_locks(namespace: Namespace, path: str) -> None:
-    """End all locks on what a receiver at *path* receives from; where there are none, nothing happens."""
+    """End all locks on the messages of the entity at *path*; a topic or a hub has none."""
     try:
         store = namespace.store(path.removesuffix(_MANAGEMENT))
     except Refusal:
-        return  # a topic or a hub, which lock nothing
+        return
     store.expire_locks()

@@ -1,0 +1,118 @@
+"""What a link needs of its session, and a session of its connection, so that imports go one way."""
+
+from collections.abc import MutableSequence
+from typing import Protocol
+
+from local.broker.core.namespace import Namespace
+from local.broker.protocol.claims import Claims
+from local.broker.protocol.performatives import Disposition
+
+
+class LinkConnection(Protocol):
+    """A connection as its links see it."""
+
+    @property
+    def namespace(self) -> Namespace:
+        """Return the namespace that the peer is connected to."""
+        ...
+
+    @property
+    def claims(self) -> Claims:
+        """Return what the peer may do."""
+        ...
+
+    @property
+    def is_writable(self) -> bool:
+        """Return whether the peer reads what is sent to it."""
+        ...
+
+    @property
+    def response_links(self) -> MutableSequence["ResponsePath"]:
+        """Return the open links that answers to requests can be sent on, oldest first."""
+        ...
+
+    def drop(self) -> None:
+        """Break the connection without closing it, as a fault asks for."""
+        ...
+
+    def delay_output(self, seconds: float) -> None:
+        """Send nothing for a while, as a fault asks for."""
+        ...
+
+
+class SessionConnection(LinkConnection, Protocol):
+    """A connection as its sessions see it."""
+
+    @property
+    def remote_max_frame_size(self) -> int:
+        """Return the largest frame that the peer accepts, in bytes."""
+        ...
+
+    def emit(self, frame: bytes) -> None:
+        """Add a frame to the output."""
+        ...
+
+
+class DeliveringLink(Protocol):
+    """A link that the broker delivers on, as its session sees it."""
+
+    @property
+    def handle(self) -> int:
+        """Return the link's handle."""
+        ...
+
+    def settle(self, delivery_id: int, tag: bytes, disposition: Disposition) -> bool:
+        """Handle the peer's outcome of a delivery; return whether that settles it."""
+        ...
+
+
+class LinkSession(Protocol):
+    """A session as its links see it."""
+
+    @property
+    def connection(self) -> LinkConnection:
+        """Return the connection of the session."""
+        ...
+
+    def emit(self, performative: bytes) -> None:
+        """Send a performative."""
+        ...
+
+    def emit_link_flow(self, handle: int, delivery_count: int, link_credit: int, *, drain: bool = False) -> None:
+        """Send the state of a link's credit."""
+        ...
+
+    def can_send(self) -> bool:
+        """Return whether the peer accepts one more transfer now."""
+        ...
+
+    def send(self, link: DeliveringLink, tag: bytes, message: bytes, *, settled: bool) -> None:
+        """Send a message on a link."""
+        ...
+
+    def forget(self, link: DeliveringLink) -> None:
+        """Forget the unsettled deliveries of a link that has ended."""
+        ...
+
+
+class ResponsePath(Protocol):
+    """A link that answers to requests can be sent on."""
+
+    @property
+    def session(self) -> LinkSession:
+        """Return the session of the link."""
+        ...
+
+    @property
+    def node_path(self) -> str:
+        """Return the path of the node that answers."""
+        ...
+
+    @property
+    def address(self) -> str | None:
+        """Return the address that a request names as its reply-to."""
+        ...
+
+    def answer(self, message: bytes) -> None:
+        """Send an answer as soon as the peer accepts it."""
+        ...

@@ -1,0 +1,125 @@
+"""
+Links to the nodes `$cbs` and `$management`.
+
+A request arrives on one link of a pair and its answer leaves on the other: the one whose target is the request's
+reply-to. azure-servicebus sends no reply-to with its tokens: the link from the same node in the same session is used.
+"""
+
+import itertools
+from collections import deque
+
+from local.broker import errors
+from local.broker.errors import Refusal
+from local.broker.faults import Operation
+from local.broker.protocol.fault_effects import apply_fault
+from local.broker.protocol.incoming_link import IncomingLink
+from local.broker.protocol.interfaces import LinkSession, ResponsePath
+from local.broker.protocol.outgoing_link import OutgoingLink
+from local.broker.protocol.performatives import TAG_SIZE, Attach
+from local.broker.protocol.requests import Node, Request, Response, encode_response, read_request
+from local.broker.protocol.terminus import address_of
+from shared.amqp.values import symbol
+
+_MAX_REQUEST_SIZE = 1024 * 1024
+_STATUS = {
+    errors.ENTITY_DISABLED: 403,
+    errors.INTERNAL_ERROR: 500,
+    errors.NOT_FOUND: 404,
+    errors.RESOURCE_LIMIT_EXCEEDED: 403,
+    errors.SERVER_BUSY: 503,
+    errors.TIMEOUT: 408,
+}
+
+
+class RequestLink(IncomingLink):
+    """A link that requests arrive on."""
+
+    def __init__(self, session: LinkSession, attach: Attach, node: Node) -> None:
+        super().__init__(session, attach, _MAX_REQUEST_SIZE)
+        self._node = node
+
+    def accept(self, message: bytes, message_format: int) -> None:  # noqa: ARG002 - requests are never batched
+        """Answer a request."""
+        request = read_request(message)
+        response_link = self._response_link(request.reply_to)
+        if response_link is None:
+            raise Refusal(errors.NOT_FOUND, f"{self._node.path}: no link is attached to send the answer on")
+        response = self._respond(request)
+        if response is not None:
+            response_link.answer(encode_response(request, response, self._node))
+
+    def _answer(self, message: bytes, size: int, message_format: int) -> bytes | None:
+        """Settle a request; a fault affects the operation that is requested, not the delivery of the request."""
+        return self._outcome(message, size, message_format)
+
+    def _respond(self, request: Request) -> Response | None:
+        fault = self.faults.strike(self._operation(request), self._entity_path) if self.faults.is_set else None
+        if fault is None:
+            return self._node.answer(request)
+        return apply_fault(
+            fault, self.session.connection, self._entity_path, lambda: self._node.answer(request), self._refuse
+        )
+
+    @property
+    def _entity_path(self) -> str:
+        return self._node.path.removesuffix("/$management")
+
+    def _operation(self, request: Request) -> Operation:
+        if self._node.path == "$cbs":
+            return Operation.AUTHORIZE
+        return Operation.SEND if request.operation.endswith("schedule-message") else Operation.MANAGE
+
+    def _refuse(self, refusal: Refusal) -> Response:
+        condition = "errorCondition" if self._node.status_key == "statusCode" else "error-condition"
+        return Response(
+            _STATUS.get(refusal.condition, 400),
+            refusal.description,
+            properties={condition: symbol(refusal.condition)},
+        )
+
+    def _response_link(self, reply_to: str | None) -> ResponsePath | None:
+        same_session = None
+        for link in self.session.connection.response_links:
+            if link.node_path == self._node.path:
+                if reply_to is not None and link.address == reply_to:
+                    return link
+                if link.session is self.session:
+                    same_session = link
+        return same_session
+
+
+class ResponseLink(OutgoingLink):
+    """A link that answers leave on."""
+
+    def __init__(self, session: LinkSession, attach: Attach, node: Node) -> None:
+        super().__init__(session, attach)
+        self.node_path = node.path
+        self.address = address_of(attach.target)
+        self._answers: deque[bytes] = deque()
+        self._numbers = itertools.count(1)
+
+    def open(self) -> None:
+        """Open the link."""
+        self.send_attach()
+        self.session.connection.response_links.append(self)
+
+    def on_release(self) -> None:
+        """Send no further answers."""
+        super().on_release()
+        links = self.session.connection.response_links
+        if self in links:
+            links.remove(self)
+
+    def _passes_faults(self) -> bool:
+        """Let all answers pass: a fault affects the requested operation."""
+        return True
+
+    def answer(self, message: bytes) -> None:
+        """Send an answer as soon as the peer accepts it."""
+        self._answers.append(message)
+        self.pump()
+
+    def pump(self) -> None:
+        """Send the answers that the peer accepts."""
+        while self._answers and self.can_take():
+            self.send(next(self._numbers).to_bytes(TAG_SIZE), self._answers.popleft(), settled=True)
