@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from functions.tasks import register
 from shared.azure.senders.batches import split_by_size
-from shared.azure.senders.service_bus import raw_batch
+from shared.azure.service_bus_internals import raw_batch
 from shared.config.models import TaskFile
 from shared.errors import BuswayError
 from shared.journal.log import LogJournal

@@ -15,7 +15,7 @@ from cli.demo.messages import Sample
 from cli.demo.property_types import sdk_form
 from shared.amqp.sections import Sections
 from shared.amqp.values import string
-from shared.azure.senders.service_bus import raw_batch
+from shared.azure.service_bus_internals import raw_batch
 from shared.errors import TargetUnavailable
 from shared.message.message import Arrival, Message, Origin
 from shared.protocols import Outgoing

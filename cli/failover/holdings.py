@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from azure.servicebus.aio import ServiceBusClient
 
 from shared.amqp.values import Malformed
-from shared.azure.peek import peeked
+from shared.azure.peek import peek_all
 from shared.message.message import Message, Origin
 from shared.message.metadata import iso_time, visited_sites
 
@@ -43,7 +43,7 @@ async def answers(site: str, entities: Sequence[str], open_client: OpenClient) -
     """Ask each of *entities* of *site* for a few messages; raises TargetUnavailable if one cannot be peeked."""
     async with open_client() as client:
         for entity in entities:
-            async with aclosing(peeked(client, Origin(site, entity))) as contents:
+            async with aclosing(peek_all(client, Origin(site, entity))) as contents:
                 await anext(contents, None)
 
 
@@ -57,7 +57,7 @@ def dead_letters(entities: Sequence[str]) -> list[str]:
 async def _holding(client: ServiceBusClient, place: Origin, primary: str) -> Holding:
     found = 0
     local: list[int | None] = []
-    async for contents in peeked(client, place, scheduled=True):
+    async for contents in peek_all(client, place, scheduled=True):
         for content in contents:
             found += 1
             enqueued, is_local = _read(content, place, primary)

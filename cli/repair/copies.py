@@ -11,7 +11,7 @@ from local.host.event_hubs_connection import EventHub
 from local.host.settings import Connection
 from shared.amqp.values import Malformed
 from shared.azure.connections import NAMESPACE_SUFFIX, service_bus_client
-from shared.azure.peek import peeked
+from shared.azure.peek import peek_all
 from shared.config.files import Configuration
 from shared.config.journalling import actions_of
 from shared.config.models import DEFAULT_CONSUMER_GROUP, TaskFile
@@ -84,7 +84,7 @@ async def contents_of(
     place = Origin(configuration.site(alias), entity)
     found: list[bytes] = []
     async with service_bus_client(configuration.connections[alias].key, settings) as client:
-        async for contents in peeked(client, place):
+        async for contents in peek_all(client, place):
             found += contents
             if len(found) > _MOST_LOOKED_AT:
                 told = f"holds more than {_MOST_LOOKED_AT} messages, expected fewer to look through"

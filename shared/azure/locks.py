@@ -1,28 +1,16 @@
 """
-The locks on a batch of a queue or subscription, over a management connection of Busway's own.
+The locks on a batch from a queue or subscription, over a management connection of Busway's own.
 
-The host that received the batch renews nothing and settles all of it or nothing. Whoever knows a lock token (or the
-session's id) may renew and settle over the entity's `$management` as well: Microsoft Learn, "AMQP request/response
-operations". The SDK offers that to its own receivers only; what it has for itself to list sessions, a connection
-without a link to receive on, is used here. It is private to the SDK, touched in this module alone, and
-tests/contracts/test_locks_seam.py fails when it changes.
+The host that received the batch does not renew its locks, and it settles all of the batch or nothing. Whoever has a
+lock token (or the session's id) may renew and settle over the entity's `$management` node as well.
 """
 
 import asyncio
 import contextlib
-import uuid
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError
-from azure.servicebus._common import mgmt_handlers
-from azure.servicebus._common.constants import (
-    REQUEST_RESPONSE_RENEW_SESSION_LOCK_OPERATION,
-    REQUEST_RESPONSE_RENEWLOCK_OPERATION,
-    REQUEST_RESPONSE_UPDATE_DISPOSTION_OPERATION,
-)
 from azure.servicebus.aio import ServiceBusClient
-from azure.servicebus.aio._transport._pyamqp_transport_async import PyamqpTransportAsync
 from azure.servicebus.exceptions import (
     MessageLockLostError,
     MessagingEntityDisabledError,
@@ -32,9 +20,10 @@ from azure.servicebus.exceptions import (
     SessionLockLostError,
 )
 
+from shared.azure.service_bus_internals import ManagementConnection
 from shared.errors import BuswayError, LockLost, TargetRefused, TargetUnavailable
 
-# A request has to fit the frame that the service announced, and one lost lock fails all of its request.
+# A request must fit the frame size that the service announced, and one lost lock fails the whole request.
 TOKENS_AT_ONCE = 100
 # Of a dead-letter reason and description, each.
 LONGEST_TEXT = 4096
@@ -50,82 +39,87 @@ _REFUSALS = (
 
 
 class ServiceBusLocks:
-    """The locks on one entity; see `shared.protocols.Locks`. The connection is opened at the first need and kept."""
+    """The locks on one entity; see `shared.protocols.Locks`. The connection is opened when first needed and kept."""
 
-    def __init__(self, site: str, entity: str, open_client: Callable[[], ServiceBusClient], *, sessions: bool) -> None:
-        """Reach the queue or subscription at the path *entity*; with *sessions* its locks are on those."""
+    def __init__(
+        self,
+        site: str,
+        entity: str,
+        open_client: Callable[[], ServiceBusClient],
+        *,
+        sessions: bool,
+        connect: Callable[[ServiceBusClient, str], ManagementConnection] = ManagementConnection.to,
+    ) -> None:
+        """Use the queue or subscription at the path *entity*; with *sessions*, sessions are locked, not messages."""
         self._where = f"{site}/{entity}"
         self._entity = entity
         self._open_client = open_client
         self._sessions = sessions
+        self._connect = connect
         self._client: ServiceBusClient | None = None
-        self._connection: Any = None
+        self._connection: ManagementConnection | None = None
         # One request at a time: the SDK's connection has a single reader.
         self._turn = asyncio.Lock()
 
     async def renew(self, tokens: Sequence[bytes], session_id: str | None, *, timeout_seconds: float) -> int:
-        """Renew the locks and return until when all of them hold, in milliseconds since 1970 UTC."""
+        """Renew the locks; return when the first of them expires, in milliseconds since 1970 UTC."""
         if self._sessions:
             if session_id is None:
-                raise TargetRefused(f"{self._where}: no message of the batch tells its session, expected one to renew")
-            session = {"session-id": session_id}
-            answer = await self._ask(REQUEST_RESPONSE_RENEW_SESSION_LOCK_OPERATION, session, timeout_seconds)
-            return int(answer[b"expiration"])
+                raise TargetRefused(f"{self._where}: no message of the batch has a session id, expected one to renew")
+            return await self._request(
+                lambda connection: connection.renew_session_lock(session_id, timeout_seconds), timeout_seconds
+            )
         ends: list[int] = []
         for start in range(0, len(tokens), TOKENS_AT_ONCE):
-            request = {"lock-tokens": _array(tokens[start : start + TOKENS_AT_ONCE])}
-            answer = await self._ask(REQUEST_RESPONSE_RENEWLOCK_OPERATION, request, timeout_seconds)
-            ends += answer[b"expirations"]
+            some = tokens[start : start + TOKENS_AT_ONCE]
+            ends += await self._renew_some(some, timeout_seconds)
         return min(ends)
 
     async def dead_letter(
         self, token: bytes, session_id: str | None, reason: str, description: str, *, timeout_seconds: float
     ) -> None:
         """Move one message to the dead-letter queue of the source."""
-        request = {
-            "disposition-status": "suspended",
-            "lock-tokens": _array([token]),
-            "deadletter-reason": reason[:LONGEST_TEXT],
-            "deadletter-description": description[:LONGEST_TEXT],
-        }
-        if self._sessions and session_id is not None:
-            request["session-id"] = session_id
-        await self._ask(REQUEST_RESPONSE_UPDATE_DISPOSTION_OPERATION, request, timeout_seconds)
+        session = session_id if self._sessions else None
+        reason, description = reason[:LONGEST_TEXT], description[:LONGEST_TEXT]
+        await self._request(
+            lambda connection: connection.dead_letter(token, session, reason, description, timeout_seconds),
+            timeout_seconds,
+        )
 
     async def close(self) -> None:
         """Close connection and client."""
-        await self._forget()
+        await self._disconnect()
         client, self._client = self._client, None
         if client is not None:
             await client.close()
 
-    async def _ask(self, operation: bytes, request: Mapping[str, object], timeout_seconds: float) -> Any:
+    async def _renew_some(self, tokens: Sequence[bytes], timeout_seconds: float) -> list[int]:
+        return await self._request(lambda connection: connection.renew_locks(tokens, timeout_seconds), timeout_seconds)
+
+    async def _request[T](self, request: Callable[[ManagementConnection], Awaitable[T]], timeout_seconds: float) -> T:
         try:
             async with asyncio.timeout(timeout_seconds), self._turn:
-                return await self._opened()._mgmt_request_response_with_retry(
-                    operation, dict(request), mgmt_handlers.default, timeout=timeout_seconds
-                )
+                return await request(self._connected())
         except (MessageLockLostError, SessionLockLostError) as error:
             raise LockLost(f"{self._where}: the lock on the batch is lost, {type(error).__name__}") from error
         except (AzureError, OSError) as error:
-            await self._forget()
+            await self._disconnect()
             raise self._translated(error) from error
         except asyncio.CancelledError:
-            await self._forget()  # it may have read half a frame
+            await self._disconnect()  # half a frame may have been read
             raise
 
-    def _opened(self) -> Any:
+    def _connected(self) -> ManagementConnection:
         if self._connection is None:
             if self._client is None:
                 self._client = self._open_client()
-            # The SDK leaves the function without types.
-            self._connection = self._client._create_session_browser(self._entity)  # type: ignore[no-untyped-call]
+            self._connection = self._connect(self._client, self._entity)
         return self._connection
 
-    async def _forget(self) -> None:
+    async def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            # It may have failed already, and the answer says so; that it cannot be closed in order adds nothing.
+            # The connection may have failed already; an error while closing it adds nothing to the one reported.
             with contextlib.suppress(AzureError, OSError):
                 async with asyncio.timeout(_CLOSE_SECONDS):
                     await connection.close()
@@ -133,10 +127,5 @@ class ServiceBusLocks:
     def _translated(self, error: Exception) -> BuswayError:
         inner = error.inner_exception if isinstance(error, AzureError) else None
         if isinstance(error, _REFUSALS) or isinstance(inner, ClientAuthenticationError):
-            return TargetRefused(f"{self._where}: the source refuses, {type(error).__name__}, expected a Listen claim")
-        return TargetUnavailable(f"{self._where}: the source cannot be reached, {type(error).__name__}")
-
-
-def _array(tokens: Sequence[bytes]) -> object:
-    # The SDK leaves the function without types.
-    return PyamqpTransportAsync.AMQP_ARRAY_VALUE([uuid.UUID(bytes_le=token) for token in tokens])
+            return TargetRefused(f"{self._where}: access denied, {type(error).__name__}; expected a Listen claim")
+        return TargetUnavailable(f"{self._where}: the source is unavailable, {type(error).__name__}")

@@ -7,7 +7,6 @@ from functools import partial
 from typing import NamedTuple
 
 from shared.azure.connections import service_bus_client
-from shared.azure.peek import PeekingTap
 from shared.clock import Clock, SystemClock
 from shared.config.files import JOURNAL, Configuration
 from shared.config.journals import TapFile
@@ -17,6 +16,7 @@ from shared.errors import ConfigError, Problem
 from shared.journal.blob import BlobSink
 from shared.journal.event_hub import EventHubSink
 from shared.journal.log import LogJournal
+from shared.journal.peeking_tap import PeekingTap
 from shared.journal.record import Role
 from shared.journal.sink import Sink
 from shared.journal.tap import Tap
@@ -93,8 +93,11 @@ class Journals:
         for file in self._configuration.taps:
             if file.tap.peek is not None and isinstance(self._sink, BlobSink):
                 setting = self._configuration.connections[file.source.connection].key
-                open_client = partial(service_bus_client, setting, self._settings)
-                yield file, PeekingTap(self._tap(file), self._origin(file.source), open_client, self._sink)
+                from shared.azure.peek import peeker_opener  # noqa: PLC0415 - imports the SDK
+
+                origin = self._origin(file.source)
+                open_peeker = peeker_opener(partial(service_bus_client, setting, self._settings), origin)
+                yield file, PeekingTap(self._tap(file), origin, open_peeker, self._sink)
 
     def _tap(self, file: TapFile) -> Tap:
         task = next(each for each in self._configuration.tasks if each.task == file.tap.of)

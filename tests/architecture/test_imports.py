@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.architecture.imports import OURS, imported_names, is_standard, modules, within
+from tests.architecture.imports import OURS, ROOT, imported_names, is_standard, modules, within
 
 APP = ("function_app", "functions", "shared", "cli", "local", "clients", "jobs")
 
@@ -65,6 +65,29 @@ def test_foreign_package_stays_where_it_belongs(package: str) -> None:
         if within(name, (package,)) and not within(name, narrower) and not within(module, ONLY_THERE[package])
     }
     assert strays == {}
+
+
+# Modules that import private names of the Azure SDKs, each with the test that fails if such a name changes.
+PRIVATE_IMPORTS = {
+    "shared.azure.event_hubs_internals": "contracts/test_event_hubs_internals.py",
+    "shared.azure.service_bus_internals": "contracts/test_service_bus_internals.py",
+    # The local host receives with the SDKs' own AMQP connections.
+    "local.host.event_hubs_connection": "contracts/test_receive_seam.py",
+    "local.host.service_bus_connection": "contracts/test_receive_seam.py",
+    # `busway demo` compares messages at the level of AMQP types, which the public API does not show.
+    "cli.demo.exact_types": "end_to_end/test_demo.py",
+}
+
+
+def test_private_names_of_the_sdks_are_imported_in_few_modules_with_contract_tests() -> None:
+    importing = {
+        module
+        for module, names in modules(*APP).items()
+        for name in names
+        if within(name, ("azure",)) and any(part.startswith("_") for part in name.split("."))
+    }
+    assert importing == set(PRIVATE_IMPORTS)
+    assert {name for name in PRIVATE_IMPORTS.values() if not (ROOT / "tests" / name).exists()} == set()
 
 
 @pytest.mark.parametrize("root", ONLY_THESE)

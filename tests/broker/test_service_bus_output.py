@@ -127,8 +127,8 @@ def test_an_output_goes_on_after_the_broker_was_away() -> None:
     [
         (None, "is missing"),
         ("", "is missing"),
-        ("secret", "no connection string"),
-        ("Endpoint=sb://secret/", "no connection string"),
+        ("secret", "not a connection string"),
+        ("Endpoint=sb://secret/", "not a connection string"),
         ("Endpoint=sb://a/;SharedAccessKeyName=n;SharedAccessKey=secret;EntityPath=q", "names one entity"),
     ],
 )

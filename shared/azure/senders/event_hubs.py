@@ -14,6 +14,13 @@ from dataclasses import dataclass, field
 
 from azure.eventhub.aio import EventHubProducerClient
 
+from shared.azure.event_hubs_internals import (
+    AUTHENTICATION_ERRORS,
+    WORLD_ERRORS,
+    PublisherLink,
+    condition_of,
+    raw_batch,
+)
 from shared.azure.senders.batches import batch_size, split_by_size
 from shared.azure.senders.conditions import (
     SIZE_EXCEEDED,
@@ -22,13 +29,6 @@ from shared.azure.senders.conditions import (
     about_the_link,
     as_error,
     reaction_to,
-)
-from shared.azure.senders.event_hubs_link import (
-    AUTHENTICATION_ERRORS,
-    WORLD_ERRORS,
-    PublisherLink,
-    condition_of,
-    raw_batch,
 )
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.protocols import Outgoing

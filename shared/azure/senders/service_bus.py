@@ -1,30 +1,17 @@
-"""
-Encoded messages to Service Bus, in batches, through the azure-servicebus SDK.
-
-The SDK's own way in (`ServiceBusMessage`, `add_message`) rebuilds a message from decoded parts and loses the types of
-its properties. So this module puts the bytes where the SDK keeps them once it has encoded a message: in the list of
-data sections of a batch. That is private to the SDK, and so is how a failed send names its cause; both are touched in
-this module alone, the SDK's version is pinned, and tests/contracts/test_service_bus_seam.py fails when either changes.
-"""
+"""Sends encoded messages to Service Bus, in batches, through the azure-servicebus SDK."""
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError
-from azure.servicebus import ServiceBusMessageBatch
-from azure.servicebus._pyamqp.error import AMQPException
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
-from azure.servicebus.aio._transport._pyamqp_transport_async import PyamqpTransportAsync
 from azure.servicebus.exceptions import (
     MessageSizeExceededError,
     MessagingEntityDisabledError,
     MessagingEntityNotFoundError,
     ServiceBusAuthenticationError,
     ServiceBusAuthorizationError,
-    ServiceBusError,
     ServiceBusQuotaExceededError,
     ServiceBusServerBusyError,
 )
@@ -44,14 +31,13 @@ from shared.azure.senders.conditions import (
     as_error,
     reaction_to,
 )
+from shared.azure.service_bus_internals import condition_of, link_error, raw_batch, send_once
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.protocols import Outgoing
 
-_LOGGER = logging.getLogger(__name__)
-
 _CLOSE_SECONDS = 1.0
 
-# What the SDK raises without the condition that the service named.
+# Errors that the SDK raises without the AMQP condition.
 _REACTIONS: dict[type[Exception], Reaction] = {
     ClientAuthenticationError: UNAUTHORIZED,
     MessageSizeExceededError: TOO_LARGE,
@@ -65,10 +51,10 @@ _REACTIONS: dict[type[Exception], Reaction] = {
 
 
 class ServiceBusOutput:
-    """Sends to the queues and topics of one namespace over one client, opened at the first message and kept."""
+    """Sends to the queues and topics of one namespace over one client, opened at the first send and kept."""
 
     def __init__(self, site: str, open_client: Callable[[], ServiceBusClient]) -> None:
-        """Name the namespace in errors by its *site*."""
+        """Use *site* as the namespace's name in errors."""
         self._site = site
         self._open_client = open_client
         self._client: ServiceBusClient | None = None
@@ -78,9 +64,9 @@ class ServiceBusOutput:
     async def send(
         self, entity: str, messages: Sequence[Outgoing], *, timeout_seconds: float
     ) -> list[BuswayError | None]:
-        """Send *messages* to a queue or topic in their order; see `shared.protocols.Output`."""
+        """Send *messages* to a queue or topic in order; see `shared.protocols.Output`."""
         deadline = asyncio.get_running_loop().time() + timeout_seconds
-        # One call at a time per entity: the order holds, and the SDK's connection has a single reader.
+        # One call at a time per entity, to keep the order; and the SDK's connection has a single reader.
         turn = self._locks.setdefault(entity, asyncio.Lock())
         try:
             async with asyncio.timeout_at(deadline):
@@ -93,10 +79,10 @@ class ServiceBusOutput:
                 limit = (await self._sender(entity).create_message_batch()).max_size_in_bytes
                 for chunk in split_by_size(messages, limit):
                     await self._send_chunk(entity, chunk, limit, timeout_seconds, answers)
-                    if _is_of_the_world(answers[-1]):
+                    if _is_not_the_messages_fault(answers[-1]):
                         break
         except (AzureError, OSError) as error:
-            # What is raised here came before the first batch, or from the clock.
+            # Raised before the first batch, or by the timeout.
             answers.append(about_the_link(self._translated(entity, error), f"{self._site}/{entity}"))
         finally:
             if answers and _needs_a_new_link(answers[-1]):
@@ -122,9 +108,9 @@ class ServiceBusOutput:
         answers: list[BuswayError | None],
     ) -> None:
         """
-        Send one batch; one that is refused for a message in it is halved until that message stands alone.
+        Send one batch; if it is refused because of a message in it, halve it until that message is alone.
 
-        What is known of its messages is appended to *answers* at once, so that a timeout loses none of it.
+        Each answer is appended to *answers* as soon as it is known, so that a timeout loses none.
         """
         if len(chunk) == 1 and batch_size(chunk[0]) > limit:
             description = (
@@ -134,7 +120,7 @@ class ServiceBusOutput:
             return
         try:
             if link_error(self._sender(entity)) is not None:
-                await self._forget(entity)  # its last words were about an earlier message
+                await self._forget(entity)  # its error is about an earlier message
             await send_once(self._sender(entity), raw_batch(chunk, limit), timeout_seconds)
         except (AzureError, OSError) as error:
             translated = self._translated(entity, error)
@@ -147,7 +133,7 @@ class ServiceBusOutput:
         middle = len(chunk) // 2
         for half in (chunk[:middle], chunk[middle:]):
             await self._send_chunk(entity, half, limit, timeout_seconds, answers)
-            if _is_of_the_world(answers[-1]):
+            if _is_not_the_messages_fault(answers[-1]):
                 return
 
     def _sender(self, entity: str) -> ServiceBusSender:
@@ -155,14 +141,14 @@ class ServiceBusOutput:
         if sender is None:
             if self._client is None:
                 self._client = self._open_client()
-            # The SDK's two kinds of sender differ in the name of this argument only.
+            # The SDK's queue and topic senders differ only in the name of this argument.
             sender = self._senders[entity] = self._client.get_queue_sender(entity)
         return sender
 
     async def _forget(self, entity: str) -> None:
         sender = self._senders.pop(entity, None)
         if sender is not None:
-            # Its connection has just failed, and the answer says so; that it cannot be closed in order adds nothing.
+            # The connection has just failed; an error while closing it adds nothing to the one reported.
             with contextlib.suppress(AzureError, OSError):
                 async with asyncio.timeout(_CLOSE_SECONDS):
                     await sender.close()
@@ -175,62 +161,17 @@ class ServiceBusOutput:
         return as_error(reaction_to(condition, raised), f"{self._site}/{entity}", seen, error)
 
 
-def raw_batch(chunk: Sequence[Outgoing], limit: int) -> ServiceBusMessageBatch:
-    """Return the SDK's batch with the encoded messages of *chunk* as its data sections."""
-    # A batch of another transport than its sender's would be made anew, without the sections put in here: sent empty.
-    batch = ServiceBusMessageBatch(limit, amqp_transport=PyamqpTransportAsync)
-    batch._message[5] = [message.content for message in chunk]
-    batch._count = len(chunk)
-    first = chunk[0]
-    batch._amqp_transport.set_batch_envelope_properties(
-        batch._message,
-        first.message_id,
-        first.session_id,
-        first.partition_key,
-    )
-    return batch
-
-
-async def send_once(sender: ServiceBusSender, batch: ServiceBusMessageBatch, timeout_seconds: float) -> None:
-    """
-    Send *batch* as `send_messages` does, but leave the link open when the target refuses a message.
-
-    The SDK closes its connection after every refusal, and to open it again takes longer than to send a thousand
-    messages. When the target detaches the link instead, the SDK knows why but says no more than that it failed; the
-    error raised here has the reason. Raises ServiceBusError.
-    """
-    try:
-        await sender._send(batch, timeout=timeout_seconds)
-    except AMQPException as error:
-        raise PyamqpTransportAsync.create_servicebus_exception(_LOGGER, error) from error
-    except ServiceBusError as error:
-        detached = link_error(sender)
-        if detached is None:
-            raise
-        raise PyamqpTransportAsync.create_servicebus_exception(_LOGGER, detached) from error
-
-
-def link_error(sender: ServiceBusSender) -> AMQPException | None:
-    """Return the error with which the target has detached the link of *sender*, None while it has not."""
-    handler: Any = sender._handler
-    return None if handler is None or handler._link is None else handler._link._error
-
-
-def condition_of(error: Exception) -> str | None:
-    """Return the AMQP condition that the service named, None where it named none."""
-    condition = error._condition if isinstance(error, ServiceBusError) else None
-    return condition.decode() if isinstance(condition, bytes) else condition
-
-
-def _is_of_the_world(answer: BuswayError | None) -> bool:
+def _is_not_the_messages_fault(answer: BuswayError | None) -> bool:
     return isinstance(answer, TargetUnavailable | TargetRefused)
 
 
 def _needs_a_new_link(answer: BuswayError | None) -> bool:
-    """Tell whether a sender may have lost its connection: not when it had an answer from the target."""
-    return _is_of_the_world(answer) and not isinstance(getattr(answer, "__cause__", None), ServiceBusServerBusyError)
+    """Tell whether the sender may have lost its connection; it has not if the target answered."""
+    return _is_not_the_messages_fault(answer) and not isinstance(
+        getattr(answer, "__cause__", None), ServiceBusServerBusyError
+    )
 
 
 def _inner(error: Exception) -> BaseException | None:
-    """Return what the SDK has wrapped: an identity without a token comes as an error of no special kind."""
+    """Return the error that the SDK wrapped: a failure to get a token comes as a plain ServiceBusError."""
     return error.inner_exception if isinstance(error, AzureError) else None

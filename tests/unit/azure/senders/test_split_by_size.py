@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.azure.senders.batches import _ENVELOPE, _LONG_OVERHEAD, split_by_size
-from shared.azure.senders.service_bus import raw_batch
+from shared.azure.service_bus_internals import raw_batch
 from shared.protocols import Outgoing
 from tests.contracts.service_bus_sdk import encoded_batch
 

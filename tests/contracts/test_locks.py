@@ -1,12 +1,13 @@
 """
-What shared/azure/locks.py takes for granted of azure-servicebus.
+What `ManagementConnection` in shared/azure/service_bus_internals.py assumes about azure-servicebus.
 
-A failure here after an update of the SDK means: look at that module before anything is deployed. That the requests are
-those that Service Bus documents, tests/azure and tests/broker/test_azure_assumptions.py show.
+If a test fails after an update of the SDK, review that module before you deploy. That the requests are the documented
+ones is tested in tests/azure and tests/broker/test_azure_assumptions.py.
 """
 
 import asyncio
 import uuid
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -24,26 +25,34 @@ from azure.servicebus.exceptions import (
 )
 
 from shared.azure.locks import TOKENS_AT_ONCE, ServiceBusLocks
-from shared.errors import LockLost, TargetRefused, TargetUnavailable
+from shared.azure.service_bus_internals import ManagementConnection
+from shared.errors import BuswayError, LockLost, TargetRefused, TargetUnavailable
 
 CONNECTION_STRING = "Endpoint=sb://localhost;SharedAccessKeyName=a;SharedAccessKey=b;UseDevelopmentEmulator=true"
 
 
-def client():
+def client() -> ServiceBusClient:
     return ServiceBusClient.from_connection_string(CONNECTION_STRING, retry_total=0)
 
 
 class Answering:
-    """Stands where the SDK's management connection stands, and keeps what it was asked."""
+    """Replaces the SDK's management connection, and records the requests."""
 
-    def __init__(self, answer) -> None:
+    def __init__(self, answer: object) -> None:
         self.answer = answer
-        self.asked: list[Any] = []
+        self.requests: list[tuple[bytes, dict[str, Any]]] = []
 
-    async def _mgmt_request_response_with_retry(self, operation, request, callback, **options):
+    async def _mgmt_request_response_with_retry(
+        self,
+        operation: bytes,
+        request: dict[str, Any],
+        callback: object,
+        *,
+        timeout: float,  # noqa: ASYNC109 - the SDK's signature
+    ) -> object:
         assert callable(callback)
-        assert options["timeout"]
-        self.asked.append((operation, request))
+        assert timeout
+        self.requests.append((operation, request))
         if isinstance(self.answer, BaseException):
             raise self.answer
         return self.answer
@@ -52,13 +61,22 @@ class Answering:
         pass
 
 
-def asked(answer, ask, *, sessions: bool = False):
-    async def run():
-        locks = ServiceBusLocks("west", "orders", client, sessions=sessions)
-        locks._connection = answering = Answering(answer)
-        return await ask(locks), answering.asked
+def ask[T](
+    answer: object, question: Callable[[ServiceBusLocks], Awaitable[T]], *, sessions: bool = False
+) -> tuple[T, list[tuple[bytes, dict[str, Any]]]]:
+    """Return what *question* returns if the service answers *answer*, and the requests that it made."""
 
-    return asyncio.run(run())
+    async def run() -> T:
+        locks = ServiceBusLocks(
+            "west", "orders", client, sessions=sessions, connect=lambda *_: ManagementConnection(answering)
+        )
+        try:
+            return await question(locks)
+        finally:
+            await locks.close()
+
+    answering = Answering(answer)
+    return asyncio.run(run()), answering.requests
 
 
 def test_the_sdk_has_a_connection_without_a_link() -> None:
@@ -76,7 +94,7 @@ def test_the_sdk_has_a_connection_without_a_link() -> None:
 
 def test_locks_are_renewed_by_their_tokens_some_at_once() -> None:
     tokens = [uuid.uuid4() for _ in range(TOKENS_AT_ONCE + 1)]
-    until, requests = asked(
+    until, requests = ask(
         {b"expirations": [7, 5]},
         lambda locks: locks.renew([each.bytes_le for each in tokens], None, timeout_seconds=5),
     )
@@ -87,7 +105,7 @@ def test_locks_are_renewed_by_their_tokens_some_at_once() -> None:
 
 
 def test_a_session_is_renewed_by_its_id() -> None:
-    until, requests = asked(
+    until, requests = ask(
         {b"expiration": 9}, lambda locks: locks.renew([bytes(16)], "s", timeout_seconds=5), sessions=True
     )
     assert until == 9
@@ -95,7 +113,7 @@ def test_a_session_is_renewed_by_its_id() -> None:
 
 
 def test_a_message_is_dead_lettered_with_its_reason() -> None:
-    _, ((operation, request),) = asked(
+    _, ((operation, request),) = ask(
         {}, lambda locks: locks.dead_letter(bytes(16), "s", "r" * 5000, "d", timeout_seconds=5), sessions=True
     )
     assert operation == b"com.microsoft:update-disposition"
@@ -122,7 +140,7 @@ def test_a_message_is_dead_lettered_with_its_reason() -> None:
         (ConnectionRefusedError(), TargetUnavailable),
     ],
 )
-def test_what_the_sdk_raises_is_translated(error, translated) -> None:
+def test_errors_of_the_sdk_are_translated(error: Exception, translated: type[BuswayError]) -> None:
     with pytest.raises(translated, match="west/orders") as caught:
-        asked(error, lambda locks: locks.renew([bytes(16)], None, timeout_seconds=5))
+        ask(error, lambda locks: locks.renew([bytes(16)], None, timeout_seconds=5))
     assert type(caught.value) is translated

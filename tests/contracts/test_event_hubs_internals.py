@@ -1,5 +1,5 @@
 """
-What shared/azure/senders/event_hubs_link.py takes for granted of azure-eventhub.
+What shared/azure/event_hubs_internals.py assumes about azure-eventhub.
 
 A failure here after an update of the SDK means: look at that module before anything is deployed.
 """
@@ -31,8 +31,8 @@ from azure.eventhub.aio import EventHubProducerClient
 from azure.eventhub.exceptions import AuthenticationError, EventHubError
 
 from shared.amqp.sections import DATA, body_parts, split
+from shared.azure.event_hubs_internals import condition_of, raw_batch
 from shared.azure.senders.event_hubs import Publisher
-from shared.azure.senders.event_hubs_link import condition_of, raw_batch
 from shared.errors import MessageRejected, TargetRefused, TargetUnavailable
 from shared.message.message import Message, Origin
 from tests.contracts.event_hubs_sdk import encoded_batch

@@ -1,13 +1,12 @@
 """
-An open link to an event hub or to one of its partitions, through the azure-eventhub SDK.
+The private parts of the azure-eventhub SDK that Busway uses; no other module touches them.
 
-Two private seams of the SDK are held here and nowhere else; its version is pinned, and
-tests/contracts/test_event_hubs_seam.py fails when either changes:
+1. Encoded events go where the SDK keeps an event once it has encoded it: among the data sections of a batch. The public
+   way (`EventData`, `add`) rebuilds an event from decoded parts and loses property types.
+2. Batches go to the SDK's AMQP client directly. The producer above it sends one batch after the other, although batches
+   of different partition keys need not wait for each other, and it closes its link at every refusal.
 
-1. Encoded events are put where the SDK keeps them once it has encoded an event, among the data sections of a batch. Its
-   own way in (`EventData`, `add`) rebuilds an event from decoded parts and loses the types of its properties.
-2. Batches are handed to the SDK's AMQP client itself. The producer above it sends one after the other, while those of
-   different partition keys need not wait for each other, and it closes its link at every refusal.
+The SDK's version is pinned; tests/contracts/test_event_hubs_internals.py fails if any of this changes.
 """
 
 import asyncio
@@ -27,19 +26,19 @@ from azure.eventhub.aio import EventHubProducerClient
 from azure.eventhub.aio._transport._pyamqp_transport_async import PyamqpTransportAsync
 from azure.eventhub.exceptions import AuthenticationError, EventHubError
 
-# All that comes out of the SDK when the world is at fault, timeouts included.
+# Everything that the SDK raises for failures of the network or the service, timeouts included.
 WORLD_ERRORS = (AMQPException, AzureError, EventHubError, OSError)
 AUTHENTICATION_ERRORS = (AuthenticationException, AuthenticationError, ClientAuthenticationError)
 
 
 class PublisherLink:
-    """A link that takes batches; one caller at a time, as the SDK's connection has a single reader."""
+    """An open link to a hub or a partition; one caller at a time, as the SDK's connection has a single reader."""
 
     def __init__(self, producer: Any) -> None:
         """Take over an open producer of the SDK."""
         self._producer = producer
         self.failure: Exception | None = None
-        """What has ended the link, None while it can be used."""
+        """The error that ended the link, None while it is usable."""
 
     @classmethod
     async def open(cls, client: EventHubProducerClient, partition: str | None) -> Self:
@@ -54,16 +53,16 @@ class PublisherLink:
 
     @property
     def limit(self) -> int:
-        """The bytes that the hub takes in one batch, as its side of the link has announced."""
+        """The most bytes that the hub accepts in one batch, as announced when the link was attached."""
         size: int = self._producer._max_message_size_on_link
         return size
 
     async def deliver(self, batches: Sequence[EventDataBatch], deadline: float) -> list[Exception | None]:
         """
-        Send all *batches* without waiting in between; return for each None once accepted, or what spoke against it.
+        Send all *batches* without waiting in between; return for each None if it was accepted, or the error.
 
-        Units:   *deadline* is a time of the event loop. What has no answer when it comes, or when the link breaks, gets
-                 the `failure`.
+        Units:   *deadline* is a time of the event loop. Batches without an answer by then, or when the link breaks,
+                 get the `failure`.
         """
         client = self._producer._handler
         deliveries = [_delivery(batch) for batch in batches]
@@ -76,12 +75,12 @@ class PublisherLink:
         except WORLD_ERRORS as error:
             self.failure = error
         if not all(map(_is_answered, deliveries)):
-            # A link that the hub has detached ends its deliveries without a reason; the detaching has named one.
+            # When the hub detaches the link, its deliveries end without a reason; the detach frame has one.
             self.failure = client._link._error or self.failure or ConnectionError("the link is closed")
         return [_answer(delivery) if _is_answered(delivery) else self.failure for delivery in deliveries]
 
     async def close(self) -> None:
-        """Close link and connection."""
+        """Close the link and its connection."""
         await self._producer.close()
 
 
@@ -94,12 +93,12 @@ def raw_batch(contents: Sequence[bytes], partition_key: str | None) -> EventData
 
 
 def condition_of(error: Exception) -> str | None:
-    """Return the AMQP condition that the service named, None where it named none."""
+    """Return the AMQP condition that the service sent, None if it sent none."""
     return error.condition.decode() if isinstance(error, AMQPException) else None
 
 
 def _delivery(batch: EventDataBatch) -> _MessageDelivery:
-    # The SDK leaves the class without types.
+    # The SDK has no types here.
     return _MessageDelivery(batch._message, MessageDeliveryState.WaitingToBeSent)  # type: ignore[no-untyped-call]
 
 
@@ -108,7 +107,7 @@ def _is_done(delivery: _MessageDelivery) -> bool:
 
 
 def _is_answered(delivery: _MessageDelivery) -> bool:
-    """Tell whether the hub has said what it makes of a batch: not when its link ended first."""
+    """Tell whether the hub has accepted or refused a batch; it has not if the link ended first."""
     return _is_done(delivery) and delivery.reason == LinkDeliverySettleReason.DISPOSITION_RECEIVED
 
 

@@ -1,7 +1,7 @@
 """
-What shared/azure/senders/service_bus.py takes for granted of azure-servicebus.
+What shared/azure/service_bus_internals.py assumes about azure-servicebus.
 
-A failure here after an update of the SDK means: look at that module before anything is deployed.
+If a test fails after an update of the SDK, review that module before you deploy.
 """
 
 import asyncio
@@ -31,7 +31,8 @@ from azure.servicebus.exceptions import (
 )
 
 from shared.amqp.sections import DATA, body_parts, split
-from shared.azure.senders.service_bus import ServiceBusOutput, condition_of, link_error, raw_batch, send_once
+from shared.azure.senders.service_bus import ServiceBusOutput
+from shared.azure.service_bus_internals import condition_of, link_error, raw_batch, send_once
 from shared.errors import MessageRejected, TargetRefused, TargetUnavailable
 from shared.message.message import Message, Origin
 from shared.protocols import Outgoing
