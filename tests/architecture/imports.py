@@ -2,6 +2,7 @@
 
 import ast
 import sys
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +27,7 @@ def imported_names(source: str, package: str) -> set[str]:
     return names
 
 
+@cache  # the files do not change during a run, and parsing them takes a second
 def modules(*roots: str) -> dict[str, set[str]]:
     """Return the modules under *roots* (dotted names of packages or modules) with the names each imports."""
     found = {}
