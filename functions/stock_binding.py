@@ -27,7 +27,7 @@ from shared.message.message import SERVICE_ASSIGNED
 STOCK_LOSSES = (
     "it gives properties the types of JSON (dates, GUIDs, decimals and binaries become text, numbers int, long or "
     "double), leaves out most of the header, annotations of Service Bus messages and the footer, joins data sections "
-    "and refuses bodies of another kind; the README's table has it all"
+    "and refuses bodies of another kind; docs/fidelity.md lists them"
 )
 
 _NULL = b"\x40"

@@ -198,7 +198,7 @@ class TaskFile(Strict):
     """Name of the task, which is also the function's name."""
     source: Source
     trigger: Literal["raw", "stock"] = "raw"
-    """How the host hands messages over: `raw` as they are, `stock` taken apart, with losses: the README's table."""
+    """How the host hands messages over: `raw` as they are, `stock` taken apart, with losses: docs/fidelity.md."""
     editors: Annotated[tuple[EditorStep, ...], Field(strict=False)] = ()
     routes: Annotated[tuple[Route, ...], Field(strict=False, min_length=1)]
     rejects: Target | None = None

@@ -1,4 +1,4 @@
-"""Print the table of the README."""
+"""Print the table of docs/fidelity.md."""
 
 import tempfile
 from pathlib import Path

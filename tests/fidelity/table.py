@@ -1,4 +1,4 @@
-"""What the journeys have shown, in words: a row for all that fared alike, a note for all that is not as it was."""
+"""The results of the journeys as a table: one row for all specimens with the same results, a note for each change."""
 
 from collections.abc import Iterable, Mapping
 from itertools import groupby
@@ -23,7 +23,7 @@ NOT_THERE = "-"
 REFUSED = "**refused**"
 _EMPTY_DATA = sections.data(b"")
 _CREATION_TIME = "field 9"
-# Where a time to live goes, and what session and key do to each other.
+# Where the time to live goes, and how session and partition key change each other.
 _LIFE = {"header 2", f"property {TIME_TO_LIVE}"}
 _KEYS = {
     *("annotation x-opt-partition-key", "field 10"),
@@ -32,7 +32,7 @@ _KEYS = {
 }
 _LEFT_OUT = ("absolute-expiry-time", "x-opt-scheduled-enqueue-time", "x-opt-via-partition-key")
 
-# Column by column: its title, and the journeys that must agree on what it says.
+# The title of each column, and the journeys whose results must be equal.
 COLUMNS: dict[str, list[Journey]] = {
     "SB → SB": [Journey(WIRE, "SS")],
     "SB → EH": [Journey(WIRE, "SE")],
@@ -45,35 +45,34 @@ COLUMNS: dict[str, list[Journey]] = {
 }
 
 NOTES = {
-    "service": "Refused or not delivered by the service that it is sent to: Service Bus takes no binary, list, map or "
-    "array as a property and gives an id to what has none, Event Hubs keeps no header, neither keeps first-acquirer or "
-    "the annotations of a delivery.",
-    "aside": "As an application property `repl-sb-…` of the same type; back in its place where the event comes to "
-    "Service Bus.",
-    "key": "The session is the partition key on the other side; a `repl-sb-…` or `repl-eh-…` property says what was, "
-    "and is gone after the way back.",
-    "encoded": "As text, with `repl-encoding-NAME` beside it saying how; decoded on the way back.",
-    "id": "An id that is the same at every redelivery.",
-    "target": "Left out by Busway. The target computes `absolute-expiry-time` from the time to live, and the other two "
-    "would act twice.",
-    "host": "What Azure's host makes of it, before Busway sees it.",
-    "created": "Azure's host sets `creation-time` anew wherever there is a time to live.",
-    "refused": "The host cannot hand it over. From a hub it is tried again for ever and its partition waits; from a "
-    "queue it ends in the source's dead-letter queue. Nothing is lost, nothing is sent.",
-    "json": "The stock binding tells values as JSON does.",
-    "stock": "The stock binding does not tell it, or joins it.",
+    "service": "Refused or not delivered by the service that it is sent to: Service Bus accepts no binary, list, map"
+    " or array as a property and assigns missing message ids; Event Hubs keeps no header; neither keeps "
+    "first-acquirer or delivery annotations.",
+    "aside": "As an application property `repl-sb-…` of the same type; restored when the event returns to Service Bus.",
+    "key": "The session id becomes the partition key on the other side; a `repl-sb-…` or `repl-eh-…` property "
+    "holds the original until the way back.",
+    "encoded": "As text, with the encoding in the property `repl-encoding-NAME`; decoded on the way back.",
+    "id": "Busway assigns an id that is the same at every redelivery.",
+    "target": "Left out by Busway. The target computes `absolute-expiry-time` from the time to live; the other two "
+    "would take effect twice.",
+    "host": "Azure's host changes it before Busway receives the message.",
+    "created": "Azure's host replaces `creation-time` if there is a time to live.",
+    "refused": "The host cannot pass it to a function. An event is retried for ever and its partition waits; a "
+    "message ends in the source's dead-letter queue. Nothing is lost, nothing is sent.",
+    "json": "The stock binding passes values on as JSON.",
+    "stock": "The stock binding leaves it out, or joins the sections.",
 }
 
 
 class Cell(NamedTuple):
-    """A word, and the name of the note that says why."""
+    """A result in one word, and the name of the note that explains it."""
 
     word: str
     note: str | None = None
 
 
 class Row(NamedTuple):
-    """What became of all specimens of one part that fared alike."""
+    """One row: all specimens of one part with the same results."""
 
     part: str
     names: tuple[str, ...]
@@ -82,25 +81,25 @@ class Row(NamedTuple):
 
 def rows(observed: Observations) -> list[Row]:
     """Return the rows of the table; AssertionError where a change has no note, or journeys of a column disagree."""
-    fared: dict[tuple[str, tuple[Cell, ...]], list[str]] = {}
+    results: dict[tuple[str, tuple[Cell, ...]], list[str]] = {}
     for key, specimen in SPECIMENS.items():
-        cells = tuple(_agreed(column, journeys, key, observed) for column, journeys in COLUMNS.items())
-        fared.setdefault((specimen.part, cells), []).append(specimen.name)
-    found = [Row(part, tuple(names), cells) for (part, cells), names in fared.items()]
+        cells = tuple(_common(column, journeys, key, observed) for column, journeys in COLUMNS.items())
+        results.setdefault((specimen.part, cells), []).append(specimen.name)
+    found = [Row(part, tuple(names), cells) for (part, cells), names in results.items()]
     order = list(dict.fromkeys(each.part for each in SPECIMENS.values()))
     return sorted(found, key=lambda row: order.index(row.part))
 
 
-def _agreed(column: str, journeys: Iterable[Journey], key: str, observed: Observations) -> Cell:
-    said = {cell(journey, key, observed) for journey in journeys}
-    # What one kind of service does not deliver is told by the journeys from the other.
-    told = {each for each in said if each.word != NOT_THERE} or said
-    assert len(told) == 1, f"{column}: {SPECIMENS[key]}: {said}"
-    return told.pop()
+def _common(column: str, journeys: Iterable[Journey], key: str, observed: Observations) -> Cell:
+    results = {cell(journey, key, observed) for journey in journeys}
+    # A part that one service does not deliver is observed on the journeys from the other.
+    delivered = {each for each in results if each.word != NOT_THERE} or results
+    assert len(delivered) == 1, f"{column}: {SPECIMENS[key]}: {results}"
+    return delivered.pop()
 
 
 def cell(journey: Journey, key: str, observed: Observations) -> Cell:
-    """Return what became of a specimen on a journey."""
+    """Return the result of a specimen on a journey."""
     specimen = SPECIMENS[key]
     delivered = observed.delivered[journey.kinds[0]].get(key)
     if delivered is None:
@@ -112,15 +111,15 @@ def cell(journey: Journey, key: str, observed: Observations) -> Cell:
         return Cell(REFUSED, "refused")
     found = changes(before, parts(observed.arrived[journey][key]))
     if journey.mode != WIRE:
-        # The host writes values with other widths; Busway alone does not touch them.
+        # The host writes values with other widths; Busway alone does not change them.
         found = {place: each for place, each in found.items() if not is_same_value(place, *each)}
-    return _told(specimen, journey.mode, found)
+    return _result(specimen, journey.mode, found)
 
 
-def _told(specimen: Specimen, mode: str, found: Mapping[str, tuple[bytes, bytes]]) -> Cell:
+def _result(specimen: Specimen, mode: str, found: Mapping[str, tuple[bytes, bytes]]) -> Cell:
     beside = {place for place in found if place != specimen.place}
     if specimen.place not in found:
-        return _told_beside(specimen, beside)
+        return _result_elsewhere(specimen, beside)
     before, after = found[specimen.place]
     if f"property {ENCODING}p" in beside:
         return Cell("text", "encoded")
@@ -138,8 +137,8 @@ def _told(specimen: Specimen, mode: str, found: Mapping[str, tuple[bytes, bytes]
     return Cell(word, "json" if word.startswith("becomes") else "stock")
 
 
-def _told_beside(specimen: Specimen, beside: set[str]) -> Cell:
-    """Return what to say of a specimen whose own place is as it was."""
+def _result_elsewhere(specimen: Specimen, beside: set[str]) -> Cell:
+    """Return the result of a specimen whose own place is unchanged."""
     if not beside:
         return Cell(KEPT)
     for places, note in ((_KEYS, "key"), (_LIFE, "aside"), ({_CREATION_TIME}, "created")):
@@ -164,11 +163,11 @@ def _word(specimen: Specimen, before: bytes, after: bytes) -> str:
         assert not others
         return f"becomes {value.kind}"
     old, new = decode_all(before), decode_all(after)
-    return "set anew" if old.kind == new.kind else f"becomes {new.kind}"
+    return "replaced" if old.kind == new.kind else f"becomes {new.kind}"
 
 
 def table(observed: Observations) -> str:
-    """Return the table with its notes, as it stands in the README."""
+    """Return the table with its notes, as docs/fidelity.md shows it."""
     found = rows(observed)
     names = list(dict.fromkeys(each.note for row in found for each in row.cells if each.note is not None))
     lines = [" | ".join(("| part", "what is sent", *COLUMNS)) + " |", "|---" * (2 + len(COLUMNS)) + "|"]

@@ -1,0 +1,97 @@
+"""README and docs/: links resolve, commands and options exist, and the deployment names every required parameter."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from cli.main import app
+
+ROOT = Path(__file__).parents[2]
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted(path for path in ROOT.glob("docs/**/*.md")),
+    ROOT / "clients/README.md",
+]
+FENCE = re.compile(r"^( *)```.*?^\1```", re.DOTALL | re.MULTILINE)
+COMMAND = re.compile(r"^(?:\s*)(?:\.venv/bin/)?(busway (?:[^\n\\]|\\\n)+)", re.MULTILINE)
+INLINE_COMMAND = re.compile(r"`(?:\.venv/bin/)?(busway [^`\n]+)`")
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that GitHub gives the headings of *page*."""
+    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", text_of(page)), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_readme_has_fewer_than_120_lines() -> None:
+    assert len(text_of(ROOT / "README.md").splitlines()) < 120
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_resolve(page: Path) -> None:
+    broken = []
+    for link in LINK.findall(FENCE.sub("", text_of(page))):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert broken == []
+
+
+def test_index_leads_to_every_page() -> None:
+    index = {link.partition("#")[0] for link in LINK.findall(text_of(ROOT / "docs/README.md"))}
+    assert [page.name for page in ROOT.glob("docs/*.md") if page.name not in {"README.md", *index}] == []
+
+
+def problem(command: str) -> str | None:
+    """Return what is wrong with a printed busway command: an unknown subcommand or option."""
+    words = shlex.split(command, comments=True)[1:]
+    found = get_command(app)
+    context = found.make_context("busway", ["--help"], resilient_parsing=True)
+    while isinstance(found, TyperGroup) and words and not words[0].startswith("-"):
+        name = words.pop(0)
+        if name not in found.commands:
+            return f"unknown command {name}"
+        context = found.commands[name].make_context(name, [], context, resilient_parsing=True)
+        found = context.command
+    known = {option for each in found.params for option in (*each.opts, *each.secondary_opts)} | {"--help"}
+    for word in words:
+        if word in {"|", "&&", ";", ">"}:
+            break
+        if word.startswith("--") and word.partition("=")[0] not in known:
+            return f"unknown option {word}"
+    return None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_and_their_options_exist(page: Path) -> None:
+    text = text_of(page)
+    commands = [each for fence in FENCE.finditer(text) for each in COMMAND.findall(fence[0])]
+    commands += INLINE_COMMAND.findall(FENCE.sub("", text))
+    assert {command: found for command in commands if "…" not in command and (found := problem(command))} == {}
+
+
+def test_unknown_commands_and_options_are_problems() -> None:
+    assert problem("busway demo --messages 5") == "unknown option --messages"
+    assert problem("busway failover swich east") == "unknown command swich"
+    assert problem("busway failover switch east --role=send") is None
+
+
+@pytest.mark.parametrize("file", ["README.md", "infra/main.bicep"])
+def test_the_deployment_names_every_required_parameter(file: str) -> None:
+    template = text_of(ROOT / "infra/main.bicep")
+    required = re.findall(r"^param (\w+) \w+$", template, re.MULTILINE)
+    assert required == ["westNamespaceName", "eastNamespaceName"]
+    [command] = re.findall(r"az deployment group create (?:[^\n]*\\\n)*[^\n]*", text_of(ROOT / file))
+    assert [name for name in required if f"{name}=" not in command] == []
