@@ -1,7 +1,7 @@
 """
-Runs every benchmark in a process of its own, prints one table and writes build/bench.json.
+Run each benchmark in a process of its own, print one table and write build/bench.json.
 
-A bar that does not hold is told and is no failure: the machine may be busy. A benchmark that cannot run is one.
+A missed bar is shown and is not a failure, because the machine may be busy. A benchmark that cannot run is a failure.
 """
 
 import json
@@ -49,7 +49,7 @@ def main() -> int:
     (folder / "bench.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
     console.print(_table(measurements))
     for name in failed:
-        console.print(f"{name} could not run; see above", style="red")
+        console.print(f"{name} failed to run; its error is above", style="red")
     return 1 if failed else 0
 
 

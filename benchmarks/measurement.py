@@ -1,4 +1,4 @@
-"""One figure of a benchmark and the bar it is held against."""
+"""One figure of a benchmark, and its bar."""
 
 import json
 import sys
@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 
 class Measurement(NamedTuple):
-    """A figure; *bar* is None where it only explains another one."""
+    """A figure; *bar* is None for one that only explains another."""
 
     name: str
     value: float
@@ -23,6 +23,6 @@ class Measurement(NamedTuple):
 
 
 def report(measurements: list[Measurement]) -> None:
-    """Hand *measurements* to the parent process, one JSON object a line on standard output."""
+    """Write *measurements* to standard output for the parent process, one JSON object a line."""
     for measurement in measurements:
         sys.stdout.write(json.dumps(measurement._asdict()) + "\n")

@@ -1,9 +1,9 @@
 """
 The same number of messages in few sessions and in many, through one host and through two.
 
-A function that takes batches holds one session at a time and leaves it when it has stayed empty for sessionIdleTimeout.
-The rates are taken from the enqueued times in the target, first to last. The broker is on this machine: on Azure each
-session costs the round trips to accept it, to receive from it and to close it on top.
+A function that takes batches holds one session at a time and releases it after sessionIdleTimeout without a message.
+The rates are measured between the first and the last enqueued time in the target. The broker is on this machine; on
+Azure each session also costs the round trips to accept it, to receive from it and to close it.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ routes:
 
 
 async def rate(sessions: int, each: int, idle_ms: int, hosts: int = 1) -> float:
-    """Return messages a second when *sessions* sessions of *each* messages wait for *hosts* hosts."""
+    """Return messages per second for *sessions* sessions of *each* messages and this many hosts."""
     app = _app(idle_ms)
     async with running_broker("benchmarks/sessions.json") as stack:
         await _fill(stack.west, sessions, each)
@@ -45,7 +45,7 @@ async def rate(sessions: int, each: int, idle_ms: int, hosts: int = 1) -> float:
 
 
 def _app(idle_ms: int) -> Path:
-    """Write the app with this sessionIdleTimeout, and all else as it is deployed."""
+    """Write the app as it is deployed, with this sessionIdleTimeout."""
     folder = FOLDER / "build" / "bench-sessions"
     (folder / "config/tasks").mkdir(parents=True, exist_ok=True)
     (folder / "config/connections.yaml").write_text(CONNECTIONS, encoding="utf-8")
@@ -85,7 +85,7 @@ async def _running_hosts(stack: Stack, app: Path, count: int) -> AsyncIterator[N
 
 
 async def main() -> None:
-    """Measure each and report it beside the few large sessions of the same run."""
+    """Measure few large sessions and many small ones in one run, and report both."""
     large = await rate(*LARGE, CONFIGURED_MS)
     small = await rate(*SMALL, CONFIGURED_MS)
     short = await rate(*SMALL, SHORT_MS)

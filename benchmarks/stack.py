@@ -1,4 +1,4 @@
-"""The broker and the host as processes of their own, and the plain SDK to fill and to empty queues."""
+"""Broker and host as processes, and the plain SDK to fill and empty queues."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ BODY_BYTES = 1024
 
 
 class Stack(NamedTuple):
-    """A running broker with a namespace on either side, by their connection strings."""
+    """A running broker, and the connection strings of its two namespaces."""
 
     broker: Child
     west: str
@@ -31,7 +31,7 @@ class Stack(NamedTuple):
 
 @asynccontextmanager
 async def running_broker(config: str = "benchmarks/broker.json") -> AsyncIterator[Stack]:
-    """Run a broker with the two namespaces of *config*, by default those with the queues source and target."""
+    """Run a broker with the two namespaces of *config*; by default with the queues source and target."""
     (FOLDER / "build").mkdir(exist_ok=True)
     command = [sys.executable, "-m", "cli", "broker", "--config", config, "--port", str(free_port())]
     broker = await Child.start("broker", command, FOLDER / "build" / "bench-broker.log", FOLDER, {})
@@ -44,7 +44,7 @@ async def running_broker(config: str = "benchmarks/broker.json") -> AsyncIterato
 
 @asynccontextmanager
 async def running_host(stack: Stack) -> AsyncIterator[Child]:
-    """Run the function app with the one task of benchmarks/config, which copies from west to east."""
+    """Run the function app with the task of benchmarks/config, which copies from west to east."""
     settings = {"WEST": stack.west, "EAST": stack.east, "BUSWAY_CONFIG": "benchmarks/config"}
     command = [sys.executable, "-m", "cli", "host"]
     host = await Child.start("host", command, FOLDER / "build" / "bench-host.log", FOLDER, settings)
@@ -72,7 +72,7 @@ async def fill(connection_string: str, count: int) -> None:
 
 
 async def empty(connection_string: str, count: int) -> None:
-    """Take *count* messages from the target queue; more than a minute without any is a TimeoutError."""
+    """Receive *count* messages from the target queue; TimeoutError after a minute without any."""
     async with (
         ServiceBusClient.from_connection_string(connection_string) as client,
         client.get_queue_receiver(TARGET, receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE) as receiver,
@@ -80,13 +80,13 @@ async def empty(connection_string: str, count: int) -> None:
         while count > 0:
             taken = await receiver.receive_messages(min(count, 500), max_wait_time=60)
             if not taken:
-                msg = f"{count} messages are still missing in the target after a minute"
+                msg = f"received no message from the target for a minute; {count} are missing"
                 raise TimeoutError(msg)
             count -= len(taken)
 
 
 async def span_seconds(connection_string: str, count: int) -> float:
-    """Return the time between the arrivals of the first and of the last of *count* messages in the target queue."""
+    """Return the time between the first and the last of *count* messages to reach the target queue."""
     async with (
         ServiceBusClient.from_connection_string(connection_string) as client,
         client.get_queue_receiver(TARGET) as receiver,
@@ -102,27 +102,27 @@ async def span_seconds(connection_string: str, count: int) -> float:
             if last and last[0].enqueued_time_utc and first[0].enqueued_time_utc:
                 return (last[0].enqueued_time_utc - first[0].enqueued_time_utc).total_seconds()
             await asyncio.sleep(0.2)
-    msg = f"not all of {count} messages have arrived after five minutes"
+    msg = f"fewer than {count} messages reached the target within five minutes"
     raise TimeoutError(msg)
 
 
 def resident_megabytes(child: Child) -> float:
-    """Return the memory that a child process holds at this moment."""
+    """Return the resident memory of a child process."""
     for line in Path(f"/proc/{child.pid}/status").read_text(encoding="ascii").splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024
-    msg = f"/proc tells no VmRSS of process {child.pid}"
+    msg = f"/proc/{child.pid}/status has no VmRSS"
     raise OSError(msg)
 
 
 def cpu_seconds(child: Child) -> float:
-    """Return the processor time, user and system, that a child process has taken."""
+    """Return the CPU time of a child process, user and system."""
     fields = Path(f"/proc/{child.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def free_port() -> int:
-    """Return a port that nothing listens on, nor on the next."""
+    """Return a free port whose successor is free too."""
     while True:
         with socket.socket() as first, socket.socket() as second:
             first.bind(("127.0.0.1", 0))

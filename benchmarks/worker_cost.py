@@ -1,10 +1,10 @@
 """
-CPU in the worker per copied message, from the trigger's data to the encoded batch.
+Worker CPU per copied message, from the trigger's data to the encoded batch.
 
-All functions run in one worker on the same messages: 1 KB body, 5 application properties, batches of 100 where not
-said otherwise. Busway's get what Azure's host would hand to an SDK type, the other what the host hands to a stock
-binding. The rounds alternate, and the best of each counts: whatever else runs on the machine only adds.
-With metrics and spans, the cost of exporting them is not in the figure, only that of handing them to an exporter.
+All functions run in one worker on the same messages: 1 KB body, 5 application properties, batches of 100 unless the
+row says otherwise. Busway's functions get what Azure's host delivers to an SDK type; the naive one gets what the host
+delivers to a stock binding. Rounds alternate and the best of each counts, because other processes can only add time.
+With metrics and spans, the figure includes the call of an exporter, not the export.
 """
 
 import asyncio
@@ -28,14 +28,14 @@ from shared.amqp.values import uuid as amqp_uuid
 from shared.line.accepted import REMEMBERED_SENDS
 
 ROUNDS = 5
-# More messages than the pipeline remembers, or the second round would find that all of them have been sent.
+# More messages than the pipeline remembers as accepted; otherwise the second round would send none of them.
 MESSAGES = REMEMBERED_SENDS + 2_000
-# The other function is slow enough that a few messages time it well.
+# The naive function is slow: fewer messages are enough to time it.
 NAIVE_MESSAGES = 1_000
 
 
 class Shape(NamedTuple):
-    """A function, and what it is given."""
+    """A function and its input."""
 
     function: str
     batch: int = 100
@@ -51,7 +51,7 @@ PROPERTIES = [Shape("one_rule", properties=properties) for properties in (0, 50)
 
 
 def message(number: int, now: int, count: int, *, traced: bool = False) -> bytes:
-    """Return an encoded message with *count* properties, a *traced* one with a trace context, as it is delivered."""
+    """Return an encoded message as delivered, with *count* properties; a *traced* one has a trace context."""
     annotations = {
         "x-opt-enqueued-time": timestamp(now),
         "x-opt-sequence-number": long(number),
@@ -61,7 +61,7 @@ def message(number: int, now: int, count: int, *, traced: bool = False) -> bytes
     }
     named = {
         "order": string("4711"),
-        "amount": int_(19_900),  # a long beyond 32 bits would end the other function with a ValueError
+        "amount": int_(19_900),  # the naive function raises ValueError for a long beyond 32 bits
         "due": timestamp(now),
         "trace": amqp_uuid(uuid.uuid4()),
         "weight": double(1.5),
@@ -91,7 +91,7 @@ def message(number: int, now: int, count: int, *, traced: bool = False) -> bytes
 
 
 async def cpu_per_message(worker: Worker, function: Function, inputs: Sequence[Input], messages: int) -> float:
-    """Return the process's CPU time per message in microseconds; an invocation that failed ends the benchmark."""
+    """Return the process's CPU time per message in microseconds; exit if an invocation fails."""
     started = time.process_time()
     for each in inputs:
         invocation = await worker.invoke(function, each.data, each.metadata)

@@ -1,7 +1,7 @@
 """
-The same copy in one worker: as Busway does it, and as the stock binding and the SDK invite one to write it.
+The same copy twice in one worker: by Busway, and as most people write it with the stock binding and the SDK.
 
-Busway's comes with one route whose rule is asked, and with two of which the second takes the message and changes it.
+Busway's tasks have one route with a rule, or two routes of which the second takes the message and changes it.
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ def encoded(batch: ServiceBusMessageBatch) -> bytearray:
 
 
 class DroppingExporter(MetricExporter):
-    """Takes all metrics and keeps none."""
+    """Drops all metrics."""
 
     def export(
         self,
@@ -67,7 +67,7 @@ class DroppingExporter(MetricExporter):
 
 
 class DroppingSpanExporter(SpanExporter):
-    """Takes all spans and keeps none."""
+    """Drops all spans."""
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:  # noqa: ARG002 - as the SDK says
         """Succeed."""
@@ -75,7 +75,7 @@ class DroppingSpanExporter(SpanExporter):
 
 
 class EncodingOutput:
-    """Does all that the Service Bus output does on this side of the wire."""
+    """Does what the Service Bus sender does, except the network."""
 
     async def send(
         self,
@@ -94,7 +94,7 @@ class EncodingOutput:
 
 
 class DroppingSink:
-    """Does all that the blob's does before its client is asked."""
+    """Does what the blob sink does, except the network."""
 
     instance = "instance-1795264790000"
 
@@ -106,7 +106,7 @@ class DroppingSink:
 
 
 def _add(name: str, telemetry: Telemetry, *routes: tuple[str, str | None], journal: Journal | None = None) -> None:
-    """Add a task of Busway's, told of its batches to *telemetry*, whose routes have a `when` and perhaps an action."""
+    """Register a task that reports to *telemetry*; each route is a `when` and an action or None."""
     target = {"connection": "east", "queue": "target"}
     task = TaskFile.model_validate(
         {
@@ -150,7 +150,7 @@ _add(
     _PLAIN,
     journal=TaskJournal("journalled", DroppingSink(), is_hub=False, is_required=True),
 )
-# With metrics and spans, up to the exporter: what one does with them runs in a thread of its own, in its own time.
+# With metrics and spans, up to the exporter, which would run in a thread of its own.
 _add(
     "measured",
     instruments(DroppingExporter(), DroppingSpanExporter(), {}).of_task(
@@ -169,7 +169,7 @@ _add(
     data_type=func.DataType.BINARY,
 )
 async def naive(messages: List[func.ServiceBusMessage]) -> None:  # noqa: UP006 - the worker refuses list[…]
-    """Rebuild each message with its properties and three stamps, and skip what has been carried already."""
+    """Rebuild each message with its properties and three stamps; skip messages that were at the target before."""
     batch = ServiceBusMessageBatch(LIMIT)
     for message in messages:
         properties: dict[Any, Any] = dict(message.application_properties or {})
