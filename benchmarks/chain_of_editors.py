@@ -11,6 +11,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, cast
@@ -27,7 +28,11 @@ from shared.azure.secrets import SettingSecrets, setting_of
 from shared.clock import SystemClock
 from shared.config.steps import STEPS
 from shared.editors.options import FOLDER, TaskFacts
-from shared.line.editing import edited_together
+from shared.line.accepted_sends import AcceptedSends
+from shared.line.batch import Batch
+from shared.line.editing import Editing
+from shared.line.item import Item
+from shared.line.states import State
 from shared.message.message import Message, Origin
 from shared.protocols import BatchEditor, Editor
 
@@ -112,8 +117,17 @@ async def edited(line: Sequence[Editor | BatchEditor], messages: Sequence[Messag
     async def ask[T](_: str, question: Callable[[float], Awaitable[T]]) -> T:
         return await question(SECONDS)
 
-    pieces = await edited_together(line, enumerate(messages), ask, lambda *_: False)
-    return sum(piece.end is None for piece in pieces)
+    batch = Batch(messages[0].arrival.origin, (), (), datetime.now(UTC))
+    batch.ask = ask
+    for index, message in enumerate(messages):
+        item = Item(b"", message.arrival, index)
+        item.message = message
+        batch.parts.append([item])
+    for step in Editing("orders", line, AcceptedSends()).steps():
+        pending = step.run(batch)
+        if pending is not None:
+            await pending
+    return len(batch.waiting(State.RECEIVED))
 
 
 async def costs(verbs: Sequence[str], folder: Path) -> tuple[float, float]:

@@ -25,7 +25,7 @@ from shared.amqp.scan import join_list, join_map
 from shared.amqp.sections import Sections, data
 from shared.amqp.values import NULL, TRUE, Value, double, int_, long, string, symbol, timestamp, uint
 from shared.amqp.values import uuid as amqp_uuid
-from shared.line.accepted import REMEMBERED_SENDS
+from shared.line.accepted_sends import REMEMBERED_SENDS
 
 ROUNDS = 5
 # More messages than the pipeline remembers as accepted; otherwise the second round would send none of them.

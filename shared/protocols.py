@@ -259,7 +259,7 @@ class Journal(Protocol):
         ...
 
 
-class Carried(Protocol):
+class ReportedMessage(Protocol):
     """One message of a batch at its end, or one that an editor has made of it."""
 
     @property
@@ -294,12 +294,12 @@ class BatchReport(NamedTuple):
     origin: Origin
     size: int
     """Messages that the host handed over."""
-    carried: Sequence[Carried]
+    messages: Sequence[ReportedMessage]
     started: datetime
     seconds: float
     retries: int
     """Attempts to send after the first."""
-    obstacle: BuswayError | None
+    error: BuswayError | None
     """What keeps the batch at its source, None once it is settled."""
 
 
@@ -314,7 +314,7 @@ class Telemetry(Protocol):
         """Take note that so many records of the task's journal could not be written and are lost."""
         ...
 
-    def obstacle(self, place: str, error: BuswayError | None) -> None:
+    def outage(self, place: str, error: BuswayError | None) -> None:
         """Take note of what has come into the way of *place* (a target), or is another thing now; None: it is gone."""
         ...
 

@@ -23,8 +23,9 @@ from shared.errors import BuswayError
 from shared.journal.log import LogJournal
 from shared.journal.sink import Stream
 from shared.journal.task import TaskJournal
-from shared.line.pipeline import Pipeline, Task
+from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
+from shared.line.task import Task
 from shared.message.loop_prevention import LoopGuard
 from shared.message.message import Origin
 from shared.message.ttl import Keep

@@ -15,8 +15,9 @@ from typing import NamedTuple
 from shared.clock import Clock
 from shared.errors import BuswayError, MessageRejected
 from shared.journal.in_memory import MemoryJournal
-from shared.line.pipeline import Pipeline, Task
+from shared.line.pipeline import Pipeline
 from shared.line.routing import Router, Target
+from shared.line.task import Task
 from shared.message.message import Arrival, Message
 from shared.message.ttl import Keep, TimeToLive
 from shared.protocols import (

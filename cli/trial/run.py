@@ -20,7 +20,7 @@ from shared.config.assembly import assemble
 from shared.config.files import Configuration, load
 from shared.config.models import TaskFile
 from shared.errors import BuswayError, ConfigError, MessageRejected, Problem
-from shared.line.pipeline import Task
+from shared.line.task import Task
 from shared.message.message import Message, Origin
 from shared.protocols import Outcome
 

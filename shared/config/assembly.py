@@ -12,10 +12,11 @@ from shared.config.journalling import Journals
 from shared.config.models import DEFAULT_CONSUMER_GROUP, StampedLife, Target, TaskFile
 from shared.config.outputs import open_outputs, open_source_locks
 from shared.editors.options import TaskFacts
-from shared.line.pipeline import Pipeline, Task
+from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router
 from shared.line.routing import Target as RoutedTarget
 from shared.line.shutdown import Shutdown
+from shared.line.task import Task
 from shared.message.loop_prevention import LoopGuard
 from shared.message.mapping import fit_between, restore_event
 from shared.message.message import Origin

@@ -1,9 +1,9 @@
 """
-How long a batch may wait for its targets, and the renewal of its locks meanwhile.
+The deadline of a batch, and the renewal of its locks until then.
 
-The host renews no lock for a batch, and abandons all of it when the function fails: each time that costs every message
-a delivery attempt, and a message without attempts left goes to the source's dead-letter queue. So a batch whose target
-is away is held, in one delivery, for much longer than its lock lasts: docs/decisions/0004.
+The host renews no lock for a batch, and abandons the whole batch when the function fails. Each time, every message
+loses a delivery attempt, and one without attempts left goes to the source's dead-letter queue. So a batch whose target
+is unavailable waits, in one delivery, for much longer than its lock lasts: docs/decisions/0004.
 """
 
 import logging
@@ -15,28 +15,28 @@ from shared.errors import BuswayError, LockLost, TargetRefused, TargetUnavailabl
 
 _LOGGER = logging.getLogger("busway.pipeline")
 
-# Ten deliveries, the default MaxDeliveryCount, are then more than twelve hours: a night. Both stay below the
-# functionTimeout of host.json, at which the host ends the worker with all that runs in it.
+# Ten deliveries, the default MaxDeliveryCount, then take more than twelve hours: a night. Both limits are below the
+# functionTimeout of host.json, at which the host ends the worker with everything that runs in it.
 DEFAULT_HOLD = timedelta(minutes=75)
 LONGEST_HOLD = timedelta(minutes=110)
 
-# Left of a lock for the journal and for the host to settle the batch: a quarter of it, but not more than this.
+# Kept of a lock for the journal, and for the host to settle the batch: a quarter of it, but not more than this.
 LOCK_MARGIN_SECONDS = 10.0
-# How long a lock is taken to last whose end the service did not tell.
+# Assumed for a lock whose end the service did not state.
 UNKNOWN_LOCK_SECONDS = 30.0
-# Opening a connection takes a good part of a second; an attempt without the time for it would hide the last answer.
+# Opening a connection takes most of a second; an attempt without the time for it would hide the last error.
 SHORTEST_ATTEMPT_SECONDS = 2.0
-# A target that has not answered by then has lost the connection without a word.
+# A target that has not answered by then has lost the connection silently.
 LONGEST_ATTEMPT_SECONDS = 120.0
 RENEWAL_SECONDS = 10.0
 RENEWAL_RETRY_SECONDS = 2.0
 
 type Renew = Callable[[float], Awaitable[int]]
-"""Renews all locks of the batch within so many seconds; raises and returns as `shared.protocols.Locks.renew`."""
+"""Renews all locks of the batch, with a timeout in seconds; raises and returns as `shared.protocols.Locks.renew`."""
 
 
-class Hold:
-    """The time of one batch; it begins when it is made."""
+class Deadline:
+    """The time that one batch has, from its delivery on."""
 
     def __init__(
         self,
@@ -50,10 +50,10 @@ class Hold:
         is_shutting_down: Callable[[], bool] = lambda: False,
     ) -> None:
         """
-        Hold a batch for *limit_seconds* at most, and for as long as its locks last or are renewed.
+        Give a batch *limit_seconds* at most, and no longer than its locks last or are renewed.
 
-        Units:   *locked_until* is the earliest end of its locks, in milliseconds since 1970 UTC, None where the service
-                 named none. Without it and without *renew* there are no locks (Event Hubs).
+        Units:   *locked_until* is the earliest end of its locks, in milliseconds since 1970 UTC, None if the service
+                 stated none. Without it and without *renew* there are no locks (Event Hubs).
         """
         self._task = task
         self._clock = clock
@@ -64,7 +64,7 @@ class Hold:
         self._lock_seconds = 0.0
         self._lock_end: float | None = None
         self._is_lock_known = locked_until is not None
-        self._is_told = False
+        self._is_logged = False
         self.retries = 0
         if locked_until is not None:
             self._note_lock(locked_until)
@@ -73,7 +73,7 @@ class Hold:
             self._lock_end = clock.monotonic() + UNKNOWN_LOCK_SECONDS
 
     async def begin(self) -> None:
-        """Renew a lock that should be over already, before anything is sent; raises LockLost."""
+        """Renew a lock that should have ended, before anything is sent; raises LockLost."""
         if self._lock_end is not None and self._lock_end <= self._clock.monotonic():
             await self._renew_if_due()
 
@@ -84,12 +84,12 @@ class Hold:
         return max(min(left, LONGEST_ATTEMPT_SECONDS), SHORTEST_ATTEMPT_SECONDS)
 
     async def pause(self, seconds: float) -> bool:
-        """Sleep for *seconds* and keep the locks; False when no time is left for another attempt. Raises LockLost."""
+        """Sleep for *seconds* and renew the locks; return whether another attempt has the time. Raises LockLost."""
         resume = self._clock.monotonic() + seconds
         while not self._is_shutting_down():
             await self._renew_if_due()
             now = self._clock.monotonic()
-            # With renewal at hand the lock need only last until the next one.
+            # If the lock can be renewed, it need only last until the next renewal.
             needed_until = (resume if self._renew is None else now) + SHORTEST_ATTEMPT_SECONDS
             if max(resume, now) + SHORTEST_ATTEMPT_SECONDS > self._end or needed_until > self._lock_deadline:
                 return False
@@ -127,15 +127,17 @@ class Hold:
             raise
         except TargetRefused as error:
             self._renew = None
-            self._tell(error)
+            self._log(error)
         except TargetUnavailable as error:
-            self._tell(error)
+            self._log(error)
         else:
             self._is_lock_known = True
-            self._is_told = False
+            self._is_logged = False
             self._note_lock(locked_until)
 
-    def _tell(self, error: BuswayError) -> None:
-        if not self._is_told:
-            self._is_told = True
-            _LOGGER.error("%s: held for no longer than its locks last, they cannot be renewed: %s", self._task, error)
+    def _log(self, error: BuswayError) -> None:
+        if not self._is_logged:
+            self._is_logged = True
+            _LOGGER.error(
+                "%s: the batch waits only as long as its locks last, they cannot be renewed: %s", self._task, error
+            )

@@ -1,143 +1,186 @@
 """
-What the editors of a task make of its messages: of each by itself, or of a batch where one of them looks at it whole.
+The editors of a task as steps of the line.
 
-1. An editor that looks at one message needs nobody else and no I/O: a task without any other never waits here.
-2. One that is given the batch (`BatchEditor`) is asked once for all that is left of it, in the order of the batch.
-3. What has been joined to another message shares its fate and is given to no further editor.
+1. An `Editor` is given one message at a time. A `BatchEditor` is given all messages of the batch, and asked once.
+2. What an editor returns takes the message's place. If nothing is left of a message, it is filtered.
+3. An unexpected exception of an `Editor` rejects its message. One of a `BatchEditor` has no single message at fault: it
+   leaves the batch at its source.
+4. A joined message is given to no further editor.
+5. Before the first editor that joins messages, at the latest behind all editors, each part gets its number, and what an
+   earlier delivery has sent is taken out.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Iterator, Sequence
 from functools import partial
-from typing import Protocol
+from pathlib import Path
+from typing import cast
 
 from shared.errors import MessageRejected
+from shared.line.accepted_sends import AcceptedSends
+from shared.line.batch import Batch, Step
+from shared.line.failing import reject
+from shared.line.item import Item
+from shared.line.rejection import PART, requested_part
+from shared.line.states import Rejection, Stage, State
 from shared.message.message import Message
-from shared.protocols import BatchEditor, EditedTogether, Editor, Joined, Withheld
+from shared.protocols import BatchEditor, EditedTogether, Editor, Joined, Outcome, Withheld
 
 _NOTHING_LEFT = Withheld("withheld by an editor")
 
 
-@dataclass(slots=True, eq=False)
-class Piece:
-    """What the editors have left of a received message, or one of several things that they have made of it."""
+class Editing:
+    """The editors of one task."""
 
-    source: int
-    """Index of the received message in its batch."""
-    message: Message
-    end: Withheld | MessageRejected | None = None
-    leader: "Piece | None" = None
-    """What it is joined to, None for what is a message of its own."""
-    joined: Joined | None = None
-    is_sent: bool = False
-    """An earlier delivery of the batch has sent it."""
+    def __init__(self, task: str, editors: Sequence[Editor | BatchEditor], accepted: AcceptedSends) -> None:
+        """Recognize in *accepted* what an earlier delivery has sent."""
+        self._task = task
+        self._editors = editors
+        self._accepted = accepted
 
-    @property
-    def goes_on(self) -> bool:
-        """Whether the next editor is given it."""
-        return self.end is None and self.leader is None and not self.is_sent
-
-
-class Ask(Protocol):
-    """Asks the world, again and again while the batch may be held; raises what stood in the way to the end."""
-
-    async def __call__[T](self, place: str, question: Callable[[float], Awaitable[T]], /) -> T:
-        """Return the answer to *question*, which is given the seconds that it may take; *place* is whom it asks."""
-        ...
-
-
-def edited(editors: Sequence[Editor], message: Message) -> Sequence[Message] | Withheld:
-    """Return what *editors* make of *message*; Withheld where nothing is left, with the last reason."""
-    messages: Sequence[Message] = (message,)
-    for editor in editors:
-        withheld = _NOTHING_LEFT
-        left: list[Message] = []
-        for each in messages:
-            result = editor.edit(each)
-            if isinstance(result, Withheld):
-                withheld = result
+    def steps(self) -> Iterator[Step]:
+        """Yield a step for each editor, and one that numbers the parts."""
+        is_numbered = False
+        for index, editor in enumerate(self._editors):
+            if isinstance(editor, BatchEditor):
+                if editor.joins and not is_numbered:
+                    is_numbered = True
+                    yield Step("parts", Stage.EDITED, self._number)
+                run = partial(self._edit_together, editor)
+                yield Step(f"editors[{index}].{editor.name}", Stage.EDITED, run)
             else:
-                left += result
-        if not left:
-            return withheld
-        messages = left
-    return messages
+                yield Step(f"editors[{index}].{editor.name}", Stage.EDITED, partial(self._edit, editor))
+        if not is_numbered:
+            yield Step("parts", Stage.EDITED, self._number)
 
+    def _edit(self, editor: Editor, batch: Batch) -> None:
+        """Give each message to *editor*."""
+        for item, message in batch.waiting():
+            if item.state is not State.RECEIVED:
+                continue  # another part of its message has failed
+            try:
+                result = editor.edit(message)
+                is_one = len(result) == 1 and not isinstance(result, Withheld)
+            except MessageRejected as error:
+                self._reject(batch, item, error)
+            except Exception as error:  # noqa: BLE001 - whatever it is, only this message is at fault
+                self._reject(batch, item, _unexpected(editor.name, error))
+            else:
+                if is_one:
+                    item.message = cast("Sequence[Message]", result)[0]
+                else:
+                    self._replace(batch, item, result)
 
-async def edited_together(
-    editors: Sequence[Editor | BatchEditor],
-    messages: Iterable[tuple[int, Message]],
-    ask: Ask,
-    is_sent: Callable[[int, int], bool],
-) -> list[Piece]:
-    """
-    Return what *editors* make of *messages*, which stand with their indices in the batch, in the order of the batch.
+    def _edit_together(self, editor: BatchEditor, batch: Batch) -> Awaitable[None] | None:
+        """Give all messages to *editor*; there is nothing to await if there is none."""
+        waiting = batch.waiting()
+        return self._ask(editor, batch, waiting) if waiting else None
 
-    *is_sent* tells of a message by its index, and of which of its pieces, whether an earlier delivery has sent it.
-    Raises what kept *ask* from an answer.
-    """
-    pieces = [Piece(index, message) for index, message in messages]
-    has_joined = False
-    for editor in editors:
-        if isinstance(editor, BatchEditor) and editor.joins:
-            has_joined = True
-            for piece, number in _numbered(pieces):
-                piece.is_sent = is_sent(piece.source, number)
-        given = [piece for piece in pieces if piece.goes_on]
-        if not given:
-            break
-        if isinstance(editor, BatchEditor):
-            question = partial(_asked, editor, [piece.message for piece in given])
-            results = await ask(f"the editor {editor.name}", question)
-        else:
-            results = [_alone(editor, piece.message) for piece in given]
-        result_of = dict(zip(map(id, given), results, strict=True))
-        parts: list[Piece] = []
-        for piece in pieces:
-            result = result_of.get(id(piece))
-            if isinstance(result, Joined):
-                piece.leader, piece.joined = given[result.leader], result
-            elif result is not None:
-                parts += _parts(piece, result, has_joined=has_joined)
+    async def _ask(self, editor: BatchEditor, batch: Batch, waiting: Sequence[tuple[Item, Message]]) -> None:
+        while waiting:
+            question = partial(_edit_batch, editor, [message for _, message in waiting])
+            results = await batch.ask(f"the editor {editor.name}", question)
+            answers = [(item, result) for (item, _), result in zip(waiting, results, strict=True)]
+            if editor.joins and _has_failing_siblings(answers):
+                # What it has joined may contain parts of rejected messages: it is asked again without those.
+                for item, result in answers:
+                    if isinstance(result, MessageRejected) and item.state is State.RECEIVED:
+                        self._reject(batch, item, result)
+                waiting = batch.waiting()
                 continue
-            parts.append(piece)
-        pieces = parts
-    return pieces
+            self._apply(batch, answers)
+            return
+
+    def _apply(self, batch: Batch, answers: Sequence[tuple[Item, EditedTogether]]) -> None:
+        for item, result in answers:
+            if isinstance(result, Joined):
+                item.join(answers[result.leader][0], result)
+        for item, result in answers:
+            if item.state is not State.RECEIVED or isinstance(result, Joined):
+                continue
+            if isinstance(result, MessageRejected):
+                self._reject(batch, item, result)
+            else:
+                self._replace(batch, item, result)
+
+    def _replace(self, batch: Batch, item: Item, result: Sequence[Message] | Withheld) -> None:
+        """Put what an editor has made of *item* in its place."""
+        if isinstance(result, Withheld):
+            _withhold(batch, item, result)
+        elif not result:
+            _withhold(batch, item, _NOTHING_LEFT)
+        elif len(result) > 1 and batch.is_numbered:
+            # At a redelivery nothing would say which part was sent in which joined message.
+            description = "an editor made several messages of one, behind an editor that joins messages"
+            self._reject(batch, item, MessageRejected("SplitAfterJoin", description))
+        else:
+            item.message = result[0]
+            if len(result) > 1:
+                parts = batch.parts[item.index]
+                place = parts.index(item) + 1
+                parts[place:place] = [item.split(message) for message in result[1:]]
+
+    def _number(self, batch: Batch) -> None:
+        """Number the parts of each message, and end those whose result is known from an earlier delivery."""
+        batch.is_numbered = True
+        outcome = self._accepted.outcome
+        for index, parts in enumerate(batch.parts):
+            item = parts[0]
+            if item.state is not State.RECEIVED:
+                continue
+            known = outcome(item.key)
+            if known is not None:
+                batch.parts[index] = [item]
+                item.recall(known)
+            elif len(parts) > 1:
+                self._number_parts(batch, parts)
+
+    def _number_parts(self, batch: Batch, parts: Sequence[Item]) -> None:
+        first = parts[0]
+        key = first.key
+        requested = requested_part(first.content, first.arrival, self._task)
+        if requested is not None:
+            if requested >= len(parts):
+                description = f"{PART} is {requested}, but the editors made {len(parts)} parts of the message"
+                self._reject(batch, first, MessageRejected("NoSuchPart", description))
+                return
+            batch.parts[first.index] = [parts[requested]]
+        for number, part in enumerate(parts):
+            part.part = number
+            part.key = None if key is None else (*key, number)
+            known = self._accepted.outcome(part.key)
+            if known is not None:
+                part.recall(known)
+
+    def _reject(self, batch: Batch, item: Item, error: MessageRejected) -> None:
+        reject(batch, item, Rejection(error, Stage.EDITED, self._task), self._accepted)
 
 
-def _alone(editor: Editor, message: Message) -> EditedTogether:
-    try:
-        return editor.edit(message)
-    except MessageRejected as error:
-        return error
+def _withhold(batch: Batch, item: Item, withheld: Withheld) -> None:
+    item.withhold(Outcome.FILTERED, withheld.reason, Stage.EDITED)
+    parts = batch.parts[item.index]
+    if len(parts) > 1:
+        # The journal has the parts that are left, or the last one if none is.
+        parts.remove(item)
 
 
-async def _asked(editor: BatchEditor, messages: Sequence[Message], seconds: float) -> Sequence[EditedTogether]:
+def _has_failing_siblings(answers: Sequence[tuple[Item, EditedTogether]]) -> bool:
+    """Tell whether an editor rejects a part of a message, and has put another part of it into what it returned."""
+    failing = {item.index for item, result in answers if isinstance(result, MessageRejected)}
+    return bool(failing) and any(
+        item.index in failing and not isinstance(result, MessageRejected) for item, result in answers
+    )
+
+
+def _unexpected(name: str, error: Exception) -> MessageRejected:
+    """Return the rejection for a fault in an editor; the text of *error* may quote the body and is left out."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    place = "" if traceback is None else f" in {Path(traceback.tb_frame.f_code.co_filename).name}"
+    line = "" if traceback is None else f", line {traceback.tb_lineno}"
+    kind = type(error).__name__
+    return MessageRejected(kind, f"{name}: unexpected {kind}{place}{line}; it is a fault in the editor")
+
+
+async def _edit_batch(editor: BatchEditor, messages: Sequence[Message], seconds: float) -> Sequence[EditedTogether]:
     return await editor.edit_batch(messages, timeout_seconds=seconds)
-
-
-def _parts(piece: Piece, result: Sequence[Message] | Withheld | MessageRejected, *, has_joined: bool) -> list[Piece]:
-    """Return what takes the place of *piece*, the first of it being the piece itself."""
-    if isinstance(result, Withheld | MessageRejected):
-        piece.end = result
-    elif not result:
-        piece.end = _NOTHING_LEFT
-    elif len(result) > 1 and has_joined:
-        # Redelivered, it could not be told which of the parts has been sent with which of the joined ones.
-        piece.end = MessageRejected("SplitAfterJoin", "several messages were made of one behind an editor that joins")
-    else:
-        piece.message = result[0]
-        return [piece, *(Piece(piece.source, message) for message in result[1:])]
-    return [piece]
-
-
-def _numbered(pieces: Sequence[Piece]) -> Iterator[tuple[Piece, int]]:
-    """Yield the *pieces* that go on, each with its number among what is left of its message."""
-    numbers: dict[int, int] = {}
-    for piece in pieces:
-        if isinstance(piece.end, Withheld):
-            continue
-        number = numbers.get(piece.source, 0)
-        numbers[piece.source] = number + 1
-        if piece.goes_on:
-            yield piece, number

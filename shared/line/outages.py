@@ -1,4 +1,4 @@
-"""What stands in the way of a task: told when it comes, when it changes and when it is gone, not at every attempt."""
+"""Outages of a task's targets and stores: logged when one begins, when it changes and when it ends."""
 
 import logging
 from collections.abc import Mapping
@@ -10,42 +10,42 @@ from shared.protocols import Telemetry
 _LOGGER = logging.getLogger("busway.pipeline")
 
 
-class Obstacles:
-    """The obstacles of one task, by the place in whose way they stand; they outlive the batch that met them."""
+class OutageLog:
+    """The present outages of one task, by the place that is out; they outlive the batches that met them."""
 
     def __init__(self, task: str, clock: Clock, telemetry: Telemetry | None = None) -> None:
-        """Name *task* in the log, and tell *telemetry* too."""
+        """Name *task* in the log, and report to *telemetry* too."""
         self._task = task
         self._clock = clock
         self._telemetry = telemetry
-        self._standing: dict[str, tuple[str, float]] = {}
+        self._present: dict[str, tuple[str, float]] = {}
 
-    def note(self, attempted: Mapping[str, BuswayError | None]) -> None:
-        """Log what has changed, given what an attempt at each place came to: None where all went well."""
-        for place, error in attempted.items():
-            standing = self._standing.get(place)
+    def note(self, attempts: Mapping[str, BuswayError | None]) -> None:
+        """Log what has changed, given the error of an attempt at each place: None where it succeeded."""
+        for place, error in attempts.items():
+            outage = self._present.get(place)
             if error is None:
-                if standing is not None:
-                    del self._standing[place]
-                    seconds = self._clock.monotonic() - standing[1]
-                    _LOGGER.info("%s: %s is in the way no more, after %.0f s", self._task, place, seconds)
-                    self._tell(place, None)
+                if outage is not None:
+                    del self._present[place]
+                    seconds = self._clock.monotonic() - outage[1]
+                    _LOGGER.info("%s: %s recovered after %.0f s", self._task, place, seconds)
+                    self._report(place, None)
                 continue
             if isinstance(error, MessageRejected):
-                continue  # it is the message's, and the batch is not held for it
-            state = _state(error)
-            if standing is None or standing[0] != state:
-                since = self._clock.monotonic() if standing is None else standing[1]
-                self._standing[place] = (state, since)
+                continue  # the message is at fault, and the batch does not wait for it
+            kind = _kind(error)
+            if outage is None or outage[0] != kind:
+                since = self._clock.monotonic() if outage is None else outage[1]
+                self._present[place] = (kind, since)
                 log = _LOGGER.warning if isinstance(error, TargetUnavailable) else _LOGGER.error
-                log("%s: the batch is held and tried again: %s", self._task, error)
-                self._tell(place, error)
+                log("%s: the batch waits and is retried: %s", self._task, error)
+                self._report(place, error)
 
-    def _tell(self, place: str, error: BuswayError | None) -> None:
+    def _report(self, place: str, error: BuswayError | None) -> None:
         if self._telemetry is not None:
-            self._telemetry.obstacle(place, error)
+            self._telemetry.outage(place, error)
 
 
-def _state(error: BuswayError) -> str:
-    """Return what makes an obstacle another one: an outage has many faces, a refusal is about what it says."""
+def _kind(error: BuswayError) -> str:
+    """Return what makes an outage a different one: unavailability has many texts, a refusal is about what it says."""
     return "unavailable" if isinstance(error, TargetUnavailable) else str(error)

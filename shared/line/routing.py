@@ -39,7 +39,7 @@ class Target(NamedTuple):
         if partition == KEEP_PARTITION:
             partition = message.arrival.origin.partition
             if partition is None:
-                raise TargetRefused(f"{self}: the host did not say which partition the event is from, expected its id")
+                raise TargetRefused(f"{self}: the host did not name the partition of the event")
         return Outgoing(message.encode(), *message.envelope(), partition)
 
     def __str__(self) -> str:

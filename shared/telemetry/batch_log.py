@@ -28,14 +28,14 @@ class BatchLog:
     def unwritten(self, records: int) -> None:
         """Say nothing: the journal has logged it."""
 
-    def obstacle(self, place: str, error: BuswayError | None) -> None:
+    def outage(self, place: str, error: BuswayError | None) -> None:
         """Say nothing: `shared.line.outages` has logged it."""
 
     def batch(self, report: BatchReport) -> None:
         """Log one line."""
         if not _LOGGER.isEnabledFor(logging.INFO):
             return
-        outcomes = Counter(map(outcome_of, report.carried))
+        outcomes = Counter(map(outcome_of, report.messages))
         fields = _fields(self._task, report, outcomes)
         _LOGGER.info(
             "%s: %d messages in %.0f ms: %s. %s",
@@ -49,7 +49,7 @@ class BatchLog:
 
 
 def _fields(task: str, report: BatchReport, outcomes: Mapping[str, int]) -> dict[str, object]:
-    enqueued = [time for each in report.carried if (time := each.arrival.enqueued_time) is not None]
+    enqueued = [time for each in report.messages if (time := each.arrival.enqueued_time) is not None]
     ended = report.started.timestamp() + report.seconds
     fields: dict[str, object] = {
         names.TASK: task,
@@ -57,10 +57,10 @@ def _fields(task: str, report: BatchReport, outcomes: Mapping[str, int]) -> dict
         names.PARTITION: report.origin.partition,
         names.BATCH_SIZE.name: report.size,
         **{f"{names.MESSAGES.name}.{outcome}": count for outcome, count in outcomes.items()},
-        names.BYTES.name: sum(len(each.content) for each in report.carried),
+        names.BYTES.name: sum(len(each.content) for each in report.messages),
         names.DURATION.name: round(report.seconds, 4),
         names.LAG.name: round(max(ended - min(enqueued) / 1000, 0), 3) if enqueued else None,
         names.RETRIES.name: report.retries,
-        names.ERROR_TYPE: None if report.obstacle is None else type(report.obstacle).__name__,
+        names.ERROR_TYPE: None if report.error is None else type(report.error).__name__,
     }
     return {name: value for name, value in fields.items() if value is not None}

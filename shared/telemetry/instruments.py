@@ -13,7 +13,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, StatusCode, Tracer
 
 from shared.errors import BuswayError
-from shared.protocols import BatchReport, Carried
+from shared.protocols import BatchReport, ReportedMessage
 from shared.telemetry import names
 from shared.telemetry.names import Metric, outcome_of
 from shared.telemetry.trace_context import span_context, trace_context
@@ -76,7 +76,7 @@ class TaskInstruments:
         """Count records of the journal that are lost."""
         self._instruments.unwritten.add(records, self._source)
 
-    def obstacle(self, place: str, error: BuswayError | None) -> None:
+    def outage(self, place: str, error: BuswayError | None) -> None:
         """Count what stands in the way of a target."""
         standing = self._standing.pop(place, None)
         if standing is not None:
@@ -92,7 +92,7 @@ class TaskInstruments:
         targets: dict[int, object] = {}
         oldest: dict[str, int] = {}
         received = transmitted = 0
-        for message in report.carried:
+        for message in report.messages:
             outcome = outcome_of(message)
             # A target is one object for all messages of a batch, and its name takes longer to make than all the rest.
             counts[outcome, id(message.target)] += 1
@@ -112,7 +112,7 @@ class TaskInstruments:
             # The service's clock may be ahead of this machine's.
             to.lag.record(max(ended - enqueued / 1000, 0), {**source, names.OUTCOME: outcome})
         to.batch_size.record(report.size, source)
-        failed = {} if report.obstacle is None else {names.ERROR_TYPE: type(report.obstacle).__name__}
+        failed = {} if report.error is None else {names.ERROR_TYPE: type(report.error).__name__}
         to.duration.record(report.seconds, {**source, names.OPERATION: names.PROCESS, **failed})
         if report.retries:
             to.retries.add(report.retries, source)
@@ -124,7 +124,7 @@ class TaskInstruments:
         started = int(report.started.timestamp() * _NANOSECONDS)
         ended = started + int(report.seconds * _NANOSECONDS)
         traced = [
-            (message, context) for message in report.carried if (context := trace_context(message.content)) is not None
+            (message, context) for message in report.messages if (context := trace_context(message.content)) is not None
         ]
         attributes: dict[str, str | int] = {**self._of_spans, names.BATCH_COUNT: report.size}
         if report.origin.partition is not None:
@@ -136,14 +136,14 @@ class TaskInstruments:
             links=_links(traced),
             start_time=started,
         )
-        if report.obstacle is not None:
-            span.set_attribute(names.ERROR_TYPE, type(report.obstacle).__name__)
-            span.set_status(StatusCode.ERROR, str(report.obstacle))
+        if report.error is not None:
+            span.set_attribute(names.ERROR_TYPE, type(report.error).__name__)
+            span.set_status(StatusCode.ERROR, str(report.error))
         span.end(ended)
         for message, context in traced:
             self._trace_message(message, context, span.get_span_context(), started).end(ended)
 
-    def _trace_message(self, message: Carried, context: Context, batch: SpanContext, started: int) -> Span:
+    def _trace_message(self, message: ReportedMessage, context: Context, batch: SpanContext, started: int) -> Span:
         outcome = outcome_of(message)
         attributes: dict[str, str | int] = {**self._of_spans, names.OUTCOME: outcome}
         if message.target is not None:
@@ -165,7 +165,7 @@ class TaskInstruments:
         return span
 
 
-def _links(traced: Sequence[tuple[Carried, Context]]) -> list[Link]:
+def _links(traced: Sequence[tuple[ReportedMessage, Context]]) -> list[Link]:
     links: dict[tuple[int, int], Link] = {}
     for message, context in traced:
         sent_in = span_context(context)

@@ -9,7 +9,7 @@ Source: OpenTelemetry semantic conventions 1.44, messaging metrics, spans and Az
 
 from typing import Final, Literal, NamedTuple
 
-from shared.protocols import Carried, Outcome
+from shared.protocols import Outcome, ReportedMessage
 
 SCOPE: Final = "busway"
 SERVICE: Final = "busway"
@@ -138,7 +138,7 @@ MESSAGE_SPAN: Final = "process {task} message"
 """Of a message that carries a trace: a consumer span within that trace."""
 
 
-def outcome_of(message: Carried) -> str:
+def outcome_of(message: ReportedMessage) -> str:
     """Return the value of OUTCOME for a message of a batch that is over."""
     if message.outcome is None:
         return Outcome.RETRY.value

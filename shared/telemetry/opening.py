@@ -83,9 +83,9 @@ class _Both:
         self._first.unwritten(records)
         self._second.unwritten(records)
 
-    def obstacle(self, place: str, error: BuswayError | None) -> None:
-        self._first.obstacle(place, error)
-        self._second.obstacle(place, error)
+    def outage(self, place: str, error: BuswayError | None) -> None:
+        self._first.outage(place, error)
+        self._second.outage(place, error)
 
 
 def open_telemetry(settings: Mapping[str, str]) -> Telemetries:

@@ -16,8 +16,9 @@ from shared.azure.locks import ServiceBusLocks
 from shared.azure.senders.service_bus import ServiceBusOutput
 from shared.clock import ManualClock
 from shared.errors import BuswayError
-from shared.line.pipeline import Pipeline, Task
+from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
+from shared.line.task import Task
 from shared.message.loop_prevention import LoopGuard
 from shared.message.message import Message, Origin
 from shared.message.ttl import Keep

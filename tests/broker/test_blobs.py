@@ -18,8 +18,9 @@ from shared.editors.claim_restore import ClaimRestore, ClaimRestoreStep
 from shared.editors.deduplicate import Deduplicate, DeduplicateStep
 from shared.editors.state.sent_ids import SharedIds
 from shared.errors import TargetRefused, TargetUnavailable
-from shared.line.pipeline import Pipeline, Task
+from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
+from shared.line.task import Task
 from shared.message.message import Message, Origin
 from shared.message.ttl import Keep
 from shared.protocols import EditedTogether, Outcome

@@ -200,7 +200,7 @@ def test_a_run_of_rejects_stops_the_task_and_leaves_the_rest_at_the_source(broke
     line = WireLine(broker, clock, editors=editors, rejects_in_a_row=4, hold=timedelta(minutes=5))
     line.run(lambda: len(line.failures) == 2)
     assert {type(error) for error in line.failures} == {TargetRefused}
-    assert "stopped, 4 messages in a row" in str(line.failures[0])
+    assert "stopped after 4 rejected messages in a row" in str(line.failures[0])
     assert len(line.ids("west", "rejected")) == 4
     assert len(line.stored("west")) == 9, "the batch is redelivered as a whole"
     again = WireLine(broker, clock)

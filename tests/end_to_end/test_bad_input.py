@@ -209,7 +209,7 @@ def test_messages_of_a_target_that_is_not_there_stay_at_the_source(
     host, clients, broker, queue: str, told: str
 ) -> None:
     send(clients["west"], queue, ServiceBusMessage(b"kept", message_id="kept"))
-    host.wait_for(lambda: f"{queue}: the batch is held and tried again: {told}" in host.log(), 30)
+    host.wait_for(lambda: f"{queue}: the batch waits and is retried: {told}" in host.log(), 30)
     assert broker.inspect("west", lambda west: len(list(west.target(queue).backlog.store.peek(0)))) == 1
     assert "SAS_KEY_VALUE" not in host.log()
 
@@ -217,7 +217,7 @@ def test_messages_of_a_target_that_is_not_there_stay_at_the_source(
 def test_a_host_that_is_told_to_end_lets_go_of_what_it_holds(host, clients, broker) -> None:
     """The last test of this module: the host is gone then."""
     send(clients["west"], "unlistened", ServiceBusMessage(b"kept", message_id="held"))
-    host.wait_for(lambda: "unlistened: the batch is held" in host.log(), 30)
+    host.wait_for(lambda: "unlistened: the batch waits" in host.log(), 30)
     assert host.stop() == 0
     assert "unlistened: the batch stays at the source" in host.log()
     assert broker.counts("west")["unlistened"].active

@@ -10,8 +10,9 @@ from shared.amqp.codec import decode_all, encode
 from shared.amqp.scan import list_fields, map_entries
 from shared.amqp.sections import Sections, descriptor, split
 from shared.amqp.values import NULL, Malformed, Value, string
-from shared.line.pipeline import Pipeline, Task
+from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
+from shared.line.task import Task
 from shared.message.loop_prevention import LoopGuard
 from shared.message.message import SERVICE_ASSIGNED, Message, Origin
 from shared.message.metadata import stamp, visited_sites

@@ -13,8 +13,9 @@ from shared.config.steps import STEPS
 from shared.editors.chain import ChainOptions, _sequence_of
 from shared.editors.protection.links import WINDOW, Progress
 from shared.errors import ConfigError, MessageRejected, TargetUnavailable
-from shared.line.pipeline import Pipeline, Task
+from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
+from shared.line.task import Task
 from shared.message.message import Message, Origin
 from shared.message.ttl import Keep
 from shared.protocols import Outcome, Withheld

@@ -7,6 +7,7 @@ case delivers to it first; where those come out of another task, that one has ca
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,10 +27,14 @@ from shared.config.files import load
 from shared.config.models import TaskFile
 from shared.config.steps import STEPS
 from shared.config.testing import NOW, edited, message
-from shared.errors import MessageRejected
-from shared.line.editing import Piece, edited_together
+from shared.journal.in_memory import MemoryJournal
+from shared.line.accepted_sends import AcceptedSends
+from shared.line.batch import Batch
+from shared.line.item import Item
+from shared.line.preparation import Preparation
+from shared.line.states import Stage, State
 from shared.message.message import Message
-from shared.protocols import BatchEditor, Withheld
+from shared.protocols import BatchEditor
 from tests.editors_page import case_of
 from tests.golden.test_tasks import Play, settings_of, written
 from tests.messages import delivered
@@ -79,30 +84,37 @@ def assembled_task(case: Case, *, rehearsal: bool = False):
     return next(task for task in tasks if task.name == case.task.task)
 
 
-def pieces(case: Case, contents, *, rehearsal: bool = True) -> list[Piece]:
+def edited_items(case: Case, contents: Sequence[bytes]) -> list[Item]:
     """Return what the editors of the case make of messages, all in one delivery."""
-    task = assembled_task(case, rehearsal=rehearsal)
-    received = []
-    for index, content in enumerate(contents):
-        each = Message.received(content, task.origin)
-        if task.restore is not None:
-            task.restore(each)
-        received.append((index, each))
+    return asyncio.run(_edited_items(case, contents))
 
-    async def ask(_, question):
+
+async def _edited_items(case: Case, contents: Sequence[bytes]) -> list[Item]:
+    async def ask[T](_: str, question: Callable[[float], Awaitable[T]]) -> T:
         return await question(5.0)
 
-    return asyncio.run(edited_together(task.editors, received, ask, lambda *_: False))
+    task = assembled_task(case, rehearsal=True)
+    preparation = Preparation(task, MemoryJournal(), AcceptedSends())
+    batch = Batch(task.origin, contents, [None] * len(contents), NOW)
+    batch.ask = ask
+    preparation.receive(batch)
+    for step in preparation.steps():
+        if step.stage in (Stage.RECEIVED, Stage.EDITED):
+            pending = step.run(batch)
+            if pending is not None:
+                await pending
+    return batch.items
 
 
 def own_step(case: Case, verb: str):
     return next(step for step in case.task.editors if step.verb() == verb)
 
 
-def outcome(piece: Piece) -> object:
-    if isinstance(piece.end, Withheld | MessageRejected):
-        return type(piece.end).__name__, str(piece.end)
-    return piece.message.encode(), piece.leader is None
+def result(item: Item) -> object:
+    if item.state not in (State.RECEIVED, State.JOINED):
+        return item.state, item.reason
+    assert item.message is not None
+    return item.message.encode(), item.state
 
 
 @pytest.fixture(params=sorted(STEPS))
@@ -113,39 +125,42 @@ def verb(request: pytest.FixtureRequest):
 def test_id_ordering_key_and_arrival_stay(verb) -> None:
     case = prepared(verb)
     origin = assembled_task(case, rehearsal=True).origin
-    found = pieces(case, case.contents)
-    assert any(piece.end is None for piece in found), "no message of the golden case passes"
-    for piece in found:
-        if piece.end is not None or piece.leader is not None:
-            continue
-        received = Message.received(case.contents[piece.source], origin)
-        assert piece.message.arrival == received.arrival
-        assert piece.message.session_id == received.session_id
+    found = [item for item in edited_items(case, case.contents) if item.state is State.RECEIVED]
+    assert found, "no message of the golden case passes"
+    for item in found:
+        edited_message = item.message
+        assert edited_message is not None
+        received = Message.received(case.contents[item.index], origin)
+        assert edited_message.arrival == received.arrival
+        assert edited_message.session_id == received.session_id
         if verb not in GIVES_KEYS:
-            assert piece.message.partition_key == received.partition_key
+            assert edited_message.partition_key == received.partition_key
         if verb not in GIVES_IDS:
-            assert piece.message.message_id == received.message_id
+            assert edited_message.message_id == received.message_id
         else:
-            assert piece.message.message_id is not None
+            assert edited_message.message_id is not None
         stamps = {name for name, _ in received.application_properties() if name.startswith("repl-")}
-        assert stamps <= {name for name, _ in piece.message.application_properties()} | {"repl-chain", "repl-signature"}
+        assert stamps <= {name for name, _ in edited_message.application_properties()} | {
+            "repl-chain",
+            "repl-signature",
+        }
 
 
 def test_the_same_delivery_gives_the_same(verb) -> None:
     case = prepared(verb)
-    first, second = (pieces(case, case.contents) for _ in range(2))
+    first, second = (edited_items(case, case.contents) for _ in range(2))
     if verb in DRAWS:
-        assert [each.end is None for each in first] == [each.end is None for each in second]
+        assert [each.state for each in first] == [each.state for each in second]
     else:
-        assert list(map(outcome, first)) == list(map(outcome, second))
+        assert list(map(result, first)) == list(map(result, second))
 
 
 def test_what_is_not_a_batch_s_is_the_same_for_each_message_alone(verb) -> None:
     case = prepared(verb)
     if any(isinstance(each, BatchEditor) for each in assembled_task(case, rehearsal=True).editors):
         return
-    together = [(each.source, outcome(each)) for each in pieces(case, case.contents)]
-    alone = [(index, outcome(each)) for index, content in enumerate(case.contents) for each in pieces(case, [content])]
+    together = [(each.index, result(each)) for each in edited_items(case, case.contents)]
+    alone = [(n, result(each)) for n, content in enumerate(case.contents) for each in edited_items(case, [content])]
     assert alone == together
 
 

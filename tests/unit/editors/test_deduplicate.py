@@ -19,8 +19,9 @@ from shared.editors.filter import FilterStep
 from shared.editors.split import SplitStep
 from shared.editors.state.sent_ids import OwnIds, SharedIds
 from shared.errors import BuswayError, ConfigError, MessageRejected, TargetUnavailable
-from shared.line.pipeline import Pipeline, Task
+from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
+from shared.line.task import Task
 from shared.message.message import Message, Origin
 from shared.message.ttl import Keep
 from shared.protocols import BatchEditor, EditedTogether, Editor, Joined, Outcome, Output, Withheld

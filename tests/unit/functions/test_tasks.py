@@ -11,8 +11,9 @@ from functions.stock_binding import STOCK_LOSSES
 from functions.tasks import register
 from shared.config.models import TaskFile
 from shared.errors import TargetUnavailable
-from shared.line.pipeline import Pipeline, Task
+from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
+from shared.line.task import Task
 from shared.message.loop_prevention import LoopGuard
 from shared.message.message import Origin
 from shared.message.ttl import Keep

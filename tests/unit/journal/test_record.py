@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 import logging
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -15,12 +16,13 @@ from shared.journal.in_memory import MemorySink
 from shared.journal.record import FIELDS, Role
 from shared.journal.sink import Stream
 from shared.journal.task import TaskJournal
-from shared.line.pipeline import Pipeline, Task
+from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
+from shared.line.task import Task
 from shared.message.loop_prevention import LoopGuard
-from shared.message.message import Origin
+from shared.message.message import Arrival, Message, Origin
 from shared.message.ttl import Remaining
-from shared.protocols import Joined, Outcome, Withheld
+from shared.protocols import EditedTogether, Joined, Outcome, Withheld
 from shared.rules import parse_filter
 from shared.telemetry.batch_log import BatchLog
 from tests.fakes import (
@@ -313,17 +315,25 @@ class StoreThatIsAway:
 
 
 class Faulty:
-    name = "faulty"
+    name, joins = "faulty", False
 
-    def edit(self, message):
-        raise KeyError(message.body)
+    async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
+        assert timeout_seconds > 0
+        raise KeyError(messages[0].body)
+
+    async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
+        raise AssertionError(outcomes, timeout_seconds)
 
 
 @pytest.mark.parametrize(
     ("editor", "error", "reason"),
     [
         (StoreThatIsAway(), TargetUnavailable, "store: away"),
-        (Faulty(), TargetRefused, "copy: the batch cannot be prepared, KeyError in an editor or in Busway itself"),
+        (
+            Faulty(),
+            TargetRefused,
+            "copy: the batch cannot be prepared, KeyError in an editor of batches or in Busway itself",
+        ),
     ],
 )
 def test_what_no_editor_gets_to_edit_is_on_record_as_received(editor, error, reason: str) -> None:

@@ -9,9 +9,10 @@ import pytest
 from shared.amqp.sections import split
 from shared.amqp.values import string
 from shared.errors import BuswayError, MessageRejected, TargetUnavailable
-from shared.line.pipeline import Pipeline, Task
+from shared.line.pipeline import Pipeline
 from shared.line.rejection import REASON
 from shared.line.routing import Route, Router, Target
+from shared.line.task import Task
 from shared.message.message import Arrival, Message, Origin
 from shared.message.ttl import Keep
 from shared.protocols import BatchEditor, EditedTogether, Editor, Joined, Outcome, Output, Withheld

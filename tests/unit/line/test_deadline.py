@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from shared.errors import LockLost, MessageRejected, TargetRefused, TargetUnavailable
+from shared.line.accepted_sends import AcceptedSends
 from shared.line.deadline import DEFAULT_HOLD, LOCK_MARGIN_SECONDS
-from shared.line.pipeline import Pipeline, Task
+from shared.line.pipeline import Pipeline
 from shared.line.rejection import REASON
 from shared.line.routing import Route, Router, Target
 from shared.line.shutdown import Shutdown
+from shared.line.task import Task
 from shared.message.message import Origin
 from shared.message.ttl import Keep
 from shared.protocols import Outcome
@@ -63,7 +65,7 @@ class LocksInMemory:
 
 
 class Line:
-    def __init__(self, output, *, rejects=None, has_locks: bool = True, error=None, **options) -> None:
+    def __init__(self, output, *, rejects=None, has_locks: bool = True, error=None, accepted=None, **options) -> None:
         self.output = output
         self.clock = clock_at_delivery()
         self.locks = LocksInMemory(self.clock, error=error)
@@ -81,7 +83,9 @@ class Line:
             locks=self.locks if has_locks else None,
             **options,
         )
-        self.pipeline = Pipeline(self.task, self.journal, self.clock, self._sleep, shutdown=self.shutdown)
+        self.pipeline = Pipeline(
+            self.task, self.journal, self.clock, self._sleep, shutdown=self.shutdown, accepted=accepted
+        )
 
     def deliver(self, *numbers, **options):
         """Deliver a batch anew, with locks that begin now."""
@@ -174,7 +178,7 @@ def test_a_source_that_refuses_to_renew_is_asked_once_and_told_once(caplog: pyte
     assert len(line.locks.asked) == 1
     assert line.clock.monotonic() <= LOCK - LOCK_MARGIN_SECONDS
     assert [each.message for each in caplog.records if "renewed" in each.message] == [
-        "copy: held for no longer than its locks last, they cannot be renewed: west/orders: the source refuses"
+        "copy: the batch waits only as long as its locks last, they cannot be renewed: west/orders: the source refuses"
     ]
 
 
@@ -213,12 +217,11 @@ def test_a_refusal_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFixtu
         line.deliver(1)
     line.at[line.clock.monotonic() + 300] = output.put_up
     line.deliver(1)
-    told = [each.message for each in caplog.records if "held" in each.message or "no more" in each.message]
-    assert [each.split(": ")[1] for each in told] == [
-        "the batch is held and tried again",
-        told[1].split(": ")[1],
+    logged = [each.message for each in caplog.records if "retried" in each.message or "recovered" in each.message]
+    assert [each.split(" after ")[0] for each in logged] == [
+        "copy: the batch waits and is retried: east/orders: it is disabled",
+        "copy: east/orders recovered",
     ]
-    assert "east/orders is in the way no more, after" in told[1]
     assert caplog.records[0].levelname == "ERROR"
 
 
@@ -318,7 +321,7 @@ def test_a_run_of_rejects_stops_the_task_at_its_limit() -> None:
     rejects = OutputThatAccepts()
     line = Line(OutputThatRejects(lambda _: True), rejects=rejects, rejects_in_a_row=3, hold=timedelta(minutes=5))
     for _ in range(2):
-        with pytest.raises(TargetRefused, match="stopped, 3 messages in a row"):
+        with pytest.raises(TargetRefused, match="stopped after 3 rejected messages in a row"):
             line.deliver(*range(1, 8))
     assert rejects.ids("rejected") == ["m-1", "m-2", "m-3"]
     assert line.clock.monotonic() > 400, "a task that stands must not use up the deliveries"
@@ -351,11 +354,11 @@ def test_without_a_limit_any_number_is_set_aside() -> None:
 
 def test_a_batch_larger_than_the_memory_is_not_sent_again() -> None:
     output = OutputThatFailsOnce(after=149, error=TargetUnavailable("away", retry_after=DEFAULT_HOLD * 2))
-    line = Line(output)
-    line.pipeline._dispatch.memory._limit = 10
+    accepted = AcceptedSends(limit=10)
+    line = Line(output, accepted=accepted)
     with pytest.raises(TargetUnavailable):
         line.deliver(*range(1, 151))
     assert line.deliver(*range(1, 151)) == {Outcome.SENT: 150}
     assert output.ids("orders") == [f"m-{number}" for number in range(1, 151)]
     line.deliver(200)
-    assert len(line.pipeline._dispatch.memory) == 10
+    assert len(accepted) == 10

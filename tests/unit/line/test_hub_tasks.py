@@ -7,8 +7,9 @@ import pytest
 
 from shared.amqp.values import binary, int_, long, string, uint
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
-from shared.line.pipeline import Pipeline, Task
+from shared.line.pipeline import Pipeline
 from shared.line.routing import KEEP_PARTITION, Route, Router, Target
+from shared.line.task import Task
 from shared.message.mapping import event_into_message, message_into_event, restore_event
 from shared.message.message import Message, Origin
 from shared.message.ttl import Keep
@@ -79,9 +80,9 @@ def test_a_kept_partition_is_that_of_the_batch() -> None:
 
 def test_a_partition_that_the_host_does_not_name_is_not_guessed() -> None:
     hub = OutputThatAccepts()
-    with pytest.raises(TargetRefused, match="did not say which partition the event is from"):
+    with pytest.raises(TargetRefused, match="did not name the partition of the event"):
         run(task_to(Target(hub, "east", "hub", partition=KEEP_PARTITION)), event(1, "k"), partition=None)
-    with pytest.raises(TargetRefused, match="did not say which partition the batch is from"):
+    with pytest.raises(TargetRefused, match="did not name the partition of the batch"):
         run(task_to(Target(hub, "east", "hub"), partitions=frozenset("3")), event(1, "k"), partition=None)
     assert hub.accepted == {}
 

@@ -11,10 +11,11 @@ from shared.amqp.values import int_, string
 from shared.amqp.values import uuid as amqp_uuid
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.line.deadline import DEFAULT_HOLD, LOCK_MARGIN_SECONDS, SHORTEST_ATTEMPT_SECONDS
-from shared.line.pipeline import Pipeline, Task
+from shared.line.pipeline import Pipeline
 from shared.line.rejection import DESCRIPTION, REASON, SEQUENCE, SOURCE, STAGE, TASK, WRAPPED_CONTENT_TYPE
 from shared.line.routing import Route, Router, Target
 from shared.line.sending import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS
+from shared.line.task import Task
 from shared.message.loop_prevention import LoopGuard
 from shared.message.message import Arrival, Message, Origin
 from shared.message.metadata import deterministic_id

@@ -22,8 +22,9 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from shared.amqp.codec import encode
 from shared.amqp.values import binary, string
 from shared.errors import ConfigError, TargetRefused, TargetUnavailable
-from shared.line.pipeline import Pipeline, Task
+from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
+from shared.line.task import Task
 from shared.message.loop_prevention import LoopGuard
 from shared.message.message import Origin
 from shared.message.ttl import Keep

@@ -1,0 +1,53 @@
+"""The messages that targets have accepted, so that a redelivered batch does not send them again."""
+
+from collections import OrderedDict
+
+from shared.message.message import Arrival
+from shared.protocols import Outcome
+
+REMEMBERED_SENDS = 10_000
+
+type Key = tuple[object, ...]
+
+
+def key_of(arrival: Arrival) -> Key | None:
+    """Return what identifies a message at every delivery, None if the service gave it no sequence number."""
+    if arrival.sequence_number is None:
+        return None
+    # The enqueued time tells apart the messages of an entity that was deleted and created again.
+    return arrival.origin.partition, arrival.sequence_number, arrival.enqueued_time
+
+
+class AcceptedSends:
+    """
+    The outcomes of a task's latest messages, by their keys (`key_of`; a part's key has its number too).
+
+    1. They are this process's own: what another instance has sent may be sent again.
+    2. The least recently used make room for new ones, except those of the present batch.
+    """
+
+    def __init__(self, limit: int = REMEMBERED_SENDS) -> None:
+        """Keep up to *limit* outcomes."""
+        self._limit = limit
+        self._outcomes: OrderedDict[Key, Outcome] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Return the number of outcomes."""
+        return len(self._outcomes)
+
+    def outcome(self, key: Key | None) -> Outcome | None:
+        """Return the outcome of a message, None if it is not known."""
+        if key is None or key not in self._outcomes:
+            return None
+        self._outcomes.move_to_end(key)
+        return self._outcomes[key]
+
+    def remember(self, key: Key | None, outcome: Outcome) -> None:
+        """Keep the outcome of a message; one without a key cannot be recognized and is not kept."""
+        if key is not None:
+            self._outcomes[key] = outcome
+
+    def trim(self, batch_size: int) -> None:
+        """Drop what is over the limit, but none of the latest batch of *batch_size* messages."""
+        while len(self._outcomes) > max(self._limit, batch_size):
+            self._outcomes.popitem(last=False)

@@ -1,0 +1,78 @@
+"""One delivery on the line, and the steps that it passes."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import NamedTuple, Protocol
+
+from shared.line.item import Item
+from shared.line.states import Stage, State
+from shared.message.message import Message, Origin
+
+
+class Ask(Protocol):
+    """Asks an external store or service, and asks again while the batch may wait; raises the last error."""
+
+    async def __call__[T](self, place: str, question: Callable[[float], Awaitable[T]], /) -> T:
+        """Return the answer to *question*, which is given a timeout in seconds; *place* names whom it asks."""
+        ...
+
+
+class Batch:
+    """The messages that the host has delivered together."""
+
+    ask: Ask
+    """How editors ask a store or a service, set once the batch has its deadline."""
+
+    def __init__(
+        self,
+        origin: Origin,
+        contents: Sequence[bytes],
+        lock_tokens: Sequence[bytes | None],
+        now: datetime,
+    ) -> None:
+        """Take the encoded messages and, in their order, their lock tokens (None where the source has no locks)."""
+        self.origin = origin
+        self.contents = contents
+        self.lock_tokens = lock_tokens
+        self.now = now
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything that has been decided."""
+        self.parts: list[list[Item]] = []
+        """The items of each message, in the order of the batch: more than one for a message with parts."""
+        self.is_numbered = False
+        """Whether each part has its number: no message may become several from then on."""
+        self.has_repeats = False
+        self.rejected: set[int] = set()
+        """The indices of the messages that are rejected before the send."""
+        self.visited: dict[Item, list[str]] = {}
+        """The path of each message that has one, as it was before this hop."""
+
+    @property
+    def items(self) -> list[Item]:
+        """All items, in the order of the batch."""
+        return [item for parts in self.parts for item in parts]
+
+    def waiting(self, state: State = State.RECEIVED) -> list[tuple[Item, Message]]:
+        """Return the items in a *state* before the send, with their messages."""
+        return [
+            (item, item.message)
+            for parts in self.parts
+            for item in parts
+            if item.state is state and item.message is not None
+        ]
+
+
+class Step(NamedTuple):
+    """One step of the line: a change to all messages of a batch that are still to be sent."""
+
+    name: str
+    """As `busway try` shows it: an editor with its place in the task file, or what the line does."""
+    stage: Stage
+    run: Callable[[Batch], Awaitable[None] | None]
+    """Changes the batch; only steps that ask a store or a service have to be awaited."""
+
+
+type Watch = Callable[[Sequence[Step]], Sequence[Step]]
+"""Returns the steps with an observer around each; the line without one runs the steps themselves."""

@@ -1,0 +1,68 @@
+"""
+What fails with a message that is rejected before the send, so that nothing is lost and no replay sends anything twice.
+
+1. Of a message with several parts, all parts fail together, and the message is rejected once, as it was received.
+2. A message that contains parts of others is not sent if any of them is rejected: their messages are rejected with it,
+   each as it was received. The same goes for messages that are linked to those.
+3. A part that an earlier delivery has sent keeps its result. The others are then rejected one by one.
+"""
+
+from shared.line.accepted_sends import AcceptedSends, key_of
+from shared.line.batch import Batch
+from shared.line.item import Item
+from shared.line.rejection import requested_part
+from shared.line.states import KNOWN_BEFORE, Rejection
+from shared.protocols import Joined, Outcome
+
+
+def reject(batch: Batch, item: Item, rejection: Rejection, accepted: AcceptedSends) -> None:
+    """Reject the message of *item* before the send, and every message that is linked to it."""
+    # An unreadable or unsplit message may have its result from an earlier delivery.
+    known = accepted.outcome(item.key)
+    linked = _linked(batch, item)
+    item.followers = ()
+    _reject_whole(batch, item, rejection)
+    if known is not None:
+        item.recall(known)
+    else:
+        item.fail(rejection)
+    for each in linked:
+        _reject_whole(batch, each, rejection)
+        each.followers = ()
+        each.join(item, Joined(item.index), rejection)
+
+
+def _reject_whole(batch: Batch, item: Item, rejection: Rejection) -> None:
+    """Let *item* stand for its whole message, unless parts of it have been sent before."""
+    batch.rejected.add(item.index)
+    parts = batch.parts[item.index]
+    if len(parts) == 1:
+        return
+    for part in parts:
+        if part is not item and part.outcome is None:
+            part.followers = ()
+            part.fail(rejection)
+    if any(part.state in KNOWN_BEFORE for part in parts):
+        return
+    batch.parts[item.index] = [item]
+    item.part = requested_part(item.content, item.arrival, rejection.task)
+    item.key = key_of(item.arrival)
+
+
+def _linked(batch: Batch, item: Item) -> list[Item]:
+    """Return an item of each other message that cannot be sent or rejected without that of *item*."""
+    found: dict[int, Item] = {}
+    waiting = [item.index]
+    seen = {item.index}
+    while waiting:
+        for part in batch.parts[waiting.pop()]:
+            neighbours = list(part.followers)
+            if part.leader is not None and part.joined is not None and part.joined.outcome is Outcome.SENT:
+                neighbours.append(part.leader)
+            for each in neighbours:
+                if each.index in seen or each.index in batch.rejected or each.outcome is not None:
+                    continue
+                seen.add(each.index)
+                found[each.index] = each
+                waiting.append(each.index)
+    return [found[index] for index in sorted(found)]

@@ -1,0 +1,241 @@
+"""A message on the line: its data, and the events that change its state (`shared.line.states`)."""
+
+from collections.abc import Sequence
+
+from shared.line.accepted_sends import Key
+from shared.line.routing import Target
+from shared.line.states import (
+    AFTER,
+    KNOWN_BEFORE,
+    OUTCOMES,
+    RECALLING,
+    WITHHOLDING,
+    Event,
+    IllegalTransitionError,
+    Rejection,
+    Stage,
+    State,
+)
+from shared.message.message import Arrival, Message
+from shared.protocols import Imprint, Joined, Outcome, Outgoing
+
+# One lookup for each event of a message that is sent.
+_ROUTE, _FIT, _ACCEPT = AFTER[Event.ROUTE], AFTER[Event.FIT], AFTER[Event.ACCEPT]
+_STAGES = {State.ROUTED: Stage.ROUTED, State.READY: Stage.FITTED}
+"""The stage that a message without a result has got to, where it is not `edited` or that of its rejection."""
+
+
+class Item:
+    """One message of a batch, or one of the parts that it has become, with all that is known of it."""
+
+    __slots__ = (
+        "arrival",
+        "arrived",
+        "content",
+        "departed",
+        "first",
+        "followers",
+        "index",
+        "joined",
+        "key",
+        "leader",
+        "lock_token",
+        "message",
+        "outgoing",
+        "part",
+        "reason",
+        "rejection",
+        "stage",
+        "state",
+        "target",
+    )
+
+    def __init__(self, content: bytes, arrival: Arrival, index: int, lock_token: bytes | None = None) -> None:
+        """Begin with a message as it was delivered; *index* is its place in the batch."""
+        self.content = content
+        self.arrival = arrival
+        self.index = index
+        self.lock_token = lock_token
+        self.state = State.RECEIVED
+        self.key: Key | None = None
+        """What identifies it at every delivery, None without a sequence number."""
+        self.part: int | None = None
+        """Its number among the parts of its message, None for a whole message."""
+        self.message: Message | None = None
+        """As the steps have left it; None if it cannot be read, and once it is encoded."""
+        self.arrived: Imprint | None = None
+        self.departed: Imprint | None = None
+        self.target: Target | None = None
+        self.outgoing: Outgoing | None = None
+        self.reason: str | None = None
+        self.stage: Stage | None = None
+        """The stage that has withheld it or at which it was left; that of a rejected one is in the rejection."""
+        self.rejection: Rejection | None = None
+        self.joined: Joined | None = None
+        self.leader: Item | None = None
+        self.followers: Sequence[Item] = ()
+        self.first: Item | None = None
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """The outcome of a terminal state, None before."""
+        return OUTCOMES.get(self.state)
+
+    @property
+    def is_remembered(self) -> bool:
+        """Whether the result was known before."""
+        return self.state in KNOWN_BEFORE
+
+    def split(self, message: Message) -> "Item":
+        """Return one more part of the same received message."""
+        part = Item(self.content, self.arrival, self.index, self.lock_token)
+        part.key, part.arrived, part.message = self.key, self.arrived, message
+        return part
+
+    def repeated(self, first: "Item") -> "Item":
+        """Return this repeated message as one that repeats *first*, a part of the message that it repeats."""
+        part = Item(self.content, self.arrival, self.index, self.lock_token)
+        part.key, part.arrived, part.part = first.key, self.arrived, first.part
+        part.repeat(first)
+        return part
+
+    # Events before the send
+
+    def repeat(self, first: "Item") -> None:
+        """Get the result of *first*, the same message earlier in the batch."""
+        self._move(Event.REPEAT)
+        self.first = first
+
+    def recall(self, outcome: Outcome) -> None:
+        """End with an *outcome* that is known already."""
+        self._move(RECALLING[outcome])
+        self.stage = Stage.EDITED
+
+    def join(self, leader: "Item", joined: Joined, rejection: Rejection | None = None) -> None:
+        """Share the result of *leader*, from now on one of its followers; *rejection* is that of a failed leader."""
+        self._move(Event.JOIN)
+        self._unlink()
+        self.leader, self.joined = leader, joined
+        self.target = self.outgoing = self.departed = None
+        self.rejection = rejection
+        if isinstance(leader.followers, list):
+            leader.followers.append(self)
+        else:
+            leader.followers = [self]
+
+    def withhold(self, outcome: Outcome, reason: str, stage: Stage) -> None:
+        """End as filtered, looped or expired, with all followers."""
+        self._move(WITHHOLDING[outcome])
+        self.target = self.outgoing = self.departed = None
+        self.reason, self.stage = reason, stage
+        for follower in self.followers:
+            follower.withhold(outcome, reason, stage)
+
+    def fail(self, rejection: Rejection) -> None:
+        """Be at fault before anything is sent."""
+        self._move(Event.FAIL)
+        self._unlink()
+        self.target = self.outgoing = self.departed = None
+        self.rejection, self.reason = rejection, str(rejection.error)
+
+    def route(self, target: Target) -> None:
+        """Get a *target*."""
+        self.state = _ROUTE[self.state]
+        self.target = target
+
+    def fit(self, outgoing: Outgoing, departed: Imprint | None) -> None:
+        """Be ready to be sent as *outgoing*; *departed* is what the journal keeps of it."""
+        self.state = _FIT[self.state]
+        self.outgoing, self.departed = outgoing, departed
+        self.message = None  # a batch may wait for its target for an hour
+        for follower in self.followers:
+            follower.depart(departed)
+
+    # Events of the send
+
+    def accept(self) -> None:
+        """End as sent, with all followers; a target that has refused it before has accepted it now."""
+        self.state = _ACCEPT[self.state]
+        self.rejection = self.reason = None
+        for follower in self.followers:
+            follower.share(self)
+
+    def refuse(self, rejection: Rejection) -> None:
+        """Be at fault for its target."""
+        self._move(Event.REFUSE)
+        self.rejection, self.reason = rejection, str(rejection.error)
+
+    def admit(self) -> None:
+        """Be set aside, and all followers with it, each by itself from now on."""
+        self._move(Event.ADMIT)
+        for follower in self.followers:
+            follower.rejection, follower.reason, follower.leader = self.rejection, self.reason, None
+            follower.admit()
+        self.followers = ()
+
+    def address(self, rejects: Target, outgoing: Outgoing) -> None:
+        """Be on its way to *rejects*, as it was received."""
+        self._move(Event.ADDRESS)
+        self.target, self.outgoing = rejects, outgoing
+
+    def wrap(self, outgoing: Outgoing) -> None:
+        """Be on its way to `rejects`, wrapped."""
+        self._move(Event.WRAP)
+        self.outgoing = outgoing
+
+    def store(self) -> None:
+        """End in `rejects`."""
+        self._move(Event.STORE)
+
+    def dead_letter(self) -> None:
+        """End in the dead-letter queue of its source."""
+        self._move(Event.DEAD_LETTER)
+
+    # Events of the end
+
+    def end_as_first(self) -> None:
+        """End a repeated item with the result of the first."""
+        first = self.first
+        if first is None or first.outcome is None:
+            raise IllegalTransitionError(f"a message that is {self.state!s} repeats none that has ended")
+        match first.outcome:
+            case Outcome.RETRY:
+                self._move(Event.LEAVE)
+            case Outcome.LOOPED | Outcome.EXPIRED as outcome:
+                self._move(WITHHOLDING[outcome])
+            case outcome:
+                self._move(RECALLING[outcome])
+        self.reason, self.stage, self.rejection = first.reason, first.stage, first.rejection
+
+    def leave(self, reason: str | None = None) -> None:
+        """Stay at the source; *reason* is that of the whole batch."""
+        stage = _STAGES.get(self.state, Stage.EDITED)
+        self._move(Event.LEAVE)
+        self.stage = stage if self.rejection is None else self.rejection.stage
+        self.reason = self.reason or reason
+
+    def _move(self, event: Event) -> None:
+        self.state = AFTER[event][self.state]
+
+    def _unlink(self) -> None:
+        """End its following of another item."""
+        if self.leader is not None:
+            self.leader.followers = [each for each in self.leader.followers if each is not self]
+            self.leader = self.joined = None
+
+    def depart(self, departed: Imprint | None) -> None:
+        """Keep what the journal keeps of the leader."""
+        self.departed = departed
+        for follower in self.followers:
+            follower.depart(departed)
+
+    def share(self, leader: "Item") -> None:
+        """End as *leader* has: it was sent, or need not be sent because another one was."""
+        joined = self.joined
+        if leader.state is not State.SENT:
+            self.withhold(Outcome.FILTERED, leader.reason or "", Stage.EDITED)
+        elif joined is not None and joined.outcome is not Outcome.SENT:
+            self.withhold(joined.outcome, joined.reason or "", Stage.EDITED)
+        else:
+            self.target = leader.target
+            self.accept()

@@ -1,0 +1,152 @@
+"""
+The line before the send: received, restored, edited, stamped, routed, fitted.
+
+1. Each step takes all messages of a batch that are still to be sent. The pipeline runs the steps in their order.
+2. No step does I/O, except editors that are given a batch (`BatchEditor`): only they are awaited.
+3. A message that fails at any step is rejected as `shared.line.failing` says.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from shared.amqp.values import string
+from shared.errors import MessageRejected
+from shared.line.accepted_sends import AcceptedSends, Key, key_of
+from shared.line.batch import Batch, Step
+from shared.line.editing import Editing
+from shared.line.failing import reject
+from shared.line.item import Item
+from shared.line.states import Rejection, Stage, State
+from shared.line.task import Task
+from shared.message.loop_prevention import path_before
+from shared.message.message import Arrival, Message
+from shared.message.metadata import deterministic_id, stamp
+from shared.protocols import Journal, Outcome
+
+
+class Preparation:
+    """Everything that one task decides about a message before it is sent."""
+
+    def __init__(self, task: Task, journal: Journal, accepted: AcceptedSends) -> None:
+        """Prepare for *task*; *accepted* is what its earlier deliveries have sent."""
+        self._task = task
+        self._journal = journal
+        self._accepted = accepted
+
+    def steps(self) -> list[Step]:
+        """Return the steps behind `receive`, in their order."""
+        steps: list[Step] = []
+        if self._task.restore is not None:
+            steps.append(Step("restore", Stage.RECEIVED, partial(self._restore, self._task.restore)))
+        steps += Editing(self._task.name, self._task.editors, self._accepted).steps()
+        steps += [
+            Step("stamps", Stage.STAMPED, self._stamp),
+            Step("ttl", Stage.STAMPED, self._expire),
+            Step("routes", Stage.ROUTED, self._route),
+            Step("fit", Stage.FITTED, self._fit),
+            Step("repeats", Stage.FITTED, _mirror_repeats),
+        ]
+        return steps
+
+    def receive(self, batch: Batch) -> None:
+        """Read the messages of *batch*; called again, it begins anew."""
+        batch.clear()
+        unread = Arrival(batch.origin)
+        firsts: dict[Key, Item] = {}
+        for index, (content, token) in enumerate(zip(batch.contents, batch.lock_tokens, strict=True)):
+            item = Item(content, unread, index, token)
+            batch.parts.append([item])
+            fault = None
+            try:
+                message = Message.received(content, batch.origin)
+                item.arrival = message.arrival
+                item.key = key_of(message.arrival)
+                item.arrived = self._journal.arriving(message)
+                item.message = message
+            except MessageRejected as error:
+                fault = error
+                item.arrived = self._journal.unreadable(content)
+            key = item.key
+            if key is not None and (first := firsts.setdefault(key, item)) is not item:
+                # Its lock ended while it waited in the host, and it was delivered again: the last lock is the one held.
+                first.lock_token, item.lock_token = item.lock_token, None
+                item.repeat(first)
+                batch.has_repeats = True
+            elif fault is not None:
+                self._reject(batch, item, fault, Stage.RECEIVED)
+
+    def _restore(self, restore: Callable[[Message], None], batch: Batch) -> None:
+        for item, message in batch.waiting():
+            try:
+                restore(message)
+            except MessageRejected as error:
+                self._reject(batch, item, error, Stage.RECEIVED)
+
+    def _stamp(self, batch: Batch) -> None:
+        for item, message in batch.waiting():
+            if item.state is not State.RECEIVED:
+                continue  # here and below: another part of its message has failed
+            try:
+                visited = path_before(message)
+                if visited:
+                    batch.visited[item] = visited
+                stamp(message)
+            except MessageRejected as error:
+                self._reject(batch, item, error, Stage.STAMPED)
+
+    def _expire(self, batch: Batch) -> None:
+        expires, now = self._task.time_to_live.expires, batch.now
+        for item, message in batch.waiting():
+            if item.state is not State.RECEIVED:
+                continue
+            try:
+                if expires(message, now):
+                    reason = "its life was over before it could be carried on"
+                    item.withhold(Outcome.EXPIRED, reason, Stage.STAMPED)
+            except MessageRejected as error:
+                self._reject(batch, item, error, Stage.STAMPED)
+
+    def _route(self, batch: Batch) -> None:
+        route, guard = self._task.router.route, self._task.loop_guard
+        for item, message in batch.waiting():
+            if item.state is not State.RECEIVED:
+                continue
+            try:
+                target = route(message)
+            except MessageRejected as error:
+                self._reject(batch, item, error, Stage.ROUTED)
+                continue
+            if target is None:
+                item.withhold(Outcome.FILTERED, "no route takes it", Stage.ROUTED)
+                continue
+            item.route(target)
+            visited = batch.visited.get(item) if batch.visited else None
+            if visited is not None and guard is not None:
+                objection = guard.objection(visited, target.site)
+                if objection is not None:
+                    item.withhold(Outcome.LOOPED, objection, Stage.ROUTED)
+
+    def _fit(self, batch: Batch) -> None:
+        departing = self._journal.departing
+        for item, message in batch.waiting(State.ROUTED):
+            target, arrived = item.target, item.arrived
+            if item.state is not State.ROUTED or target is None:
+                continue
+            try:
+                if not message.has_message_id:
+                    identity = deterministic_id(message.arrival)
+                    message.message_id = None if identity is None else string(identity)
+                outgoing = target.outgoing(message)
+                item.fit(outgoing, None if arrived is None else departing(message, arrived))
+            except MessageRejected as error:
+                self._reject(batch, item, error, Stage.FITTED)
+
+    def _reject(self, batch: Batch, item: Item, error: MessageRejected, stage: Stage) -> None:
+        reject(batch, item, Rejection(error, stage, self._task.name), self._accepted)
+
+
+def _mirror_repeats(batch: Batch) -> None:
+    """Let a repeated message have as many parts as the first has become."""
+    for index, (item, *_) in enumerate(batch.parts if batch.has_repeats else ()):
+        if item.first is not None:
+            batch.parts[index] = [item.repeated(part) for part in batch.parts[item.first.index]]

@@ -1,0 +1,151 @@
+"""
+Setting messages at fault aside: in `rejects`, or in the dead-letter queue of the source.
+
+1. The reject limit counts them first, in the order of the batch.
+2. `rejects` gets a message as it was received, or wrapped if it refuses that. What it takes in no form goes to the
+   dead-letter queue of the source, or stays at the source.
+3. A task without `rejects` dead-letters, so that the rest of the batch can be completed. The host completes the whole
+   batch, logs that it holds no lock on dead-lettered messages, and goes on.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from shared.errors import BuswayError, LockLost, MessageRejected, TargetRefused, TargetUnavailable
+from shared.line.accepted_sends import AcceptedSends
+from shared.line.deadline import RENEWAL_SECONDS, Deadline
+from shared.line.item import Item
+from shared.line.reject_limit import RejectLimit
+from shared.line.rejection import set_aside, wrapped
+from shared.line.routing import Target
+from shared.line.states import AT_FAULT, TO_REJECTS, State
+from shared.message.message import Message
+from shared.protocols import Locks, Outcome
+
+
+class SettingAside:
+    """The way that the rejected messages of one task go."""
+
+    def __init__(
+        self, task: str, rejects: Target | None, locks: Locks | None, limit: RejectLimit, accepted: AcceptedSends
+    ) -> None:
+        """Send to *rejects*, or dead-letter over *locks*; *limit* is the task's, *accepted* keeps what was rejected."""
+        self._task = task
+        self._rejects = rejects
+        self._locks = locks
+        self._limit = limit
+        self._accepted = accepted
+
+    def admit(self, uncounted: list[Item]) -> BuswayError | None:
+        """Let what is at fault be set aside, in the order of the batch; drop from *uncounted* what is counted."""
+        waiting: list[Item] = []
+        error = None
+        for place, item in enumerate(uncounted):
+            state = item.state
+            if state in AT_FAULT:
+                if not self._limit.admit():
+                    error = TargetRefused(
+                        f"{self._task}: stopped after {self._limit.limit} rejected messages in a row, expected a good"
+                        f" one among them; it continues with a good message or after a restart. The next: {item.reason}"
+                    )
+                    waiting += uncounted[place:]
+                    break
+                item.admit()
+            elif (outcome := item.outcome) is not None:
+                if outcome is not Outcome.REJECTED:
+                    self._limit.reset()
+            elif state not in TO_REJECTS:
+                waiting.append(item)
+        uncounted[:] = waiting
+        return error
+
+    async def send(self, items: Sequence[Item], deadline: Deadline) -> tuple[str, BuswayError | None] | None:
+        """Set aside what has been admitted of *items*; return where, and the error. None if there is nothing to do."""
+        at_fault = [item for item in items if item.state in TO_REJECTS]
+        if not at_fault:
+            return None
+        if self._rejects is None:
+            return dead_letter_queue(at_fault[0]), await self._dead_letter(at_fault, items)
+        error = await self._send_rejects(self._rejects, at_fault, items, deadline.attempt_seconds)
+        return str(self._rejects), error
+
+    async def _send_rejects(
+        self, rejects: Target, at_fault: Sequence[Item], items: Sequence[Item], timeout_seconds: float
+    ) -> BuswayError | None:
+        for item in at_fault:
+            if item.state is State.SET_ASIDE and item.rejection is not None:
+                item.address(rejects, set_aside(rejects, item.content, item.arrival, item.rejection, item.part))
+        waiting, error = list(at_fault), None
+        while waiting:
+            messages = [item.outgoing for item in waiting if item.outgoing is not None]
+            answers = await rejects.output.send(rejects.entity, messages, timeout_seconds=timeout_seconds)
+            refused = []
+            for item, answer in zip(waiting, answers, strict=True):
+                if answer is None:
+                    item.store()
+                    self._accepted.remember(item.key, Outcome.REJECTED)
+                elif not isinstance(answer, MessageRejected):
+                    error = error or answer
+                elif item.rejection is not None and item.state is State.ADDRESSED:
+                    item.wrap(wrapped(rejects, item.content, item.arrival, item.rejection, item.part))
+                    refused.append(item)
+                elif await self._dead_letter([item], items) is not None:
+                    description = f"{rejects}: refuses rejected messages in every form, {answer.description}"
+                    error = error or TargetRefused(description)
+            waiting = refused
+        return error
+
+    async def _dead_letter(self, at_fault: Sequence[Item], items: Sequence[Item]) -> BuswayError | None:
+        settled = {item.lock_token for item in items if item.state is State.DEAD_LETTERED}
+        parts: dict[bytes | None, list[int]] = {}
+        for item in at_fault:
+            if item.part is not None:
+                parts.setdefault(item.lock_token, []).append(item.part)
+        for item in at_fault:
+            if item.rejection is None:
+                continue
+            error, token = item.rejection.error, item.lock_token
+            if self._locks is None or token is None:
+                return error
+            if token not in settled:
+                description = _description(item, parts.get(token, ()))
+                try:
+                    await self._locks.dead_letter(
+                        token, session_of(items), error.reason, description, timeout_seconds=RENEWAL_SECONDS
+                    )
+                except TargetRefused as refusal:
+                    # The last resort: the source gives the message up itself, after its last delivery.
+                    error.add_note(str(refusal))
+                    return error
+                except LockLost:
+                    raise
+                except TargetUnavailable as unavailable:
+                    return unavailable
+                settled.add(token)
+            item.dead_letter()
+            self._accepted.remember(item.key, Outcome.REJECTED)
+        return None
+
+
+def session_of(items: Iterable[Item]) -> str | None:
+    """Return the session of a batch, which all its messages have; None if none can be read or has one."""
+    for item in items:
+        try:
+            session_id = Message.received(item.content, item.arrival.origin).session_id
+        except MessageRejected:
+            continue
+        if session_id is not None:
+            return session_id
+    return None
+
+
+def dead_letter_queue(item: Item) -> str:
+    """Return the dead-letter queue of the source of *item*."""
+    return f"{item.arrival.origin.site}/{item.arrival.origin.entity}/$DeadLetterQueue"
+
+
+def _description(item: Item, parts: Sequence[int]) -> str:
+    """Return what the dead-letter queue says of a message: task, stage, its parts that were refused, and the error."""
+    if item.rejection is None:
+        return ""
+    where = "" if not parts else f", part {', '.join(map(str, parts))}"
+    return f"{item.rejection.task}, {item.rejection.stage}{where}: {item.rejection.error.description}"

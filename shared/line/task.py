@@ -1,0 +1,36 @@
+"""What the line needs to know of a task file."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from shared.line.deadline import DEFAULT_HOLD
+from shared.line.reject_limit import DEFAULT_REJECTS_IN_A_ROW
+from shared.line.routing import Router, Target
+from shared.message.loop_prevention import LoopGuard
+from shared.message.message import Message, Origin
+from shared.message.ttl import TimeToLive
+from shared.protocols import BatchEditor, Editor, Locks
+
+
+@dataclass(frozen=True)
+class Task:
+    """A replication task, assembled from its file."""
+
+    name: str
+    origin: Origin
+    editors: Sequence[Editor | BatchEditor]
+    router: Router
+    rejects: Target | None
+    time_to_live: TimeToLive
+    loop_guard: LoopGuard | None
+    restore: Callable[[Message], None] | None = None
+    """Applied to every message as it arrives (`shared.message.mapping`)."""
+    partitions: frozenset[str] | None = None
+    """The partitions of a hub that the task takes from; it passes over batches of others. None: all."""
+    locks: Locks | None = None
+    """The locks on a batch at its source, None if the source has none (Event Hubs)."""
+    hold: timedelta = DEFAULT_HOLD
+    """How long a batch may wait for its targets."""
+    rejects_in_a_row: int | None = DEFAULT_REJECTS_IN_A_ROW
+    """The task stops after this many rejected messages in a row; None: never."""
