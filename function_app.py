@@ -10,7 +10,7 @@ from functions.drain import drain_on_signals
 from functions.tasks import register, register_peeking_tap, register_tap
 from shared.config.assembly import pipelines
 from shared.config.files import load
-from shared.config.journalling import Journals
+from shared.config.journal_assembly import Journals
 from shared.line.shutdown import Shutdown
 from shared.nightly.settings import nightly_settings
 from shared.telemetry.opening import open_telemetry

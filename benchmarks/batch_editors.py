@@ -34,7 +34,8 @@ from shared.editors.state.claims import MEDIA_TYPE, PROPERTY
 from shared.editors.state.sent_ids import OwnIds
 from shared.message.message import Arrival, Message, Origin
 from shared.protocols import BatchEditor, Outcome
-from shared.stores.blobs import Blob, FileBlobs, TooLarge, Unchanged
+from shared.stores.blobs import Blob, TooLarge, Unchanged
+from shared.stores.sqlite_stores import FileBlobs
 
 ROUNDS, BATCH = 80, 100
 MOST = 1.5

@@ -89,7 +89,7 @@ def journal_at(journal: str | None, folder: Path) -> tuple[str, str | None]:
     from azure.storage.blob import ContainerClient
 
     from shared.config.files import JOURNAL, load
-    from shared.stores.storage_account import BLOB_SUFFIX, container_problem
+    from shared.stores.storage_account import BLOB_SUFFIX, account_problem
 
     kept = load(folder).journal
     blob = None if kept is None else kept.container
@@ -97,7 +97,7 @@ def journal_at(journal: str | None, folder: Path) -> tuple[str, str | None]:
         where = str(folder / JOURNAL)
         hint = "name it (`blob`, or `capture` of an event hub), or say where the journal is by --journal"
         raise ConfigError([Problem(where, "names no container of blobs", hint)])
-    problem = container_problem(blob.setting, os.environ)
+    problem = account_problem(blob.setting, os.environ)
     if problem is not None:
         raise ConfigError([problem])
     text = os.environ.get(blob.setting)

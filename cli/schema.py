@@ -16,7 +16,7 @@ def schema() -> None:
 
 def text() -> str:
     """Return the content of config/task.schema.json."""
-    from shared.config.journals import file_schema
+    from shared.config.journal_models import file_schema
 
     document = {"$schema": "https://json-schema.org/draft/2020-12/schema", **file_schema()}
     return json.dumps(document, indent=2) + "\n"

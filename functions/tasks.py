@@ -8,8 +8,8 @@ import azure.functions as func
 
 from functions.raw_message import RawMessage
 from functions.stock_binding import STOCK_LOSSES, event_contents, event_partition, lock_tokens, service_bus_content
-from shared.config.journalling import OutputBinding
-from shared.config.journals import TapFile
+from shared.config.journal_assembly import OutputBinding
+from shared.config.journal_models import TapFile
 from shared.config.models import DEFAULT_CONSUMER_GROUP, TaskFile
 from shared.journal.event_hub import EventHubSink, events
 from shared.journal.peeking_tap import PeekingTap

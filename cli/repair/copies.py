@@ -13,7 +13,7 @@ from shared.amqp.values import Malformed
 from shared.azure.connections import NAMESPACE_SUFFIX, service_bus_client
 from shared.azure.peek import peek_all
 from shared.config.files import Configuration
-from shared.config.journalling import actions_of
+from shared.config.journal_assembly import actions_of
 from shared.config.models import DEFAULT_CONSUMER_GROUP, TaskFile
 from shared.errors import TargetUnavailable
 from shared.journal.imprints import Imprinter

@@ -18,7 +18,7 @@ from shared.amqp import map_section, sections
 from shared.amqp.values import Value, long, symbol, timestamp
 from shared.config.assembly import pipelines
 from shared.config.files import Configuration
-from shared.config.journalling import Journals
+from shared.config.journal_assembly import Journals
 from shared.config.models import TaskFile
 from shared.config.outputs import open_outputs
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable

@@ -42,7 +42,7 @@ resource needsSomebody 'Microsoft.Insights/scheduledQueryRules@2021-08-01' = {
                 AppExceptions
                 | summarize Told = take_any(strcat(InnermostMessage, ' ', OuterMessage)) by OperationId
               ) on OperationId
-            | extend What = coalesce(extract(@'(night of \d{4}-\d{2}-\d{2}: [^.]+)', 1, Told), 'cannot be started or read')
+            | extend What = coalesce(extract(@'(nightly reconciliation of \d{4}-\d{2}-\d{2}: [^.]+)', 1, Told), 'cannot be started or read')
             '''
           timeAggregation: 'Count'
           operator: 'GreaterThan'

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from shared.azure.secrets import open_secrets
 from shared.clock import Clock, SystemClock
 from shared.config.files import Configuration
-from shared.config.journalling import Journals
+from shared.config.journal_assembly import Journals
 from shared.config.models import DEFAULT_CONSUMER_GROUP, StampedLife, Target, TaskFile
 from shared.config.outputs import open_outputs, open_source_locks
 from shared.editors.options import TaskFacts

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from shared.config.journals import JournalFile, TapFile
+from shared.config.journal_models import JournalFile, TapFile
 from shared.config.models import DEFAULT_CONSUMER_GROUP, SITE, Connection, Source, Target, TaskFile
 from shared.config.taps import tap_problems
 from shared.editors.options import FOLDER

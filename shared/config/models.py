@@ -1,7 +1,7 @@
 """
 What may stand in `config/connections.yaml` and `config/tasks/*.yaml`.
 
-The JSON schema in `config/task.schema.json` is generated from `TaskFile`, and `TapFile` of `shared.config.journals`.
+The JSON schema in `config/task.schema.json` is made of `TaskFile` and of `TapFile` in `shared.config.journal_models`.
 """
 
 from datetime import timedelta

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from shared.config.journals import JournalFile, TapFile
+from shared.config.journal_models import JournalFile, TapFile
 from shared.config.models import Source, TaskFile
 from shared.errors import Problem
 from shared.rules import parse_filter

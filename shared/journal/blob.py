@@ -2,60 +2,40 @@
 The journal in append blobs of a storage account.
 
 1. Each stream of an instance has a blob for each hour; what is appended to it is one gzip member.
-2. An append names the position that it expects. When the answer is lost, or says that the position is another one, the
-   end of the blob is read: the member is there, or it is not, and nothing is written twice.
-3. Who finds something else there than what he has written goes on in another blob, and so does a full one.
-
-Source: Azure Storage, "Append Block" (position condition, 50,000 blocks).
+2. An append names the position that it expects. If the answer is lost, or the position is another one, the end of the
+   blob is read to see whether the member is there, so that nothing is written twice.
+3. A writer that finds anything else at the end continues in another blob, as after a full one.
 """
 
 import asyncio
-import contextlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import cast
-
-from azure.core import MatchConditions
-from azure.core.exceptions import (
-    AzureError,
-    ClientAuthenticationError,
-    HttpResponseError,
-    ResourceExistsError,
-    ResourceModifiedError,
-    ResourceNotFoundError,
-    ServiceRequestError,
-)
-from azure.storage.blob import ContentSettings, StorageErrorCode
-from azure.storage.blob.aio import BlobClient, ContainerClient
 
 from shared.clock import Clock, SystemClock
-from shared.errors import TargetRefused, TargetUnavailable
+from shared.errors import TargetUnavailable
 from shared.journal.sink import Stream
+from shared.stores.append_blob import AppendBlob, AppendFailed, Failure
+from shared.stores.container import BlobContainer
 
 BLOCK_LIMIT = 50_000
 
 _INSTANCE = re.compile(r"[^a-z0-9]")
 _INSTANCE_LENGTH = 32
-_REFUSED = (401, 403)
-_NOT_FOUND = 404
-# 408 and 412: what was sent may have been written, now or by an attempt whose answer was lost.
-_UNKNOWN = (408, 412)
-_SERVER_ERRORS = 500
-# Two processes of one instance that begin in one millisecond; more is no coincidence.
+# Two processes of one instance may start in the same millisecond; more attempts would not help.
 _NAMES_TRIED = 10
 
 
 @dataclass(slots=True)
 class _Blob:
-    """A blob that is written, as far as is known: its hour, what is in it, and what may be in it besides."""
+    """A blob that is written: its hour, its size and blocks as far as is known, and a member that may be in it."""
 
-    client: BlobClient
+    blob: AppendBlob
     hour: str
     size: int = 0
     blocks: int = 0
-    doubtful: bytes | None = None
+    uncertain: bytes | None = None
 
 
 class BlobSink:
@@ -63,18 +43,18 @@ class BlobSink:
 
     def __init__(
         self,
-        open_container: Callable[[], ContainerClient],
+        open_container: Callable[[], BlobContainer],
         instance: str,
         clock: Clock | None = None,
         *,
         block_limit: int = BLOCK_LIMIT,
     ) -> None:
-        """Write as *instance*; the container is opened at the first append, and made if it is not there."""
+        """Write as *instance*; the container is opened at the first append, and created if it is missing."""
         self._clock = clock or SystemClock()
         self._name = _INSTANCE.sub("", instance.lower())[:_INSTANCE_LENGTH] or "instance"
         self.instance = f"{self._name}-{_milliseconds(self._clock.now())}"
         self._open_container = open_container
-        self._container: ContainerClient | None = None
+        self._container: BlobContainer | None = None
         self._blobs: dict[Stream, _Blob] = {}
         self._turns: dict[Stream, asyncio.Lock] = {}
         self._block_limit = block_limit
@@ -83,14 +63,11 @@ class BlobSink:
         """
         Append *member* to the blob of the current hour.
 
-        Raises: TargetUnavailable or TargetRefused where it is not known to be there; a call with the same bytes then
-                finds out first.
+        Raises: TargetUnavailable or TargetRefused if it may not have been written; a call with the same bytes then
+                checks first.
         """
         async with self._turns.setdefault(stream, asyncio.Lock()):
-            try:
-                await self._append(stream, member)
-            except (AzureError, TimeoutError) as error:
-                raise _translated(error) from error
+            await self._append(stream, member)
 
     async def close(self) -> None:
         """Close the connection."""
@@ -98,127 +75,81 @@ class BlobSink:
             await self._container.close()
 
     async def read_mark(self, name: str) -> bytes | None:
-        """Return what `write_mark` wrote last, None for nothing; raises as `append`."""
-        try:
-            return await (await self._opened().get_blob_client(_mark(name)).download_blob()).readall()
-        except ResourceNotFoundError:
-            return None
-        except (AzureError, TimeoutError) as error:
-            raise _translated(error) from error
+        """Return what `write_mark` wrote last, None if nothing was written; raises as `append`."""
+        found = await self._opened().read_all(_mark(name))
+        return None if found is None else found.content
 
     async def write_mark(self, name: str, content: bytes) -> None:
-        """Keep a small text by its name, beside the journal; raises as `append`."""
-        try:
-            await self._opened().get_blob_client(_mark(name)).upload_blob(content, overwrite=True)
-        except (AzureError, TimeoutError) as error:
-            raise _translated(error) from error
+        """Keep a small document by name, beside the journal; raises as `append`."""
+        await self._opened().replace(_mark(name), content)
 
-    def _opened(self) -> ContainerClient:
+    def _opened(self) -> BlobContainer:
         if self._container is None:
             self._container = self._open_container()
         return self._container
 
     async def _append(self, stream: Stream, member: bytes) -> None:
         blob = self._blobs.get(stream)
-        if blob is not None and blob.doubtful is not None:
-            is_same = blob.doubtful == member
+        if blob is not None and blob.uncertain is not None:
+            is_same = blob.uncertain == member
             if await self._has_landed(stream, blob) and is_same:
                 return
         while True:
             blob = await self._current(stream)
             try:
                 await _write(blob, member)
-            except AzureError as error:
-                status = error.status_code if isinstance(error, HttpResponseError) else None
-                if (
-                    status == _NOT_FOUND
-                    or getattr(error, "error_code", None) == StorageErrorCode.BLOCK_COUNT_EXCEEDS_LIMIT
-                ):
-                    del self._blobs[stream]  # deleted by somebody, or full
+            except AppendFailed as failed:
+                if failed.failure is Failure.BLOB_ENDED:
+                    del self._blobs[stream]
                     continue
-                if _says_no(error):
-                    blob.doubtful = None
-                    raise
+                if failed.failure is Failure.NOT_WRITTEN:
+                    blob.uncertain = None
+                    raise failed.error from failed
                 if await self._has_landed(stream, blob):
                     return
-                if status not in _UNKNOWN or stream in self._blobs:
-                    raise
+                if failed.failure is not Failure.MOVED or stream in self._blobs:
+                    raise failed.error from failed
             else:
                 return
 
     async def _has_landed(self, stream: Stream, blob: _Blob) -> bool:
-        """Find out whether what is doubtful of *blob* is in it; a blob with anything else in it is left alone then."""
-        member = blob.doubtful or b""
-        try:
-            size = (await blob.client.get_blob_properties()).size
-        except ResourceNotFoundError:
-            size = None
+        """Find out whether the uncertain member is in *blob*; forget a blob that has anything else at its end."""
+        member = blob.uncertain or b""
+        size = await blob.blob.size()
         if size == blob.size:
-            blob.doubtful = None
+            blob.uncertain = None
             return False
-        if size == blob.size + len(member):
-            found = await (await blob.client.download_blob(offset=blob.size, length=len(member))).readall()
-            if found == member:
-                blob.size, blob.blocks, blob.doubtful = size, blob.blocks + 1, None
-                return True
+        if size == blob.size + len(member) and await blob.blob.read(blob.size, len(member)) == member:
+            blob.size, blob.blocks, blob.uncertain = size, blob.blocks + 1, None
+            return True
         del self._blobs[stream]
         return False
 
     async def _current(self, stream: Stream) -> _Blob:
-        """Return the blob to append to: that of the hour, a new one in a new hour or when it is full."""
+        """Return the blob to append to: a new one in a new hour or when the last is full."""
         now = self._clock.now()
         hour = now.strftime("date=%Y-%m-%d/hour=%H")
         blob = self._blobs.get(stream)
         if blob is None or blob.hour != hour or blob.blocks >= self._block_limit:
-            blob = _Blob(await self._created(f"task={stream.task}/{hour}/role={stream.role}/{self._name}", now), hour)
-            self._blobs[stream] = blob
+            path = f"task={stream.task}/{hour}/role={stream.role}/{self._name}"
+            blob = self._blobs[stream] = _Blob(await self._create(path, now), hour)
         return blob
 
-    async def _created(self, path: str, now: datetime) -> BlobClient:
-        container = self._opened()
+    async def _create(self, path: str, now: datetime) -> AppendBlob:
         epoch = _milliseconds(now)
         for later in range(_NAMES_TRIED):
-            client = container.get_blob_client(f"{path}-{epoch + later}.jsonl.gz")
-            try:
-                await self._create(container, client)
-            except (ResourceExistsError, ResourceModifiedError):
-                continue
-            return client
-        raise TargetUnavailable(f"journal {path}: {_NAMES_TRIED} names from {epoch} on are taken")
-
-    async def _create(self, container: ContainerClient, client: BlobClient) -> None:
-        settings = ContentSettings(content_type="application/gzip")
-        try:
-            await client.create_append_blob(settings, match_condition=MatchConditions.IfMissing)
-        except ResourceNotFoundError:
-            with contextlib.suppress(ResourceExistsError):
-                await container.create_container()
-            await client.create_append_blob(settings, match_condition=MatchConditions.IfMissing)
+            name = f"{path}-{epoch + later}.jsonl.gz"
+            created = await self._opened().create_append_blob(name, "application/gzip")
+            if created is not None:
+                return created
+        raise TargetUnavailable(f"journal {path}: the {_NAMES_TRIED} names from {epoch} on are taken")
 
 
 async def _write(blob: _Blob, member: bytes) -> None:
-    blob.doubtful = member
-    answer = await blob.client.append_block(member, length=len(member), appendpos_condition=blob.size)
+    blob.uncertain = member
+    blob.blocks = await blob.blob.append(member, blob.size)
     blob.size += len(member)
-    blob.blocks = cast("int", answer["blob_committed_block_count"])
-    blob.doubtful = None
-
-
-def _says_no(error: AzureError) -> bool:
-    """Tell whether nothing has been written for certain: the request was not sent, or was answered so."""
-    if isinstance(error, HttpResponseError):
-        status = error.status_code
-        return status is not None and status < _SERVER_ERRORS and status not in _UNKNOWN
-    return isinstance(error, ServiceRequestError | ClientAuthenticationError)
-
-
-def _translated(error: AzureError | TimeoutError) -> TargetUnavailable | TargetRefused:
-    status = error.status_code if isinstance(error, HttpResponseError) else None
-    code = getattr(error, "error_code", None)
-    told = f"journal: the storage account answers {status}, {code}" if status else f"journal: {type(error).__name__}"
-    if status in _REFUSED or isinstance(error, ClientAuthenticationError):
-        return TargetRefused(f"{told}, expected the app's identity to have the role Storage Blob Data Contributor")
-    return TargetUnavailable(f"{told}, expected the records to be kept")
+    blob.uncertain = None
 
 
 def _mark(name: str) -> str:

@@ -11,7 +11,7 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self, runtime_checkable
 
 from shared.journal.tap import Tap
 from shared.message.message import Origin
@@ -32,6 +32,7 @@ class Peeker(Protocol):
         ...
 
 
+@runtime_checkable
 class Marks(Protocol):
     """Small documents by name, beside the journal."""
 

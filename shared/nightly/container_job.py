@@ -27,7 +27,7 @@ DATE = "--date"
 
 _SECONDS = aiohttp.ClientTimeout(total=30)
 _OF_AN_EXECUTION = ("image", "name", "command", "args", "env")
-_UNDER_WAY = frozenset(("Running", "Processing", "Unknown"))
+_RUNNING = frozenset(("Running", "Processing", "Unknown"))
 # What passes by itself: a conflict with another operation on the job, throttling, a fault of the service.
 _PASSING = frozenset((HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS))
 
@@ -41,9 +41,9 @@ class Execution:
     started: str
 
     @property
-    def is_under_way(self) -> bool:
+    def is_running(self) -> bool:
         """Whether it may still write a result."""
-        return self.status in _UNDER_WAY
+        return self.status in _RUNNING
 
 
 class ContainerJob:

@@ -1,8 +1,8 @@
 """
-What the app does about a day each time its timer fires: start the job, look for the result, tell it once.
+What the app does each time its nightly timer fires: start the job, look for the result, report it once.
 
-All that is remembered is in the container with the results, so it does not matter which instance looks, how often, or
-whether one dies in between. docs/decisions/0012 has the reasons.
+All state is in the container with the results, so it does not matter which instance runs, how often, or whether one
+crashes in between. docs/decisions/0012 gives the reasons.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _LOGGER = logging.getLogger("busway.nightly")
 FIRST_WAIT = 5.0
 _WAITS = (FIRST_WAIT, 4 * FIRST_WAIT)
 _LONGEST_WAIT = 60.0
-# A process that has claimed a day starts the job within this time, or has died.
+# A process that has claimed a day starts the job within this time, or has crashed.
 STALE = timedelta(minutes=10)
 
 CLEAN, FINDINGS, UNDECIDED = "clean", "findings", "could not decide"
@@ -34,18 +34,18 @@ _WORDS = (CLEAN, FINDINGS, UNDECIDED)
 
 
 class AttentionNeeded(BuswayError):
-    """The night has something that a person has to look at; raised once, so that the invocation counts as failed."""
+    """A person must look at the result; raised once, so that the invocation counts as failed."""
 
 
 class Job(Protocol):
-    """What can be started for a day; as `shared.nightly.container_job.ContainerJob`."""
+    """A job that can be started for a day, such as `shared.nightly.container_job.ContainerJob`."""
 
     async def start(self, day: date) -> None:
         """Start it; raises TargetUnavailable or TargetRefused."""
         ...
 
     async def execution(self, day: date) -> Execution | None:
-        """Return the execution that began last for *day*; raises as `start`."""
+        """Return the latest execution for *day*; raises as `start`."""
         ...
 
 
@@ -61,7 +61,7 @@ class Night:
         clock: Clock | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Start *job*, or nothing where that is None; live by the machine's time unless given another *clock*."""
+        """Start *job*; without one, only watch for results that something else produces."""
         self._settings = settings
         self._job = job
         self._telemetry = telemetry
@@ -70,16 +70,16 @@ class Night:
 
     async def look(self) -> None:
         """
-        Do what there is to do now about the last day that is over, and the one before.
+        Do what is due now for the last full day, and for the day before it.
 
-        Raises AttentionNeeded where something is told that a person has to look at, TargetUnavailable where the job or
-        the results cannot be reached, TargetRefused where they let nobody in.
+        Raises AttentionNeeded if a person must look at what is reported, TargetUnavailable if the job or the results
+        are unavailable, TargetRefused if they deny access.
         """
         ready = timedelta(hours=READY.hour, minutes=READY.minute)
         last = (self._clock.now().astimezone(UTC) - ready).date() - timedelta(days=1)
         async with Results(self._settings.results) as results:
             try:
-                # A result that came late is not lost because another day has begun.
+                # Report a late result even though another day has begun.
                 await self._look_back(results, last - timedelta(days=1))
             finally:
                 await self._look_at(results, last)
@@ -102,62 +102,63 @@ class Night:
     async def _start(self, results: Results, job: Job, day: date, note: Note) -> None:
         claimed = await results.save(day, note)
         if claimed is None:
-            return  # another instance is at it
+            return  # another instance has claimed the day
         try:
             by_hand = await self._started(job, day)
         except BuswayError as error:
-            _LOGGER.error("night of %s: the job does not start: %s", day, error)  # noqa: TRY400 - the host logs the rest
+            _LOGGER.error("nightly reconciliation of %s: the job cannot be started: %s", day, error)  # noqa: TRY400 - the host logs the rest
             await results.forget(day, claimed)
             raise
         if await results.save(day, replace(claimed, started=True)) is not None:
-            what = "is under way, somebody has started it" if by_hand else "has been started"
-            _LOGGER.info("night of %s: the job %s", day, what)
+            what = "is already running, started by somebody else" if by_hand else "has been started"
+            _LOGGER.info("nightly reconciliation of %s: the job %s", day, what)
 
     async def _started(self, job: Job, day: date) -> bool:
-        """Start the job unless it is under way for *day*; tell whether it was, without having been started here."""
-        tried = 0
+        """Start the job for *day* unless it is running; return whether somebody else had started it."""
+        attempts = 0
         while True:
             try:
-                # Asked before each attempt: one that failed may have started it all the same.
+                # Check before each attempt: one that failed may have started the job all the same.
                 found = await job.execution(day)
-                if found is not None and found.is_under_way:
-                    return tried == 0
+                if found is not None and found.is_running:
+                    return attempts == 0
                 await job.start(day)
             except TargetUnavailable as error:
-                if tried == len(_WAITS):
+                if attempts == len(_WAITS):
                     raise
-                asked = 0.0 if error.retry_after is None else error.retry_after.total_seconds()
-                await self._sleep(min(max(_WAITS[tried], asked), _LONGEST_WAIT))
-                tried += 1
+                wait = 0.0 if error.retry_after is None else error.retry_after.total_seconds()
+                await self._sleep(min(max(_WAITS[attempts], wait), _LONGEST_WAIT))
+                attempts += 1
             else:
                 return False
 
     async def _follow(self, results: Results, day: date, note: Note) -> None:
         result = await self._read(results, day)
         if isinstance(result, Result):
-            await self._tell_result(results, day, note, result)
+            await self._report_result(results, day, note, result)
             return
         if self._job is not None and not note.started:
             if self._clock.now() - datetime.fromisoformat(note.claimed) >= STALE:
                 await self._start(results, self._job, day, replace(note, claimed=self._now()))
             return
         execution = None if self._job is None else await self._job.execution(day)
-        if execution is not None and not execution.is_under_way:
-            # It may have ended between the two questions.
+        if execution is not None and not execution.is_running:
+            # It may have ended between the two requests.
             result = await self._read(results, day)
             if isinstance(result, Result):
-                await self._tell_result(results, day, note, result)
+                await self._report_result(results, day, note, result)
                 return
-            text = f"execution {execution.name} is {execution.status} and has left no result{_but(result)}"
-            await self._tell_none(results, day, note, execution.name, text)
+            text = f"execution {execution.name} has status {execution.status} and wrote no result{_unreadable(result)}"
+            await self._report_missing(results, day, note, execution.name, text)
         elif self._clock.now() >= max(self._due(day), self._fair_time(note)):
-            state = "Azure knows of no execution" if execution is None else f"execution {execution.name} is under way"
-            text = f"there is no result by {self._settings.due:%H:%M} UTC"
-            text += f"{'' if self._job is None else f', {state}'}{_but(result)}"
-            await self._tell_none(results, day, note, "overdue", text)
+            job = "no execution" if execution is None else f"execution {execution.name} is running"
+            text = (
+                f"none by {self._settings.due:%H:%M} UTC{'' if self._job is None else f', {job}'}{_unreadable(result)}"
+            )
+            await self._report_missing(results, day, note, "overdue", text)
 
-    async def _tell_result(self, results: Results, day: date, note: Note, result: Result) -> None:
-        if result.etag in note.told or await results.save(day, _told(note, result.etag)) is None:
+    async def _report_result(self, results: Results, day: date, note: Note, result: Result) -> None:
+        if result.etag in note.reported or await results.save(day, _with_reported(note, result.etag)) is None:
             return
         verdict = _WORDS[result.exit_code]
         for task, findings in result.findings.items():
@@ -171,33 +172,33 @@ class Night:
             "busway.problems": dict(result.problems),
         }
         page = f"{results.where}/runs/{run_of(day)}/report.html"
-        text = f"night of {day}: {verdict}. {result.sentence} Page: {page}"
+        text = f"nightly reconciliation of {day}: {verdict}. {result.sentence} Page: {page}"
         log = _LOGGER.info if result.exit_code == 0 else _LOGGER.error
         log("%s %s", text, json.dumps(fields, ensure_ascii=False), extra=fields)
         if result.exit_code != 0:
             raise AttentionNeeded(text)
 
-    async def _tell_none(self, results: Results, day: date, note: Note, key: str, text: str) -> None:
-        if key in note.told or await results.save(day, _told(note, key)) is None:
+    async def _report_missing(self, results: Results, day: date, note: Note, key: str, text: str) -> None:
+        if key in note.reported or await results.save(day, _with_reported(note, key)) is None:
             return
         self._telemetry.night(NO_RESULT)
-        told = f"night of {day}: {NO_RESULT}: {text}"
+        message = f"nightly reconciliation of {day}: {NO_RESULT}: {text}"
         fields = {"busway.night": day.isoformat(), "busway.verdict": NO_RESULT}
-        _LOGGER.error("%s. %s", told, json.dumps(fields), extra=fields)
-        raise AttentionNeeded(told)
+        _LOGGER.error("%s. %s", message, json.dumps(fields), extra=fields)
+        raise AttentionNeeded(message)
 
     async def _read(self, results: Results, day: date) -> Result | UnreadableSummary | None:
         try:
             return await results.result(day)
         except UnreadableSummary as error:
-            _LOGGER.warning("night of %s: %s", day, error)
+            _LOGGER.warning("nightly reconciliation of %s: %s", day, error)
             return error
 
     def _due(self, day: date) -> datetime:
         return datetime.combine(day + timedelta(days=1), self._settings.due, UTC)
 
     def _fair_time(self, note: Note) -> datetime:
-        """Return until when a job may run that was started late: for as long as one that was started in time."""
+        """Return when a job that was started late is overdue: after the same time as one that was started on time."""
         if self._job is None:
             return datetime.fromisoformat(note.claimed)
         whole = timedelta(hours=self._settings.due.hour, minutes=self._settings.due.minute)
@@ -208,9 +209,9 @@ class Night:
         return self._clock.now().astimezone(UTC).isoformat(timespec="seconds")
 
 
-def _told(note: Note, key: str) -> Note:
-    return replace(note, told=(*note.told, key))
+def _with_reported(note: Note, key: str) -> Note:
+    return replace(note, reported=(*note.reported, key))
 
 
-def _but(unreadable: UnreadableSummary | None) -> str:
-    return "" if unreadable is None else f" that can be read; {unreadable}"
+def _unreadable(unreadable: UnreadableSummary | None) -> str:
+    return "" if unreadable is None else f" that can be read: {unreadable}"

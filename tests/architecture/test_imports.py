@@ -34,7 +34,6 @@ ONLY_THERE = {
     "azure": (
         "shared.azure",
         "shared.stores",
-        "shared.journal",
         "shared.nightly",
         "clients",
         "local",

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from shared.errors import TargetRefused, TargetUnavailable
-from shared.stores.documents import BlobDocuments, Changed, Document, documents_problem, open_documents
-from shared.stores.storage_account import container_client
+from shared.stores.container import ContainerDocuments
+from shared.stores.documents import Changed, Document
+from shared.stores.settings import open_documents, store_problem
+from shared.stores.storage_account import open_container
 from tests.azurite import running_azurite
 
 
@@ -22,7 +24,7 @@ def account(tmp_path_factory: pytest.TempPathFactory):
 def opening(request: pytest.FixtureRequest, account, tmp_path: Path):
     container = request.node.name.replace("_", "-").replace("[", "-").replace("]", "").lower()[-40:].strip("-")
     settings = {"STATE": account if request.param == "blobs" else f"file:{tmp_path / 'state.db'}"}
-    assert documents_problem("STATE", settings) is None
+    assert store_problem("STATE", settings) is None
     return lambda: open_documents("STATE", settings, container)
 
 
@@ -32,7 +34,7 @@ def run(opening, work):
         try:
             return await work(documents)
         finally:
-            if isinstance(documents, BlobDocuments):
+            if isinstance(documents, ContainerDocuments):
                 await documents.close()
 
     return asyncio.run(opened())
@@ -77,17 +79,17 @@ def test_of_many_who_write_at_once_one_does(opening) -> None:
 
 def test_an_account_that_is_away_or_refuses_is_told_apart(account) -> None:
     async def asked(text) -> None:
-        documents = BlobDocuments(container_client("STATE", {"STATE": text}, "states"))
+        documents = ContainerDocuments(open_container("STATE", {"STATE": text}, "states", errors_name="document "))
         try:
             await documents.read("a")
         finally:
             await documents.close()
 
-    with pytest.raises(TargetUnavailable, match="document a: ServiceRequestError"):
+    with pytest.raises(TargetUnavailable, match=r"document a: .* cannot be reached, ServiceRequestError"):
         asyncio.run(
             asked("DefaultEndpointsProtocol=http;AccountName=a;AccountKey=YQ==;BlobEndpoint=http://127.0.0.1:9/a;")
         )
-    with pytest.raises(TargetRefused, match=r"answers 403, .*Storage Blob Data Contributor") as raised:
+    with pytest.raises(TargetRefused, match=r"answers 403 .*Storage Blob Data Contributor") as raised:
         asyncio.run(asked(account.replace("AccountKey=Eby8", "AccountKey=Abcd")))
     assert "Abcd" not in str(raised.value)
 

@@ -17,7 +17,8 @@ from shared.errors import TargetRefused, TargetUnavailable
 from shared.journal.blob import BlobSink
 from shared.journal.record import Role
 from shared.journal.sink import Stream
-from shared.stores.storage_account import container_client
+from shared.stores.container import BlobContainer
+from shared.stores.storage_account import open_container
 from tests.azurite import running_azurite
 
 STREAM = Stream("copy", Role.SOURCE)
@@ -72,9 +73,10 @@ class Journal:
 
     def another(self, **options):
         def opened():
-            return ContainerClient.from_connection_string(
+            client = ContainerClient.from_connection_string(
                 self.storage, self.name, retry_total=0, transport=self.transport
             )
+            return BlobContainer(client, errors_name="journal ")
 
         return BlobSink(opened, "vm.1", self.clock, **options)
 
@@ -245,11 +247,11 @@ def test_an_account_that_is_away_is_unavailable_at_once() -> None:
     )
 
     async def append() -> None:
-        sink = BlobSink(lambda: container_client("JOURNAL", {"JOURNAL": away}, "journal"), "vm")
+        sink = BlobSink(lambda: open_container("JOURNAL", {"JOURNAL": away}, "journal", errors_name="journal "), "vm")
         try:
             await sink.append(STREAM, member("a"))
         finally:
             await sink.close()
 
-    with pytest.raises(TargetUnavailable, match="journal: ServiceRequestError"):
+    with pytest.raises(TargetUnavailable, match=r"journal task=copy/.*: the storage account cannot be reached, "):
         asyncio.run(append())

@@ -157,7 +157,7 @@ def test_findings_are_told_once_with_their_figures_and_their_page(
     watch.look()
     watch.write(1, verdict="findings", missing=3, late=1)
     told = watch.after(minutes=15)
-    assert told.startswith("night of 2026-11-20: findings. 5 messages. Page: http://")
+    assert told.startswith("nightly reconciliation of 2026-11-20: findings. 5 messages. Page: http://")
     assert told.endswith(f"/runs/{RUN}/report.html")
     assert watch.after(minutes=15) is None
     assert watch.telemetry.findings == {("orders", "missing"): 3, ("orders", "late"): 1}
@@ -204,7 +204,7 @@ def test_a_job_that_is_under_way_for_the_day_is_not_started_again(
     watch = Watch(container, management.job)
     watch.look()
     assert management.started == []
-    assert "somebody has started it" in caplog.text
+    assert "started by somebody else" in caplog.text
 
 
 def test_a_job_that_fails_is_told_once_and_its_successor_counts(management, container) -> None:
@@ -212,7 +212,7 @@ def test_a_job_that_fails_is_told_once_and_its_successor_counts(management, cont
     watch.look()
     management.end("Failed")
     told = watch.after(minutes=15)
-    assert "no result: execution reconcile-1 is Failed and has left no result" in told
+    assert "no result: execution reconcile-1 has status Failed and wrote no result" in told
     assert watch.after(minutes=15) is None
     management.run(management.started[0])  # by hand
     assert watch.after(minutes=15) is None
@@ -225,7 +225,7 @@ def test_a_job_that_ends_without_a_result_is_told(management, container) -> None
     watch = Watch(container, management.job)
     watch.look()
     management.end("Succeeded")
-    assert "is Succeeded and has left no result" in watch.after(minutes=15)
+    assert "has status Succeeded and wrote no result" in watch.after(minutes=15)
 
 
 def test_a_job_that_never_ends_is_told_in_the_morning_and_its_result_when_it_comes(management, container) -> None:
@@ -233,12 +233,12 @@ def test_a_job_that_never_ends_is_told_in_the_morning_and_its_result_when_it_com
     watch.look()
     assert [watch.after(hours=3, minutes=59), watch.after(minutes=31)] == [
         None,
-        "night of 2026-11-20: no result: there is no result by 06:00 UTC, execution reconcile-1 is under way",
+        "nightly reconciliation of 2026-11-20: no result: none by 06:00 UTC, execution reconcile-1 is running",
     ]
     assert watch.after(minutes=15) is None
     watch.after(hours=20)  # 02:45 of the next day, which has a job of its own
     watch.write(1, verdict="findings", missing=1)
-    assert "night of 2026-11-20: findings" in watch.after(minutes=15)
+    assert "nightly reconciliation of 2026-11-20: findings" in watch.after(minutes=15)
     assert len(management.started) == 2
 
 
@@ -258,7 +258,7 @@ def test_a_summary_that_is_not_whole_is_not_taken_for_a_result(
     assert watch.after(minutes=15) is None
     assert "summary" in lines(caplog, logging.WARNING)[0]
     management.end("Succeeded")
-    assert "left no result that can be read" in watch.after(minutes=15)
+    assert "wrote no result that can be read" in watch.after(minutes=15)
     watch.write()
     watch.after(minutes=15)
     assert watch.telemetry.nights == ["no result", "clean"]
@@ -293,7 +293,7 @@ def test_a_start_that_keeps_failing_is_an_error_and_made_up_for_later(
     management.troubles["POST start"] = [Trouble(500)] * 3
     with pytest.raises(TargetUnavailable, match=r"job reconcile: .* busy or failing, 500 \(Trouble\)"):
         watch.look()
-    assert "the job does not start" in lines(caplog, logging.ERROR)[0]
+    assert "the job cannot be started" in lines(caplog, logging.ERROR)[0]
     watch.after(minutes=15)
     assert len(management.started) == 1
 
@@ -373,7 +373,7 @@ def test_the_result_of_a_job_whose_starter_died_is_told(management, container) -
 def test_a_job_that_is_started_by_something_else_is_watched(container) -> None:
     watch = Watch(container, None)
     assert watch.look() is None
-    assert watch.after(hours=4) == "night of 2026-11-20: no result: there is no result by 06:00 UTC"
+    assert watch.after(hours=4) == "nightly reconciliation of 2026-11-20: no result: none by 06:00 UTC"
     assert watch.after(minutes=15) is None
     watch.write(1, verdict="findings", missing=1)
     assert "findings" in watch.after(minutes=15)

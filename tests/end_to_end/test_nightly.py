@@ -61,5 +61,5 @@ def test_the_app_starts_the_job_and_its_invocation_fails_when_there_are_findings
             host.wait_for(lambda: "AttentionNeeded" in host.log())
             assert host.stop() == 0
     assert len(management.started) == 1
-    assert f"night of {day}: findings. 5 messages: 1 missing. Page: " in host.log()
+    assert f"nightly reconciliation of {day}: findings. 5 messages: 1 missing. Page: " in host.log()
     assert signature not in host.log()

@@ -24,8 +24,9 @@ from shared.editors.options import Strict, TaskFacts
 from shared.editors.protection.bound_properties import encoded, is_text, listed, message_id, spelled
 from shared.errors import ConfigError, MessageRejected, Problem, TargetRefused, TargetUnavailable
 from shared.message.message import Arrival, Message
-from shared.stores.documents import Documents, documents_problem, open_documents
+from shared.stores.documents import Documents
 from shared.stores.dry_run import RehearsedDocuments
+from shared.stores.settings import open_documents, store_problem
 
 LINK = "repl-chain"
 # Of a sequence so many links are remembered, or twice as many as a batch has of it: those that may come again.
@@ -43,7 +44,7 @@ class StoreOptions(Strict):
 
     def open(self, task: TaskFacts, place: str) -> Documents:
         """Return the store; raises ConfigError where the app setting cannot be used."""
-        problem = documents_problem(self.setting, task.settings)
+        problem = store_problem(self.setting, task.settings)
         if problem is not None:
             where = f"task {task.name}: {place}: app setting {problem.path}"
             raise ConfigError([Problem(where, problem.problem, problem.hint)])

@@ -6,9 +6,9 @@ from pydantic import Field
 
 from shared.editors.options import Strict, TaskFacts
 from shared.errors import ConfigError, Problem
-from shared.stores.blobs import Blobs, open_blobs
-from shared.stores.documents import documents_problem
+from shared.stores.blobs import Blobs
 from shared.stores.dry_run import RehearsedBlobs
+from shared.stores.settings import open_blobs, store_problem
 
 type SettingName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
 type ContainerName = Annotated[str, Field(pattern=r"^[a-z0-9](-?[a-z0-9]){2,62}$")]
@@ -16,7 +16,7 @@ type ContainerName = Annotated[str, Field(pattern=r"^[a-z0-9](-?[a-z0-9]){2,62}$
 
 def opened_store(task: TaskFacts, place: str, setting: str, container: str) -> Blobs:
     """Return the store that an app setting names; raises ConfigError where it cannot be used."""
-    problem = documents_problem(setting, task.settings)
+    problem = store_problem(setting, task.settings)
     if problem is not None:
         where = f"task {task.name}: {place}: app setting {problem.path}"
         raise ConfigError([Problem(where, problem.problem, problem.hint)])

@@ -7,7 +7,7 @@ import pytest
 
 from shared.clock import ManualClock
 from shared.config.files import load
-from shared.config.journalling import Journals, actions_of
+from shared.config.journal_assembly import Journals, actions_of
 from shared.errors import ConfigError
 from shared.journal.blob import BlobSink
 from shared.journal.event_hub import EventHubSink
@@ -137,7 +137,7 @@ def test_a_peek_needs_a_journal_that_keeps_marks(folder) -> None:
     ("settings", "expected"),
     [
         ({}, "the app setting is missing"),
-        ({"JOURNAL": "nonsense"}, "the app setting is no connection string of a storage account"),
+        ({"JOURNAL": "nonsense"}, "the app setting is not a connection string of a storage account"),
     ],
 )
 def test_the_setting_of_the_journal_is_checked_at_the_start(folder, settings, expected: str) -> None:

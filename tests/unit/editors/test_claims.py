@@ -22,7 +22,7 @@ from shared.editors.state.claims import MEDIA_TYPE, PROPERTY
 from shared.errors import ConfigError, MessageRejected, TargetUnavailable
 from shared.message.message import Message, Origin
 from shared.protocols import BatchEditor, EditedTogether, Outcome
-from shared.stores.blobs import FileBlobs
+from shared.stores.sqlite_stores import FileBlobs
 from tests import keys
 from tests.fakes import task_facts
 from tests.messages import ENQUEUED, delivered

@@ -25,7 +25,8 @@ from shared.line.task import Task
 from shared.message.message import Message, Origin
 from shared.message.ttl import Keep
 from shared.protocols import BatchEditor, EditedTogether, Editor, Joined, Outcome, Output, Withheld
-from shared.stores.blobs import FileBlobs, Tail
+from shared.stores.blobs import Tail
+from shared.stores.sqlite_stores import FileBlobs
 from tests.fakes import (
     JournalInMemory,
     OutputThatAccepts,

@@ -25,7 +25,7 @@ from shared.editors.options import FOLDER
 from shared.errors import BuswayError, ConfigError, MessageRejected, TargetRefused
 from shared.message.message import Message, Origin
 from shared.protocols import EditedTogether
-from shared.stores.blobs import FileBlobs
+from shared.stores.sqlite_stores import FileBlobs
 from tests.fakes import clock_at_delivery, task_facts
 from tests.messages import ENQUEUED, delivered
 

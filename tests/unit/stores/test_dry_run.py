@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from shared.stores.blobs import Blob, FileBlobs, TooLarge, Unchanged
-from shared.stores.documents import Changed, FileDocuments
+from shared.stores.blobs import Blob, TooLarge, Unchanged
+from shared.stores.documents import Changed
 from shared.stores.dry_run import RehearsedBlobs, RehearsedDocuments
+from shared.stores.sqlite_stores import FileBlobs, FileDocuments
 
 
 @pytest.fixture

@@ -9,14 +9,13 @@ from typing import NamedTuple
 from shared.azure.connections import service_bus_client
 from shared.clock import Clock, SystemClock
 from shared.config.files import JOURNAL, Configuration
-from shared.config.journals import TapFile
+from shared.config.journal_models import TapFile
 from shared.config.models import Source, TaskFile
 from shared.config.taps import is_same_entity
 from shared.errors import ConfigError, Problem
-from shared.journal.blob import BlobSink
 from shared.journal.event_hub import EventHubSink
 from shared.journal.log import LogJournal
-from shared.journal.peeking_tap import PeekingTap
+from shared.journal.peeking_tap import Marks, PeekingTap
 from shared.journal.record import Role
 from shared.journal.sink import Sink
 from shared.journal.tap import Tap
@@ -24,7 +23,7 @@ from shared.journal.task import TaskJournal
 from shared.message.message import Origin
 from shared.protocols import Journal, Telemetry
 from shared.rules.rule import Action, parse_action
-from shared.stores.storage_account import container_client, container_problem
+from shared.stores.storage_account import account_problem, open_container
 
 # Set by Azure for every instance of an app; a laptop has a host name.
 _INSTANCE_SETTING = "WEBSITE_INSTANCE_ID"
@@ -57,7 +56,7 @@ class Journals:
 
     async def close(self) -> None:
         """Close what is open; for tests and tools, as `Output.close`."""
-        if isinstance(self._sink, BlobSink):
+        if self._sink is not None:
             await self._sink.close()
 
     def of(self, file: TaskFile, telemetry: Telemetry | None = None) -> Journal:
@@ -91,7 +90,7 @@ class Journals:
     def peeking_taps(self) -> Iterator[tuple[TapFile, PeekingTap]]:
         """Yield the taps that look for themselves when they are woken."""
         for file in self._configuration.taps:
-            if file.tap.peek is not None and isinstance(self._sink, BlobSink):
+            if file.tap.peek is not None and isinstance(self._sink, Marks):
                 setting = self._configuration.connections[file.source.connection].key
                 from shared.azure.peek import peeker_opener  # noqa: PLC0415 - imports the SDK
 
@@ -137,9 +136,11 @@ def _opened(configuration: Configuration, settings: Mapping[str, str], clock: Cl
         # As that of blobs: numbers of batches begin anew with each process of an instance.
         started = round((clock or SystemClock()).now().timestamp() * 1000)
         return None if journal is None else EventHubSink(f"{instance}-{started}")
-    problem = container_problem(journal.blob.setting, settings)
+    problem = account_problem(journal.blob.setting, settings)
     if problem is not None:
         where = f"{JOURNAL}: blob: app setting {problem.path}"
         raise ConfigError([Problem(where, problem.problem, problem.hint)])
-    open_container = partial(container_client, journal.blob.setting, settings, journal.blob.container)
-    return BlobSink(open_container, instance, clock)
+    from shared.journal.blob import BlobSink  # noqa: PLC0415 - imports the SDK
+
+    opener = partial(open_container, journal.blob.setting, settings, journal.blob.container, errors_name="journal ")
+    return BlobSink(opener, instance, clock)

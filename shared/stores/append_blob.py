@@ -1,0 +1,92 @@
+"""
+An append blob that one writer extends at a known position.
+
+When the answer to an append is lost, the block may or may not have been written; `AppendFailed` says which of the three
+cases it is. Source: Azure Storage, "Append Block" (position condition, 50,000 blocks).
+"""
+
+from enum import Enum
+from typing import cast
+
+from azure.core.exceptions import (
+    AzureError,
+    ClientAuthenticationError,
+    HttpResponseError,
+    ResourceNotFoundError,
+    ServiceRequestError,
+)
+from azure.storage.blob import StorageErrorCode
+from azure.storage.blob.aio import BlobClient
+
+from shared.errors import TargetRefused, TargetUnavailable
+from shared.stores.storage_errors import error_code, translated
+
+_NOT_FOUND = 404
+# 408 and 412: the block may have been written, now or by an earlier attempt whose answer was lost.
+_UNCERTAIN = (408, 412)
+_SERVER_ERRORS = 500
+
+
+class Failure(Enum):
+    """What is known of a block whose append failed."""
+
+    BLOB_ENDED = "nothing was written, and nothing can be: the blob was deleted or is full"
+    NOT_WRITTEN = "nothing was written"
+    MOVED = "the end of the blob is not at the expected position, perhaps because the block has been written before"
+    UNCERTAIN = "the block may have been written"
+
+
+class AppendFailed(Exception):
+    """An append failed, with certainty or not; `error` is what to raise to the caller."""
+
+    def __init__(self, failure: Failure, error: TargetUnavailable | TargetRefused) -> None:
+        """Describe the failure."""
+        super().__init__(failure.value)
+        self.failure = failure
+        self.error = error
+
+
+class AppendBlob:
+    """One append blob."""
+
+    def __init__(self, client: BlobClient, where: str) -> None:
+        """Call the blob *where* in errors."""
+        self._client = client
+        self._where = where
+
+    async def append(self, block: bytes, position: int) -> int:
+        """Append *block* if the blob ends at *position*; return the number of blocks. Raises AppendFailed."""
+        try:
+            answer = await self._client.append_block(block, length=len(block), appendpos_condition=position)
+        except (AzureError, TimeoutError) as error:
+            raise AppendFailed(_failure(error), translated(self._where, error)) from error
+        return cast("int", answer["blob_committed_block_count"])
+
+    async def size(self) -> int | None:
+        """Return the size of the blob, None if it was deleted; raises TargetUnavailable, TargetRefused."""
+        try:
+            return (await self._client.get_blob_properties()).size
+        except ResourceNotFoundError:
+            return None
+        except (AzureError, TimeoutError) as error:
+            raise translated(self._where, error) from error
+
+    async def read(self, position: int, length: int) -> bytes:
+        """Return a part of the blob; raises TargetUnavailable, TargetRefused."""
+        try:
+            return await (await self._client.download_blob(offset=position, length=length)).readall()
+        except (AzureError, TimeoutError) as error:
+            raise translated(self._where, error) from error
+
+
+def _failure(error: AzureError | TimeoutError) -> Failure:
+    if isinstance(error, HttpResponseError) and error.status_code is not None:
+        status = error.status_code
+        if status == _NOT_FOUND or error_code(error) == StorageErrorCode.BLOCK_COUNT_EXCEEDS_LIMIT:
+            return Failure.BLOB_ENDED
+        if status in _UNCERTAIN:
+            return Failure.MOVED
+        return Failure.NOT_WRITTEN if status < _SERVER_ERRORS else Failure.UNCERTAIN
+    if isinstance(error, ServiceRequestError | ClientAuthenticationError):
+        return Failure.NOT_WRITTEN  # the request was not sent
+    return Failure.UNCERTAIN

@@ -1,0 +1,44 @@
+"""
+From an app setting to a store of blobs or documents.
+
+The setting is a storage account (a connection string, or NAME__blobServiceUri for the app's identity), or `file:PATH`,
+a SQLite file for one machine.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from shared.errors import Problem
+from shared.stores.blobs import Blobs
+from shared.stores.documents import Documents
+from shared.stores.sqlite_file import PREFIX
+from shared.stores.sqlite_stores import FileBlobs, FileDocuments
+from shared.stores.storage_account import account_problem, open_container
+
+
+def store_problem(setting: str, settings: Mapping[str, str]) -> Problem | None:
+    """Return what is wrong with the app setting of a store, None if nothing is."""
+    text = settings.get(setting, "")
+    if not text.startswith(PREFIX):
+        return account_problem(setting, settings)
+    if not Path(text.removeprefix(PREFIX)).parent.is_dir():
+        return Problem(setting, "the app setting names a file in a missing folder", f"expected {PREFIX}PATH of a file")
+    return None
+
+
+def open_blobs(setting: str, settings: Mapping[str, str], container: str) -> Blobs:
+    """Return the store of blobs that an app setting names; raises ConfigError."""
+    text = settings.get(setting, "")
+    if text.startswith(PREFIX):
+        return FileBlobs(Path(text.removeprefix(PREFIX)), container)
+    return open_container(setting, settings, container)
+
+
+def open_documents(setting: str, settings: Mapping[str, str], container: str) -> Documents:
+    """Return the store of documents that an app setting names; raises ConfigError."""
+    text = settings.get(setting, "")
+    if text.startswith(PREFIX):
+        return FileDocuments(Path(text.removeprefix(PREFIX)), container)
+    from shared.stores.container import ContainerDocuments  # noqa: PLC0415 - imports the SDK
+
+    return ContainerDocuments(open_container(setting, settings, container, errors_name="document "))

@@ -1,0 +1,129 @@
+"""Blobs and documents in a SQLite file, for one machine."""
+
+import hashlib
+import sqlite3
+from pathlib import Path
+
+from shared.stores.blobs import Blob, Tail, TooLarge, Unchanged
+from shared.stores.documents import Changed, Document
+from shared.stores.sqlite_file import PREFIX, SqliteFile
+
+_BLOB_TABLES = [
+    "blobs (name TEXT PRIMARY KEY, content BLOB)",
+    "appended (name TEXT, start INTEGER, stop INTEGER, content BLOB, PRIMARY KEY (name, start))",
+]
+_DOCUMENT_TABLES = ["documents (name TEXT PRIMARY KEY, version INTEGER, content BLOB)"]
+
+
+class FileBlobs:
+    """Blobs in a SQLite file; a version is the digest of the content."""
+
+    def __init__(self, path: Path, folder: str) -> None:
+        """Use *folder* as a prefix of the names in the file, which is created at the first write."""
+        self._file = SqliteFile(path, _BLOB_TABLES, "blobs")
+        self._folder = folder
+        self.url = f"{PREFIX}{path.name}/{folder}"
+
+    async def write(self, name: str, content: bytes, content_type: str | None = None) -> None:  # noqa: ARG002 - a file has no content type
+        """Write the row."""
+        await self._file.do(
+            lambda opened: opened.execute("INSERT OR REPLACE INTO blobs VALUES (?, ?)", [self._key(name), content])
+        )
+
+    async def read(
+        self, name: str, *, limit: int, known_version: str | None = None
+    ) -> Blob | Unchanged | TooLarge | None:
+        """Return the row's content."""
+        query = "SELECT content FROM blobs WHERE name = ?"
+        row = (
+            await self._file.do(lambda opened: opened.execute(query, [self._key(name)]).fetchone())
+            if self._file.is_there
+            else None
+        )
+        if row is None:
+            return None
+        if len(row[0]) > limit:
+            return TooLarge(len(row[0]))
+        version = hashlib.sha256(row[0]).hexdigest()
+        return Unchanged() if version == known_version else Blob(row[0], version)
+
+    async def delete(self, name: str) -> None:
+        """Delete the rows."""
+
+        def deleted(opened: sqlite3.Connection) -> None:
+            opened.execute("DELETE FROM blobs WHERE name = ?", [self._key(name)])
+            opened.execute("DELETE FROM appended WHERE name = ?", [self._key(name)])
+
+        await self._file.do(deleted)
+
+    async def append(self, name: str, content: bytes) -> bool:
+        """Add a row."""
+        await self._file.do(
+            lambda opened: opened.execute(
+                "INSERT INTO appended SELECT ?, coalesce(max(stop), 0), coalesce(max(stop), 0) + ?, ?"
+                " FROM appended WHERE name = ?",
+                [self._key(name), len(content), content, self._key(name)],
+            )
+        )
+        return True
+
+    async def tail(self, name: str, position: int) -> Tail:
+        """Return the rows from *position* on, at which one of them starts."""
+        query = "SELECT content FROM appended WHERE name = ? AND start >= ? ORDER BY start"
+        if not self._file.is_there:
+            return Tail(b"", is_full=False)
+        rows = await self._file.do(lambda opened: opened.execute(query, [self._key(name), position]).fetchall())
+        return Tail(b"".join(row[0] for row in rows), is_full=False)
+
+    async def names(self, prefix: str) -> list[str]:
+        """Return the names of rows."""
+        query = (
+            "SELECT name FROM blobs WHERE substr(name, 1, ?1) = ?2"
+            " UNION SELECT name FROM appended WHERE substr(name, 1, ?1) = ?2 ORDER BY name"
+        )
+        key = self._key(prefix)
+        if not self._file.is_there:
+            return []
+        rows = await self._file.do(lambda opened: opened.execute(query, [len(key), key]).fetchall())
+        return [row[0][len(self._key("")) :] for row in rows]
+
+    def _key(self, name: str) -> str:
+        return f"{self._folder}/{name}"
+
+
+class FileDocuments:
+    """Documents in a SQLite file; a version is a number."""
+
+    def __init__(self, path: Path, folder: str) -> None:
+        """Use *folder* as a prefix of the names in the file, which is created at the first write."""
+        self._file = SqliteFile(path, _DOCUMENT_TABLES, "documents")
+        self._folder = folder
+
+    async def read(self, name: str) -> Document | None:
+        """Return the row's content."""
+        return await self._file.do(lambda opened: self._read(opened, name)) if self._file.is_there else None
+
+    async def write(self, name: str, content: bytes, version: str | None) -> str:
+        """Write the row if it still has *version*."""
+        return await self._file.do(lambda opened: self._write(opened, name, content, version))
+
+    def _read(self, opened: sqlite3.Connection, name: str) -> Document | None:
+        row = opened.execute("SELECT content, version FROM documents WHERE name = ?", [self._key(name)]).fetchone()
+        return None if row is None else Document(row[0], str(row[1]))
+
+    def _write(self, opened: sqlite3.Connection, name: str, content: bytes, version: str | None) -> str:
+        if version is None:
+            number = 1
+            done = opened.execute("INSERT OR IGNORE INTO documents VALUES (?, 1, ?)", [self._key(name), content])
+        else:
+            number = int(version) + 1
+            done = opened.execute(
+                "UPDATE documents SET version = ?, content = ? WHERE name = ? AND version = ?",
+                [number, content, self._key(name), int(version)],
+            )
+        if done.rowcount != 1:
+            raise Changed(f"document {name}: another process has replaced it")
+        return str(number)
+
+    def _key(self, name: str) -> str:
+        return f"{self._folder}/{name}"

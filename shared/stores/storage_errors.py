@@ -1,0 +1,39 @@
+"""The one translation of the storage SDK's errors."""
+
+from enum import Enum
+
+from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
+from azure.storage.blob import StorageErrorCode
+
+from shared.errors import TargetRefused, TargetUnavailable
+
+_DENIED = (401, 403)
+
+
+def translated(
+    where: str, error: AzureError | TimeoutError, *, creates: bool = True
+) -> TargetUnavailable | TargetRefused:
+    """
+    Return the error for a failed request to the storage account; *where* names what was read or written.
+
+    A missing container is a refusal where nothing *creates* it.
+    """
+    status = error.status_code if isinstance(error, HttpResponseError) else None
+    code = error_code(error)
+    text = f"{where}: the storage account answers {status}" + (f" ({code})" if code else "")
+    if status in _DENIED or isinstance(error, ClientAuthenticationError):
+        text = text if status is not None else f"{where}: the app's identity got no token, {type(error).__name__}"
+        hint = "expected the app's identity to have the role Storage Blob Data Contributor, or a valid key or signature"
+        return TargetRefused(f"{text}; {hint}")
+    if status is None:
+        return TargetUnavailable(f"{where}: the storage account cannot be reached, {type(error).__name__}")
+    if not creates and code == StorageErrorCode.CONTAINER_NOT_FOUND:
+        return TargetRefused(f"{where}: there is no such container")
+    return TargetUnavailable(text)
+
+
+def error_code(error: BaseException) -> str:
+    """Return the storage service's code for an error, an empty text if there is none."""
+    # The storage SDK adds it to the errors of azure.core, whose types do not declare it.
+    code = getattr(error, "error_code", None)
+    return str(code.value if isinstance(code, Enum) else code or "")
