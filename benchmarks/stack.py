@@ -4,7 +4,7 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,10 +30,10 @@ class Stack(NamedTuple):
 
 
 @asynccontextmanager
-async def running_broker(config: str = "benchmarks/broker.json") -> AsyncIterator[Stack]:
-    """Run a broker with the two namespaces of *config*; by default with the queues source and target."""
+async def running_broker(config: str = "benchmarks/broker.json", options: Sequence[str] = ()) -> AsyncIterator[Stack]:
+    """Run a broker with the two namespaces of *config*, by default those with the queues source and target."""
     (FOLDER / "build").mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "cli", "broker", "--config", config, "--port", str(free_port())]
+    command = [sys.executable, "-m", "cli", "broker", "--config", config, "--port", str(free_port()), *options]
     broker = await Child.start("broker", command, FOLDER / "build" / "bench-broker.log", FOLDER, {})
     try:
         west, east = [match[1] for match in await broker.matches(r"^ready \S+ (\S+)", 2, READY_SECONDS)]

@@ -23,7 +23,7 @@ from local.broker.config import NamespaceConfig
 from local.broker.config_file import load_config
 from local.broker.event_loop import new_event_loop
 from local.broker.server import BrokerServer
-from local.broker.storage.log import StorageError
+from local.broker.storage.database import StorageError
 from shared.errors import BuswayError, ConfigError
 
 

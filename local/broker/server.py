@@ -18,8 +18,8 @@ from local.broker.core.namespace import Namespace
 from local.broker.core.store import milliseconds
 from local.broker.errors import Refusal
 from local.broker.protocol.connection import Connection
-from local.broker.storage.log import StorageError
-from local.broker.storage.store import NamespaceStorage, folder_name
+from local.broker.storage.database import StorageError
+from local.broker.storage.namespace_storage import NamespaceStorage, folder_name
 from shared.clock import Clock, SystemClock
 
 LOG = logging.getLogger(__name__)

@@ -1,23 +1,31 @@
-"""A broker that keeps its state, killed and started again under the SDKs' hands."""
+"""A broker with `--data`, killed and started again while clients of the SDKs use it."""
 
 import collections
 import contextlib
 import gc
 import itertools
 import json
-import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient
-from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode, ServiceBusSubQueue
+from azure.servicebus import (
+    ServiceBusClient,
+    ServiceBusMessage,
+    ServiceBusReceivedMessage,
+    ServiceBusReceiveMode,
+    ServiceBusSubQueue,
+)
+from azure.servicebus.exceptions import ServiceBusError
 
 LIVES = 6
 ROOT = Path(__file__).parents[2]
@@ -28,15 +36,15 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _collected_sockets():
+def _collected_sockets() -> Iterator[None]:
     yield
     gc.collect()
 
 
 class Broker:
-    """`busway broker --data` as a process of its own."""
+    """`busway broker --data` in a process of its own; *prefix* is a command that runs it."""
 
-    def __init__(self, folder, *options) -> None:
+    def __init__(self, folder: Path, *options: str, prefix: Sequence[str] = ()) -> None:
         config = {
             "UserConfig": {
                 "Namespaces": [
@@ -49,17 +57,20 @@ class Broker:
                 "NamespaceConfig": [{"Name": "hubs", "Entities": [{"Name": "events", "PartitionCount": 2}]}],
             }
         }
-        self._config = folder / "Config.json"
-        self._config.write_text(json.dumps(config))
-        self._data = folder / "data"
-        self._options = options
-        self.strings: dict[Any, Any] = {}
+        path = folder / "Config.json"
+        path.write_text(json.dumps(config))
+        self.command = [
+            *(*prefix, sys.executable, "-m", "cli", "broker", "--port", "0"),
+            *("--config", str(path), "--data", str(folder / "data"), *options),
+        ]
+        self._errors = folder / "errors"
+        self.strings: dict[str, str] = {}
 
-    def start(self):
-        command = [sys.executable, "-m", "cli", "broker", "--port", "0", "--config", self._config]
-        self._process = subprocess.Popen(  # noqa: S603 - the command is this project's own
-            [*command, "--data", self._data, *self._options], cwd=ROOT, stdout=subprocess.PIPE, text=True
-        )
+    def start(self) -> Self:
+        with self._errors.open("w") as errors:
+            self._process = subprocess.Popen(  # noqa: S603 - the command is this project's own
+                self.command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True
+            )
         assert self._process.stdout is not None
         self._output = self._process.stdout
         for _ in range(2):
@@ -67,43 +78,41 @@ class Broker:
             self.strings[name] = string
         return self
 
-    def end(self, number=signal.SIGKILL) -> None:
-        os.kill(self._process.pid, number)
-        self._process.wait(10)
-        self._output.close()
+    def end(self, number: int = signal.SIGKILL) -> None:
+        self._process.send_signal(number)
+        self.wait()
 
-    def client(self):
+    def wait(self) -> tuple[int, str]:
+        """Return the exit code and the errors of a broker that ends."""
+        code = self._process.wait(20)
+        self._output.close()
+        return code, self._errors.read_text()
+
+    def client(self) -> ServiceBusClient:
         return ServiceBusClient.from_connection_string(self.strings["west"], retry_total=0)
 
 
 @pytest.fixture
-def broker(tmp_path: Path):
-    running = Broker(tmp_path)
-    with contextlib.closing(_Ending(running.start())):
-        yield running
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    running = Broker(tmp_path).start()
+    yield running
+    running.end()
 
 
-class _Ending:
-    def __init__(self, broker) -> None:
-        self._broker = broker
-
-    def close(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self._broker.end()
-
-
-def take_all(client, name=QUEUE, **options):
-    found = []
-    receiver = client.get_queue_receiver(name, receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE, **options)
+def take_all(client: ServiceBusClient, **options: Any) -> list[ServiceBusReceivedMessage]:
+    found: list[ServiceBusReceivedMessage] = []
+    receiver = client.get_queue_receiver(QUEUE, receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE, **options)
     with receiver:
         while batch := receiver.receive_messages(500, max_wait_time=1):
             found += batch
     return found
 
 
-def test_what_was_accepted_outlives_the_process_and_what_was_settled_does_not(broker) -> None:
+def test_accepted_messages_survive_a_kill_and_settled_ones_do_not(broker: Broker) -> None:
     numbers = itertools.count()
-    accepted, attempted, settled = set(), set(), set()
+    accepted: set[str] = set()
+    attempted: set[str | None] = set()
+    settled: set[str | None] = set()
     chance = random.Random(7)
 
     def send() -> None:
@@ -121,8 +130,8 @@ def test_what_was_accepted_outlives_the_process_and_what_was_settled_does_not(br
                     receiver.complete_message(each)
                     settled.add(each.message_id)
 
-    def until_killed(work) -> None:
-        with contextlib.suppress(Exception):  # whatever the SDK makes of a broker that is gone
+    def until_killed(work: Callable[[], None]) -> None:
+        with contextlib.suppress(Exception):  # the SDK raises different errors for a lost broker
             work()
 
     for _ in range(LIVES):
@@ -146,7 +155,7 @@ def test_what_was_accepted_outlives_the_process_and_what_was_settled_does_not(br
     assert set(left) <= {str(number) for number in range(next(numbers))}
 
 
-def test_every_kind_of_state_outlives_the_process(broker) -> None:
+def test_every_kind_of_state_survives_a_kill(broker: Broker) -> None:
     with broker.client() as client:
         with client.get_queue_sender(QUEUE) as sender:
             sender.send_messages([ServiceBusMessage("body", message_id=f"id-{number}") for number in range(4)])
@@ -171,6 +180,7 @@ def test_every_kind_of_state_outlives_the_process(broker) -> None:
 
     with broker.client() as client:
         with client.get_queue_receiver(QUEUE) as receiver:
+            assert deferred.sequence_number is not None
             [again] = receiver.receive_deferred_messages(deferred.sequence_number)
             assert again.message_id == "id-0"
             receiver.complete_message(again)
@@ -206,10 +216,31 @@ def test_a_broker_that_is_stopped_and_one_without_fsync_keep_their_state(tmp_pat
     broker.end()
 
 
-def test_a_second_broker_on_the_same_folder_says_why_it_does_not_start(broker) -> None:
-    command = [sys.executable, "-m", "cli", "broker", "--port", "0", "--config", broker._config, "--data", broker._data]
+def test_a_second_broker_on_the_same_folder_ends_with_the_reason(broker: Broker) -> None:
     second = subprocess.run(  # noqa: S603 - the command is this project's own
-        command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=20
+        broker.command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=20
     )
     assert second.returncode == 1
-    assert "another broker uses it" in second.stderr
+    assert "another broker uses this folder" in second.stderr
+
+
+def test_a_broker_that_cannot_store_answers_nothing_and_ends_with_the_reason(tmp_path: Path) -> None:
+    limited = Broker(tmp_path, prefix=["sh", "-c", 'ulimit -f 1000 && exec "$@"', "sh"]).start()
+    accepted: list[str] = []
+
+    def send() -> None:
+        with limited.client() as client, client.get_queue_sender(QUEUE) as sender:
+            for number in range(100):
+                sender.send_messages(ServiceBusMessage("x" * 50_000, message_id=str(number)))
+                accepted.append(str(number))
+
+    with pytest.raises(ServiceBusError):
+        send()
+    code, errors = limited.wait()
+    assert code == 1
+    assert re.search(r"broker\.sqlite: cannot be written: ", errors)
+    assert 0 < len(accepted) < 100
+    following = Broker(tmp_path).start()
+    with following.client() as client:
+        assert [each.message_id for each in take_all(client)] == accepted
+    following.end()

@@ -178,6 +178,9 @@ class Partition:
         if count:
             del self._events[:count]
             self._first += count
+            if self.recorder is not None and self.last is not None:
+                # The newest event is kept: it says where the next one continues.
+                self.recorder.dropped(self.path, min(self._first, self.last.sequence_number))
 
 
 class Hub:

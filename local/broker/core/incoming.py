@@ -116,9 +116,11 @@ class IncomingMessages:
 
     def _is_duplicate(self, content: Content, now: int, window: int) -> bool:
         """Note the message id; those that have left the window are forgotten, oldest first."""
-        stale = itertools.takewhile(lambda item: item[1] <= now - window, self._seen.items())
-        for message_id, _ in list(stale):
+        stale = [each for each, _ in itertools.takewhile(lambda item: item[1] <= now - window, self._seen.items())]
+        for message_id in stale:
             del self._seen[message_id]
+        if stale and self.recorder is not None:
+            self.recorder.forgotten(self._record_path, stale)
         if content.message_id in self._seen:
             return True
         self._seen[content.message_id] = now

@@ -1,11 +1,11 @@
 """
-What the core tells whoever keeps its state: every change that must outlive the process.
+The changes that the core reports to its storage: every change that must survive the process.
 
-A path names one place for messages or events: that of a store or partition, or `scheduled_path` of a queue or topic for
-its scheduled messages. Locks are not told of: they end with the process, as if they had been released.
+A path names one place for messages or events: that of a store or partition, or the `scheduled_path` of a queue or topic
+for its scheduled messages and message ids. Locks are not reported: they end with the process, as if released.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from local.broker.core.event import Event
@@ -13,10 +13,14 @@ from local.broker.core.message import StoredMessage
 
 
 class Recorder(Protocol):
-    """Who is told; it must note what it is told at once, as messages change afterwards. Times in milliseconds."""
+    """Receives each change when it happens; may read the message until the end of the turn. Times in milliseconds."""
 
     def stored(self, path: str, message: StoredMessage) -> None:
-        """Note a new message, or one whose content has changed."""
+        """Note a new message."""
+        ...
+
+    def changed(self, path: str, message: StoredMessage) -> None:
+        """Note that the content of a message has changed."""
         ...
 
     def updated(self, path: str, message: StoredMessage) -> None:
@@ -28,11 +32,15 @@ class Recorder(Protocol):
         ...
 
     def numbered(self, path: str, sequence_number: int) -> None:
-        """Note that a sequence number has been given to something that may leave no message."""
+        """Note that a sequence number has been assigned to something that may leave no message."""
         ...
 
     def seen(self, path: str, message_id: bytes, at: int) -> None:
-        """Note a message id for the detection of duplicates."""
+        """Note a message id for duplicate detection."""
+        ...
+
+    def forgotten(self, path: str, message_ids: Iterable[bytes]) -> None:
+        """Note that message ids have left the window of duplicate detection."""
         ...
 
     def session_updated(self, path: str, session_id: str, state: bytes | None, at: int) -> None:
@@ -43,7 +51,11 @@ class Recorder(Protocol):
         """Note new events of a partition."""
         ...
 
+    def dropped(self, path: str, before: int) -> None:
+        """Note that a partition no longer needs the events before a sequence number."""
+        ...
+
 
 def scheduled_path(path: str) -> str:
-    """Return where the scheduled messages of the queue or topic at *path* are."""
+    """Return the path of the scheduled messages of the queue or topic at *path*."""
     return f"{path}/$Scheduled"

@@ -252,7 +252,7 @@ class MessageStore:
             message.content = changed(message.content, changes)
             self.size += message.content.size - size
             if self.recorder is not None:
-                self.recorder.stored(self.path, message)
+                self.recorder.changed(self.path, message)
 
     def _return(self, messages: list[StoredMessage], *, failed: bool) -> None:
         """Put messages whose lock has ended back to their places, or where they go now."""

@@ -1,11 +1,11 @@
 """
-Entities that are kept, and how they settle with the configuration that the broker is started with.
+Stored entities, and how they are reconciled with the configuration files that the broker starts with.
 
-1. A key is the path of an entity in lower case; a record is its configuration, its times and rules, and a digest of
-   what the configuration files said of it.
-2. What was changed or deleted while the broker ran stays so, as long as the files say what they said then.
-3. What the files say anew holds: an entity they now describe otherwise is as they say, with the messages it has.
-4. An entity that the files no longer name is kept, as it may hold messages; whoever starts the broker is told.
+1. A key is the path of an entity in lower case. A record holds its configuration, times and rules, and a digest of its
+   configuration in the files.
+2. A change or deletion made while the broker ran stays in force while the files describe the entity as before.
+3. An entity whose description in the files has changed is as the files describe it, and keeps its messages.
+4. An entity that the files no longer name is kept, as it may hold messages; a warning names it.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from local.broker.core.hub import Hub
 from local.broker.core.namespace import Namespace
 from local.broker.core.recording import scheduled_path
 from local.broker.core.usage import Times
-from local.broker.storage.log import StorageError
+from local.broker.storage.database import StorageError
 from local.broker.storage.plain import plain, plain_definition, read, read_definition
 
 LOG = logging.getLogger(__name__)
@@ -43,14 +43,14 @@ _FIXED = ("requires_session", "partition_count")
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The configuration to start with, and what the files said of each entity by key."""
+    """The configuration to start with, and the digest of each entity's configuration in the files, by key."""
 
     config: NamespaceConfig
     declared: dict[str, str]
 
 
 def settle(config: NamespaceConfig, records: Mapping[str, Record]) -> Settled:
-    """Return what holds of the *config* in the files and the entities in *records*."""
+    """Return the configuration that results from the *config* in the files and the entities in *records*."""
     declared = dict(_declared(config))
     digests = {key: _digest(each) for key, each in declared.items()}
     kept: dict[str, Config] = {}
@@ -66,18 +66,27 @@ def settle(config: NamespaceConfig, records: Mapping[str, Record]) -> Settled:
         if key not in declared and record["kind"] is not None:
             kept[key] = _config(record)
             if record["declared"] is not None:
-                LOG.warning("%s: %s is not in the configuration any more; it is kept", config.name, record["path"])
+                LOG.warning(
+                    "%s: %s is no longer in the configuration; it is kept",
+                    config.name,
+                    record["path"],
+                )
     return Settled(_with_entities(config, kept), digests)
 
 
 def _check_fixed(namespace: str, kept: Config, declared: Config) -> None:
-    """Raise a StorageError if the files ask for what the messages that are kept do not allow."""
+    """Raise a StorageError if the files change a setting that the stored messages depend on."""
+    if type(kept) is not type(declared):
+        raise StorageError(
+            f"{namespace}: {declared.name}: is a {_NAMES[type(declared)]}, expected a {_NAMES[type(kept)]} as in the "
+            "stored data; rename the entity, or choose another folder"
+        )
     for name in _FIXED:
         before, now = getattr(kept, name, None), getattr(declared, name, None)
         if before != now:
             raise StorageError(
-                f"{namespace}: {declared.name}: {name} is {now}, expected {before} as in the data that is kept; "
-                "choose another folder for the data, or another name"
+                f"{namespace}: {declared.name}: {name} is {now}, expected {before} as in the stored data; "
+                "restore the setting, rename the entity, or choose another folder"
             )
 
 
@@ -110,7 +119,7 @@ def _with_entities(config: NamespaceConfig, entities: Mapping[str, Config]) -> N
 
 
 def restore(namespace: Namespace, records: Mapping[str, Record], declared: Mapping[str, str]) -> None:
-    """Give the entities of *namespace* the times and rules they had, as far as the files have not changed them."""
+    """Restore the times of the entities of *namespace*, and their rules unless the files have changed them."""
     for key, entity in entities_of(namespace):
         record = records.get(key)
         if record is None or record["kind"] is None:
@@ -124,7 +133,7 @@ def restore(namespace: Namespace, records: Mapping[str, Record], declared: Mappi
 
 
 def entities_of(namespace: Namespace) -> Iterator[tuple[str, Kept]]:
-    """Return all entities with their keys."""
+    """Yield all entities with their keys."""
     yield from namespace.queues.items()
     for name, topic in namespace.topics.items():
         yield name, topic
@@ -135,7 +144,7 @@ def entities_of(namespace: Namespace) -> Iterator[tuple[str, Kept]]:
 
 
 def places_of(entity: Kept) -> Iterator[str]:
-    """Return the paths of the places that an entity has, but for those of a topic's subscriptions."""
+    """Yield the paths of the places of an entity, without those of a topic's subscriptions."""
     match entity:
         case Queue() | Subscription():
             yield from (store.path for store in entity.backlog.stores)
@@ -146,7 +155,7 @@ def places_of(entity: Kept) -> Iterator[str]:
 
 
 def record_of(entity: Kept, declared: str | None) -> Record:
-    """Return the record of an entity; *declared* is what `settle` says of it."""
+    """Return the record of an entity; *declared* is its digest from `settle`, None if the files do not name it."""
     config = entity.config
     record: Record = {"declared": declared, "path": entity.path, "kind": _NAMES[type(config)]}
     match entity:
@@ -165,7 +174,7 @@ def record_of(entity: Kept, declared: str | None) -> Record:
     return record
 
 
-def record_of_none(path: str, declared: str | None) -> Record:
+def record_of_deleted(path: str, declared: str | None) -> Record:
     """Return the record of an entity that was deleted."""
     return {"declared": declared, "path": path, "kind": None}
 
