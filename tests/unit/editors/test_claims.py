@@ -276,7 +276,7 @@ def test_a_storage_that_does_not_answer_is_away(tmp_path: Path) -> None:
     (claim,) = edited(check(tmp_path / "claims.db"), message(1, b"a large body"))
     options = ClaimRestoreStep.model_validate({"claim-restore": {"setting": "S"}}).options
     editor = ClaimRestore(Slow(tmp_path / "claims.db", "busway-claims"), options)
-    with pytest.raises(TargetUnavailable, match="has not answered within"):
+    with pytest.raises(TargetUnavailable, match="did not answer within"):
         asyncio.run(editor.edit_batch([claim], timeout_seconds=0.01))
 
 
