@@ -95,3 +95,11 @@ def test_the_deployment_names_every_required_parameter(file: str) -> None:
     assert required == ["westNamespaceName", "eastNamespaceName"]
     [command] = re.findall(r"az deployment group create (?:[^\n]*\\\n)*[^\n]*", text_of(ROOT / file))
     assert [name for name in required if f"{name}=" not in command] == []
+
+
+def test_the_architecture_names_existing_files() -> None:
+    paths = re.findall(
+        r"`((?:shared|functions|cli|jobs|local|clients|tests|docs)/[\w/.]*)`", text_of(ROOT / "ARCHITECTURE.md")
+    )
+    assert len(paths) > 40
+    assert [path for path in paths if not (ROOT / path).exists()] == []
