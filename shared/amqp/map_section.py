@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from shared.amqp.codec import decode, encode
 from shared.amqp.scan import Entry, compound_content, extent_bytes, join_map, map_entries, walk_map
-from shared.amqp.sections import USUAL_CONTENTS, descriptor
+from shared.amqp.sections import descriptor
 from shared.amqp.shapes import Part, Shapes
 from shared.amqp.values import Malformed, Value, string
 
@@ -21,15 +21,6 @@ def entries(section: bytes) -> list[Entry]:
 
 def content(section: bytes) -> tuple[int, int, int]:
     """Return how many values an encoded section has, keys included, where they start and where they stop."""
-    usual = USUAL_CONTENTS.get(section[:4])
-    if usual is not None and len(section) >= WIDE_CONTENT:
-        if usual[1]:
-            size, count = _SIZE_AND_COUNT.unpack_from(section, 4)
-            start, stop = WIDE_CONTENT, 8 + size
-        else:
-            count, start, stop = section[5], 6, 5 + section[4]
-        if stop == len(section) and count <= stop - start:
-            return count, start, stop
     return compound_content(section, descriptor(section, 0)[1], len(section))
 
 

@@ -28,6 +28,8 @@ BINARIES = frozenset((0xA0, 0xB0))
 # The encoding of the text in a string or symbol.
 _TEXTS = {0xA1: "utf-8", 0xA3: "ascii", 0xB1: "utf-8", 0xB3: "ascii"}
 _SHORT_TEXTS = {0xA1: "utf-8", 0xA3: "ascii"}
+# Where the text starts in an encoded string or symbol.
+_TEXT_STARTS = {0xA1: 2, 0xA3: 2, 0xB1: 5, 0xB3: 5}
 
 # What stands before the content of a compound: format code, size and count, the two of one byte or of four each.
 _COUNT_8, _COUNT_32 = 3, 9
@@ -109,23 +111,12 @@ def walk_map(buffer: bytes, position: int, end: int) -> Iterator[tuple[int, int,
         raise Malformed(f"value at byte {position}: expected a map")
     count, position, stop = compound_content(buffer, position, end)
     for _ in range(count // 2):
-        # Keys are short strings or symbols and values mostly short too: those are passed over without a call.
-        code = buffer[position] if position + 1 < stop else 0
-        if code in _SHORT_TEXTS:
-            key_start = position + 2
-            value_start = key_start + buffer[position + 1]
-        else:
-            value_start = skip(buffer, position, stop)
-            key_start = position + 5 if code in _TEXTS else 0
+        value_start = skip(buffer, position, stop)
         if value_start >= stop:
             raise Malformed(f"map: its size ends at byte {stop}, the key at byte {position} leaves no room for a value")
-        width = _WIDTHS[buffer[value_start]]
-        if width >= 0:
-            value_stop = value_start + 1 + width
-        elif width == _LENGTH_8 and value_start + 1 < stop:
-            value_stop = value_start + 2 + buffer[value_start + 1]
-        else:
-            value_stop = skip(buffer, value_start, stop)
+        text_start = _TEXT_STARTS.get(buffer[position])
+        key_start = 0 if text_start is None else position + text_start
+        value_stop = skip(buffer, value_start, stop)
         yield position, key_start, value_start, value_stop
         position = value_stop
     if count % 2 or position != stop:
@@ -139,18 +130,9 @@ def list_fields(buffer: bytes, position: int, end: int) -> list[bytes]:
     count, position, stop = compound_content(buffer, position, end)
     fields = []
     for _ in range(count):
-        # As in a map, most fields are passed over without a call.
-        code = buffer[position] if position + 1 < stop else -1
-        if code == 0x40:  # null, as most fields are
-            fields.append(b"\x40")
-            position += 1
-            continue
-        if code in _SHORT_TEXTS:
-            field_stop = position + 2 + buffer[position + 1]
-        elif position < stop:
-            field_stop = skip(buffer, position, stop)
-        else:
+        if position >= stop:
             break
+        field_stop = skip(buffer, position, stop)
         fields.append(buffer[position:field_stop])
         position = field_stop
     if position != stop or len(fields) != count:
@@ -177,6 +159,7 @@ def join_list(prefix: bytes, fields: list[bytes]) -> bytes:
 
 def text(field: bytes) -> str | None:
     """Return the text of an encoded string or symbol, None for null; another type is Malformed."""
+    # Decoding short texts without a typed value saves 1.4 µs a message (benchmarks/worker_cost.py).
     encoding = _SHORT_TEXTS.get(field[0]) if field else None
     if encoding is not None and len(field) > 1 and field[1] == len(field) - 2:
         try:

