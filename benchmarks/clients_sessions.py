@@ -18,9 +18,9 @@ from azure.servicebus.aio import ServiceBusClient
 
 from benchmarks.measurement import Measurement, report
 from benchmarks.stack import BODY_BYTES, FOLDER, READY_SECONDS, SOURCE, running_broker
+from busway_clients.aio.sessions import JournaledConsumer
+from busway_clients.aio.sessions.tables import TableStore
 from busway_clients.sessions import Delivery, Settings, Source
-from busway_clients.sessions.aio import JournaledConsumer
-from busway_clients.sessions.aio.tables import TableStore
 from cli.children import Child
 
 SESSIONS = 8

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from busway_clients.senders.meaning import is_unavailable
+from busway_clients.senders.error_kinds import is_unavailable
 from cli.failover.holdings import Holding, answers, dead_letters, holdings
 from cli.failover.opening import Failover
 from shared.errors import TargetUnavailable

@@ -27,16 +27,16 @@ from busway_clients.errors import (
 from busway_clients.receivers.deduplicating import DeduplicatingReceiver
 from busway_clients.receivers.deduplication import DeadLetter, Handled
 from busway_clients.receivers.identity import Watermark, by_message_id, by_property
-from busway_clients.receivers.stores.memory import MemoryStore
+from busway_clients.receivers.stores.in_memory import MemoryStore
 from busway_clients.receivers.stores.sqlite import SqliteStore
 from busway_clients.receivers.stores.store import Claim, LeasedStore, State, Store
 from busway_clients.senders.active import ActiveSender
-from busway_clients.senders.agreement import RoleState
 from busway_clients.senders.durable import Accepted, Drained, DurableSender
 from busway_clients.senders.outbox import Held, Outbox
 from busway_clients.senders.outcome import Delivery, Outcome
 from busway_clients.senders.passive import PassiveSender
 from busway_clients.senders.roles import FileRoles, MemoryRoles, Roles, RoleStore
+from busway_clients.senders.shared_roles import RoleState
 
 __all__ = [
     "Accepted",

@@ -11,9 +11,9 @@ from azure.core.exceptions import AzureError
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
-from busway_clients.endpoints.aio.receiver import FollowingReceiver
-from busway_clients.endpoints.aio.sender import FollowingSender
-from busway_clients.endpoints.aio.watch import EndpointWatch
+from busway_clients.aio.endpoints.receiver import FollowingReceiver
+from busway_clients.aio.endpoints.sender import FollowingSender
+from busway_clients.aio.endpoints.watch import EndpointWatch
 from busway_clients.endpoints.cache import EndpointCache
 from busway_clients.endpoints.endpoint import Endpoint
 from busway_clients.endpoints.file import FileSource

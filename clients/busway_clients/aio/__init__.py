@@ -3,10 +3,10 @@
 from busway_clients.aio.active import ActiveSender
 from busway_clients.aio.deduplicating import DeduplicatingReceiver
 from busway_clients.aio.durable import DurableSender
+from busway_clients.aio.endpoints.receiver import FollowingReceiver
+from busway_clients.aio.endpoints.sender import FollowingSender
+from busway_clients.aio.endpoints.watch import EndpointWatch
 from busway_clients.aio.passive import PassiveSender
-from busway_clients.endpoints.aio.receiver import FollowingReceiver
-from busway_clients.endpoints.aio.sender import FollowingSender
-from busway_clients.endpoints.aio.watch import EndpointWatch
 
 __all__ = [
     "ActiveSender",

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Collection, Mapping
 from datetime import timedelta
 
-from busway_clients.aio.links import SenderLink
+from busway_clients.aio.sender_link import SenderLink
 from busway_clients.senders.active import DELAY, ActiveSending, Now, Success, utc_now
 from busway_clients.senders.delivery import TIMEOUT, SdkSender, end_of
 from busway_clients.senders.messages import Messages, SessionOf

@@ -7,10 +7,10 @@ from datetime import timedelta
 
 from azure.servicebus import ServiceBusReceivedMessage
 
-from busway_clients.receivers.course import Course
 from busway_clients.receivers.deduplicating import LOOK_SECONDS, Receiving
 from busway_clients.receivers.deduplication import PATIENCE, Deduplication, Handled, SdkReceiver, WithoutIdentity
 from busway_clients.receivers.identity import Identity, Watermark, by_message_id
+from busway_clients.receivers.receive_run import ReceiveRun
 from busway_clients.receivers.stores.store import Store
 from busway_clients.steps import Call, run_async
 
@@ -61,7 +61,7 @@ class DeduplicatingReceiver:
 
         The application is called in a task for each namespace. Raises WrongUse as the synchronous one does.
         """
-        course = Course(self.errors, stop.is_set, idle)
+        course = ReceiveRun(self.errors, stop.is_set, idle)
 
         async def receive(name: str) -> None:
             try:

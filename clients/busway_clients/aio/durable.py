@@ -60,7 +60,7 @@ class DurableSender:
         """Drain again and again until cancelled; meant for a task of its own. Units: pause in seconds."""
         while True:
             try:
-                self._sending.told(await self.drain())
+                self._sending.log(await self.drain())
             except StoreUnavailable as error:
-                self._sending.told(error)
+                self._sending.log(error)
             await asyncio.sleep(pause)

@@ -5,13 +5,13 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 
-from busway_clients.aio.links import SenderLink, acquired
-from busway_clients.senders.agreement import REFRESH, RoleState
+from busway_clients.aio.sender_link import SenderLink, acquired
 from busway_clients.senders.delivery import TIMEOUT, SdkSender
 from busway_clients.senders.messages import Messages, SessionOf
 from busway_clients.senders.outcome import Delivery, Outcome
 from busway_clients.senders.passive import PassiveSending
 from busway_clients.senders.roles import RoleStore
+from busway_clients.senders.shared_roles import REFRESH, RoleState
 from busway_clients.steps import run_async
 
 

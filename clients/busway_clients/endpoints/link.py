@@ -1,11 +1,17 @@
-"""What the followers share, synchronous or not: what is sent, and what has been handed out."""
+"""The link of a following client, and the messages that it has handed out."""
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any, Protocol
 
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch, ServiceBusReceivedMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage
+
+from busway_clients.endpoints.endpoint import Endpoint
+from busway_clients.endpoints.watching import LOGGER
+from busway_clients.senders.error_kinds import describe
 
 Sendable = (
     ServiceBusMessage
@@ -14,16 +20,16 @@ Sendable = (
     | Iterable[ServiceBusMessage]
     | Iterable[AmqpAnnotatedMessage]
 )
-"""What the SDK's senders send."""
+"""What the SDK's senders accept."""
 
-LEFT_BEHIND = "the message's link was left behind, or it is settled already; it is delivered again if it is not"
+LINK_CLOSED = "the message is settled already, or its link was closed: then it is delivered again"
 
 OPEN_SECONDS = 20.0
 DRAIN_SECONDS = 30.0
 RETRY_SECONDS = 5.0
-# How long to receive before looking whether the endpoint is another.
-LOOK_SECONDS = 5.0
-# What the SDK waits without an argument.
+# How long to receive before checking whether the endpoint has changed.
+CHECK_SECONDS = 5.0
+# How long the SDK waits by default.
 WAIT_SECONDS = 60.0
 
 
@@ -31,7 +37,7 @@ def identified(message: Sendable) -> Sendable:
     """
     Return *message* with a message id on each that has none.
 
-    A send that fails may have been carried out, and the second one, at another namespace, must be known for the same.
+    A send that fails may have been accepted; the retry at another namespace must have the same id.
     """
     if isinstance(message, ServiceBusMessage):
         if message.message_id is None:
@@ -39,40 +45,98 @@ def identified(message: Sendable) -> Sendable:
         return message
     if isinstance(message, (AmqpAnnotatedMessage, ServiceBusMessageBatch)):
         return message
-    return [identified(each) for each in message]  # type: ignore[return-value]  # what it yields stays what it is
+    return [identified(each) for each in message]  # type: ignore[return-value]  # the kinds of messages do not change
 
 
 class HandedOut:
-    """The messages of one link that the application has."""
+    """The messages of one link that the application has received."""
 
     def __init__(self) -> None:
         """Begin with none."""
         self._messages: dict[int, ServiceBusReceivedMessage] = {}
-        self._given_up: set[int] = set()
+        self._settling_failed: set[int] = set()
 
     def __contains__(self, message: ServiceBusReceivedMessage) -> bool:
         return self._messages.get(id(message)) is message
 
     def add(self, messages: Iterable[ServiceBusReceivedMessage]) -> None:
-        """Note those of *messages* that are to be settled as handed out; forget those whose lock is lost."""
+        """Add those of *messages* that must be settled, and forget earlier ones whose lock is lost."""
         now = datetime.now(UTC)
         lost = [key for key, each in self._messages.items() if each.locked_until_utc and each.locked_until_utc < now]
         for key in lost:
             del self._messages[key]
-            self._given_up.discard(key)
+            self._settling_failed.discard(key)
         self._messages |= {id(message): message for message in messages if message.lock_token is not None}
 
-    def settled(self, message: ServiceBusReceivedMessage) -> None:
-        """Note that *message* is settled."""
+    def note_settled(self, message: ServiceBusReceivedMessage) -> None:
+        """Forget a message that is settled."""
         self._messages.pop(id(message), None)
-        self._given_up.discard(id(message))
+        self._settling_failed.discard(id(message))
 
-    def failed(self, message: ServiceBusReceivedMessage) -> None:
-        """Note that *message* could not be settled: nobody waits for it any more, but it may be tried again."""
-        self._given_up.add(id(message))
+    def note_failure(self, message: ServiceBusReceivedMessage) -> None:
+        """Stop waiting for a message that could not be settled; the application may still try again."""
+        self._settling_failed.add(id(message))
 
-    def held(self, session_until: datetime | None) -> int:
-        """Return how many have yet to be settled and are still locked; *session_until* is their session's, if any."""
+    def unsettled(self, session_until: datetime | None) -> int:
+        """Return how many are not settled and still locked; *session_until* is when the lock on their session ends."""
         now = datetime.now(UTC)
         until = {key: message.locked_until_utc or session_until for key, message in self._messages.items()}
-        return sum(key not in self._given_up and (end is None or end > now) for key, end in until.items())
+        return sum(key not in self._settling_failed and (end is None or end > now) for key, end in until.items())
+
+
+@dataclass(frozen=True)
+class Link:
+    """
+    A sender or receiver of the SDK, open at one endpoint.
+
+    Shape:  close closes it and its client, and is a coroutine function in asyncio.
+    """
+
+    endpoint: Endpoint
+    sdk: Any
+    close: Callable[[], Any]
+    handed_out: HandedOut = field(default_factory=HandedOut)
+
+    @property
+    def session(self) -> Any:  # noqa: ANN401 - the SDK's, which differs between the two kinds
+        """The session of a receiver, None for an entity without sessions."""
+        # The SDK's type hints say that there always is one.
+        return getattr(self.sdk, "session", None)
+
+    @property
+    def unsettled(self) -> int:
+        """How many messages the application has received, not settled, and still has locked."""
+        session = self.session
+        return self.handed_out.unsettled(None if session is None else session.locked_until_utc)
+
+
+class Watched(Protocol):
+    """A watch of either kind."""
+
+    def endpoints(self) -> Any:  # noqa: ANN401 - endpoints, or an awaitable of them
+        """Return the endpoints to try in turn."""
+
+    def consult(self) -> Any:  # noqa: ANN401 - likewise
+        """Read the source now."""
+
+
+class OpeningFailures:
+    """The errors of the candidates for one move; logged, unless the last one is raised."""
+
+    def __init__(self, link: Link | None, wanted: tuple[Endpoint, ...]) -> None:
+        self._link = link
+        self._wanted = wanted
+        self._last: Exception | None = None
+
+    def note(self, endpoint: Endpoint, error: Exception) -> None:
+        """Log the error of a candidate; without a link, that of the last one is raised by `link_to_keep`."""
+        self._last = error
+        if self._link is not None or endpoint != self._wanted[-1]:
+            LOGGER.error("%s cannot be opened: %s", endpoint, describe(error))
+
+    def link_to_keep(self) -> Link:
+        """Return the current link, or raise the last error if there is none."""
+        if self._link is None:
+            assert self._last is not None  # noqa: S101 - a watch names at least one endpoint
+            raise self._last
+        return self._link

@@ -1,37 +1,29 @@
-"""A sender that sends to the namespace which a watch names."""
+"""A sender that sends to the namespace that a watch names."""
 
-import contextlib
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 from azure.servicebus import ServiceBusClient, ServiceBusMessageBatch, ServiceBusSender
 
 from busway_clients.endpoints.endpoint import Endpoint
-from busway_clients.endpoints.link import OPEN_SECONDS, RETRY_SECONDS, Sendable, identified
-from busway_clients.endpoints.moorings import Moorings, Step
-from busway_clients.endpoints.openings import Openings, StillOpening
-from busway_clients.endpoints.watch import LOGGER, Watched
-from busway_clients.senders.meaning import is_unavailable, told
-
-
-@dataclass(frozen=True)
-class _Link:
-    endpoint: Endpoint
-    sender: ServiceBusSender
-    ends: contextlib.ExitStack
+from busway_clients.endpoints.link import OPEN_SECONDS, RETRY_SECONDS, Sendable
+from busway_clients.endpoints.link_opener import LinkOpener, close_link, open_link
+from busway_clients.endpoints.sending import FollowingSending
+from busway_clients.endpoints.watch import Watched
+from busway_clients.steps import run
 
 
 class FollowingSender:
     """
-    A ServiceBusSender that moves when the watch names another namespace; ends with its context.
+    A ServiceBusSender that moves when the watch names another namespace; close it by leaving its context.
 
-    Sends are made one after the other, whatever thread they come from, so that none is on its way when it moves. They
-    go on where it is while the new link opens, which they wait for a second once. One that fails because the namespace
-    seems to be away consults the watch at once, and is made again if there is another.
+    Sends from all threads run one after the other, so that none is running during a move. While a new link opens they
+    wait for it once, for a second, and then continue on the current one. If a send fails because the namespace seems
+    unavailable, the sender consults the watch immediately and retries if there is another namespace.
     """
 
     def __init__(
@@ -45,61 +37,39 @@ class FollowingSender:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """
-        Follow *watch*, with a client of each namespace from *connect* and a sender of it from *open_sender*.
+        Follow *watch*; *connect* returns a client of an endpoint, and *open_sender* a sender of that client.
 
-        An endpoint that cannot be opened within *open_seconds*, or that *connect* does not know, is logged and left
-        alone for *retry_seconds*; the sender stays where it is.
+        An endpoint that *connect* rejects, or that does not open within *open_seconds*, is logged and not retried for
+        *retry_seconds*; the sender keeps its current link.
         """
-        self._watch = watch
-        self._connect = connect
-        self._open_sender = open_sender
-        self._openings = Openings(self._opened, _close, open_seconds)
-        self._monotonic = monotonic
-        self._moorings = Moorings(0.0, retry_seconds)
-        self._lock = threading.Lock()
-        self._link: _Link | None = None
+        opener = LinkOpener(partial(open_link, connect, open_sender), close_link, open_seconds)
+        self._sending = FollowingSending(watch, opener, retry_seconds, monotonic=monotonic, lock=threading.Lock())
 
     @property
     def endpoint(self) -> Endpoint | None:
-        """Where it sends to, None before the first message."""
-        return self._moorings.present
+        """The endpoint that it sends to, None before the first message."""
+        return self._sending.switching.current
 
     def send_messages(self, message: Sendable, *, timeout: float | None = None) -> None:
         """
-        Send as a ServiceBusSender does; a message without an id gets one.
+        Send like a ServiceBusSender; a message without an id gets one.
 
-        Raises what the SDK raises. A message may have been accepted all the same, and by two namespaces: by its id it
-        can be known there. *timeout* is for each of the two sends.
+        Raises what the SDK raises. The message may have been accepted nevertheless, and by both namespaces: consumers
+        can recognize it by its id. Units: timeout in seconds, for each of the two sends.
         """
-        message = identified(message)
-        with self._lock:
-            link = self._followed(self._watch.endpoints())
-            try:
-                link.sender.send_messages(message, timeout=timeout)
-            except Exception as error:
-                if not is_unavailable(error):
-                    raise
-                other = self._followed(self._watch.consult(), beside=False)
-                if other is link:
-                    raise
-                LOGGER.warning("A send to %s failed, it is made to %s: %s", link.endpoint, other.endpoint, told(error))
-                other.sender.send_messages(message, timeout=timeout)
+        run(self._sending.send(message, timeout))
 
     def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
-        """Return an empty batch as a ServiceBusSender does; without a size, the largest of the present namespace."""
-        with self._lock:
-            return self._followed(self._watch.endpoints()).sender.create_message_batch(max_size_in_bytes)
+        """Return an empty batch like a ServiceBusSender; by default the largest that the current namespace allows."""
+        batch: ServiceBusMessageBatch = run(self._sending.create_batch(max_size_in_bytes))
+        return batch
 
     def close(self) -> None:
-        """Wait for a send that is on its way, and close."""
-        with self._lock:
-            link, self._link, self._moorings.present = self._link, None, None
-            self._openings.leave()
-            if link is not None:
-                link.ends.close()
+        """Wait for a send that is running, and close."""
+        run(self._sending.close())
 
     def __enter__(self) -> Self:
-        """Open nothing yet: the first message does."""
+        """Return the sender; it opens its first link with the first message."""
         return self
 
     def __exit__(
@@ -107,46 +77,3 @@ class FollowingSender:
     ) -> None:
         """Close."""
         self.close()
-
-    def _followed(self, wanted: tuple[Endpoint, ...], *, beside: bool = True) -> _Link:
-        """
-        Return the link to send on, at one of *wanted* if that can be; raises what hinders the first link.
-
-        One that is there is returned while another opens *beside* it.
-        """
-        if self._link is not None and self._moorings.step(wanted, 0, self._monotonic()) is not Step.MOVE:
-            self._openings.leave()
-            return self._link
-        failure: Exception | None = None
-        for endpoint in self._moorings.choices(wanted):
-            try:
-                link = self._openings.link(endpoint, beside=beside and self._link is not None)
-            except StillOpening:
-                assert self._link is not None  # noqa: S101 - it opens beside this one
-                return self._link
-            except Exception as error:  # noqa: BLE001 - the present one is kept, whatever is wrong
-                failure = error
-                # Where there is nothing else, it is raised.
-                if self._link is not None or endpoint != wanted[-1]:
-                    LOGGER.error("%s cannot be opened: %s", endpoint, told(error))
-                continue
-            before, self._link = self._link, link
-            self._moorings.moved(endpoint, wanted, self._monotonic())
-            if before is not None:
-                before.ends.close()
-            return link
-        if self._link is None:
-            assert failure is not None  # noqa: S101 - a watch names one endpoint at least
-            raise failure
-        self._moorings.refused(wanted, self._monotonic())
-        return self._link
-
-    def _opened(self, endpoint: Endpoint) -> _Link:
-        with contextlib.ExitStack() as ends:
-            client = ends.enter_context(self._connect(endpoint))
-            sender = ends.enter_context(self._open_sender(client))
-            return _Link(endpoint, sender, ends.pop_all())
-
-
-def _close(link: _Link) -> None:
-    link.ends.close()

@@ -10,7 +10,6 @@ from azure.core.exceptions import AzureError
 from azure.servicebus import ServiceBusReceivedMessage
 
 from busway_clients.errors import StoreUnavailable, WrongUse
-from busway_clients.receivers.course import WAIT_SECONDS, Course
 from busway_clients.receivers.deduplication import (
     _LOGGER,
     PATIENCE,
@@ -23,8 +22,9 @@ from busway_clients.receivers.deduplication import (
     renewed,
 )
 from busway_clients.receivers.identity import Identity, Watermark, by_message_id
+from busway_clients.receivers.receive_run import WAIT_SECONDS, ReceiveRun
 from busway_clients.receivers.stores.store import Store
-from busway_clients.senders.meaning import condition_of, told
+from busway_clients.senders.error_kinds import condition_of, describe
 from busway_clients.steps import Call, Steps, run
 
 LOOK_SECONDS = 0.05
@@ -46,7 +46,7 @@ class Receiving:
         self._deduplication = deduplication
 
     def receive(
-        self, name: str, application: Application, course: Course, pause: Callable[[float], Call]
+        self, name: str, application: Application, course: ReceiveRun, pause: Callable[[float], Call]
     ) -> Steps[None]:
         """
         Receive from one namespace for the course of a run; one that cannot be reached is tried again.
@@ -69,11 +69,11 @@ class Receiving:
                 course.note_answer(name)
                 if not has_answered and condition_of(error) in _MISTAKES:
                     raise WrongUse(
-                        f"the receiver of {name}: {told(error)}, expected one of an entity that exists, "
+                        f"the receiver of {name}: {describe(error)}, expected one of an entity that exists, "
                         "and with a session if that requires sessions"
                     ) from error
                 if self.errors[name] is None:
-                    _LOGGER.warning("%s cannot be received from: %s", name, told(error))
+                    _LOGGER.warning("%s cannot be received from: %s", name, describe(error))
                 self.errors[name] = error
                 yield pause(pausing if course.idle is None else min(pausing, course.idle))
                 pausing = min(pausing * 2, _LONGEST_PAUSE_SECONDS)
@@ -102,7 +102,7 @@ class Receiving:
         name: str,
         message: ServiceBusReceivedMessage,
         application: Application,
-        course: Course,
+        course: ReceiveRun,
         pause: Callable[[float], Call],
     ) -> Steps[None]:
         """Handle a message; while the store does not answer, keep its lock, so that no delivery is counted for it."""
@@ -187,7 +187,7 @@ class DeduplicatingReceiver:
         WrongUse for a receiver whose entity does not exist or requires what it does not give, such as a session.
         """
         failures: list[BaseException] = []
-        course = Course(self.errors, stop.is_set, idle)
+        course = ReceiveRun(self.errors, stop.is_set, idle)
 
         def receive(name: str) -> None:
             try:

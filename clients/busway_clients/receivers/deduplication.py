@@ -24,7 +24,7 @@ from busway_clients.errors import ClaimLost, ClientsError, StoreUnavailable, Wro
 from busway_clients.receivers.claims import Beats, Claiming
 from busway_clients.receivers.identity import Identity, Watermark, by_message_id
 from busway_clients.receivers.stores.store import Claim, LeasedStore, State, Store
-from busway_clients.steps import Call, Steps, wait
+from busway_clients.steps import Call, Steps, sleep
 
 _LOGGER = logging.getLogger("busway_clients.receivers")
 PATIENCE = timedelta(minutes=1)
@@ -109,7 +109,7 @@ class Deduplication:
         self._without_identity = without_identity
         self._now = now
         # Claims of ours that the store could not be told the end of, and whether the application had succeeded.
-        self._untold: dict[str, tuple[Claim, bool]] = {}
+        self._unreported: dict[str, tuple[Claim, bool]] = {}
 
     def handle(
         self,
@@ -118,7 +118,7 @@ class Deduplication:
         application: Application,
         *,
         is_over: Callable[[], bool] = lambda: False,
-        pause: Callable[[float], Call] = wait,
+        pause: Callable[[float], Call] = sleep,
     ) -> Steps[Handled]:
         """
         Return the flow that processes a message, or settles it unprocessed; it waits for no copy any more if *is_over*.
@@ -131,8 +131,8 @@ class Deduplication:
             return Handled.BEHIND
         identity = self._identity(message)
         if identity is None and self._without_identity == "dead-letter":
-            told = "the property that identifies a message is missing"
-            yield from _settled(lambda: receiver.dead_letter_message(message, "NoIdentity", told))
+            text = "the property that identifies a message is missing"
+            yield from _settled(lambda: receiver.dead_letter_message(message, "NoIdentity", text))
             return Handled.DEAD_LETTERED
         if identity is None:
             return (yield from self._process(receiver, message, application, None))
@@ -187,8 +187,8 @@ class Deduplication:
         pause: Callable[[float], Call],
     ) -> Steps[Claim | State]:
         """Claim the message; while another receiver has a copy, wait for what becomes of that."""
-        if identity in self._untold:
-            claim, has_succeeded = self._untold[identity]
+        if identity in self._unreported:
+            claim, has_succeeded = self._unreported[identity]
             yield from self._record(claim) if has_succeeded else self._release(claim)
         started, pausing = time.monotonic(), _LOOK_SECONDS
         while True:
@@ -211,19 +211,19 @@ class Deduplication:
         return answer
 
     def _record(self, claim: Claim) -> Steps[None]:
-        self._untold[claim.identity] = (claim, True)
+        self._unreported[claim.identity] = (claim, True)
         try:
             yield self._asking(lambda: self._store.record(claim, self._now()))
         except ClaimLost as lost:
             _LOGGER.warning("a message took longer than its claim, and a copy may be processed too: %s", lost)
-        self._untold.pop(claim.identity, None)
+        self._unreported.pop(claim.identity, None)
 
     def _release(self, claim: Claim | None) -> Steps[None]:
         if claim is None:
             return
-        self._untold[claim.identity] = (claim, False)
+        self._unreported[claim.identity] = (claim, False)
         yield self._asking(lambda: self._store.release(claim))
-        self._untold.pop(claim.identity, None)
+        self._unreported.pop(claim.identity, None)
 
     def _asking(self, act: Callable[[], Any]) -> Call:
         return Call(act, blocks=not self._store.is_local)

@@ -14,8 +14,8 @@ from busway_clients.relay.endpoint import RelayEndpoint
 from busway_clients.relay.frames import Frames
 from busway_clients.relay.listener import MAX_MESSAGE_BYTES
 from busway_clients.relay.opening import Answered, Opening, refusal
-from busway_clients.senders.agreement import REFRESH, Agreement, RoleState
 from busway_clients.senders.roles import RoleStore
+from busway_clients.senders.shared_roles import REFRESH, RoleState, SharedRoles
 from busway_clients.steps import run_async
 
 Result = TypeVar("Result")
@@ -62,7 +62,7 @@ class RelayClient:
         self._clock = clock or SystemClock()
         order = [*endpoints]
         (choice or random.Random()).shuffle(order)
-        self._agreement = Agreement(order, roles, refresh, monotonic=self._clock.monotonic)
+        self._agreement = SharedRoles(order, roles, refresh, monotonic=self._clock.monotonic)
         self._turn = asyncio.Lock()
         self._timeout, self._silence = timeout.total_seconds(), keep_alive.total_seconds()
         self._opening = Opening(self._clock, max_message_bytes)

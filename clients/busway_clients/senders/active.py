@@ -8,9 +8,10 @@ from typing import Literal, Self
 
 from busway_clients.errors import WrongUse
 from busway_clients.senders.delivery import TIMEOUT, SdkSender, end_of, no_time
+from busway_clients.senders.failure import send_failed
 from busway_clients.senders.messages import Identified, Messages, SessionOf, copy_of, delayed, identified
-from busway_clients.senders.outcome import Outcome, send_failed
-from busway_clients.senders.threads import SenderThread
+from busway_clients.senders.outcome import Outcome
+from busway_clients.senders.sender_thread import SenderThread
 
 Success = Literal["any", "all"]
 Now = Callable[[], datetime]

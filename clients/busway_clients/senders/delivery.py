@@ -9,7 +9,7 @@ from azure.servicebus import ServiceBusMessageBatch
 from azure.servicebus.exceptions import MessageSizeExceededError, OperationTimeoutError, ServiceBusError
 
 from busway_clients.errors import ClientsError, Unencodable, WrongUse
-from busway_clients.senders.meaning import SENSELESS, is_unavailable
+from busway_clients.senders.error_kinds import PROTOCOL_ERRORS, is_unavailable
 from busway_clients.senders.messages import Identified, Prepared, copy_of
 from busway_clients.senders.outcome import Delivery
 from busway_clients.steps import Call, Steps
@@ -17,7 +17,7 @@ from busway_clients.steps import Call, Steps
 TIMEOUT = 60.0
 # The largest message that Service Bus takes anywhere; what the entity takes, it says itself.
 _LARGEST = 100 * 1024**2
-_AMBIGUOUS = (*SENSELESS, AttributeError)
+_AMBIGUOUS = (*PROTOCOL_ERRORS, AttributeError)
 
 
 class SdkSender(Protocol):

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from busway_clients.errors import ClientsError, OutboxFull, SendFailed, StoreUnavailable
 from busway_clients.senders.delivery import TIMEOUT, ids_of, no_time
-from busway_clients.senders.meaning import Meaning, meaning_of, told
+from busway_clients.senders.error_kinds import ErrorKind, classify, describe
 from busway_clients.senders.messages import Identified, Messages, SessionOf, identified
 from busway_clients.senders.outbox import Outbox, Waiting
 from busway_clients.senders.outcome import Outcome
@@ -95,8 +95,8 @@ class DurableSending:
             except ClientsError as error:
                 if not sent:
                     raise
-                told = f"send: {len(sent)} of {len(prepared)} were taken, and the others are not kept: {error}"
-                raise SendFailed(told, outcome, unsent) from error
+                text = f"send: {len(sent)} of {len(prepared)} were taken, and the others are not kept: {error}"
+                raise SendFailed(text, outcome, unsent) from error
         return Accepted(ids_of(direct[:taken]), unsent)
 
     def drain(self, timeout: float | None) -> Steps[Drained]:
@@ -148,16 +148,16 @@ class DurableSending:
             self._taken = []
 
     def _hold(self, waiting: Waiting, failed: SendFailed) -> Steps[None]:
-        fault = ", ".join(f"{name}: {told(error)}" for name, error in failed.errors.items())
+        fault = ", ".join(f"{name}: {describe(error)}" for name, error in failed.errors.items())
         _LOGGER.error("message %s is held, and its session waits: %s", waiting.message.message_id, fault)
         yield Call(lambda: self._outbox.hold(waiting.number, fault), blocks=True)
 
-    def told(self, seen: Drained | StoreUnavailable) -> None:
+    def log(self, result: Drained | StoreUnavailable) -> None:
         """Log what hindered a drain that will be tried again."""
-        if isinstance(seen, StoreUnavailable):
-            _LOGGER.error("the outbox cannot be drained: %s", seen)
-        elif seen.error is not None:
-            _LOGGER.warning("%d messages wait in the outbox: %s", seen.left, seen.error)
+        if isinstance(result, StoreUnavailable):
+            _LOGGER.error("the outbox cannot be drained: %s", result)
+        elif result.error is not None:
+            _LOGGER.warning("%d messages wait in the outbox: %s", result.left, result.error)
 
     def _drained(self, sent: int, failed: SendFailed | None) -> Drained:
         held = len(self._outbox.held())
@@ -169,13 +169,13 @@ class DurableSending:
 
 def is_outage(failed: SendFailed) -> bool:
     """Tell whether a send failed because namespaces cannot be reached, and no message is at fault."""
-    meanings = {meaning_of(error) for error in failed.errors.values()}
-    return Meaning.UNAVAILABLE in meanings and Meaning.AT_FAULT not in meanings
+    meanings = {classify(error) for error in failed.errors.values()}
+    return ErrorKind.UNAVAILABLE in meanings and ErrorKind.AT_FAULT not in meanings
 
 
 def is_at_fault(failed: SendFailed) -> bool:
     """Tell whether a send failed for a message that will not be taken at any other time either."""
-    return any(meaning_of(error) is Meaning.AT_FAULT for error in failed.errors.values())
+    return any(classify(error) is ErrorKind.AT_FAULT for error in failed.errors.values())
 
 
 class DurableSender:
@@ -219,7 +219,7 @@ class DurableSender:
         """Drain again and again until *stop* is set; meant for a thread of its own. Units: pause in seconds."""
         while not stop.is_set():
             try:
-                self._sending.told(self.drain())
+                self._sending.log(self.drain())
             except StoreUnavailable as error:
-                self._sending.told(error)
+                self._sending.log(error)
             stop.wait(pause)

@@ -17,7 +17,7 @@ from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
 
 from busway_clients.errors import WrongUse
-from busway_clients.senders.frozen import freeze, parts
+from busway_clients.senders.serialization import freeze, parts
 
 Prepared = ServiceBusMessage | AmqpAnnotatedMessage
 Message = Prepared | Mapping[str, Any]

@@ -18,8 +18,8 @@ from azure.servicebus.exceptions import MessageSizeExceededError
 from busway_clients.database import Database, Kind
 from busway_clients.errors import OutboxFull, OutboxInUse, StoreUnavailable, Unencodable, WrongUse
 from busway_clients.senders.delivery import encode
-from busway_clients.senders.frozen import freeze, parts, thaw
 from busway_clients.senders.messages import Identified
+from busway_clients.senders.serialization import freeze, parts, thaw
 
 MAX_MESSAGES = 100_000
 MAX_BYTES = 1024**3

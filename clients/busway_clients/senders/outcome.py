@@ -1,18 +1,15 @@
-"""Which namespace took which messages."""
+"""Which namespace accepted which messages."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
-
-from busway_clients.errors import SendFailed, WrongUse
-from busway_clients.senders.meaning import told
 
 
 class Delivery(NamedTuple):
     """
-    What became of the messages in one namespace, by message id and in their order.
+    The result of a send in one namespace: message ids, in the order of the messages.
 
-    The accepted ones are always the first. Of the others the namespace has none, unless the error is one after which
-    that is not known (a timeout, a lost connection): then it may have those of the batch that was on its way.
+    The accepted ones always come first. The namespace does not have the others, except after an error that leaves this
+    unknown (a timeout, a lost connection): then it may have those of the batch that was being sent.
     """
 
     accepted: tuple[str, ...] = ()
@@ -21,7 +18,7 @@ class Delivery(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of the messages of one send, by namespace, in the order of the namespaces."""
+    """The results of one send by namespace, in the order of the namespaces."""
 
     deliveries: Mapping[str, Delivery]
 
@@ -32,38 +29,22 @@ class Outcome(NamedTuple):
 
     @property
     def accepted_by(self) -> tuple[str, ...]:
-        """Return the namespaces that have all messages; none of those that share the messages of a passive send."""
+        """Return the namespaces that accepted all messages, which neither of two that share a passive send did."""
         count = max((len(each.accepted) + len(each.failed) for each in self.deliveries.values()), default=0)
         return tuple(name for name, each in self.deliveries.items() if len(each.accepted) == count)
 
     @property
     def missing_in(self) -> tuple[str, ...]:
-        """Return the namespaces that lack messages; an active sender can send the same messages again `to` them."""
+        """Return the namespaces that lack messages; an active sender can send the same messages `to` them again."""
         return tuple(name for name in self.deliveries if name not in self.accepted_by)
 
     @property
     def accepted_nowhere(self) -> tuple[str, ...]:
-        """Return the ids of the messages that no namespace has taken, one for each message and in their order."""
-        # By position, since an id may occur twice: what a namespace lacks are always the last of the messages.
+        """Return the ids of the messages that no namespace accepted, one for each message, in their order."""
+        # By position, since an id may occur twice: a namespace always lacks the last messages.
         return min((each.failed for each in self.deliveries.values()), key=len, default=())
 
     @property
     def missing_somewhere(self) -> tuple[str, ...]:
-        """Return the ids of the messages that not every namespace has taken, one for each message, in their order."""
+        """Return the ids of the messages that not every namespace accepted, one for each message, in their order."""
         return max((each.failed for each in self.deliveries.values()), key=len, default=())
-
-
-def send_failed(expected: str, outcome: Outcome, unsent: Sequence[str]) -> SendFailed | WrongUse:
-    """Return the error that tells an outcome, with each namespace's as its cause; WrongUse where there is no other."""
-    wrong = [error for error in outcome.errors.values() if isinstance(error, WrongUse)]
-    if len(wrong) == len(outcome.deliveries) and not any(each.accepted for each in outcome.deliveries.values()):
-        return wrong[0]
-    seen = "; ".join(
-        f"{name} took {len(each.accepted)} of {len(each.accepted) + len(each.failed)}"
-        + ("" if each.error is None else f", {told(each.error)}")
-        for name, each in outcome.deliveries.items()
-    )
-    failed = SendFailed(f"send: {seen}; expected {expected}", outcome, unsent)
-    errors = [*outcome.errors.values()]
-    failed.__cause__ = errors[0] if len(errors) == 1 else ExceptionGroup("each namespace has its own", errors)
-    return failed

@@ -11,13 +11,14 @@ from typing import Self
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from busway_clients.errors import WrongUse
-from busway_clients.senders.agreement import REFRESH, Agreement, RoleState
 from busway_clients.senders.delivery import TIMEOUT, Link, SdkSender, end_of, no_time, undelivered
-from busway_clients.senders.meaning import is_unavailable
+from busway_clients.senders.error_kinds import is_unavailable
+from busway_clients.senders.failure import send_failed
 from busway_clients.senders.messages import Identified, Messages, SessionOf, identified
-from busway_clients.senders.outcome import Delivery, Outcome, send_failed
+from busway_clients.senders.outcome import Delivery, Outcome
 from busway_clients.senders.roles import RoleStore
-from busway_clients.senders.threads import SenderThread
+from busway_clients.senders.sender_thread import SenderThread
+from busway_clients.senders.shared_roles import REFRESH, RoleState, SharedRoles
 from busway_clients.steps import Call, Steps, run
 
 
@@ -35,7 +36,7 @@ class PassiveSending:
     ) -> None:
         if not links:
             raise WrongUse("the namespaces of a passive sender: are none, expected an active one and its backups")
-        self.agreement = Agreement(tuple(links), roles, refresh, monotonic=monotonic)
+        self.agreement = SharedRoles(tuple(links), roles, refresh, monotonic=monotonic)
         self.session_of = session_of
         self._links = links
 

@@ -6,7 +6,6 @@ Messages and sessions processed once across regions, and the marks from which a 
 
 from busway_clients.sessions.bookmarks import Bookmarks
 from busway_clients.sessions.consumer import JournaledConsumer
-from busway_clients.sessions.consumer_parts import Source
 from busway_clients.sessions.effects import Delivery
 from busway_clients.sessions.entries import Entry, State
 from busway_clients.sessions.errors import (
@@ -23,6 +22,7 @@ from busway_clients.sessions.journal import Journal
 from busway_clients.sessions.leases import Lease, Record
 from busway_clients.sessions.marks import Mark, Place, Seen, Translation, joined, seen_event, seen_message
 from busway_clients.sessions.settings import Settings
+from busway_clients.sessions.source import Source
 from busway_clients.sessions.sqlite import SqliteStore
 
 __all__ = [

@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from busway_clients.sessions.arrivals import Arrival
 from busway_clients.sessions.entries import Entry
 from busway_clients.sessions.errors import LeaseLost
 from busway_clients.sessions.leases import Lease
+from busway_clients.sessions.received import Arrival
 
 
 @dataclass
-class Hold:
+class HeldLease:
     """
     A lease as this worker has it; what the visit and the heartbeat write goes through it, one write at a time.
 
@@ -29,11 +29,11 @@ class Hold:
         """Whether nobody can have taken over yet."""
         return self.lease.is_held and not self.is_lost and now < self.renewed + self.lease.seconds
 
-    def needs_beat(self, now: float, seconds: float) -> bool:
+    def must_renew(self, now: float, seconds: float) -> bool:
         """Whether the last write is so old that the lease should be renewed."""
         return self.lease.is_held and now >= self.renewed + seconds
 
-    def written(self, lease: Lease, version: str, started: float) -> None:
+    def note_write(self, lease: Lease, version: str, started: float) -> None:
         """Note a write that succeeded."""
         self.lease, self.version, self.renewed = lease, version, started
 
@@ -80,16 +80,16 @@ class Read:
 @dataclass(frozen=True)
 class Commit:
     """
-    Write the lease of *hold* with *changes*, and *entries*, together; raises Conflict. Answered with nothing.
+    Write the lease of *held_lease* with *changes*, and *entries*, together; raises Conflict. Answered with nothing.
 
     A hold that is stale conflicts without being written, but for a heartbeat. One that *empties* gives all recent
     entries of the lease rows of their own.
     """
 
-    hold: Hold
+    held_lease: HeldLease
     changes: Mapping[str, Any]
     entries: Sequence[Entry]
-    is_beat: bool = False
+    is_renewal: bool = False
     empties: bool = False
 
 
@@ -148,13 +148,13 @@ class Wait:
 
 
 @dataclass(frozen=True)
-class Tell:
+class Log:
     """Log something that a person may want to know."""
 
     text: str
 
 
-Effect: TypeAlias = Receive | Read | Commit | Register | Run | Complete | DeadLetter | Wait | Tell
+Effect: TypeAlias = Receive | Read | Commit | Register | Run | Complete | DeadLetter | Wait | Log
 
 
 class LockLost(Exception):

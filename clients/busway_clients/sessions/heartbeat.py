@@ -3,23 +3,23 @@
 from collections.abc import Generator
 from typing import Any
 
-from busway_clients.sessions.effects import Commit, Effect, Hold, Read
+from busway_clients.sessions.effects import Commit, Effect, HeldLease, Read
 from busway_clients.sessions.errors import Conflict
 from busway_clients.sessions.leases import Record
 
 
-def beat(hold: Hold) -> Generator[Effect, Any, bool]:
+def renew(held: HeldLease) -> Generator[Effect, Any, bool]:
     """Yield what renews a lease while the application works; whether it is still this worker's."""
     while True:
         try:
-            yield Commit(hold, {}, [], is_beat=True)
+            yield Commit(held, {}, [], is_renewal=True)
         except Conflict:
-            record: Record = yield Read(hold.partition, [])
+            record: Record = yield Read(held.partition, [])
             lease = record.lease
-            if lease is None or (lease.worker, lease.token) != (hold.lease.worker, hold.lease.token):
-                hold.is_lost = True
+            if lease is None or (lease.worker, lease.token) != (held.lease.worker, held.lease.token):
+                held.is_lost = True
                 return False
             # Someone has registered messages: the visit must read them before it begins with another.
-            hold.lease, hold.version, hold.is_stale = lease, record.version, True
+            held.lease, held.version, held.is_stale = lease, record.version, True
         else:
             return True

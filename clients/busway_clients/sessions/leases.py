@@ -14,7 +14,9 @@ from busway_clients.sessions.rows import Properties, Row
 SCHEMA = 3
 LEASE_KEY = "lease"
 
-_MOST_FINAL = 20
+MAX_FINAL = 20
+"""How many finished entries the row of a lease holds before they get rows of their own."""
+
 _MOST = 50
 """With what a worker writes at once (40 at most), and the lease, they have to fit into one transaction of 100 rows."""
 _MOST_CHARACTERS = 30_000
@@ -74,16 +76,20 @@ class Lease:
         """Return it with *entries* among the recent ones."""
         return replace(self, recent={**self.recent, **{entry.message_id: entry for entry in entries}})
 
-    def parted(self, *, wholly: bool) -> tuple["Lease", list[Entry]]:
-        """Return it with as many recent entries as its row can hold, none if *wholly*, and those that need own rows."""
-        if wholly:
+    def split(self, max_final: int, *, keeps_none: bool) -> tuple["Lease", list[Entry]]:
+        """
+        Return it with the recent entries that stay in its row, and the entries that get rows of their own.
+
+        At most *max_final* finished entries stay, and none at all if *keeps_none*.
+        """
+        if keeps_none:
             return replace(self, recent={}), self._entries()
         final = [entry for entry in self._entries() if entry.state.is_final]
-        if len(final) < _MOST_FINAL and self.fits():
+        if len(final) < max_final and self.fits():
             return self, []
         # What is final changes no more, so that its row is written once.
         kept = replace(self, recent={name: each for name, each in self.recent.items() if not each.state.is_final})
-        return (kept, final) if kept.fits() else self.parted(wholly=True)
+        return (kept, final) if kept.fits() else self.split(max_final, keeps_none=True)
 
     def fits(self) -> bool:
         """Whether the row can hold it."""

@@ -15,9 +15,9 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any, Protocol
 
-from busway_clients.sessions.arrivals import ENQUEUE_TIME, PATH, SEQUENCE, ReceivedMessage, hops, text_properties
 from busway_clients.sessions.errors import JournalMalformed, JournalRefused
 from busway_clients.sessions.fields import whole_number
+from busway_clients.sessions.received import ENQUEUE_TIME, PATH, SEQUENCE, ReceivedMessage, hops, text_properties
 from busway_clients.sessions.rows import Row, Write
 
 SCHEMA = 1

@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from busway_clients.sessions.arrivals import COPY, Arrival
 from busway_clients.sessions.entries import Entry
 from busway_clients.sessions.leases import Lease, Record
+from busway_clients.sessions.received import COPY, Arrival
 from busway_clients.sessions.settings import Settings
 
 _MOST_LINES = 16

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from busway_clients.sessions import order
-from busway_clients.sessions.arrivals import Arrival, age
 from busway_clients.sessions.entries import Entry, State
 from busway_clients.sessions.leases import Lease, Record
-from busway_clients.sessions.memory import Memory, Try
+from busway_clients.sessions.received import Arrival, age
 from busway_clients.sessions.settings import Settings
+from busway_clients.sessions.worker_cache import Try, WorkerCache
 
 _MOST_PASSED = 8
 """With the messages at hand they have to fit into one transaction of 100 rows; what is left is for the next."""
@@ -24,7 +24,7 @@ class Worker:
     name: str
     site: str
     settings: Settings
-    memory: Memory
+    cache: WorkerCache
     monotonic: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
     is_stopping: Callable[[], bool] = lambda: False
@@ -60,8 +60,8 @@ class Plan:
         return self.worker.settings
 
     @property
-    def _memory(self) -> Memory:
-        return self.worker.memory
+    def _cache(self) -> WorkerCache:
+        return self.worker.cache
 
     def obstacle(self, *, is_held: bool) -> str | None:
         """Return what keeps this worker from the first message, in words."""
@@ -99,7 +99,7 @@ class Plan:
             return None
         # Nobody's clock is compared with another's: a lease is over when it has been seen unchanged for its own time.
         now = self.worker.monotonic()
-        quiet = self._memory.unchanged_seconds(self.partition, lease.token, lease.beat, now)
+        quiet = self._cache.unchanged_seconds(self.partition, lease.token, lease.beat, now)
         if quiet >= lease.seconds:
             return None
         return f"{lease.worker} at {lease.site} has the lease"
@@ -110,7 +110,7 @@ class Plan:
         if self._settings.head_start_seconds == 0 or (lease is not None and lease.is_held):
             return None
         now = self.worker.monotonic()
-        seen = now - self._memory.seen.first((self.partition, first.message_id), now)
+        seen = now - self._cache.seen.first((self.partition, first.message_id), now)
         if max(seen, age(first, self.worker.wall())) >= self._settings.head_start_seconds:
             return None
         return "it is left to the primary region"
@@ -153,7 +153,7 @@ class Plan:
         if blocking is None:
             return None
         now = self.worker.monotonic()
-        waited = now - self._memory.blocked.first((self.partition, arrival.message_id), now)
+        waited = now - self._cache.blocked.first((self.partition, arrival.message_id), now)
         limit = self._settings.wait_for_earlier_seconds
         if limit is not None and waited >= limit:
             return None
@@ -185,7 +185,7 @@ class Plan:
     def give(self, entry: Entry) -> None:
         """Note that the application gets a message that is on record as begun."""
         self.given.add((entry.message_id, entry.attempt))
-        self._memory.ungiven.forget((self.partition, entry.message_id))
+        self._cache.ungiven.forget((self.partition, entry.message_id))
 
     def ungive(self, entry: Entry) -> None:
         """Note that the application had a message for nothing, so that the attempt does not count."""
@@ -194,11 +194,11 @@ class Plan:
 
     def _note_ungiven(self, entry: Entry) -> None:
         noted = Try(self.worker.name, entry.attempt, self.may_have_run[entry.message_id])
-        self._memory.ungiven[self.partition, entry.message_id] = noted
+        self._cache.ungiven[self.partition, entry.message_id] = noted
 
     def _ungiven(self, entry: Entry) -> Try | None:
         """Return the try that is on record and that this process did not make, as the store was away."""
-        noted = self._memory.ungiven[self.partition, entry.message_id]
+        noted = self._cache.ungiven[self.partition, entry.message_id]
         is_that = noted is not None and noted[:2] == (entry.worker, entry.attempt)
         return noted if is_that and entry.state is State.WORKING else None
 
@@ -211,7 +211,7 @@ class Plan:
         """Return the final entry of a message that needs no (further) try."""
         entry = self.record.entries.get(arrival.message_id)
         if entry is not None and entry.state is State.WORKING:
-            remembered = self._memory.unrecorded[self.partition, arrival.message_id]
+            remembered = self._cache.unrecorded[self.partition, arrival.message_id]
             if remembered is not None and remembered == entry.token:
                 return self.final(replace(entry, token=token), State.COMPLETED)
         if entry is not None and self._has_cost_enough(entry):

@@ -8,7 +8,7 @@ from busway_clients.sessions import order
 from busway_clients.sessions.effects import Commit, Read, Register
 from busway_clients.sessions.entries import Entry, State, entry_key, message_partition, session_partition
 from busway_clients.sessions.errors import Conflict, JournalRefused
-from busway_clients.sessions.leases import LEASE_KEY, Lease, Record, record_of
+from busway_clients.sessions.leases import LEASE_KEY, MAX_FINAL, Lease, Record, record_of
 from busway_clients.sessions.rows import Row, Write
 from busway_clients.sessions.settings import Settings
 
@@ -18,17 +18,21 @@ def keys_of(read: Read) -> list[str]:
     return [LEASE_KEY, *map(entry_key, read.message_ids)]
 
 
-def next_lease(commit: Commit) -> tuple[Lease, list[Entry]]:
-    """Return the lease that *commit* writes, and the entries that get rows; raises Conflict for a stale hold."""
-    if commit.hold.is_stale and not commit.is_beat:
-        raise Conflict(f"{commit.hold.partition}: messages were registered since it was read")
-    return commit.hold.lease.next_beat(**commit.changes).noting(commit.entries).parted(wholly=commit.empties)
+def next_lease(commit: Commit, max_final: int = MAX_FINAL) -> tuple[Lease, list[Entry]]:
+    """Return the lease that *commit* writes, and the entries that get rows; raises Conflict for a stale lease."""
+    if commit.held_lease.is_stale and not commit.is_renewal:
+        raise Conflict(f"{commit.held_lease.partition}: messages were registered since it was read")
+    return (
+        commit.held_lease.lease.next_beat(**commit.changes)
+        .noting(commit.entries)
+        .split(max_final, keeps_none=commit.empties)
+    )
 
 
 def commit_writes(commit: Commit, lease: Lease, entries: Sequence[Entry]) -> list[Write]:
     """Return the rows of *commit*, the lease first; what it holds against the row is its version."""
     rows = [Write(entry.key, entry.properties()) for entry in entries]
-    return [Write(LEASE_KEY, lease.properties(), commit.hold.version), *rows]
+    return [Write(LEASE_KEY, lease.properties(), commit.held_lease.version), *rows]
 
 
 def register_writes(register: Register) -> list[Write]:

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from busway_clients.database import Database, Kind
 from busway_clients.errors import ClaimLost, WrongUse
-from busway_clients.receivers.stores.memory import WINDOW
+from busway_clients.receivers.stores.in_memory import WINDOW
 from busway_clients.receivers.stores.store import Claim, State
 
 LEASE = timedelta(minutes=1)

@@ -12,7 +12,7 @@ from azure.core.exceptions import AzureError, ResourceExistsError, ResourceModif
 
 from busway_clients.errors import ClaimLost, StoreUnavailable, WrongUse
 from busway_clients.extras import extra
-from busway_clients.receivers.stores.memory import WINDOW
+from busway_clients.receivers.stores.in_memory import WINDOW
 from busway_clients.receivers.stores.sqlite import LEASE
 from busway_clients.receivers.stores.store import Claim, State
 

@@ -9,7 +9,7 @@ _OPENING_SECONDS = 10.0
 _END_SECONDS = 2 * WAIT_SECONDS
 
 
-class Course:
+class ReceiveRun:
     """
     One run of a receiver over all its namespaces, which ends for all of them together.
 

@@ -1,12 +1,8 @@
-"""What both shells, synchronous and not, share: names, what errors of the SDK mean, what the application's do."""
+"""What errors of the SDK and of the application mean to a consumer."""
 
 import contextlib
 import logging
-import os
-import socket
-import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 from azure.servicebus.exceptions import (
     MessageAlreadySettled,
@@ -27,7 +23,7 @@ from busway_clients.sessions.errors import (
     LeaseLost,
     Unprocessable,
 )
-from busway_clients.sessions.settings import Settings
+from busway_clients.sessions.source import Source
 
 LOG = logging.getLogger("busway_clients.sessions")
 
@@ -40,39 +36,10 @@ REFUSALS = (
 _LOST = (ServiceBusError, MessageAlreadySettled, ValueError)
 """What the SDK says at a receiver that is of no more use: a ValueError of one that it has shut down by itself."""
 
-LOCK_RENEWAL_SECONDS = 24 * 3600.0
-"""For how long the locks of Service Bus are renewed; a message is held while another region works on its copy."""
 LONGEST_TOLD = 2048
 """Service Bus takes 4,096 characters of 16 bits as a reason, and as many as a description."""
-BEATS = 3
-"""How often within the time of a heartbeat it is asked whether one is due."""
 
 _NO_SESSIONS = ("not-allowed", "session")
-
-
-@dataclass(frozen=True)
-class Source:
-    """The queue, or subscription of a topic, whose messages are processed, and whether it has sessions."""
-
-    entity: str
-    subscription: str | None = None
-    has_sessions: bool = True
-
-    def __str__(self) -> str:
-        return self.entity if self.subscription is None else f"{self.entity}/Subscriptions/{self.subscription}"
-
-
-def settings_for(source: Source, settings: Settings) -> Settings:
-    """Return *settings* for *source*, by which the application is known; raises JournalRefused for what it has not."""
-    if settings.lock == "session" and not source.has_sessions:
-        raise JournalRefused(f"{source}: has no sessions, expected some, as lock is 'session'")
-    # Service Bus tells names apart by letters alone, not by their case.
-    return replace(settings, application=settings.application or str(source).lower())
-
-
-def unique_name(site: str) -> str:
-    """Return a name that no other worker has or gets."""
-    return f"{site}/{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
 
 
 def fault_of(error: Exception) -> Fault:
@@ -86,7 +53,7 @@ def fault_of(error: Exception) -> Fault:
 
 
 @contextlib.contextmanager
-def receiving() -> Iterator[None]:
+def lock_lost_on_error() -> Iterator[None]:
     """Raise LockLost for what a receiver cannot do: the message comes again, and the journal knows of it then."""
     try:
         yield
@@ -94,7 +61,7 @@ def receiving() -> Iterator[None]:
         raise LockLost(type(error).__name__) from error
 
 
-def is_worth_a_pause(error: Exception, source: Source, site: str) -> bool:
+def must_pause(error: Exception, source: Source, site: str) -> bool:
     """Whether to wait before a lane goes on after *error*, which is logged; raises JournalError where it cannot."""
     match error:
         case OperationTimeoutError():

@@ -49,7 +49,7 @@ class Try(NamedTuple):
     may_have_run: bool
 
 
-class Memory:
+class WorkerCache:
     """
     The memory of a worker; keys are partitions, or partition and message id; times are local and monotonic.
 

@@ -1,4 +1,4 @@
-"""Memory of one process: the fastest, and gone with it."""
+"""WorkerCache of one process: the fastest, and gone with it."""
 
 import itertools
 import threading

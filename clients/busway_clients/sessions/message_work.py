@@ -3,16 +3,16 @@
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-from busway_clients.sessions.arrivals import Arrival
-from busway_clients.sessions.effects import Effect, Hold, Receive, Wait
+from busway_clients.sessions.effects import Effect, HeldLease, Receive, Wait
 from busway_clients.sessions.entries import message_partition, session_partition
 from busway_clients.sessions.plan import Worker
-from busway_clients.sessions.visit import Ending, Visit
+from busway_clients.sessions.received import Arrival
+from busway_clients.sessions.session_work import Ending, SessionWork
 
 
-class Messages:
+class MessageWork:
     """
-    The steps of a lane with a receiver whose messages are locked by themselves; *hold* is of the visit at hand.
+    The steps of a lane with a receiver whose messages are locked by themselves; *held_lease* is of the visit at hand.
 
     A message that cannot be processed now is set aside, its lock kept, and visited again later: it keeps none of the
     others waiting, until a whole batch is set aside.
@@ -20,15 +20,15 @@ class Messages:
 
     def __init__(self, new_worker: Callable[[], Worker]) -> None:
         self._new_worker = new_worker
-        self._visit: Visit | None = None
+        self._work: SessionWork | None = None
 
     @property
-    def hold(self) -> Hold | None:
+    def held_lease(self) -> HeldLease | None:
         """The lease that is held, None while there is none."""
-        return None if self._visit is None else self._visit.hold
+        return None if self._work is None else self._work.held_lease
 
     def steps(self) -> Generator[Effect, Any, Ending]:
-        """Yield effects until nothing comes; raises as Visit.steps does."""
+        """Yield effects until nothing comes; raises as SessionWork.steps does."""
         worker = self._new_worker()
         settings = worker.settings
         aside: list[Arrival] = []
@@ -48,8 +48,8 @@ class Messages:
                 due = worker.monotonic() + settings.poll_seconds
             for arrival in next_ones:
                 partition = message_partition(arrival.session_id, arrival.message_id)
-                self._visit = Visit(partition, self._new_worker(), [arrival])
-                ending = yield from self._visit.steps()
+                self._work = SessionWork(partition, self._new_worker(), [arrival])
+                ending = yield from self._work.steps()
                 if ending in (Ending.STOPPED, Ending.LOCK_LOST):
                     return ending
                 if ending is Ending.BUSY:
@@ -57,9 +57,9 @@ class Messages:
         return Ending.STOPPED
 
 
-def visit_of(session_id: str | None, new_worker: Callable[[], Worker]) -> Visit | Messages:
+def work_for(session_id: str | None, new_worker: Callable[[], Worker]) -> SessionWork | MessageWork:
     """Return what a lane does with a receiver, which has the session *session_id* if there are sessions."""
     worker = new_worker()
     if worker.settings.lock == "message":
-        return Messages(new_worker)
-    return Visit(session_partition(str(session_id)), worker)
+        return MessageWork(new_worker)
+    return SessionWork(session_partition(str(session_id)), worker)

@@ -9,7 +9,7 @@ from busway_clients.errors import ClientsError, StoreUnavailable, UnusableFile, 
 from busway_clients.senders.roles import MemoryRoles, Roles, RoleStore
 from busway_clients.steps import Call, Steps
 
-_LOGGER = logging.getLogger("busway_clients.senders.agreement")
+_LOGGER = logging.getLogger("busway_clients.senders.shared_roles")
 REFRESH = timedelta(seconds=5)
 
 
@@ -26,7 +26,7 @@ class RoleState(NamedTuple):
     error: ClientsError | None = None
 
 
-class Agreement:
+class SharedRoles:
     """
     The roles of some names, of which one is active; every change is a flow, for callers of both kinds.
 

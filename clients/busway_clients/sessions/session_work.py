@@ -11,7 +11,6 @@ from enum import Enum
 from typing import Any, TypeAlias
 
 from busway_clients.sessions import order
-from busway_clients.sessions.arrivals import Arrival
 from busway_clients.sessions.effects import (
     Commit,
     Complete,
@@ -19,22 +18,23 @@ from busway_clients.sessions.effects import (
     Delivery,
     Effect,
     Fault,
-    Hold,
+    HeldLease,
     LockLost,
+    Log,
     Read,
     Receive,
     Register,
     Run,
-    Tell,
     Wait,
 )
 from busway_clients.sessions.entries import Entry, State
 from busway_clients.sessions.errors import Conflict, JournalUnavailable, LeaseLost
-from busway_clients.sessions.memory import Memory
 from busway_clients.sessions.plan import Plan, Worker
+from busway_clients.sessions.received import Arrival
 from busway_clients.sessions.settings import Settings
+from busway_clients.sessions.worker_cache import WorkerCache
 
-Steps: TypeAlias = Generator[Effect, Any, Any]
+EffectSteps: TypeAlias = Generator[Effect, Any, Any]
 
 
 class Ending(Enum):
@@ -46,17 +46,17 @@ class Ending(Enum):
     STOPPED = "stopped"
 
 
-class Visit:
+class SessionWork:
     """
     The steps of a visit of *worker* to *partition*, with the arrivals that are *given*, or with all that it receives.
 
-    *hold* is for the heartbeat too, None while there is none.
+    *held_lease* is for the heartbeat too, None while there is none.
     """
 
     def __init__(self, partition: str, worker: Worker, given: Sequence[Arrival] | None = None) -> None:
         self.partition = partition
         self.worker = worker
-        self.hold: Hold | None = None
+        self.held_lease: HeldLease | None = None
         self._given = given
         self._plan = Plan(partition, worker)
         self._started = 0.0
@@ -70,9 +70,9 @@ class Visit:
         all cases what is not on record is not settled.
         """
         try:
-            return (yield from self._visit())
+            return (yield from self._process())
         except LeaseLost as lost:
-            yield Tell(str(lost))
+            yield Log(str(lost))
             return Ending.BUSY
         except LockLost:
             self._is_cut_off = True
@@ -81,7 +81,7 @@ class Visit:
         except JournalUnavailable:
             for done in self._plan.finished:
                 if done.entry.state is State.COMPLETED:
-                    self._memory.unrecorded[self.partition, done.entry.message_id] = done.entry.token
+                    self._cache.unrecorded[self.partition, done.entry.message_id] = done.entry.token
             raise
 
     @property
@@ -89,10 +89,10 @@ class Visit:
         return self.worker.settings
 
     @property
-    def _memory(self) -> Memory:
-        return self.worker.memory
+    def _cache(self) -> WorkerCache:
+        return self.worker.cache
 
-    def _visit(self) -> Generator[Effect, Any, Ending]:
+    def _process(self) -> Generator[Effect, Any, Ending]:
         self._touch()
         while True:
             if self.worker.is_stopping():
@@ -108,16 +108,16 @@ class Visit:
             yield from self._settle_what_is_final()
             if not self._plan.waiting:
                 continue
-            obstacle = self._plan.obstacle(is_held=self.hold is not None)
+            obstacle = self._plan.obstacle(is_held=self.held_lease is not None)
             if obstacle is None:
-                yield from self._work()
+                yield from self._process_group()
                 continue
             yield from self._release()
             yield from self._register()
             if self._settings.lock == "message":
                 return Ending.BUSY
             if self.worker.monotonic() - self._started >= self._settings.patience_seconds:
-                yield Tell(f"{self.partition}: {obstacle}; left for now")
+                yield Log(f"{self.partition}: {obstacle}; left for now")
                 return Ending.BUSY
             yield Wait(self._settings.poll_seconds)
             yield from self._read()
@@ -127,7 +127,7 @@ class Visit:
 
     # What there is
 
-    def _receive(self) -> Steps:
+    def _receive(self) -> EffectSteps:
         while True:
             arrivals: Sequence[Arrival]
             if self._given is None:
@@ -137,30 +137,34 @@ class Visit:
             now = self.worker.monotonic()
             for arrival in arrivals:
                 if arrival.problem is None:
-                    self._memory.seen.first((self.partition, arrival.message_id), now)
+                    self._cache.seen.first((self.partition, arrival.message_id), now)
                     self._plan.waiting.append(arrival)
                 else:
                     # It has no entry that another site could find, or no place in the order: a person has to look.
-                    yield Tell(f"{self.partition}: a message {arrival.problem}; dead-lettered")
+                    yield Log(f"{self.partition}: a message {arrival.problem}; dead-lettered")
                     yield DeadLetter(arrival, "NotRecognised", f"The message {arrival.problem}.")
             if self._plan.waiting or not arrivals:
                 return
 
-    def _read(self) -> Steps:
+    def _read(self) -> EffectSteps:
         ids = list(dict.fromkeys(arrival.message_id for arrival in self._plan.waiting))
         self._plan.record = yield from self._patiently(Read(self.partition, ids))
         lease = self._plan.record.lease
-        if self.hold is not None:
-            if lease is None or (lease.worker, lease.token) != (self.worker.name, self.hold.lease.token):
+        if self.held_lease is not None:
+            if lease is None or (lease.worker, lease.token) != (self.worker.name, self.held_lease.lease.token):
                 taken = "it is gone" if lease is None else f"{lease.worker} has it with token {lease.token}"
-                self.hold = None
+                self.held_lease = None
                 raise LeaseLost(f"{self.partition}: the lease of {self.worker.name} is lost, {taken}")
-            self.hold.lease, self.hold.version, self.hold.is_stale = lease, self._plan.record.version, False
+            self.held_lease.lease, self.held_lease.version, self.held_lease.is_stale = (
+                lease,
+                self._plan.record.version,
+                False,
+            )
         elif lease is not None and lease.is_held and lease.worker == self.worker.name:
             # The claim went through, its answer did not.
-            self.hold = Hold(self.partition, lease, self._plan.record.version, self.worker.monotonic())
+            self.held_lease = HeldLease(self.partition, lease, self._plan.record.version, self.worker.monotonic())
 
-    def _settle_what_is_final(self) -> Steps:
+    def _settle_what_is_final(self) -> EffectSteps:
         for arrival in list(self._plan.waiting):
             entry = self._plan.record.entries.get(arrival.message_id)
             if entry is None or not entry.state.is_final:
@@ -170,10 +174,10 @@ class Visit:
 
     # What is done
 
-    def _work(self) -> Steps:
+    def _process_group(self) -> EffectSteps:
         """Begin the next messages, give them to the application and decide what becomes of each."""
         group = self._plan.next_group()
-        token = self._plan.next_token() if self.hold is None else self.hold.lease.token
+        token = self._plan.next_token() if self.held_lease is None else self.held_lease.lease.token
         for arrival in list(group):
             decided = self._plan.decided_already(arrival, token)
             if decided is not None:
@@ -194,12 +198,12 @@ class Visit:
         if not self._plan.waiting:
             yield from self._flush(is_last=self._settings.lock == "message")
 
-    def _run(self, arrival: Arrival, entry: Entry) -> Steps:
+    def _run(self, arrival: Arrival, entry: Entry) -> EffectSteps:
         """Give a message to the application; whether its fate is decided, so that the next may follow."""
-        hold = self._held()
-        if not hold.is_fresh(self.worker.monotonic() + self._settings.heartbeat_seconds):
+        held = self._held()
+        if not held.is_fresh(self.worker.monotonic() + self._settings.heartbeat_seconds):
             yield from self._write([], is_renewal=True)
-            hold = self._held()
+            held = self._held()
         delivery = Delivery(
             message=arrival.message,
             message_id=arrival.message_id,
@@ -207,7 +211,7 @@ class Visit:
             attempt=entry.attempt,
             token=entry.token,
             may_have_run=self._plan.may_have_run[arrival.message_id],
-            is_held=lambda: hold.is_fresh(self.worker.monotonic()),
+            is_held=lambda: held.is_fresh(self.worker.monotonic()),
         )
         self._plan.give(entry)
         fault: Fault | None = yield Run(delivery)
@@ -215,7 +219,7 @@ class Visit:
         if fault is None:
             self._plan.decide(arrival, self._plan.final(entry, State.COMPLETED))
             return True
-        yield Tell(f"{self.partition}: message {arrival.message_id}, attempt {entry.attempt}: {fault.reason}")
+        yield Log(f"{self.partition}: message {arrival.message_id}, attempt {entry.attempt}: {fault.reason}")
         if not fault.counts:
             self._plan.ungive(entry)
             return False
@@ -224,7 +228,7 @@ class Visit:
             return True
         return False
 
-    def _settle(self, arrival: Arrival, entry: Entry) -> Steps:
+    def _settle(self, arrival: Arrival, entry: Entry) -> EffectSteps:
         self._touch()
         if self._is_cut_off:
             return
@@ -232,35 +236,35 @@ class Visit:
             yield Complete(arrival)
         else:
             yield DeadLetter(arrival, entry.reason, entry.description)
-        for kept in (self._memory.seen, self._memory.blocked, self._memory.unrecorded, self._memory.ungiven):
+        for kept in (self._cache.seen, self._cache.blocked, self._cache.unrecorded, self._cache.ungiven):
             kept.forget((self.partition, arrival.message_id))
 
     # What is written
 
-    def _write(self, entries: Sequence[Entry], *, is_renewal: bool = False, **changes: Any) -> Steps:  # noqa: ANN401 - of Lease
+    def _write(self, entries: Sequence[Entry], *, is_renewal: bool = False, **changes: Any) -> EffectSteps:  # noqa: ANN401 - of Lease
         """
         Write *entries* and what is finished, claiming the lease if need be, then settle what is finished.
 
         Whether it was written: not so where something has changed in between, so that what to do must be thought over.
         Raises LeaseLost.
         """
-        claiming = self.hold is None
-        hold = self.hold or Hold(self.partition, self._plan.claimed(), self._plan.record.version)
+        claiming = self.held_lease is None
+        held = self.held_lease or HeldLease(self.partition, self._plan.claimed(), self._plan.record.version)
         finished = list(self._plan.finished)
-        changes |= order.progress(hold.lease, [each.entry for each in finished])
+        changes |= order.progress(held.lease, [each.entry for each in finished])
         written = [*(each.entry for each in finished), *entries]
         try:
-            yield from self._patiently(Commit(hold, changes, written, empties=self._empties(changes)))
+            yield from self._patiently(Commit(held, changes, written, empties=self._empties(changes)))
         except Conflict:
             if claiming:
                 self._plan.decide_again()
             yield from self._read()
-            if self.hold is None or not is_renewal:
+            if self.held_lease is None or not is_renewal:
                 return False
             return (yield from self._write(entries, is_renewal=True, **changes))
         if claiming:
-            self.hold = hold
-        self._plan.record = replace(self._plan.record, lease=hold.lease, version=hold.version).with_entries(*written)
+            self.held_lease = held
+        self._plan.record = replace(self._plan.record, lease=held.lease, version=held.version).with_entries(*written)
         del self._plan.finished[: len(finished)]
         for each in finished:
             yield from self._settle(each.arrival, each.entry)
@@ -271,23 +275,23 @@ class Visit:
         # With lock="message" nobody else registers, so that there are no rows, and the lease's goes as a whole.
         return self._settings.lock == "session" and changes.get("is_held") is False
 
-    def _flush(self, *, is_last: bool = False) -> Steps:
+    def _flush(self, *, is_last: bool = False) -> EffectSteps:
         """Get what is finished on record, and settle it."""
         while self._plan.finished:
-            if self.hold is None:
+            if self.held_lease is None:
                 return
             yield from self._write([], **(self._plan.given_back() if is_last else {}))
-        if self.hold is not None and not self.hold.lease.is_held:
-            self.hold = None
+        if self.held_lease is not None and not self.held_lease.lease.is_held:
+            self.held_lease = None
 
-    def _release(self) -> Steps:
+    def _release(self) -> EffectSteps:
         """Give the lease back, so that nobody has to wait until it is over."""
         yield from self._flush()
-        while self.hold is not None:
+        while self.held_lease is not None:
             if (yield from self._write([], **self._plan.given_back())):
-                self.hold = None
+                self.held_lease = None
 
-    def _register(self) -> Steps:
+    def _register(self) -> EffectSteps:
         """Let workers elsewhere know what has arrived here, since they may have to wait for it."""
         unknown = [entry for entry in self._plan.unknown() if entry.message_id not in self._plan.record.entries]
         if not unknown or self._settings.lock == "message":
@@ -299,7 +303,7 @@ class Visit:
         except Conflict:
             return
 
-    def _patiently(self, effect: Effect) -> Steps:
+    def _patiently(self, effect: Effect) -> EffectSteps:
         """Yield an effect on the store, again and again while the store is away, for as long as there is patience."""
         started = self.worker.monotonic()
         while True:
@@ -308,10 +312,10 @@ class Visit:
             except JournalUnavailable as error:
                 if self.worker.monotonic() - started >= self._settings.patience_seconds:
                     raise
-                yield Tell(f"{error}; trying again")
+                yield Log(f"{error}; trying again")
             yield Wait(self._settings.poll_seconds)
 
-    def _held(self) -> Hold:
-        if self.hold is None:
+    def _held(self) -> HeldLease:
+        if self.held_lease is None:
             raise LeaseLost(f"{self.partition}: {self.worker.name} has no lease any more")
-        return self.hold
+        return self.held_lease

@@ -1,0 +1,68 @@
+"""
+When a client moves from its endpoint to another, without I/O.
+
+1. It moves when the first of the wanted endpoints is in another namespace than the current one.
+2. It does not move while a message that was received there is unsettled, but waits for at most `drain_seconds`: when a
+   namespace is unavailable nothing can be settled, and the unsettled messages are delivered again.
+3. It opens the new link before it closes the old one. If no new link can be opened it stays, and retries later.
+"""
+
+from enum import Enum
+
+from busway_clients.endpoints.endpoint import Endpoint
+
+
+class Step(Enum):
+    """What to do before the next use."""
+
+    STAY = "stay"
+    DRAIN = "drain"
+    MOVE = "move"
+
+
+class Switching:
+    """The endpoint that a client uses, and when it moves to another."""
+
+    def __init__(self, drain_seconds: float, retry_seconds: float) -> None:
+        """Wait at most *drain_seconds* for unsettled messages, and *retry_seconds* before an endpoint is tried again."""
+        self.current: Endpoint | None = None
+        self._drain_seconds = drain_seconds
+        self._retry_seconds = retry_seconds
+        self._wanted: tuple[Endpoint, ...] = ()
+        self._wanted_since = 0.0
+        self._failed: tuple[Endpoint, ...] = ()
+        self._failed_until = 0.0
+
+    def next_step(self, wanted: tuple[Endpoint, ...], unsettled: int, now: float) -> Step:
+        """Return what to do; *unsettled* counts the messages that are not settled at the current endpoint."""
+        if self.current is None:
+            return Step.MOVE
+        if wanted[0].namespace == self.current.namespace:
+            self._wanted = ()
+            return Step.STAY
+        if wanted == self._failed and now < self._failed_until:
+            return Step.STAY
+        if wanted != self._wanted:
+            self._wanted, self._wanted_since = wanted, now
+        return Step.DRAIN if unsettled and self.drain_seconds_left(now) > 0 else Step.MOVE
+
+    def drain_seconds_left(self, now: float) -> float:
+        """Return how many seconds more to wait for unsettled messages."""
+        return max(self._wanted_since + self._drain_seconds - now, 0.0)
+
+    def candidates(self, wanted: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
+        """Return the endpoints to open in turn: those that come before the current one."""
+        if self.current is None or self.current not in wanted:
+            return wanted
+        return wanted[: wanted.index(self.current)]
+
+    def note_moved(self, endpoint: Endpoint, wanted: tuple[Endpoint, ...], now: float) -> None:
+        """Record that the client uses *endpoint* now."""
+        self.current = endpoint
+        self._wanted = ()
+        if endpoint.namespace != wanted[0].namespace:
+            self.note_failed(wanted, now)
+
+    def note_failed(self, wanted: tuple[Endpoint, ...], now: float) -> None:
+        """Record that the first of *wanted* could not be opened."""
+        self._failed, self._failed_until = wanted, now + self._retry_seconds

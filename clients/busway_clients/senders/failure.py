@@ -1,0 +1,23 @@
+"""The error of a send that did not meet its policy."""
+
+from collections.abc import Sequence
+
+from busway_clients.errors import SendFailed, WrongUse
+from busway_clients.senders.error_kinds import describe
+from busway_clients.senders.outcome import Outcome
+
+
+def send_failed(expected: str, outcome: Outcome, unsent: Sequence[str]) -> SendFailed | WrongUse:
+    """Return the error of a send, with the errors of the namespaces as its cause; WrongUse if they all raised that."""
+    wrong = [error for error in outcome.errors.values() if isinstance(error, WrongUse)]
+    if len(wrong) == len(outcome.deliveries) and not any(each.accepted for each in outcome.deliveries.values()):
+        return wrong[0]
+    seen = "; ".join(
+        f"{name} accepted {len(each.accepted)} of {len(each.accepted) + len(each.failed)}"
+        + ("" if each.error is None else f", {describe(each.error)}")
+        for name, each in outcome.deliveries.items()
+    )
+    failed = SendFailed(f"send: {seen}; expected {expected}", outcome, unsent)
+    errors = [*outcome.errors.values()]
+    failed.__cause__ = errors[0] if len(errors) == 1 else ExceptionGroup("the errors of the namespaces", errors)
+    return failed
