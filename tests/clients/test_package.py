@@ -39,7 +39,7 @@ def test_what_lacks_an_extra_names_it() -> None:
         lacking = {
             "tables": (
                 "azure.data",
-                *("senders.table_roles", "receivers.stores.tables", "sessions.tables", "sessions.aio.tables"),
+                *("senders.table_roles", "receivers.stores.tables", "sessions.tables", "aio.sessions.tables"),
             ),
             "relay": ("yarl", "relay"),
             "dns": ("dns", "endpoints.dns"),

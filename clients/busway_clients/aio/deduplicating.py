@@ -10,7 +10,7 @@ from azure.servicebus import ServiceBusReceivedMessage
 from busway_clients.receivers.deduplicating import LOOK_SECONDS, Receiving
 from busway_clients.receivers.deduplication import PATIENCE, Deduplication, Handled, SdkReceiver, WithoutIdentity
 from busway_clients.receivers.identity import Identity, Watermark, by_message_id
-from busway_clients.receivers.receive_run import ReceiveRun
+from busway_clients.receivers.receive_run import OPEN_SECONDS, ReceiveRun
 from busway_clients.receivers.stores.store import Store
 from busway_clients.steps import Call, run_async
 
@@ -34,12 +34,14 @@ class DeduplicatingReceiver:
         watermark: Watermark | None = None,
         patience: timedelta = PATIENCE,
         without_identity: WithoutIdentity = "process",
+        open_seconds: float = OPEN_SECONDS,
     ) -> None:
         """Receive by *receivers*, named by their namespaces, and remember in *store*; as the synchronous one does."""
         deduplication = Deduplication(
             store, identity=identity, watermark=watermark, patience=patience, without_identity=without_identity
         )
         self._receiving = Receiving(receivers, deduplication)
+        self._open_seconds = open_seconds
 
     @property
     def counts(self) -> Mapping[str, Mapping[Handled, int]]:
@@ -61,24 +63,26 @@ class DeduplicatingReceiver:
 
         The application is called in a task for each namespace. Raises WrongUse as the synchronous one does.
         """
-        course = ReceiveRun(self.errors, stop.is_set, idle)
+        receive_run = ReceiveRun(self.errors, stop.is_set, idle, self._open_seconds)
 
         async def receive(name: str) -> None:
             try:
                 await run_async(
-                    self._receiving.receive(name, application, course, lambda seconds: _pause(stop, seconds))
+                    self._receiving.receive(name, application, receive_run, lambda seconds: _pause(stop, seconds))
                 )
             finally:
-                # The others end with it when it has failed; else the course is over.
-                course.end()
+                # The others end with it when it has failed; else the receive_run is over.
+                receive_run.end()
 
         tasks = {name: asyncio.create_task(receive(name), name=f"receive from {name}") for name in self.errors}
         try:
-            while running := [each for name, each in tasks.items() if not each.done() and course.is_waited_for(name)]:
+            while running := [
+                each for name, each in tasks.items() if not each.done() and receive_run.is_waited_for(name)
+            ]:
                 await asyncio.wait(running, timeout=LOOK_SECONDS)
             ended = [each for each in tasks.values() if each.done()]
         finally:
-            course.end()
+            receive_run.end()
             for task in tasks.values():
                 task.cancel()
             await asyncio.gather(*tasks.values(), return_exceptions=True)

@@ -24,7 +24,7 @@ class Switching:
     """The endpoint that a client uses, and when it moves to another."""
 
     def __init__(self, drain_seconds: float, retry_seconds: float) -> None:
-        """Wait at most *drain_seconds* for unsettled messages, and *retry_seconds* before an endpoint is tried again."""
+        """Wait at most *drain_seconds* for unsettled messages, and *retry_seconds* before trying an endpoint again."""
         self.current: Endpoint | None = None
         self._drain_seconds = drain_seconds
         self._retry_seconds = retry_seconds

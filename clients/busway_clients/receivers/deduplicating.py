@@ -22,7 +22,7 @@ from busway_clients.receivers.deduplication import (
     renewed,
 )
 from busway_clients.receivers.identity import Identity, Watermark, by_message_id
-from busway_clients.receivers.receive_run import WAIT_SECONDS, ReceiveRun
+from busway_clients.receivers.receive_run import OPEN_SECONDS, WAIT_SECONDS, ReceiveRun
 from busway_clients.receivers.stores.store import Store
 from busway_clients.senders.error_kinds import condition_of, describe
 from busway_clients.steps import Call, Steps, run
@@ -46,27 +46,27 @@ class Receiving:
         self._deduplication = deduplication
 
     def receive(
-        self, name: str, application: Application, course: ReceiveRun, pause: Callable[[float], Call]
+        self, name: str, application: Application, receive_run: ReceiveRun, pause: Callable[[float], Call]
     ) -> Steps[None]:
         """
-        Receive from one namespace for the course of a run; one that cannot be reached is tried again.
+        Receive from one namespace for the receive_run of a run; one that cannot be reached is tried again.
 
         Raises WrongUse for an entity that does not exist, or cannot be received from like this, at the beginning.
         """
         receiver = self.receivers[name]
         pausing, is_open, has_answered = _PAUSE_SECONDS, False, False
-        wait = WAIT_SECONDS if course.idle is None else min(course.idle, WAIT_SECONDS)
-        while not course.is_over():
+        wait = WAIT_SECONDS if receive_run.idle is None else min(receive_run.idle, WAIT_SECONDS)
+        while not receive_run.is_over():
             try:
                 if not is_open:
                     # Apart from the first receive, whose wait may be shorter than opening takes.
                     yield opening(receiver)
                     is_open = True
-                    course.note_answer(name)
+                    receive_run.note_answer(name)
                     continue
                 messages = yield Call(lambda: receiver.receive_messages(max_message_count=1, max_wait_time=wait))
             except (AzureError, OSError) as error:
-                course.note_answer(name)
+                receive_run.note_answer(name)
                 if not has_answered and condition_of(error) in _MISTAKES:
                     raise WrongUse(
                         f"the receiver of {name}: {describe(error)}, expected one of an entity that exists, "
@@ -75,13 +75,13 @@ class Receiving:
                 if self.errors[name] is None:
                     _LOGGER.warning("%s cannot be received from: %s", name, describe(error))
                 self.errors[name] = error
-                yield pause(pausing if course.idle is None else min(pausing, course.idle))
+                yield pause(pausing if receive_run.idle is None else min(pausing, receive_run.idle))
                 pausing = min(pausing * 2, _LONGEST_PAUSE_SECONDS)
                 continue
             self.errors[name], pausing, has_answered = None, _PAUSE_SECONDS, True
             for message in messages:
-                with course.handling(name):
-                    yield from self._handle(name, message, application, course, pause)
+                with receive_run.handling(name):
+                    yield from self._handle(name, message, application, receive_run, pause)
 
     def handle(
         self,
@@ -102,18 +102,18 @@ class Receiving:
         name: str,
         message: ServiceBusReceivedMessage,
         application: Application,
-        course: ReceiveRun,
+        receive_run: ReceiveRun,
         pause: Callable[[float], Call],
     ) -> Steps[None]:
         """Handle a message; while the store does not answer, keep its lock, so that no delivery is counted for it."""
         while True:
             try:
-                yield from self.handle(name, message, application, is_over=course.is_over, pause=pause)
+                yield from self.handle(name, message, application, is_over=receive_run.is_over, pause=pause)
             except StoreUnavailable as error:
                 if self.errors[name] is None:
                     _LOGGER.warning("%s waits for the store: %s", name, error)
                 self.errors[name] = error
-                if course.is_over():
+                if receive_run.is_over():
                     return
                 yield pause(_PAUSE_SECONDS)
                 yield from renewed(self.receivers[name], message)
@@ -143,6 +143,7 @@ class DeduplicatingReceiver:
         watermark: Watermark | None = None,
         patience: timedelta = PATIENCE,
         without_identity: WithoutIdentity = "process",
+        open_seconds: float = OPEN_SECONDS,
     ) -> None:
         """
         Receive by *receivers*, named by their namespaces, and remember in *store*.
@@ -154,6 +155,7 @@ class DeduplicatingReceiver:
             store, identity=identity, watermark=watermark, patience=patience, without_identity=without_identity
         )
         self._receiving = Receiving(receivers, deduplication)
+        self._open_seconds = open_seconds
 
     @property
     def counts(self) -> Mapping[str, Mapping[Handled, int]]:
@@ -187,16 +189,18 @@ class DeduplicatingReceiver:
         WrongUse for a receiver whose entity does not exist or requires what it does not give, such as a session.
         """
         failures: list[BaseException] = []
-        course = ReceiveRun(self.errors, stop.is_set, idle)
+        receive_run = ReceiveRun(self.errors, stop.is_set, idle, self._open_seconds)
 
         def receive(name: str) -> None:
             try:
                 run(
-                    self._receiving.receive(name, application, course, lambda seconds: Call(lambda: stop.wait(seconds)))
+                    self._receiving.receive(
+                        name, application, receive_run, lambda seconds: Call(lambda: stop.wait(seconds))
+                    )
                 )
             except BaseException as error:  # noqa: BLE001 - raised below, in the caller's thread
                 failures.append(error)
-                course.end()
+                receive_run.end()
 
         threads = {
             name: threading.Thread(target=receive, args=(name,), name=f"receive from {name}", daemon=True)
@@ -205,9 +209,11 @@ class DeduplicatingReceiver:
         try:
             for thread in threads.values():
                 thread.start()
-            while running := [each for name, each in threads.items() if each.is_alive() and course.is_waited_for(name)]:
+            while running := [
+                each for name, each in threads.items() if each.is_alive() and receive_run.is_waited_for(name)
+            ]:
                 running[0].join(LOOK_SECONDS)
         finally:
-            course.end()
+            receive_run.end()
         if failures:
             raise failures[0]

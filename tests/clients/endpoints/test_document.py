@@ -151,7 +151,7 @@ def test_a_key_of_another_kind_is_told() -> None:
 def test_only_who_needs_a_package_imports_it() -> None:
     code = """
 import sys
-import busway_clients.endpoints.aio.receiver, busway_clients.endpoints.aio.sender, busway_clients.endpoints.file
+import busway_clients.aio.endpoints.receiver, busway_clients.aio.endpoints.sender, busway_clients.endpoints.file
 import busway_clients.endpoints.receiver, busway_clients.endpoints.sender, busway_clients.endpoints.url
 print([name for name in ("dns", "cryptography", "azure.data") if name in sys.modules])
 """

@@ -18,9 +18,9 @@ from azure.servicebus.exceptions import (
     ServiceBusQuotaExceededError,
 )
 
-from busway_clients.endpoints.aio.receiver import FollowingReceiver as AsyncReceiver
-from busway_clients.endpoints.aio.sender import FollowingSender as AsyncSender
-from busway_clients.endpoints.aio.watch import EndpointWatch as AsyncWatch
+from busway_clients.aio.endpoints.receiver import FollowingReceiver as AsyncReceiver
+from busway_clients.aio.endpoints.sender import FollowingSender as AsyncSender
+from busway_clients.aio.endpoints.watch import EndpointWatch as AsyncWatch
 from busway_clients.endpoints.cache import EndpointCache
 from busway_clients.endpoints.dns import DnsSource
 from busway_clients.endpoints.endpoint import Answer, Endpoint, Offer
@@ -58,6 +58,25 @@ def endpoint(site, port: int = 5671):
     return Endpoint(f"{site}.{DOMAIN}", port)
 
 
+class PinnableWatch:
+    """A watch whose answer a test can keep until it is consulted."""
+
+    def __init__(self, watch: EndpointWatch) -> None:
+        self.watch = watch
+        self.pinned: tuple[Endpoint, ...] | None = None
+        self.consultations = 0
+
+    def pin(self) -> None:
+        self.pinned = self.watch.endpoints()
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        return self.pinned or self.watch.endpoints()
+
+    def consult(self) -> tuple[Endpoint, ...]:
+        self.consultations += 1
+        return self.watch.consult()
+
+
 class Register:
     """A source of one line that a test rewrites, never cached."""
 
@@ -88,7 +107,8 @@ class Register:
         )
 
     def sender(self, queue: str = "orders", **options):
-        return FollowingSender(self.watch(), self.connect, lambda client: client.get_queue_sender(queue), **options)
+        self.watched = PinnableWatch(self.watch())
+        return FollowingSender(self.watched, self.connect, lambda client: client.get_queue_sender(queue), **options)
 
     def receiver(self, queue: str = "orders", drain_seconds: float = 20.0, **options):
         return FollowingReceiver(
@@ -213,9 +233,7 @@ def test_a_send_that_fails_because_the_site_is_away_is_made_at_the_other(registe
         with pytest.raises((ServiceBusError, OSError)):
             sender.send_messages(ServiceBusMessage("lost on nobody"), timeout=1)
         # The operator switches while a send is on its way: the source is asked again when it has failed.
-        watch = sender._watch
-        pointed = [watch.endpoints()]
-        sender._watch = type("Cached", (), {"endpoints": lambda _: pointed[0], "consult": lambda _: watch.consult()})()
+        register.watched.pin()
         register.point_to(endpoint("east"))
         message = ServiceBusMessage("b")
         sender.send_messages(message, timeout=1)
@@ -228,9 +246,7 @@ def test_a_send_that_fails_because_the_site_is_away_is_made_at_the_other(registe
 def test_what_was_accepted_and_not_acknowledged_is_the_same_message_at_the_other(register, broker) -> None:
     with register.sender() as sender:
         sender.send_messages(ServiceBusMessage("a", message_id="a"))
-        watch = sender._watch
-        pointed = [watch.endpoints()]
-        sender._watch = type("Cached", (), {"endpoints": lambda _: pointed[0], "consult": lambda _: watch.consult()})()
+        register.watched.pin()
         register.point_to(endpoint("east"))
         strike = Fault(
             effect=Effect.DROP_CONNECTION, entity="orders", operations=frozenset((Operation.SEND,)), takes_effect=True
@@ -246,11 +262,9 @@ def test_an_error_of_the_entity_is_no_reason_to_look_elsewhere(register, broker)
     with register.sender() as sender:
         sender.send_messages(ServiceBusMessage("a"))
         broker.faults("west").add(Fault(effect=Effect.FILL, operations=frozenset((Operation.SEND,))))
-        consulted = []
-        sender._watch.consult = lambda: consulted.append(1)
         with pytest.raises(ServiceBusQuotaExceededError):
             sender.send_messages(ServiceBusMessage("b"))
-    assert consulted == []
+    assert register.watched.consultations == 0
 
 
 def test_sends_of_many_threads_all_arrive_while_the_sender_moves(register, broker) -> None:

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from busway_clients.endpoints.aio.watch import EndpointWatch as AsyncWatch
+from busway_clients.aio.endpoints.watch import EndpointWatch as AsyncWatch
 from busway_clients.endpoints.cache import EndpointCache
 from busway_clients.endpoints.endpoint import Answer, Endpoint, EndpointUnresolved, Offer
 from busway_clients.endpoints.watch import EndpointWatch

@@ -31,7 +31,6 @@ from busway_clients import (
     by_message_id,
     by_property,
 )
-from busway_clients.receivers import course
 from busway_clients.receivers.deduplication import PATIENCE
 from busway_clients.receivers.identity import origin_time
 from local.broker.faults import Effect, Fault, Operation
@@ -271,18 +270,16 @@ def test_a_run_is_idle_when_nothing_comes_from_any_namespace(pair, queue) -> Non
 
 @pytest.mark.parametrize("ends_by", ["idle", "stop"])
 @pytest.mark.parametrize("kind", ["sync", "aio"])
-def test_a_peer_that_says_nothing_does_not_keep_a_run_from_its_end(
-    pair, queue, monkeypatch: pytest.MonkeyPatch, kind: str, ends_by: str
-) -> None:
+def test_a_peer_that_says_nothing_does_not_keep_a_run_from_its_end(pair, queue, kind: str, ends_by: str) -> None:
     entity = queue()
-    monkeypatch.setattr(course, "_OPENING_SECONDS", 2.0)
     effects, idle = Effects(), 0.5 if ends_by == "idle" else None
     mute = socket.create_server(("127.0.0.1", 0))
     east = re.sub(r":\d+", f":{mute.getsockname()[1]}", pair.places["east"])
     with Application(kind, pair.places | {"east": east}) as application:
         with ServiceBusClient.from_connection_string(pair.places["west"]) as client:
             client.get_queue_sender(entity).send_messages(ServiceBusMessage("x"))
-        receiver = application.classes.DeduplicatingReceiver(application.receivers(entity), MemoryStore())
+        receivers = application.receivers(entity)
+        receiver = application.classes.DeduplicatingReceiver(receivers, MemoryStore(), open_seconds=2.0)
         stop = (threading if kind == "sync" else asyncio).Event()
 
         def work(message) -> None:

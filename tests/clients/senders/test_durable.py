@@ -30,8 +30,8 @@ from busway_clients import (
     UnusableFile,
     WrongUse,
 )
-from busway_clients.senders.frozen import freeze, parts, thaw
 from busway_clients.senders.messages import identified
+from busway_clients.senders.serialization import freeze, parts, thaw
 from local.broker.faults import Effect, Fault
 from tests.clients.applications import ENVIRONMENT, Application
 

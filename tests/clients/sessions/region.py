@@ -1,31 +1,34 @@
 """A session in two regions as a game of steps: its queues, workers that can stop anywhere, and what they have
 applied."""
 
+import contextlib
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from busway_clients.sessions import SqliteStore
-from busway_clients.sessions.arrivals import Arrival
 from busway_clients.sessions.effects import (
     Commit,
     Complete,
     DeadLetter,
     Delivery,
     LockLost,
+    Log,
     Read,
     Receive,
     Register,
     Run,
-    Tell,
     Wait,
 )
 from busway_clients.sessions.entries import session_partition
 from busway_clients.sessions.errors import JournalError
-from busway_clients.sessions.journal import Journal
-from busway_clients.sessions.memory import Memory
+from busway_clients.sessions.journal import Journal, Journaling
+from busway_clients.sessions.leases import MAX_FINAL
 from busway_clients.sessions.plan import Worker
+from busway_clients.sessions.received import Arrival
+from busway_clients.sessions.session_work import EffectSteps, Ending, SessionWork
 from busway_clients.sessions.settings import Settings
-from busway_clients.sessions.visit import Ending, Visit
+from busway_clients.sessions.worker_cache import WorkerCache
+from busway_clients.steps import run
 
 SESSION = "shipment"
 PARTITION = session_partition(SESSION)
@@ -70,6 +73,7 @@ class World:
     applied: list[tuple[str, int, bool]] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
     store: Any = None
+    max_final: int = MAX_FINAL
 
     def __post_init__(self) -> None:
         if self.store is None:
@@ -77,6 +81,7 @@ class World:
             OPENED.append(self.store)
         self.journal = Journal(self.store, self.settings)
         self.journal.open()
+        self.journaling = Journaling(self.store, self.settings, max_final=self.max_final)
 
     @property
     def names(self) -> list[str]:
@@ -97,23 +102,23 @@ class Player:
     count = 0
 
     def __init__(
-        self, world, site, queue, *, fails=None, offset: float = 0.0, memory=None, settings=None, rate: float = 1.0
+        self, world, site, queue, *, fails=None, offset: float = 0.0, cache=None, settings=None, rate: float = 1.0
     ) -> None:
         Player.count += 1
         self.world, self.site, self.queue, self.fails = world, site, queue, fails
         self.queue.received = 0
         self.offset, self.rate = offset, rate
-        self.memory = memory or Memory()
+        self.cache = cache or WorkerCache()
         self.worker = Worker(
             f"{site}-{Player.count}",
             site,
             settings or world.settings,
-            self.memory,
+            self.cache,
             monotonic=lambda: world.seconds * self.rate + offset,
             wall=lambda: 1_000_000 + world.seconds + offset,
         )
-        self.visit = Visit(PARTITION, self.worker)
-        self.steps = self.visit.steps()
+        self.work = SessionWork(PARTITION, self.worker)
+        self.steps = self.work.steps()
         self.ending: Ending | None = None
         self.effect: Any = None
 
@@ -123,6 +128,18 @@ class Player:
             pass
         assert self.ending is not None
         return self.ending
+
+    def perform_all(self, steps: EffectSteps) -> None:
+        """Perform effects of other steps, such as a renewal, to their end."""
+        with contextlib.suppress(StopIteration):
+            effect = next(steps)
+            while True:
+                try:
+                    answer = self.perform(effect)
+                except JournalError as error:
+                    effect = steps.throw(error)
+                else:
+                    effect = steps.send(answer)
 
     def step(self, perform=None) -> bool:
         """Do the next effect; whether there was one."""
@@ -150,14 +167,14 @@ class Player:
         return self.effect
 
     def perform(self, effect):
-        journal = self.world.journal
+        journaling = self.world.journaling
         match effect:
             case Commit():
-                journal.commit(effect, self.worker.monotonic())
+                run(journaling.commit(effect, self.worker.monotonic))
             case Read():
-                return journal.read(effect)
+                return run(journaling.read(effect))
             case Register():
-                journal.register(effect)
+                run(journaling.register(effect))
             case Receive(count):
                 return self.queue.take(count)
             case Run(delivery):
@@ -169,7 +186,7 @@ class Player:
                 self.queue.dead[one.message_id] = reason
             case Wait(seconds):
                 self.world.seconds += seconds
-            case Tell(text):
+            case Log(text):
                 self.world.told.append(text)
         return None
 

@@ -12,6 +12,8 @@ import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
 from azure.servicebus.aio import ServiceBusClient as AsyncServiceBusClient
 
+import busway_clients.aio.sessions as aio
+from busway_clients.aio.sessions.tables import TableStore as AsyncTableStore
 from busway_clients.sessions import (
     Journal,
     JournaledConsumer,
@@ -23,11 +25,9 @@ from busway_clients.sessions import (
     SqliteStore,
     State,
     Unprocessable,
-    aio,
 )
-from busway_clients.sessions.aio.tables import TableStore as AsyncTableStore
-from busway_clients.sessions.arrivals import arrival_of
 from busway_clients.sessions.leases import LEASE_KEY
+from busway_clients.sessions.received import arrival_of
 from busway_clients.sessions.rows import Write
 from busway_clients.sessions.tables import TableStore
 from tests.clients.sessions.region import OPENED

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient
 
+import busway_clients.aio.sessions as aio
 from busway_clients.sessions import (
     Bookmarks,
     Conflict,
@@ -25,7 +26,6 @@ from busway_clients.sessions import (
     Seen,
     SqliteStore,
     Translation,
-    aio,
     joined,
     seen_event,
     seen_message,

@@ -9,7 +9,9 @@ import pytest
 from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 from azure.data.tables import TableSasPermissions, TableServiceClient, generate_table_sas
 
+import busway_clients.aio.sessions as aio
 from busway_clients import Outbox
+from busway_clients.aio.sessions.tables import TableStore as AsyncTableStore
 from busway_clients.sessions import (
     Conflict,
     Journal,
@@ -19,14 +21,14 @@ from busway_clients.sessions import (
     JournalUnavailable,
     Settings,
     SqliteStore,
-    aio,
 )
-from busway_clients.sessions.aio.tables import TableStore as AsyncTableStore
-from busway_clients.sessions.effects import Commit, Hold, Read
+from busway_clients.sessions.effects import Commit, HeldLease, Read
 from busway_clients.sessions.entries import Entry, State, session_partition
+from busway_clients.sessions.journal import Journaling
 from busway_clients.sessions.leases import LEASE_KEY, Lease
 from busway_clients.sessions.rows import ANY, Write
 from busway_clients.sessions.tables import TableStore
+from busway_clients.steps import run
 from tests.azurite import ACCOUNT
 from tests.clients.sessions.region import OPENED
 
@@ -46,6 +48,10 @@ STRANGE = [
 
 
 LEASED = Lease("w", "west", 1, 0, 30, is_held=True).properties()
+
+
+def commit(journal: Journal, write: Commit) -> None:
+    run(Journaling(journal.store, journal.settings).commit(write, lambda: 0.0))
 
 
 def versions(store, keys):
@@ -101,9 +107,9 @@ def test_any_session_and_any_id_has_a_row_of_its_own(store) -> None:
     journal = Journal(store, Settings())
     journal.open()
     for session in STRANGE:
-        hold = Hold(session_partition(session), Lease("w", "west", 1, 0, 30, is_held=True), None)
+        hold = HeldLease(session_partition(session), Lease("w", "west", 1, 0, 30, is_held=True), None)
         entries = [Entry(name, State.PENDING, reason=session, lines={"west": 2**60}) for name in STRANGE]
-        journal.commit(Commit(hold, {}, entries), 0)
+        commit(journal, Commit(hold, {}, entries))
     for session in STRANGE:
         found = journal.record(session, STRANGE[:3]).entries
         assert {name: entry.reason for name, entry in found.items()} == dict.fromkeys(STRANGE, session)
@@ -115,15 +121,15 @@ def test_any_session_and_any_id_has_a_row_of_its_own(store) -> None:
 def test_entries_stand_in_the_row_of_the_lease_until_it_holds_too_many(store, name) -> None:
     journal = Journal(store, Settings(batch=40))
     journal.open()
-    hold = Hold("s.x", Lease("w", "west", 1, 0, 30, is_held=True), None)
+    hold = HeldLease("s.x", Lease("w", "west", 1, 0, 30, is_held=True), None)
     names = [name.format(n) for n in range(120)]
     most = 0
     for first in range(0, 120, 40):
         batch = names[first : first + 40]
-        journal.commit(Commit(hold, {}, [Entry(each, State.PENDING) for each in batch]), 0)
+        commit(journal, Commit(hold, {}, [Entry(each, State.PENDING) for each in batch]))
         for each in batch:
             done = Entry(each, State.COMPLETED, attempt=1, description="d" * 100, finished="2026-01-01")
-            journal.commit(Commit(hold, {}, [done]), 0)
+            commit(journal, Commit(hold, {}, [done]))
             [lease] = [row for row in store.read("s.x", [LEASE_KEY]) if row.key == LEASE_KEY]
             assert len(str(lease.properties["Recent"])) <= 30_000
             most = max(most, len(hold.lease.recent))
@@ -131,7 +137,7 @@ def test_entries_stand_in_the_row_of_the_lease_until_it_holds_too_many(store, na
     record = journal.record("x", names[:100])
     assert {entry.state for entry in record.entries.values()} == {State.COMPLETED}
     assert record.lease == hold.lease
-    journal.commit(Commit(hold, {"is_held": False}, [], empties=True), 0)
+    commit(journal, Commit(hold, {"is_held": False}, [], empties=True))
     assert {row.key for row in store.read("s.x", [])} == set()
     assert len(journal.record("x", names).entries) == 120
 
@@ -186,7 +192,7 @@ def test_a_malformed_row_is_told_by_its_place(tmp_path, row, properties, problem
     store.open()
     store.write("s.x", [Write(row, {"Open": 1, **properties})])
     with pytest.raises(JournalMalformed, match=f"journal.db, s.x, row {row}: {problem}"):
-        Journal(store, Settings()).read(Read("s.x", ["a"]))
+        run(Journaling(store, Settings()).read(Read("s.x", ["a"])))
 
 
 def test_a_file_of_something_else_is_refused_and_left_as_it_is(tmp_path) -> None:

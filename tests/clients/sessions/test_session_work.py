@@ -7,16 +7,16 @@ from datetime import UTC, datetime
 
 import pytest
 
-from busway_clients.sessions import leases
-from busway_clients.sessions.consumer_parts import fault_of
-from busway_clients.sessions.drive import drive
 from busway_clients.sessions.effects import Commit, Complete, Fault, LockLost, Register, Run, Wait
 from busway_clients.sessions.entries import State, message_partition
 from busway_clients.sessions.errors import JournalRefused, JournalUnavailable, LeaseLost
-from busway_clients.sessions.heartbeat import beat
-from busway_clients.sessions.memory import Memory
+from busway_clients.sessions.failures import fault_of
+from busway_clients.sessions.heartbeat import renew
+from busway_clients.sessions.leases import MAX_FINAL
 from busway_clients.sessions.rows import Write
-from busway_clients.sessions.visit import Ending
+from busway_clients.sessions.session_work import Ending
+from busway_clients.sessions.settings import Settings
+from busway_clients.sessions.worker_cache import WorkerCache
 from tests.clients.sessions.region import (
     PARTITION,
     SESSION,
@@ -31,8 +31,8 @@ from tests.clients.sessions.region import (
 NAMES = ["m1", "m2", "m3", "m4"]
 
 
-def steps_of_a_visit(settings):
-    player = Player(World(settings), "west", both(4)[0])
+def count_steps(settings: Settings, max_final: int = MAX_FINAL) -> int:
+    player = Player(World(settings, max_final=max_final), "west", both(4)[0])
     count = 0
     while player.step():
         count += 1
@@ -43,23 +43,17 @@ def first_of_each(names):
     return list(dict.fromkeys(names))
 
 
-@pytest.fixture(params=[1, 2, 20], ids="rows after {}".format)
-def rows_after(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a message's entry get its row when so many in the lease's row are final; 20 is what it is in earnest."""
-    monkeypatch.setattr(leases, "_MOST_FINAL", request.param)
-
-
-@pytest.mark.usefixtures("rows_after")
+@pytest.mark.parametrize("max_final", [1, 2, 20], ids="rows after {}".format)
 @pytest.mark.parametrize("record_every", [1, 3])
 @pytest.mark.parametrize("is_performed", [True, False], ids=["after", "before"])
 @pytest.mark.parametrize("second", ["east", "west"])
 def test_a_crash_at_any_step_leaves_nothing_undone_and_nothing_done_twice_unless_told(
-    record_every: int, is_performed: bool, second: str
+    max_final: int, record_every: int, is_performed: bool, second: str
 ) -> None:
     settings = with_settings(record_every=record_every)
     twice = 0
-    for crash in range(steps_of_a_visit(settings)):
-        world = World(settings)
+    for crash in range(count_steps(settings, max_final)):
+        world = World(settings, max_final=max_final)
         west, east = both(4)
         doomed = Player(world, "west", west)
         for _ in range(crash):
@@ -88,10 +82,10 @@ def test_a_crash_at_any_step_leaves_nothing_undone_and_nothing_done_twice_unless
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_two_workers_that_race_process_each_message_once_in_order(seed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_workers_that_race_process_each_message_once_in_order(seed: int) -> None:
     chance = random.Random(seed)
-    monkeypatch.setattr(leases, "_MOST_FINAL", chance.choice([1, 2, 20]))
-    world = World(with_settings(record_every=chance.choice([1, 2])))
+    max_final = chance.choice([1, 2, 20])
+    world = World(with_settings(record_every=chance.choice([1, 2])), max_final=max_final)
     west, east = both(4)
     players = [Player(world, "west", west), Player(world, "east", east)]
     while any(player.ending is None for player in players):
@@ -102,10 +96,9 @@ def test_two_workers_that_race_process_each_message_once_in_order(seed, monkeypa
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_workers_that_race_and_die_leave_no_message_behind(seed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_that_race_and_die_leave_no_message_behind(seed: int) -> None:
     chance = random.Random(seed)
-    monkeypatch.setattr(leases, "_MOST_FINAL", chance.choice([1, 2, 20]))
-    world = World(with_settings(max_attempts=50))
+    world = World(with_settings(max_attempts=50), max_final=chance.choice([1, 2, 20]))
     queues = dict(zip(("west", "east"), both(4), strict=True))
     players = {site: Player(world, site, queue) for site, queue in queues.items()}
     deaths = 0
@@ -115,7 +108,7 @@ def test_workers_that_race_and_die_leave_no_message_behind(seed, monkeypatch: py
             players[site] = Player(world, site, queues[site])
             deaths += 1
         elif not players[site].step() and queues[site].messages:
-            players[site] = Player(world, site, queues[site], memory=players[site].memory)
+            players[site] = Player(world, site, queues[site], cache=players[site].cache)
     assert first_of_each(world.names) == NAMES
     again = [one for number, one in enumerate(world.applied) if one[0] in world.names[:number]]
     assert all(may_have_run for _, _, may_have_run in again)
@@ -148,13 +141,13 @@ def test_a_worker_that_lives_keeps_its_lease_for_as_long_as_its_application_take
     west, east = both(1)
     slow = Player(world, "west", west)
     slow.step_until(Run)
-    hold = slow.visit.hold
+    hold = slow.work.held_lease
     assert hold is not None
     other = Player(world, "east", east)
     for _ in range(300):
         other.step()
-        if hold.needs_beat(world.seconds, 10):
-            steps = beat(hold)
+        if hold.must_renew(world.seconds, 10):
+            steps = renew(hold)
             with pytest.raises(StopIteration):
                 steps.send(slow.perform(next(steps)))
     assert world.seconds > 100
@@ -166,11 +159,11 @@ def test_a_worker_that_lives_keeps_its_lease_for_as_long_as_its_application_take
 
 def test_a_session_that_was_forgotten_keeps_its_lease_from_others_and_its_tokens_grow() -> None:
     world = World()
-    remembers = Memory()
+    remembers = WorkerCache()
     west, east = both(1)
     owner = Player(world, "west", west)
     first = owner.step_until(Run).delivery
-    waiting = Player(world, "east", east, memory=remembers)
+    waiting = Player(world, "east", east, cache=remembers)
     waiting.step_until(Wait)
     owner.play()
     waiting.play()
@@ -183,7 +176,7 @@ def test_a_session_that_was_forgotten_keeps_its_lease_from_others_and_its_tokens
     assert second.token > first.token
     # What it remembers is of a lease long ago, however alike that was.
     began = world.seconds
-    Player(world, "east", east, memory=remembers).play()
+    Player(world, "east", east, cache=remembers).play()
     assert world.seconds - began >= 30
     assert not second.is_held()
 
@@ -292,15 +285,15 @@ def test_a_message_that_will_not_come_any_more_is_given_up_by_a_person(dies_at) 
         stopped = Player(world, "west", west, fails=lambda _: Fault("ValueError", "it failed", is_final=False))
         stopped.step_until(Run)
         stopped.worker = replace(stopped.worker, is_stopping=lambda: True)
-        stopped.visit.worker = stopped.worker
+        stopped.work.worker = stopped.worker
         stopped.play()
     del east.messages[0]
-    memory = Memory()
-    assert Player(world, "east", east, memory=memory).play() is Ending.BUSY
+    cache = WorkerCache()
+    assert Player(world, "east", east, cache=cache).play() is Ending.BUSY
     with pytest.raises(JournalRefused, match="message m7 is not on record, expected pending or working"):
         world.journal.give_up(SESSION, "m7")
     world.journal.give_up(SESSION, "m1")
-    Player(world, "east", east, memory=memory).play()
+    Player(world, "east", east, cache=cache).play()
     assert world.names == ["m2", "m3"]
     assert world.states()["m1"] == "faulted"
     with pytest.raises(JournalRefused, match="message m1 is faulted, expected pending or working"):
@@ -319,13 +312,13 @@ def test_numbers_are_given_up_in_their_order() -> None:
     gone = [arrival(f"m{n}", n, "west", number=n) for n in (1, 2, 3)]
     Player(world, "west", Queue(gone)).step_until(Run)
     left = Queue([arrival("m4", 4, "west", number=4)])
-    memory = Memory()
-    assert Player(world, "west", left, memory=memory).play() is Ending.BUSY
+    cache = WorkerCache()
+    assert Player(world, "west", left, cache=cache).play() is Ending.BUSY
     with pytest.raises(JournalRefused, match="message m3 has number 3, expected 1 first"):
         world.journal.give_up(SESSION, "m3")
     for name in ("m1", "m2", "m3"):
         world.journal.give_up(SESSION, name)
-    Player(world, "west", left, memory=memory).play()
+    Player(world, "west", left, cache=cache).play()
     assert world.names == ["m4"]
 
 
@@ -350,8 +343,8 @@ def test_a_message_that_is_sent_again_behind_more_than_a_batch_holds_up_none_of_
     assert world.names == ["m2", "m3", "m4", "m1"]
 
 
-@pytest.mark.parametrize("is_beating", [False, True], ids=["silent", "beating"])
-def test_an_earlier_message_that_another_region_registers_is_waited_for_from_then_on(is_beating: bool) -> None:
+@pytest.mark.parametrize("is_renewing", [False, True], ids=["silent", "beating"])
+def test_an_earlier_message_that_another_region_registers_is_waited_for_from_then_on(is_renewing: bool) -> None:
     world = World()
     queue = Queue([arrival("m3", 3, "east", origin="west"), arrival("m4", 4, "east", origin="west")])
     east = Player(world, "east", queue)
@@ -359,10 +352,10 @@ def test_an_earlier_message_that_another_region_registers_is_waited_for_from_the
     late = Player(world, "west", Queue([arrival("m1", 1, "west"), arrival("m3", 3, "west"), arrival("m4", 4, "west")]))
     late.step_until(Register)
     late.step()
-    if is_beating:
+    if is_renewing:
         # The heartbeat meets the registration first, and must not hide it.
-        assert east.visit.hold is not None
-        drive(beat(east.visit.hold), east.perform)
+        assert east.work.held_lease is not None
+        east.perform_all(renew(east.work.held_lease))
     # m3 was begun before m1 was known of; m4 was not.
     while world.names != ["m3"]:
         east.step()
@@ -546,8 +539,8 @@ def test_while_the_store_is_away_nothing_is_processed_or_settled_and_afterwards_
     world = World()
     world.journal.store = store = StoreThatIsAway(world.store)
     west, _ = both(3)
-    memory = Memory()
-    player = Player(world, "west", west, memory=memory)
+    cache = WorkerCache()
+    player = Player(world, "west", west, cache=cache)
     player.step_until(Run)
     player.step()
     store.is_away = True
@@ -556,15 +549,15 @@ def test_while_the_store_is_away_nothing_is_processed_or_settled_and_afterwards_
     assert world.names == ["m1"]
     assert len(west.messages) == 3
     with pytest.raises(JournalUnavailable):
-        Player(world, "west", west, memory=memory).play()
+        Player(world, "west", west, cache=cache).play()
     store.is_away = False
-    Player(world, "west", west, memory=memory).play()
+    Player(world, "west", west, cache=cache).play()
     assert world.applied == [("m1", 1, False), ("m2", 1, False), ("m3", 1, False)]
     assert west.messages == []
 
 
 def test_an_answer_of_the_store_that_is_lost_at_any_write_changes_nothing() -> None:
-    for deaf in range(steps_of_a_visit(with_settings(max_attempts=1))):
+    for deaf in range(count_steps(with_settings(max_attempts=1))):
         world = World(with_settings(max_attempts=1))
         world.journal.store = store = StoreThatIsAway(world.store)
         west, _ = both(3)
@@ -583,7 +576,7 @@ def test_an_outage_of_the_store_is_no_failed_attempt_of_the_application(outage: 
     world = World(with_settings(max_attempts=1))
     world.journal.store = store = StoreThatIsAway(world.store)
     west, _ = both(2)
-    memory = Memory()
+    cache = WorkerCache()
     back_at: list[float] = []
 
     def checks(delivery):
@@ -599,7 +592,7 @@ def test_an_outage_of_the_store_is_no_failed_attempt_of_the_application(outage: 
         return None
 
     for _ in range(10):
-        player = Player(world, "west", west, fails=checks, memory=memory)
+        player = Player(world, "west", west, fails=checks, cache=cache)
         try:
             while player.step():
                 store.is_away = bool(back_at) and world.seconds < back_at[0]
@@ -610,12 +603,12 @@ def test_an_outage_of_the_store_is_no_failed_attempt_of_the_application(outage: 
 
 
 def test_an_answer_that_is_lost_at_the_beginning_of_an_outage_costs_no_message_an_attempt() -> None:
-    for deaf in range(steps_of_a_visit(with_settings(max_attempts=1))):
+    for deaf in range(count_steps(with_settings(max_attempts=1))):
         world = World(with_settings(max_attempts=1, record_every=2))
         world.journal.store = store = StoreThatIsAway(world.store)
         west, _ = both(4)
-        memory = Memory()
-        player = Player(world, "west", west, memory=memory)
+        cache = WorkerCache()
+        player = Player(world, "west", west, cache=cache)
         try:
             for number in range(2000):
                 store.is_deaf = number == deaf and isinstance(player.effect, Commit)
@@ -625,7 +618,7 @@ def test_an_answer_that_is_lost_at_the_beginning_of_an_outage_costs_no_message_a
                 store.is_away = store.is_away or is_last
         except JournalUnavailable:
             store.is_away = False
-            Player(world, "west", west, memory=memory).play()
+            Player(world, "west", west, cache=cache).play()
         assert world.applied == [(name, 1, False) for name in NAMES], deaf
         assert (west.messages, west.dead) == ([], {})
 

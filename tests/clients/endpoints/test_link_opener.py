@@ -1,4 +1,4 @@
-"""Openings beside what goes on: how long they are waited for, and what becomes of those that come late."""
+"""LinkOpener beside what goes on: how long they are waited for, and what becomes of those that come late."""
 
 import asyncio
 import threading
@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from busway_clients.endpoints.aio.openings import Openings as AsyncOpenings
+from busway_clients.aio.endpoints.link_opener import LinkOpener as AsyncLinkOpener
 from busway_clients.endpoints.endpoint import Endpoint
-from busway_clients.endpoints.openings import Openings, StillOpening
+from busway_clients.endpoints.link_opener import LinkOpener, StillOpening
 
 WEST, EAST = Endpoint("west.servicebus.windows.net"), Endpoint("east.servicebus.windows.net")
 
@@ -20,7 +20,7 @@ class Doors:
         self.begun: list[Any] = []
         self.let = threading.Event()
         self.closed = threading.Event()
-        self.openings = Openings(self.open, lambda _: self.closed.set(), open_seconds, beside_seconds=0.01)
+        self.openings = LinkOpener(self.open, lambda _: self.closed.set(), open_seconds, beside_seconds=0.01)
 
     def open(self, endpoint) -> str:
         self.begun.append(endpoint)
@@ -32,27 +32,27 @@ def test_a_late_opening_is_the_only_one_of_its_endpoint_until_it_ends() -> None:
     doors = Doors(0.01)
     for beside in (True, False, True):
         with pytest.raises(TimeoutError):
-            doors.openings.link(EAST, beside=beside)
+            doors.openings.open(EAST, beside=beside)
     assert doors.begun == [EAST]
     doors.let.set()
     assert doors.closed.wait(10)
-    assert doors.openings.link(EAST, beside=False) == "link 2"
+    assert doors.openings.open(EAST, beside=False) == "link 2"
 
 
 def test_an_opening_that_is_not_over_yet_is_taken_when_it_is() -> None:
     doors = Doors(60.0)
     with pytest.raises(StillOpening):
-        doors.openings.link(EAST, beside=True)
+        doors.openings.open(EAST, beside=True)
     doors.let.set()
-    assert doors.openings.link(EAST, beside=False) == "link 1"
+    assert doors.openings.open(EAST, beside=False) == "link 1"
     assert doors.begun == [EAST]
 
 
 def test_what_nobody_wants_any_more_is_closed() -> None:
     doors = Doors(60.0)
     with pytest.raises(StillOpening):
-        doors.openings.link(EAST, beside=True)
-    doors.openings.leave()
+        doors.openings.open(EAST, beside=True)
+    doors.openings.abandon()
     doors.let.set()
     assert doors.closed.wait(10)
 
@@ -61,10 +61,10 @@ def test_what_an_opening_raises_is_raised() -> None:
     def fail(_):
         raise ConnectionError("refused")
 
-    openings = Openings(fail, lambda _: None, 10.0)
+    openings = LinkOpener(fail, lambda _: None, 10.0)
     for _ in range(2):
         with pytest.raises(ConnectionError, match="refused"):
-            openings.link(WEST, beside=True)
+            openings.open(WEST, beside=True)
 
 
 def test_asyncio_has_the_same() -> None:
@@ -79,18 +79,18 @@ def test_asyncio_has_the_same() -> None:
         async def closing(link) -> None:
             closed.append(link)
 
-        openings = AsyncOpenings(opening, closing, 0.01)
+        openings = AsyncLinkOpener(opening, closing, 0.01)
         with pytest.raises(TimeoutError):
-            await openings.link(EAST, beside=True)
-        openings = AsyncOpenings(opening, closing, 60.0, beside_seconds=0.01)
+            await openings.open(EAST, beside=True)
+        openings = AsyncLinkOpener(opening, closing, 60.0, beside_seconds=0.01)
         with pytest.raises(StillOpening):
-            await openings.link(EAST, beside=True)
+            await openings.open(EAST, beside=True)
         with pytest.raises(StillOpening):
-            await openings.link(WEST, beside=True)
+            await openings.open(WEST, beside=True)
         let.set()
-        assert await openings.link(EAST, beside=False) == "link 3"
+        assert await openings.open(EAST, beside=False) == "link 3"
         await asyncio.sleep(0)
-        await openings.leave()
+        await openings.abandon()
         assert (begun, closed) == ([EAST, EAST, WEST], ["link 3"])
 
     asyncio.run(main())

@@ -10,11 +10,11 @@ from azure.servicebus import exceptions
 
 from busway_clients import WrongUse
 from busway_clients.errors import Unencodable
-from busway_clients.senders.meaning import Meaning, is_unavailable, meaning_of, told
+from busway_clients.senders.error_kinds import ErrorKind, classify, describe, is_unavailable
 
 MEANINGS = {
-    Meaning.UNAVAILABLE: {"ServiceBusConnectionError", "ServiceBusCommunicationError", "OperationTimeoutError"},
-    Meaning.REFUSED: {
+    ErrorKind.UNAVAILABLE: {"ServiceBusConnectionError", "ServiceBusCommunicationError", "OperationTimeoutError"},
+    ErrorKind.REFUSED: {
         "ServiceBusServerBusyError",
         "ServiceBusAuthenticationError",
         "ServiceBusAuthorizationError",
@@ -32,7 +32,7 @@ MEANINGS = {
         "SessionLockLostError",
         "MessageAlreadySettled",
     },
-    Meaning.AT_FAULT: {"MessageSizeExceededError"},
+    ErrorKind.AT_FAULT: {"MessageSizeExceededError"},
 }
 
 
@@ -46,31 +46,31 @@ def errors():
 
 @pytest.mark.parametrize(("name", "error"), errors(), ids=lambda each: each if isinstance(each, str) else "")
 def test_every_class_of_the_sdk_has_its_meaning(name, error) -> None:
-    assert name in MEANINGS[meaning_of(error)]
+    assert name in MEANINGS[classify(error)]
 
 
 @pytest.mark.parametrize(
     ("inner", "meaning"),
     [
-        (ConnectionRefusedError(), Meaning.UNAVAILABLE),
-        (TimeoutError(), Meaning.UNAVAILABLE),
-        (EOFError(), Meaning.UNAVAILABLE),
-        (ClientAuthenticationError("no token"), Meaning.REFUSED),
-        (AttributeError(), Meaning.REFUSED),
+        (ConnectionRefusedError(), ErrorKind.UNAVAILABLE),
+        (TimeoutError(), ErrorKind.UNAVAILABLE),
+        (EOFError(), ErrorKind.UNAVAILABLE),
+        (ClientAuthenticationError("no token"), ErrorKind.REFUSED),
+        (AttributeError(), ErrorKind.REFUSED),
         # A peer that is no namespace. Where it is the message, a sender says so itself.
-        (ValueError("secret"), Meaning.UNAVAILABLE),
-        (TypeError("secret"), Meaning.UNAVAILABLE),
-        (IndexError(), Meaning.UNAVAILABLE),
-        (struct.error(), Meaning.UNAVAILABLE),
+        (ValueError("secret"), ErrorKind.UNAVAILABLE),
+        (TypeError("secret"), ErrorKind.UNAVAILABLE),
+        (IndexError(), ErrorKind.UNAVAILABLE),
+        (struct.error(), ErrorKind.UNAVAILABLE),
     ],
 )
 def test_what_the_sdk_wraps_means_what_is_inside(inner, meaning) -> None:
     wrapped = exceptions.ServiceBusError("Handler failed", error=inner)
-    assert meaning_of(wrapped) is meaning
-    assert is_unavailable(wrapped) is (meaning is Meaning.UNAVAILABLE)
-    assert told(wrapped) == "ServiceBusError"
+    assert classify(wrapped) is meaning
+    assert is_unavailable(wrapped) is (meaning is ErrorKind.UNAVAILABLE)
+    assert describe(wrapped) == "ServiceBusError"
 
 
 def test_errors_of_this_package_have_their_meaning_too() -> None:
-    assert meaning_of(Unencodable()) is Meaning.AT_FAULT
-    assert meaning_of(WrongUse()) is Meaning.REFUSED
+    assert classify(Unencodable()) is ErrorKind.AT_FAULT
+    assert classify(WrongUse()) is ErrorKind.REFUSED
