@@ -26,7 +26,7 @@ def drill(
         float, typer.Option(min=0, help="Objective: seconds from the cut until all consumers work at the other site.")
     ] = 30.0,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object instead of the course and the table.")
+        bool, typer.Option("--json", help="Print one JSON object instead of the events and the table.")
     ] = False,
 ) -> None:
     """
@@ -39,8 +39,8 @@ def drill(
     failback`.
     """
     from cli.failover.drill.report import Objectives, run_and_report
-    from cli.failover.drill.run import Course
+    from cli.failover.drill.run import Plan
 
-    course = Course(messages, rate, decide, disaster)
+    plan = Plan(messages, rate, decide, disaster)
     objectives = Objectives(max_lost, max_duplicates, max_order_breaks, max_switch)
-    raise typer.Exit(0 if run_and_report(course, objectives, as_json=as_json) else 1)
+    raise typer.Exit(0 if run_and_report(plan, objectives, as_json=as_json) else 1)

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from cli.children import ChildFailed
-from cli.failover.drill.run import Course, Result, run
+from cli.failover.drill.run import Plan, Result, run
 from cli.failover.register import FailoverRefused
 from cli.folders import free_folder
 from cli.output import console, fail
@@ -43,12 +43,12 @@ class Line:
         return self.objective is None or (self.observed is not None and self.observed <= self.objective)
 
 
-def run_and_report(course: Course, objectives: Objectives, *, as_json: bool) -> bool:
+def run_and_report(plan: Plan, objectives: Objectives, *, as_json: bool) -> bool:
     """Run the drill, print its report, and return whether it meets the objectives."""
     tell = (lambda _: None) if as_json else console().print
     try:
         with free_folder(WORK) as work:
-            result = run_until_signalled(run(course, work, tell))
+            result = run_until_signalled(run(plan, work, tell))
     except ConfigError as error:
         fail(error.problems)
     except (ChildFailed, FailoverRefused, TargetUnavailable) as error:

@@ -27,7 +27,7 @@ _QUIET_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
-class Course:
+class Plan:
     """How the drill is to go: messages in each of its parts, how many a second, and how long the operator thinks."""
 
     messages: int
@@ -56,26 +56,26 @@ class Result:
     left: tuple[Holding, ...]
 
 
-async def run(course: Course, work: Path, tell: Callable[[str], None]) -> Result:
+async def run(plan: Plan, work: Path, tell: Callable[[str], None]) -> Result:
     """Run the drill in *work*; raises ChildFailed when a process ends that should not."""
     tell("Starting two sites and the Functions host …")
     async with running_sites(work) as sites:
         observations = Observations()
         applications = Applications(sites.folder / "endpoints.json", sites.connection_strings, observations)
-        drill = _Drill(course, sites, observations, applications, tell)
+        drill = _Drill(plan, sites, observations, applications, tell)
         return await beside(applications.consume(), drill.run())
 
 
 class _Drill:
     def __init__(
         self,
-        course: Course,
+        plan: Plan,
         sites: Sites,
         observations: Observations,
         applications: Applications,
         tell: Callable[[str], None],
     ) -> None:
-        self._course = course
+        self._plan = plan
         self._sites = sites
         self._seen = observations
         self._applications = applications
@@ -86,7 +86,7 @@ class _Drill:
         self._held_back = 0
 
     async def run(self) -> Result:
-        count, rate = self._course.messages, self._course.rate
+        count, rate = self._plan.messages, self._plan.rate
         async with AsyncExitStack() as ends:
             await self._applications.publish(0, count, rate)
             # The site is cut while messages are on their way.
@@ -97,13 +97,13 @@ class _Drill:
             await self._sites.cut(PRIMARY)
             self._told(cut, f"{PRIMARY} is cut: {len(self._seen.accepted)} messages accepted")
             await self._until(lambda: any(second >= cut for second in self._seen.failed_sends) or publishing.done())
-            await asyncio.sleep(self._course.decide_seconds)
+            await asyncio.sleep(self._plan.decide_seconds)
             self._switch({SEND: SECONDARY, RECEIVE: SECONDARY})
             switched = self._applications.second()
             self._told(switched, f"publishers and consumers are switched to {SECONDARY}")
             await publishing
             await self._until(lambda: self._seen.first_delivered(SECONDARY, SESSIONS, cut) is not None)
-            failback = None if self._course.is_disaster else await self._go_back()
+            failback = None if self._plan.is_disaster else await self._go_back()
             await self._wait_for_the_rest()
         noticed = min((second for second in self._seen.failed_sends if second >= cut), default=None)
         return Result(
@@ -122,8 +122,8 @@ class _Drill:
         await self._sites.restore(PRIMARY)
         restored = self._applications.second()
         self._told(restored, f"{PRIMARY} is back, with what it had on its disk")
-        first = 2 * self._course.messages
-        publishing = asyncio.create_task(self._applications.publish(first, self._course.messages, self._course.rate))
+        first = 2 * self._plan.messages
+        publishing = asyncio.create_task(self._applications.publish(first, self._plan.messages, self._plan.rate))
         register, began = self._failover.register, self._clock.now()
         way = WayBack(register, PRIMARY, [SECONDARY], self._look, self._clock, began)
         try:

@@ -94,8 +94,6 @@ class Journal:
 
     def __init__(self, store: RowStore, settings: Settings) -> None:
         self._journaling = Journaling(store, settings)
-        self.store = store
-        self.settings = settings
 
     def open(self) -> None:
         """Create the journal, or check that it has the same settings; raises JournalMismatch."""

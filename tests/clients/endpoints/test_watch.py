@@ -120,7 +120,7 @@ def test_an_error_is_logged_once_until_it_is_another(caplog: pytest.LogCaptureFi
         watch.endpoints()
         seconds[0] += 400
     logged = [record.message for record in caplog.records if record.levelname == "ERROR"]
-    assert [line.partition(";")[0] for line in logged] == [
+    assert [line.partition(".")[0] for line in logged] == [
         "The endpoint cannot be read: away",
         "The endpoint cannot be read: a login page",
     ]

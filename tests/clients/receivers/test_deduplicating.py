@@ -552,7 +552,7 @@ def test_a_coroutine_function_is_no_application_of_the_synchronous_receiver(pair
     with Application("sync", pair.places) as application:
         application.passive(entity).send(ServiceBusMessage("x", message_id="m"))
         receiver = DeduplicatingReceiver({"west": application.receivers(entity)["west"]}, store)
-        with pytest.raises(WrongUse, match="has returned a coroutine that nobody awaits"):
+        with pytest.raises(WrongUse, match="a call returned a coroutine, expected synchronous functions"):
             receiver.run(effects.awaited, threading.Event(), idle=0.5)
     assert pair.ids("west", entity) == ["m"]
     assert isinstance(store.claim("m", time.time()), Claim)

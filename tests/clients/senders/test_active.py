@@ -135,7 +135,7 @@ def test_a_namespace_that_is_down_is_told_and_the_policy_decides(
     if is_enough:
         outcome = application.call(sender.send(message, timeout=5))
     else:
-        with pytest.raises(SendFailed, match=r"west took 1 of 1; east took 0 of 1, ServiceBus") as caught:
+        with pytest.raises(SendFailed, match=r"west accepted 1 of 1; east accepted 0 of 1, ServiceBus") as caught:
             application.call(sender.send(message, timeout=5))
         outcome = caught.value.outcome
         assert caught.value.__cause__ is caught.value.errors["east"]

@@ -187,7 +187,7 @@ def test_if_both_fail_the_roles_stay_and_both_errors_are_raised(application, pai
     sender = application.passive(entity)
     pair.go_down("west")
     pair.faults("east").add(Fault(effect=Effect.THROTTLE))
-    with pytest.raises(SendFailed, match=r"west took 0 of 1, .*; east took 0 of 1, ") as caught:
+    with pytest.raises(SendFailed, match=r"west accepted 0 of 1, .*; east accepted 0 of 1, ") as caught:
         application.call(sender.send(ServiceBusMessage("x"), timeout=2))
     assert [type(error).__name__ for error in causes(caught.value)] == [
         "ServiceBusConnectionError",
@@ -345,7 +345,7 @@ def test_a_send_waits_behind_another_no_longer_than_it_was_told_to(application, 
         first = threading.Thread(target=sender.send, args=(ServiceBusMessage("1"),))
         first.start()
         assert roles.is_asked.wait(30)
-        with pytest.raises(SendFailed, match="west took 0 of 1, OperationTimeoutError"):
+        with pytest.raises(SendFailed, match="west accepted 0 of 1, OperationTimeoutError"):
             sender.send(ServiceBusMessage("2"), timeout=0.05)
         roles.may_answer.set()
         first.join()
@@ -354,7 +354,7 @@ def test_a_send_waits_behind_another_no_longer_than_it_was_told_to(application, 
         async def both() -> None:
             first = asyncio.create_task(sender.send(ServiceBusMessage("1")))
             await asyncio.to_thread(roles.is_asked.wait, 30)
-            with pytest.raises(SendFailed, match="west took 0 of 1, OperationTimeoutError"):
+            with pytest.raises(SendFailed, match="west accepted 0 of 1, OperationTimeoutError"):
                 await sender.send(ServiceBusMessage("2"), timeout=0.05)
             roles.may_answer.set()
             await first

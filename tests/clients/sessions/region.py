@@ -46,6 +46,13 @@ def arrival(name: str, place: int, site: str, *, origin: str | None = None, numb
     return Arrival(name, name, SESSION, origin or site, lines, number)
 
 
+def new_store() -> SqliteStore:
+    """Return a store in memory that is closed after the test."""
+    store = SqliteStore(":memory:")
+    OPENED.append(store)
+    return store
+
+
 @dataclass
 class Queue:
     """The session in one region; whoever received a message and died leaves it there."""
@@ -77,8 +84,7 @@ class World:
 
     def __post_init__(self) -> None:
         if self.store is None:
-            self.store = SqliteStore(":memory:")
-            OPENED.append(self.store)
+            self.store = new_store()
         self.journal = Journal(self.store, self.settings)
         self.journal.open()
         self.journaling = Journaling(self.store, self.settings, max_final=self.max_final)

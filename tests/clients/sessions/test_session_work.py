@@ -25,6 +25,7 @@ from tests.clients.sessions.region import (
     World,
     arrival,
     both,
+    new_store,
     with_settings,
 )
 
@@ -536,8 +537,8 @@ class StoreThatIsAway:
 
 
 def test_while_the_store_is_away_nothing_is_processed_or_settled_and_afterwards_nothing_twice() -> None:
-    world = World()
-    world.journal.store = store = StoreThatIsAway(world.store)
+    store = StoreThatIsAway(new_store())
+    world = World(store=store)
     west, _ = both(3)
     cache = WorkerCache()
     player = Player(world, "west", west, cache=cache)
@@ -558,8 +559,8 @@ def test_while_the_store_is_away_nothing_is_processed_or_settled_and_afterwards_
 
 def test_an_answer_of_the_store_that_is_lost_at_any_write_changes_nothing() -> None:
     for deaf in range(count_steps(with_settings(max_attempts=1))):
-        world = World(with_settings(max_attempts=1))
-        world.journal.store = store = StoreThatIsAway(world.store)
+        store = StoreThatIsAway(new_store())
+        world = World(with_settings(max_attempts=1), store=store)
         west, _ = both(3)
         player = Player(world, "west", west)
         for number in range(200):
@@ -573,8 +574,8 @@ def test_an_answer_of_the_store_that_is_lost_at_any_write_changes_nothing() -> N
 
 @pytest.mark.parametrize("outage", [100, 1000], ids=["within patience", "beyond it"])
 def test_an_outage_of_the_store_is_no_failed_attempt_of_the_application(outage: int) -> None:
-    world = World(with_settings(max_attempts=1))
-    world.journal.store = store = StoreThatIsAway(world.store)
+    store = StoreThatIsAway(new_store())
+    world = World(with_settings(max_attempts=1), store=store)
     west, _ = both(2)
     cache = WorkerCache()
     back_at: list[float] = []
@@ -604,8 +605,8 @@ def test_an_outage_of_the_store_is_no_failed_attempt_of_the_application(outage: 
 
 def test_an_answer_that_is_lost_at_the_beginning_of_an_outage_costs_no_message_an_attempt() -> None:
     for deaf in range(count_steps(with_settings(max_attempts=1))):
-        world = World(with_settings(max_attempts=1, record_every=2))
-        world.journal.store = store = StoreThatIsAway(world.store)
+        store = StoreThatIsAway(new_store())
+        world = World(with_settings(max_attempts=1, record_every=2), store=store)
         west, _ = both(4)
         cache = WorkerCache()
         player = Player(world, "west", west, cache=cache)

@@ -26,7 +26,7 @@ from busway_clients.sessions.effects import Commit, HeldLease, Read
 from busway_clients.sessions.entries import Entry, State, session_partition
 from busway_clients.sessions.journal import Journaling
 from busway_clients.sessions.leases import LEASE_KEY, Lease
-from busway_clients.sessions.rows import ANY, Write
+from busway_clients.sessions.rows import ANY, RowStore, Write
 from busway_clients.sessions.tables import TableStore
 from busway_clients.steps import run
 from tests.azurite import ACCOUNT
@@ -50,8 +50,8 @@ STRANGE = [
 LEASED = Lease("w", "west", 1, 0, 30, is_held=True).properties()
 
 
-def commit(journal: Journal, write: Commit) -> None:
-    run(Journaling(journal.store, journal.settings).commit(write, lambda: 0.0))
+def commit(store: RowStore, write: Commit) -> None:
+    run(Journaling(store, Settings(batch=40)).commit(write, lambda: 0.0))
 
 
 def versions(store, keys):
@@ -109,7 +109,7 @@ def test_any_session_and_any_id_has_a_row_of_its_own(store) -> None:
     for session in STRANGE:
         hold = HeldLease(session_partition(session), Lease("w", "west", 1, 0, 30, is_held=True), None)
         entries = [Entry(name, State.PENDING, reason=session, lines={"west": 2**60}) for name in STRANGE]
-        commit(journal, Commit(hold, {}, entries))
+        commit(store, Commit(hold, {}, entries))
     for session in STRANGE:
         found = journal.record(session, STRANGE[:3]).entries
         assert {name: entry.reason for name, entry in found.items()} == dict.fromkeys(STRANGE, session)
@@ -126,10 +126,10 @@ def test_entries_stand_in_the_row_of_the_lease_until_it_holds_too_many(store, na
     most = 0
     for first in range(0, 120, 40):
         batch = names[first : first + 40]
-        commit(journal, Commit(hold, {}, [Entry(each, State.PENDING) for each in batch]))
+        commit(store, Commit(hold, {}, [Entry(each, State.PENDING) for each in batch]))
         for each in batch:
             done = Entry(each, State.COMPLETED, attempt=1, description="d" * 100, finished="2026-01-01")
-            commit(journal, Commit(hold, {}, [done]))
+            commit(store, Commit(hold, {}, [done]))
             [lease] = [row for row in store.read("s.x", [LEASE_KEY]) if row.key == LEASE_KEY]
             assert len(str(lease.properties["Recent"])) <= 30_000
             most = max(most, len(hold.lease.recent))
@@ -137,7 +137,7 @@ def test_entries_stand_in_the_row_of_the_lease_until_it_holds_too_many(store, na
     record = journal.record("x", names[:100])
     assert {entry.state for entry in record.entries.values()} == {State.COMPLETED}
     assert record.lease == hold.lease
-    commit(journal, Commit(hold, {"is_held": False}, [], empties=True))
+    commit(store, Commit(hold, {"is_held": False}, [], empties=True))
     assert {row.key for row in store.read("s.x", [])} == set()
     assert len(journal.record("x", names).entries) == 120
 
