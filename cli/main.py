@@ -24,7 +24,7 @@ _COMMANDS = {
     "demo": _Entry("cli.demo.command", "demo", "Run two sites, send 2,000 messages to them, and check what arrives."),
     "start": _Entry("cli.start", "start", "Run the function app and two sites on this machine."),
     "check": _Entry("cli.check", "check", "Report every problem in the configuration."),
-    "try": _Entry("cli.trial.command", "try_task", "Show what a task would do with messages, without sending any."),
+    "try": _Entry("cli.dry_run.command", "try_task", "Show what a task would do with messages, without sending any."),
     "reconcile": _Entry("cli.reconcile", "reconcile", "Reconcile the journals of one day: one verdict per message."),
     "repair": _Entry(
         "cli.repair.command", "repair", "Find and send the messages that a reconciliation reports missing."

@@ -139,7 +139,7 @@ class BatchEditor(Protocol):
 
     Like an `Editor` it leaves id, ordering key and arrival alone; what several are joined to has an id of its own.
 
-    In a rehearsal (`TaskFacts.rehearsal`) it is asked as ever, writes nothing that outlives it, and is told of no end.
+    In a dry run (`TaskFacts.dry_run`) it is asked as ever, writes nothing that outlives it, and is told of no end.
     """
 
     name: str

@@ -70,19 +70,19 @@ def assemble(
     *,
     settings: Mapping[str, str] = MappingProxyType({}),
     clock: Clock | None = None,
-    rehearsal: bool = False,
+    dry_run: bool = False,
 ) -> list[Task]:
     """
     Return the tasks of *configuration*, in its order, sending to the *outputs* by their connections' aliases.
 
     *locks* gives what reaches the locks on the source of a task, None where nothing does. Editors may read *settings*;
-    in a *rehearsal* they keep nothing (`shared.editors.options.TaskFacts`).
+    in a *dry_run* they keep nothing (`shared.editors.options.TaskFacts`).
     """
     secrets, clock = open_secrets(settings), clock or SystemClock()
 
     def facts(file: TaskFile) -> TaskFacts:
         origin = Origin(configuration.site(file.source.connection), file.source.entity)
-        return TaskFacts(file.task, origin, settings, secrets, clock, rehearsal)
+        return TaskFacts(file.task, origin, settings, secrets, clock, dry_run)
 
     return [_task(file, configuration, outputs, locks(file), facts(file)) for file in configuration.tasks]
 
@@ -127,6 +127,7 @@ def _task(
         locks=locks,
         hold=file.limits.hold,
         rejects_in_a_row=file.limits.rejects_in_a_row or None,
+        dry_run=facts.dry_run,
     )
 
 

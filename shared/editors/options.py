@@ -31,7 +31,7 @@ class TaskFacts(NamedTuple):
     """The app settings."""
     secrets: Secrets
     clock: Clock
-    rehearsal: bool = False
+    dry_run: bool = False
     """
     Nothing is sent and nothing may change: `busway try`. `BatchEditor.settled` is never called then; an editor whose
     `edit_batch` writes to a store reads from it still, and keeps what it writes for as long as it lives.

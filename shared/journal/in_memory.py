@@ -1,4 +1,4 @@
-"""Journals in memory: of tests, and of trials that leave nothing behind."""
+"""Journals in memory: of tests, and of dry runs, that leave nothing behind."""
 
 import gzip
 import json

@@ -25,7 +25,8 @@ from shared.line.states import Rejection, Stage, State
 from shared.message.message import Message
 from shared.protocols import BatchEditor, EditedTogether, Editor, Joined, Outcome, Withheld
 
-_NOTHING_LEFT = Withheld("withheld by an editor")
+NOTHING_LEFT = "withheld by an editor"
+"""The reason for a message of which an editor has left nothing, without a reason of its own."""
 
 
 class Editing:
@@ -107,7 +108,7 @@ class Editing:
         if isinstance(result, Withheld):
             _withhold(batch, item, result)
         elif not result:
-            _withhold(batch, item, _NOTHING_LEFT)
+            _withhold(batch, item, Withheld(NOTHING_LEFT))
         elif len(result) > 1 and batch.is_numbered:
             # At a redelivery nothing would say which part was sent in which joined message.
             description = "an editor made several messages of one, behind an editor that joins messages"

@@ -70,7 +70,7 @@ class Pipeline:
         self._preparation = Preparation(task, journal, accepted)
         steps = self._preparation.steps()
         self._steps = steps if watch is None else watch(steps)
-        self._batch_editors = [each for each in task.editors if isinstance(each, BatchEditor)]
+        self._settling = [each for each in task.editors if isinstance(each, BatchEditor) and not task.dry_run]
         self._batch_ids = count(1)
 
     async def run(
@@ -172,7 +172,7 @@ class Pipeline:
                 return error or unwritten
         if error is None:
             error = await self._sender.send(items, deadline)
-            if self._batch_editors:
+            if self._settling:
                 unsettled = await self._settle_editors(items, deadline)
                 error = error or unsettled
         if error is not None or batch.has_repeats:
@@ -192,7 +192,7 @@ class Pipeline:
         """Report the outcomes to the editors that are given batches; return the error of one that cannot note them."""
         outcomes = [(item.arrival, OUTCOMES[item.state]) for item in items if item.state in OUTCOMES]
         try:
-            for editor in self._batch_editors if outcomes else ():
+            for editor in self._settling if outcomes else ():
                 await self._ask(deadline, f"the editor {editor.name}", partial(_settle, editor, outcomes))
         except BuswayError as error:
             return error

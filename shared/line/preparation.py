@@ -6,9 +6,6 @@ The line before the send: received, restored, edited, stamped, routed, fitted.
 3. A message that fails at any step is rejected as `shared.line.failing` says.
 """
 
-from collections.abc import Callable
-from functools import partial
-
 from shared.amqp.values import string
 from shared.errors import MessageRejected
 from shared.line.accepted_sends import AcceptedSends, Key, key_of
@@ -35,18 +32,16 @@ class Preparation:
 
     def steps(self) -> list[Step]:
         """Return the steps behind `receive`, in their order."""
-        steps: list[Step] = []
-        if self._task.restore is not None:
-            steps.append(Step("restore", Stage.RECEIVED, partial(self._restore, self._task.restore)))
-        steps += Editing(self._task.name, self._task.editors, self._accepted).steps()
-        steps += [
+        return [
+            Step("restore", Stage.RECEIVED, self._restore),
+            *Editing(self._task.name, self._task.editors, self._accepted).steps(),
             Step("stamps", Stage.STAMPED, self._stamp),
             Step("ttl", Stage.STAMPED, self._expire),
             Step("routes", Stage.ROUTED, self._route),
+            Step("loop", Stage.ROUTED, self._guard),
             Step("fit", Stage.FITTED, self._fit),
             Step("repeats", Stage.FITTED, _mirror_repeats),
         ]
-        return steps
 
     def receive(self, batch: Batch) -> None:
         """Read the messages of *batch*; called again, it begins anew."""
@@ -75,7 +70,10 @@ class Preparation:
             elif fault is not None:
                 self._reject(batch, item, fault, Stage.RECEIVED)
 
-    def _restore(self, restore: Callable[[Message], None], batch: Batch) -> None:
+    def _restore(self, batch: Batch) -> None:
+        restore = self._task.restore
+        if restore is None:
+            return
         for item, message in batch.waiting():
             try:
                 restore(message)
@@ -107,7 +105,7 @@ class Preparation:
                 self._reject(batch, item, error, Stage.STAMPED)
 
     def _route(self, batch: Batch) -> None:
-        route, guard = self._task.router.route, self._task.loop_guard
+        route = self._task.router.route
         for item, message in batch.waiting():
             if item.state is not State.RECEIVED:
                 continue
@@ -118,10 +116,16 @@ class Preparation:
                 continue
             if target is None:
                 item.withhold(Outcome.FILTERED, "no route takes it", Stage.ROUTED)
-                continue
-            item.route(target)
-            visited = batch.visited.get(item) if batch.visited else None
-            if visited is not None and guard is not None:
+            else:
+                item.route(target)
+
+    def _guard(self, batch: Batch) -> None:
+        guard = self._task.loop_guard
+        if guard is None:
+            return
+        for item, visited in batch.visited.items():
+            target = item.target
+            if item.state is State.ROUTED and target is not None:
                 objection = guard.objection(visited, target.site)
                 if objection is not None:
                     item.withhold(Outcome.LOOPED, objection, Stage.ROUTED)

@@ -1,5 +1,5 @@
 """
-Stores as an editor sees them in a rehearsal (`TaskFacts.rehearsal`): read as they are, and never written.
+Stores as an editor sees them in a dry run (`TaskFacts.dry_run`): read as they are, and never written.
 
 What would be written lives as long as these do, so that a message finds what the ones before it would have left.
 """
@@ -10,7 +10,7 @@ from shared.stores.blobs import Blob, Blobs, Tail, TooLarge, Unchanged
 from shared.stores.documents import Changed, Document, Documents
 
 
-class RehearsedDocuments:
+class DryRunDocuments:
     """Documents as they are, and as they would be."""
 
     def __init__(self, documents: Documents) -> None:
@@ -29,11 +29,11 @@ class RehearsedDocuments:
         if version != (None if before is None else before.version):
             raise Changed(f"document {name}: another instance has written it meanwhile")
         self._count += 1
-        self._written[name] = Document(content, f"rehearsed {self._count}")
+        self._written[name] = Document(content, f"dry run {self._count}")
         return self._written[name].version
 
 
-class RehearsedBlobs:
+class DryRunBlobs:
     """Blobs as they are, and as they would be."""
 
     def __init__(self, blobs: Blobs) -> None:
@@ -57,7 +57,7 @@ class RehearsedBlobs:
             return None
         if len(content) > limit:
             return TooLarge(len(content))
-        version = f"rehearsed {hashlib.sha256(content).hexdigest()}"
+        version = f"dry run {hashlib.sha256(content).hexdigest()}"
         return Unchanged() if version == known_version else Blob(content, version)
 
     async def delete(self, name: str) -> None:
@@ -65,7 +65,7 @@ class RehearsedBlobs:
         self._written[name] = None
 
     async def append(self, name: str, content: bytes) -> bool:  # noqa: ARG002 - as the protocol says
-        """Forget it: editors append when a message has been sent, and in a rehearsal none is."""
+        """Forget it: editors append when a message has been sent, and in a dry run none is."""
         return True
 
     async def tail(self, name: str, position: int) -> Tail:

@@ -83,7 +83,7 @@ def test_what_waits_in_a_queue_is_shown_step_by_step_and_left_there(
         "  editors[1].reduce: rejected: NotJson: reduce: body is no JSON, line 1 column 1: expecting value",
         f"  → would be rejected (edited) and set aside in west/{queue}/$DeadLetterQueue",
         "  → would be withheld, filtered: withheld by an editor",
-        "3 messages tried, and left alone; would be: 2 sent, 1 rejected, 1 filtered",
+        "3 messages tried and left in place; would be: 2 sent, 1 rejected, 1 filtered",
     ):
         assert any(line.startswith(told) for line in result.output.splitlines()), told
     assert (broker.counts("west")[queue], broker.counts("east")) == before
@@ -107,7 +107,7 @@ def test_a_machine_gets_a_document_for_each_message(entity, publish, run) -> Non
     assert document["message"] == {"message-id": '"a"', "body": "text"}
     assert document["steps"][1] == {
         "step": "editors[0].properties",
-        "told": None,
+        "text": None,
         "messages": [{"property colour": {"before": None, "after": '"red"'}}],
     }
     assert document["ends"] == [

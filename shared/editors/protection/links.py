@@ -25,7 +25,7 @@ from shared.editors.protection.bound_properties import encoded, is_text, listed,
 from shared.errors import ConfigError, MessageRejected, Problem, TargetRefused, TargetUnavailable
 from shared.message.message import Arrival, Message
 from shared.stores.documents import Documents
-from shared.stores.dry_run import RehearsedDocuments
+from shared.stores.dry_run import DryRunDocuments
 from shared.stores.settings import open_documents, store_problem
 
 LINK = "repl-chain"
@@ -49,7 +49,7 @@ class StoreOptions(Strict):
             where = f"task {task.name}: {place}: app setting {problem.path}"
             raise ConfigError([Problem(where, problem.problem, problem.hint)])
         documents = open_documents(self.setting, task.settings, self.container)
-        return RehearsedDocuments(documents) if task.rehearsal else documents
+        return DryRunDocuments(documents) if task.dry_run else documents
 
 
 class Link(NamedTuple):

@@ -7,7 +7,7 @@ from pydantic import Field
 from shared.editors.options import Strict, TaskFacts
 from shared.errors import ConfigError, Problem
 from shared.stores.blobs import Blobs
-from shared.stores.dry_run import RehearsedBlobs
+from shared.stores.dry_run import DryRunBlobs
 from shared.stores.settings import open_blobs, store_problem
 
 type SettingName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
@@ -21,7 +21,7 @@ def opened_store(task: TaskFacts, place: str, setting: str, container: str) -> B
         where = f"task {task.name}: {place}: app setting {problem.path}"
         raise ConfigError([Problem(where, problem.problem, problem.hint)])
     blobs = open_blobs(setting, task.settings, container)
-    return RehearsedBlobs(blobs) if task.rehearsal else blobs
+    return DryRunBlobs(blobs) if task.dry_run else blobs
 
 
 class Store(Strict):

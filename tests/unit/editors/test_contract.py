@@ -17,7 +17,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from cli.trial.line import NoOutput, tried
+from cli.dry_run.line import NoOutput, try_batches
 from shared.amqp.codec import encode
 from shared.amqp.sections import split
 from shared.amqp.values import NULL, list_, long, string, symbol
@@ -77,10 +77,10 @@ def prepared(verb: str) -> Case:
 _FOLDER = TemporaryDirectory()
 
 
-def assembled_task(case: Case, *, rehearsal: bool = False):
+def assembled_task(case: Case, *, dry_run: bool = False):
     configuration = load(case.folder)
     outputs = {alias: NoOutput() for alias in configuration.connections}
-    tasks = assemble(configuration, outputs, settings=case.settings, clock=ManualClock(NOW), rehearsal=rehearsal)
+    tasks = assemble(configuration, outputs, settings=case.settings, clock=ManualClock(NOW), dry_run=dry_run)
     return next(task for task in tasks if task.name == case.task.task)
 
 
@@ -93,7 +93,7 @@ async def _edited_items(case: Case, contents: Sequence[bytes]) -> list[Item]:
     async def ask[T](_: str, question: Callable[[float], Awaitable[T]]) -> T:
         return await question(5.0)
 
-    task = assembled_task(case, rehearsal=True)
+    task = assembled_task(case, dry_run=True)
     preparation = Preparation(task, MemoryJournal(), AcceptedSends())
     batch = Batch(task.origin, contents, [None] * len(contents), NOW)
     batch.ask = ask
@@ -124,7 +124,7 @@ def verb(request: pytest.FixtureRequest):
 
 def test_id_ordering_key_and_arrival_stay(verb) -> None:
     case = prepared(verb)
-    origin = assembled_task(case, rehearsal=True).origin
+    origin = assembled_task(case, dry_run=True).origin
     found = [item for item in edited_items(case, case.contents) if item.state is State.RECEIVED]
     assert found, "no message of the golden case passes"
     for item in found:
@@ -157,22 +157,21 @@ def test_the_same_delivery_gives_the_same(verb) -> None:
 
 def test_what_is_not_a_batch_s_is_the_same_for_each_message_alone(verb) -> None:
     case = prepared(verb)
-    if any(isinstance(each, BatchEditor) for each in assembled_task(case, rehearsal=True).editors):
+    if any(isinstance(each, BatchEditor) for each in assembled_task(case, dry_run=True).editors):
         return
     together = [(each.index, result(each)) for each in edited_items(case, case.contents)]
     alone = [(n, result(each)) for n, content in enumerate(case.contents) for each in edited_items(case, [content])]
     assert alone == together
 
 
-def test_a_rehearsal_leaves_every_store_as_it_was(verb) -> None:
+def test_a_dry_run_leaves_every_store_as_it_was(verb) -> None:
     case = prepared(verb)
     before = snapshot(case.folder)
     clock = ManualClock(NOW)
-    task = assembled_task(case, rehearsal=True)
-    verbs = [step.verb() for step in case.task.editors]
+    task = assembled_task(case, dry_run=True)
     partition = "0" if case.task.source.hub is not None else None
-    trials = asyncio.run(tried(task, verbs, [(partition, case.contents)], clock))
-    assert all(trial.ends for trial in trials)
+    results = asyncio.run(try_batches(task, [(partition, case.contents)], clock))
+    assert all(result.ends for result in results)
     assert snapshot(case.folder) == before
 
 
@@ -245,16 +244,15 @@ def hostile() -> dict[str, bytes]:
 
 def test_whatever_a_message_holds_it_is_rejected_at_most_and_not_quoted(verb, caplog: pytest.LogCaptureFixture) -> None:
     case = prepared(verb)
-    task = assembled_task(case, rehearsal=True)
-    verbs = [step.verb() for step in case.task.editors]
+    task = assembled_task(case, dry_run=True)
     partition = "0" if case.task.source.hub is not None else None
     caplog.set_level(logging.DEBUG)
     names, contents = zip(*hostile().items(), strict=True)
     # One by one: what one message does to another is not the question here.
-    trials = asyncio.run(tried(task, verbs, [(partition, [each]) for each in contents], ManualClock(NOW)))
-    for name, trial in zip(names, trials, strict=True):
-        assert trial.ends, name
-        for end in trial.ends:
+    results = asyncio.run(try_batches(task, [(partition, [each]) for each in contents], ManualClock(NOW)))
+    for name, result in zip(names, results, strict=True):
+        assert result.ends, name
+        for end in result.ends:
             assert SECRET not in (end.reason or ""), name
             assert len(end.reason or "") < 2_000, name
     assert SECRET not in caplog.text

@@ -1,4 +1,4 @@
-"""Stores in a rehearsal: read as they are, never written, and as they would be for who has written."""
+"""Stores in a dry run: read as they are, never written, and as they would be for who has written."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import pytest
 
 from shared.stores.blobs import Blob, TooLarge, Unchanged
 from shared.stores.documents import Changed
-from shared.stores.dry_run import RehearsedBlobs, RehearsedDocuments
+from shared.stores.dry_run import DryRunBlobs, DryRunDocuments
 from shared.stores.sqlite_stores import FileBlobs, FileDocuments
 
 
@@ -20,17 +20,17 @@ def run() -> Callable:
 def test_documents_are_as_they_would_be_and_stay_as_they_are(run: Callable, tmp_path: Path) -> None:
     kept = FileDocuments(tmp_path / "kept.db", "folder")
     version = run(kept.write("a", b"1", None))
-    rehearsed = RehearsedDocuments(kept)
-    assert run(rehearsed.read("a")).content == b"1"
+    dry_run = DryRunDocuments(kept)
+    assert run(dry_run.read("a")).content == b"1"
     for stale in (None, "7"):
         with pytest.raises(Changed):
-            run(rehearsed.write("a", b"2", stale))
-    new = run(rehearsed.write("a", b"2", version))
+            run(dry_run.write("a", b"2", stale))
+    new = run(dry_run.write("a", b"2", version))
     with pytest.raises(Changed):
-        run(rehearsed.write("a", b"3", version))
-    assert new != run(rehearsed.write("a", b"3", new))
-    first = run(rehearsed.write("b", b"4", None))
-    assert (run(rehearsed.read("a")).content, run(rehearsed.read("b"))) == (b"3", (b"4", first))
+        run(dry_run.write("a", b"3", version))
+    assert new != run(dry_run.write("a", b"3", new))
+    first = run(dry_run.write("b", b"4", None))
+    assert (run(dry_run.read("a")).content, run(dry_run.read("b"))) == (b"3", (b"4", first))
     assert (run(kept.read("a")), run(kept.read("b"))) == ((b"1", version), None)
 
 
@@ -38,19 +38,19 @@ def test_blobs_are_as_they_would_be_and_stay_as_they_are(run: Callable, tmp_path
     kept = FileBlobs(tmp_path / "kept.db", "folder")
     run(kept.write("a", b"1"))
     run(kept.append("log", b"x"))
-    rehearsed = RehearsedBlobs(kept)
-    run(rehearsed.write("b", b"22"))
-    run(rehearsed.write("c", b"3"))
-    run(rehearsed.delete("a"))
-    run(rehearsed.delete("c"))
-    assert run(rehearsed.append("log", b"y"))
-    assert run(rehearsed.names("")) == ["b", "log"]
-    assert run(rehearsed.read("a", limit=9)) is None
-    assert run(rehearsed.read("b", limit=1)) == TooLarge(2)
-    found = run(rehearsed.read("b", limit=9))
+    dry_run = DryRunBlobs(kept)
+    run(dry_run.write("b", b"22"))
+    run(dry_run.write("c", b"3"))
+    run(dry_run.delete("a"))
+    run(dry_run.delete("c"))
+    assert run(dry_run.append("log", b"y"))
+    assert run(dry_run.names("")) == ["b", "log"]
+    assert run(dry_run.read("a", limit=9)) is None
+    assert run(dry_run.read("b", limit=1)) == TooLarge(2)
+    found = run(dry_run.read("b", limit=9))
     assert isinstance(found, Blob)
-    assert run(rehearsed.read("b", limit=9, known_version=found.version)) == Unchanged()
-    assert run(rehearsed.tail("log", 0)).content == b"x"
+    assert run(dry_run.read("b", limit=9, known_version=found.version)) == Unchanged()
+    assert run(dry_run.tail("log", 0)).content == b"x"
     assert (run(kept.names("")), run(kept.read("a", limit=9)).content) == (["a", "log"], b"1")
 
 

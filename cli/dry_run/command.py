@@ -67,7 +67,7 @@ def try_task(
     if save_as is not None and peek is None:
         raise typer.BadParameter("keeps what was peeked, expected --peek", param_hint="--save")
 
-    from cli.trial.run import try_and_print
+    from cli.dry_run.run import try_and_print
 
     code = try_and_print(
         task,

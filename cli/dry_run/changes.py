@@ -52,15 +52,15 @@ def view(message: Message) -> dict[str, str]:
     return said
 
 
-def changed(before: View, after: View) -> dict[str, tuple[str | None, str | None]]:
+def changes(before: View, after: View) -> dict[str, tuple[str | None, str | None]]:
     """Return by its name what is different, before and after; None for what is not there."""
     names = sorted({**before, **after}, key=lambda name: name == BODY)
     return {name: (before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)}
 
 
-def difference(before: View, after: View) -> Iterator[str]:
+def diff_lines(before: View, after: View) -> Iterator[str]:
     """Yield the lines of a readable difference: `-` was there, `+` is there now; of a body with lines around it."""
-    for name, (was, now) in changed(before, after).items():
+    for name, (was, now) in changes(before, after).items():
         if name == BODY:
             yield from _body_difference((was or "").split("\n"), (now or "").split("\n"))
             continue

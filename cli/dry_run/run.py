@@ -10,11 +10,11 @@ from typing import Any
 
 import typer
 
+from cli.dry_run.line import NoOutput, Result, try_batches
+from cli.dry_run.peeking import peek_messages
+from cli.dry_run.recorded import Recorded, read_messages, save
+from cli.dry_run.show import document, lines, summary
 from cli.output import print_problems
-from cli.trial.line import NoOutput, Trial, tried
-from cli.trial.peeking import peeked
-from cli.trial.recorded import Recorded, recorded, save
-from cli.trial.show import document, lines, summary
 from shared.clock import Clock, SystemClock
 from shared.config.assembly import assemble
 from shared.config.files import Configuration, load
@@ -41,21 +41,21 @@ def try_and_print(
 ) -> int:
     """Print what the task *name* would do with each message, and return the exit code."""
     try:
-        trials = asyncio.run(_tried(name, messages, peek, folder, consumer_group=consumer_group, save_as=save_as))
+        results = asyncio.run(_tried(name, messages, peek, folder, consumer_group=consumer_group, save_as=save_as))
     except ConfigError as error:
         print_problems(error.problems)
         return _NOT_TRIED
     except BuswayError as error:
         print_problems([error])
         return _NOT_TRIED
-    for number, trial in enumerate(trials, 1):
+    for number, result in enumerate(results, 1):
         if as_json:
-            typer.echo(json.dumps(document(trial, name), ensure_ascii=False))
+            typer.echo(json.dumps(document(result, name), ensure_ascii=False))
         else:
-            typer.echo("\n".join([*lines(trial, number, len(trials), with_body=with_body), ""]))
+            typer.echo("\n".join([*lines(result, number, len(results), with_body=with_body), ""]))
     if not as_json:
-        typer.echo(summary(trials))
-    return _ONE_REJECTED if any(end.outcome is Outcome.REJECTED for trial in trials for end in trial.ends) else 0
+        typer.echo(summary(results))
+    return _ONE_REJECTED if any(end.outcome is Outcome.REJECTED for result in results for end in result.ends) else 0
 
 
 async def _tried(
@@ -66,22 +66,21 @@ async def _tried(
     *,
     consumer_group: str,
     save_as: Path | None,
-) -> list[Trial]:
+) -> list[Result]:
     asyncio.get_running_loop().set_exception_handler(_without_open_clients)
     clock, settings = SystemClock(), os.environ
     configuration = load(folder)
     file = _task_named(name, configuration)
     task = _assembled(file, configuration, settings, clock)
     if messages is not None:
-        found = recorded(messages, clock.now())
+        found = read_messages(messages, clock.now())
     else:
-        found = await peeked(configuration, file, peek or 0, settings, consumer_group=consumer_group)
+        found = await peek_messages(configuration, file, peek or 0, settings, consumer_group=consumer_group)
     if save_as is not None:
         save(save_as, found)
     if not found:
         raise ConfigError([Problem(f"{task.origin.site}/{task.origin.entity}", "holds no message to be tried")])
-    verbs = [step.verb() for step in file.editors]
-    return await tried(task, verbs, _batches(found, file, task.origin), clock)
+    return await try_batches(task, _batches(found, file, task.origin), clock)
 
 
 def _without_open_clients(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -101,7 +100,7 @@ def _task_named(name: str, configuration: Configuration) -> TaskFile:
 def _assembled(file: TaskFile, configuration: Configuration, settings: Mapping[str, str], clock: Clock) -> Task:
     outputs = {alias: NoOutput() for alias in configuration.connections}
     alone = replace(configuration, tasks=[file], taps=())
-    (task,) = assemble(alone, outputs, settings=settings, clock=clock, rehearsal=True)
+    (task,) = assemble(alone, outputs, settings=settings, clock=clock, dry_run=True)
     return task
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from azure.core.exceptions import AzureError
 from azure.eventhub.exceptions import EventHubError
 
-from cli.trial.recorded import Recorded
+from cli.dry_run.recorded import Recorded
 from local.host.event_hubs_connection import EventHub
 from local.host.settings import Connection as HostConnection
 from shared.azure.connections import NAMESPACE_SUFFIX, event_hub_client, service_bus_client
@@ -18,7 +18,7 @@ from shared.message.message import Message, Origin
 _WAIT_SECONDS = 10.0
 
 
-async def peeked(
+async def peek_messages(
     configuration: Configuration,
     task: TaskFile,
     count: int,

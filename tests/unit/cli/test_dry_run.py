@@ -8,9 +8,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from cli.dry_run.changes import body_lines, changes, diff_lines, view
+from cli.dry_run.recorded import read_messages, save
 from cli.main import app
-from cli.trial.changes import body_lines, changed, difference, view
-from cli.trial.recorded import recorded, save
 from shared.amqp.codec import encode
 from shared.amqp.values import binary, list_, long, string
 from shared.config.testing import message
@@ -124,32 +124,32 @@ def test_what_a_file_has_instead_of_messages_is_told_for_each_line(tmp_path: Pat
         )
     )
     with pytest.raises(ConfigError) as raised:
-        recorded(file, NOW)
+        read_messages(file, NOW)
     told = [(each.path.rsplit(" ", 1)[1], each.problem) for each in raised.value.problems]
     assert [line for line, _ in told] == [str(n) for n in range(2, 13)]
     assert (told[2][0], told[2][1][:29]) == ("4", "has the key 'bodi', expected ")
     file.write_text("\n")
     with pytest.raises(ConfigError, match="holds no message"):
-        recorded(file, NOW)
+        read_messages(file, NOW)
     file.write_bytes(b"\xff")
     with pytest.raises(ConfigError, match="no UTF-8 text at byte 0"):
-        recorded(file, NOW)
+        read_messages(file, NOW)
     with pytest.raises(ConfigError, match="cannot be read"):
-        recorded(tmp_path / "gone", NOW)
+        read_messages(tmp_path / "gone", NOW)
 
 
 def test_messages_are_saved_as_they_are_and_a_sender_s_get_a_number(tmp_path: Path) -> None:
     file = tmp_path / "m.jsonl"
     file.write_text(json.dumps({"body": {"n": 1}, "message_id": "a", "partition": "3", "session_id": "s"}) + "\n")
-    (found,) = recorded(file, NOW)
+    (found,) = read_messages(file, NOW)
     read = Message.received(found.content, Origin("w", "q"))
     assert (read.body, read.session_id, read.arrival.sequence_number) == (b'{"n":1}', "s", 1)
     assert read.arrival.enqueued_time == 1_893_456_000_000
     save(file, [found])
-    assert recorded(file, NOW) == [found]
+    assert read_messages(file, NOW) == [found]
     # As a sender encodes it, without anything of the service's.
     file.write_text(json.dumps({"raw": base64.b64encode(message({"n": 1}).encode()).decode()}) + "\n")
-    assert Message.received(recorded(file, NOW)[0].content, Origin("w", "q")).arrival.sequence_number == 1
+    assert Message.received(read_messages(file, NOW)[0].content, Origin("w", "q")).arrival.sequence_number == 1
 
 
 def test_json_is_shown_in_lines_with_every_digit() -> None:
@@ -200,9 +200,9 @@ def test_bodies_that_are_no_data_are_shown_by_their_kind() -> None:
 
 def test_a_change_behind_what_is_shown_is_a_change() -> None:
     before, after = (view(message(b"\xff" * 1_000 + end)) for end in (b"a", b"b"))
-    assert set(changed(before, after)) == {"body"}
+    assert set(changes(before, after)) == {"body"}
     assert "more bytes, SHA-256" in before["body"]
-    assert any(line.startswith("+   … 489 more bytes") for line in difference(before, after))
+    assert any(line.startswith("+   … 489 more bytes") for line in diff_lines(before, after))
 
 
 def test_a_message_says_all_that_it_has() -> None:

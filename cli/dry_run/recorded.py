@@ -36,7 +36,7 @@ class Recorded(NamedTuple):
     partition: str | None = None
 
 
-def recorded(file: Path, now: datetime) -> list[Recorded]:
+def read_messages(file: Path, now: datetime) -> list[Recorded]:
     """Return the messages in *file*; raises ConfigError with every line that is not one."""
     try:
         text = file.read_text(encoding="utf-8")

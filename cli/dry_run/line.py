@@ -1,0 +1,104 @@
+"""
+A dry run of a task: the pipeline of the app, watched at every step, on outputs, a journal and locks that keep nothing.
+
+What is shown is what the line does. Only editors that write to a store have to know that it is a dry run:
+`shared.editors.options.TaskFacts.dry_run`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from itertools import islice
+
+from cli.dry_run.observer import Observer, Step
+from shared.clock import Clock
+from shared.errors import BuswayError, MessageRejected
+from shared.journal.in_memory import MemoryJournal
+from shared.line.pipeline import Pipeline
+from shared.line.task import Task
+from shared.message.message import Arrival, Message, Origin
+from shared.protocols import Outgoing, Record
+
+# A store that is unavailable is asked again once or twice; a person is waiting.
+_HOLD = timedelta(seconds=5)
+_LOCK_TOKEN_BYTES = 16
+_LOCKED_FOR = timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a task would do with a message."""
+
+    content: bytes
+    arrival: Arrival | None
+    """None if it cannot be read."""
+    partition: str | None
+    steps: Sequence[Step]
+    ends: Sequence[Record]
+    """One for each part that it would become; none where the task takes from other partitions only."""
+
+
+async def try_batches(task: Task, batches: Sequence[tuple[str | None, Sequence[bytes]]], clock: Clock) -> list[Result]:
+    """
+    Return what *task* would do with the messages of *batches*, each from one partition where the source has any.
+
+    The outputs of *task* must keep nothing. Raises TargetUnavailable and TargetRefused if a store does not answer an
+    editor.
+    """
+    dry = replace(task, locks=_NoLocks(clock), hold=_HOLD, rejects_in_a_row=None)
+    return [each for partition, contents in batches for each in await _try_batch(dry, partition, contents, clock)]
+
+
+async def _try_batch(task: Task, partition: str | None, contents: Sequence[bytes], clock: Clock) -> list[Result]:
+    observer, journal = Observer(), MemoryJournal()
+    pipeline = Pipeline(task, journal, clock, watch=observer.watch)
+    tokens = [number.to_bytes(_LOCK_TOKEN_BYTES) for number in range(len(contents))] if partition is None else []
+    await pipeline.run(contents, partition, tokens)
+    origin = task.origin if partition is None else task.origin._replace(partition=partition)
+    # None of them where the task takes from other partitions only.
+    counts = [0] * len(contents) if observer.batch is None else [len(parts) for parts in observer.batch.parts]
+    records = iter(journal.records)
+    results = []
+    for index, (content, count) in enumerate(zip(contents, counts, strict=True)):
+        ends = list(islice(records, count))
+        results.append(Result(content, _arrival(content, origin), partition, observer.steps.get(index, ()), ends))
+    return results
+
+
+def _arrival(content: bytes, origin: Origin) -> Arrival | None:
+    try:
+        return Message.received(content, origin).arrival
+    except MessageRejected:
+        return None
+
+
+class NoOutput:
+    """Accepts everything and sends nothing."""
+
+    async def send(
+        self,
+        entity: str,  # noqa: ARG002 - as the protocol says
+        messages: Sequence[Outgoing],
+        *,
+        timeout_seconds: float,  # noqa: ARG002 - as the protocol says
+    ) -> list[BuswayError | None]:
+        """Accept *messages*."""
+        return [None] * len(messages)
+
+    async def close(self) -> None:
+        """Close nothing."""
+
+
+class _NoLocks:
+    """Locks that never end, on messages that stay where they are."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    async def renew(self, tokens: Sequence[bytes], session_id: str | None, *, timeout_seconds: float) -> int:  # noqa: ARG002 - as the protocol says
+        return round((self._clock.now() + _LOCKED_FOR).timestamp() * 1000)
+
+    async def dead_letter(
+        self, token: bytes, session_id: str | None, reason: str, description: str, *, timeout_seconds: float
+    ) -> None:
+        pass

@@ -1,0 +1,139 @@
+"""The result of a dry run, for a person and for a program."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from cli.dry_run.changes import body_lines, changes, diff_lines, printable, view
+from cli.dry_run.line import Result
+from cli.dry_run.observer import Step
+from shared.errors import MessageRejected
+from shared.message.message import Message, Origin
+from shared.protocols import Outcome, Record
+
+_STEPS = {
+    "restore": "restore (broker properties that a hop over an event hub carried in properties)",
+    "stamps": "stamps (where the message has been)",
+    "ttl": "ttl",
+    "routes": "routes",
+    "fit": "fit (what the target's kind of namespace needs)",
+}
+
+
+def lines(result: Result, number: int, count: int, *, with_body: bool = False) -> Iterator[str]:
+    """Yield the text about one message of *count*; *with_body* also the body as it was received."""
+    yield f"message {number} of {count}: {_name(result)}"
+    if with_body and result.arrival is not None:
+        yield from (f"    {line}" for line in body_lines(Message.received(result.content, result.arrival.origin)))
+    for step, which in zip(result.steps, _which(result.steps), strict=True):
+        yield from _step_lines(step, which)
+    if not result.ends:
+        yield "  → passed over: the task does not take from this partition"
+    shown = "\n".join(step.text for step in result.steps if step.text is not None)
+    for end in result.ends:
+        # The step that ended it has shown the reason.
+        reason = "" if end.reason is None or end.reason in shown else f": {printable(end.reason)}"
+        yield f"  → {_end(end)}{reason}"
+
+
+def _which(steps: Sequence[Step]) -> Iterator[str]:
+    """Yield for each step which of several parts of the message it was about."""
+    times, seen = Counter(step.name for step in steps), Counter[str]()
+    for step in steps:
+        seen[step.name] += 1
+        yield "" if times[step.name] == 1 else f", {seen[step.name]} of {times[step.name]}"
+
+
+def _step_lines(step: Step, which: str) -> Iterator[str]:
+    before = view(step.before)
+    changed = any(any(diff_lines(before, view(each))) for each in step.after)
+    if not changed and step.text is None and len(step.after) == 1:
+        return
+    heading = f"  {_STEPS.get(step.name, step.name)}{which}"
+    if step.text is not None:
+        heading += f": {printable(step.text)}"
+    elif len(step.after) > 1:
+        heading += f": {len(step.after)} messages"
+    yield heading
+    for part, each in enumerate(step.after):
+        if len(step.after) > 1:
+            yield f"    {part}:"
+        yield from (f"    {line}" for line in diff_lines(before, view(each)))
+
+
+def _name(result: Result) -> str:
+    if result.arrival is None:
+        return f"{len(result.content)} bytes that are no AMQP message"
+    message = Message.received(result.content, result.arrival.origin)
+    facts = [f"sequence number {result.arrival.sequence_number}"]
+    try:
+        identity = message.message_id
+        if identity is not None:
+            facts.insert(0, printable(str(identity.payload)))
+        if message.session_id is not None:
+            facts.append(f"session {printable(message.session_id)}")
+    except MessageRejected:
+        facts.append("properties that cannot be read")
+    if result.partition is not None:
+        facts.append(f"partition {result.partition}")
+    return ", ".join(facts)
+
+
+def _end(end: Record) -> str:
+    part = "" if end.part is None else f"part {end.part}: "
+    match end.outcome:
+        case Outcome.SENT:
+            return f"{part}would be sent to {end.target}"
+        case Outcome.REJECTED:
+            return f"{part}would be rejected ({end.stage}) and set aside in {end.target}"
+        case Outcome.RETRY:
+            return f"{part}would stay at the source"
+    return f"{part}would be withheld, {end.outcome}"
+
+
+def summary(results: Sequence[Result]) -> str:
+    """Return one line with the number of messages for each outcome."""
+    counts = Counter(str(end.outcome) for result in results for end in result.ends)
+    passed = sum(not result.ends for result in results)
+    ends = [f"{count} {outcome}" for outcome, count in counts.items()] + ([f"{passed} passed over"] if passed else [])
+    messages = "1 message" if len(results) == 1 else f"{len(results)} messages"
+    return f"{messages} tried and left in place; would be: {', '.join(ends)}"
+
+
+def document(result: Result, task: str) -> dict[str, object]:
+    """Return the result for one message as JSON."""
+    arrival = result.arrival
+    return {
+        "task": task,
+        "source": _source(arrival.origin) if arrival is not None else None,
+        "partition": result.partition,
+        "sequence_number": None if arrival is None else arrival.sequence_number,
+        "message": None if arrival is None else view(Message.received(result.content, arrival.origin)),
+        "steps": [
+            {
+                "step": step.name,
+                "text": step.text,
+                "messages": [
+                    {
+                        name: {"before": was, "after": now}
+                        for name, (was, now) in changes(view(step.before), view(each)).items()
+                    }
+                    for each in step.after
+                ],
+            }
+            for step in result.steps
+        ],
+        "ends": [
+            {
+                "outcome": str(end.outcome),
+                "target": end.target,
+                "reason": end.reason,
+                "stage": None if end.stage is None else str(end.stage),
+                "part": end.part,
+            }
+            for end in result.ends
+        ],
+    }
+
+
+def _source(origin: Origin) -> str:
+    return f"{origin.site}/{origin.entity}"
