@@ -1,6 +1,6 @@
 // Who is called when a night needs somebody. docs/operations.md says what to do then.
 //
-// Log lines may be sampled away (host.json), failed invocations are not: so the app's timer fails where a person has to
+// A log level may drop log lines, but failed invocations are always reported: so the app's timer fails if a person must
 // look, and the rule counts that.
 
 @description('Beginning of the names of the rules.')

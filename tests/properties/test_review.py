@@ -7,7 +7,7 @@ from shared.amqp import values
 from shared.config.files import Configuration
 from shared.config.models import Connection, TaskFile
 from shared.config.review import CHECKS, Entities, review
-from shared.config.review.possibilities import Facts, Unknown, applied, outcomes
+from shared.config.review.known_properties import Facts, Unknown, applied, outcomes
 from shared.rules import Action, RuleEvaluationError, SqlFilter
 from shared.rules.syntax import (
     And,

@@ -16,9 +16,9 @@ from shared.config.assembly import assemble
 from shared.config.files import Configuration
 from shared.config.models import Connection, TaskFile
 from shared.config.review import Entities
+from shared.config.review.known_properties import Facts, Unknown, is_nothing
 from shared.config.review.network import Network
-from shared.config.review.passages import Passage
-from shared.config.review.possibilities import Facts, Unknown, is_nothing
+from shared.config.review.paths import Passage
 from shared.line.pipeline import Pipeline
 from shared.message.message import Message, Origin
 from shared.message.metadata import PATH

@@ -6,7 +6,7 @@ configuration and, where they are given, the entities of its namespaces go in, f
 """
 
 from shared.config.files import Configuration
-from shared.config.review import deliveries, lives, loops, reach, routes, rules, sessions, sources
+from shared.config.review import deliveries, loops, reach, routes, rules, sessions, sources, time_to_live
 from shared.config.review.checks import CHECKS, Check, Severity
 from shared.config.review.entities import Entities, Namespace
 from shared.config.review.findings import Finding
@@ -21,7 +21,7 @@ _FAMILIES = (
     routes.findings,
     sources.findings,
     sessions.findings,
-    lives.findings,
+    time_to_live.findings,
     deliveries.findings,
 )
 

@@ -6,8 +6,8 @@ from shared.config.models import Route, TaskFile
 from shared.config.review import checks
 from shared.config.review.entities import Queue, Topic
 from shared.config.review.findings import Finding
+from shared.config.review.known_properties import key_of
 from shared.config.review.network import Network
-from shared.config.review.possibilities import key_of
 from shared.rules import parse_action
 from shared.rules.syntax import Scope
 

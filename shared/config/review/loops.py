@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from shared.config.review import checks
 from shared.config.review.findings import Finding
 from shared.config.review.network import Network, is_history, mark_keys
-from shared.config.review.passages import Edge, Node, Passage
+from shared.config.review.paths import Edge, Node, Passage
 from shared.rules import parse_action
 
 _ROUNDS = 6

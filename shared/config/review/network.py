@@ -1,7 +1,7 @@
 """
 The tasks as a network: entities, and the ways on which tasks, rules and guards take messages between them.
 
-A message is followed with what is known of its properties. `shared.config.review.possibilities` judges rules, editors
+A message is followed with what is known of its properties. `review.known_properties` judges rules, editors
 and routes; stamps (`shared.message.metadata`) and loop guard (`shared.message.loop_prevention`) are the real ones.
 """
 
@@ -13,8 +13,17 @@ from shared.amqp.values import string
 from shared.config.files import Configuration
 from shared.config.models import Connection, Source, Target, TaskFile
 from shared.config.review.entities import Entities
-from shared.config.review.passages import DEAD_LETTER_SOURCE_KEY, PATH_KEY, Edge, Node, Passage, Stop, Way, history
-from shared.config.review.possibilities import Facts, Key, Knowledge, Unknown, applied, key_of, satisfied, unsatisfied
+from shared.config.review.known_properties import (
+    Facts,
+    Key,
+    Knowledge,
+    Unknown,
+    applied,
+    key_of,
+    satisfied,
+    unsatisfied,
+)
+from shared.config.review.paths import DEAD_LETTER_SOURCE_KEY, PATH_KEY, Edge, Node, Passage, Stop, Way, history
 from shared.config.steps import EditorStep
 from shared.editors.filter import FilterStep
 from shared.editors.partition import PartitionOptions, PartitionStep

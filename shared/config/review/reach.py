@@ -12,9 +12,9 @@ from shared.config.models import TaskFile
 from shared.config.review import checks
 from shared.config.review.checks import Check
 from shared.config.review.findings import Finding
+from shared.config.review.known_properties import Unknown
 from shared.config.review.network import Network, compact
-from shared.config.review.passages import Node, Passage, Stop
-from shared.config.review.possibilities import Unknown
+from shared.config.review.paths import Node, Passage, Stop
 
 _MOST_PASSAGES = 2_000
 # Of a dead-letter history, more than this many hops are not told apart.

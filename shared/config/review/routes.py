@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from shared.config.models import TaskFile
 from shared.config.review import checks
 from shared.config.review.findings import Finding
+from shared.config.review.known_properties import Facts, key_of, satisfied, unsatisfied
 from shared.config.review.network import Network
-from shared.config.review.possibilities import Facts, key_of, satisfied, unsatisfied
 from shared.rules import parse_action, parse_filter
 from shared.rules.syntax import And, NewId, Or, Predicate, Scope, Set
 

@@ -6,8 +6,8 @@ from shared.amqp.values import Value
 from shared.config.models import TaskFile
 from shared.config.review import checks
 from shared.config.review.findings import Finding
+from shared.config.review.known_properties import Facts, Key, key_of, satisfied
 from shared.config.review.network import Network, mark_keys
-from shared.config.review.possibilities import Facts, Key, key_of, satisfied
 from shared.config.steps import EditorStep
 from shared.editors.filter import FilterStep
 from shared.editors.properties import PropertiesStep

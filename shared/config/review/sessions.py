@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from shared.config.models import Target, TaskFile
 from shared.config.review import checks
 from shared.config.review.findings import Finding
+from shared.config.review.known_properties import Facts, Unknown, key_of, satisfied, unsatisfied
 from shared.config.review.network import PARTITION_KEY, SESSION_ID, Network, after_editor, filter_of
-from shared.config.review.passages import Node
-from shared.config.review.possibilities import Facts, Unknown, key_of, satisfied, unsatisfied
+from shared.config.review.paths import Node
 from shared.rules import parse_action, parse_filter
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from shared.amqp.values import Value
 from shared.config.models import Target, TaskFile
-from shared.config.review.possibilities import Facts, Key
+from shared.config.review.known_properties import Facts, Key
 from shared.message.metadata import DEAD_LETTER_SOURCE, PATH, SEPARATOR
 from shared.rules.syntax import Scope
 
