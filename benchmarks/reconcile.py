@@ -143,7 +143,7 @@ def _apart(*arguments: str) -> dict[str, float]:
 
 
 def _spark(folder: Path, memory: str) -> None:
-    from jobs.reconcile.compaction import adopt  # noqa: PLC0415 - the parent process needs no Spark
+    from jobs.reconcile.compact.hours import adopt  # noqa: PLC0415 - the parent process needs no Spark
     from jobs.reconcile.reconciliation import reconcile  # noqa: PLC0415
     from jobs.reconcile.session import local_session  # noqa: PLC0415
     from jobs.reconcile.settings import Settings, Window  # noqa: PLC0415
@@ -171,7 +171,7 @@ def _spark(folder: Path, memory: str) -> None:
 
 
 def _cpu_seconds(spark: "SparkSession") -> float:
-    """Return the processor time that the Java process of *spark* has used, where the system tells it in /proc."""
+    """Return the processor time that the Java process of *spark* has used, where the system has it in /proc."""
     # PySpark keeps the process that it started for itself.
     stat = Path(f"/proc/{spark.sparkContext._gateway.proc.pid}/stat")  # type: ignore[union-attr]  # noqa: SLF001
     if not stat.exists():

@@ -1,1 +1,1 @@
-"""The nightly job that proves from journals what arrived; it runs on Spark 3.5 and later and uses nothing of Busway."""
+"""Nightly job that reconciles journals; it runs on Spark 3.5 and later and imports nothing else of Busway."""

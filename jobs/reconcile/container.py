@@ -1,11 +1,11 @@
 """
-The job in a container that keeps nothing: what it needs is brought from storage, what it made is brought back.
+The job in a container without a lasting disk: it downloads its inputs from storage and uploads its results.
 
-A cluster reads and writes abfss by itself. Spark's own driver for that cannot sign in with the managed identity of
-Azure Container Apps, whose endpoint wants a header that Hadoop's token provider does not send; Azure's SDK can. So the
-results container has the same files as a cluster would have there, and either may take over from the other.
+A cluster reads and writes abfss itself. Hadoop's driver for abfss cannot sign in with the managed identity of Azure
+Container Apps, whose endpoint requires a header that Hadoop's token provider does not send; Azure's SDK can. The
+results container has the same files as with a cluster, so either can continue after the other.
 
-It ends with 0 once the summary is in the container, whatever it says: the platform tries again what ends otherwise.
+It exits with 0 once the summary is uploaded, whatever the verdict: the platform retries a container that fails.
 """
 
 import argparse
@@ -21,24 +21,24 @@ from azure.core.exceptions import AzureError, ResourceNotFoundError
 from azure.storage.blob import BlobProperties, ContainerClient
 
 from jobs.reconcile.__main__ import CONNECTION_SETTING, main
-from jobs.reconcile.inputs import hour_of, hours_between
-from jobs.reconcile.origin import NOTE
+from jobs.reconcile.journal.address import ADDRESS_FILE
+from jobs.reconcile.journal.hours import hour_of, hours_between
+from jobs.reconcile.read.staging import container, stage
 from jobs.reconcile.settings import Settings, Window
-from jobs.reconcile.staging import container, stage
 
 PUBLISHED, FAILED = 0, 2
 
 SUMMARY = "summary.json"
 _HOUR = re.compile(r"\d{4}-\d\d-\d\dT\d\d")
-_AT_ONCE = 8
+_CONCURRENT = 8
 
 
 class ResultsUnreachable(OSError):
-    """The container with the results cannot be read or written; the message says where and what was answered."""
+    """The container with the results cannot be read or written; the message has its URL and the error."""
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Bring, reconcile and publish as *arguments* say; return the exit code of the container."""
+    """Download, reconcile and publish; return the exit code of the container."""
     options, others = _parser().parse_known_args(arguments)
     day = options.date or datetime.now(UTC).date() - timedelta(days=1)
     window = Window.of_day(day)
@@ -48,67 +48,67 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         client, prefix = container(options.journal, connection)
         with client:
-            count = stage(client, prefix, journal, hours=hours_between(earliest, window.end), progress=_say)
-        _say(f"{count} journal files brought")
+            count = stage(client, prefix, journal, hours=hours_between(earliest, window.end), progress=_print)
+        _print(f"downloaded {count} journal files")
         client, prefix = container(options.results, connection)
         with client:
             results = Results(client, prefix, out)
-            results.bring(hour_of(earliest), but=window.run)
+            results.download(hour_of(earliest), without=window.run)
             where = ["--journal", str(journal), "--out", str(out), "--cores", "*"]
             main([*where, "--date", day.isoformat(), *others])
             if not (out / "runs" / window.run / SUMMARY).is_file():
-                _say(f"reconcile: there is no summary of {window.run}; nothing is published")
+                _print(f"reconcile: {window.run} has no summary; nothing is published")
                 return FAILED
             results.publish()
     except OSError as error:
-        _say(f"reconcile: could not decide about {window.run}: {error}")
+        _print(f"reconcile: could not reconcile {window.run}: {error}")
         return FAILED
-    _say(f"published: runs/{window.run}")
+    _print(f"published: runs/{window.run}")
     return PUBLISHED
 
 
 class Results:
-    """A folder, and the container that it is brought from and published to."""
+    """A folder, and the container that it is downloaded from and published to."""
 
     def __init__(self, client: ContainerClient, prefix: str, folder: Path) -> None:
-        """Keep in *folder* what lies below *prefix*."""
+        """Keep the blobs below *prefix* in *folder*."""
         self._client = client
         self._prefix = f"{prefix}/" if prefix else ""
         self._folder = folder
         self._where = client.url.split("?", maxsplit=1)[0]
-        self._brought: dict[str, tuple[int, int] | None] = {}
+        self._downloaded: dict[str, tuple[int, int] | None] = {}
 
-    def bring(self, earliest: str, *, but: str) -> None:
-        """Fill the folder with what a run needs: hours and runs since *earliest* but the run *but*, all summaries."""
+    def download(self, earliest: str, *, without: str) -> None:
+        """Download hours and runs since *earliest*, except the run *without*, and all summaries."""
         self._folder.mkdir(parents=True, exist_ok=True)
         try:
             for top in ("compacted/", "manifests/", "runs/"):
                 listed = self._client.list_blobs(name_starts_with=f"{self._prefix}{top}", include=["metadata"])
                 names = [str(blob.name) for blob in listed if not _is_folder(blob)]
                 for name in (each.removeprefix(self._prefix) for each in names):
-                    if name.startswith(f"runs/{but}/"):
-                        self._brought[name] = None
-                    elif name.endswith((f"/{SUMMARY}", f"/{NOTE}")) or _hour(name) >= earliest:
-                        self._brought[name] = (0, 0)
-            wanted = [name for name, there in self._brought.items() if there is not None]
-            with ThreadPoolExecutor(_AT_ONCE) as pool:
-                self._brought |= dict(pool.map(self._download, wanted))
+                    if name.startswith(f"runs/{without}/"):
+                        self._downloaded[name] = None
+                    elif name.endswith((f"/{SUMMARY}", f"/{ADDRESS_FILE}")) or _hour(name) >= earliest:
+                        self._downloaded[name] = (0, 0)
+            wanted = [name for name, state in self._downloaded.items() if state is not None]
+            with ThreadPoolExecutor(_CONCURRENT) as pool:
+                self._downloaded |= dict(pool.map(self._download_blob, wanted))
         except AzureError as error:
             raise ResultsUnreachable(f"{self._where}: {_code(error)}") from error
 
     def publish(self) -> None:
         """
-        Make the container what the folder is.
+        Make the container equal to the folder.
 
-        A marker says that an hour's tables are whole, and a summary that a run is. They go first where they are to
-        change and come last, so that whoever reads meanwhile finds them missing and not wrong.
+        A marker means that the tables of an hour are complete, and a summary that a run is. Changed ones are deleted
+        first and uploaded last, so that a concurrent reader finds them missing, but never wrong.
         """
         local = {name: self._state(name) for name in self._names()}
-        gone = [name for name in self._brought if name not in local]
-        changed = [name for name, state in local.items() if state != self._brought.get(name)]
+        gone = [name for name in self._downloaded if name not in local]
+        changed = [name for name, state in local.items() if state != self._downloaded.get(name)]
         try:
-            with ThreadPoolExecutor(_AT_ONCE) as pool:
-                for step in _in_order({*gone, *(name for name in changed if name in self._brought)}):
+            with ThreadPoolExecutor(_CONCURRENT) as pool:
+                for step in _in_order({*gone, *(name for name in changed if name in self._downloaded)}):
                     list(pool.map(self._delete, step))
                 for step in reversed(_in_order(changed)):
                     list(pool.map(self._upload, step))
@@ -123,7 +123,7 @@ class Results:
         status = (self._folder / name).stat()
         return status.st_size, status.st_mtime_ns
 
-    def _download(self, name: str) -> tuple[str, tuple[int, int]]:
+    def _download_blob(self, name: str) -> tuple[str, tuple[int, int]]:
         path = self._folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(self._client.download_blob(f"{self._prefix}{name}").readall())
@@ -137,16 +137,16 @@ class Results:
         try:
             self._client.delete_blob(f"{self._prefix}{name}")
         except ResourceNotFoundError:
-            return  # an earlier attempt got as far as this
+            return  # an earlier attempt deleted it
 
 
 def _is_folder(blob: BlobProperties) -> bool:
-    # Accounts with real folders list them as blobs; other blobs without content are files of Spark's.
+    # Accounts with a hierarchical namespace list folders as blobs; other empty blobs are Spark's.
     return (blob.metadata or {}).get("hdi_isfolder") == "true"
 
 
 def _in_order(names: Iterable[str]) -> list[list[str]]:
-    """Return *names* in the order in which they are to be deleted: summaries, markers, all else."""
+    """Return *names* in the order in which to delete them: summaries, markers, all others."""
     steps: list[list[str]] = [[], [], []]
     for name in names:
         step = 0 if name.endswith(f"/{SUMMARY}") else 1 if name.startswith(("compacted/hours/", "manifests/")) else 2
@@ -165,17 +165,17 @@ def _code(error: AzureError) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="reconcile", description="Reconcile a day where no disk outlives the job.", allow_abbrev=False
+        prog="reconcile", description="Reconcile a day in a container without a lasting disk.", allow_abbrev=False
     )
     parser.add_argument("--journal", required=True, help="URL of the container with the journals")
-    parser.add_argument("--results", required=True, help="URL of the container for compacted hours and results")
+    parser.add_argument("--results", required=True, help="URL of the container for the compacted hours and the results")
     parser.add_argument("--date", type=date.fromisoformat, help="the day to reconcile (UTC); default: yesterday")
-    # The addresses of journal files are part of what a run has seen: the folder has to be the same every night.
-    parser.add_argument("--work", type=Path, default=Path("/tmp/busway"), help="a folder of its own")  # noqa: S108
+    # A run remembers the addresses of its journal files: the folder must be the same every night.
+    parser.add_argument("--work", type=Path, default=Path("/tmp/busway"), help="folder for the downloaded files")  # noqa: S108
     return parser
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 

@@ -13,9 +13,9 @@ def local_session(
     """
     Return a session in this process, bound to the loopback address.
 
-    Units:   *memory* as Java writes it; it and *java_options* hold only for the first session of a process.
+    Units:   *memory* as Java writes it; it and *java_options* only apply to the first session of a process.
     """
-    # Python workers have to be this interpreter: another one on the PATH would be refused by Spark.
+    # Python workers must be this interpreter: Spark refuses another version.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -34,19 +34,19 @@ def local_session(
         builder = builder.config("spark.local.dir", str(scratch))
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    return prepared(spark)
+    return configure(spark)
 
 
-def prepared(spark: SparkSession) -> SparkSession:
-    """Set on *spark*, wherever it comes from, what the job's results depend on."""
+def configure(spark: SparkSession) -> SparkSession:
+    """Set on *spark* all options that the job's results depend on, and return it."""
     settings = {
         "spark.sql.session.timeZone": "UTC",
-        # Spark 3.5 and 4 differ in it; the job casts nothing that may fail.
+        # The default differs between Spark 3.5 and 4; no cast of the job may fail.
         "spark.sql.ansi.enabled": "false",
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
-        # A torn journal must be told of, never skipped.
+        # A torn file must be reported, never skipped.
         "spark.sql.files.ignoreCorruptFiles": "false",
         "spark.sql.files.ignoreMissingFiles": "false",
     }

@@ -1,28 +1,30 @@
-"""What a run is told: its window and where it draws the lines."""
+"""The settings of a run: its window, its limits, and where it reads and writes."""
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 
-from jobs.reconcile.inputs import hour_of, hours_between
+from jobs.reconcile.journal.hours import hour_of, hours_between
 
 LONGEST_HOLD = timedelta(hours=2)
-"""No task holds a batch for longer, between the records of what it received and of what became of it."""
+"""The longest time that a task holds a batch, from its `received` records to their outcomes."""
+
+HELD_HOURS = LONGEST_HOLD // timedelta(hours=1)
 
 
 @dataclass(frozen=True)
 class Window:
-    """The records of a run: those that were written from *start* to before *end*, both full hours (UTC)."""
+    """The hours of a run: records written from *start* to before *end*, both full hours (UTC)."""
 
     start: datetime
     end: datetime
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a window that does not consist of hours."""
+        """Raise ValueError for a window that does not consist of full hours."""
         for moment in (self.start, self.end):
             if moment.tzinfo is None or moment.astimezone(UTC) != moment.replace(minute=0, second=0, microsecond=0):
-                raise ValueError(f"window from {self.start} to {self.end}, expected full hours in UTC")
+                raise ValueError(f"window from {self.start} to {self.end}: expected full hours in UTC")
         if self.start >= self.end:
-            raise ValueError(f"window from {self.start} to {self.end}, expected it to begin before it ends")
+            raise ValueError(f"window from {self.start} to {self.end}: expected the start to be before the end")
 
     @classmethod
     def of_day(cls, day: date) -> "Window":
@@ -32,7 +34,7 @@ class Window:
 
     @property
     def run(self) -> str:
-        """The name of the run, the same whenever it is repeated."""
+        """The name of the run, the same each time it is repeated."""
         return f"{hour_of(self.start)}--{hour_of(self.end)}"
 
     @property
@@ -43,16 +45,51 @@ class Window:
 
 @dataclass(frozen=True)
 class Settings:
-    """Where a run draws its lines."""
+    """The limits of a run."""
 
     grace: timedelta = LONGEST_HOLD
     """How long a message that has not arrived counts as in flight."""
     late_after: timedelta = timedelta(minutes=15)
     clock_tolerance: timedelta = timedelta(minutes=1)
-    """By how much the clocks of services and instances may differ."""
+    """How far the clocks of services and instances may differ."""
     open_for: timedelta = timedelta(days=7)
-    """How long messages that did not arrive are looked for, and how far back the other copies of one are."""
+    """How long a run looks for messages that did not arrive, and for other copies of one that did."""
     writers_stopped: bool = False
-    """Nothing writes to the journal any more: its last hour is complete, though it is not over."""
+    """Nothing writes to the journal any longer: its last hour is complete, though it is not over."""
     refreeze: bool = False
-    """Take the journal as it is now, although an earlier run of this window saw it otherwise."""
+    """Read the journal as it is now, although an earlier run of this window read it in another state."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """
+    One run: its addresses, window, time and settings.
+
+    Shape:   *journal* and *out* are absolute addresses; *now* decides which hours are over.
+    """
+
+    journal: str
+    out: str
+    window: Window
+    now: datetime
+    settings: Settings
+
+    @property
+    def compacted(self) -> str:
+        """The folder of the compacted hours."""
+        return f"{self.out}/compacted"
+
+    @property
+    def frozen(self) -> str:
+        """The file that lists the raw files of this run."""
+        return f"{self.out}/manifests/{self.window.run}.json"
+
+    @property
+    def folder(self) -> str:
+        """The folder of the results."""
+        return f"{self.out}/runs/{self.window.run}"
+
+    @property
+    def earliest(self) -> str:
+        """The first hour in which this run looks for open messages and other copies."""
+        return hour_of(self.window.start - self.settings.open_for)

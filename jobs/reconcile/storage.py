@@ -1,5 +1,5 @@
 """
-Files where Spark finds them: a folder, abfss, DBFS, through the Hadoop file systems that Spark brings.
+Files in a folder, abfss or DBFS, through the Hadoop file systems that Spark brings.
 
 Renaming a folder is atomic on a local disk, HDFS and storage accounts with a hierarchical namespace.
 """
@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 
 class StoredFile(NamedTuple):
-    """A file: its address, the bytes it had and the time of its last change in milliseconds since 1970."""
+    """A file: its address, its size in bytes, and its last change in milliseconds since 1970."""
 
     path: str
     size: int
@@ -18,15 +18,15 @@ class StoredFile(NamedTuple):
 
 
 class Storage:
-    """What the job does to files beside Spark's own reading and writing."""
+    """File operations that Spark does not offer itself."""
 
     def __init__(self, spark: SparkSession) -> None:
         """Use the configuration of *spark*."""
-        self._jvm: Any = spark._jvm  # noqa: SLF001 - PySpark offers Hadoop's file systems by no other way
-        self._configuration: Any = spark._jsc.hadoopConfiguration()  # noqa: SLF001 - likewise
+        self._jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no other access to Hadoop's file systems
+        self._configuration: Any = spark._jsc.hadoopConfiguration()  # noqa: SLF001 - same reason
 
     def files(self, folder: str) -> list[StoredFile]:
-        """Return all files below *folder* in the order of their paths; none where there is no such folder."""
+        """Return all files below *folder* in the order of their paths; an empty list if the folder is missing."""
         path, system = self._at(folder)
         if not system.exists(path):
             return []
@@ -40,29 +40,29 @@ class Storage:
         return sorted(found)
 
     def folders(self, folder: str) -> list[str]:
-        """Return the names of the folders right in *folder*."""
+        """Return the names of the folders directly in *folder*."""
         path, system = self._at(folder)
         if not system.exists(path):
             return []
         return sorted(each.getPath().getName() for each in system.listStatus(path) if each.isDirectory())
 
     def exists(self, path: str) -> bool:
-        """Tell whether there is a file or folder *path*."""
+        """Return whether a file or folder *path* exists."""
         where, system = self._at(path)
         return bool(system.exists(where))
 
     def delete(self, path: str) -> None:
-        """Remove *path* with all below it; nothing happens where there is none."""
+        """Remove *path* with all below it, if it exists."""
         where, system = self._at(path)
         system.delete(where, True)
 
     def move(self, source: str, target: str) -> None:
-        """Give *source* the name *target*, which takes the place of what is there."""
+        """Rename *source* to *target*, replacing what is there."""
         self.delete(target)
         where, system = self._at(target)
         system.mkdirs(where.getParent())
         if not system.rename(self._at(source)[0], where):
-            raise OSError(f"{source}: could not be renamed to {target}")
+            raise OSError(f"{source}: cannot be renamed to {target}")
 
     def read(self, path: str) -> str:
         """Return the text of the file *path*."""
@@ -74,7 +74,7 @@ class Storage:
             stream.close()
 
     def write(self, path: str, text: str) -> None:
-        """Make the file *path*, or put it in the place of the old one, all of it or nothing."""
+        """Write the file *path*, or replace it, completely or not at all."""
         where, system = self._at(f"{path}.new")
         system.mkdirs(where.getParent())
         stream = system.create(where, True)
@@ -85,7 +85,7 @@ class Storage:
         self.move(f"{path}.new", path)
 
     def absolute(self, path: str) -> str:
-        """Return *path* with its scheme, as Spark names the files below it."""
+        """Return *path* with its scheme, as Spark shows it."""
         where, system = self._at(path)
         return str(system.makeQualified(where).toString())
 

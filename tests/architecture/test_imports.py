@@ -19,7 +19,7 @@ ONLY_THERE = {
     "opentelemetry": ("shared.telemetry",),
     "brotli": ("shared.codecs",),
     "cbor2": ("shared.codecs",),
-    "fastavro": ("shared.codecs", "shared.editors", "jobs.reconcile.capture"),
+    "fastavro": ("shared.codecs", "shared.editors", "jobs.reconcile.read.capture"),
     "google": ("shared.codecs",),
     "jmespath": ("shared.editors",),
     "joserfc": ("shared.editors",),
@@ -39,7 +39,7 @@ ONLY_THERE = {
         "local",
         "cli",
         "jobs.reconcile.container",
-        "jobs.reconcile.staging",
+        "jobs.reconcile.read.staging",
     ),
 }
 

@@ -1,4 +1,4 @@
-"""Journals as the writers leave them, with planted faults and the plan of what was planted."""
+"""Journals as the writers leave them, with planted faults and the verdicts to expect."""
 
 import gzip
 import json
@@ -18,7 +18,7 @@ INSTANCE = "wn1-1795132800000"
 Record = dict[str, Any]
 
 AWAKE = 900_000
-"""The first sequence number of the messages, one an hour, that only show that the task is awake."""
+"""The first sequence number of the messages, one an hour, that only show that the task is running."""
 
 PLAIN_KINDS = (
     "missing", "orphan", "looped", "altered", "duplicated", "out_of_order", "late",
@@ -107,7 +107,7 @@ class Journals:
 
 
 def write(root: Path, records: Iterable[tuple[datetime, Record]], name: str = "wn1") -> list[Path]:
-    """Write *records* as the journal lays them out, a gzip member for every few of them."""
+    """Write *records* in the folders of a journal, with a gzip member for every few of them."""
     files: dict[Path, list[Record]] = defaultdict(list)
     for written, record in records:
         folder = root / f"task={record['task']}" / f"date={written:%Y-%m-%d}" / f"hour={written:%H}"
@@ -126,12 +126,13 @@ def planted(  # noqa: C901, PLR0912, PLR0915 - one case for each kind, in one pl
     kinds: Iterable[str], *, taps: bool, hours: int = 4, seed: int = 0, start: datetime = START, task: str = TASK
 ) -> tuple[Journals, dict[int, str]]:
     """
-    Return the journals of messages that are enqueued one after the other within *hours* less one, each with what
-    *kinds* says befell it, and the plan: the verdict of each sequence number (`Journals.kinds` has what was planted).
-    What is in flight is enqueued at the end.
+    Return the journals of messages with the faults *kinds*, one message after the other within *hours* less one.
+
+    Also return the plan: the verdict of each sequence number (`Journals.kinds` has what was planted). Messages in
+    flight are enqueued at the end.
     """
     chance = random.Random(seed)
-    # Tasks of one test have sources of their own, so that none is taken for another's successor.
+    # Each task of a test has a source of its own, so that none counts as the successor of another.
     entity = ENTITY if task == TASK else f"{task}/Subscriptions/replication"
     target = TARGET if task == TASK else f"east/{task}"
     journals = Journals(task=task, entity=entity, target=target)
@@ -223,7 +224,7 @@ def planted(  # noqa: C901, PLR0912, PLR0915 - one case for each kind, in one pl
                 dead.received(seq + 500_000, at, arrival, message_id=f"m-{seq}", given_up_by=entity)
                 dead.outcome(seq + 500_000, arrival)
             case "spilled_of_two":
-                # Of two messages with one id one was given up, and one was lost.
+                # Of two messages with one id, one was dead-lettered and one was lost.
                 journals.received(seq, at, arrival, message_id=f"twice-{seq}", attempt=10)
                 dead.received(seq + 500_000, at, arrival, message_id=f"twice-{seq}", given_up_by=entity)
                 dead.outcome(seq + 500_000, arrival)
@@ -239,8 +240,8 @@ def planted(  # noqa: C901, PLR0912, PLR0915 - one case for each kind, in one pl
         of_kind = seq - 1 if kind in ("out_of_order", "spilled_of_two") else seq
         plan[of_kind] = VERDICT_OF.get(kind, kind)
         journals.kinds[of_kind] = kind
-    # A task that is awake says something of both sides in every hour; one that does not has lost a file. And a tap has
-    # to have seen something before what it is to miss, and after it.
+    # A running task writes records of both sides in every hour, or else a file is missing. A tap can miss a message
+    # only between its first and its last record.
     for hour in range(hours):
         seq = AWAKE + hour
         at = start + timedelta(hours=hour, minutes=40 if hour else 1)

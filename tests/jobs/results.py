@@ -1,19 +1,25 @@
-"""What a run has written, read without Spark."""
+"""The results of a run, read without Spark."""
 
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import duckdb
 from pyspark.sql import SparkSession
 
-from jobs.reconcile.compaction import Hour
+from jobs.reconcile.compact.inputs import compact_inputs
+from jobs.reconcile.compact.markers import Hour
+from jobs.reconcile.journal.problems import Problem
+from jobs.reconcile.read.previous_run import find_previous_run
+from jobs.reconcile.read.window import closed_hours
 from jobs.reconcile.reconciliation import Result, reconcile
-from jobs.reconcile.run import Run
-from jobs.reconcile.settings import Settings, Window
+from jobs.reconcile.session import configure
+from jobs.reconcile.settings import Run, Settings, Window
+from jobs.reconcile.storage import Storage
 from tests.jobs.journals import START
 
 Verdicts = dict[tuple[str, int | None], str]
-"""By task and sequence number, which an unreadable message has not."""
+"""By task and sequence number; an unreadable message has no number."""
 
 
 def run(
@@ -25,7 +31,7 @@ def run(
     now: datetime | None = None,
     settings: Settings | None = None,
 ) -> Result:
-    """Reconcile *folder*/journal with an hour of grace, two days later unless *now* or *settings* say otherwise."""
+    """Reconcile *folder*/journal, by default two days later and with an hour of grace."""
     return reconcile(
         spark,
         str(folder / "journal"),
@@ -36,17 +42,28 @@ def run(
     )
 
 
+class Inputs(NamedTuple):
+    """The compacted hours of a run, and the problems of its inputs and of the previous run."""
+
+    hours: dict[str, Hour]
+    problems: list[Problem]
+    problems_of_previous: list[Problem]
+
+
 def inputs(
     spark: SparkSession, folder: Path, *, start: datetime = START, hours: int = 4, settings: Settings | None = None
-) -> tuple[Run, dict[str, Hour]]:
-    """Return what a run reads, without what costs time: to judge it."""
+) -> Inputs:
+    """Return the inputs of a run without judging them, which takes much longer."""
+    storage = Storage(configure(spark))
+    journal, out = (storage.absolute(str(folder / name)) for name in ("journal", "out"))
     window = Window(start, start + timedelta(hours=hours))
-    journal, out = str(folder / "journal"), str(folder / "out")
-    one = Run(spark, journal, out, window, start + timedelta(days=2), settings=settings or Settings())
-    return one, one.inputs(one.closed_hours())
+    one = Run(journal, out, window, start + timedelta(days=2), settings or Settings())
+    closed, problems = closed_hours(one)
+    found = compact_inputs(spark, storage, one, closed)
+    return Inputs(found.hours, [*problems, *found.problems], find_previous_run(storage, one).problems)
 
 
-def table(result: Result, name: str) -> list[dict]:
+def table(result: Result, name: str) -> list[dict[str, Any]]:
     """Return the rows of a table of *result*."""
     if name not in result.tables:
         return []
@@ -56,11 +73,11 @@ def table(result: Result, name: str) -> list[dict]:
 
 
 def verdicts(result: Result) -> Verdicts:
-    """Return the verdict of every message that did not simply arrive."""
+    """Return the verdict of every message that was judged by itself and did not simply arrive."""
     rows = [*table(result, "findings"), *table(result, "explained")]
     return {(row["task"], row["src_seq"]): row["verdict"] for row in rows}
 
 
 def kinds(result: Result) -> list[str]:
-    """Return the kinds of problems that *result* names, each once."""
+    """Return the kinds of problems in *result*, each once."""
     return sorted({each["kind"] for each in result.summary.problems})

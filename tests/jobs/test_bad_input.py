@@ -1,31 +1,33 @@
-"""What journals look like after a bad night: named in the summary, never counted as clean, never a crash."""
+"""Damaged journals: every problem is in the summary, none counts as clean, and none stops the run."""
 
 import gzip
 import json
 import random
 import shutil
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from time import process_time
 
 import pytest
+from pyspark.sql import SparkSession
 
 from jobs.reconcile import __main__ as program
-from jobs.reconcile.inputs import EMPTY, Problem
-from jobs.reconcile.raw import whole_members
+from jobs.reconcile.journal.problems import EMPTY, Problem
+from jobs.reconcile.read.gzip_members import whole_members
+from jobs.reconcile.report.conclusion import conclude
 from jobs.reconcile.settings import Settings
-from jobs.reconcile.summary import COULD_NOT_DECIDE, TaskSummary, concluded
-from tests.jobs.journals import START, TASK, Journals, planted
+from jobs.reconcile.summary import COULD_NOT_DECIDE, TaskSummary
+from tests.jobs.journals import START, TASK, Journals, Record, planted
 from tests.jobs.results import inputs, kinds, run, table
 
 MINUTE = timedelta(minutes=1)
 
 
-def of_task(task):
+def of_task(task: str) -> Journals:
     return Journals(task=task, entity=f"{task}/Subscriptions/replication", target=f"east/{task}")
 
 
-def steady(journals, first: int = 1, count: int = 30, start=START, hours: int = 1):
+def steady(journals: Journals, first: int = 1, count: int = 30, start: datetime = START, hours: int = 1) -> Journals:
     for number in range(count):
         at = start + timedelta(hours=hours) / count * number
         journals.received(first + number, at, at + timedelta(seconds=1))
@@ -33,17 +35,17 @@ def steady(journals, first: int = 1, count: int = 30, start=START, hours: int = 
     return journals
 
 
-def files(folder, role, task=TASK):
+def files(folder: Path, role: str, task: str = TASK) -> list[Path]:
     return sorted((folder / "journal").glob(f"task={task}/date=*/hour=*/role={role}/*.jsonl.gz"))
 
 
-def append(path, record) -> None:
+def append(path: Path, record: Record) -> None:
     with path.open("ab") as file:
         file.write(gzip.compress((json.dumps(record) + "\n").encode()))
 
 
-def spoil_files(folder) -> None:
-    """Write four hours of TASK, and do to its files of outcomes what can be done to files."""
+def spoil_files(folder: Path) -> None:
+    """Write four hours of TASK, and damage its outcome files in every way that files can be damaged."""
     for hour in range(4):
         steady(Journals(instance=f"wn1-{hour}"), hour * 100 + 1, start=START + timedelta(hours=hour)).write(
             folder / "journal"
@@ -59,7 +61,7 @@ def spoil_files(folder) -> None:
     append(second, {"v": 2, "task": TASK, "role": "target", "src_seq": "not a number any more"})
     with third.open("ab") as file:
         file.write(gzip.compress(b"{not json\n") + gzip.compress(b'{"v":1,"task":"half a record"}\n'))
-    # A time in nanoseconds, and a time that somebody put on a message.
+    # A time in nanoseconds, and an invalid time on a message.
     record = extra.records[0][1]
     append(third, {**record, "role": "target", "outcome": "sent", "journal_time": 1000 * record["journal_time"]})
     append(files(folder, "source")[2], {**record, "enqueued_time": 2**63 - 1, "src_seq": 150, "batch_id": 900})
@@ -74,8 +76,8 @@ def spoil_files(folder) -> None:
     (folder / "journal" / "marks" / "watch.json").write_text("{}")
 
 
-def with_gaps():
-    """Return the journal of 30 messages that went on while it could not be written, as its task leaves it."""
+def with_gaps() -> Journals:
+    """Return the journal of 30 messages of a task that continued while its journal could not be written."""
     journals = steady(of_task("lossy"))
     lost = {"source": {10, 11, 30}, "target": {20, 21, 30}}
     journals.records = [(at, each) for at, each in journals.records if each["src_seq"] not in lost[each["role"]]]
@@ -87,20 +89,20 @@ def with_gaps():
     return journals
 
 
-def look_for_a_while(folder) -> None:
-    """Write tasks whose taps begin, or end, in the middle: what they cannot have seen is not missing."""
-    for name, looks in (("begins", lambda hour: hour >= 2), ("ends", lambda hour: hour < 2)):
+def observe_for_a_while(folder: Path) -> None:
+    """Write tasks whose taps start, or stop, in the middle: messages that they cannot have seen are not missing."""
+    for name, observed_hours in (("begins", (2, 3)), ("ends", (0, 1))):
         tapped = of_task(name)
         for number in range(12):
             at = START + 15 * number * MINUTE
             tapped.received(number, at, at)
             tapped.outcome(number, at)
-            if looks(number // 4):
+            if number // 4 in observed_hours:
                 tapped.arrived_tap(number, at, at)
         tapped.write(folder)
 
 
-def test_all_that_can_be_wrong_is_named_in_one_run_and_decides_nothing(spark, tmp_path: Path) -> None:
+def test_every_problem_is_reported_in_one_run_and_decides_nothing(spark: SparkSession, tmp_path: Path) -> None:
     spoil_files(tmp_path)
     for task, garbage in (("text", b"this is no gzip at all"), ("header", b"\x1f\x8b\x08\x00")):
         steady(of_task(task)).write(tmp_path / "journal")
@@ -123,7 +125,7 @@ def test_all_that_can_be_wrong_is_named_in_one_run_and_decides_nothing(spark, tm
         if record.get("tap") != "watch-target" or written < START + 15 * MINUTE
     ]
     silent.write(tmp_path / "journal")
-    look_for_a_while(tmp_path / "journal")
+    observe_for_a_while(tmp_path / "journal")
     with_gaps().write(tmp_path / "journal")
 
     result = run(spark, tmp_path)
@@ -133,16 +135,16 @@ def test_all_that_can_be_wrong_is_named_in_one_run_and_decides_nothing(spark, tm
     ]  # fmt: skip
     assert result.exit_code == COULD_NOT_DECIDE
     by_task = {each.task: each.verdicts for each in result.summary.tasks}
-    assert by_task[TASK] == {"delivered": 120, "undecided": 1}  # the one whose time is none has no outcome
+    assert by_task[TASK] == {"delivered": 120, "undecided": 1}  # the message with the invalid time has no outcome
     assert all(by_task[task] == {"undecided": 30} for task in ("text", "header", "no-target", "no-source"))
     assert by_task["clock-ahead"] == {"delivered": 29}
     assert by_task["lossy"] == {"delivered": 25, "undecided": 4}
     assert set(by_task["silent"]) == {"delivered", "undecided"}
     assert by_task["silent"]["undecided"] > 20
     assert (by_task["begins"], by_task["ends"]) == ({"undecided": 8, "delivered": 4}, {"undecided": 4, "delivered": 8})
-    (told,) = [note for note in result.summary.notes if note.startswith("begins: ")]
-    assert told.startswith("begins: its tap at east/begins is new; what was sent there before 2026-11-20 02:01:01 ")
-    # What no tap can have seen no later run will know better; what one may still tell the next one waits for.
+    (note,) = [note for note in result.summary.notes if note.startswith("begins: ")]
+    assert note.startswith("begins: its tap at east/begins is new; messages sent there before 2026-11-20 02:01:01 ")
+    # The next run waits for what a tap may still see; no run can decide a message that no tap can have seen.
     assert {row["task"] for row in table(result, "open")} >= {"silent", "ends"}
     assert "begins" not in {row["task"] for row in table(result, "open")}
     assert table(result, "findings") == []
@@ -170,7 +172,7 @@ def test_all_that_can_be_wrong_is_named_in_one_run_and_decides_nothing(spark, tm
     assert sum(int(each["text"].split()[0]) for each in named["malformed-record"]) == 3
 
 
-def test_an_hour_that_is_still_written_is_named_and_not_counted(spark, tmp_path: Path) -> None:
+def test_an_hour_that_is_still_being_written_is_reported_and_not_counted(spark: SparkSession, tmp_path: Path) -> None:
     steady(Journals(), hours=2).write(tmp_path / "journal")
     now = START + timedelta(hours=2)
     result = run(spark, tmp_path, hours=2, now=now)
@@ -178,59 +180,58 @@ def test_an_hour_that_is_still_written_is_named_and_not_counted(spark, tmp_path:
     assert "1 of 2 hours" in result.summary.problems[0]["text"]
     assert result.summary.counts == {"delivered": 15}
     assert result.exit_code == 2
-    # The run after that knows which hours nobody has counted.
-    after, _ = inputs(spark, tmp_path, start=now, hours=1)
-    after.previous()
-    assert [(each.kind, each.where) for each in after.problems] == [
+    # The next run reports the hours that no run has counted.
+    after = inputs(spark, tmp_path, start=now, hours=1)
+    assert [(each.kind, each.where) for each in after.problems_of_previous] == [
         ("not-reconciled", (START + timedelta(hours=1)).isoformat())
     ]
     stopped = Settings(writers_stopped=True, grace=timedelta(0))
     assert run(spark, tmp_path, hours=2, now=now, settings=stopped).summary.counts == {"delivered": 30}
-    # Repeated when the hours are over, it reads them, and what has come into the others too: it was not final.
+    # Repeated when the hours are over, the run reads them, and late files of the other hours: it was not final.
     later = Journals(instance="wn2-1")
     steady(later, 501, 10, hours=2)
     later.write(tmp_path / "journal", name="wn2")
-    again, made = inputs(spark, tmp_path, hours=2)
+    again = inputs(spark, tmp_path, hours=2)
     assert again.problems == []
-    assert sum(hour.records for hour in made.values()) == 2 * 40
+    assert sum(hour.records for hour in again.hours.values()) == 2 * 40
 
 
 @pytest.mark.parametrize("messages", [0, 5])
 def test_a_problem_is_never_clean(messages: int) -> None:
     task = TaskSummary(TASK, [], [], "", [], None, None, verdicts={"delivered": messages} if messages else {})
-    problem = Problem("any", "anywhere", "what was seen")
-    assert concluded([task], [])[0] == 0
-    assert concluded([task], [problem])[0] == COULD_NOT_DECIDE
-    assert concluded([task], [problem._replace(kind=EMPTY)])[0] == 0
+    problem = Problem("any", "anywhere", "some text")
+    assert conclude([task], [])[0] == 0
+    assert conclude([task], [problem])[0] == COULD_NOT_DECIDE
+    assert conclude([task], [problem._replace(kind=EMPTY)])[0] == 0
     task.verdicts["missing"] = 1
-    assert concluded([task], [problem])[:2] == (1, "findings")
-    assert "1 problem with the evidence" in concluded([task], [problem])[2]
+    assert conclude([task], [problem])[:2] == (1, "findings")
+    assert "1 problem with the evidence" in conclude([task], [problem])[2]
 
 
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "text"),
     [
         (["--journal", "there-is-no-such-journal"], "No journal has a record of these hours."),
         (["--journal", "nowhere://journal"], "Exception: No FileSystem for scheme"),
         (["--journal", "https://account.invalid/"], "JournalUnreachable: account.invalid: the URL names no container"),
-        (["--journal", ".", "--end", "2026-11-19T00"], "expected it to begin before it ends"),
+        (["--journal", ".", "--end", "2026-11-19T00"], "expected the start to be before the end"),
     ],
     ids=["no such folder", "no such file system", "no container", "no such window"],
 )
-def test_what_keeps_the_program_from_deciding_is_told_in_a_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments, told: str
+def test_an_error_of_the_program_is_printed_in_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], text: str
 ) -> None:
     window = ["--start", "2026-11-20T00", "--end", "2026-11-20T02"]
     places = ["--out", str(tmp_path / "out"), "--staging", str(tmp_path / "staging")]
     assert program.main([*window, *places, *arguments]) == COULD_NOT_DECIDE
-    assert told in capsys.readouterr().out
+    assert text in capsys.readouterr().out
 
 
-def test_the_lines_of_many_members_take_time_for_each_and_not_for_each_other() -> None:
+def test_the_time_to_read_members_grows_linearly_with_their_number() -> None:
     member = gzip.compress(random.Random(0).randbytes(7000), 1)
 
-    def seconds(members):
+    def seconds(members: int) -> float:
         content = member * members
         begun = process_time()
         assert whole_members(content)[1] is None
@@ -239,7 +240,7 @@ def test_the_lines_of_many_members_take_time_for_each_and_not_for_each_other() -
     assert seconds(4000) < 10 * max(min(seconds(1000) for _ in range(3)), 0.01)
 
 
-def test_every_place_where_a_member_can_be_cut_is_noticed() -> None:
+def test_a_member_that_is_cut_at_any_byte_is_noticed() -> None:
     whole = gzip.compress(b'{"a":1}\n') + gzip.compress(b'{"b":2}\n')
     first = len(gzip.compress(b'{"a":1}\n'))
     assert whole_members(whole) == ([b'{"a":1}', b'{"b":2}'], None)

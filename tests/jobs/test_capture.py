@@ -1,8 +1,9 @@
-"""A journal in an event hub: what Capture has written of it becomes the files that blobs would have been."""
+"""A journal in an event hub: the files of Capture become the files of a journal in blobs."""
 
 import gzip
 import io
 import json
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,9 +11,10 @@ import fastavro
 import pytest
 from azure.storage.blob import ContainerClient
 
-from jobs.reconcile.capture import CAPTURED, captured, problems_in
-from jobs.reconcile.inputs import hour_of, journal_files
-from jobs.reconcile.staging import stage
+from jobs.reconcile.journal.hours import hour_of
+from jobs.reconcile.read.capture import CAPTURED, convert, problems_in
+from jobs.reconcile.read.files import journal_files
+from jobs.reconcile.read.staging import stage
 from jobs.reconcile.storage import StoredFile
 from shared.journal.event_hub import events
 from shared.journal.lines import compressed
@@ -36,7 +38,7 @@ SCHEMA = {
 }  # fmt: skip
 
 
-def avro(bodies, codec: str = "null"):
+def avro(bodies: Iterable[bytes | None], codec: str = "null") -> bytes:
     """Return a file of Capture with an event for each of *bodies*."""
     stream = io.BytesIO()
     rows = [
@@ -50,7 +52,7 @@ def avro(bodies, codec: str = "null"):
     return stream.getvalue()
 
 
-def journals():
+def journals() -> Journals:
     """Return a task's records in two hours."""
     made = Journals()
     for number in range(40):
@@ -60,18 +62,18 @@ def journals():
     return made
 
 
-def sent(made, limit: int = 180_000):
+def sent(made: Journals, limit: int = 180_000) -> list[bytes]:
     """Return the bodies of the events that the binding makes of a batch of all records, in as many as *limit* asks."""
     members = [compressed(json.dumps(record).encode() + b"\n") for _, record in made.records]
     given = events(members, limit)
     return [given] if isinstance(given, bytes) else [text.encode() for text in given]
 
 
-def lines(files):
+def lines(files: Mapping[str, bytes]) -> list[bytes]:
     return sorted(line for content in files.values() for line in gzip.decompress(content).splitlines())
 
 
-def expected(made):
+def expected(made: Journals) -> list[bytes]:
     return sorted(json.dumps(record).encode() for _, record in made.records)
 
 
@@ -80,7 +82,7 @@ def expected(made):
 def test_the_files_hold_each_record_once_by_side_and_hour(limit: int, codec: str) -> None:
     made = journals()
     bodies = sent(made, limit)
-    found = captured(avro(bodies, codec), WHERE)
+    found = convert(avro(bodies, codec), WHERE)
     assert found.problems == []
     assert lines(found.files) == expected(made)
     assert (len(bodies) > 1) == (limit == 4_000)
@@ -91,13 +93,13 @@ def test_the_files_hold_each_record_once_by_side_and_hour(limit: int, codec: str
     ]
 
 
-def test_a_torn_file_gives_what_it_holds_and_says_for_which_hours() -> None:
+def test_a_torn_file_gives_its_whole_records_and_the_hours_that_are_unreliable() -> None:
     bodies = [body for _ in range(4) for body in sent(journals())]
     stream = io.BytesIO()
     rows = [{"Body": body} for body in bodies]
     schema = {**SCHEMA, "fields": SCHEMA["fields"][-1:]}
     fastavro.writer(stream, fastavro.parse_schema(schema), rows, sync_interval=100)
-    found = captured(stream.getvalue()[:-300], WHERE)
+    found = convert(stream.getvalue()[:-300], WHERE)
     assert lines(found.files)
     assert {(each.kind, each.where, each.role) for each in found.problems} == {
         ("torn-file", WHERE, "source"),
@@ -112,13 +114,13 @@ def test_a_torn_file_gives_what_it_holds_and_says_for_which_hours() -> None:
      avro([compressed(b'{"task": "../x", "role": "source", "journal_time": 1}\nno\n[]\n')]),
      avro([compressed(b'{"task": "t", "role": "source", "journal_time": 1e300}\n')])],
 )  # fmt: skip
-def test_what_is_no_journal_is_named(content) -> None:
-    found = captured(content, WHERE)
+def test_content_that_is_not_a_journal_is_reported(content: bytes) -> None:
+    found = convert(content, WHERE)
     assert found.files == {}
     assert {(each.kind, each.where) for each in found.problems} == {("torn-file", WHERE)}
 
 
-def test_a_container_is_brought_once_and_what_was_wrong_is_remembered(tmp_path: Path) -> None:
+def test_a_container_is_downloaded_once_and_its_problems_are_kept(tmp_path: Path) -> None:
     made = journals()
     (tmp_path / "azurite").mkdir()
     with (
@@ -133,8 +135,8 @@ def test_a_container_is_brought_once_and_what_was_wrong_is_remembered(tmp_path: 
         assert stage(container, "all", folder) == 2
         files = {path: path.stat().st_mtime_ns for path in folder.rglob("*.gz")}
         assert lines({str(path): path.read_bytes() for path in files}) == expected(made)
-        told = [problem for path in (folder / CAPTURED).iterdir() for problem in problems_in(path.read_text())]
-        assert [(each.where, each.hours) for each in told] == [("all/torn.avro", (hour_of(datetime.now(UTC)),))]
+        problems = [problem for path in (folder / CAPTURED).iterdir() for problem in problems_in(path.read_text())]
+        assert [(each.where, each.hours) for each in problems] == [("all/torn.avro", (hour_of(datetime.now(UTC)),))]
         assert stage(container, "all", folder) == 0
         assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.gz")} == files
         assert stage(container, "all", tmp_path / "later", hours=[hour_of(datetime.now(UTC) + 2 * HOUR)]) == 0

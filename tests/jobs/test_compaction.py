@@ -1,22 +1,25 @@
-"""Hours made compact: once, whole, and from what lies there."""
+"""Compaction of hours: once, completely, and only from the raw files that exist."""
 
 import json
 import os
 import shutil
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
-from jobs.reconcile import compaction
-from jobs.reconcile.filling import compacted
-from jobs.reconcile.inputs import journal_files
-from jobs.reconcile.run import Run
-from jobs.reconcile.settings import Settings, Window
+from jobs.reconcile.compact import index
+from jobs.reconcile.compact.hours import compact_hours, delete_raw, update_index
+from jobs.reconcile.compact.inputs import compact_inputs
+from jobs.reconcile.compact.markers import Hour
+from jobs.reconcile.compact.records import compact_records
+from jobs.reconcile.compact.verification import CompactionFailed
+from jobs.reconcile.read.files import journal_files
+from jobs.reconcile.settings import Run, Settings, Window
 from jobs.reconcile.storage import Storage
-from jobs.reconcile.verification import CompactionFailed
 from tests.jobs.journals import START, Journals, planted
 
 DAWN = Window(START, START + timedelta(hours=2))
@@ -24,10 +27,23 @@ HOURS = DAWN.hours
 NOW = START + timedelta(days=2)
 
 
-def compact(spark, folder: Path):
+def compact(
+    spark: SparkSession,
+    folder: Path,
+    to_records: Callable[[DataFrame], DataFrame] = compact_records,
+    to_index: Callable[[DataFrame], dict[str, DataFrame]] = index.tables,
+) -> dict[str, Hour]:
     files, problems = journal_files(Storage(spark).files(str(folder / "journal")))
     assert problems == []
-    return compaction.compact(spark, files, str(folder / "compacted"), now=NOW, hours=HOURS)
+    return compact_hours(
+        spark,
+        files,
+        str(folder / "compacted"),
+        now=NOW,
+        hours=HOURS,
+        to_records=to_records,
+        to_index=to_index,
+    )
 
 
 def folders(folder: Path) -> tuple[str, str]:
@@ -38,7 +54,7 @@ def state(folder: Path) -> dict[str, float]:
     return {str(path): path.stat().st_mtime for path in folder.rglob("*") if path.is_file()}
 
 
-def test_hours_are_made_once_whole_and_again_when_their_files_change(spark, tmp_path: Path) -> None:
+def test_an_hour_is_compacted_once_and_again_when_its_files_change(spark: SparkSession, tmp_path: Path) -> None:
     journals, _ = planted(["delivered"] * 40, taps=True, hours=2)
     journals.write(tmp_path / "journal")
     made = compact(spark, tmp_path)
@@ -47,7 +63,7 @@ def test_hours_are_made_once_whole_and_again_when_their_files_change(spark, tmp_
     assert compact(spark, tmp_path) == made
     assert state(tmp_path / "compacted") == before
 
-    # A crash before the marker: the hour is made again, and nothing of the attempt stays.
+    # A crash before the marker: the hour is compacted again, and the attempt is deleted.
     (tmp_path / "compacted" / "hours" / f"{HOURS[0]}.json").unlink()
     (tmp_path / "compacted" / "digests" / f"landed={HOURS[0]}").rename(tmp_path / "lost")
     left = tmp_path / "compacted" / "attempt-of-one-killed" / "records" / "part"
@@ -65,62 +81,63 @@ def test_hours_are_made_once_whole_and_again_when_their_files_change(spark, tmp_
     assert again[HOURS[0]].records == made[HOURS[0]].records + 1
     assert again[HOURS[1]] == made[HOURS[1]]
 
-    # Raw files go only when asked, and what was made of them stays.
-    deleted = compaction.delete_raw(spark, *folders(tmp_path), [HOURS[0]])
+    # Raw files are deleted only on request, and the compacted hour stays.
+    deleted = delete_raw(spark, *folders(tmp_path), [HOURS[0]])
     assert len(deleted) == len(again[HOURS[0]].files)
     assert compact(spark, tmp_path) == again
-    # Not even where another file comes into that hour: that one is named.
+    # It also stays when another file comes into that hour: the file is reported.
     later = Journals(instance="wn3-1")
     later.received(901, START, START + timedelta(minutes=2))
     later.write(tmp_path / "journal", name="wn3")
     assert compact(spark, tmp_path) == again
-    run = Run(spark, folders(tmp_path)[0], str(tmp_path), DAWN, NOW, settings=Settings())
-    assert run.inputs(HOURS) == again
-    (problem,) = run.problems
+    storage = Storage(spark)
+    run = Run(storage.absolute(folders(tmp_path)[0]), storage.absolute(str(tmp_path)), DAWN, NOW, Settings())
+    inputs = compact_inputs(spark, storage, run, HOURS)
+    assert inputs.hours == again
+    (problem,) = inputs.problems
     assert (problem.kind, problem.role, problem.hours) == ("changed-input", "source", (HOURS[0],))
     assert "/wn3-" in problem.where
 
-    # An index that an older version has made is made anew of the records.
+    # An index of an older version is written again from the records.
     marker = tmp_path / "compacted" / "hours" / f"{HOURS[0]}.json"
-    told = json.loads(marker.read_text())
-    del told["version"]
-    marker.write_text(json.dumps(told))
+    values = json.loads(marker.read_text())
+    del values["version"]
+    marker.write_text(json.dumps(values))
     digests = tmp_path / "compacted" / "digests" / f"landed={HOURS[0]}"
     rows = spark.read.parquet(str(digests)).count()
     shutil.rmtree(digests)
     before = state(tmp_path / "compacted" / "digests")
-    compaction.index_again(spark, str(tmp_path / "compacted"), compact(spark, tmp_path).values())
+    update_index(spark, str(tmp_path / "compacted"), compact(spark, tmp_path).values())
     assert spark.read.parquet(str(digests)).count() == rows
     assert state(tmp_path / "compacted" / "digests").items() >= before.items()
     assert compact(spark, tmp_path) == again
 
 
-def test_a_raw_file_that_has_changed_since_is_not_deleted(spark, tmp_path: Path) -> None:
+def test_a_raw_file_that_has_changed_since_compaction_is_not_deleted(spark: SparkSession, tmp_path: Path) -> None:
     journals, _ = planted(["delivered"] * 10, taps=False, hours=2)
     paths = journals.write(tmp_path / "journal")
     compact(spark, tmp_path)
     grown = next(path for path in paths if "hour=00" in str(path))
     grown.write_bytes(grown.read_bytes() * 2)
-    deleted = compaction.delete_raw(spark, *folders(tmp_path), HOURS)
+    deleted = delete_raw(spark, *folders(tmp_path), HOURS)
     assert grown.exists()
     assert len(deleted) == len(paths) - 1
 
 
-def test_nothing_is_committed_when_what_was_written_is_not_what_was_read(
-    spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def without_a_record(records: DataFrame) -> DataFrame:
+    return records.where("src_seq <> 3")
+
+
+def test_nothing_is_committed_if_the_compacted_records_differ_from_the_raw_ones(
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     journals, _ = planted(["delivered"] * 10, taps=False, hours=2)
     journals.write(tmp_path / "journal")
-    write_index = compaction.write_index
-    spoilt: list[tuple[str, Any]] = [
-        ("compacted", lambda raw: compacted(raw).where("src_seq <> 3")),
-        ("compacted", lambda raw: compacted(raw).withColumn("body_size", F.lit(101))),
-        ("write_index", lambda kept, folder: write_index(kept.where("src_seq <> 3"), folder)),
-    ]
-    for name, wrong in spoilt:
-        with monkeypatch.context() as patched:
-            patched.setattr(compaction, name, wrong)
-            with pytest.raises(CompactionFailed, match="expected"):
-                compact(spark, tmp_path)
+    with pytest.raises(CompactionFailed, match="expected"):
+        compact(spark, tmp_path, to_records=lambda raw: without_a_record(compact_records(raw)))
+    with pytest.raises(CompactionFailed, match="expected"):
+        compact(spark, tmp_path, to_records=lambda raw: compact_records(raw).withColumn("body_size", F.lit(101)))
+    with pytest.raises(CompactionFailed, match="expected"):
+        compact(spark, tmp_path, to_index=lambda kept: index.tables(without_a_record(kept)))
     assert not (tmp_path / "compacted" / "hours").exists()
     assert not list((tmp_path / "compacted").glob("*/landed=*"))

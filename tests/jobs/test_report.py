@@ -1,20 +1,22 @@
-"""The page, read as a browser reads it: by its elements."""
+"""The page, by its elements, as a browser reads it."""
 
 import json
 from collections import defaultdict
 from datetime import timedelta
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+from pyspark.sql import SparkSession
 
-from jobs.reconcile.charts import duration
-from jobs.reconcile.manifest import places, write_manifest
 from jobs.reconcile.reconciliation import reconcile
-from jobs.reconcile.report import SHOWN, Kind, rendered, with_ends, write_page
+from jobs.reconcile.report.lag_chart import duration
+from jobs.reconcile.report.page import SHOWN, Kind, render, with_ends, write_page
+from jobs.reconcile.report.repair_manifest import places, write_manifest
+from jobs.reconcile.report.trace import Step, moment
 from jobs.reconcile.settings import Settings, Window
-from jobs.reconcile.trace import Step, moment
+from jobs.reconcile.summary import Summary
 from tests.jobs.journals import PLAIN_KINDS, START, TASK, planted
 
 VOID = {"meta", "link", "br", "img", "input", "hr", "wbr"}
@@ -27,28 +29,28 @@ class Page(HTMLParser):
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.elements: list[dict] = []
-        self._open: list[dict] = []
+        self.elements: list[dict[str, Any]] = []
+        self._open: list[dict[str, Any]] = []
         self.feed(text)
         assert self._open == [], "an element is not closed"
 
-    def handle_starttag(self, tag, attributes) -> None:
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         element = {"tag": tag, **dict(attributes), "within": [each["tag"] for each in self._open], "text": ""}
         self.elements.append(element)
         if tag not in VOID:
             self._open.append(element)
 
-    def handle_startendtag(self, tag, attributes) -> None:
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         self.elements.append({"tag": tag, **dict(attributes), "within": [], "text": ""})
 
-    def handle_endtag(self, tag) -> None:
+    def handle_endtag(self, tag: str) -> None:
         assert self._open.pop()["tag"] == tag
 
-    def handle_data(self, data) -> None:
+    def handle_data(self, data: str) -> None:
         for element in self._open:
             element["text"] += data
 
-    def all(self, tag: str, **attributes: str) -> list[dict]:
+    def all(self, tag: str, **attributes: str) -> list[dict[str, Any]]:
         return [
             each
             for each in self.elements
@@ -56,8 +58,18 @@ class Page(HTMLParser):
         ]
 
 
+class Finished(NamedTuple):
+    """A finished run with its page."""
+
+    summary: Summary
+    page: str
+    spark: SparkSession
+    out: str
+    plan: dict[int, str]
+
+
 @pytest.fixture(scope="module")
-def run(spark, tmp_path_factory: pytest.TempPathFactory):
+def run(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Finished:
     folder: Path = tmp_path_factory.mktemp("report")
     journals, plan = planted([*PLAIN_KINDS, *["missing"] * (MISSING - 1), *["delivered"] * 20], taps=True, hours=3)
     for _, record in journals.records:
@@ -70,11 +82,11 @@ def run(spark, tmp_path_factory: pytest.TempPathFactory):
     grace = Settings(grace=timedelta(hours=1))
     result = reconcile(spark, str(folder / "journal"), out, window=window, now=now, settings=grace)
     path = write_page(spark, result.summary, out)
-    return result.summary, Path(path.removeprefix("file:")).read_text(encoding="utf-8"), spark, out, plan
+    return Finished(result.summary, Path(path.removeprefix("file:")).read_text(encoding="utf-8"), spark, out, plan)
 
 
-def test_it_stands_alone(run) -> None:
-    page = Page(run[1])
+def test_the_page_needs_no_other_file(run: Finished) -> None:
+    page = Page(run.page)
     assert not page.all("script")
     assert not page.all("link")
     addresses: list[Any] = [
@@ -82,32 +94,32 @@ def test_it_stands_alone(run) -> None:
     ]
     assert addresses
     assert all(each.startswith("#") for each in addresses)
-    assert "url(http" not in run[1]
-    assert "@import" not in run[1]
+    assert "url(http" not in run.page
+    assert "@import" not in run.page
     ids = [each["id"] for each in page.elements if "id" in each]
     assert len(ids) == len(set(ids))
     assert {each[1:] for each in addresses} <= set(ids)
 
 
-def test_the_verdict_is_on_top(run) -> None:
-    page = Page(run[1])
+def test_the_verdict_is_on_top(run: Finished) -> None:
+    page = Page(run.page)
     assert page.all("header")[0]["text"].split()[:2] == ["✗", "Findings"]
-    assert run[0].sentence in page.all("header")[0]["text"]
+    assert run.summary.sentence in page.all("header")[0]["text"]
     assert page.elements.index(page.all("h1")[0]) < page.elements.index(page.all("h2")[0])
 
 
-def test_the_figures_of_a_task_add_up(run) -> None:
-    page = Page(run[1])
+def test_the_figures_of_a_task_add_up(run: Finished) -> None:
+    page = Page(run.page)
     rows = [each for each in page.elements if each["tag"] in ("th", "td")]
     start = next(at for at, each in enumerate(rows) if each["text"] == TASK)
     cells = {each["data-label"]: each["text"].split() for each in rows[start + 1 : start + 7]}
     sums = {name: sum(int(word) for word in words if word.isdigit()) for name, words in cells.items()}
-    parts = ("= delivered", "+ by design", "+ at fault", "+ undecided")
+    parts = ("= delivered", "+ withheld or open", "+ findings", "+ undecided")
     assert sums["messages"] == sum(sums[part] for part in parts) > MISSING
-    assert sums["orphans beside"] == 1
+    assert sums["orphans (extra)"] == 1
 
 
-def test_a_finding_has_its_trace_and_the_rest_is_counted(run) -> None:
+def test_a_finding_has_its_trace_and_the_rest_is_counted(run: Finished) -> None:
     summary, text, *_ = run
     page = Page(text)
     found = page.all("details", **{"class": "finding"})
@@ -118,14 +130,14 @@ def test_a_finding_has_its_trace_and_the_rest_is_counted(run) -> None:
     assert EVIL in found[0]["text"]
     looped = next(each for each in found if "m-3" in each["text"].split())
     times = [" ".join(words.split()[:2]) for words in looped["text"].split("\n") if words.startswith("2026-")]
-    assert len(times) == 1 + 4  # when it entered, and what four records say
+    assert len(times) == 1 + 4  # when it entered, and four records
     assert times[1:] == sorted(times[1:])
-    assert "tap watch-target saw it in east/orders, number" in looped["text"]
+    assert "tap watch-target saw it in east/orders, sequence number" in looped["text"]
     assert f"All {MISSING} are in runs/" in " ".join(text.replace("<code>", "").split())
 
 
-def test_it_can_be_read_without_seeing_it(run) -> None:
-    page = Page(run[1])
+def test_the_page_is_accessible(run: Finished) -> None:
+    page = Page(run.page)
     assert page.all("html", lang="en")
     assert page.all("meta", name="viewport")
     for header in page.all("th"):
@@ -135,18 +147,18 @@ def test_it_can_be_read_without_seeing_it(run) -> None:
     (chart,) = page.all("div", role="img")
     assert "median" in chart["aria-label"]
     assert page.all("svg")[0]["aria-hidden"] == "true"
-    assert "prefers-color-scheme: dark" in run[1]
+    assert "prefers-color-scheme: dark" in run.page
 
 
-def test_of_many_records_the_first_and_the_last_are_told(run) -> None:
-    summary = run[0]
+def test_of_many_records_the_page_shows_the_first_and_the_last(run: Finished) -> None:
+    summary = run.summary
     steps = [Step(f"at {number}", "task t", f"record {number}") for number in range(1000)]
     row: dict[str, Any] = defaultdict(lambda: None)
     row |= {"message_id": "i" * 200_000, "verdict": "late", "findings": [], "lag_milliseconds": 1.0}
-    text = rendered(summary, [Kind("late", 1, [with_ends(row, steps)])])
+    text = render(summary, [Kind("late", 1, [with_ends(row, steps)])])
     (element,) = Page(text).all("details", **{"class": "finding"})
     assert "record 9\n" in element["text"]
-    assert "960 records between" in element["text"]
+    assert "960 more records" in element["text"]
     assert "record 970\n" in element["text"]
     assert "record 999\n" in element["text"]
     assert "record 10\n" not in element["text"]
@@ -155,7 +167,7 @@ def test_of_many_records_the_first_and_the_last_are_told(run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("milliseconds", "told"),
+    ("milliseconds", "text"),
     [
         (0.4, "0 ms"),
         (999.4, "999 ms"),
@@ -166,22 +178,22 @@ def test_of_many_records_the_first_and_the_last_are_told(run) -> None:
         (3.6e9, "1,000 h"),
     ],
 )
-def test_a_length_of_time_is_told_in_the_unit_that_it_fills(milliseconds: float, told: str) -> None:
-    assert duration(milliseconds) == told
+def test_a_length_of_time_has_the_largest_unit_that_it_fills(milliseconds: float, text: str) -> None:
+    assert duration(milliseconds) == text
 
 
-def test_a_time_that_no_calendar_has_is_told_as_it_is() -> None:
+def test_a_time_outside_the_calendar_is_shown_as_a_number() -> None:
     assert moment(10**18) == "1000000000000000000 µs since 1970"
     assert moment(1_795_132_800_000_000) == "2026-11-20 00:00:00.000"
 
 
-def test_what_proves_less_is_said(run) -> None:
-    assert "1 \u00d7 " in run[1] or not run[0].problems
-    for problem in run[0].problems:
-        assert problem["text"] in run[1]
+def test_problems_with_the_evidence_are_shown(run: Finished) -> None:
+    assert "1 \u00d7 " in run.page or not run.summary.problems
+    for problem in run.summary.problems:
+        assert problem["text"] in run.page
 
 
-def test_the_manifest_tells_of_each_missing_message_how_to_know_it(run) -> None:
+def test_the_manifest_has_the_digests_and_places_of_each_missing_message(run: Finished) -> None:
     summary, _, spark, out, plan = run
     lines = [json.loads(each) for each in Path(write_manifest(spark, summary, out)[5:]).read_text().splitlines()]
     assert lines[0] == {"manifest": 1, "run": summary.run, "messages": MISSING, "missing": MISSING}
@@ -202,6 +214,6 @@ def test_the_manifest_tells_of_each_missing_message_how_to_know_it(run) -> None:
         ("orders/$DeadLetterQueue", 0, []),
     ],
 )
-def test_the_manifest_names_the_places_that_a_source_may_have(entity: str, part: int, kinds) -> None:
+def test_the_manifest_lists_the_places_that_a_source_may_have(entity: str, part: int, kinds: list[str]) -> None:
     found = places({"src_site": "west", "src_entity": entity, "src_part": part, "seen": None})
     assert [each["in"] for each in found] == kinds

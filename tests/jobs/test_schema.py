@@ -1,8 +1,9 @@
-"""The job and the writers agree about the record, though neither imports the other."""
+"""The job and the writers agree on the record, though neither imports the other."""
 
 import pytest
 
-from jobs.reconcile import schema, settings
+from jobs.reconcile import settings
+from jobs.reconcile.journal import schema
 from jobs.reconcile.settings import Settings
 
 record = pytest.importorskip("shared.journal.record")

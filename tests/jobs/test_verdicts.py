@@ -1,35 +1,46 @@
-"""Every kind of verdict, planted and found: by the job, and by an oracle that shares nothing with it."""
+"""Every kind of verdict, planted and found: by the job, and by an oracle that shares no code with it."""
 
 import time
 from collections import Counter
-from datetime import timedelta
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
-from jobs.reconcile.verdicts import VERDICTS
+from jobs.reconcile.judge.verdicts import VERDICTS
+from jobs.reconcile.reconciliation import Result
 from tests.jobs import twin
 from tests.jobs.journals import KINDS, START, TASK, Journals, Record, check, digest, planted
 from tests.jobs.results import kinds, run, table, verdicts
 
 HOURS = 4
 HOUR = timedelta(hours=1)
+Gap = tuple[str, str, datetime]
+"""Task, side and hour."""
+
+Oracle = dict[tuple[str, int | None], tuple[str, int, int]]
+"""Verdict, copies and expected copies, by task and sequence number."""
+
 COUNTED_ONLY = {"filtered", "rejected", "expired", "stopped"}
-"""What is only counted where nothing is wrong with the messages around it."""
+"""Verdicts that are only counted where the messages around them are clean."""
 
 
-def told_by_twin(journal, gaps=()):
+def oracle_verdicts(journal: Path, gaps: Iterable[Gap] = ()) -> Oracle:
     database = twin.connect()
     twin.judge(database, raw=journal, end=START + timedelta(hours=HOURS), gaps=gaps)
     rows = database.execute("select task, src_seq, verdict, copies, expected from verdicts").fetchall()
     return {(task, seq): (verdict, copies, expected) for task, seq, verdict, copies, expected in rows}
 
 
-def assert_found(result, plans, oracle) -> None:
+def assert_found(result: Result, plans: Mapping[str, Mapping[int, str]], oracle: Oracle) -> None:
     """Assert that *result* and the *oracle* have every message of *plans* (by task), with its verdict, and no other."""
-    planned = {(task, seq): verdict for task, plan in plans.items() for seq, verdict in plan.items()}
+    planned: dict[tuple[str, int | None], str] = {
+        (task, seq): verdict for task, plan in plans.items() for seq, verdict in plan.items()
+    }
     wrong = {key: verdict for key, verdict in planned.items() if verdict != "delivered"}
     found = verdicts(result)
     assert {key: verdict for key, verdict in found.items() if wrong.get(key) != verdict} == {}
@@ -40,31 +51,31 @@ def assert_found(result, plans, oracle) -> None:
         assert (row["copies"], row["expected"]) == oracle[row["task"], row["src_seq"]][1:], row
     counted = {each.task: each for each in result.summary.tasks}
     for task, plan in plans.items():
-        told = counted.pop(task)
-        assert told.verdicts == Counter(plan.values())
-        assert told.entered + told.verdicts.get("orphan", 0) == len(plan)
-        assert (told.carried, told.reopened) == (0, 0)
-    # What is left are the tasks of dead-letter queues, which carry what was spilled.
+        found_of_task = counted.pop(task)
+        assert found_of_task.verdicts == Counter(plan.values())
+        assert found_of_task.entered + found_of_task.verdicts.get("orphan", 0) == len(plan)
+        assert (found_of_task.carried, found_of_task.reopened) == (0, 0)
+    # The others are the tasks of dead-letter queues, which send the spilled messages.
     assert all(each.verdicts == {"delivered": each.entered} for each in counted.values())
 
 
-def joined(numbers):
-    """Return a task that sends each four messages of *numbers* as one, the copy of the first, as its tap sees it."""
+def joined(numbers: Iterable[int]) -> Journals:
+    """Return a task that joins every four messages of *numbers* into the first one, and the tap that sees it."""
     journals = Journals(task="joined", entity="joined/Subscriptions/replication", target="east/joined")
     envelope = {"body_digest": digest("envelope"), "property_digest": digest("none", 8)}
     for nth, seq in enumerate(numbers):
         at = START + 10 * timedelta(minutes=nth - nth % 4 + 1)
         is_first = nth % 4 == 0
-        told: Record = {"check": None, "edited": True, "send_ordinal": nth % 4, "joined": None if is_first else True}
+        more: Record = {"check": None, "edited": True, "send_ordinal": nth % 4, "joined": None if is_first else True}
         journals.received(seq, at, at)
-        journals.outcome(seq, at, **envelope | told)
+        journals.outcome(seq, at, **envelope | more)
         if is_first:
             journals.arrived_tap(seq, at, at, **envelope)
     return journals
 
 
-def two_tasks_to_one_target(folder):
-    """Write two tasks of one site, and the tap of one at the target of both, which sees the copies of either."""
+def two_tasks_to_one_target(folder: Path) -> dict[str, dict[int, str]]:
+    """Write two tasks of one site, and the tap of one at their common target, which sees the copies of both."""
     one = Journals(task="all-orders", entity="all-orders", target="east/all")
     other = Journals(task="all-returns", entity="all-returns", target="east/all", instance="wn2-1")
     for nth in range(8):
@@ -82,10 +93,10 @@ def two_tasks_to_one_target(folder):
     return {"all-orders": plan, "all-returns": dict.fromkeys(range(1000, 1008), "delivered")}
 
 
-def test_all_that_was_planted_is_found_and_nothing_else(spark, tmp_path: Path) -> None:
+def test_every_planted_message_is_found_and_no_other(spark: SparkSession, tmp_path: Path) -> None:
     plans: dict[str, dict[int, str]] = {}
     planted_as: dict[tuple[str, int], str] = {}
-    gaps = []
+    gaps: list[Gap] = []
     for taps in (True, False):
         name = "tapped" if taps else "own-word"
         everything = [*KINDS, *["delivered"] * 40] * 2
@@ -93,7 +104,7 @@ def test_all_that_was_planted_is_found_and_nothing_else(spark, tmp_path: Path) -
         journals.write(tmp_path / "journal")
         planted_as |= {(name, seq): kind for seq, kind in journals.kinds.items()}
         for role in ("source", "target"):
-            # An hour without one of its files: nothing can be said of what only that file would tell.
+            # An hour without one of its files: the messages that only this file would decide are undecided.
             torn = f"{name}-no-{role}"
             journals, plan = planted(["delivered"] * 20, taps=taps, task=torn)
             for path in journals.write(tmp_path / "journal"):
@@ -108,7 +119,7 @@ def test_all_that_was_planted_is_found_and_nothing_else(spark, tmp_path: Path) -
     together.write(tmp_path / "journal")
     plans["joined"] = dict.fromkeys(range(1, 9), "delivered") | {10: "missing"}
     result = run(spark, tmp_path)
-    assert_found(result, plans, told_by_twin(tmp_path / "journal", gaps))
+    assert_found(result, plans, oracle_verdicts(tmp_path / "journal", gaps))
     assert set(result.summary.counts) == set(VERDICTS)
     assert result.exit_code == 1
     assert kinds(result) == ["side-missing"]
@@ -117,30 +128,30 @@ def test_all_that_was_planted_is_found_and_nothing_else(spark, tmp_path: Path) -
     assert (evidence["tapped"], evidence["own-word"]) == ("taps at both sides", "replicator's own")
 
     rows = {(row["task"], row["src_seq"]): row for row in table(result, "findings")}
-    told = {kind: [rows[key] for key in planted_as if planted_as[key] == kind and key in rows] for kind in KINDS}
-    assert [row["altered"] for row in told["altered"]] == ["body", "body", "content", "content"]
-    assert [row["altered"] for row in told["altered_property"]] == ["property", "property", "content", "content"]
-    assert {(row["copies"], row["expected"]) for row in told["duplicated"]} == {(2, 1)}
-    assert {(row["copies"], row["expected"]) for row in told["tripled"]} == {(3, 1)}
-    assert {(row["copies"], row["expected"]) for row in told["part_missing"]} == {(2, 3)}
-    assert all(row["lag_milliseconds"] > 24 * 60_000 for row in told["late"])
+    by_kind = {kind: [rows[key] for key in planted_as if planted_as[key] == kind and key in rows] for kind in KINDS}
+    assert [row["altered"] for row in by_kind["altered"]] == ["body", "body", "content", "content"]
+    assert [row["altered"] for row in by_kind["altered_property"]] == ["property", "property", "content", "content"]
+    assert {(row["copies"], row["expected"]) for row in by_kind["duplicated"]} == {(2, 1)}
+    assert {(row["copies"], row["expected"]) for row in by_kind["tripled"]} == {(3, 1)}
+    assert {(row["copies"], row["expected"]) for row in by_kind["part_missing"]} == {(2, 3)}
+    assert all(row["lag_milliseconds"] > 24 * 60_000 for row in by_kind["late"])
 
     # A finding can be traced, and repaired.
     missing = [row for row in table(result, "missing") if row["task"] == "own-word"]
     assert {row["src_seq"] for row in missing} == {seq for seq, each in plans["own-word"].items() if each == "missing"}
-    lost = missing[0]
-    assert (lost["src_site"], lost["src_entity"]) == ("west", "own-word/Subscriptions/replication")
-    assert (lost["message_id"], lost["body_size"]) == (f"m-{lost['src_seq']}", 100)
+    one = missing[0]
+    assert (one["src_site"], one["src_entity"]) == ("west", "own-word/Subscriptions/replication")
+    assert (one["message_id"], one["body_size"]) == (f"m-{one['src_seq']}", 100)
     trace = [
         row["outcome"]
         for row in table(result, "evidence")
-        if (row["task"], row["src_seq"]) == ("own-word", lost["src_seq"])
+        if (row["task"], row["src_seq"]) == ("own-word", one["src_seq"])
     ]
     assert trace == ["received"]
 
 
 @pytest.fixture
-def _elsewhere(monkeypatch: pytest.MonkeyPatch):
+def _other_time_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A process whose clock shows the time of New York."""
     monkeypatch.setenv("TZ", "America/New_York")
     time.tzset()
@@ -149,11 +160,13 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch):
     time.tzset()
 
 
-@pytest.mark.usefixtures("_elsewhere")
-def test_a_clean_night_looks_at_no_message_and_ends_with_0_in_any_time_zone(spark, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("_other_time_zone")
+def test_a_clean_day_judges_no_message_by_itself_and_exits_with_0_in_any_time_zone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     journals, _ = planted(["delivered"] * 20 + ["filtered"] * 5, taps=True)
     journals.write(tmp_path / "journal")
-    # A tap with numbers of its own, of messages without ids, which are told apart by content and order.
+    # A tap with numbers of its own and messages without ids, which are matched by content and order.
     nameless = Journals(task="nameless", entity="nameless/Subscriptions/replication", target="east/nameless")
     for seq, text in ((11, "one"), (12, "other"), (13, "one")):
         at = START + 20 * timedelta(minutes=seq - 10)
@@ -188,11 +201,13 @@ def test_a_clean_night_looks_at_no_message_and_ends_with_0_in_any_time_zone(spar
     ),
     seed=st.integers(0, 1000),
 )
-def test_both_agree_about_whatever_happens(spark, tmp_path_factory: pytest.TempPathFactory, nights, seed) -> None:
+def test_the_job_and_the_oracle_agree(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, nights: list[tuple[bool, list[str]]], seed: int
+) -> None:
     folder = tmp_path_factory.mktemp("nights")
-    plans = {}
+    plans: dict[str, dict[int, str]] = {}
     for number, (taps, night) in enumerate(nights):
         task = f"task-{number}"
         journals, plans[task] = planted(night, taps=taps, seed=seed + number, task=task)
         journals.write(folder / "journal")
-    assert_found(run(spark, folder), plans, told_by_twin(folder / "journal"))
+    assert_found(run(spark, folder), plans, oracle_verdicts(folder / "journal"))

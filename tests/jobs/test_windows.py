@@ -1,45 +1,47 @@
-"""Runs that follow one another: what one leaves open the next decides, and a late copy brings up what was decided."""
+"""Consecutive runs: one decides what the previous one left open, and a late copy reopens what was decided."""
 
 import shutil
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
+from pyspark.sql import SparkSession
 
-from jobs.reconcile.evidence import still_renamed
-from jobs.reconcile.origin import AnotherJournal
-from jobs.reconcile.run import Run
+from jobs.reconcile.journal.address import WrongJournal
+from jobs.reconcile.judge.renames import still_renamed
+from jobs.reconcile.reconciliation import Result
+from jobs.reconcile.report.conclusion import conclude
 from jobs.reconcile.settings import Settings, Window
-from jobs.reconcile.summary import concluded
+from jobs.reconcile.summary import TaskSummary
 from tests.jobs.journals import START, TASK, Journals
 from tests.jobs.results import Verdicts, inputs, kinds, run, table, verdicts
 
 SECOND = START + timedelta(hours=2)
 MINUTE = timedelta(minutes=1)
 PARTITIONED = (200 << 48) + 41
-WINDOW = Window(START, SECOND)
 
 
-def a_message(journals, seq, at, **more) -> None:
+def a_message(journals: Journals, seq: int, at: datetime, **more: Any) -> None:
     journals.received(seq, at, at + timedelta(seconds=1), **more)
     journals.outcome(seq, at + timedelta(seconds=2))
 
 
-def steady(journals, first, start, count: int = 40, hours: int = 2, **more) -> None:
+def steady(journals: Journals, first: int, start: datetime, count: int = 40, hours: int = 2, **more: Any) -> None:
     for number in range(count):
         a_message(journals, first + number, start + timedelta(hours=hours) / count * number + MINUTE, **more)
 
 
-def both(spark, folder, **more):
+def both(spark: SparkSession, folder: Path) -> tuple[Result, Result]:
     return (
-        run(spark, folder, hours=2, **more),
-        run(spark, folder, start=SECOND, hours=2, **more),
+        run(spark, folder, hours=2),
+        run(spark, folder, start=SECOND, hours=2),
     )
 
 
-def forget_a_field(table) -> None:
-    """Write *table* as a job would have that did not know all the fields yet."""
+def drop_a_field(table: Path) -> None:
+    """Write *table* as an older version of the job, which had fewer fields."""
     rows = duckdb.read_parquet(f"{table}/*.parquet").project("* exclude (joined)").to_arrow_table()
     shutil.rmtree(table)
     table.mkdir()
@@ -50,24 +52,24 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("summary.json")}
 
 
-def of(result, task):
+def of(result: Result, task: str) -> TaskSummary:
     return next(each for each in result.summary.tasks if each.task == task)
 
 
-def of_task(task, entity, instance: str = "wn1-1"):
+def of_task(task: str, entity: str, instance: str = "wn1-1") -> Journals:
     return Journals(task=task, entity=entity, target=f"east/{entity}", instance=instance)
 
 
-def reject_an_unreadable_one(journals) -> None:
-    """Add a message that cannot be read, for which there was nobody at first to take it as rejected."""
+def reject_an_unreadable_one(journals: Journals) -> None:
+    """Add an unreadable message whose rejection could not be sent at first."""
     for minute, outcome in ((10, "retry"), (20, "rejected")):
         at = START + minute * MINUTE
         journals.received(0, at, at, src_seq=None, enqueued_time=None)
         journals.outcome(0, at, outcome, src_seq=None)
 
 
-def rename(folder) -> None:
-    """Write a task that has another name in the second window, with a message on its way in between."""
+def rename(folder: Path) -> None:
+    """Write a task that has another name in the second window, and a message that was in flight between them."""
     edge = SECOND - 2 * MINUTE
     old, new = of_task("orders-old", "renamed"), of_task("orders-new", "renamed", "wn2-1")
     steady(old, 1, START)
@@ -79,9 +81,9 @@ def rename(folder) -> None:
     new.write(folder / "journal", name="wn2")
 
 
-def make_anew(folder) -> None:
-    """Write a task whose source numbers its messages from 1 again after an hour, and once more within an hour."""
-    journals = of_task("made-anew", "anew")
+def create_again(folder: Path) -> None:
+    """Write a task whose source is deleted and created again after an hour, and once more within an hour."""
+    journals = of_task("created-again", "again")
     steady(journals, 1, START, hours=1, order_key="s")
     steady(journals, 1, START + timedelta(hours=1), hours=1, order_key="s")
     for nth, (seq, seconds) in enumerate([(1, 0), (3, 2), (2, 1), (4, 3)]):
@@ -91,15 +93,15 @@ def make_anew(folder) -> None:
     journals.write(folder / "journal")
 
 
-def move_sessions(folder) -> None:
-    """Write a task whose sessions go from one instance to another, with clocks that are seconds apart."""
+def move_sessions(folder: Path) -> None:
+    """Write a task whose sessions move between instances with clocks that are seconds apart."""
     first, second = of_task("moved", "moved"), of_task("moved", "moved", "wn2-1")
     at = SECOND + 20 * MINUTE
     for journals, seq, enqueued, written, key in (
-        # In order, whatever their clocks say; in the last case the clocks put them into two hours.
+        # In order, though the clocks differ; in the last case they are in two hours.
         (first, 1, 0, 5, "moves"), (second, 2, 1, 2, "moves"),
         (second, 3, 2390, 2401, "moves"), (first, 4, 2391, 2399, "moves"),
-        # Behind by the instance's own clock, by more than clocks differ, and by that over the hour.
+        # Out of order by the instance's own clock, by more than clocks differ, and by that in two hours.
         (first, 12, 0, 1, "own"), (second, 11, 0, 2, "own"), (first, 10, 0, 3, "own"),
         (first, 22, 0, 1, "other"), (second, 21, 0, 90, "other"),
         (first, 32, 0, 1, "hours"), (second, 31, 0, 2460, "hours"),
@@ -111,24 +113,24 @@ def move_sessions(folder) -> None:
     second.write(folder / "journal", name="wn2")
 
 
-def hold_over_the_hour(folder) -> None:
-    """Write a task that does nothing in two hours but to hold a message from one into the other."""
+def hold_over_the_hour(folder: Path) -> None:
+    """Write a task that holds one message from one hour into the next and does nothing else."""
     held = of_task("held", "held")
     held.received(1, START + 53 * MINUTE, START + 53 * MINUTE)
     held.outcome(1, START + 66 * MINUTE)
     held.write(folder / "journal")
 
 
-def number_as_partitions_do(folder) -> None:
-    """Write a task whose source has its partition in the upper bits of its numbers, and one message that is lost."""
+def number_as_partitions_do(folder: Path) -> None:
+    """Write a task whose source has its partition in the upper bits of its numbers, with one lost message."""
     partitioned = of_task("partitioned", "partitioned")
     steady(partitioned, PARTITIONED - 40, START)
     partitioned.received(PARTITIONED, SECOND - 5 * MINUTE, SECOND - 5 * MINUTE)
     partitioned.write(folder / "journal")
 
 
-def read_a_hub_again(folder) -> None:
-    """Write a task that reads a quiet hub from its beginning, after another one has."""
+def read_a_hub_again(folder: Path) -> None:
+    """Write a task that reads a quiet hub from the beginning, after another task did."""
     east, lake = of_task("to-east", "hub"), of_task("to-lake", "hub", "wn2-1")
     for seq in range(1, 6):
         a_message(east, seq, SECOND - (10 - seq) * MINUTE)
@@ -138,13 +140,15 @@ def read_a_hub_again(folder) -> None:
     lake.write(folder / "journal", name="wn2")
 
 
-def test_a_task_that_has_its_old_name_again_is_not_taken_for_its_successor() -> None:
+def test_a_task_with_its_old_name_is_no_longer_renamed() -> None:
     names = {"old": "new", "other": "another"}
     assert still_renamed(names, {"new"}) == names
     assert still_renamed(names, {"old"}) == {"other": "another"}
 
 
-def test_what_lands_after_the_window_is_decided_by_the_next_and_runs_can_be_repeated(spark, tmp_path: Path) -> None:
+def test_the_next_run_decides_what_comes_after_the_window_and_runs_can_be_repeated(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     journals = Journals()
     steady(journals, 1, START)
     steady(journals, 1001, SECOND)
@@ -154,24 +158,24 @@ def test_what_lands_after_the_window_is_decided_by_the_next_and_runs_can_be_repe
     journals.received(502, edge, edge)
     journals.received(503, edge, edge, expires_at=round((SECOND + MINUTE).timestamp() * 1e6))
     journals.outcome(501, SECOND + MINUTE)
-    # Decided by the first window, and there again in the second: by the outcome alone, and by a whole redelivery.
+    # Decided by the first run, and again in the second window: the outcome alone, and a whole redelivery.
     a_message(journals, 504, START + 30 * MINUTE)
     journals.batches += 1
     journals.outcome(504, SECOND + 10 * MINUTE)
     a_message(journals, 505, START + 31 * MINUTE)
     journals.received(505, START + 31 * MINUTE, SECOND + 11 * MINUTE, attempt=2)
     journals.outcome(505, SECOND + 11 * MINUTE)
-    # Behind a message of its session that had arrived in the first window.
+    # After a later message of its session that arrived in the first window.
     a_message(journals, 507, START + 41 * MINUTE, order_key="s")
     journals.received(506, START + 40 * MINUTE, SECOND - 10 * MINUTE, order_key="s")
     journals.received(506, START + 40 * MINUTE, SECOND + 2 * MINUTE, order_key="s", attempt=2)
     journals.outcome(506, SECOND + 2 * MINUTE)
-    # Nine days old when it was taken, and lost.
+    # Nine days old when it was received, and lost.
     journals.received(508, START - timedelta(days=9), edge)
     reject_an_unreadable_one(journals)
     journals.write(tmp_path / "journal")
     rename(tmp_path)
-    make_anew(tmp_path)
+    create_again(tmp_path)
     hold_over_the_hour(tmp_path)
     number_as_partitions_do(tmp_path)
     read_a_hub_again(tmp_path)
@@ -182,7 +186,7 @@ def test_what_lands_after_the_window_is_decided_by_the_next_and_runs_can_be_repe
         (TASK, None): "rejected",
         ("orders-old", 501): "in_flight",
         ("partitioned", PARTITIONED): "in_flight",
-        ("made-anew", 2): "out_of_order",
+        ("created-again", 2): "out_of_order",
     }
     assert verdicts(first) == left_open
     assert kinds(first) == []
@@ -204,30 +208,30 @@ def test_what_lands_after_the_window_is_decided_by_the_next_and_runs_can_be_repe
     )
     assert of(first, "partitioned").verdicts == {"delivered": 40, "in_flight": 1}
     assert of(first, "held").verdicts == {"delivered": 1}
-    # To read a hub from its beginning is not to take over from another task.
+    # A task that reads a hub from the beginning is not the successor of another one.
     assert (of(first, "to-east").entered, of(second, "to-lake").entered) == (5, 5)
 
-    # A task that was renamed between two nights is one task.
+    # A task that was renamed between two runs is one task.
     assert kinds(second) == ["renamed-task"]
     assert not any(each.task == "orders-old" for each in second.summary.tasks)
     renamed = of(second, "orders-new")
     assert (renamed.carried, renamed.verdicts) == (1, {"delivered": 41})
 
-    # The same numbers of an entity that was made anew are other messages.
-    assert of(first, "made-anew").verdicts == {"delivered": 83, "out_of_order": 1}
+    # The same numbers of an entity that was created again are other messages.
+    assert of(first, "created-again").verdicts == {"delivered": 83, "out_of_order": 1}
 
-    # Again, in any order, and with an attempt that died half-way: the same bytes.
+    # A repetition gives the same bytes, also after an interrupted attempt.
     before = content(tmp_path / "out")
     shutil.copytree(
         tmp_path / "out" / "runs" / second.summary.run, tmp_path / "out" / "runs" / f".attempt-{second.summary.run}"
     )
-    forget_a_field(tmp_path / "out" / "runs" / first.summary.run / "open")
+    drop_a_field(tmp_path / "out" / "runs" / first.summary.run / "open")
     again = run(spark, tmp_path, start=SECOND, hours=2)
     assert verdicts(again) == verdicts(second)
     assert content(tmp_path / "out") == before
 
 
-def test_a_repeated_run_that_finds_nothing_leaves_nothing_of_the_first(spark, tmp_path: Path) -> None:
+def test_a_repeated_run_without_findings_replaces_the_first(spark: SparkSession, tmp_path: Path) -> None:
     journals = Journals()
     steady(journals, 1, START)
     lost = Journals(instance="wn2-1")
@@ -241,7 +245,7 @@ def test_a_repeated_run_that_finds_nothing_leaves_nothing_of_the_first(spark, tm
     frozen = run(spark, tmp_path, hours=2)
     assert verdicts(frozen) == {(TASK, 900): "missing"}
     assert kinds(frozen) == ["changed-input"]
-    # The next night names it too, once, and looks in it for what was left open.
+    # The next run reports the file too, once, and reads it for open messages.
     second = Journals(instance="wn3-1")
     steady(second, 1001, SECOND, hours=1)
     second.write(tmp_path / "journal", name="wn3")
@@ -250,36 +254,39 @@ def test_a_repeated_run_that_finds_nothing_leaves_nothing_of_the_first(spark, tm
     assert "wn2-" in after.summary.problems[0]["where"]
     assert verdicts(after) == {}
     assert (of(after, TASK).carried, of(after, TASK).verdicts) == (1, {"delivered": 41})
-    assert [each.kind for each in inputs(spark, tmp_path, start=SECOND, hours=1)[0].problems] == ["changed-input"]
-    assert inputs(spark, tmp_path, start=SECOND + timedelta(hours=1), hours=1)[0].problems == []
-    # The first can be repeated still, as it was, although its hours have been made anew since.
-    first, made = inputs(spark, tmp_path, hours=2)
+    assert [each.kind for each in inputs(spark, tmp_path, start=SECOND, hours=1).problems] == ["changed-input"]
+    assert inputs(spark, tmp_path, start=SECOND + timedelta(hours=1), hours=1).problems == []
+    # The first run can still be repeated, although its hours were compacted again.
+    first = inputs(spark, tmp_path, hours=2)
     assert [each.kind for each in first.problems] == ["changed-input"]
-    assert sum(hour.records for hour in made.values()) == len(journals.records) + len(lost.records)
+    assert sum(hour.records for hour in first.hours.values()) == len(journals.records) + len(lost.records)
 
     fresh = run(spark, tmp_path, hours=2, settings=Settings(refreeze=True))
     assert fresh.exit_code == 0
     assert verdicts(fresh) == {}
     assert table(fresh, "findings") == []
 
-    # What was made of one journal is no place for what another one tells.
+    # The results of one journal are never mixed with another one.
     (tmp_path / "journal").rename(tmp_path / "other")
-    with pytest.raises(AnotherJournal, match=r"/journal, and this is .*/other"):
-        Run(spark, str(tmp_path / "other"), str(tmp_path / "out"), WINDOW, SECOND, settings=Settings()).inputs([])
-    (tmp_path / "other").rename(tmp_path / "journal")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "out").symlink_to(tmp_path / "out")
+    (tmp_path / "other").rename(tmp_path / "elsewhere" / "journal")
+    with pytest.raises(WrongJournal, match=r"/journal, got .*/elsewhere/journal"):
+        inputs(spark, tmp_path / "elsewhere", hours=1)
+    (tmp_path / "elsewhere" / "journal").rename(tmp_path / "journal")
 
-    # Hours that no run has counted are named.
+    # Hours that no run has counted are reported.
     foreign = tmp_path / "out" / "runs" / "another" / "summary.json"
     foreign.parent.mkdir()
     foreign.touch()
-    later, _ = inputs(spark, tmp_path, start=SECOND + timedelta(hours=3), hours=1)
-    later.previous()
-    assert sorted(each.kind for each in later.problems) == ["not-reconciled", "unreadable-summary"]
-    assert any("/runs/another/summary.json" in each.where for each in later.problems)
-    assert concluded([], later.problems)[0] == 2
+    later = inputs(spark, tmp_path, start=SECOND + timedelta(hours=3), hours=1)
+    assert later.problems == []
+    assert sorted(each.kind for each in later.problems_of_previous) == ["not-reconciled", "unreadable-summary"]
+    assert any("/runs/another/summary.json" in each.where for each in later.problems_of_previous)
+    assert conclude([], later.problems_of_previous)[0] == 2
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 0), (2, 1)])
 def test_a_window_begins_before_it_ends(start: int, end: int) -> None:
-    with pytest.raises(ValueError, match="begin before it ends"):
+    with pytest.raises(ValueError, match="start to be before the end"):
         Window(START + timedelta(hours=start), START + timedelta(hours=end))

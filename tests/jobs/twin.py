@@ -1,7 +1,7 @@
 """
-The verdicts of a window again, as one query of DuckDB: an oracle that shares nothing with the job but the record.
+The verdicts of a window as one query of DuckDB: an oracle that shares only the record with the job.
 
-It reads raw journals or compacted ones, joins all rows, and knows no buckets, windows or earlier runs.
+It reads raw or compacted journals and joins all rows; it has no buckets, windows or earlier runs.
 """
 
 from collections.abc import Iterable
@@ -41,7 +41,7 @@ with seeing as (
     select task, target, min(journal_time) as first_sent, max(journal_time) as last_sent
     from records where outcome = 'sent' and task in (select task from seeing) group by all
 ), sharing as (
-    -- Several tasks of one site send there: the stamps of a copy do not tell whose it is, what was received does.
+    -- Several tasks of one site send there: a copy belongs to the task that received its message.
     select distinct tap.task, tap.target, other.task as other
     from (select distinct task, src_site, target from records where observer = 'tap' and role = 'target') tap
     join (select distinct task, src_site, target from records
@@ -56,7 +56,7 @@ with seeing as (
                           where s.task = r.task and s.target = r.target and o.outcome = 'received'
                             and o.src_site = r.src_site and o.src_seq = r.src_seq and o.enqueued_time = r.enqueued_time))
 ), watched as (
-    -- From when to when it can miss something: to both ends where it was there as long as there was something to see.
+    -- The period in which a tap can miss a message; unlimited if it observed as long as messages were sent.
     select task, target,
            case when first - first_sent > {tolerance} then first + {tolerance} else 0 end as since,
            case when last_sent - last > {tolerance} then last - {tolerance} else {end} end as until
@@ -67,7 +67,7 @@ with seeing as (
            any_value(src_entity) as entity, max("check") filter (observer = 'task') as said_in,
            min("check") filter (observer = 'tap') as said_before, coalesce(max(parts), 1) as parts,
            max(order_key) as order_key, max(attempt) as attempts,
-           -- Names of sites have no comma. Handed over within a site, a message has not left it.
+           -- A message that moves between entities of one site has not left it.
            bool_or(hops is not null and len(list_distinct(left_sites(hops))) < len(left_sites(hops))) as looped
     from records where role = 'source' and src_seq is not null group by all
 ), outcomes as (
@@ -81,7 +81,7 @@ with seeing as (
            bool_or(remembered is not null) as again, bool_or(is_watched) as is_watched,
            min("check") as lowest_out, max("check") as highest_out, bool_or(edited is not null) as edited,
            count(distinct coalesce(part, 0)) as parts, min(journal_time) filter (remembered is null) as arrived,
-           -- Of these messages none has two targets.
+           -- None of these messages has two targets.
            bool_or(exists (from watched w where w.task = o.task and w.target = o.target
                                             and o.journal_time not between w.since and w.until)) as is_unwatched
     from outcomes o where outcome = 'sent' group by all
@@ -115,7 +115,7 @@ with seeing as (
         from arrivals a where a.task = f.task and a.target = f.target and a.order_key = f.order_key
           and a.src_part is not distinct from f.src_part and a.tgt_part is not distinct from f.tgt_part
           and a.number > f.number and a.enqueued >= f.enqueued
-          -- Two clocks are told apart where they are more than a minute apart.
+          -- The order by two clocks is known only for times more than a minute apart.
           and (a.clock is not distinct from f.clock and (a.major, a.minor) < (f.major, f.minor)
                or a.major + 60000000 < f.major))
 ), joined as (
@@ -135,7 +135,7 @@ with seeing as (
     full join sent s using (task, src_part, src_seq)
     full join withheld w using (task, src_part, src_seq)
     full join seen v using (task, src_part, src_seq)
-), told as (
+), counted as (
     select *,
            case when copies > 0 then greatest(coalesce(due, 1), 1) else greatest(coalesce(due, 1), 0) end as expected,
            coalesce((said_in is not null and not coalesce(edited, false)
@@ -163,10 +163,10 @@ select task, t.src_part, t.src_seq, message_id, copies, expected, entity, attemp
          when expected = 0 then ['rejected', 'expired', 'stopped', 'filtered'][worst]
          else 'delivered'
        end as verdict
-from told t left join behind b using (task, src_part, src_seq)
+from counted t left join behind b using (task, src_part, src_seq)
 """
 
-# Of several messages with one id so many were spilled as were given up, those first that were tried most often.
+# Several messages may share an id: as many as were dead-lettered count as spilled, those with most attempts first.
 _SPILLED = """
 update verdicts set verdict = 'spilled' where rowid in (
     select v.rowid from verdicts v join (
@@ -206,7 +206,7 @@ def judge(
     """
     Make the table `verdicts` from *raw* journals or *compacted* records.
 
-    Shape:   *gaps* are task, role and beginning of the hours of which there is no evidence; only raw journals have any.
+    Shape:   *gaps* are task, role and start of the hours without evidence; only raw journals have any.
     """
     database.execute("create or replace table gaps (task varchar, role varchar, hour bigint)")
     for task, role, hour in gaps:

@@ -1,0 +1,31 @@
+"""Frames that several steps of a run use."""
+
+from types import TracebackType
+from typing import Self
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+
+
+class Cache:
+    """Keeps frames in memory and on disk until it is closed."""
+
+    def __init__(self) -> None:
+        """Keep nothing yet."""
+        self._kept: list[DataFrame] = []
+
+    def keep(self, frame: DataFrame) -> DataFrame:
+        """Return *frame*, computed once."""
+        self._kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
+        return frame
+
+    def __enter__(self) -> Self:
+        """Return the cache."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Release all frames."""
+        for frame in self._kept:
+            frame.unpersist()

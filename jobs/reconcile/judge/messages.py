@@ -1,0 +1,141 @@
+"""All records of a message in one row."""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
+
+from jobs.reconcile.journal import schema
+from jobs.reconcile.journal.columns import arrival_order, arrival_time, is_round_trip, micros
+from jobs.reconcile.judge.selection import RECORD
+
+KEYED = (*RECORD, "watched", "stray", "generation", "is_behind")
+"""A record with the key of its message, whether a tap must see its copy, and whether it arrived out of order."""
+
+MESSAGE = (
+    *schema.KEY, "message_id", "order_key", "body_size", "hops", "given_up_by", "attempts", "last_reason",
+    # Entries
+    "received", "entered_by_tap", "parts", "last_entry", "first_record", "entry_hours", "is_unreadable_entry",
+    # Outcomes
+    "remembered", "sent_parts", "sent_unwatched", "last_sent", "withheld_parts", "withheld_as", "expires",
+    "meant_for", "outcome_hours",
+    # Copies at targets
+    "due_at_tap", "seen_watched", "seen_unwatched", "is_glimpse", "arrived_at", "arrived", "first_arrival",
+    "is_round_trip",
+    # Content
+    "checks_received", "checks_entered", "checks_unedited", "checks_sent", "checks_seen", "bodies_out", "bodies_seen",
+    # Other runs
+    "is_carried", "is_reopened", "known_since", "is_doubted",
+)  # fmt: skip
+"""One row for all records of a message."""
+
+
+def with_key(records: DataFrame) -> DataFrame:
+    """Return *records* with `stray` and `generation`, the columns of schema.KEY that journals do not have."""
+    number = Window.partitionBy("task", "src_site", "src_entity", "src_part", "src_seq")
+    enqueued = micros("enqueued_time")
+    stray = F.when(
+        F.col("src_seq").isNull(),
+        F.when(
+            F.col("observer") == "tap",
+            F.concat_ws("/", "role", F.coalesce("tap", F.lit("")), "target", "tgt_part", "tgt_seq", enqueued),
+        ).otherwise(F.concat_ws("/", "role", "instance", "batch_id", F.coalesce("send_ordinal", F.lit(0)))),
+    )
+    # An outcome in another hour than its `received` record lacks the enqueued time.
+    return records.withColumns(
+        {
+            "stray": stray,
+            "generation": F.when(F.col("src_seq").isNotNull(), F.coalesce(enqueued, F.max(enqueued).over(number))),
+        }
+    )
+
+
+def one_row_per_message(records: DataFrame) -> DataFrame:
+    """
+    Return one row for all records of a message.
+
+    Shape:   KEYED in, MESSAGE out.
+    """
+    task = F.col("observer") == "task"
+    tap = F.col("observer") == "tap"
+    received = F.col("outcome") == "received"
+    sent = F.col("outcome") == "sent"
+    again = F.coalesce(F.col("remembered"), F.lit(False))
+    seen = tap & (F.col("role") == "target")
+    watched = F.coalesce(F.col("watched"), F.lit(False))
+    place = F.struct(F.coalesce("target", F.lit("")).alias("target"), F.coalesce("part", F.lit(0)).alias("part"))
+    view = F.struct("target", "tgt_part", "tgt_seq")
+    send = ("instance", "batch_id", "part", "send_ordinal")
+    part = F.coalesce(F.col("part"), F.lit(0))
+    major, minor = arrival_order()
+    # The time and order at a tap are those of arrival; in the task's journal they are those of the target's answer.
+    shows = F.when(watched, seen).otherwise((sent & ~again) | seen)
+    arrival = F.struct(
+        major.alias("major"),
+        minor.alias("minor"),
+        F.col("is_behind").alias("is_behind"),
+        F.col("target").alias("target"),
+    )
+    first_seen = F.min(F.when(shows & tap, arrival))
+    first_sent = F.min(F.when(shows & task, arrival))
+    grouped = records.groupBy(*schema.KEY).agg(
+        _count(received, "instance", "batch_id").alias("received"),
+        _count(tap & (F.col("role") == "source"), "tap", "tgt_part", "tgt_seq").alias("entered_by_tap"),
+        F.max(F.when(received, F.coalesce(F.col("parts"), F.lit(1)))).alias("parts"),
+        _count(sent & again, *send).alias("remembered"),
+        F.collect_set(F.when(sent, part)).alias("sent_parts"),
+        F.collect_set(F.when(sent & watched, place)).alias("due_at_tap"),
+        F.collect_set(F.when(F.col("outcome").isin(*schema.WITHHELD), part)).alias("withheld_parts"),
+        F.collect_set(F.when(F.col("outcome").isin(*schema.WITHHELD), F.col("outcome"))).alias("withheld_as"),
+        _count(sent & ~again & ~watched, *send).alias("sent_unwatched"),
+        F.size(F.collect_set(F.when(seen & watched, view))).alias("seen_watched"),
+        F.size(F.collect_set(F.when(seen & ~watched, view))).alias("seen_unwatched"),
+        F.collect_set(F.when(received, F.col("check"))).alias("checks_received"),
+        F.collect_set(F.when(tap & (F.col("role") == "source"), F.col("check"))).alias("checks_entered"),
+        F.collect_set(F.when(sent & F.col("edited").isNull(), F.col("check"))).alias("checks_unedited"),
+        F.collect_set(F.when(sent, F.col("check"))).alias("checks_sent"),
+        F.collect_set(F.when(seen, F.col("check"))).alias("checks_seen"),
+        F.collect_set(F.when(received | (sent & F.col("edited").isNotNull()), F.col("body_digest"))).alias(
+            "bodies_out"
+        ),
+        F.collect_set(F.when(seen, F.col("body_digest"))).alias("bodies_seen"),
+        _any(is_round_trip()).alias("is_round_trip"),
+        F.max(F.when(received, F.col("hops"))).alias("hops"),
+        F.max(F.when(sent | seen, F.col("target"))).alias("arrived_at"),
+        F.max(F.when(task & (F.col("role") == "target"), F.col("target"))).alias("meant_for"),
+        F.coalesce(first_seen, first_sent).alias("first_arrival"),
+        F.coalesce(F.min(F.when(shows & tap, arrival_time())), F.min(F.when(shows & task, arrival_time()))).alias(
+            "arrived"
+        ),
+        F.max(F.when(sent, micros("journal_time"))).alias("last_sent"),
+        F.max(micros("expires_at")).alias("expires"),
+        F.max(F.when(received, F.col("message_id"))).alias("id_received"),
+        F.max("message_id").alias("id_any"),
+        F.max("order_key").alias("order_key"),
+        F.max("given_up_by").alias("given_up_by"),
+        F.max(F.when(F.col("role") == "source", F.col("body_size"))).alias("body_size"),
+        F.max("attempt").alias("attempts"),
+        F.max(F.when(F.col("role") == "source", micros("journal_time"))).alias("last_entry"),
+        F.min(micros("journal_time")).alias("first_record"),
+        F.max(F.when(F.col("reason").isNotNull(), F.struct("journal_time", "stage", "reason"))).alias("last_reason"),
+        F.collect_set(F.when(F.col("role") == "source", F.col("landed"))).alias("entry_hours"),
+        F.collect_set(F.when(F.col("role") == "target", F.col("landed"))).alias("outcome_hours"),
+        F.max(F.when(F.col("known") == "open", F.lit(1)).otherwise(0)).alias("is_carried"),
+        F.max(F.when(F.col("known") == "earlier", F.lit(1)).otherwise(0)).alias("is_reopened"),
+        F.min("known_since").alias("known_since"),
+        _any(F.coalesce(F.col("doubted"), F.lit(False))).alias("is_doubted"),
+        F.min((F.coalesce(F.col("peek"), F.lit(False)) & F.col("src_seq").isNull()).cast("int"))
+        .cast("boolean")
+        .alias("is_glimpse"),
+        _any(task & F.col("src_seq").isNull() & ((F.col("role") == "source") | (F.col("outcome") == "retry"))).alias(
+            "is_unreadable_entry"
+        ),
+    )
+    return grouped.withColumn("message_id", F.coalesce("id_received", "id_any")).select(*MESSAGE)
+
+
+def _count(condition: Column, *names: str) -> Column:
+    """Count the distinct values of *names*: a duplicate record, for example in a copied file, counts once."""
+    return F.size(F.collect_set(F.when(condition, F.xxhash64(*names))))
+
+
+def _any(condition: Column) -> Column:
+    return F.coalesce(F.max(condition), F.lit(False))
