@@ -28,36 +28,47 @@ _STORAGE = "AzureWebJobsStorage"
 def reconcile(
     *,
     day: Annotated[
-        datetime | None, typer.Option("--date", formats=["%Y-%m-%d"], help="The day, UTC. [default: yesterday]")
+        datetime | None,
+        typer.Option("--date", formats=["%Y-%m-%d"], help="The day to reconcile, in UTC. [default: yesterday]"),
     ] = None,
     journal: Annotated[
         str | None,
         typer.Option(
             metavar="PATH|URL",
-            help="A folder with task=… below it, or the URL of a container: with a SAS, or else with your identity; "
-            "in Azurite, with the key in AzureWebJobsStorage. [default: where config/journal.yaml says]",
+            help="A folder with task=… below it, or the URL of a blob container. A URL without a SAS uses your Azure "
+            "identity, and a container in Azurite the key in AzureWebJobsStorage. [default: the container in "
+            "config/journal.yaml]",
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="The folder for the results: one for each journal.")] = OUT,
-    grace: Annotated[float, typer.Option(help="Minutes for which what has not arrived is in flight.")] = 120,
-    late_after: Annotated[float, typer.Option(help="Minutes after which a message is late.")] = 15,
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="The folder for the results. Use a folder of its own for each journal.")
+    ] = OUT,
+    grace: Annotated[
+        float, typer.Option(help="Minutes for which a message that has not arrived counts as in flight.")
+    ] = 120,
+    late_after: Annotated[float, typer.Option(help="Minutes after which an arriving message counts as late.")] = 15,
     stopped: Annotated[
-        bool, typer.Option("--stopped", help="Nothing writes to the journal any more: count the last hour too.")
+        bool,
+        typer.Option("--stopped", help="Count the current hour too, because nothing writes to the journal any longer."),
     ] = False,
     refreeze: Annotated[
-        bool, typer.Option("--refreeze", help="Repeat a run with the journal as it is now, not as it was then.")
+        bool,
+        typer.Option(
+            "--refreeze",
+            help="Repeat a run with the journal as it is now, including files that came after the first time.",
+        ),
     ] = False,
-    memory: Annotated[str, typer.Option(help="Memory of Spark, as Java writes it.")] = "4g",
+    memory: Annotated[str, typer.Option(help="Memory of Spark, written as for Java.")] = "4g",
     folder: Annotated[
         Path, typer.Option("--config", envvar="BUSWAY_CONFIG", help="The folder with journal.yaml.")
     ] = Path("config"),
 ) -> None:
     """
-    Say of every message of a day what became of it, from the journals, and write a page that tells it.
+    Reconcile the journals of one day: give every message a verdict, and write a page with the findings.
 
-    Exit code 0: all messages are accounted for. 1: some are missing, doubled, altered or otherwise at fault. 2: it
-    could not be decided, because evidence is missing or Spark cannot run. The page, the summary, the tables and the
-    manifest for `busway repair` are in DIR/runs; the log of Spark is DIR/spark.log. Example:
+    Exit code 0: all messages are accounted for. 1: findings, for example missing, duplicated or altered messages. 2:
+    could not decide, because evidence is missing or Spark cannot run. DIR/runs has the page, the summary, the tables
+    and the manifest for `busway repair`; DIR/spark.log has the log of Spark. Example:
 
     busway reconcile --date 2026-11-20 --journal https://account.blob.core.windows.net/journal
     """
@@ -77,14 +88,14 @@ def reconcile(
 
 def journal_at(journal: str | None, folder: Path) -> tuple[str, str | None]:
     """
-    Return the journal as the job takes it, and the connection string of its account where a setting has one.
+    Return the address of the journal, and the connection string of its account if a setting has one.
 
     Raises ConfigError.
     """
     if journal is not None:
         if "://" not in journal and not Path(journal).is_dir():
             hint = "expected a folder with task=… below it, or the URL of a container"
-            raise ConfigError([Problem(journal, "is no folder", hint)])
+            raise ConfigError([Problem(journal, "folder not found", hint)])
         return journal, os.environ.get(_STORAGE) if is_emulated(journal) else None
     from azure.storage.blob import ContainerClient
 
@@ -95,8 +106,8 @@ def journal_at(journal: str | None, folder: Path) -> tuple[str, str | None]:
     blob = None if kept is None else kept.container
     if blob is None:
         where = str(folder / JOURNAL)
-        hint = "name it (`blob`, or `capture` of an event hub), or say where the journal is by --journal"
-        raise ConfigError([Problem(where, "names no container of blobs", hint)])
+        hint = "add `blob`, or `capture` to the event hub, or use --journal PATH|URL"
+        raise ConfigError([Problem(where, "names no blob container", hint)])
     problem = account_problem(blob.setting, os.environ)
     if problem is not None:
         raise ConfigError([problem])
@@ -107,12 +118,12 @@ def journal_at(journal: str | None, folder: Path) -> tuple[str, str | None]:
 
 
 def is_emulated(journal: str) -> bool:
-    """Tell whether *journal* is the URL of a container in Azurite, whose account stands in the path."""
+    """Return whether *journal* is the URL of a container in Azurite, which has the account in its path."""
     return urlsplit(journal).path.startswith("/devstoreaccount1/")
 
 
 def check_spark() -> None:
-    """Raise ConfigError with all that the job needs and this machine does not have."""
+    """Raise ConfigError with every package and program that the job needs and this machine lacks."""
     problems = [
         Problem(package, "is not installed", "pip install -r jobs/reconcile/requirements.txt")
         for package in ("pyspark", "jinja2", "matplotlib")
@@ -122,32 +133,34 @@ def check_spark() -> None:
     java = shutil.which(str(Path(home) / "bin/java") if home else "java")
     hint = f"install OpenJDK {_JAVA} from adoptium.net or your system's packages, or set JAVA_HOME"
     if java is None:
-        problems.append(Problem("java", "is not installed" if home is None else f"is not in JAVA_HOME, {home}", hint))
+        problems.append(
+            Problem("java", "is not installed" if home is None else f"not found in JAVA_HOME ({home})", hint)
+        )
     else:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603 - as Spark
-        version = re.search(r'version "(\d+)', told.stderr)
+        output = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603 - as Spark
+        version = re.search(r'version "(\d+)', output.stderr)
         if version is None or int(version[1]) < _JAVA:
-            found = "no version" if version is None else f"version {version[1]}"
-            problems.append(Problem(java, f"has {found}, Spark needs {_JAVA} or later", hint))
+            found = "an unknown version" if version is None else f"version {version[1]}"
+            problems.append(Problem(java, f"has {found}, but Spark needs {_JAVA} or later", hint))
     if problems:
         raise ConfigError(problems)
 
 
 def run_job(journal: str, out: Path, options: Sequence[str], storage: str | None = None) -> int:
     """
-    Run the job in a process of its own, which says how far it is, and return its exit code.
+    Run the job in a process of its own, which prints its progress, and return its exit code.
 
-    Raises TargetUnavailable where it ends without one of those that the job has.
+    Raises TargetUnavailable if the process ends with another code than 0, 1 or 2.
     """
     out.mkdir(parents=True, exist_ok=True)
-    # Spark's Python workers have to be this interpreter, and what is said on the way to them stays on this machine.
+    # Spark's Python workers must be this interpreter, and are reached over the loopback address.
     environment = {
         **os.environ,
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
-        # In the environment and not on the command line: other users can read that.
+        # In the environment, because other users can read the command line.
         **({} if storage is None else {"BUSWAY_JOURNAL_STORAGE": storage}),
     }
     folders = ["--out", str(out.resolve()), "--staging", str((out / "journal").resolve())]
@@ -155,11 +168,13 @@ def run_job(journal: str, out: Path, options: Sequence[str], storage: str | None
     with (out / "spark.log").open("w") as log:
         code = subprocess.run(command, env=environment, stderr=log, check=False).returncode  # noqa: S603 - our own job
     if code not in (0, 1, _COULD_NOT_DECIDE):
-        raise TargetUnavailable(f"the job ended with code {code}, expected 0, 1 or 2; its log is {out / 'spark.log'}")
+        raise TargetUnavailable(
+            f"the job ended with exit code {code}, expected 0, 1 or 2; see its log, {out / 'spark.log'}"
+        )
     return code
 
 
 def _end(problems: Iterable[object]) -> NoReturn:
-    """Say why nothing can be decided: exit code 1 would mean findings."""
+    """Print *problems* and end with exit code 2: 1 would mean findings."""
     print_problems(problems)
     raise typer.Exit(_COULD_NOT_DECIDE)

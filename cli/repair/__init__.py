@@ -1,1 +1,1 @@
-"""`busway repair`: what a reconciliation has found missing, looked for and sent again."""
+"""`busway repair`: find copies of missing messages and send them."""

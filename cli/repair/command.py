@@ -13,37 +13,40 @@ from shared.errors import Problem
 def repair(
     manifest: Annotated[Path, typer.Argument(help="The repair.jsonl of a run of `busway reconcile`.")],
     apply: Annotated[
-        bool | None, typer.Option("--apply/--dry-run", help="Send, or only say what would be sent; one of them.")
+        bool | None, typer.Option("--apply/--dry-run", help="Send the messages, or only show what would be sent.")
     ] = None,
     copies: Annotated[
         list[str] | None,
         typer.Option(
             metavar="CONNECTION/ENTITY",
-            help="Where copies lie besides: a subscription that keeps what its topic gets, say; repeatedly.",
+            help="Another queue or subscription that may have copies. Can be repeated.",
         ),
     ] = None,
     ledger: Annotated[
-        Path | None, typer.Option(help="Where it is noted what has been sent, of a manifest that was copied.")
+        Path | None,
+        typer.Option(
+            help="The file that records what was sent. [default: repaired.jsonl in the folder of the results]"
+        ),
     ] = None,
     folder: Folder = Path("config"),
 ) -> None:
     """
-    Look for a copy of each missing message, and send it as its task would have.
+    Find a copy of each missing message, and send it as its task would have sent it.
 
-    Looked through are the dead letters of the task's source, what its hub still keeps, what the taps look at that saw
-    the message, and what `--copies` names, such as `west/orders/Subscriptions/journal`. A copy is the message if its id
-    and the digests of its body and properties are those of the journal. It goes through the task's own pipeline, with
-    the stamps, the id and the journal's records that it would have got; the copy stays where it is. No other message is
-    touched.
+    The command looks for copies in the dead-letter queue of the task's source, in the source's event hub, in the
+    entities of the taps that saw the message, and in the entities of `--copies`, such as
+    `west/orders/Subscriptions/journal`. A copy must have the id of the message and the digests of its body and
+    properties, as the journal has them. It goes through the task's own pipeline and gets the same stamps, id and
+    journal records as the original. The command only reads the entities: the copies stay where they are.
 
-    What has been sent is noted in one ledger for the manifests of all nights, repaired.jsonl beside the folder `runs`:
-    none of them sends it again. A manifest that was copied elsewhere has its ledger beside it, unless `--ledger` names
-    another. A repair that was cut off or had no answer may have sent the message that it was at; that one is sent
-    again, and arrives twice where the target does not detect duplicates. A message that lies in a queue that the task
-    sends to is not sent; of topics and hubs, and of what was consumed meanwhile, only the next reconciliation can tell.
-    A target that is away is waited for by the second, not by the `limits.hold` of the task.
+    A ledger, `repaired.jsonl` beside the folder `runs`, records what was sent, so that no manifest of another night
+    sends it again. If you copy a manifest to another folder, its ledger is there too, unless you use `--ledger`. If a
+    repair is interrupted, or gets no answer from the target, the next repair sends that one message again: it may
+    arrive twice, unless the target detects duplicates. A message that is still in a queue of its target is not sent.
+    The command cannot look into topics and hubs, or see what was already consumed: the next reconciliation shows that.
+    It waits a few seconds for an unavailable target, whatever the task's `limits.hold` is.
 
-    Exit code 0 if nothing is left to do, 1 if messages are left that could not be found or sent.
+    Exit code 0: nothing is left to do. 1: some messages were not found or not sent.
     """
     if apply is None:
         fail([Problem("busway repair", "choose --dry-run or --apply")])

@@ -1,4 +1,4 @@
-"""Where a copy of a missing message can still be: looked at, never taken."""
+"""Entities that may have a copy of a missing message: they are peeked, never received from."""
 
 import contextlib
 import os
@@ -20,24 +20,24 @@ from shared.journal.imprints import Imprinter
 from shared.message.message import Message, Origin
 
 _DEAD_LETTERS = "/$DeadLetterQueue"
-_MOST_LOOKED_AT = 200_000
-_EVENTS_AT_ONCE = 500
+_MAX_MESSAGES = 200_000
+_EVENTS_PER_READ = 500
 _QUIET_SECONDS = 5.0
 _CLOCK = timedelta(seconds=1)
 
 
 class Copy(NamedTuple):
-    """An encoded message, and the entity in which it lies."""
+    """An encoded message, and the entity that it is in."""
 
     content: bytes
     place: Origin
 
 
 class Contents:
-    """What an entity holds, by the numbers and by the ids of its messages; looked at once."""
+    """The messages of an entity by sequence number and by id."""
 
     def __init__(self, place: Origin, contents: Sequence[bytes], task: TaskFile) -> None:
-        """Take the imprint of each of *contents* as the journal of *task* does."""
+        """Compute the digests of *contents* as the journal of *task* does."""
         imprinter = Imprinter(actions_of(task))
         self._by_number: dict[int, bytes] = {}
         self._by_id: dict[str | None, list[tuple[bytes, str, str | None]]] = {}
@@ -47,7 +47,7 @@ class Contents:
                 message = Message.received(content, place)
                 imprint = imprinter.arriving(message)
             except Malformed:
-                continue  # the journal had no imprint of it either
+                continue  # the journal has no digests of it either
             if message.arrival.sequence_number is not None:
                 self._by_number[message.arrival.sequence_number] = content
             digests = (
@@ -57,16 +57,16 @@ class Contents:
             self._by_id.setdefault(imprint.message_id, []).append((content, *digests))
 
     def numbered(self, missing: Missing) -> Copy | None:
-        """Return the message itself, by its number."""
+        """Return the message itself, by its sequence number."""
         content = None if missing.sequence_number is None else self._by_number.get(missing.sequence_number)
         if content is None:
             return None
         enqueued = Message.received(content, self.place).arrival.enqueued_time
-        # An entity that was deleted and made anew counts from 1 again.
+        # The numbers of an entity start again when it is deleted and created.
         return Copy(content, self.place) if enqueued == missing.enqueued_time else None
 
     def alike(self, missing: Missing) -> Copy | None:
-        """Return a copy, which has another number: the same id, and the same content byte by byte."""
+        """Return a copy with another sequence number, the same id and the same content."""
         for content, body, properties in self._by_id.get(missing.message_id, []):
             if body == missing.body_digest and properties == missing.property_digest:
                 return Copy(content, self.place)
@@ -77,29 +77,29 @@ async def contents_of(
     configuration: Configuration, alias: str, entity: str, settings: Mapping[str, str]
 ) -> tuple[Origin, list[bytes]]:
     """
-    Return all that a queue, subscription or dead-letter queue holds, encoded.
+    Return all messages of a queue, subscription or dead-letter queue, encoded.
 
-    Raises: TargetUnavailable where it cannot be looked at, or holds more than a repair looks through.
+    Raises: TargetUnavailable if it cannot be read, or has more messages than a repair reads.
     """
     place = Origin(configuration.site(alias), entity)
     found: list[bytes] = []
     async with service_bus_client(configuration.connections[alias].key, settings) as client:
         async for contents in peek_all(client, place):
             found += contents
-            if len(found) > _MOST_LOOKED_AT:
-                told = f"holds more than {_MOST_LOOKED_AT} messages, expected fewer to look through"
-                raise TargetUnavailable(f"{place.site}/{entity}: {told}")
+            if len(found) > _MAX_MESSAGES:
+                text = f"has more than {_MAX_MESSAGES} messages, too many for a repair to read"
+                raise TargetUnavailable(f"{place.site}/{entity}: {text}")
     return place, found
 
 
 def dead_letters_of(task: TaskFile) -> str | None:
-    """Return the dead-letter queue of a task's source, None where there is none (a hub, a dead-letter queue)."""
+    """Return the dead-letter queue of a task's source, or None for a hub or a dead-letter queue."""
     source = task.source
     return None if source.hub is not None or source.dead_letter else source.entity + _DEAD_LETTERS
 
 
 async def event(configuration: Configuration, task: TaskFile, missing: Missing) -> Copy | None:
-    """Return an event that its hub still keeps, None where it does not any more; raises TargetUnavailable."""
+    """Return an event that its hub still has, or None; raises TargetUnavailable."""
     if missing.partition is None or missing.enqueued_time is None or task.source.hub is None:
         return None
     setting = configuration.connections[task.source.connection].key
@@ -122,7 +122,7 @@ async def event(configuration: Configuration, task: TaskFile, missing: Missing) 
 async def _events(hub: EventHub, place: Origin, since: datetime) -> AsyncGenerator[bytes]:
     opened: Any = await hub.open(str(place.partition), since, 0)
     try:
-        while events := await opened.link.receive(_EVENTS_AT_ONCE, _QUIET_SECONDS):
+        while events := await opened.link.receive(_EVENTS_PER_READ, _QUIET_SECONDS):
             for each in events:
                 yield each.payload
     finally:

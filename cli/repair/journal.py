@@ -1,4 +1,4 @@
-"""The journal of a repair where that of the app is an event hub: sent there, as no function's output binding is."""
+"""The journal of a repair in an event hub, written with the SDK: a command has no output binding."""
 
 import os
 import socket
@@ -14,7 +14,7 @@ _SEND_SECONDS = 10.0
 
 
 class HubSink:
-    """Sends each flush to an event hub by itself."""
+    """Sends each flush to an event hub."""
 
     def __init__(self, output: Output, hub: str) -> None:
         """Write to *hub* as an instance of its own."""
@@ -22,8 +22,8 @@ class HubSink:
         self._output = output
         self._hub = hub
 
-    async def append(self, stream: Stream, member: bytes) -> None:  # noqa: ARG002 - its lines say whose they are
-        """Send *member*; raises TargetUnavailable or TargetRefused where it cannot be said that it has been taken."""
+    async def append(self, stream: Stream, member: bytes) -> None:  # noqa: ARG002 - each line names its task
+        """Send *member*; raises TargetUnavailable or TargetRefused unless the hub accepts it."""
         found = events([member])
         bodies = [found] if isinstance(found, bytes) else [each.encode() for each in found]
         messages = [Outgoing(Sections(body=data(each)).encode(), None, None, None) for each in bodies]
@@ -32,11 +32,11 @@ class HubSink:
                 raise error
 
     async def close(self) -> None:
-        """Leave the output to whom it belongs."""
+        """Do nothing: the caller closes the output."""
 
 
 def sink_of(configuration: Configuration, outputs: dict[str, Output]) -> HubSink | None:
-    """Return what writes to the event hub of a configuration's journal, None where it is kept elsewhere or nowhere."""
+    """Return the sink for the event hub of a configuration's journal, or None if the journal is not in an event hub."""
     journal = configuration.journal
     if journal is None or journal.event_hub is None:
         return None

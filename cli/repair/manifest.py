@@ -1,4 +1,4 @@
-"""The manifest that a reconciliation wrote, and the ledger of what repairs have done so far."""
+"""The manifest that a reconciliation wrote, and the ledger that repairs write."""
 
 import json
 import os
@@ -33,35 +33,41 @@ class Missing(NamedTuple):
     property_digest: str | None
     copies: int
     taps: tuple[str, ...] = ()
-    """The taps that saw it at its source: what they look at may have a copy."""
+    """The taps that saw it at its source: their entities may have a copy."""
 
     @property
     def key(self) -> str:
-        """What tells it from every other message, also in a re-made entity."""
+        """The key that identifies it, also if its entity was deleted and created."""
         return f"{self.task}|{self.site}/{self.entity}|{self.partition}|{self.sequence_number}|{self.enqueued_time}"
 
     @property
     def name(self) -> str:
-        """How a person finds it."""
-        return f"{self.task}: {self.message_id or '(no message id)'}, number {self.sequence_number}"
+        """Its task, id and sequence number, for people."""
+        return f"{self.task}: {self.message_id or '(no message id)'}, sequence number {self.sequence_number}"
 
 
 def read(path: Path) -> tuple[list[Missing], int]:
-    """Return the messages of a manifest, and how many more were missing; raises ConfigError."""
+    """Return the messages of a manifest, and the number of missing messages beyond it; raises ConfigError."""
     try:
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         head, rows = lines[0], lines[1:]
         if head["manifest"] != _VERSION:
-            found = f"is of version {head['manifest']}, expected {_VERSION}"
-            raise ConfigError([Problem(str(path), found, "repair with the version of Busway that reconciled")])
+            found = f"has version {head['manifest']}, expected {_VERSION}"
+            raise ConfigError([Problem(str(path), found, "use the version of Busway that wrote it")])
         if head["messages"] != len(rows):
             raise ConfigError(
-                [Problem(str(path), f"has {len(rows)} of {head['messages']} messages", "it is cut short")]
+                [
+                    Problem(
+                        str(path),
+                        f"has {len(rows)} of {head['messages']} messages",
+                        "the file is incomplete: copy it again",
+                    )
+                ]
             )
         return [_missing(row) for row in rows], head["missing"] - len(rows)
     except (OSError, ValueError, LookupError, TypeError) as error:
         hint = "expected the repair.jsonl of a run of busway reconcile"
-        raise ConfigError([Problem(str(path), f"is no manifest: {type(error).__name__}", hint)]) from error
+        raise ConfigError([Problem(str(path), f"is not a manifest ({type(error).__name__})", hint)]) from error
 
 
 def _missing(row: dict[str, Any]) -> Missing:
@@ -83,10 +89,10 @@ def _missing(row: dict[str, Any]) -> Missing:
 
 def ledger_of(manifest: Path) -> Path:
     """
-    Return the ledger that a manifest shares with others: a message is in that of every night in which it is missing.
+    Return the path of the ledger for *manifest*.
 
-    It is in the folder of the results, where a run that is repeated does not take it away; for a manifest that was
-    copied elsewhere, beside it.
+    All manifests in a folder of results share one ledger, because a message is in the manifest of every night in which
+    it is missing. A manifest elsewhere has its ledger in its own folder.
     """
     folder = manifest.resolve().parent
     return (folder.parents[1] if folder.parent.name == _RUNS else folder) / LEDGER
@@ -94,20 +100,20 @@ def ledger_of(manifest: Path) -> Path:
 
 class Ledger:
     """
-    What repairs have done, in a file that each step is added to before the next one is taken.
+    The states of repaired messages, in a file to which each step is appended before the next one.
 
-    A message stands there as `sending` before it is sent and as `sent` afterwards, so that a repair that was cut off
-    knows of the one message of which it knows nothing; as `refused` where it is certain that nobody has taken it.
+    A message is `sending` before it is sent, and then `sent`, or `refused` if no target accepted it. After an
+    interruption, the one message that is still `sending` may or may not have been sent.
     """
 
     def __init__(self, path: Path) -> None:
-        """Read what earlier repairs have done; a line that was cut off counts as not written."""
+        """Read the states of earlier repairs; an incomplete line is ignored."""
         self.path = path
         self._states: dict[str, str] = {}
         for line in self._lines():
             try:
-                told = json.loads(line)
-                self._states[told["key"]] = told["state"]
+                entry = json.loads(line)
+                self._states[entry["key"]] = entry["state"]
             except (ValueError, LookupError):
                 continue
 
@@ -115,9 +121,9 @@ class Ledger:
         return self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []
 
     def __enter__(self) -> Self:
-        """Open the file to write."""
+        """Open the file for writing."""
         self._file = self.path.open("a", encoding="utf-8")
-        # Behind a line that was cut off.
+        # An interrupted repair may have left an incomplete line.
         self._file.write("\n" if self._file.tell() else "")
         return self
 
@@ -128,11 +134,11 @@ class Ledger:
         self._file.close()
 
     def state(self, message: Missing) -> str | None:
-        """Return `sending`, `refused` or `sent`, None where nothing has been done."""
+        """Return `sending`, `refused`, `sent`, or None for a new message."""
         return self._states.get(message.key)
 
     def note(self, message: Missing, state: str) -> None:
-        """Write on disk that *message* is in *state*."""
+        """Write to disk that *message* is in *state*."""
         self._states[message.key] = state
         self._file.write(json.dumps({"key": message.key, "state": state}) + "\n")
         self._file.flush()

@@ -1,8 +1,8 @@
 """
-Missing messages sent again, one by one, by the pipeline of their task.
+Sending of missing messages, one by one, through the pipelines of their tasks.
 
-A copy is given the number and the time under which the message entered, so that it gets the stamps, the id and the
-journal's records that it would have got then. What lies elsewhere is looked at and stays where it is.
+A copy gets the sequence number and the enqueued time of the original, so that the pipeline gives it the same stamps, id
+and journal records.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ _DEAD_LETTER_PROPERTIES = ("DeadLetterReason", "DeadLetterErrorDescription")
 
 
 class State(StrEnum):
-    """What has become of a missing message."""
+    """The result of a repair for one message."""
 
     FOUND = "found"
     SENT = "sent"
@@ -46,7 +46,7 @@ class State(StrEnum):
     FAILED = "failed"
 
 
-# Whoever repairs waits for each answer; a target that is back in an hour is repaired in an hour.
+# A person waits for the command: a target that is unavailable for longer is for the next repair.
 _HOLD = timedelta(seconds=10)
 _FAILURES_IN_A_ROW = 3
 
@@ -54,7 +54,7 @@ GOOD = (State.FOUND, State.SENT, State.WITHHELD, State.DONE, State.THERE, State.
 
 
 class Report(NamedTuple):
-    """What is said of one message."""
+    """The result of a repair for one message, with an explanation."""
 
     message: Missing
     state: State
@@ -62,20 +62,20 @@ class Report(NamedTuple):
 
 
 class _Watched:
-    """An output that remembers whether anything may have been taken since it was last asked."""
+    """An output that remembers whether a target may have accepted a message."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
-        self.may_have_taken = False
+        self.may_have_accepted = False
 
     async def send(
         self, entity: str, messages: Sequence[Outgoing], *, timeout_seconds: float
     ) -> list[BuswayError | None]:
-        before, self.may_have_taken = self.may_have_taken, True
+        before, self.may_have_accepted = self.may_have_accepted, True
         answers = await self._output.send(entity, messages, timeout_seconds=timeout_seconds)
-        # Where a target could not be reached, the answer may be what was lost.
+        # If the connection failed, the target may have accepted the message and only the answer was lost.
         refused = all(isinstance(each, TargetRefused | MessageRejected) for each in answers)
-        self.may_have_taken = before or not refused
+        self.may_have_accepted = before or not refused
         return answers
 
     async def close(self) -> None:
@@ -91,8 +91,14 @@ class Repair:
         settings: Mapping[str, str],
         places: Sequence[tuple[str, str]],
         ledger: Ledger,
+        *,
+        hold: timedelta = _HOLD,
     ) -> None:
-        """Look for copies in *places* too: a connection and the path of an entity each. Raises ConfigError."""
+        """
+        Look for copies in *places* too (connection and entity), and wait for an unavailable target for *hold*.
+
+        Raises ConfigError.
+        """
         self._configuration = configuration
         self._settings = settings
         self._places = places
@@ -100,27 +106,27 @@ class Repair:
         outputs = open_outputs(configuration, settings)
         self._outputs = {alias: _Watched(each) for alias, each in outputs.items()}
         self._journals = Journals(configuration, settings, sink=sink_of(configuration, outputs))
-        opened = pipelines(configuration, settings, journals=self._journals, outputs=self._outputs, hold=_HOLD)
+        opened = pipelines(configuration, settings, journals=self._journals, outputs=self._outputs, hold=hold)
         self._tasks: dict[str, tuple[TaskFile, Pipeline]] = {file.task: (file, pipeline) for file, pipeline in opened}
         self._failures: Counter[str] = Counter()
-        self._looked_at: dict[tuple[str, str, str], Contents] = {}
+        self._contents_by_place: dict[tuple[str, str, str], Contents] = {}
 
     async def close(self) -> None:
-        """Close what was opened to send and to journal."""
+        """Close the outputs and the journals."""
         for output in self._outputs.values():
             await output.close()
         await self._journals.close()
 
     async def report(self, missing: Missing, *, apply: bool) -> Report:
-        """Find a copy of a message and, to *apply*, send it; whatever goes wrong is in the report."""
+        """Find a copy of a message and, with *apply*, send it; errors are in the report."""
         try:
-            objection = self._objection(missing) or await self._needless(missing)
-            if objection is not None:
-                return objection
+            skipped = self._reason_to_skip(missing) or await self._already_there(missing)
+            if skipped is not None:
+                return skipped
             task, pipeline = self._tasks[missing.task]
             copy = await self._copy(task, missing)
             if copy is None:
-                return Report(missing, State.LOST, f"none in {self._told_of_places(task, missing)}")
+                return Report(missing, State.LOST, f"not found in {self._names_of_places(task, missing)}")
             where = f"{copy.place.site}/{copy.place.entity}"
             if not apply:
                 return Report(missing, State.FOUND, f"in {where}")
@@ -128,55 +134,55 @@ class Repair:
         except BuswayError as error:
             return Report(missing, State.FAILED, str(error))
 
-    def _objection(self, missing: Missing) -> Report | None:
-        """Say why a message is not the affair of this repair, None if it is."""
+    def _reason_to_skip(self, missing: Missing) -> Report | None:
+        """Return the reason why this repair must not send a message, or None."""
         if self._ledger.state(missing) == "sent":
-            return Report(missing, State.DONE, f"an earlier repair has sent it, says {self._ledger.path}")
+            return Report(missing, State.DONE, f"an earlier repair sent it (ledger: {self._ledger.path})")
         if missing.task not in self._tasks:
             known = ", ".join(self._tasks)
-            return Report(missing, State.LEFT, f"no task has this name any more, expected one of {known}")
+            return Report(missing, State.LEFT, f"no task has this name; the tasks are {known}")
         source = self._tasks[missing.task][0].source
         if (self._configuration.site(source.connection), source.entity) != (missing.site, missing.entity):
-            told = f"it entered {missing.site}/{missing.entity}, and the task takes from {source.entity} now"
-            return Report(missing, State.LEFT, told)
+            text = f"it entered {missing.site}/{missing.entity}, but the task's source is now {source.entity}"
+            return Report(missing, State.LEFT, text)
         if missing.copies:
-            return Report(missing, State.LEFT, f"{missing.copies} of its parts have arrived, and would arrive twice")
+            return Report(missing, State.LEFT, f"{missing.copies} of its parts arrived, and would arrive twice")
         return None
 
-    async def _needless(self, missing: Missing) -> Report | None:
-        """Say where a message lies already, None where it is to be sent."""
+    async def _already_there(self, missing: Missing) -> Report | None:
+        """Return a report if a message is still in its source or already in its target, or None."""
         task, _ = self._tasks[missing.task]
         there = await self._at_target(task, missing)
         if there is not None:
-            return Report(missing, State.THERE, f"lies in {there.place.site}/{there.place.entity}")
+            return Report(missing, State.THERE, f"is in {there.place.site}/{there.place.entity}")
         source = task.source
         if source.hub is None:
             waiting = (await self._contents(task, source.connection, source.entity)).numbered(missing)
             if waiting is not None:
-                return Report(missing, State.WAITS, f"is still in {source.entity}: the task will take it")
+                return Report(missing, State.WAITS, f"is still in {source.entity}: the task will receive it")
         return None
 
     async def _send(self, missing: Missing, pipeline: Pipeline, copy: Copy, task: TaskFile) -> Report:
         if self._failures[task.task] == _FAILURES_IN_A_ROW:
-            told = f"not tried: the last {_FAILURES_IN_A_ROW} of its task could not be sent"
-            return Report(missing, State.FAILED, told)
+            text = f"not tried: the last {_FAILURES_IN_A_ROW} messages of its task could not be sent"
+            return Report(missing, State.FAILED, text)
         was_cut_off = self._ledger.state(missing) == "sending"
         for output in self._outputs.values():
-            output.may_have_taken = was_cut_off
+            output.may_have_accepted = was_cut_off
         self._ledger.note(missing, "sending")
         try:
             outcomes = await pipeline.run([_as_it_entered(copy, missing, task)], copy.place.partition)
         except BaseException as error:
             self._failures[task.task] += isinstance(error, TargetUnavailable | TargetRefused)
-            if not any(output.may_have_taken for output in self._outputs.values()):
+            if not any(output.may_have_accepted for output in self._outputs.values()):
                 self._ledger.note(missing, "refused")
             raise
         self._failures[task.task] = 0
         self._ledger.note(missing, "sent")
         withheld = [outcome for outcome in outcomes if outcome is not Outcome.SENT]
         if withheld:
-            return Report(missing, State.WITHHELD, f"by the task, which calls it {withheld[0]}; the journal has why")
-        again = "; an earlier repair was cut off at it or had no answer: it may be there twice"
+            return Report(missing, State.WITHHELD, f"the task withheld it ({withheld[0]}); the journal has the reason")
+        again = "; an earlier repair was interrupted or got no answer: it may arrive twice"
         where = f"the copy in {copy.place.site}/{copy.place.entity}"
         return Report(missing, State.SENT, where + (again if was_cut_off else ""))
 
@@ -190,21 +196,21 @@ class Repair:
         return None
 
     def _places_of(self, task: TaskFile, missing: Missing) -> list[tuple[str, str]]:
-        """Return where to look for a copy of what has entered a queue or subscription: connections and entities."""
+        """Return the connections and entities that may have a copy of a message of a queue or subscription."""
         dead = dead_letters_of(task)
         taps = [tap.source for tap in self._configuration.taps if tap.task in missing.taps and tap.source.hub is None]
         own = [] if dead is None else [(task.source.connection, dead)]
         return list(dict.fromkeys([*own, *((source.connection, source.entity) for source in taps), *self._places]))
 
-    def _told_of_places(self, task: TaskFile, missing: Missing) -> str:
+    def _names_of_places(self, task: TaskFile, missing: Missing) -> str:
         if task.source.hub is not None:
-            return f"what {self._configuration.site(task.source.connection)}/{task.source.hub} still keeps"
+            return f"the retained events of {self._configuration.site(task.source.connection)}/{task.source.hub}"
         places = self._places_of(task, missing)
-        told = ", ".join(f"{self._configuration.site(alias)}/{entity}" for alias, entity in places)
-        return told or "any place: its source has no dead letters, and --copies names nothing"
+        names = ", ".join(f"{self._configuration.site(alias)}/{entity}" for alias, entity in places)
+        return names or "any entity: its source has no dead-letter queue; use --copies"
 
     async def _at_target(self, task: TaskFile, missing: Missing) -> Copy | None:
-        """Return a copy that lies in a queue that the task sends to; one that was consumed cannot be seen."""
+        """Return a copy that is in a target queue of the task; a consumed one cannot be seen."""
         for target in task.targets():
             if target.queue is not None:
                 found = (await self._contents(task, target.connection, target.queue)).alike(missing)
@@ -214,14 +220,14 @@ class Repair:
 
     async def _contents(self, task: TaskFile, alias: str, entity: str) -> Contents:
         key = task.task, alias, entity
-        if key not in self._looked_at:
+        if key not in self._contents_by_place:
             place, contents = await contents_of(self._configuration, alias, entity, self._settings)
-            self._looked_at[key] = Contents(place, contents, task)
-        return self._looked_at[key]
+            self._contents_by_place[key] = Contents(place, contents, task)
+        return self._contents_by_place[key]
 
 
 def _as_it_entered(copy: Copy, missing: Missing, task: TaskFile) -> bytes:
-    """Return the copy as the task's source would hand it over."""
+    """Return the copy as the task's source would deliver it."""
     source = Origin(missing.site, missing.entity)
     raw = sections.split(copy.content)
     if task.source.hub is not None:
@@ -231,7 +237,7 @@ def _as_it_entered(copy: Copy, missing: Missing, task: TaskFile) -> bytes:
     if copy.place.entity == dead:
         message.set_properties(dict.fromkeys(_DEAD_LETTER_PROPERTIES))
     elif task.source.rule is not None and task.source.rule.action is not None:
-        # Another subscription has not done what the rule of the task's does.
+        # The rule of the task's own subscription was not applied to a copy in another one.
         parse_action(task.source.rule.action).apply(RuleProperties(message))
     changes: dict[str, Value | None] = {"x-opt-deadletter-source": None, "x-opt-locked-until": None}
     if missing.sequence_number is not None:

@@ -22,20 +22,20 @@ def repair_and_print(manifest: Path, copies: Sequence[str], ledger: Path | None,
         messages, more = read(manifest)
         configuration = load(folder)
         places = [_place(text, configuration) for text in copies]
-        noted = Ledger(ledger or ledger_of(manifest))
-        counts = asyncio.run(_repaired(noted, messages, configuration, places, apply=apply))
+        opened = Ledger(ledger or ledger_of(manifest))
+        counts = asyncio.run(_repair(opened, messages, configuration, places, apply=apply))
     except ConfigError as error:
         fail(error.problems)
     for state, count in sorted(counts.items()):
         typer.echo(f"{count:6} {state}")
     if apply:
-        typer.echo(f"what was sent is noted in {noted.path}")
+        typer.echo(f"the ledger of sent messages is {opened.path}")
     if more:
-        typer.echo(f"{more} more messages are missing than the manifest holds: reconcile again after this repair")
+        typer.echo(f"{more} more messages are missing than the manifest has: reconcile again after this repair")
     return not more and all(state in GOOD for state in counts)
 
 
-async def _repaired(
+async def _repair(
     ledger: Ledger,
     messages: Sequence[Missing],
     configuration: Configuration,
@@ -62,5 +62,5 @@ def _place(text: str, configuration: Configuration) -> tuple[str, str]:
     if connection is None or not entity or connection.kind != "service-bus":
         known = (name for name, each in configuration.connections.items() if each.kind == "service-bus")
         expected = ", ".join(f"{each}/ENTITY" for each in known)
-        raise ConfigError([Problem(f"--copies {text}", "is no queue or subscription", f"expected {expected}")])
+        raise ConfigError([Problem(f"--copies {text}", "is not a queue or subscription", f"expected {expected}")])
     return alias, entity

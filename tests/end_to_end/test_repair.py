@@ -1,4 +1,4 @@
-"""Repair over the wire: the local broker, Microsoft's SDK at both ends, the command, once as a process."""
+"""`busway repair` with the local broker and Microsoft's SDK at both ends, once in a process of its own."""
 
 import asyncio
 import gzip
@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSubQ
 from typer.testing import CliRunner
 
 from cli.main import app
-from cli.repair import replay
 from cli.repair.manifest import Ledger, ledger_of, read
+from cli.repair.replay import Repair, Report, State
 from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from local.broker.core.namespace import Namespace
 from local.broker.thread import RunningBroker
@@ -71,8 +72,8 @@ rejects: {connection: east, queue: orders}
 """
 
 
-class Laid:
-    """A running broker, the configuration of four tasks that nobody runs, and a manifest."""
+class Site:
+    """A running broker, the configuration of four tasks that do not run, and a manifest."""
 
     def __init__(self, broker: RunningBroker, folder: Path) -> None:
         self.broker = broker
@@ -87,12 +88,12 @@ class Laid:
         self.manifest = folder / "runs" / "first-night" / "repair.jsonl"
         self.ledger = folder / "repaired.jsonl"
 
-    def missing(self, rows: list[dict]) -> None:
+    def missing(self, rows: list[dict[str, Any]]) -> None:
         head = {"manifest": 1, "run": "r", "messages": len(rows), "missing": len(rows)}
         self.manifest.parent.mkdir(parents=True, exist_ok=True)
         self.manifest.write_text("".join(json.dumps(each) + "\n" for each in (head, *rows)))
 
-    def repair_as_process(self, *options: str) -> subprocess.CompletedProcess:
+    def repair_as_process(self, *options: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(  # noqa: S603 - our own command
             [sys.executable, "-m", "cli", *self._arguments, *options],
             env={**os.environ, **self.settings},
@@ -102,8 +103,8 @@ class Laid:
             check=False,
         )
 
-    def repair(self, *options: str) -> subprocess.CompletedProcess:
-        """Run the command in this process, which costs a tenth of one of its own."""
+    def repair(self, *options: str) -> subprocess.CompletedProcess[str]:
+        """Run the command in this process, which takes a tenth of the time of a new one."""
         result = CliRunner().invoke(app, [*self._arguments, *options], env=self.settings)
         return subprocess.CompletedProcess((), result.exit_code, result.stdout, result.stderr)
 
@@ -111,8 +112,8 @@ class Laid:
     def _arguments(self) -> list[str]:
         return ["repair", str(self.manifest), "--config", str(self.folder)]
 
-    def journalled(self) -> list[tuple[int, str]]:
-        """Return the records in the hub of the journal, message by message."""
+    def records_in_journal(self) -> list[tuple[int, str]]:
+        """Return the sequence number and outcome of each record in the hub of the journal."""
 
         def events(namespace: Namespace) -> list[bytes]:
             return [event.encode() for each in namespace.hub("journal").partitions for event in each.events]
@@ -133,16 +134,16 @@ class Laid:
 
 
 @pytest.fixture
-def laid(tmp_path: Path):
+def site(tmp_path: Path) -> Iterator[Site]:
     (tmp_path / "tasks").mkdir()
     (tmp_path / "connections.yaml").write_text(CONNECTIONS)
     (tmp_path / "tasks" / "all.yaml").write_text(TASKS)
     with RunningBroker([WEST, EAST]) as broker:
-        yield Laid(broker, tmp_path)
+        yield Site(broker, tmp_path)
 
 
-def row(task: str, entity: str, sequence_number, **more) -> dict:
-    """A line of the manifest, as the journal's digests have the message that the SDK shows."""
+def row(task: str, entity: str, sequence_number: int, **more: Any) -> dict[str, Any]:
+    """Return the line of the manifest for a message, with the digests that the journal has."""
     content = more.pop("encoded")
     imprint = Imprinter().arriving(Message.received(content, Origin("west", entity)))
     return {
@@ -168,15 +169,15 @@ def encoded(message_id: str, body: bytes, properties: dict[str, int]) -> bytes:
     return message.encode()
 
 
-def dead_letter(laid: Laid, count: int, queue: str = "orders") -> list[dict]:
-    with laid.west.get_queue_sender(queue) as sender:
+def dead_letter(site: Site, count: int, queue: str = "orders") -> list[dict[str, Any]]:
+    with site.west.get_queue_sender(queue) as sender:
         for n in range(count):
             sender.send_messages(
                 ServiceBusMessage(b"order %d" % n, message_id=f"o-{n}", application_properties={"n": 100 + n})
             )
-    rows: list[dict] = []
+    rows: list[dict[str, Any]] = []
     each: Any
-    with laid.west.get_queue_receiver(queue) as receiver:
+    with site.west.get_queue_receiver(queue) as receiver:
         while len(rows) < count:
             for each in receiver.receive_messages(count - len(rows), max_wait_time=5):
                 n = int(each.message_id[2:])
@@ -188,16 +189,16 @@ def dead_letter(laid: Laid, count: int, queue: str = "orders") -> list[dict]:
     return sorted(rows, key=lambda each: each["src_seq"])
 
 
-def test_dead_letters_are_sent_once_as_the_task_would_have(laid: Laid) -> None:
-    rows = dead_letter(laid, 5)
-    laid.missing(rows[:3])
-    dry = laid.repair("--dry-run")
+def test_dead_letters_are_sent_once_as_the_task_would_send_them(site: Site) -> None:
+    rows = dead_letter(site, 5)
+    site.missing(rows[:3])
+    dry = site.repair("--dry-run")
     assert (dry.returncode, dry.stderr) == (0, "")
     assert dry.stdout.count("in west/orders/$DeadLetterQueue") == 3
-    assert laid.arrived("orders", 1) == []
-    applied = laid.repair_as_process("--apply")
+    assert site.arrived("orders", 1) == []
+    applied = site.repair_as_process("--apply")
     assert (applied.returncode, applied.stderr) == (0, "")
-    found = laid.arrived("orders")
+    found = site.arrived("orders")
     assert [each.message_id for each in found] == ["o-0", "o-1", "o-2"]
     for each, wanted in zip(found, rows, strict=False):
         properties = {name.decode(): value for name, value in each.application_properties.items()}
@@ -205,16 +206,16 @@ def test_dead_letters_are_sent_once_as_the_task_would_have(laid: Laid) -> None:
         assert properties["repl-path"] == b"west"
         assert properties["n"] == 100 + int(each.message_id[2:])
         assert set(properties) == {"n", "repl-sequence", "repl-path", "repl-enqueue-time"}
-    with laid.west.get_queue_receiver("orders", sub_queue=ServiceBusSubQueue.DEAD_LETTER) as dead:
+    with site.west.get_queue_receiver("orders", sub_queue=ServiceBusSubQueue.DEAD_LETTER) as dead:
         assert len(dead.peek_messages(10)) == 5
-    # The next night has the same messages still open, and one more.
-    laid.manifest = laid.folder / "runs" / "second-night" / "repair.jsonl"
-    laid.missing(rows[:4])
-    again = laid.repair("--apply")
+    # In the next night the same messages are still missing, and one more.
+    site.manifest = site.folder / "runs" / "second-night" / "repair.jsonl"
+    site.missing(rows[:4])
+    again = site.repair("--apply")
     assert again.returncode == 0
     assert again.stdout.count("done before") == 3 + 1
-    assert f"what was sent is noted in {laid.ledger}" in again.stdout
-    assert [each.message_id for each in laid.arrived("orders")] == ["o-3"]
+    assert f"the ledger of sent messages is {site.ledger}" in again.stdout
+    assert [each.message_id for each in site.arrived("orders")] == ["o-3"]
 
 
 def test_the_ledger_is_beside_the_runs_or_beside_a_manifest_that_was_copied(tmp_path: Path) -> None:
@@ -224,91 +225,88 @@ def test_the_ledger_is_beside_the_runs_or_beside_a_manifest_that_was_copied(tmp_
     assert {ledger_of(night) for night in copied} == {tmp_path / "laptop" / "repaired.jsonl"}
 
 
-def test_a_target_that_is_not_there_is_told_in_seconds_and_leaves_no_doubt(
-    laid: Laid, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(replay, "_HOLD", timedelta(seconds=2.5))
-    (laid.folder / "journal.yaml").write_text("event_hub: {connection: hub-west, hub: journal}\n")
-    laid.missing(dead_letter(laid, 4, "gone"))
-    messages, _ = read(laid.manifest)
+def test_a_missing_target_is_reported_within_seconds_and_leaves_no_doubt(site: Site) -> None:
+    (site.folder / "journal.yaml").write_text("event_hub: {connection: hub-west, hub: journal}\n")
+    site.missing(dead_letter(site, 4, "gone"))
+    messages, _ = read(site.manifest)
 
-    async def reports():
-        repair = replay.Repair(load(laid.folder), laid.settings, [], ledger)
+    async def reports() -> list[Report]:
+        repair = Repair(load(site.folder), site.settings, [], ledger, hold=timedelta(seconds=2.5))
         try:
             return [await repair.report(each, apply=True) for each in messages]
         finally:
             await repair.close()
 
-    with Ledger(laid.ledger) as ledger:
-        told = asyncio.run(reports())
-    assert [each.state for each in told] == [replay.State.FAILED] * 4
-    assert all("east/gone" in each.text for each in told[:3])
-    assert told[3].text == "not tried: the last 3 of its task could not be sent"
-    # Nobody has taken any of them: the next repair need not say that they may be there twice.
-    assert [Ledger(laid.ledger).state(each) for each in messages] == ["refused"] * 3 + [None]
-    # No function's output binding is there to write the journal: the repair has sent it to the hub.
-    assert laid.journalled() == [
+    with Ledger(site.ledger) as ledger:
+        found = asyncio.run(reports())
+    assert [each.state for each in found] == [State.FAILED] * 4
+    assert all("east/gone" in each.text for each in found[:3])
+    assert found[3].text == "not tried: the last 3 messages of its task could not be sent"
+    # No target accepted any of them: the next repair does not warn that they may arrive twice.
+    assert [Ledger(site.ledger).state(each) for each in messages] == ["refused"] * 3 + [None]
+    # The repair sent its journal to the hub itself: a command has no output binding.
+    assert site.records_in_journal() == [
         (each.sequence_number, what) for each in messages[:3] for what in ("received", "retry")
     ]
 
 
-def test_what_is_there_or_waits_is_not_sent(laid: Laid) -> None:
-    rows = dead_letter(laid, 2)
-    laid.missing(rows)
-    assert laid.repair("--apply").returncode == 0
-    # The record of the repair is lost: what lies in the target is seen all the same.
-    laid.ledger.unlink()
-    again = laid.repair("--apply")
-    assert (again.returncode, again.stdout.count("lies in east/orders")) == (0, 2)
-    assert len(laid.arrived("orders")) == 2
+def test_a_message_in_its_target_is_not_sent(site: Site) -> None:
+    rows = dead_letter(site, 2)
+    site.missing(rows)
+    assert site.repair("--apply").returncode == 0
+    # Without the ledger, the repair still sees the messages in the target queue.
+    site.ledger.unlink()
+    again = site.repair("--apply")
+    assert (again.returncode, again.stdout.count("is in east/orders")) == (0, 2)
+    assert len(site.arrived("orders")) == 2
 
 
-def test_a_repair_that_was_cut_off_sends_that_message_again_and_says_so(laid: Laid) -> None:
-    rows = dead_letter(laid, 2)
-    laid.missing(rows)
-    assert laid.repair("--apply").returncode == 0
-    assert len(laid.arrived("orders")) == 2
-    lines = [line for line in laid.ledger.read_text().splitlines() if line]
+def test_an_interrupted_repair_sends_its_last_message_again_and_reports_it(site: Site) -> None:
+    rows = dead_letter(site, 2)
+    site.missing(rows)
+    assert site.repair("--apply").returncode == 0
+    assert len(site.arrived("orders")) == 2
+    lines = [line for line in site.ledger.read_text().splitlines() if line]
     assert len(lines) == 4
-    laid.ledger.write_text("\n".join(lines[:3]) + "\n" + lines[3][:20])
-    again = laid.repair("--apply")
+    site.ledger.write_text("\n".join(lines[:3]) + "\n" + lines[3][:20])
+    again = site.repair("--apply")
     assert again.returncode == 0
-    assert again.stdout.count("an earlier repair was cut off at it or had no answer") == 1
-    assert [each.message_id for each in laid.arrived("orders")] == ["o-1"]
-    assert laid.repair("--apply").stdout.count("done before") == 2 + 1
+    assert again.stdout.count("an earlier repair was interrupted or got no answer") == 1
+    assert [each.message_id for each in site.arrived("orders")] == ["o-1"]
+    assert site.repair("--apply").stdout.count("done before") == 2 + 1
 
 
-def found_by_tap(laid: Laid) -> str:
-    """Tell what a dry run says of the one message that is missing, where a tap of the app has seen it."""
-    (laid.folder / "journal.yaml").write_text("event_hub: {connection: hub-west, hub: journal}\n")
-    (laid.folder / "tasks" / "tap.yaml").write_text(
+def found_by_tap(site: Site) -> str:
+    """Return the text of a dry run for the one missing message, which a tap has seen."""
+    (site.folder / "journal.yaml").write_text("event_hub: {connection: hub-west, hub: journal}\n")
+    (site.folder / "tasks" / "tap.yaml").write_text(
         "task: watch\n"
         "source: {connection: west, topic: news, subscription: journal, rule: {filter: replication IS NULL}}\n"
         "tap: {of: news, side: source}\n"
     )
-    head, *rows = [json.loads(line) for line in laid.manifest.read_text().splitlines()]
+    head, *rows = [json.loads(line) for line in site.manifest.read_text().splitlines()]
     seen = [{**each, "places": [{"in": "tap", "tap": "watch", "number": 1}]} for each in rows]
-    laid.manifest.write_text("".join(json.dumps(each) + "\n" for each in (head, *seen)))
-    ((missing,), _) = read(laid.manifest)
+    site.manifest.write_text("".join(json.dumps(each) + "\n" for each in (head, *seen)))
+    ((missing,), _) = read(site.manifest)
 
-    async def report():
-        repair = replay.Repair(load(laid.folder), laid.settings, [], Ledger(laid.ledger))
+    async def report() -> Report:
+        repair = Repair(load(site.folder), site.settings, [], Ledger(site.ledger))
         try:
             return await repair.report(missing, apply=False)
         finally:
             await repair.close()
 
-    told = asyncio.run(report())
-    for path in (laid.folder / "journal.yaml", laid.folder / "tasks" / "tap.yaml"):
+    found = asyncio.run(report())
+    for path in (site.folder / "journal.yaml", site.folder / "tasks" / "tap.yaml"):
         path.unlink()
-    return told.text
+    return found.text
 
 
-def test_a_copy_in_another_subscription_gets_what_the_rule_sets(laid: Laid) -> None:
-    with laid.west.get_topic_sender("news") as sender:
+def test_a_copy_in_another_subscription_gets_what_the_rule_sets(site: Site) -> None:
+    with site.west.get_topic_sender("news") as sender:
         sender.send_messages(ServiceBusMessage(b"news", message_id="n-1"))
         sender.send_messages(ServiceBusMessage(b"other news", message_id="n-1"))
-    with laid.west.get_subscription_receiver("news", "replication") as receiver:
+    with site.west.get_subscription_receiver("news", "replication") as receiver:
         message: Any
         other: Any
         (message, other) = [receiver.receive_messages(1, max_wait_time=5)[0] for _ in range(2)]
@@ -317,14 +315,14 @@ def test_a_copy_in_another_subscription_gets_what_the_rule_sets(laid: Laid) -> N
     entity = "news/Subscriptions/replication"
     enqueued = round(other.enqueued_time_utc.timestamp() * 1_000_000)
     content = encoded("n-1", b"other news", {})
-    laid.missing([row("news", entity, other.sequence_number, encoded=content, enqueued_time=enqueued)])
-    without = laid.repair("--apply")
+    site.missing([row("news", entity, other.sequence_number, encoded=content, enqueued_time=enqueued)])
+    without = site.repair("--apply")
     assert without.returncode == 1
-    assert "none in west/news/Subscriptions/replication/$DeadLetterQueue" in without.stdout
-    assert found_by_tap(laid) == "in west/news/Subscriptions/journal"
-    applied = laid.repair("--apply", "--copies", "west/news/Subscriptions/journal")
+    assert "not found in west/news/Subscriptions/replication/$DeadLetterQueue" in without.stdout
+    assert found_by_tap(site) == "in west/news/Subscriptions/journal"
+    applied = site.repair("--apply", "--copies", "west/news/Subscriptions/journal")
     assert (applied.returncode, applied.stderr) == (0, "")
-    with laid.east.get_subscription_receiver("news", "application") as receiver:
+    with site.east.get_subscription_receiver("news", "application") as receiver:
         arrived: Any
         (arrived,) = receiver.receive_messages(5, max_wait_time=3)
         assert b"".join(arrived.body) == b"other news"
@@ -332,20 +330,20 @@ def test_a_copy_in_another_subscription_gets_what_the_rule_sets(laid: Laid) -> N
         assert arrived.application_properties[b"repl-sequence"] == str(other.sequence_number).encode()
 
 
-def test_an_event_is_taken_from_what_its_hub_keeps(laid: Laid) -> None:
-    with EventHubProducerClient.from_connection_string(laid.settings["WEST"], eventhub_name="telemetry") as producer:
+def test_an_event_is_found_among_the_retained_events_of_its_hub(site: Site) -> None:
+    with EventHubProducerClient.from_connection_string(site.settings["WEST"], eventhub_name="telemetry") as producer:
         for n in range(4):
             event = EventData(b"event %d" % n)
             event.message_id = f"e-{n}"
             batch = producer.create_batch(partition_id="1")
             batch.add(event)
             producer.send_batch(batch)
-    seen: list = []
+    seen: list[Any] = []
     consumer = EventHubConsumerClient.from_connection_string(
-        laid.settings["WEST"], "$Default", eventhub_name="telemetry"
+        site.settings["WEST"], "$Default", eventhub_name="telemetry"
     )
 
-    def take(_context, event) -> None:
+    def take(_context: object, event: EventData | None) -> None:
         if event is not None:
             seen.append(event)
         if len(seen) == 4:
@@ -355,23 +353,23 @@ def test_an_event_is_taken_from_what_its_hub_keeps(laid: Laid) -> None:
     event = seen[2]
     enqueued = round(event.enqueued_time.timestamp() * 1_000_000)
     content = encoded("e-2", b"event 2", {})
-    laid.missing(
+    site.missing(
         [
             row("telemetry", "telemetry", event.sequence_number, encoded=content, src_part=1, enqueued_time=enqueued),
             row("telemetry", "telemetry", 999, encoded=content, src_part=1, enqueued_time=enqueued),
         ]
     )  # fmt: skip
-    applied = laid.repair("--apply")
+    applied = site.repair("--apply")
     assert applied.returncode == 1
     assert applied.stderr == ""
-    assert [b"".join(each.body) for each in laid.arrived("events")] == [b"event 2"]
+    assert [b"".join(each.body) for each in site.arrived("events")] == [b"event 2"]
     assert "1 no copy" in applied.stdout
 
 
-def test_a_manifest_that_is_cut_short_is_refused(laid: Laid) -> None:
-    laid.missing(dead_letter(laid, 2))
-    laid.manifest.write_text("\n".join(laid.manifest.read_text().splitlines()[:2]) + "\n")
-    refused = laid.repair("--apply")
+def test_an_incomplete_manifest_is_refused(site: Site) -> None:
+    site.missing(dead_letter(site, 2))
+    site.manifest.write_text("\n".join(site.manifest.read_text().splitlines()[:2]) + "\n")
+    refused = site.repair("--apply")
     assert refused.returncode == 1
-    assert "has 1 of 2 messages (it is cut short)" in refused.stderr
-    assert laid.repair().stderr.startswith("busway repair: choose --dry-run or --apply")
+    assert "has 1 of 2 messages (the file is incomplete: copy it again)" in refused.stderr
+    assert site.repair().stderr.startswith("busway repair: choose --dry-run or --apply")

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -7,10 +8,12 @@ from cli.main import app
 
 RUNNER = CliRunner()
 
+InstallJava = Callable[[str | None], None]
+
 
 @pytest.fixture
-def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A Java of the version that is asked for, or none."""
+def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InstallJava:
+    """A function that installs a Java of the given version, or none."""
 
     def install(version: str | None) -> None:
         binary = tmp_path / "java/bin/java"
@@ -25,9 +28,9 @@ def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.parametrize(
     ("version", "sentence"),
-    [(None, "is not in JAVA_HOME"), ("11.0.2", "has version 11, Spark needs 17 or later")],
+    [(None, "not found in JAVA_HOME"), ("11.0.2", "has version 11, but Spark needs 17 or later")],
 )
-def test_without_java_nothing_is_decided(java, version: str | None, sentence: str) -> None:
+def test_without_java_the_command_could_not_decide(java: InstallJava, version: str | None, sentence: str) -> None:
     java(version)
     result = RUNNER.invoke(app, ["reconcile"])
     assert result.exit_code == 2
@@ -35,7 +38,7 @@ def test_without_java_nothing_is_decided(java, version: str | None, sentence: st
     assert "OpenJDK 17" in result.stderr
 
 
-def test_a_package_that_is_missing_is_named(java, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named(java: InstallJava, monkeypatch: pytest.MonkeyPatch) -> None:
     java("21.0.1")
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     result = RUNNER.invoke(app, ["reconcile"])
@@ -44,22 +47,28 @@ def test_a_package_that_is_missing_is_named(java, monkeypatch: pytest.MonkeyPatc
     assert "jobs/reconcile/requirements.txt" in result.stderr
 
 
-def test_a_journal_that_is_not_there_is_no_clean_one(java, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_journal_is_an_error(java: InstallJava, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     java("17.0.15")
     monkeypatch.setattr("importlib.util.find_spec", lambda _: True)
     result = RUNNER.invoke(app, ["reconcile", "--journal", str(tmp_path / "nowhere")])
     assert result.exit_code == 2
-    assert "nowhere: is no folder" in result.stderr
+    assert "nowhere: folder not found" in result.stderr
 
 
-def test_the_job_is_told_what_the_command_was(java, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_job_gets_the_options_of_the_command(
+    java: InstallJava, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     java("17.0.15")
     monkeypatch.setattr("importlib.util.find_spec", lambda _: True)
     (tmp_path / "journal").mkdir()
-    told = tmp_path / "told.json"
+    written = tmp_path / "arguments.txt"
     fake = tmp_path / "python"
     fake.write_text(
-        "#!/bin/sh\nprintf '%s\\n' \"$@\" > " + str(told) + '\necho "$PYSPARK_PYTHON" >> ' + str(told) + "\nexit 1\n"
+        "#!/bin/sh\nprintf '%s\\n' \"$@\" > "
+        + str(written)
+        + '\necho "$PYSPARK_PYTHON" >> '
+        + str(written)
+        + "\nexit 1\n"
     )
     fake.chmod(0o755)
     monkeypatch.setattr("sys.executable", str(fake))
@@ -74,7 +83,7 @@ def test_the_job_is_told_what_the_command_was(java, monkeypatch: pytest.MonkeyPa
     ]
     result = RUNNER.invoke(app, ["reconcile", *options])
     assert result.exit_code == 1
-    words = told.read_text().splitlines()
+    words = written.read_text().splitlines()
     assert words[:4] == ["-m", "jobs.reconcile", "--journal", str(tmp_path / "journal")]
     assert words[words.index("--date") + 1] == "2026-11-20"
     assert "--writers-stopped" in words
