@@ -1,8 +1,8 @@
 """
-Who may do what in a namespace that declares keys: shared access signatures and SASL PLAIN checked against them.
+Access to a namespace that declares keys: checks shared access signatures and SASL PLAIN.
 
-A signature is made over the address it is for and the time at which it ends; its time is the client's, whose clock is
-the machine's, and so is the clock here, whatever the clock of the namespace.
+A signature covers a resource and an expiry time. The client computes the expiry from the machine's clock, so it is
+compared with that clock, not with the namespace's.
 
 Source: Microsoft Learn, "Service Bus access control with shared access signatures".
 """
@@ -30,7 +30,7 @@ _FAR_FUTURE = float("inf")
 @dataclass(frozen=True, slots=True)
 class Grant:
     """
-    What a token or a key lets its holder do with the entities under a path; the empty path is the namespace.
+    The rights that a token or key gives on the entities under a path; the empty path is the namespace.
 
     Units: expires_at in seconds since 1970 UTC.
     """
@@ -40,12 +40,12 @@ class Grant:
     expires_at: float = _FAR_FUTURE
 
     def covers(self, path: str, rights: frozenset[Right], now: float) -> bool:
-        """Return whether it gives one of *rights* for the entity at *path*, in lower case, at *now*."""
+        """Return whether it gives one of *rights* on the entity at *path* (in lower case) at *now*."""
         return self.expires_at > now and bool(self.rights & rights) and is_within(path, self.path)
 
 
 class Access:
-    """The keys of a namespace that declares some."""
+    """Checks the keys of a namespace."""
 
     def __init__(self, namespace: Namespace, clock: Clock | None = None) -> None:
         self._namespace = namespace
@@ -53,7 +53,7 @@ class Access:
 
     @classmethod
     def of(cls, namespace: Namespace) -> "Access | None":
-        """Return what checks the keys of a namespace, None for one that lets everybody in."""
+        """Return the access checks of a namespace, None for one without keys, which accepts every client."""
         return cls(namespace) if namespace.config.shared_access_keys else None
 
     @property
@@ -62,19 +62,21 @@ class Access:
         return self._clock.now().timestamp()
 
     def by_signature(self, token: str, audience: str) -> Grant:
-        """Return what a shared access signature grants on the *audience*; Refusal(UNAUTHORIZED_ACCESS) if nothing."""
+        """Return what a shared access signature grants on *audience*; Refusal(UNAUTHORIZED_ACCESS) if invalid."""
         if not token.startswith(_SCHEME):
-            raise _refusal("InvalidToken", "the token is no shared access signature, and no issuer of others is known")
+            raise _refusal(
+                "InvalidToken", "the token is not a shared access signature, the only kind that is supported"
+            )
         fields = dict(pair.partition("=")[::2] for pair in token.removeprefix(_SCHEME).strip().split("&"))
         if not fields.keys() >= _FIELDS:
-            raise _refusal("MalformedToken", f"the signature lacks one of {', '.join(sorted(_FIELDS))}")
+            raise _refusal("MalformedToken", f"the token lacks one of {', '.join(sorted(_FIELDS))}")
         expires_at = fields["se"]
         if not (expires_at.isascii() and expires_at.isdigit()):
-            raise _refusal("MalformedToken", "the time at which the signature ends (se) is not a number")
+            raise _refusal("MalformedToken", "the expiry of the token (se) is not a number")
         signed_path = path_of_resource(unquote_plus(fields["sr"]))
         text = f"{fields['sr']}\n{expires_at}".encode()
         key = self._key(unquote_plus(fields["skn"]), signed_path)
-        # Base64 has a plus of its own, which is not the space of a form.
+        # A plus is part of Base64 here, not an encoded space.
         signature = unquote_plus(fields["sig"].replace("+", "%2B"))
         if key is None or not any(_is_same(_sign(each, text), signature) for each in _keys(key)):
             raise _refusal("InvalidSignature", "the token has an invalid signature")
@@ -82,18 +84,18 @@ class Access:
             raise _refusal("ExpiredToken", "the token is expired")
         path = path_of_resource(audience)
         if not is_within(path, signed_path):
-            raise _refusal("InvalidAudience", f"the token is for '{signed_path}', expected one for '{path}'")
+            raise _refusal("InvalidAudience", f"the token is for '{signed_path}', expected a token for '{path}'")
         return Grant(path, _with_included(key.rights), int(expires_at))
 
     def by_key(self, name: str, secret: str) -> Grant:
-        """Return what a key of the namespace grants; Refusal(UNAUTHORIZED_ACCESS) if it is none."""
+        """Return what a key of the namespace grants; Refusal(UNAUTHORIZED_ACCESS) if name or key is wrong."""
         key = self._key(name, "")
         if key is None or not any(_is_same(each, secret) for each in _keys(key)):
             raise _refusal("InvalidKey", "the name or the key is wrong")
         return Grant("", _with_included(key.rights))
 
     def _key(self, name: str, path: str) -> SharedAccessKey | None:
-        """Return the key of the namespace, or else of the entity that *path* is in, by its name."""
+        """Return the key with this name, of the namespace or of an entity on *path*."""
         namespace = self._namespace
         keys = list(namespace.config.shared_access_keys)
         parts = path.split("/")
@@ -107,7 +109,7 @@ class Access:
 
 def path_of_resource(resource: str) -> str:
     """
-    Return the path of an entity in the address that a token is for, in lower case; that of a namespace is empty.
+    Return the path of the entity in a resource URI, in lower case; the path of a namespace is empty.
 
     >>> path_of_resource("https://localhost:5300/Orders?api-version=2021-05")
     'orders'

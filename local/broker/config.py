@@ -1,4 +1,4 @@
-"""The entities of a broker; what is not said is as in Azure, not as in the emulators with their lower limits."""
+"""The configuration of a broker's entities. The defaults are Azure's, not those of the emulators, which are lower."""
 
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -12,7 +12,7 @@ MAX_MAX_SIZE = 81_920
 
 
 class EntityStatus(StrEnum):
-    """What an entity may be used for at the moment."""
+    """What clients may do with an entity."""
 
     ACTIVE = "Active"
     DISABLED = "Disabled"
@@ -21,7 +21,7 @@ class EntityStatus(StrEnum):
 
 
 class Right(StrEnum):
-    """What a key lets its holder do; Manage includes the other two."""
+    """A right of a key; Manage includes the other two."""
 
     LISTEN = "Listen"
     SEND = "Send"
@@ -43,8 +43,8 @@ class QueueConfig:
     """
     A queue; None means never for a duration.
 
-    Units: max_message_size in bytes; max_size in megabytes, the messages of the dead-letter queue among them. What has
-    no effect on this machine (partitioning, express, batched operations, metadata) is kept to be read back.
+    Units: max_message_size in bytes; max_size in megabytes, including the dead-letter queue. Settings without effect
+    (partitioning, express, batched operations, metadata) are only kept so that clients can read them back.
     """
 
     name: str
@@ -112,9 +112,9 @@ class TopicConfig:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubConfig:
     """
-    An event hub; the consumer group $Default is always there.
+    An event hub; it always has the consumer group $Default.
 
-    Units: retention_size in bytes per partition, None for no limit but the time.
+    Units: retention_size in bytes per partition, None for a limit by time only.
     """
 
     name: str
@@ -130,8 +130,8 @@ class NamespaceConfig:
     A namespace on a port of its own; None lets the broker choose.
 
     Units: max_message_size in bytes, 256 KiB as in the Standard tier; event hubs take 1 MiB. Without shared access keys
-    everybody is let in; without max_connections any number of them, without max_receivers any number of receivers
-    at one entity (at a topic: at all of its subscriptions).
+    every client is accepted. max_connections limits the connections; max_receivers the receivers of one entity (of a
+    topic: of all its subscriptions together).
     """
 
     name: str

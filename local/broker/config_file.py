@@ -1,15 +1,15 @@
 """
-The official emulators' Config.json, for Service Bus and for Event Hubs.
+The Config.json of the official emulators, for Service Bus and for Event Hubs.
 
-Any number of namespaces in any number of files. Besides what the emulators know:
+Any number of namespaces in any number of files. Keys beyond those of the emulators:
 
-- a namespace may have `Port`, `MaxMessageSizeInKilobytes` and `SharedAccessKeys`, a list of `Name`, `Key` and `Rights`
-  (Listen, Send, Manage; all of them if left out); without keys everybody is let in
-- a queue, topic or subscription `Status`; a queue or topic `MaxMessageSizeInKilobytes` and `MaxSizeInMegabytes`; a
-  subscription `DeadLetteringOnFilterEvaluationExceptions`
-- a hub `MessageRetention` and `RetentionSizeInKilobytes` (per partition)
+- namespace: `Port`, `MaxMessageSizeInKilobytes` and `SharedAccessKeys`, a list of `Name`, `Key` and `Rights`
+  (Listen, Send, Manage; all by default); without keys, every client is accepted
+- queue, topic, subscription: `Status`; queue, topic: `MaxMessageSizeInKilobytes` and `MaxSizeInMegabytes`;
+  subscription: `DeadLetteringOnFilterEvaluationExceptions`
+- hub: `MessageRetention` and `RetentionSizeInKilobytes` (per partition)
 
-What is not known is an error.
+An unknown key is an error.
 """
 
 import json
@@ -31,16 +31,15 @@ from local.broker.config import (
     TopicConfig,
 )
 from local.broker.config_reader import Reader
-from shared.amqp.values import FALSE, NULL, TRUE, Value, double, long, string
+from local.broker.config_rules import read_rule
 from shared.errors import ConfigError, Problem
-from shared.rules import CorrelationFilter, Filter, Rule, RuleSyntaxError, parse_action, parse_filter
 
 
 def load_config(paths: Iterable[str | Path], *, is_strict: bool = False) -> list[NamespaceConfig]:
     """
-    Return the namespaces of Config.json files in their order; ConfigError names every problem of all files.
+    Return the namespaces of Config.json files in order; ConfigError lists all problems of all files.
 
-    If *is_strict*, what the emulators would refuse is a problem too, and the namespaces have their limits.
+    With *is_strict*, what the emulators refuse is a problem too, and the namespaces get the emulators' limits.
     """
     problems: list[Problem] = []
     namespaces: list[NamespaceConfig] = []
@@ -70,7 +69,7 @@ def _read_document(document: Reader) -> list[NamespaceConfig]:
         if user.has(logging):
             user.child(logging).text("Type", "File")
     if not namespaces:
-        user.problem("names no namespace", "expected Namespaces (Service Bus) or NamespaceConfig (Event Hubs)")
+        user.problem("has no namespace", "expected Namespaces (Service Bus) or NamespaceConfig (Event Hubs)")
     user.finish()
     document.finish()
     return namespaces
@@ -100,7 +99,7 @@ def _read_key(reader: Reader) -> SharedAccessKey:
     name = reader.name()
     key = reader.optional_text("Key")
     if key is None:
-        reader.problem("is missing", "expected the text that clients sign with", "Key")
+        reader.problem("is missing", "expected the key that clients sign with", "Key")
     names = reader.texts("Rights")
     for each in names:
         if each not in Right:
@@ -165,8 +164,8 @@ def _read_subscription(reader: Reader) -> SubscriptionConfig:
     properties = reader.child("Properties")
     config = SubscriptionConfig(
         name=name,
-        # A subscription that names no rule has the one that selects everything.
-        rules=tuple(_read_rule(each) for each in reader.children("Rules")) or (DEFAULT_RULE,),
+        # Without rules, a subscription has the default rule, which selects every message.
+        rules=tuple(read_rule(each) for each in reader.children("Rules")) or (DEFAULT_RULE,),
         requires_session=properties.flag("RequiresSession"),
         lock_duration=properties.duration("LockDuration", "PT1M"),
         max_delivery_count=properties.number("MaxDeliveryCount", 10, 1, 2_000),
@@ -183,67 +182,6 @@ def _read_subscription(reader: Reader) -> SubscriptionConfig:
     properties.finish()
     reader.finish()
     return config
-
-
-def _read_rule(reader: Reader) -> Rule:
-    name = reader.name()
-    properties = reader.child("Properties")
-    kind = properties.text("FilterType", "Sql")
-    selects: Filter = DEFAULT_RULE.filter
-    if kind == "Correlation":
-        selects = _read_correlation_filter(properties.child("CorrelationFilter"))
-    elif kind == "Sql":
-        sql = properties.child("SqlFilter")
-        try:
-            selects = parse_filter(sql.text("SqlExpression", "1=1"))
-        except RuleSyntaxError as error:
-            sql.problem(str(error))
-        sql.finish()
-    else:
-        properties.problem(f"FilterType is {kind}", "expected Correlation or Sql")
-    action = None
-    if properties.has("Action"):
-        statement = properties.child("Action")
-        text = statement.optional_text("SqlExpression")
-        try:
-            action = parse_action(text) if text else None
-        except RuleSyntaxError as error:
-            statement.problem(str(error))
-        statement.finish()
-    properties.finish()
-    reader.finish()
-    return Rule(name, selects, action)
-
-
-def _read_correlation_filter(reader: Reader) -> CorrelationFilter:
-    pairs = reader.mapping("Properties")
-    config = CorrelationFilter(
-        content_type=reader.optional_text("ContentType"),
-        correlation_id=reader.optional_text("CorrelationId"),
-        message_id=reader.optional_text("MessageId"),
-        reply_to=reader.optional_text("ReplyTo"),
-        reply_to_session_id=reader.optional_text("ReplyToSessionId"),
-        session_id=reader.optional_text("SessionId"),
-        subject=reader.optional_text("Label"),
-        to=reader.optional_text("To"),
-        properties={name: _value(value) for name, value in pairs.items()},
-    )
-    reader.finish()
-    return config
-
-
-def _value(value: object) -> Value:
-    match value:
-        case bool():
-            return TRUE if value else FALSE
-        case int():
-            return long(value)
-        case float():
-            return double(value)
-        case None:
-            return NULL
-        case _:
-            return string(str(value))
 
 
 def _read_hub_namespace(reader: Reader) -> NamespaceConfig:

@@ -1,4 +1,4 @@
-"""Reading a JSON object key by key, noting what is wrong with its path instead of stopping at it."""
+"""Reads a JSON object key by key and collects its problems, each with its path."""
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
@@ -8,10 +8,10 @@ from shared.errors import Problem
 
 
 class Reader:
-    """One object of a JSON document; every key must be asked for before `finish`, or it is a problem."""
+    """One object of a JSON document; a key that was not read before `finish` is a problem."""
 
     def __init__(self, value: object, path: str, problems: list[Problem]) -> None:
-        """Note problems in *problems* under *path*."""
+        """Add problems to *problems* under *path*."""
         self._path = path
         self._problems = problems
         self._rest: dict[str, object] = {}
@@ -21,17 +21,17 @@ class Reader:
             self.problem(f"is {_kind(value)}", "expected an object")
 
     def problem(self, problem: str, hint: str = "", key: str = "") -> None:
-        """Note what is wrong with this object, or with one of its keys."""
+        """Add a problem of this object, or of one of its keys."""
         self._problems.append(Problem(f"{self._path}.{key}" if key else self._path, problem, hint))
 
     def has(self, key: str) -> bool:
-        """Return whether the key is there and not null."""
+        """Return whether the key exists and is not null."""
         return self._rest.get(key) is not None
 
     def finish(self) -> None:
-        """Note the keys that nobody has asked for."""
+        """Add a problem for each key that was not read."""
         for key in self._rest:
-            self.problem("is not known here", "remove it, or mend its spelling", key)
+            self.problem("unknown key", "remove it, or correct its spelling", key)
 
     def child(self, key: str) -> "Reader":
         """Return the object at *key*; an absent one is empty."""
@@ -59,7 +59,7 @@ class Reader:
         return value
 
     def mapping(self, key: str) -> Mapping[str, object]:
-        """Return the object at *key* as it is."""
+        """Return the object at *key* without reading it further."""
         value = self._rest.pop(key, None)
         if value is None:
             return {}
@@ -69,24 +69,24 @@ class Reader:
         return value
 
     def name(self) -> str:
-        """Return the text at Name, which must be there; an entity's own name is from then on part of the path."""
+        """Return the text at Name, which is required; the name becomes part of the path."""
         name = self.optional_text("Name")
         if not name:
-            self.problem("is missing", "every entity has a name", "Name")
+            self.problem("is missing", "every entity needs a name", "Name")
             return "?"
         self._path = f"{self._path}({name})"
         return name
 
     def unique(self, names: Iterable[str]) -> None:
-        """Note names that occur twice; case does not count."""
+        """Add a problem for each duplicate name; case is ignored."""
         seen = set()
         for name in names:
             if name.lower() in seen:
-                self.problem(f"has two entities named {name}", "names must differ, and not by case alone")
+                self.problem(f"has two entities named {name}", "names must differ by more than case")
             seen.add(name.lower())
 
     def optional_text(self, key: str) -> str | None:
-        """Return the text at *key*; an empty one, as the emulators' own files have, is none."""
+        """Return the text at *key*, None for an empty one, which the emulators' own files contain."""
         value = self._rest.pop(key, None)
         if value is None or isinstance(value, str):
             return value or None
@@ -139,14 +139,14 @@ class Reader:
             return None
 
     def duration(self, key: str, default: str) -> timedelta:
-        """Return the duration at *key*, which must end."""
+        """Return the duration at *key*, which must be finite and not zero."""
         is_given = self.has(key)
         duration = self.optional_duration(key)
         if duration is None or not duration:
             duration = parse_duration(default)
             assert duration is not None  # noqa: S101 - the defaults in this package end
             if is_given:
-                self.problem("has no end or no length", f"expected a duration such as {default}", key)
+                self.problem("is infinite or zero", f"expected a duration such as {default}", key)
         return duration
 
 

@@ -1,4 +1,4 @@
-"""ISO 8601 durations as the services' configuration writes them."""
+"""ISO 8601 durations in the form of the services' configuration."""
 
 import re
 from datetime import timedelta
@@ -12,9 +12,9 @@ _NEVER = timedelta(days=10_675_199)
 
 def parse_duration(text: str) -> timedelta | None:
     """
-    Return the duration, None for one that never ends.
+    Return the duration, None for an infinite one.
 
-    Raises:  ValueError for what is none; years and months, which have no fixed length, are none here.
+    Raises:  ValueError for other text, and for years and months, which have no fixed length.
 
     >>> parse_duration("P1DT12H")
     datetime.timedelta(days=1, seconds=43200)
@@ -31,7 +31,7 @@ def parse_duration(text: str) -> timedelta | None:
 
 def format_duration(duration: timedelta | None) -> str:
     """
-    Return a duration as the services write it, None as what they write for never.
+    Return the text of a duration as the services write it; None is their largest, which means never.
 
     >>> format_duration(timedelta(days=1, minutes=2, seconds=1.5))
     'P1DT2M1.5S'

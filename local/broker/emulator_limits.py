@@ -1,11 +1,12 @@
 """
-The limits of Microsoft's emulators, for whoever wants to be told here what would be refused there.
+The limits of Microsoft's emulators, for files that must also work there.
 
-1. What the file asks for beyond them is a problem, and so is what only this broker knows.
-2. What the file does not say is as in the emulators: messages live for an hour, duplicates are known for 20 seconds.
-   A value that is Azure's default counts as not said.
-3. While the broker runs, an entity takes 100 MB, a message 256 KB, a namespace 10 connections. An entity takes 200
-   receivers, a topic for all its subscriptions: the emulator counts concurrent receives, and a receiver has one.
+1. A setting beyond these limits is a problem, and so is a key that only this broker has.
+2. The defaults are those of the emulators: messages live for an hour, the window of duplicate detection is 20 seconds.
+   A value that equals Azure's default counts as not set.
+3. While the broker runs, an entity holds 100 MB, a message has at most 256 KB, and a namespace accepts 10 connections.
+   An entity, or all subscriptions of a topic together, accepts 200 receivers: the emulator counts concurrent receives,
+   and a receiver has one.
 
 Source: Microsoft Learn, "Overview of the Azure Service Bus emulator" and "Overview of the Azure Event Hubs emulator",
 "Usage quotas" and "Quotas and limits"; the Config.json that the emulators ship with.
@@ -34,8 +35,8 @@ _MAX_MESSAGE_SIZE = 256 * 1024
 _HOUR, _MINUTE, _SECOND = timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1)
 _DUPLICATE_WINDOW = 20 * _SECOND
 
-# What the files of this broker may say and those of the emulators may not.
-_NOT_THERE = {
+# Keys of this broker that the emulators do not have.
+_UNSUPPORTED = {
     QueueConfig: ("max_message_size", "max_size", "status"),
     TopicConfig: ("max_message_size", "max_size", "status"),
     SubscriptionConfig: ("dead_lettering_on_filter_evaluation_exceptions", "status"),
@@ -47,18 +48,18 @@ type _Entity = QueueConfig | TopicConfig | SubscriptionConfig | HubConfig | Name
 
 
 def problems_of(namespaces: Iterable[NamespaceConfig], path: str) -> Iterator[Problem]:
-    """Yield what an emulator would refuse of the *namespaces* in the file at *path*."""
+    """Yield a problem for everything in the *namespaces* of the file *path* that an emulator refuses."""
     namespaces = list(namespaces)
     event_hubs = [each for each in namespaces if each.hubs]
     service_bus = [each for each in namespaces if not each.hubs]
     for kind, name in ((service_bus, _SERVICE_BUS), (event_hubs, _EVENT_HUBS)):
         if len(kind) > 1:
-            yield Problem(path, f"has {len(kind)} namespaces of a kind", "an emulator serves one")
+            yield Problem(path, f"has {len(kind)} namespaces of one kind", "an emulator serves one")
         for namespace in kind:
             where = f"{path}({namespace.name})"
             if namespace.name != name:
                 yield Problem(where, f"is named {namespace.name}", f"the emulator's namespace is named {name}")
-            yield from _unknown(namespace, where)
+            yield from _unsupported(namespace, where)
             yield from _entities(namespace, where)
 
 
@@ -73,13 +74,13 @@ def _entities(namespace: NamespaceConfig, path: str) -> Iterator[Problem]:
         yield from _topic(topic, f"{path}.{topic.name}")
     for hub in namespace.hubs:
         where = f"{path}.{hub.name}"
-        yield from _unknown(hub, where)
+        yield from _unsupported(hub, where)
         yield from _at_most(hub.partition_count, _MAX_PARTITIONS, "partitions", where)
         yield from _at_most(len(hub.consumer_groups), _MAX_CONSUMER_GROUPS, "consumer groups", where)
 
 
 def _topic(topic: TopicConfig, path: str) -> Iterator[Problem]:
-    yield from _unknown(topic, path)
+    yield from _unsupported(topic, path)
     yield from _time_to_live(topic, path)
     yield from _duplicates(topic, path)
     yield from _at_most(len(topic.subscriptions), _MAX_SUBSCRIPTIONS, "subscriptions", path)
@@ -94,7 +95,7 @@ def _topic(topic: TopicConfig, path: str) -> Iterator[Problem]:
 
 
 def _messages(entity: QueueConfig | SubscriptionConfig, path: str, shortest_lock: timedelta) -> Iterator[Problem]:
-    yield from _unknown(entity, path)
+    yield from _unsupported(entity, path)
     yield from _time_to_live(entity, path)
     yield from _within(entity.lock_duration, shortest_lock, 5 * _MINUTE, "LockDuration", path)
     yield from _at_most(entity.max_delivery_count, _MAX_DELIVERY_COUNT, "as MaxDeliveryCount", path)
@@ -112,10 +113,10 @@ def _duplicates(entity: QueueConfig | TopicConfig, path: str) -> Iterator[Proble
         yield from _within(window, 5 * _SECOND, 5 * _MINUTE, "DuplicateDetectionHistoryTimeWindow", path)
 
 
-def _unknown(entity: _Entity, path: str) -> Iterator[Problem]:
-    for name in _NOT_THERE[type(entity)]:
+def _unsupported(entity: _Entity, path: str) -> Iterator[Problem]:
+    for name in _UNSUPPORTED[type(entity)]:
         if not _is_default(entity, name):
-            yield Problem(path, f"has {name}", "the emulator does not know it")
+            yield Problem(path, f"has {name}", "the emulator does not have this key")
 
 
 def _is_default(entity: _Entity, name: str) -> bool:
@@ -133,12 +134,12 @@ def _within(duration: timedelta, least: timedelta, most: timedelta, key: str, pa
 
 
 def limited(namespace: NamespaceConfig) -> NamespaceConfig:
-    """Return a namespace that keeps to the emulators' limits while it runs."""
+    """Return a namespace with the emulators' limits and defaults."""
     return replace(
         namespace,
         queues=tuple(_limited(each) for each in namespace.queues),
         topics=tuple(
-            replace(_limited(topic), subscriptions=tuple(_living_an_hour(each) for each in topic.subscriptions))
+            replace(_limited(topic), subscriptions=tuple(_with_time_to_live(each) for each in topic.subscriptions))
             for topic in namespace.topics
         ),
         hubs=tuple(replace(hub, message_retention=_HOUR) for hub in namespace.hubs),
@@ -152,8 +153,8 @@ def _limited[Config: (QueueConfig, TopicConfig)](entity: Config) -> Config:
     window = entity.duplicate_detection_history_time_window
     if _is_default(entity, "duplicate_detection_history_time_window"):
         window = _DUPLICATE_WINDOW
-    return replace(_living_an_hour(entity), max_size=_MAX_SIZE, duplicate_detection_history_time_window=window)
+    return replace(_with_time_to_live(entity), max_size=_MAX_SIZE, duplicate_detection_history_time_window=window)
 
 
-def _living_an_hour[Config: (QueueConfig, TopicConfig, SubscriptionConfig)](entity: Config) -> Config:
+def _with_time_to_live[Config: (QueueConfig, TopicConfig, SubscriptionConfig)](entity: Config) -> Config:
     return replace(entity, default_message_time_to_live=entity.default_message_time_to_live or _HOUR)

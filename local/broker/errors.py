@@ -1,8 +1,8 @@
 """
-What the broker refuses, with the condition its peer is told.
+The errors that the broker answers with: AMQP conditions and descriptions.
 
-The level says how far the refusal reaches: a `Refusal` concerns one request, message or link; a `SessionViolation` ends
-the AMQP session; a `ConnectionViolation` closes the connection.
+A `Refusal` concerns one request, message or link; a `SessionViolation` ends the AMQP session; a `ConnectionViolation`
+closes the connection.
 
 Sources: OASIS AMQP 1.0, part 2, section 2.8; the tables from condition to exception in the Service Bus SDKs.
 """
@@ -42,18 +42,18 @@ TIMEOUT: Final = "com.microsoft:timeout"
 
 
 class Refusal(BuswayError):
-    """One request, message or link is refused; the condition is for the SDK, the description for people."""
+    """One request, message or link is refused; SDKs read the condition, people the description."""
 
     def __init__(self, condition: str, description: str) -> None:
-        """Keep both parts for the peer."""
+        """Keep both parts for the answer."""
         super().__init__(f"{condition}: {description}")
         self.condition = condition
         self.description = description
 
 
 class SessionViolation(Refusal):
-    """The peer broke the rules of an AMQP session, which ends."""
+    """The peer violated the protocol of an AMQP session, which ends."""
 
 
 class ConnectionViolation(Refusal):
-    """The peer broke the rules of the connection, which is closed."""
+    """The peer violated the protocol of the connection, which is closed."""

@@ -1,7 +1,7 @@
 """
-The event loop that the broker runs on: uvloop's, which takes a sixth less of the processor, or else asyncio's.
+The event loop of the broker: uvloop, which saves a sixth of the CPU time, or asyncio's where it is not installed.
 
-There is no uvloop for Windows, and who imports the fixture into tests of their own need not have it.
+uvloop does not run on Windows, and projects that use only the test fixture need not install it.
 """
 
 import asyncio
@@ -13,5 +13,5 @@ except ImportError:
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """Return a loop that nothing runs on yet."""
+    """Return a new event loop."""
     return _new_event_loop()

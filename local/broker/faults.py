@@ -1,9 +1,9 @@
 """
-Faults on demand: what goes wrong, with which operations on which entities, and when.
+Faults on demand: which operations on which entities fail, how, and when.
 
-1. A fault strikes operations that match it: from the n-th on, as often as it says, with a probability of its own seed.
-2. The first fault that strikes an operation is the only one that does.
-3. A fault can be written as plain data (JSON), so that a test in another process can ask for it.
+1. A fault strikes matching operations: from the n-th on, a number of times, with a probability and a seed of its own.
+2. The first fault that strikes an operation is the only one.
+3. A fault has a form as plain data (JSON), so that a test in another process can set it.
 """
 
 import random
@@ -19,7 +19,7 @@ from shared.errors import ConfigError, Problem
 
 
 class Operation(StrEnum):
-    """What a client does, or the broker for it: `transfer` is a message or event that goes out to a receiver."""
+    """An operation of a client; `transfer` is the delivery of a message or event to a receiver."""
 
     AUTHORIZE = "authorize"
     ATTACH = "attach"
@@ -33,14 +33,14 @@ class Effect(StrEnum):
     """
     What happens to an operation.
 
-    - drop-connection: the connection breaks without a word, before the operation is carried out
-    - lose-acknowledgement: the operation is carried out and never answered
-    - delay: the operation is carried out; its answer and all that follows on the connection come `delay` seconds late
-    - throttle: it is refused with com.microsoft:server-busy
-    - refuse: it is refused with the fault's own condition
-    - expire-locks: all locks of the entity end just before the operation
-    - disable: it is refused as on an entity that is disabled
-    - fill: it is refused as on an entity that has reached its size
+    - drop-connection: the connection breaks before the operation is done
+    - lose-acknowledgement: the operation is done and never answered
+    - delay: the operation is done; its answer and everything after it on the connection is `delay` seconds late
+    - throttle: the operation is refused with com.microsoft:server-busy
+    - refuse: the operation is refused with the fault's own condition
+    - expire-locks: all locks of the entity expire just before the operation
+    - disable: the operation is refused as on a disabled entity
+    - fill: the operation is refused as on a full entity
     """
 
     DROP_CONNECTION = "drop-connection"
@@ -57,18 +57,18 @@ _ALL = frozenset(Operation)
 _WITHOUT_TOKENS = _ALL - {Operation.AUTHORIZE}
 _POSSIBLE: Mapping[Effect, frozenset[Operation]] = {
     Effect.DROP_CONNECTION: _ALL,
-    # A transfer that goes out is the peer's to acknowledge.
+    # A delivery is acknowledged by the client, not by the broker.
     Effect.LOSE_ACKNOWLEDGEMENT: _ALL - {Operation.TRANSFER},
     Effect.DELAY: _ALL,
     Effect.THROTTLE: _ALL,
     Effect.REFUSE: _ALL,
     Effect.EXPIRE_LOCKS: frozenset((Operation.SETTLE, Operation.MANAGE)),
-    # What has been received from an entity can still be settled when it is disabled.
+    # Received messages can still be settled while the entity is disabled.
     Effect.DISABLE: _WITHOUT_TOKENS - {Operation.SETTLE},
     Effect.FILL: frozenset((Operation.SEND,)),
 }
 _REFUSALS = {
-    Effect.THROTTLE: Refusal(errors.SERVER_BUSY, "the service is busy, expected the request to be sent again later"),
+    Effect.THROTTLE: Refusal(errors.SERVER_BUSY, "the service is busy; retry later"),
     Effect.DISABLE: Refusal(errors.ENTITY_DISABLED, "the messaging entity is disabled"),
     Effect.FILL: Refusal(errors.RESOURCE_LIMIT_EXCEEDED, "the messaging entity has reached its maximum size"),
 }
@@ -81,11 +81,11 @@ class Fault:
     One fault.
 
     Shape:  entity is a path with the wildcards of file names, not case-sensitive: `orders`, `*/$deadletterqueue`,
-            `hub/*`; no operations means all that the effect can strike, save `authorize` (putting a token).
-            It strikes from the at-th operation that matches, *times* operations at most; takes_effect lets a broken or
-            refused operation be carried out all the same, so that the client is wrong about it.
+            `hub/*`; without operations, it strikes all that the effect allows, except `authorize` (putting a token).
+            It strikes from the at-th matching operation on, *times* times at most. With takes_effect the operation
+            is done although the client sees it fail.
     Units:  delay in seconds of the broker's clock.
-    Raises: ConfigError for what contradicts itself.
+    Raises: ConfigError for a contradiction.
     """
 
     effect: Effect
@@ -98,23 +98,25 @@ class Fault:
     delay: float = 0.0
     takes_effect: bool = False
     condition: str = errors.INTERNAL_ERROR
-    description: str = "a fault that was asked for"
+    description: str = "a fault set by a test"
 
     def __post_init__(self) -> None:
-        """Check that the parts go together."""
+        """Check that the fields are consistent."""
         possible = _POSSIBLE[self.effect]
         problems = [
-            Problem("operations", f"{operation} cannot be struck by {self.effect}", f"expected {_listed(possible)}")
+            Problem("operations", f"{self.effect} cannot strike {operation}", f"expected {_listed(possible)}")
             for operation in sorted(self.operations - possible)
         ]
         if self.at < 1:
             problems.append(Problem("at", f"is {self.at}", "operations are counted from 1"))
         if self.times is not None and self.times < 1:
-            problems.append(Problem("times", f"is {self.times}", "expected at least 1, or nothing for no end"))
+            problems.append(Problem("times", f"is {self.times}", "expected at least 1, or null for no limit"))
         if not 0 < self.probability <= 1:
             problems.append(Problem("probability", f"is {self.probability}", "expected more than 0, up to 1"))
         if (self.delay > 0) != (self.effect is Effect.DELAY):
-            problems.append(Problem("delay", f"is {self.delay} seconds", "a delay, and nothing else, has a length"))
+            problems.append(
+                Problem("delay", f"is {self.delay} seconds", "expected more than 0 for the effect delay, 0 for others")
+            )
         if self.takes_effect and self.effect not in _BREAKS_OR_REFUSES:
             problems.append(Problem("takes_effect", f"has no meaning for {self.effect}"))
         if problems:
@@ -127,14 +129,14 @@ class Fault:
 
     @property
     def refusal(self) -> Refusal | None:
-        """Return what the peer is told, None if the effect is no refusal."""
+        """Return the refusal that is answered, None if the effect is not a refusal."""
         if self.effect is Effect.REFUSE:
             return Refusal(self.condition, self.description)
         return _REFUSALS.get(self.effect)
 
     @classmethod
     def read(cls, data: Mapping[str, object]) -> Self:
-        """Return the fault in plain data; ConfigError names every key that is not known or has the wrong type."""
+        """Return the fault in plain data; ConfigError lists every key that is unknown or has the wrong type."""
         problems: list[Problem] = []
         values: dict[str, object] = {}
         for key, value in data.items():
@@ -146,10 +148,10 @@ class Fault:
             problems.append(Problem("effect", "is missing", _EXPECTED["effect"]))
         if problems:
             raise ConfigError(problems)
-        return cls(**values)  # type: ignore[arg-type] # _read has made each value what its field holds
+        return cls(**values)  # type: ignore[arg-type] # _read has checked the type of each value
 
     def plain(self) -> dict[str, object]:
-        """Return the fault as plain data, defaults left out."""
+        """Return the fault as plain data, without defaults."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         values["operations"] = sorted(self.operations)
         defaults = {each.name: each.default for each in fields(self)} | {"operations": []}
@@ -157,7 +159,7 @@ class Fault:
 
 
 class _Armed:
-    """A fault that is set, and how often it was asked and has struck."""
+    """A fault that is set, with the numbers of operations it has seen and struck."""
 
     def __init__(self, fault: Fault) -> None:
         self.fault = fault
@@ -169,7 +171,7 @@ class _Armed:
 
     @property
     def is_spent(self) -> bool:
-        """Return whether it strikes no more."""
+        """Return whether it no longer strikes."""
         return self.fault.times is not None and self.struck >= self.fault.times
 
     def strikes(self, operation: Operation, path: str) -> bool:
@@ -185,24 +187,24 @@ class _Armed:
 
 
 class Faults:
-    """The faults of a namespace; `is_set` is all that an operation looks at while there are none."""
+    """The faults of a namespace; without any, an operation only checks `is_set`."""
 
     def __init__(self) -> None:
         self.is_set = False
         self._armed: list[_Armed] = []
 
     def add(self, fault: Fault) -> None:
-        """Set a fault, after those that are set."""
+        """Add a fault after the existing ones."""
         self._armed.append(_Armed(fault))
         self.is_set = True
 
     def clear(self) -> None:
-        """Let everything go right again."""
+        """Remove all faults."""
         self._armed.clear()
         self.is_set = False
 
     def strike(self, operation: Operation, path: str) -> Fault | None:
-        """Return the fault that strikes an operation, None if it goes well; path as `path_of` returns it."""
+        """Return the fault that strikes an operation, or None; *path* is as `path_of` returns it."""
         for armed in self._armed:
             if armed.strikes(operation, path):
                 self.is_set = not all(each.is_spent for each in self._armed)
@@ -210,7 +212,7 @@ class Faults:
         return None
 
     def plain(self) -> list[dict[str, object]]:
-        """Return the faults as plain data in their order, with the operations they have `seen` and `struck`."""
+        """Return the faults as plain data, with the numbers of operations they have `seen` and `struck`."""
         return [armed.fault.plain() | {"seen": armed.seen, "struck": armed.struck} for armed in self._armed]
 
 
@@ -255,4 +257,4 @@ _EXPECTED = {
     "delay": "expected a number of seconds",
 }
 _KNOWN = f"expected one of {', '.join(_EXPECTED)}"
-_REASONS: dict[type[Exception], str] = {KeyError: "is not known here", TypeError: "has the wrong type"}
+_REASONS: dict[type[Exception], str] = {KeyError: "unknown key", TypeError: "has the wrong type"}

@@ -1,7 +1,7 @@
 """
-Fixtures for pytest: a broker on free ports, in a thread of its own, as it was configured at the start of each test.
+Fixtures for pytest: a broker on free ports, in a thread of its own, reset to its configuration before each test.
 
-A test module asks for them with `pytest_plugins = "local.broker.fixture"` and says which entities it needs:
+A test module enables them with `pytest_plugins = "local.broker.fixture"` and defines the entities it needs:
 
     @pytest.fixture(scope="module")
     def broker_namespaces():
@@ -11,8 +11,8 @@ A test module asks for them with `pytest_plugins = "local.broker.fixture"` and s
         with ServiceBusClient.from_connection_string(broker.connection_string("west")) as client:
             ...
 
-Entities may as well come from an emulator's file: `return load_config(["Config.json"])`. With a `broker_clock` that
-returns a ManualClock, time stands still until `broker.advance(seconds)`.
+Entities may also come from a file of the emulators: `return load_config(["Config.json"])`. With a `broker_clock`
+fixture that returns a ManualClock, time stops until `broker.advance(seconds)`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ from shared.clock import Clock, SystemClock
 
 @pytest.fixture(scope="module")
 def broker_namespaces() -> Sequence[NamespaceConfig]:
-    """Fail: a test module that uses the broker says which namespaces it has."""
+    """Fail: a test module that uses the broker must define its namespaces."""
     raise pytest.UsageError("define a fixture broker_namespaces (scope module) that returns the broker's namespaces")
 
 
@@ -39,13 +39,13 @@ def broker_clock() -> Clock:
 
 @pytest.fixture(scope="module")
 def running_broker(broker_namespaces: Sequence[NamespaceConfig], broker_clock: Clock) -> Iterator[RunningBroker]:
-    """Return a broker that serves the whole module; ports in the configuration give way to free ones."""
+    """Return a broker that serves the whole module, on free ports instead of the configured ones."""
     with RunningBroker([replace(each, port=None) for each in broker_namespaces], broker_clock) as running:
         yield running
 
 
 @pytest.fixture
 def broker(running_broker: RunningBroker) -> RunningBroker:
-    """Return the broker with its entities as configured and empty, and no faults set."""
+    """Return the broker with its configured entities, empty, and without faults."""
     running_broker.reset()
     return running_broker

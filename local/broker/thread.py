@@ -1,4 +1,4 @@
-"""A broker in a thread of its own, for tests and for programs that are not asynchronous."""
+"""A broker in a thread of its own, for tests and for synchronous programs."""
 
 import asyncio
 import threading
@@ -15,15 +15,15 @@ from local.broker.faults import Fault
 from local.broker.server import BrokerServer
 from shared.clock import Clock, ManualClock
 
-# A broker that has not answered by then never will; a busy machine takes a while.
+# Long enough for a busy machine.
 _ANSWER_SECONDS = 60
 
 
 class RunningBroker:
     """
-    A broker that runs for as long as its context lasts, on free ports of the loopback interface.
+    A broker that runs while its context is open, by default on free ports of the loopback interface.
 
-    Everything it offers may be called from any thread; the namespaces are shown in the broker's own.
+    All methods may be called from any thread; functions given to them run in the broker's thread.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class RunningBroker:
         data: Path | None = None,
         is_synced: bool = True,
     ) -> None:
-        """With a ManualClock time stands still until `advance`; *data* and *is_synced* are as for the server."""
+        """With a ManualClock, time stops until `advance`; *data* and *is_synced* are those of the server."""
         self._configs = list(namespaces)
         self._clock = clock
         self._loop = new_event_loop()
@@ -42,7 +42,7 @@ class RunningBroker:
         self._server = BrokerServer(self._configs, clock, data=data, is_synced=is_synced)
 
     def __enter__(self) -> Self:
-        """Start to listen."""
+        """Start listening."""
         self._thread.start()
         self._run(self._server.__aenter__())
         return self
@@ -65,18 +65,18 @@ class RunningBroker:
         return self._server.port(name)
 
     def inspect[Result](self, name: str, look: Callable[[Namespace], Result]) -> Result:
-        """Return what *look* sees in a namespace while nothing else happens to it."""
+        """Return the result of *look* for a namespace, called in the broker's thread."""
 
         async def in_loop() -> Result:
             result = look(self._server.namespaces[name])
-            # What *look* has changed may be due earlier than anything the server waits for.
+            # What *look* has changed may be due before the next timer.
             self._server.advance()
             return result
 
         return self._run(in_loop())
 
     def run[Result](self, work: Callable[[BrokerServer], Coroutine[Any, Any, Result]]) -> Result:
-        """Return what *work* makes of the server, in the broker's own thread."""
+        """Return the result of *work* with the server, run in the broker's thread."""
         return self._run(work(self._server))
 
     def counts(self, name: str) -> dict[str, Counts]:
@@ -84,11 +84,11 @@ class RunningBroker:
         return self.inspect(name, Namespace.counts)
 
     def faults(self, name: str) -> "NamespaceFaults":
-        """Return what sets faults in a namespace; `reset` clears them."""
+        """Return the faults of a namespace; `reset` clears them."""
         return NamespaceFaults(self, name)
 
     def reset(self) -> None:
-        """Start anew: every connection is closed, every entity is as it was configured and empty."""
+        """Close all connections, and start again with the configured entities, all empty."""
 
         async def in_loop() -> None:
             self._server.reset()
@@ -96,10 +96,10 @@ class RunningBroker:
         self._run(in_loop())
 
     def advance(self, seconds: float) -> None:
-        """Let time pass on a ManualClock; a TypeError for a clock that runs by itself."""
+        """Advance a ManualClock; TypeError for any other clock."""
         clock = self._clock
         if not isinstance(clock, ManualClock):
-            raise TypeError("the broker's clock runs by itself, expected a ManualClock to advance")
+            raise TypeError("the broker's clock advances by itself, expected a ManualClock")
 
         async def in_loop() -> None:
             clock.advance(seconds)
@@ -112,26 +112,26 @@ class RunningBroker:
 
 
 class NamespaceFaults:
-    """The faults of a namespace of a running broker, to be set and cleared from any thread."""
+    """Sets and clears the faults of a namespace of a running broker, from any thread."""
 
     def __init__(self, broker: RunningBroker, name: str) -> None:
         self._broker = broker
         self._name = name
 
     def add(self, fault: Fault) -> None:
-        """Set a fault, after those that are set."""
+        """Add a fault after the existing ones."""
         self._broker.inspect(self._name, lambda namespace: namespace.faults.add(fault))
 
     def clear(self) -> None:
-        """Let everything go right again."""
+        """Remove all faults."""
         self._broker.inspect(self._name, lambda namespace: namespace.faults.clear())
 
     def plain(self) -> list[dict[str, object]]:
-        """Return the faults as plain data, with the operations they have `seen` and `struck`."""
+        """Return the faults as plain data, with the numbers of operations they have `seen` and `struck`."""
         return self._broker.inspect(self._name, lambda namespace: namespace.faults.plain())
 
     def cut_connections(self) -> None:
-        """Break all connections now, without a word to their peers."""
+        """Break all connections now, as a network failure would."""
 
         async def cut(server: BrokerServer) -> None:
             server.cut_connections(self._name)
@@ -139,7 +139,7 @@ class NamespaceFaults:
         self._broker.run(cut)
 
     def go_down(self) -> None:
-        """Be away from now on: connections break, and nobody listens; messages, locks and times go on."""
+        """Break all connections and accept no new ones; messages, locks and timers continue."""
 
         async def down(server: BrokerServer) -> None:
             server.go_down(self._name)
@@ -147,7 +147,7 @@ class NamespaceFaults:
         self._broker.run(down)
 
     def come_up(self) -> None:
-        """Be there again, on the port from before."""
+        """Listen again, on the same port."""
         self._broker.run(lambda server: server.come_up(self._name))
 
     def expire_locks(self, path: str) -> None:

@@ -1,1 +1,1 @@
-"""Administration over HTTP: the ATOM API that the SDKs' administration clients speak, and a JSON API for tests."""
+"""Administration over HTTP: the ATOM API of the SDKs' administration clients, and a JSON API for tests."""

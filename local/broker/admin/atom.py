@@ -1,9 +1,9 @@
 """
 The ATOM API of a namespace: requests in, documents out, no sockets.
 
-1. Queues and topics stand at their names, subscriptions at `<topic>/Subscriptions/<name>`, rules at `…/Rules/<name>`.
-2. PUT creates; with If-Match it updates what is there. Lists take $skip and $top, 100 at most.
-3. What is refused is an Error document whose Code is the status.
+1. Paths: `<queue or topic>`, `<topic>/Subscriptions/<name>`, and for a rule `…/Rules/<name>` below that.
+2. PUT creates an entity; with If-Match it updates an existing one. Lists take $skip and $top, 100 at most.
+3. The answer to a refused request is an Error document whose Code is the status.
 
 Source: Microsoft Learn, "Service Bus REST API"; the administration clients of azure-servicebus and @azure/service-bus.
 """
@@ -44,9 +44,9 @@ _STATUS = {
 @dataclass(frozen=True, slots=True)
 class AtomRequest:
     """
-    A request that has been let in.
+    A request that passed the access checks.
 
-    Shape:  path decoded, without the slashes at its ends; base is the address of the namespace as the client knows it.
+    Shape:  path is decoded, without slashes at its ends; base is the address that the client uses for the namespace.
     """
 
     method: str
@@ -58,7 +58,7 @@ class AtomRequest:
 
     @property
     def host(self) -> str:
-        """Return host and port as the client knows them."""
+        """Return the host and port that the client uses."""
         return self.base.partition("://")[2]
 
 
@@ -71,7 +71,7 @@ class AtomResponse:
 
 
 def refused(refusal: Refusal, now: int) -> AtomResponse:
-    """Return what is answered to a request that is refused."""
+    """Return the answer to a refused request."""
     status = _STATUS.get(refusal.condition, HTTPStatus.BAD_REQUEST)
     detail = (
         f"SubCode={status.value}00. {refusal.description} "
@@ -88,7 +88,7 @@ class Atom:
         self._administration = Administration(namespace)
 
     def answer(self, request: AtomRequest) -> AtomResponse:
-        """Carry out a request; what cannot be is answered with its error."""
+        """Return the answer to a request, an error for one that fails."""
         try:
             return self._answer(request)
         except BadXml as error:
@@ -144,7 +144,8 @@ class Atom:
                 if description.name == "TopicDescription":
                     return self._put_topic(request, name, description)
                 raise Refusal(
-                    errors.ARGUMENT_ERROR, f"the content is {description.name}, expected that of a queue or topic"
+                    errors.ARGUMENT_ERROR,
+                    f"the content is a {description.name}, expected a QueueDescription or TopicDescription",
                 )
             case _:
                 raise _not_allowed(request)
@@ -169,7 +170,7 @@ class Atom:
     def _queue_or_topic(self, name: str) -> Queue | Topic:
         entity = self._namespace.entity(name)
         if isinstance(entity, Subscription):
-            raise Refusal(errors.NOT_FOUND, f"there is no queue or topic '{name}'")
+            raise Refusal(errors.NOT_FOUND, f"queue or topic '{name}' does not exist")
         return entity
 
     def _described(self, request: AtomRequest, entity: Queue | Topic) -> Entry:
@@ -273,10 +274,10 @@ def _content(request: AtomRequest, expected: str | None = None) -> Element:
     entry = read_xml(request.body)
     content = entry.child("content") if entry.name == "entry" else None
     if content is None or len(content.children) != 1:
-        raise Refusal(errors.ARGUMENT_ERROR, "the body is no ATOM entry with one description in its content")
+        raise Refusal(errors.ARGUMENT_ERROR, "the body is not an ATOM entry with one description as its content")
     description = content.children[0]
     if expected is not None and description.name != expected:
-        raise Refusal(errors.ARGUMENT_ERROR, f"the content is {description.name}, expected {expected}")
+        raise Refusal(errors.ARGUMENT_ERROR, f"the content is a {description.name}, expected a {expected}")
     return description
 
 
@@ -295,7 +296,7 @@ def _expect(request: AtomRequest, method: str) -> None:
 
 
 def _not_allowed(request: AtomRequest) -> Refusal:
-    return Refusal(errors.NOT_ALLOWED, f"'{request.path}' does not take {request.method}")
+    return Refusal(errors.NOT_ALLOWED, f"'{request.path}' does not support {request.method}")
 
 
 def _path(entity: Queue | Topic | Subscription) -> str:

@@ -1,8 +1,8 @@
 """
-A certificate for this machine's own https, made on the spot.
+A certificate for https on this machine.
 
-An authority that nobody else has signs a certificate for the loopback names, and its key is thrown away: whoever trusts
-the authority trusts that one certificate. Clients are told to trust `busway-ca.pem`:
+A new authority signs one certificate for the loopback names, and its key is discarded: a client that trusts the
+authority trusts that one certificate only. To trust `busway-ca.pem`:
 
 - Python: `ServiceBusAdministrationClient.from_connection_string(..., connection_verify="FOLDER/busway-ca.pem")`
 - Node: NODE_EXTRA_CA_CERTS=FOLDER/busway-ca.pem in the environment
@@ -32,9 +32,9 @@ _ADDRESSES = ("127.0.0.1", "::1")
 
 def server_context(folder: Path) -> ssl.SSLContext:
     """
-    Return what serves https with the certificate in *folder*, which is made if there is none that lasts.
+    Return a context for https with the certificate in *folder*; a missing or expiring one is created.
 
-    Raises: ConfigError if the folder cannot be written or what is in it cannot be read.
+    Raises: ConfigError if the folder cannot be written or its certificate cannot be read.
     """
     server = folder / SERVER_FILE
     try:
@@ -47,7 +47,7 @@ def server_context(folder: Path) -> ssl.SSLContext:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ConfigError(
-            [Problem(str(folder), f"has no usable certificate: {reason}", "name another folder")]
+            [Problem(str(folder), f"has no usable certificate: {reason}", "choose another folder")]
         ) from error
     return context
 
@@ -127,7 +127,7 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
-    """Write a file that nobody sees half written, with its mode from the start."""
+    """Write a file atomically, with its mode from the start."""
     partial = path.with_suffix(".partial")
     partial.unlink(missing_ok=True)
     with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:

@@ -70,7 +70,7 @@ SUBSCRIPTION_FIELDS: tuple[Field, ...] = (
     fields.FORWARD_DEAD_LETTERED,
     fields.AUTO_DELETE_ON_IDLE,
 )
-# What clients send back as they read it, or what stands elsewhere in this package.
+# Elements that clients send back unchanged, or that other modules of this package read.
 _READ_ONLY = frozenset(
     (
         "AccessedAt",
@@ -90,26 +90,26 @@ _READ_ONLY = frozenset(
         "UpdatedAt",
     )
 )
-# What an update that leaves them out cannot mean to change.
+# An update without these elements does not change them.
 _FIXED = ("requires_session", "requires_duplicate_detection", "enable_partitioning")
 
 
 def read_queue(name: str, description: Element, present: QueueConfig | None) -> QueueConfig:
-    """Return the configuration that a description asks for, in place of the *present* one; a Refusal if it is wrong."""
+    """Return the configuration in a description, which replaces *present*; a Refusal if it is invalid."""
     return QueueConfig(
         name=name, authorization_rules=_read_keys(description), **_read(description, QUEUE_FIELDS, present)
     )
 
 
 def read_topic(name: str, description: Element, present: TopicConfig | None) -> TopicConfig:
-    """Return the configuration that a description asks for, likewise."""
+    """Return the configuration in a description, as `read_queue` does."""
     return TopicConfig(
         name=name, authorization_rules=_read_keys(description), **_read(description, TOPIC_FIELDS, present)
     )
 
 
 def read_subscription(name: str, description: Element, present: SubscriptionConfig | None) -> SubscriptionConfig:
-    """Return the configuration that a description asks for, likewise; its rules are not in it."""
+    """Return the configuration in a description, without its rules, as `read_queue` does."""
     return SubscriptionConfig(name=name, **_read(description, SUBSCRIPTION_FIELDS, present))
 
 
@@ -123,7 +123,7 @@ def _read(description: Element, known: tuple[Field, ...], present: object) -> di
 
 
 def describe_queue(namespace: Namespace, queue: Queue, host: str) -> str:
-    """Return a queue with its counts."""
+    """Return the description of a queue with its counts."""
     counts = queue.backlog.counts(len(queue.incoming.scheduled))
     return _describe(
         "QueueDescription",
@@ -138,7 +138,7 @@ def describe_queue(namespace: Namespace, queue: Queue, host: str) -> str:
 
 
 def describe_topic(namespace: Namespace, topic: Topic, host: str) -> str:
-    """Return a topic with its counts."""
+    """Return the description of a topic with its counts."""
     return _describe(
         "TopicDescription",
         _configured(topic.config, TOPIC_FIELDS, host, namespace.max_message_size(topic)),
@@ -153,7 +153,7 @@ def describe_topic(namespace: Namespace, topic: Topic, host: str) -> str:
 
 
 def describe_subscription(subscription: Subscription, host: str) -> str:
-    """Return a subscription with its counts."""
+    """Return the description of a subscription with its counts."""
     return _describe(
         "SubscriptionDescription",
         _configured(subscription.config, SUBSCRIPTION_FIELDS, host, None),
@@ -163,7 +163,7 @@ def describe_subscription(subscription: Subscription, host: str) -> str:
 
 
 def describe_namespace(namespace: Namespace) -> str:
-    """Return what is to be known about a namespace."""
+    """Return the description of a namespace."""
     created = iso_time(namespace.created_at)
     return _describe(
         "NamespaceInfo",

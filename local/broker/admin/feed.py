@@ -12,7 +12,7 @@ _API_VERSION = "2021-05"
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A part of a list: which items to leave out and how many to show."""
+    """A part of a list: how many items to skip, and how many to return."""
 
     skip: int
     top: int
@@ -23,7 +23,7 @@ class Entry:
     """
     One thing in an ATOM document.
 
-    Shape:  path is that in its address, content the XML of its description.
+    Shape:  path is the path of its address, content the XML of its description.
     Units:  milliseconds since 1970 UTC.
     """
 
@@ -77,7 +77,7 @@ def write_feed(title: str, entries: list[Entry], page: Page, *, base: str, autho
 
 
 def write_error(status: int, detail: str) -> str:
-    """Return the document that goes with a status that is an error."""
+    """Return the document of an error response."""
     return tag("Error", text_tag("Code", str(status)) + text_tag("Detail", detail))
 
 

@@ -1,4 +1,4 @@
-"""The elements of an entity's description and the attributes of its configuration, each with how it is written."""
+"""Fields of an entity: the element of its description, the attribute of its configuration, and how to convert them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ class Field:
     """
     One property of an entity.
 
-    Shape:   `read` makes the value of an element's text, `write` the text of a value; a value of None has no element
-             unless `write` has a text for it. `host` is what targets of forwarding are written under.
+    Shape:   `read` converts the text of an element to a value, `write` a value to text, or to None for no element.
+             `host` is the host in the addresses of forwarding targets.
     Raises:  `read` a ValueError that says what was expected.
     """
 
@@ -31,7 +31,7 @@ class Field:
     write: Callable[[object, str], str | None]
 
     def value(self, text: str) -> object:
-        """Return the value that an element states; Refusal(ARGUMENT_ERROR) for a wrong one."""
+        """Return the value of an element; Refusal(ARGUMENT_ERROR) for an invalid one."""
         try:
             return self.read(text.strip())
         except ValueError as error:
@@ -39,21 +39,21 @@ class Field:
 
 
 def values(description: Element, fields: tuple[Field, ...], ignored: frozenset[str]) -> dict[str, object]:
-    """Return what a description says, by attribute; Refusal(ARGUMENT_ERROR) for what it should not say."""
+    """Return the values in a description by attribute; Refusal(ARGUMENT_ERROR) for an unknown or invalid element."""
     by_element = {each.element: each for each in fields}
     found = {}
     for child in description.children:
         known = by_element.get(child.name)
         if known is None:
             if child.name not in ignored:
-                raise Refusal(errors.ARGUMENT_ERROR, f"{description.name} has an element {child.name} not known here")
+                raise Refusal(errors.ARGUMENT_ERROR, f"{description.name} has an unknown element {child.name}")
         elif child.attributes.get("nil") != "true":
             found[known.attribute] = known.value(child.text)
     return found
 
 
 def text(element: str, attribute: str) -> Field:
-    """Return a field that is text."""
+    """Return a text field."""
 
     def read(value: str) -> str | None:
         if len(value) > _MAX_METADATA:
@@ -64,7 +64,7 @@ def text(element: str, attribute: str) -> Field:
 
 
 def flag(element: str, attribute: str) -> Field:
-    """Return a field that is true or false."""
+    """Return a boolean field."""
 
     def read(value: str) -> bool:
         if value.lower() not in ("true", "false"):
@@ -75,7 +75,7 @@ def flag(element: str, attribute: str) -> Field:
 
 
 def number(element: str, attribute: str, minimum: int, maximum: int, unit: int = 1) -> Field:
-    """Return a field that is a whole number, kept in as many as *unit* for each that is written."""
+    """Return a field for a whole number, stored as *unit* times the written number."""
 
     def read(value: str) -> int:
         if not (value.isascii() and value.isdigit()) or not minimum <= int(value) <= maximum:
@@ -88,7 +88,7 @@ def number(element: str, attribute: str, minimum: int, maximum: int, unit: int =
 def duration(
     element: str, attribute: str, *, minimum: timedelta = timedelta(milliseconds=1), maximum: timedelta | None = None
 ) -> Field:
-    """Return a field that is a duration; without a maximum it may never end."""
+    """Return a field for a duration; without a maximum it may be infinite."""
 
     def read(value: str) -> timedelta | None:
         length = parse_duration(value)
@@ -105,7 +105,7 @@ def duration(
 
 
 def target(element: str, attribute: str) -> Field:
-    """Return a field that is the address of another entity; the name is kept, the address written."""
+    """Return a field for another entity, stored as its name and written as its address."""
 
     def write(value: object, host: str) -> str | None:
         return None if value is None else f"sb://{host}/{value}"
@@ -120,7 +120,7 @@ def _status(value: str) -> EntityStatus:
 
 
 def iso_time(milliseconds: int | None) -> str:
-    """Return a time as descriptions write it; None is the time of what has never been."""
+    """Return a time in the form of descriptions; None is the minimum time of .NET, for never."""
     if milliseconds is None:
         return "0001-01-01T00:00:00Z"
     time = datetime.fromtimestamp(milliseconds / 1000, UTC)

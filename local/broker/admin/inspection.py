@@ -1,13 +1,13 @@
 """
-What a test wants to see of a namespace, and to do to it, as plain data: the JSON API without its HTTP.
+The JSON API for tests, without HTTP: inspects and changes a namespace as plain data.
 
 Under `/$busway`:
 
 - GET /: the namespace's name, its entities with their status and counts
 - GET /counts: the counts of all queues and subscriptions by path
-- GET /messages?path=orders&limit=100: the messages at a path, which may be that of a sub-queue, without their bodies
-- POST /reset: every connection is closed, every entity is as it was configured and empty
-- GET /faults, POST /faults, DELETE /faults: the faults that are set; one more, in the form of `Fault.read`; none
+- GET /messages?path=orders&limit=100: the messages of an entity or sub-queue, without their bodies
+- POST /reset: closes all connections, and starts again with the configured entities, all empty
+- GET /faults, POST /faults, DELETE /faults: lists the faults; adds one, in the form of `Fault.read`; removes all
 """
 
 import itertools
@@ -34,9 +34,9 @@ def answer(
     namespace: Namespace, method: str, path: str, query: Mapping[str, str], *, body: Plain, reset: Callable[[], None]
 ) -> tuple[int, Plain]:
     """
-    Return status and data for a request to the JSON API; *reset* starts the namespace anew.
+    Return the status and data of the answer to a request; *reset* resets the namespace.
 
-    Raises: Refusal, and ConfigError for a fault that contradicts itself.
+    Raises: Refusal, and ConfigError for an invalid fault.
     """
     match method, path:
         case "GET", "":
@@ -52,14 +52,14 @@ def answer(
             return HTTPStatus.OK, namespace.faults.plain()
         case "POST", "faults":
             if not isinstance(body, dict):
-                raise Refusal(errors.ARGUMENT_ERROR, "the body is no JSON object, expected that of a fault")
+                raise Refusal(errors.ARGUMENT_ERROR, "the body is not a JSON object, expected a fault")
             namespace.faults.add(Fault.read(body))
             return HTTPStatus.CREATED, namespace.faults.plain()
         case "DELETE", "faults":
             namespace.faults.clear()
             return HTTPStatus.OK, []
         case _:
-            raise Refusal(errors.NOT_FOUND, f"{method} /{PREFIX}/{path}: there is no such request")
+            raise Refusal(errors.NOT_FOUND, f"{method} /{PREFIX}/{path}: unknown request")
 
 
 def describe(namespace: Namespace) -> Plain:
@@ -103,7 +103,7 @@ def describe(namespace: Namespace) -> Plain:
 
 
 def messages(namespace: Namespace, path: str, limit: str) -> Plain:
-    """Return the first messages at a path; scheduled ones are with their queue or topic."""
+    """Return the first messages at a path; a queue or topic includes its scheduled ones."""
     if not (limit.isascii() and limit.isdigit()):
         raise Refusal(errors.ARGUMENT_ERROR, f"limit is '{limit}', expected a whole number")
     entity = namespace.entity_of(path)

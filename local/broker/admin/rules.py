@@ -1,7 +1,7 @@
 """
 Rules as ATOM describes them.
 
-The SQL of a filter or action is given back as it was written. Parameters and properties are typed as XML Schema types.
+The SQL of a filter or action is returned as the client wrote it. Parameters and properties have XML Schema types.
 Source: Microsoft Learn, "Service Bus REST API" (RuleDescription); the SDKs' administration clients.
 """
 
@@ -48,7 +48,7 @@ _CORRELATION = {
 
 
 def read_rule(name: str, description: Element) -> RuleDefinition:
-    """Return the rule that a description asks for; Refusal(ARGUMENT_ERROR) if it is wrong."""
+    """Return the rule in a description; Refusal(ARGUMENT_ERROR) if it is invalid."""
     filter_element, action_element = description.child("Filter"), description.child("Action")
     try:
         selects, filter_text = _read_filter(filter_element)
@@ -80,14 +80,14 @@ def _read_filter(element: Element | None) -> tuple[Filter, str | None]:
             texts = {attribute: element.child_text(name) or None for name, attribute in _CORRELATION.items()}
             return CorrelationFilter(**texts, properties=_read_pairs(element, "Properties")), None
         case other:
-            raise Refusal(errors.ARGUMENT_ERROR, f"a filter of type '{other}' is not known here")
+            raise Refusal(errors.ARGUMENT_ERROR, f"unknown type of filter '{other}'")
 
 
 def _read_action(element: Element | None) -> tuple[Action | None, str | None]:
     if element is None or element.type == "EmptyRuleAction":
         return None, None
     if element.type != "SqlRuleAction":
-        raise Refusal(errors.ARGUMENT_ERROR, f"an action of type '{element.type}' is not known here")
+        raise Refusal(errors.ARGUMENT_ERROR, f"unknown type of action '{element.type}'")
     text = element.child_text("SqlExpression") or ""
     return parse_action(text), text
 
@@ -105,7 +105,8 @@ def _read_pairs(element: Element | None, name: str) -> dict[str, Value]:
             found[key] = _read_value(value)
         except (ValueError, OverflowError) as error:
             raise Refusal(
-                errors.ARGUMENT_ERROR, f"{name}: the value of {key} is no {value.type or 'value with a type'}: {error}"
+                errors.ARGUMENT_ERROR,
+                f"{name}: the value of {key} is not a valid {value.type or 'typed value'}: {error}",
             ) from error
     return found
 
@@ -129,10 +130,10 @@ def _read_value(element: Element) -> Value:
         case "duration":
             length = parse_duration(text)
             if length is None:
-                raise ValueError("it has no end")
+                raise ValueError("it is infinite")
             return timespan(length // _TICK * _TICKS_PER_MICROSECOND)
         case other:
-            raise ValueError(f"the type '{other}' is not known here")
+            raise ValueError(f"unknown type '{other}'")
 
 
 def describe_rule(definition: RuleDefinition) -> str:

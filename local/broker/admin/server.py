@@ -1,9 +1,8 @@
 """
 The administration on sockets: one port for each namespace, http or https.
 
-The clients name host and port and nothing else of the namespace, so it is the port that tells namespaces apart. A
-request must name this machine as its host, and one that changes something through the JSON API must say that its body
-is JSON: a web page that somebody has open in a browser can do neither.
+A client's address contains only host and port, so the port identifies the namespace. A request must name this machine
+as its host, and a change through the JSON API must have a JSON content type: a web page in a browser can do neither.
 """
 
 import asyncio
@@ -40,7 +39,7 @@ _XML = "application/xml"
 
 
 class AdminServer:
-    """The administration of a running broker, for as long as its context lasts."""
+    """Serves the administration of a running broker while its context is open."""
 
     def __init__(
         self,
@@ -49,7 +48,7 @@ class AdminServer:
         tls: ssl.SSLContext | None = None,
         host: str = "127.0.0.1",
     ) -> None:
-        """Serve the namespaces named in *ports*, or all; port 0 is a free one, as is the port that is not named."""
+        """Serve the namespaces in *ports*, by default all on free ports; port 0 is a free port."""
         self._broker = broker
         self._ports = dict.fromkeys(broker.namespaces, 0) if ports is None else dict(ports)
         self._tls = tls
@@ -72,11 +71,11 @@ class AdminServer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Stop to listen."""
+        """Stop listening."""
         await self.stop()
 
     async def stop(self) -> None:
-        """Stop to listen and hang up on everyone."""
+        """Stop listening and close all connections."""
         runners = list(self._runners.values())
         self._runners.clear()
         for runner in runners:
@@ -84,17 +83,17 @@ class AdminServer:
             await runner.cleanup()
             for transport in transports:
                 if transport is not None:
-                    # A peer that keeps its end open would keep a TLS connection waiting for its good-bye.
+                    # A client that keeps its end open would keep a TLS connection waiting for its close message.
                     transport.abort()
         await asyncio.sleep(0)
 
     def port(self, name: str) -> int:
-        """Return the port that a namespace is administered on."""
+        """Return the administration port of a namespace."""
         port: int = self._runners[name].addresses[0][1]
         return port
 
     def address(self, name: str) -> str:
-        """Return the address that a namespace is administered at."""
+        """Return the administration address of a namespace."""
         host = "localhost" if self._host == "127.0.0.1" else self._host
         return f"{'http' if self._tls is None else 'https'}://{host}:{self.port(name)}"
 
@@ -131,17 +130,17 @@ class AdminServer:
         except web.HTTPException:
             raise
         except Exception:
-            LOG.exception("namespace %s: a request to its administration failed", name)
+            LOG.exception("namespace %s: an administration request failed", name)
             response = AtomResponse(HTTPStatus.INTERNAL_SERVER_ERROR)
         kind = _ATOM if response.status < HTTPStatus.BAD_REQUEST else _XML
         return web.Response(status=response.status, text=response.body, content_type=kind)
 
     def _check_host(self, request: web.Request) -> None:
-        """Refuse a host that is not this machine, unless the broker is meant to be reached from others."""
+        """Refuse a host that is not this machine, unless the broker listens for other machines."""
         host = request.host.rpartition(":")[0] if not request.host.endswith("]") else request.host
         host = (host or request.host).strip("[]")
         if host.lower() != "localhost" and not _is_address(host) and _is_loopback(self._host):
-            raise Refusal(errors.NOT_ALLOWED, "the host that the request names is not this machine")
+            raise Refusal(errors.NOT_ALLOWED, "the host of the request is not this machine")
 
     async def _inspect(self, name: str, request: web.Request, path: str) -> web.Response:
         data: object

@@ -6,15 +6,16 @@ from typing import Self
 
 from local.broker.admin.certificate import AUTHORITY_FILE, server_context
 from local.broker.admin.server import AdminServer
-from local.broker.server import BrokerServer, connection_string
+from local.broker.connection_string import connection_string
+from local.broker.server import BrokerServer
 from local.broker.thread import RunningBroker
 
 
 class RunningAdmin:
     """
-    The administration of a running broker on free ports, for as long as its context lasts.
+    Serves the administration of a running broker on free ports while its context is open.
 
-    With a folder it is served over https, as the SDKs insist on; `authority` is the file for them to trust.
+    With a folder it uses https, which the SDKs require; `authority` is the certificate for them to trust.
     """
 
     def __init__(self, broker: RunningBroker, tls_folder: Path | None = None) -> None:
@@ -23,7 +24,7 @@ class RunningAdmin:
         self._server: AdminServer | None = None
 
     def __enter__(self) -> Self:
-        """Start to listen."""
+        """Start listening."""
         tls = None if self._tls_folder is None else server_context(self._tls_folder)
 
         async def start(broker: BrokerServer) -> AdminServer:
@@ -35,7 +36,7 @@ class RunningAdmin:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Stop to listen."""
+        """Stop listening."""
         server = self._running
 
         async def stop(_: BrokerServer) -> None:
@@ -45,26 +46,26 @@ class RunningAdmin:
 
     @property
     def authority(self) -> Path:
-        """Return the file with the authority that signed the certificate."""
+        """Return the file with the certificate of the authority."""
         if self._tls_folder is None:
-            raise RuntimeError("the administration is served over http, which has no authority")
+            raise RuntimeError("the administration uses http, which has no authority")
         return self._tls_folder / AUTHORITY_FILE
 
     @property
     def _running(self) -> AdminServer:
         if self._server is None:
-            raise RuntimeError("the administration does not run, expected to be used in its context")
+            raise RuntimeError("the administration is not running; use it inside its context")
         return self._server
 
     def address(self, name: str) -> str:
-        """Return the address that a namespace is administered at."""
+        """Return the administration address of a namespace."""
         return self._running.address(name)
 
     def connection_string(self, name: str) -> str:
         """Return the connection string to give to an administration client."""
         port = self._running.port(name)
 
-        async def written(broker: BrokerServer) -> str:
+        async def write(broker: BrokerServer) -> str:
             return connection_string("localhost", port, broker.namespaces[name].config)
 
-        return self._broker.run(written)
+        return self._broker.run(write)

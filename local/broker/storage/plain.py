@@ -1,4 +1,4 @@
-"""Configuration as plain data (JSON) and back, field by field as the types of the fields say."""
+"""Converts configuration to plain data (JSON) and back, by the types of its fields."""
 
 import types
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ _CONSTANTS: Mapping[str, Filter] = {"true": TrueFilter(), "false": FalseFilter()
 
 
 def plain(value: object) -> object:
-    """Return *value*, a dataclass of the configuration or what stands in one, as plain data."""
+    """Return a dataclass of the configuration, or the value of one of its fields, as plain data."""
     match value:
         case Rule():
             return _plain_rule(value)
@@ -45,12 +45,12 @@ def plain(value: object) -> object:
 
 
 def read[Config](kind: type[Config], data: object) -> Config:
-    """Return the dataclass of type *kind* in plain data; what is not there has its default."""
+    """Return the dataclass of type *kind* in plain data; missing fields get their defaults."""
     result: Config = _read(kind, data)
     return result
 
 
-def _read(kind: Any, data: Any) -> Any:  # noqa: ANN401 - types and values that only the running code can see
+def _read(kind: Any, data: Any) -> Any:  # noqa: ANN401 - types known at run time only
     arguments = get_args(kind)
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
@@ -69,7 +69,7 @@ def _read(kind: Any, data: Any) -> Any:  # noqa: ANN401 - types and values that 
 
 
 def plain_definition(definition: RuleDefinition) -> dict[str, object]:
-    """Return a rule with its texts and its time as plain data."""
+    """Return a rule with its texts and time as plain data."""
     return {
         "rule": _plain_rule(definition.rule),
         "filter_text": definition.filter_text,

@@ -124,7 +124,7 @@ def test_every_problem_of_every_file_is_reported_with_its_path(write, tmp_path: 
     for expected in (
         f"{queue}.LockDuration: is '1 minute'",
         f"{queue}.MaxDeliveryCount: is text (expected a whole number)",
-        f"{queue}.Locks: is not known here",
+        f"{queue}.Locks: unknown key",
         "Queues[2].Name: is missing",
         "two entities named topic.1",
         "Rules[1](sql).Properties.SqlFilter: rule, line 1, column 4",
@@ -135,7 +135,7 @@ def test_every_problem_of_every_file_is_reported_with_its_path(write, tmp_path: 
 
 
 def test_a_file_without_namespaces_is_a_mistake(write) -> None:
-    with pytest.raises(ConfigError, match="names no namespace"):
+    with pytest.raises(ConfigError, match="has no namespace"):
         load_config([write({"UserConfig": {}})])
 
 

@@ -60,7 +60,7 @@ def load(tmp_path: Path):
         (queue(DefaultMessageTimeToLive="P1D"), "has 1 day, 0:00:00 as DefaultMessageTimeToLive"),
         (queue(DuplicateDetectionHistoryTimeWindow="PT1H"), "has 1:00:00 as DuplicateDetectionHistoryTimeWindow"),
         (queue(MaxDeliveryCount=11), "has 11 as MaxDeliveryCount, expected at most 10"),
-        (queue(MaxSizeInMegabytes=2048), "has max_size (the emulator does not know it)"),
+        (queue(MaxSizeInMegabytes=2048), "has max_size (the emulator does not have this key)"),
         (topic(LockDuration="PT30S"), "has 0:00:30 as LockDuration, expected 0:01:00 to 0:05:00"),
         (topic(*map(sql, range(21))), "has 21 SQL filters, expected at most 20"),
         (hubs(*({"Name": f"h{n}"} for n in range(11))), "has 11 event hubs, expected at most 10"),
@@ -69,7 +69,7 @@ def load(tmp_path: Path):
             hubs({"Name": "h", "ConsumerGroups": [{"Name": f"g{n}"} for n in range(21)]}),
             "has 21 consumer groups, expected at most 20",
         ),
-        (hubs({"Name": "h", "MessageRetention": "P2D"}), "has message_retention (the emulator does not know it)"),
+        (hubs({"Name": "h", "MessageRetention": "P2D"}), "has message_retention (the emulator does not have this key)"),
     ],
 )
 def test_what_an_emulator_refuses_is_a_problem_only_when_asked_for(load, document, problem: str) -> None:

@@ -88,12 +88,15 @@ def test_plain_data_reads_as_the_same_fault(fault) -> None:
     [
         ({}, "effect: is missing"),
         ({"effect": "explode"}, "effect: 'explode' is not a valid Effect"),
-        ({"effect": "throttle", "entitty": "q"}, "entitty: is not known here"),
+        ({"effect": "throttle", "entitty": "q"}, "entitty: unknown key"),
         ({"effect": "throttle", "at": True}, "at: has the wrong type"),
         ({"effect": "throttle", "operations": "send"}, "operations: has the wrong type"),
         ({"effect": "throttle", "operations": ["jump"]}, "operations: 'jump' is not a valid Operation"),
-        ({"effect": "fill", "operations": ["settle"]}, "operations: settle cannot be struck by fill"),
-        ({"effect": "lose-acknowledgement", "operations": ["transfer"]}, "operations: transfer cannot be struck"),
+        ({"effect": "fill", "operations": ["settle"]}, "operations: fill cannot strike settle"),
+        (
+            {"effect": "lose-acknowledgement", "operations": ["transfer"]},
+            "operations: lose-acknowledgement cannot strike transfer",
+        ),
         ({"effect": "throttle", "at": 0}, "at: is 0"),
         ({"effect": "throttle", "times": 0}, "times: is 0"),
         ({"effect": "throttle", "probability": 0}, "probability: is 0.0"),

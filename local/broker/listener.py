@@ -1,0 +1,137 @@
+"""The port that a namespace is served on."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from local.broker.core.namespace import Namespace
+from local.broker.core.store import milliseconds
+from local.broker.storage.database import StorageError
+from local.broker.storage.namespace_storage import NamespaceStorage
+
+LOG = logging.getLogger(__name__)
+
+_BACKLOG = 1024
+_READ_SIZE = 128 * 1024
+_CLOSE_SECONDS = 0.5
+
+
+class Peer(Protocol):
+    """An open connection as its listener sees it."""
+
+    closed: asyncio.Future[None]
+
+    def shut_down(self) -> None:
+        """Close the connection, with the reason for the client."""
+        ...
+
+    def abort(self) -> None:
+        """Break the connection, as a network would."""
+        ...
+
+
+class Listener:
+    """The port of one namespace, its connections and its timer."""
+
+    def __init__(
+        self,
+        namespace: Namespace,
+        storage: NamespaceStorage | None,
+        connect: "Callable[[Listener], asyncio.BufferedProtocol]",
+        failed: Callable[[StorageError], None],
+    ) -> None:
+        """Let *connect* serve each connection; report to *failed* if the state cannot be stored."""
+        self.namespace = namespace
+        self.storage = storage
+        self._connect = connect
+        self._failed = failed
+        self._can_store = True
+        self.port = 0
+        self.peers: set[Peer] = set()
+        # Shared by all connections: each copies what it has read before the next one reads.
+        self.buffer = memoryview(bytearray(_READ_SIZE))
+        self._server: asyncio.Server | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0
+        self.is_closing = False
+
+    async def listen(self, host: str, port: int) -> None:
+        """Accept connections; an OSError if the port is taken."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: self._connect(self), host, port, backlog=_BACKLOG)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def serve(self, namespace: Namespace) -> None:
+        """Serve another namespace from now on, and close the connections to the old one."""
+        self.namespace = namespace
+        for peer in list(self.peers):
+            peer.shut_down()
+
+    def cut(self) -> None:
+        """Break all connections, as a network failure would."""
+        for peer in list(self.peers):
+            peer.abort()
+
+    def go_down(self) -> None:
+        """Stop listening and break all connections."""
+        if self._server is not None:
+            self._server.close()
+        self.cut()
+
+    def close(self) -> None:
+        """Stop listening and close all connections."""
+        self.is_closing = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._server is not None:
+            self._server.close()
+        for peer in list(self.peers):
+            peer.shut_down()
+
+    async def closed(self) -> None:
+        """Wait until all connections are closed; break those that take too long."""
+        if self.peers:
+            await asyncio.wait([peer.closed for peer in self.peers], timeout=_CLOSE_SECONDS)
+        for peer in list(self.peers):
+            peer.abort()
+        if self._server is not None:
+            await self._server.wait_closed()
+        self.commit()
+        self.storage = None
+
+    def advance(self) -> None:
+        """Do what is due, and set the timer for the next deadline."""
+        self._timer = None
+        try:
+            self.namespace.advance()
+        except Exception:
+            LOG.exception("namespace %s: a timer failed", self.namespace.name)
+        self.commit()
+        self.set_timer()
+
+    def commit(self) -> bool:
+        """Store all changes, before any answer is sent; return False once that has failed."""
+        if self.storage is not None and self._can_store:
+            try:
+                self.storage.commit()
+            except StorageError as error:
+                # The memory now differs from the file: no client may see it.
+                LOG.critical("namespace %s: %s", self.namespace.name, error)
+                self._can_store = False
+                self._failed(error)
+                for peer in list(self.peers):
+                    peer.abort()
+        return self._can_store
+
+    def set_timer(self) -> None:
+        """Set the timer for the next deadline."""
+        deadline = self.namespace.next_deadline()
+        if deadline is None or (self._timer is not None and self._timer_at <= deadline):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = deadline
+        delay = max(deadline - milliseconds(self.namespace.clock), 1) / 1000
+        self._timer = asyncio.get_running_loop().call_later(delay, self.advance)
