@@ -22,7 +22,6 @@ from shared.protocols import EditedTogether, Joined, Outcome, Withheld
 from shared.rules import SYSTEM_PROPERTIES
 
 _SYSTEM = "sys."
-_SHORT_STRING = 0xA1  # its format code, and one byte of length
 # Messages whose fate is not known yet; what is forgotten of them is at worst sent twice.
 _MOST_UNDECIDED = 100_000
 
@@ -184,9 +183,6 @@ class Deduplicate:
 
     def _identity(self, message: Message) -> bytes | None:
         if self._is_message_id:
-            fields = message.property_fields()
-            if fields and fields[0][0] == _SHORT_STRING:
-                return b"s" + fields[0][2:]
             value = message.message_id
         else:
             properties = RuleProperties(message)

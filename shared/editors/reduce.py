@@ -179,7 +179,7 @@ def _kept(value: ExactJson, tree: _Tree) -> ExactJson:
                     kept[name] = each
                 elif _leads_on(each, inner):
                     kept[name] = _kept(each, inner)
-        return {name: kept[name] for name in value if name in kept} if len(kept) > 1 else kept
+        return {name: kept[name] for name in value if name in kept}
     if isinstance(value, list) and (True, ITEMS) in tree:
         inner = tree[True, ITEMS]
         return value if inner is None else [_kept(each, inner) for each in value]

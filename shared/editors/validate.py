@@ -130,9 +130,7 @@ class Validate:
             _check_content_type(message.content_type, self._content_type)
         if self._required:
             self._check_properties(message)
-        if self._max_size is None and self._check_body is None:
-            return
-        # Encoded, a body is longer than what it says, so that one within the limit need not be looked at.
+        # The content is never longer than its encoding: a body of any kind that is short enough is not decoded.
         if self._max_size is not None and len(message.sections.body) > self._max_size:
             size = size_of(message)
             if size > self._max_size:
