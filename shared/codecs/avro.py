@@ -46,7 +46,7 @@ class AvroSchema:
             self.fingerprint = bytes.fromhex(fastavro.schema.fingerprint(canonical, "CRC-64-AVRO"))
         except Exception as error:
             # The library raises whatever it comes upon.
-            raise ValueError(f"is no Avro schema that can be used: {type(error).__name__}: {error}") from error
+            raise ValueError(f"is not a usable Avro schema: {type(error).__name__}: {error}") from error
 
     def read(self, content: bytes) -> Plain:
         """Return the value that fills *content*; raises MessageRejected."""
@@ -63,9 +63,9 @@ class AvroSchema:
         except MessageRejected:
             raise
         except Exception:  # noqa: BLE001 - the library raises many types of error, whose texts may quote the body
-            raise MessageRejected(NOT_AVRO, "body is no Avro of the schema, or ends before its end") from None
+            raise MessageRejected(NOT_AVRO, "body is not Avro of the schema, or is cut off") from None
         if stream.tell() != len(content):
-            raise MessageRejected("TrailingBytes", "body has bytes behind the end of its Avro")
+            raise MessageRejected("TrailingBytes", "body has bytes after the end of its Avro")
         return values
 
     def write(self, value: Plain) -> bytes:
@@ -119,7 +119,7 @@ class SingleObject:
         """Return what *content* says; raises MessageRejected, also for the fingerprint of another schema."""
         if content[: len(self._head)] != self._head:
             if content[: len(_MARKER)] != _MARKER:
-                raise MessageRejected(NOT_AVRO, "body is no single object of Avro, expected it to begin with c301")
+                raise MessageRejected(NOT_AVRO, "body is not an Avro single object, expected it to begin with c301")
             raise MessageRejected(NOT_AVRO, "body has the fingerprint of another schema")
         return self._schema.read(content[len(self._head) :])
 

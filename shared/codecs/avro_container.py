@@ -41,7 +41,7 @@ class Container:
         values = read_container(content, self._schema)
         if len(values) != 1:
             raise MessageRejected(
-                NOT_AVRO, f"body is a container of {len(values)} values, expected one (split them first)"
+                NOT_AVRO, f"body is an Avro container of {len(values)} values, expected one (use split first)"
             )
         return values[0]
 
@@ -55,7 +55,7 @@ class Container:
 def read_container(content: bytes, schema: AvroSchema | None = None) -> list[Plain]:
     """Return the values of a container, as *schema* or else its own has them; raises MessageRejected."""
     if not content.startswith(_MAGIC):
-        raise MessageRejected(NOT_AVRO, "body is no container of Avro, expected it to begin with Obj and 01")
+        raise MessageRejected(NOT_AVRO, "body is not an Avro container, expected it to begin with Obj and 01")
     entries, position = _metadata(content)
     writer = embedded_schema(entries.get("avro.schema", b""))
     reader = schema or writer
@@ -116,7 +116,7 @@ def _decompressed(block: bytes, codec: bytes) -> bytes:
             return inflate(block, _LARGEST)
         case b"zstandard":
             return decompressor("zstd", _LARGEST)(block)
-    raise MessageRejected(NOT_AVRO, "body is a container with a codec that is not taken, expected deflate or zstandard")
+    raise MessageRejected(NOT_AVRO, "body is an Avro container with an unsupported codec, expected null, deflate or zstandard")
 
 
 def _piece(content: bytes, position: int) -> tuple[bytes, int]:
@@ -146,4 +146,4 @@ def _long(value: int) -> bytes:
 
 
 def _cut_off() -> MessageRejected:
-    return MessageRejected(NOT_AVRO, "body is a container of Avro that is damaged, or ends before its end")
+    return MessageRejected(NOT_AVRO, "body is an Avro container that is damaged or cut off")

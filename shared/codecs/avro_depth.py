@@ -149,7 +149,7 @@ def _check_level(level: int) -> None:
 
 
 def _too_deep() -> MessageRejected:
-    return MessageRejected(NOT_AVRO, "body is nested too deeply to be read, or ends before its end")
+    return MessageRejected(NOT_AVRO, "body is nested too deeply to be read")
 
 
 _PRIMITIVES: Mapping[str, _Skip] = {

@@ -81,7 +81,7 @@ def _uuid(value: Plain) -> Datum:
     try:
         UUID(made)
     except ValueError as error:
-        raise Mismatch("got a text that is none, expected a UUID") from error
+        raise Mismatch("got another text, expected a UUID") from error
     return made
 
 
@@ -127,7 +127,7 @@ def _bytes(value: Plain) -> Datum:
     try:
         return b64decode(value, validate=True)
     except (NotBase64, ValueError) as error:
-        raise Mismatch("got a text that is no Base64, expected bytes") from error
+        raise Mismatch("got a text that is not Base64, expected bytes") from error
 
 
 def fixed(size: int) -> Convert:
@@ -150,7 +150,7 @@ def enum(symbols: Iterable[str]) -> Convert:
         if type(value) is not str:
             raise wrong(value, "a symbol of the enum")
         if value not in known:
-            raise Mismatch("got a text that is no symbol of the enum")
+            raise Mismatch("got a text that is not a symbol of the enum")
         return value
 
     return symbol
@@ -193,10 +193,10 @@ def _ticks(bits: int, unit: timedelta, since: Callable[[str], timedelta], what: 
         try:
             passed = since(value)
         except (ValueError, OverflowError, TypeError) as error:
-            raise Mismatch(f"got a text that is none, expected {what}") from error
+            raise Mismatch(f"got another text, expected {what}") from error
         count, rest = divmod(passed, unit)
         if rest or _FINER.search(value):
-            raise Mismatch(f"got a time that is finer than the schema says, expected {what}")
+            raise Mismatch(f"got a time that is more precise than the schema allows, expected {what}")
         return whole(count)
 
     return ticks

@@ -78,7 +78,7 @@ class _Compiler:
         fields = schema["fields"]
         names = [field["name"] for field in fields]
         if len(set(names)) != len(names):
-            raise ValueError(f"{name}: has two fields of one name")
+            raise ValueError(f"{name}: has two fields with the same name")
         made = []
         for field in fields:
             convert = self.convert(field["type"])
@@ -173,7 +173,7 @@ def _record(fields: list[tuple[str, Convert, Datum]]) -> Convert:
         except Mismatch as error:
             raise error.within(f".{name}") from None
         if left:
-            raise Mismatch("has a name that is no field of the schema")
+            raise Mismatch("has a name that is not a field of the schema")
         if len(made) != len(fields):
             raise Mismatch(f"has no {', '.join(each for each in required if each not in value)}")
         return made

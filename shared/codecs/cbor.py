@@ -42,19 +42,19 @@ class Cbor:
         try:
             value = decoder.decode()
         except cbor2.CBORDecodeEOF as error:
-            raise MessageRejected(NOT_CBOR, "body is CBOR that ends before its end") from error
+            raise MessageRejected(NOT_CBOR, "body is CBOR that is cut off") from error
         except cbor2.CBORDecodeError as error:
             # The library's words quote.
             if isinstance(error.__cause__, _RefusedTag):
-                raise MessageRejected(NOT_CBOR, "body is CBOR with a tag that is not taken") from error
-            told = "body is no CBOR, is nested too deeply, or has a map with one key twice"
+                raise MessageRejected(NOT_CBOR, "body is CBOR with an unsupported tag") from error
+            told = "body is not CBOR, is nested too deeply, or has a map with a duplicate key"
             raise MessageRejected(NOT_CBOR, told) from error
         try:
             decoder.read(1)
         except cbor2.CBORDecodeEOF:
             check_names(value)
             return value
-        raise MessageRejected("TrailingBytes", "body has bytes behind the end of its CBOR")
+        raise MessageRejected("TrailingBytes", "body has bytes after the end of its CBOR")
 
     def write(self, value: Plain) -> bytes:
         """Return *value* as CBOR."""

@@ -55,11 +55,11 @@ def check(attributes: Mapping[str, Attribute]) -> None:
         raise MessageRejected(INVALID, "specversion: expected 1.0")
     for name, value in attributes.items():
         if not _NAME.fullmatch(name) or name == "data":
-            raise MessageRejected(INVALID, "event has an attribute whose name is not of a to z and 0 to 9, or is data")
+            raise MessageRejected(INVALID, "event has an attribute with an invalid name, expected a to z and 0 to 9, and not data")
         told = name if name in _REQUIRED or name in _OPTIONAL else "an extension attribute"
         if isinstance(value, str):
             if _FORBIDDEN.search(value):
-                raise MessageRejected(INVALID, f"{told}: has a character that attributes may not have")
+                raise MessageRejected(INVALID, f"{told}: has a character that is not allowed in attributes")
         elif told == name:
             raise MessageRejected(INVALID, f"{told}: expected a text")
         elif not isinstance(value, bool) and not -_LARGEST_INTEGER <= value < _LARGEST_INTEGER:
@@ -76,7 +76,7 @@ def _check_form(name: str, value: str) -> None:
         case "dataschema":
             fits, form = _ABSOLUTE.match(value) and _URI_REFERENCE.fullmatch(value), "a URI"
         case "time":
-            fits, form = _TIME.fullmatch(value), "a time as RFC 3339 has it"
+            fits, form = _TIME.fullmatch(value), "a time as in RFC 3339"
         case "datacontenttype":
             fits, form = _MEDIA_TYPE.fullmatch(value), "a media type"
         case _:
@@ -98,7 +98,7 @@ def read(content: bytes) -> Event:
     """Return the event of the JSON format that fills *content*; raises MessageRejected."""
     members = _JSON.read(content)
     if not isinstance(members, dict):
-        raise MessageRejected(INVALID, "body is no JSON object, expected an event")
+        raise MessageRejected(INVALID, "body is not a JSON object, expected an event")
     attributes: dict[str, Attribute] = {}
     for name, value in members.items():
         if name in {"data", "data_base64"} or value is None:

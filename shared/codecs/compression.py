@@ -158,12 +158,12 @@ def _unbrotli_within(limits: Limits) -> Callable[[bytes], bytes]:
 
 
 def _not(encoding: str) -> MessageRejected:
-    return MessageRejected("NotCompressed", f"body is no {encoding}, or is damaged")
+    return MessageRejected("NotCompressed", f"body is not {encoding}, or is damaged")
 
 
 def _cut_off(encoding: str) -> MessageRejected:
-    return MessageRejected("NotCompressed", f"body is {encoding} that ends before its end")
+    return MessageRejected("NotCompressed", f"body is {encoding} that is cut off")
 
 
 def _trailing(encoding: str) -> MessageRejected:
-    return MessageRejected("TrailingBytes", f"body has bytes behind the end of its {encoding}")
+    return MessageRejected("TrailingBytes", f"body has bytes after the end of its {encoding}")

@@ -34,11 +34,11 @@ def _read(content: bytes, decoder: json.JSONDecoder) -> Any:  # noqa: ANN401 - w
     try:
         return decoder.decode(content.decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise MessageRejected(NOT_JSON, f"body is no UTF-8 at byte {error.start}, expected JSON in UTF-8") from error
+        raise MessageRejected(NOT_JSON, f"body is not UTF-8 at byte {error.start}, expected JSON in UTF-8") from error
     except json.JSONDecodeError as error:
         # Of Python's words those before a colon, such as "Expecting value": behind one it may quote.
         told = f"line {error.lineno} column {error.colno}: {error.msg.partition(':')[0].lower()}"
-        raise MessageRejected(NOT_JSON, f"body is no JSON, {told}") from error
+        raise MessageRejected(NOT_JSON, f"body is not JSON, {told}") from error
     except RecursionError as error:
         raise MessageRejected(NOT_JSON, "body is JSON nested too deeply to be read") from error
     except (ValueError, InvalidOperation) as error:
@@ -47,13 +47,13 @@ def _read(content: bytes, decoder: json.JSONDecoder) -> Any:  # noqa: ANN401 - w
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise MessageRejected(NOT_JSON, f"body is no JSON, {name} is no number there")
+    raise MessageRejected(NOT_JSON, f"body is not JSON, which has no number {name}")
 
 
 def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise MessageRejected(NOT_JSON, "body is JSON in which an object has one name twice")
+        raise MessageRejected(NOT_JSON, "body is JSON with a duplicate name in an object")
     return found
 
 

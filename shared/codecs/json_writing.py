@@ -21,11 +21,11 @@ def write(value: ExactJson) -> bytes:
         raise MessageRejected(NOT_WRITABLE, "the result is nested too deeply to be written as JSON") from error
     except UnicodeEncodeError:
         # Its text quotes the string.
-        told = "the result has half a character (a lone surrogate) in a text, which UTF-8 cannot say"
+        told = "the result has half a character (a lone surrogate) in a text, which UTF-8 cannot encode"
         raise MessageRejected(NOT_WRITABLE, told) from None
     except (TypeError, ValueError) as error:
         # An integer with thousands of digits, or what is no JSON at all.
-        raise MessageRejected(NOT_WRITABLE, "the result has a value that JSON cannot say") from error
+        raise MessageRejected(NOT_WRITABLE, "the result has a value that JSON cannot represent") from error
 
 
 def is_number(value: object) -> bool:

@@ -40,10 +40,10 @@ class MessagePack:
         except msgpack.StackError as error:
             raise too_deep() from error
         except msgpack.ExtraData as error:
-            raise MessageRejected("TrailingBytes", "body has bytes behind the end of its MessagePack") from error
+            raise MessageRejected("TrailingBytes", "body has bytes after the end of its MessagePack") from error
         except (ValueError, TypeError) as error:
             # The library's words quote.
-            raise MessageRejected(NOT_MESSAGE_PACK, "body is no MessagePack, or ends before its end") from error
+            raise MessageRejected(NOT_MESSAGE_PACK, "body is not MessagePack, or is cut off") from error
         return value
 
     def write(self, value: Plain) -> bytes:
@@ -57,11 +57,11 @@ class MessagePack:
 def _mapping(pairs: list[tuple[Plain, Plain]]) -> dict[str, Plain]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise MessageRejected(NOT_MESSAGE_PACK, "body is MessagePack in which a map has one key twice")
+        raise MessageRejected(NOT_MESSAGE_PACK, "body is MessagePack with a duplicate key in a map")
     try:
         "".join(found)
     except TypeError as error:
-        raise MessageRejected(NOT_MESSAGE_PACK, "body has a key that is no text, expected texts only") from error
+        raise MessageRejected(NOT_MESSAGE_PACK, "body has a key that is not text") from error
     return found
 
 

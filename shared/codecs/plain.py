@@ -25,7 +25,7 @@ _TOLD: Mapping[type[Exception], str] = {
     UnicodeEncodeError: "half a character (a lone surrogate)",
     OverflowError: "a number out of range",
     ValueError: "a number that is infinite, NaN or too long",
-    TypeError: "a value of a kind",
+    TypeError: "a value of a type",
 }
 
 
@@ -71,7 +71,7 @@ def check_names(value: Plain) -> None:
         try:
             "".join(value)
         except TypeError as error:
-            raise MessageRejected("NotReadable", "body has a key that is no text, expected texts only") from error
+            raise MessageRejected("NotReadable", "body has a key that is not text") from error
         value = value.values()
     elif type(value) is not list:
         return
@@ -111,7 +111,7 @@ def not_writable(value: Plain, write: Callable[[Plain], object], error: Exceptio
     The place is that of the first part which cannot be written alone; names are the sender's and not told.
     """
     what = next(told for kind, told in _TOLD.items() if isinstance(error, kind))
-    return MessageRejected("NotWritable", f"body has {what} at {_place(value, write)}, which {name} has no place for")
+    return MessageRejected("NotWritable", f"body has {what} at {_place(value, write)}, which {name} cannot represent")
 
 
 def too_deep() -> MessageRejected:

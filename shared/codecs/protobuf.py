@@ -78,7 +78,7 @@ class Protobuf:
             for file in descriptor_pb2.FileDescriptorSet.FromString(descriptors).file:
                 pool.Add(file)
         except DecodeError as error:
-            raise ValueError("is no descriptor set, expected what protoc --descriptor_set_out writes") from error
+            raise ValueError("is not a descriptor set, expected what protoc --descriptor_set_out writes") from error
         except TypeError as error:
             raise ValueError(f"{error} (protoc needs --include_imports)") from error
         try:
@@ -103,17 +103,17 @@ class Protobuf:
             message.ParseFromString(content)
         except DecodeError as error:
             # The library's words name the type only, but not always.
-            raise MessageRejected(NOT_PROTOBUF, "body is no such message, or is nested too deeply") from error
+            raise MessageRejected(NOT_PROTOBUF, "body is not such a message, or is nested too deeply") from error
         if not self._drops_unknown:
             size = message.ByteSize()
             message.DiscardUnknownFields()
             if message.ByteSize() != size:
-                raise MessageRejected(NOT_PROTOBUF, "body has a field that the descriptor set does not know")
+                raise MessageRejected(NOT_PROTOBUF, "body has a field that is not in the descriptor set")
         try:
             return self._plain(message)
         except (ValueError, TypeError) as error:
             raise MessageRejected(
-                NOT_PROTOBUF, "body has a well-known type with a value that it cannot have"
+                NOT_PROTOBUF, "body has a well-known type with an invalid value"
             ) from error
 
     def write(self, value: Plain) -> bytes:
@@ -126,7 +126,7 @@ class Protobuf:
         try:
             return bytes(message.SerializeToString(deterministic=True))
         except EncodeError as error:
-            raise MessageRejected("SchemaViolated", "$: has not all fields that are required") from error
+            raise MessageRejected("SchemaViolated", "$: has no value for a required field") from error
 
     # From a message
 
@@ -169,22 +169,22 @@ class Protobuf:
             self._fill_well_known(message, value)
             return
         if type(value) is not dict:
-            raise _Mismatch("got something else, expected a mapping")
+            raise _Mismatch("got another kind of value, expected a mapping")
         fields, camel = descriptor.fields_by_name, descriptor.fields_by_camelcase_name
         seen = set[str]()
         for given, each in value.items():
             field = camel.get(given) or fields.get(given) or _by_json_name(descriptor, given)
             if field is None:
-                raise _Mismatch(f"has a name that is no field of {descriptor.full_name}")
+                raise _Mismatch(f"has a name that is not a field of {descriptor.full_name}")
             if field.name in seen:
-                raise _Mismatch("is there twice, under both its names", f".{field.name}")
+                raise _Mismatch("is present twice, under both of its names", f".{field.name}")
             seen.add(field.name)
             if each is None and not _takes_null(field):
                 continue
             if field.containing_oneof is not None and not field.is_repeated:
                 others = {other.name for other in field.containing_oneof.fields} & seen - {field.name}
                 if any(value.get(other) is not None for other in others):
-                    raise _Mismatch("is one of several of which there may be one only", f".{field.name}")
+                    raise _Mismatch("is one of several fields of which only one may be set", f".{field.name}")
             try:
                 self._set(message, field, each, depth)
             except _Mismatch as error:
@@ -196,7 +196,7 @@ class Protobuf:
             self._set_map(getattr(message, field.name), *entry, value, depth)
         elif field.is_repeated:
             if type(value) is not list:
-                raise _Mismatch("got something else, expected a list")
+                raise _Mismatch("got another kind of value, expected a list")
             found = getattr(message, field.name)
             for index, each in enumerate(value):
                 try:
@@ -215,7 +215,7 @@ class Protobuf:
 
     def _set_map(self, found: ProtoMessage, of_key: Descriptor, of_value: Descriptor, value: Plain, depth: int) -> None:
         if type(value) is not dict:
-            raise _Mismatch("got something else, expected a mapping")
+            raise _Mismatch("got another kind of value, expected a mapping")
         for given, each in value.items():
             try:
                 key = _key_of(of_key, given)
@@ -238,7 +238,7 @@ class Protobuf:
             json_format.ParseDict(value, message, descriptor_pool=self._pool, max_recursion_depth=DEEPEST)
         except (json_format.ParseError, ValueError, TypeError, AttributeError, RecursionError) as error:
             # The library's words quote.
-            raise _Mismatch(f"got something else, expected what ProtoJSON has for {name}") from error
+            raise _Mismatch(f"got another kind of value, expected what ProtoJSON has for {name}") from error
 
 
 def _map_entry(field: Descriptor) -> tuple[Descriptor, Descriptor] | None:
@@ -277,7 +277,7 @@ def _scalar(field: Descriptor, value: Plain) -> object:
             return _text(value)
         case Field.TYPE_BOOL:
             if type(value) is not bool:
-                raise _Mismatch("got something else, expected a boolean")
+                raise _Mismatch("got another kind of value, expected a boolean")
             return value
         case Field.TYPE_BYTES:
             return _bytes(value)
@@ -292,7 +292,7 @@ def _integer(value: Plain, least: int, most: int) -> int:
     if type(value) is float and value.is_integer():
         value = int(value)
     if type(value) is not int:
-        raise _Mismatch("got something else, expected a whole number")
+        raise _Mismatch("got another kind of value, expected a whole number")
     if not least <= value <= most:
         raise _Mismatch(f"got a number out of range, expected {least} to {most}")
     return value
@@ -302,7 +302,7 @@ def _number(value: Plain, *, single: bool) -> float:
     if type(value) is str and value in _NOT_FINITE:
         return _NOT_FINITE[value]
     if type(value) not in {int, float}:
-        raise _Mismatch("got something else, or more digits than a double has, expected a number")
+        raise _Mismatch("got another kind of value, or more digits than a double has, expected a number")
     try:
         made = float(value)
     except OverflowError:
@@ -318,7 +318,7 @@ def _text(value: Plain) -> str:
     if hasattr(value, "isoformat"):
         return as_text(value)
     if type(value) is not str:
-        raise _Mismatch("got something else, expected a text")
+        raise _Mismatch("got another kind of value, expected a text")
     try:
         value.encode()
     except UnicodeEncodeError as error:
@@ -330,11 +330,11 @@ def _bytes(value: Plain) -> bytes:
     if type(value) is bytes:
         return value
     if type(value) is not str:
-        raise _Mismatch("got something else, expected bytes, or their Base64")
+        raise _Mismatch("got another kind of value, expected bytes, or their Base64")
     try:
         return b64decode(value, validate=True)
     except (NotBase64, ValueError) as error:
-        raise _Mismatch("got a text that is no Base64, expected bytes") from error
+        raise _Mismatch("got a text that is not Base64, expected bytes") from error
 
 
 def _enum(field: Descriptor, value: Plain) -> int:
@@ -342,7 +342,7 @@ def _enum(field: Descriptor, value: Plain) -> int:
         return _integer(value, *_BITS[Field.TYPE_INT32])
     known = field.enum_type.values_by_name.get(value) if type(value) is str else None
     if known is None:
-        raise _Mismatch("got something else, expected a name of the enum")
+        raise _Mismatch("got another kind of value, expected a name of the enum")
     return int(known.number)
 
 

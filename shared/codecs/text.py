@@ -16,9 +16,9 @@ def charset(name: str) -> str:
         found = codecs.lookup(name).name
         "".encode(found)
     except LookupError as error:
-        raise ValueError(f"names the character set {name}, which is not known") from error
+        raise ValueError(f"names the unknown character set {name}") from error
     if found in _NO_CHARSETS:
-        raise ValueError(f"names {name}, which is no character set")
+        raise ValueError(f"names {name}, which is not a character set")
     return found
 
 

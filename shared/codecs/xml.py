@@ -49,10 +49,10 @@ class Xml:
             parser.Parse(content, True)
         except expat.ExpatError as error:
             told = f"line {error.lineno} column {error.offset + 1}: {expat.ErrorString(error.code)}"
-            raise MessageRejected(NOT_XML, f"body is no XML, {told}") from error
+            raise MessageRejected(NOT_XML, f"body is not XML, {told}") from error
         except (ValueError, LookupError) as error:
             # An encoding that Python does not know, or of several bytes.
-            raise MessageRejected(NOT_XML, "body is XML in an encoding that is not taken") from error
+            raise MessageRejected(NOT_XML, "body is XML in an unsupported encoding") from error
         return document.root
 
     def write(self, _: Plain) -> Never:
@@ -84,7 +84,7 @@ class _Document:
         parent = self._open[-1]
         if any(not each.startswith("@") for each in element):
             if text.strip(_BLANKS):
-                raise MessageRejected(NOT_XML, "body is XML with text between elements, which JSON has no place for")
+                raise MessageRejected(NOT_XML, "body is XML with text between elements, which JSON cannot represent")
         elif text and element:
             element[_TEXT] = text
         value: Plain = element or text
@@ -96,4 +96,4 @@ class _Document:
             parent[name] = [parent[name], value]
 
     def refuse(self, *_: object) -> None:
-        raise MessageRejected(NOT_XML, "body is XML with a document type declaration, which is not taken")
+        raise MessageRejected(NOT_XML, "body is XML with a document type declaration, which is not accepted")

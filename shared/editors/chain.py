@@ -146,7 +146,7 @@ class Chain:
 
     def _placed(self, message: Message, identity: str | None) -> tuple[str, _Place]:
         if identity is None:
-            raise MessageRejected("NotChained", "has no sequence number and no id by which it would be known again")
+            raise MessageRejected("NotChained", "has neither a sequence number nor an id, so it would not be recognized when it is redelivered")
         return self._sequence_of(message), _Place(identity, content_digest(self._names, message))
 
     async def _linked(self, sequence: str, places: Sequence[_Place]) -> list[bytes | MessageRejected]:
@@ -167,7 +167,7 @@ class Chain:
                 while len(self._known) > _REMEMBERED_SEQUENCES:
                     self._known.popitem(last=False)
                 return links
-        raise TargetUnavailable(f"{self.name}: other instances write the same sequence all the time")
+        raise TargetUnavailable(f"{self.name}: other instances keep writing the same sequence")
 
     def _link(self, sequence: str, progress: Progress, place: _Place) -> bytes | MessageRejected:
         known = progress.number_of(place.identity)
@@ -176,7 +176,7 @@ class Chain:
         if known is None:
             progress.append(place.identity, hash_of(payload))
         elif progress.hash_at(number) != hash_of(payload):
-            told = f"{self.name}: was linked as number {number} when it was delivered before, with another content"
+            told = f"{self.name}: was linked as number {number} in an earlier delivery, with other content"
             return MessageRejected("ChainedDifferently", told)
         return payload
 
@@ -193,7 +193,7 @@ def _sequence_of(sequence: str | ChainedProperty) -> Callable[[Message], str]:
 
     def named(origin: Origin, what: str, key: str | None) -> str:
         if key is None:
-            raise MessageRejected("NotChained", f"has no {what}, which says what sequence it is of")
+            raise MessageRejected("NotChained", f"has no {what}, which names its sequence")
         return f"{origin.site}/{origin.entity}/{key}"
 
     if isinstance(sequence, ChainedProperty):

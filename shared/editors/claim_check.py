@@ -87,7 +87,7 @@ class ClaimCheck:
         if len(content) <= self._above:
             return message
         if message.application_property(PROPERTY) is not None:
-            raise MessageRejected("ClaimedAlready", f"has the property {PROPERTY} and a large body, expected one")
+            raise MessageRejected("ClaimedAlready", f"has the property {PROPERTY} and a large body, expected only one of them")
         digest = sha256(content).hexdigest()
         name = _name(message, part, digest)
         content_type = message.content_type

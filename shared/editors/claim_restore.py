@@ -120,7 +120,7 @@ class ClaimRestore:
 
 def _present(found: Blob | TooLarge | None) -> bytes:
     if found is None:
-        raise MessageRejected("ClaimMissing", "there is no blob of the name that it claims, it may have been deleted")
+        raise MessageRejected("ClaimMissing", "the blob that it claims is missing, it may have been deleted")
     if isinstance(found, TooLarge):
-        raise MessageRejected("ClaimAltered", f"the blob has {found.size} bytes, more than were put there")
+        raise MessageRejected("ClaimAltered", f"the blob has {found.size} bytes, more than were stored")
     return found.content

@@ -148,7 +148,7 @@ class CloudEvents:
             attribute = _attribute(value)
             if attribute is None:
                 raise MessageRejected(
-                    self._codec.INVALID, f"a property of the event is a {value.kind}, which none can be"
+                    self._codec.INVALID, f"a property of the event is a {value.kind}, which no attribute can be"
                 )
             attributes[name[len(_PREFIXES[0]) :]] = attribute
         if "datacontenttype" in attributes:

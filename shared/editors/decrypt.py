@@ -30,7 +30,7 @@ class DecryptOptions(Strict):
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
         if self.fields is None and self.missing_fields != "reject":
-            raise ValueError("says what becomes of missing_fields, expected fields with it")
+            raise ValueError("has missing_fields without fields, expected both or neither")
         return self
 
 

@@ -120,10 +120,10 @@ class Deduplicate:
                 parts.append(_Fate.REJECTED)
                 continue
             if digest is not None and self._ids.has(digest):
-                results.append(Withheld(f"{self.name}: one with this {self._by} has been sent"))
+                results.append(Withheld(f"{self.name}: a message with this {self._by} was sent before"))
                 parts.append(_Fate.WITHHELD)
             elif digest is not None and firsts.setdefault(digest, index) != index:
-                told = f"{self.name}: one with this {self._by} was delivered with it"
+                told = f"{self.name}: a message with this {self._by} is in the same delivery"
                 results.append(Joined(firsts[digest], Outcome.FILTERED, told))
                 parts.append(_Fate.JOINED)
             else:
@@ -175,7 +175,7 @@ class Deduplicate:
         identity = self._identity(message)
         if identity is None:
             if self._rejects:
-                raise MessageRejected("IdMissing", f"has no {self._by}, which tells duplicates from others")
+                raise MessageRejected("IdMissing", f"has no {self._by}, which identifies duplicates")
             return None
         session = (message.session_id or "").encode() if self._per_session else b""
         content = b"%b%d:%b%b" % (self._prefix, len(identity), identity, session)

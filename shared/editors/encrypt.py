@@ -46,9 +46,9 @@ class EncryptOptions(SealingOptions):
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
         if self.fields is None and self.missing_fields != "reject":
-            raise ValueError("says what becomes of missing_fields, expected fields with it")
+            raise ValueError("has missing_fields without fields, expected both or neither")
         if self.fields is not None and self.serialization != "compact":
-            raise ValueError("names fields and another serialization, expected the compact one with fields")
+            raise ValueError("has fields with another serialization, expected compact")
         return self
 
 

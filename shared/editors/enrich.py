@@ -254,7 +254,7 @@ class _Reader(NamedTuple):
     def told(self, column: str | None, *, is_there: bool) -> str:
         """Return what is wrong with a message that is not found."""
         if is_there:
-            return f"{self.place} is none of the keys in the table's column {column!r}"
+            return f"{self.place} is not a key in the table's column {column!r}"
         return f"has no text or whole number at {self.place}, expected a key of the table"
 
 

@@ -63,7 +63,7 @@ def text_of(message: Message) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise MessageRejected("NotText", f"body is no UTF-8 at byte {error.start}") from None
+        raise MessageRejected("NotText", f"body is not UTF-8 at byte {error.start}") from None
 
 
 def put_text(message: Message, text: str) -> None:
@@ -123,7 +123,7 @@ def _finite(value: object) -> ExactJson:
         case None | str() | int() | Decimal():
             return value
         case _:
-            raise MessageRejected("NotWritable", f"the result has a {type(value).__name__}, which JSON cannot say")
+            raise MessageRejected("NotWritable", f"the result has a {type(value).__name__}, which JSON cannot represent")
 
 
 def _time(value: Value) -> object:

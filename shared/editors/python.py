@@ -117,7 +117,7 @@ class Python:
         for each in messages:
             changed = kept.changed(each)
             if changed is not None:
-                raise self._rejected(f"changed {changed} of the message, expected that to be left alone")
+                raise self._rejected(f"changed {changed}, which has to stay as it was")
         messages = _distinct(messages)
         if len(messages) > 1:
             # A target that detects duplicates would otherwise keep the first of them only.

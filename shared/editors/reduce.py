@@ -31,11 +31,11 @@ def steps_of(path: str) -> tuple[str, ...]:
             position += len(ITEMS)
         else:
             if steps and path[position] != ".":
-                raise ValueError(f"is no path: expected . or [] at character {position + 1}")
+                raise ValueError(f"is not a path: expected . or [] at character {position + 1}")
             position += bool(steps)
             found = _NAME.match(path, position)
             if found is None:
-                raise ValueError(f"is no path: expected a name at character {position + 1}, in quotes if it is odd")
+                raise ValueError(f"is not a path: expected a name at character {position + 1}, in quotes if it has other characters")
             quoted, plain = found.groups()
             steps.append(plain if quoted is None else _Name(re.sub(r"\\(.)", r"\1", quoted)))
             position = found.end()
@@ -78,7 +78,7 @@ class ReduceOptions(Strict):
         for dropped in self.drop or ():
             for kept in self.keep or ():
                 if steps_of(kept)[: len(steps_of(dropped))] == steps_of(dropped):
-                    raise ValueError(f"drops {dropped} and so what it keeps with {kept}, expected one of them")
+                    raise ValueError(f"drops {dropped}, which contains {kept}, which it keeps: expected one of them")
         return self
 
 

@@ -95,7 +95,7 @@ class Route:
             return None
         value = _READERS[kind](found)
         if value is None:
-            raise MessageRejected("WrongType", f"the value for {name} is no {kind}, or out of the range of one")
+            raise MessageRejected("WrongType", f"the value for {name} is not a {kind}, or is out of range")
         return value
 
 

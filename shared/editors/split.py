@@ -59,7 +59,7 @@ class Split:
         try:
             taken = self._envelope.taken(content_of(message), self._limit)
             if not taken:
-                return Withheld(f"{self.name}: the envelope holds nothing")
+                return Withheld(f"{self.name}: the envelope is empty")
             whole = _whole(message)
             return [self._part(whole, each, number) for number, each in enumerate(taken)]
         except MessageRejected as error:
@@ -93,7 +93,7 @@ def _restored(whole: Message, properties: Sections, body: bytes, number: int) ->
     if part.session_id != whole.session_id:
         raise MessageRejected(
             "WrongSession",
-            f"record {number} of the envelope is of another session than the envelope, expected the same",
+            f"record {number} of the envelope has another session than the envelope, expected the same",
         )
     stamps = {name: value for name, value in whole.application_properties() if name.startswith("repl-")}
     part.set_properties(stamps)

@@ -36,7 +36,7 @@ class TranscodeOptions(Strict):
         if self.after.format == "xml":
             raise ValueError("writes xml, expected another format: XML is only read")
         if (self.before.format == "text") != (self.after.format == "text"):
-            raise ValueError("has text on one side, expected it on both: it has no values to be written otherwise")
+            raise ValueError("has text on one side only, expected it on both: text cannot be converted to another format")
         if self.after.format == "avro" and self.after.avro_schema is None:
             raise ValueError("writes avro, expected a mapping with a schema")
         return self
@@ -92,7 +92,7 @@ class Transcode:
     def _check(self, content_type: str) -> None:
         media_type = content_type.partition(";")[0].strip().lower()
         if media_type != _UNKNOWN and not self._reader.claims(media_type):
-            raise MessageRejected("WrongContentType", f"has a content type other than that of {self._reader.name}")
+            raise MessageRejected("WrongContentType", f"has a content type that is not of the format {self._reader.name}")
 
 
 class Recode:
@@ -125,7 +125,7 @@ class Recode:
         if named is not None and _canonical(named[1]) != self._canonical:
             raise MessageRejected("WrongContentType", f"names a character set other than {self._before}")
         if message.body is None and self._canonical != "utf-8":
-            raise MessageRejected("UnreadableBody", f"the body is no data, expected data in {self._before}")
+            raise MessageRejected("UnreadableBody", f"the body is not data, expected data in {self._before}")
 
 
 def _canonical(name: str) -> str | None:

@@ -65,7 +65,7 @@ class ValidateOptions(Strict):
         if self.body_schema is not None and self.avro is not None:
             raise ValueError("has schema and avro, expected one: a body is either JSON or Avro")
         if self.avro is None and "form" in self.model_fields_set:
-            raise ValueError("has as, expected it beside avro only")
+            raise ValueError("has `as` without avro, expected both")
         return self
 
 

@@ -80,9 +80,9 @@ class Verify:
         self._check_time(header.get("exp"))
         names = listed(header.get(BOUND))
         if not covers(names, self._required):
-            raise MessageRejected("NotSigned", f"the signature is not over {', '.join(self._required)}")
+            raise MessageRejected("NotSigned", f"the signature does not cover {', '.join(self._required)}")
         if header.get(BOUND, names) != names or (names and header.get(BOUND_DIGEST) != digest(names, message)):
-            raise MessageRejected("SignatureInvalid", "the signature is over other properties than these")
+            raise MessageRejected("SignatureInvalid", "the signature does not match the properties")
         if self._removes:
             message.set_properties({self._signature: None})
         return message
@@ -91,6 +91,6 @@ class Verify:
         if ends is None:
             return
         if not isinstance(ends, int | float) or isinstance(ends, bool):
-            raise MessageRejected("SignatureInvalid", "the signature ends at no time (exp)")
+            raise MessageRejected("SignatureInvalid", "the signature has an invalid expiry time (exp)")
         if self._clock.now().timestamp() >= ends:
-            raise MessageRejected("SignatureExpired", "the signature is not valid any more (exp)")
+            raise MessageRejected("SignatureExpired", "the signature has expired (exp)")

@@ -6,7 +6,7 @@ The verify-chain editor: what is missing, reordered, altered or inserted in a ch
 2. The next message must have the next number and the hash of the last link. What has not is rejected with the reason,
    and the sequence stands where it stood: it goes on when the right message comes, or when `accept` says with which
    number it is to go on.
-3. What has been carried on before comes again at times, with the same number and hash: no violation.
+3. What was passed on before comes again at times, with the same number and hash: no violation.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ class VerifyChainOptions(Strict):
     begin: Literal["first", "any"] = "first"
     """Whether a sequence that is new here must begin with number 1."""
     duplicates: Literal["pass", "withhold"] = "pass"
-    """What becomes of a message that has been carried on before."""
+    """What becomes of a message that was passed on before."""
     accept: Mapping[str, Annotated[int, Field(ge=1)]] = Field(default={}, examples=[{"west/orders/4711": 12}])
     """An operator's decisions: sequences, as links call them, with the number at which each is to go on after a gap."""
     single_instance: bool = False
@@ -150,7 +150,7 @@ class VerifyChain:
                 if passes is not None:
                     passed[index] = passes
                 elif self._is_withheld(linked, confirmed):
-                    told = f"number {linked.link.number} of {sequence} has been carried on before"
+                    told = f"number {linked.link.number} of {sequence} was passed on before"
                     results[index] = Withheld(f"{self.name}: {told}")
 
         linked = {index: (each.link.sequence, each) for index, each in enumerate(checked) if isinstance(each, _Linked)}
@@ -198,10 +198,10 @@ class VerifyChain:
                 "ChainInserted", f"is number {link.number} of {link.sequence}, which is another chain"
             )
         if not covers(link.bound, self._options.properties):
-            told = f"the link is not over {', '.join(self._options.properties)}"
+            told = f"the link does not cover {', '.join(self._options.properties)}"
             raise MessageRejected("ChainInserted", told)
         if content_digest(link.bound, message) != link.digest:
-            told = f"the message has not the content that it had as number {link.number} of {link.sequence}"
+            told = f"the content is not the one that was linked as number {link.number} of {link.sequence}"
             raise MessageRejected("ChainAltered", told)
         return _Linked(link, hash_of(payload), identity or "")
 
@@ -211,10 +211,10 @@ class VerifyChain:
         if number <= progress.number:
             known = progress.hash_at(number)
             if known is None:
-                told = f"number {number} of {sequence} comes after {progress.number}, too late to be known again"
+                told = f"number {number} of {sequence} comes after {progress.number} and is no longer remembered"
                 raise MessageRejected("ChainReordered", told)
             if known != linked.hash:
-                told = f"number {number} of {sequence} has come before, and was another message"
+                told = f"number {number} of {sequence} came before, with other content"
                 raise MessageRejected("ChainAltered", told)
             return None
         follows = number == progress.number + 1 and link.previous == progress.hash
@@ -227,7 +227,7 @@ class VerifyChain:
         elif number > progress.number + 1:
             _refuse_gap(link, progress.number + 1, later)
         elif not follows:
-            told = f"number {number} of {sequence} was linked to another number {number - 1} than has come"
+            told = f"number {number} of {sequence} was linked to another number {number - 1} than the one that came"
             raise MessageRejected("ChainAltered", told)
         progress.append(linked.identity, linked.hash)
         return _Passed(linked, begins)
@@ -267,7 +267,7 @@ class VerifyChain:
                 except Changed:
                     continue
                 return
-        raise TargetUnavailable(f"{self.name}: other instances write the same sequence all the time")
+        raise TargetUnavailable(f"{self.name}: other instances keep writing the same sequence")
 
     def _unlinked(self, message: Message) -> Message:
         if not self._options.remove:

@@ -122,7 +122,7 @@ def test_a_secret_that_is_missing_or_no_key_is_a_persons_affair(vault) -> None:
             await edited("encrypt", order())
         vault.set("orders", "Endpoint=sb://hidden")
         clock.advance(REFRESH_SECONDS)
-        with pytest.raises(TargetRefused, match="secret orders: it is no JSON, expected a JSON Web Key") as raised:
+        with pytest.raises(TargetRefused, match="secret orders: it is not JSON, expected a JSON Web Key") as raised:
             await edited("encrypt", order())
         return str(raised.value)
 

@@ -80,7 +80,7 @@ def test_what_waits_in_a_queue_is_shown_step_by_step_and_left_there(
         "  routes, 2 of 2: to east/express",
         "    + property express: 1 (long)",
         "  → part 1: would be sent to east/express",
-        "  editors[1].reduce: rejected: NotJson: reduce: body is no JSON, line 1 column 1: expecting value",
+        "  editors[1].reduce: rejected: NotJson: reduce: body is not JSON, line 1 column 1: expecting value",
         f"  → would be rejected (edited) and set aside in west/{queue}/$DeadLetterQueue",
         "  → would be withheld, filtered: withheld by an editor",
         "3 messages tried and left in place; would be: 2 sent, 1 rejected, 1 filtered",

@@ -141,7 +141,7 @@ def test_validation_lets_in_what_is_an_order_and_says_of_the_rest_why(tmp_path: 
         told = {name: stamps(each) for name, each in rejected.items()}
         assert {name: (each["repl-reject-reason"], each["repl-reject-description"]) for name, each in told.items()} == {
             "wrong": ("SchemaViolated", 'validate: $.lines[0].quantity: got a string, expected type "integer"'),
-            "broken": ("NotJson", "validate: body is no JSON, line 1 column 8: unterminated string starting at"),
+            "broken": ("NotJson", "validate: body is not JSON, line 1 column 8: unterminated string starting at"),
             "large": ("BodyTooLarge", f"validate: body has {len(bad['large'])} bytes, expected at most 65536"),
         }
         pattern.wait_until_carried()

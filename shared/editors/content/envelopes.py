@@ -117,7 +117,7 @@ class JsonArray:
         """Return the elements as they are written."""
         value = read(content)
         if not isinstance(value, list):
-            raise MessageRejected(_NOT_AN_ENVELOPE, "body is JSON, but no array")
+            raise MessageRejected(_NOT_AN_ENVELOPE, "body is JSON, but not an array")
         _check_count(len(value), limit)
         text = content.decode()
         return [Taken(text[start:stop].encode()) for _, start, stop in entries(text, first_value(text))]
@@ -197,7 +197,7 @@ class AvroContainer:
         # The library raises what the bytes make it stumble over, of many kinds: none of its texts goes on.
         except Exception as error:
             raise MessageRejected(
-                _NOT_AN_ENVELOPE, f"body is no Avro container, or torn, after {len(found)} records"
+                _NOT_AN_ENVELOPE, f"body is not an Avro container, or is damaged, after {len(found)} records"
             ) from error
         return found
 
@@ -215,7 +215,7 @@ def envelope(name: Format) -> Envelope:
 
 def _check_count(count: int, limit: int) -> None:
     if count > limit:
-        raise MessageRejected("EnvelopeTooLarge", f"envelope holds more than {limit} messages, expected no more")
+        raise MessageRejected("EnvelopeTooLarge", f"envelope holds more than {limit} messages")
 
 
 def _record(entry: Entry) -> dict[str, object]:
@@ -250,7 +250,7 @@ def _body_field(schema: Any, codec: str) -> str:  # noqa: ANN401 - JSON
     The schema is the sender's. One with arrays or records in it, or compressed blocks, could make much of little.
     """
     if codec != "null":
-        raise MessageRejected(_NOT_AN_ENVELOPE, "container is compressed, expected one that is not: use decompress")
+        raise MessageRejected(_NOT_AN_ENVELOPE, "container is compressed, expected an uncompressed one")
     fields = schema.get("fields") if isinstance(schema, dict) and schema.get("type") == "record" else None
     if fields is None or not all(_is_flat(field["type"]) for field in fields):
         raise MessageRejected(_NOT_AN_ENVELOPE, "schema of the container: expected a record of plain fields and maps")

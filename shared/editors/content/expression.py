@@ -57,9 +57,9 @@ class Expression:
             for node in _nodes(self._tree):
                 _check(node)
         except JMESPathError as error:
-            raise ValueError(f"is no JMESPath expression: {_one_line(error)}") from error
+            raise ValueError(f"is not a JMESPath expression: {_one_line(error)}") from error
         except RecursionError as error:
-            raise ValueError("is no JMESPath expression that can be read: nested too deeply") from error
+            raise ValueError("is a JMESPath expression that is nested too deeply") from error
         self._functions = _Functions()
         self._interpreter = _Interpreter(Options(custom_functions=self._functions))
 
@@ -78,7 +78,7 @@ class Expression:
         except RecursionError as error:
             raise MessageRejected(FAILED, "the body is nested too deeply for the expression") from error
         except Exception as error:  # noqa: BLE001 - the library lets through whatever Python raises for odd values
-            told = f"the expression cannot be computed for this body ({type(error).__name__})"
+            told = f"the expression cannot be evaluated for this body ({type(error).__name__})"
             raise MessageRejected(FAILED, told) from None
         finally:
             self._functions.message = None
@@ -186,7 +186,7 @@ class _Functions(Functions):
     @signature({"types": ["number"]}, {"types": ["number"]})
     def _func_round(self, number: int | Decimal, places: int | Decimal) -> int | Decimal:
         if not isinstance(places, int) or not 0 <= places <= _MOST_PLACES:
-            raise MessageRejected(FAILED, f"round() got other places than a whole number from 0 to {_MOST_PLACES}")
+            raise MessageRejected(FAILED, f"round() got an invalid number of places, expected a whole number from 0 to {_MOST_PLACES}")
         if isinstance(number, int):
             return number
         exponent = number.as_tuple().exponent
@@ -209,7 +209,7 @@ class _Functions(Functions):
         made: dict[str, ExactJson] = {}
         for pair in pairs:
             if len(pair) != 2 or not isinstance(pair[0], str):  # noqa: PLR2004 - a pair has two
-                raise MessageRejected(FAILED, "from_items() got an item that is no pair of a string and a value")
+                raise MessageRejected(FAILED, "from_items() got an item that is not a pair of a string and a value")
             made[pair[0]] = pair[1]
         return made
 
@@ -251,7 +251,7 @@ class _Functions(Functions):
             return _as_json(name, properties.user(lower))
         known = SYSTEM_PROPERTIES.get(lower[len(_SYSTEM) :])
         if known is None:
-            raise MessageRejected(FAILED, "property() got the name of a broker property that there is not")
+            raise MessageRejected(FAILED, "property() got the name of an unknown broker property")
         return _as_json(name, properties.system(known.name))
 
 
@@ -279,7 +279,7 @@ def _as_json(name: str, value: Value | None) -> ExactJson:
             return exact
     if value.kind == "uuid":
         return str(payload)
-    raise MessageRejected(FAILED, f"property {name} is a {value.kind} that JSON cannot say")
+    raise MessageRejected(FAILED, f"property {name} is a {value.kind} that JSON cannot represent")
 
 
 def _exact(node: Node) -> Node:
@@ -311,7 +311,7 @@ def _check(node: Node) -> None:
     if node["type"] == "slice" and node["children"][2] == 0:
         raise ValueError("has a slice with the step 0")
     if node["type"] == "literal" and not _is_finite(node["value"]):
-        raise ValueError("has a literal that is no number")
+        raise ValueError("has a literal that is not a finite number")
     if node["type"] != "function_expression":
         return
     name, given = node["value"], len(node["children"])

@@ -22,7 +22,7 @@ def flattened(value: ExactJson, separator: str) -> dict[str, ExactJson]:
         path, each, level = waiting.pop()
         if not isinstance(each, (dict, list)) or (not each and level):
             if path in flat:
-                raise MessageRejected("NameTwice", "two values have one name when the body is flattened")
+                raise MessageRejected("NameTwice", "two values have the same name when the body is flattened")
             flat[path] = each
             continue
         if level == MOST_LEVELS:

@@ -210,7 +210,7 @@ type Format = Annotated[
     Discriminator(
         _format_of,
         custom_error_type="format",
-        custom_error_message="names no format, expected json, cbor, messagepack, avro, protobuf, xml or text",
+        custom_error_message="unknown format, expected json, cbor, messagepack, avro, protobuf, xml or text",
     ),
     BeforeValidator(_written_out),
 ]

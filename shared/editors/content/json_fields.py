@@ -29,7 +29,7 @@ _STEP = re.compile(
 def parse_path(text: str) -> Steps:
     """Return the steps of a path; ValueError where it is none."""
     if not text.startswith("$") or text == "$":
-        raise ValueError(f"{text!r} is no path to a field, expected $ and steps such as .name, ['name'], [0] or [*]")
+        raise ValueError(f"{text!r} is not a path to a field, expected $ and steps such as .name, ['name'], [0] or [*]")
     steps: list[Step] = []
     position = 1
     while position < len(text):

@@ -184,7 +184,7 @@ class _SchemaFiles:
         except MessageRejected as error:
             raise _FileAtFault(f"{name}: {error.description.replace('body', 'the file', 1)}") from error
         if not isinstance(schema, dict | bool):
-            raise _FileAtFault(f"{name}: is no JSON schema, expected an object")
+            raise _FileAtFault(f"{name}: is not a JSON schema, expected an object")
         dialect = schema.get("$schema", _DIALECT) if isinstance(schema, dict) else _DIALECT
         if not isinstance(dialect, str) or dialect.rstrip("#") != _DIALECT:
             raise _FileAtFault(f"{name}: $schema: names another dialect, expected {_DIALECT}")
@@ -205,7 +205,7 @@ def _resolved(resolver: Resolver, reference: str, place: str) -> tuple[Schema, R
             if isinstance(cause, _FileAtFault):
                 raise cause from None
             cause = cause.__cause__
-        told = f"{place.removeprefix(_ROOT)}: {reference!r} leads to nothing in the configuration folder"
+        told = f"{place.removeprefix(_ROOT)}: {reference!r} is not found in the configuration folder"
         raise ValueError(told) from error
     return found.contents, found.resolver
 

@@ -78,7 +78,7 @@ class BlobSource:
             case TooLarge():
                 raise BrokenTableError(f"has {found.size} bytes, expected at most {LARGEST}")
             case None:
-                raise BrokenTableError(f"is not there, expected it in {self._blobs.url}")
+                raise BrokenTableError(f"is missing, expected it in {self._blobs.url}")
 
 
 class Reloaded[T]:
@@ -132,4 +132,4 @@ class Reloaded[T]:
     def _tell(self, problem: str) -> None:
         if problem != self._told:
             self._told = problem
-            _LOGGER.error("%s; the version before it serves on", problem)
+            _LOGGER.error("%s; the previous version stays in use", problem)

@@ -77,7 +77,7 @@ def _listed(columns: Sequence[str]) -> str:
 
 def _named_once(columns: Sequence[str]) -> Sequence[str]:
     if len(set(columns)) != len(columns):
-        raise BrokenTableError("has two columns of one name")
+        raise BrokenTableError("has two columns with the same name")
     return columns
 
 
@@ -86,12 +86,12 @@ def _csv(content: bytes) -> tuple[Sequence[str], Iterator[Row]]:
         # Spreadsheets begin UTF-8 with a byte order mark.
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise BrokenTableError(f"is no UTF-8 at byte {error.start}, expected CSV in UTF-8") from error
+        raise BrokenTableError(f"is not UTF-8 at byte {error.start}, expected CSV in UTF-8") from error
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         columns = _named_once(next(reader, []))
     except csv.Error as error:
-        raise BrokenTableError("line 1 is no CSV") from error
+        raise BrokenTableError("line 1 is not CSV") from error
 
     def rows() -> Iterator[Row]:
         try:
@@ -104,7 +104,7 @@ def _csv(content: bytes) -> tuple[Sequence[str], Iterator[Row]]:
                     )
                 yield dict(zip(columns, line, strict=True))
         except csv.Error as error:
-            raise BrokenTableError(f"line {reader.line_num} is no CSV") from error
+            raise BrokenTableError(f"line {reader.line_num} is not CSV") from error
 
     return columns, rows()
 
@@ -113,15 +113,15 @@ def _json(content: bytes) -> tuple[Sequence[str], Iterator[Row]]:
     try:
         read(content)
     except MessageRejected as error:
-        raise BrokenTableError(f"is no JSON: {error.description.removeprefix('body ')}") from error
+        raise BrokenTableError(error.description.removeprefix("body ")) from error
     # Once more, with all digits of its numbers.
     table = json.loads(content, parse_float=Decimal)
     if not isinstance(table, list):
-        raise BrokenTableError("is no table, expected an array of objects")
+        raise BrokenTableError("is not a table, expected an array of objects")
     rows: list[Row] = []
     for number, row in enumerate(table, 1):
         if not isinstance(row, dict):
-            raise BrokenTableError(f"row {number} is no object")
+            raise BrokenTableError(f"row {number} is not an object")
         rows.append(row)
     return list(dict.fromkeys(name for row in rows for name in row)), iter(rows)
 
@@ -145,7 +145,7 @@ def _parquet(content: bytes) -> tuple[Sequence[str], Iterator[Row]]:
                 )
                 lines = found.project(", ".join(wanted)).fetchall()
         except duckdb.Error as error:
-            raise BrokenTableError("is no Parquet that can be read") from error
+            raise BrokenTableError("is not Parquet that can be read") from error
     return columns, (dict(zip(columns, map(_cell, line), strict=True)) for line in lines)
 
 
@@ -163,7 +163,7 @@ def _cell(value: object) -> Cell:
             return value.isoformat()
         case UUID():
             return str(value)
-    raise BrokenTableError(f"has a value of the type {type(value).__name__}, expected a text, number, truth or time")
+    raise BrokenTableError(f"has a value of the type {type(value).__name__}, expected a text, number, boolean or time")
 
 
 def json_text(value: Cell) -> str:

@@ -122,7 +122,7 @@ def unsealed(content: bytes, ring: KeyRing) -> tuple[Header, bytes]:
         opened = jwe.decrypt_compact(content, _finder(ring), registry=_REGISTRY)
     except _FAULTS:
         # One answer for all that can be wrong: which it is would tell an attacker how near he is.
-        raise MessageRejected("NotDecrypted", f"no JWE that a key of secret {ring.secret} opens") from None
+        raise MessageRejected("NotDecrypted", f"is not a JWE that a key of secret {ring.secret} can open") from None
     return opened.protected, opened.plaintext or b""
 
 
@@ -173,7 +173,7 @@ def _finder(ring: KeyRing) -> Callable[[GuestProtocol], Key]:
     def find(recipient: GuestProtocol) -> Key:
         header = recipient.headers()
         if "zip" in header:
-            raise MessageRejected("NotDecrypted", "the content is compressed (zip), expected it as it is")
+            raise MessageRejected("NotDecrypted", "the content is compressed (zip), expected uncompressed content")
         key = ring.key(header.get("kid"))
         if header.get("alg") not in algorithms_of(key):
             raise MessageRejected("NotDecrypted", f"names an algorithm that key {key.kid} is not for")

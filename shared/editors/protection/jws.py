@@ -132,16 +132,16 @@ def _opened(text: str) -> tuple[Header, list[bytes]]:
         raise MessageRejected(INVALID, f"the signature has {len(text)} characters, expected at most {_LONGEST}")
     segments = text.encode().split(b".")
     if len(segments) != 3:  # noqa: PLR2004 - header, payload and signature
-        raise MessageRejected(INVALID, "the signature is no JWS, expected three parts")
+        raise MessageRejected(INVALID, "the signature is not a JWS, expected three parts")
     try:
         header = read(_decoded(segments[0]))
     except MessageRejected:
         raise MessageRejected(INVALID, "the signature's header cannot be read") from None
     if not isinstance(header, dict):
-        raise MessageRejected(INVALID, "the signature's header is no object")
+        raise MessageRejected(INVALID, "the signature's header is not an object")
     critical = ["b64"] if "b64" in header else None
     if header.get("crit") != critical or not isinstance(header.get("b64", True), bool):
-        raise MessageRejected(INVALID, "the signature asks for what is not understood here (crit)")
+        raise MessageRejected(INVALID, "the signature requires an unsupported extension (crit)")
     return header, segments
 
 
@@ -171,7 +171,7 @@ def _decoded(segment: bytes) -> bytes:
     except (binascii.Error, ValueError):
         content = b""
     if encoded(content).encode() != segment:
-        raise MessageRejected(INVALID, "the signature is no BASE64URL")
+        raise MessageRejected(INVALID, "the signature is not BASE64URL")
     return content
 
 

@@ -89,7 +89,7 @@ class KeyRings:
             try:
                 ring = parsed_ring(self._secret, secret.reveal())
             except TargetRefused as error:
-                _LOGGER.warning("%s; the version that was read before serves on", error)
+                _LOGGER.warning("%s; the previous version stays in use", error)
                 ring = self._read[1]
             self._read = secret.version, ring
         return self._read[1]
@@ -185,14 +185,14 @@ def parsed_ring(secret: str, text: str) -> KeyRing:
     try:
         document = read(text.encode())
     except MessageRejected:
-        raise TargetRefused(f"secret {secret}: it is no JSON, {expected}") from None
+        raise TargetRefused(f"secret {secret}: it is not JSON, {expected}") from None
     listed = document.get("keys") if isinstance(document, dict) and "keys" in document else [document]
     if not isinstance(listed, list) or not listed:
-        raise TargetRefused(f"secret {secret}: its `keys` are no list with a key, {expected}")
+        raise TargetRefused(f"secret {secret}: its `keys` is not a list with at least one key, {expected}")
     keys = [_key(f"secret {secret}: key {number} of {len(listed)}", each) for number, each in enumerate(listed, 1)]
     names = [key.kid for key in keys]
     if len(keys) > 1 and (None in names or len(set(names)) < len(names)):
-        raise TargetRefused(f"secret {secret}: its keys cannot be told apart, expected a `kid` of its own for each")
+        raise TargetRefused(f"secret {secret}: its keys have no distinct ids, expected a `kid` of its own for each")
     for key in keys:
         key.ensure_kid()
     return KeyRing(secret, keys)
@@ -200,7 +200,7 @@ def parsed_ring(secret: str, text: str) -> KeyRing:
 
 def _key(where: str, document: Json) -> Key:
     if not isinstance(document, dict) or not isinstance(document.get("kty"), str):
-        raise TargetRefused(f"{where}: it is no JSON Web Key, expected an object with `kty`")
+        raise TargetRefused(f"{where}: it is not a JSON Web Key, expected an object with `kty`")
     symmetric = document.get("k")
     if document["kty"] == OctKey.key_type and (not isinstance(symmetric, str) or len(symmetric) < _LEAST_SECRET):
         raise TargetRefused(f"{where}: it is too short for a key, expected 16 bytes or more in `k` (BASE64URL)")

@@ -78,7 +78,7 @@ def decoded(payload: bytes) -> Link:
             "digest": str(digest),
         } if number >= 1 and not isinstance(number, bool) and is_text(sequence + previous + digest):
             return Link(sequence, number, previous, tuple(listed(bound)), digest)
-    raise MessageRejected("ChainInserted", "the signed statement is no link of a chain")
+    raise MessageRejected("ChainInserted", "the signed statement is not a link of a chain")
 
 
 def hash_of(payload: bytes) -> str:
@@ -196,7 +196,7 @@ class Sequences:
                     return Progress(number, last, before, [_pair(each) for each in links]), document.version
         except (MessageRejected, ValueError):
             pass
-        raise TargetRefused(f"document {name}: it does not say how far a sequence has come")
+        raise TargetRefused(f"document {name}: it is not the state of a sequence")
 
     async def write(self, sequence: str, progress: Progress, version: str | None, keep: int) -> str:
         """Keep how far a sequence has come, with the last *keep* links; raises Changed."""
@@ -212,7 +212,7 @@ def answered_within(name: str, seconds: float) -> Iterator[None]:
     try:
         yield
     except TimeoutError as error:
-        raise TargetUnavailable(f"{name}: the store has not answered within {seconds:.0f} s") from error
+        raise TargetUnavailable(f"{name}: the store did not answer within {seconds:.0f} s") from error
 
 
 async def each_of[T](groups: Mapping[str, T], work: Callable[[str, T], Awaitable[None]]) -> None:

@@ -54,7 +54,7 @@ def open_body(message: Message, ring: KeyRing, bound: Sequence[str]) -> None:
         message.body = content
     content_type = header.get(_TYPE)
     if content_type is not None and not isinstance(content_type, str):
-        raise MessageRejected("NotDecrypted", "the content has a content type that is no text")
+        raise MessageRejected("NotDecrypted", "the content has a content type that is not text")
     message.content_type = content_type
     _check_binding(message, header, bound)
 
@@ -75,11 +75,11 @@ def open_fields(message: Message, ring: KeyRing, fields: Fields, bound: Sequence
     def opened(text: str, path: str) -> str:
         value = json.loads(text) if text.startswith('"') else None
         if not isinstance(value, str) or not value.isascii():
-            raise MessageRejected("NotDecrypted", "a field is no text, expected an encrypted one")
+            raise MessageRejected("NotDecrypted", "a field is not text, expected an encrypted field")
         header, content = unsealed(value.encode(), ring)
         _check_binding(message, header, bound)
         if header.get(PATH, path) != path:
-            raise MessageRejected("BoundElsewhere", "a field was encrypted in another place of the body")
+            raise MessageRejected("BoundElsewhere", "a field was encrypted at another place in the body")
         read(content)
         return content.decode()
 
@@ -100,7 +100,7 @@ def _encoded_body(content: bytes) -> bytes:
         found = sections.split(content)
         sections.body_parts(found.body)
     except Malformed as error:
-        raise MessageRejected("NotDecrypted", "the content is no AMQP body, as its header says") from error
+        raise MessageRejected("NotDecrypted", "the content is not an AMQP body, although its header says so") from error
     if found.body != content:
         raise MessageRejected("NotDecrypted", "the content is more than an AMQP body")
     return content
@@ -113,7 +113,7 @@ def _binding(message: Message, bound: Sequence[str]) -> Header:
 def _check_binding(message: Message, header: Header, bound: Sequence[str]) -> None:
     names = listed(header.get(BOUND))
     if header.get(BOUND, names) != names:
-        raise MessageRejected("BoundElsewhere", "the content is bound to what can be no properties")
+        raise MessageRejected("BoundElsewhere", "the content is bound to names that are not properties")
     if not covers(names, bound):
         raise MessageRejected("NotBound", f"the content is not bound to {', '.join(bound)}")
     if names and header.get(BOUND_DIGEST) != digest(names, message):

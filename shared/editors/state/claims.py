@@ -82,7 +82,7 @@ def claim_of(message: Message) -> Claim | None:
 def restore(message: Message, claim: Claim, content: bytes) -> None:
     """Put the body back into its place; raises MessageRejected where it is not what the claim says."""
     if len(content) != claim.size or sha256(content).hexdigest() != claim.sha256:
-        raise MessageRejected("ClaimAltered", "the blob holds something else than was put there: size or SHA-256")
+        raise MessageRejected("ClaimAltered", "the blob is not what was stored: size or SHA-256 differs")
     if claim.form == "data":
         message.body = content
     else:

@@ -208,9 +208,9 @@ FOREIGN = {
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ("", "no Avro container"),
-        ("Obj\x01", "no Avro container"),
-        (container(PLAIN, [{"body": b"x"}])[:-20], "torn"),
+        ("", "not an Avro container"),
+        ("Obj\x01", "not an Avro container"),
+        (container(PLAIN, [{"body": b"x"}])[:-20], "damaged"),
         (container(ARRAYS, [{"body": b"x", "x": [None] * 1000}]), "plain fields"),
         (container(NO_BODY, [{"text": "x"}]), "no field body"),
         (container(PLAIN, [{"body": None}]), "no bytes"),

@@ -145,9 +145,9 @@ def test_missing_reordered_altered_and_inserted_are_told_apart_with_their_number
     assert carried(verify, arrived(links[:2])) == ["passes"] * 2
     results = edit(verify, arrived([altered, stranger, moved, links[5], links[4], links[3]], 3))
     assert [str(each) for each in results] == [
-        "ChainAltered: verify-chain: the message has not the content that it had as number 3 of west/orders/s",
+        "ChainAltered: verify-chain: the content is not the one that was linked as number 3 of west/orders/s",
         "ChainInserted: verify-chain: has no link in property repl-chain",
-        "ChainAltered: verify-chain: the message has not the content that it had as number 3 of west/orders/s",
+        "ChainAltered: verify-chain: the content is not the one that was linked as number 3 of west/orders/s",
         "ChainMissing: verify-chain: numbers 3 to 5 of west/orders/s are missing before 6",
         "ChainMissing: verify-chain: numbers 3 to 4 of west/orders/s are missing before 5",
         "ChainMissing: verify-chain: number 3 of west/orders/s is missing before 4",
@@ -186,15 +186,15 @@ def test_a_second_chain_of_the_same_name_is_an_alteration(app, tmp_path) -> None
     assert carried(verify, arrived(one[:2])) == ["passes"] * 2
     results = edit(verify, arrived([other[1], other[2]], 3))
     assert [str(each).partition(":")[0] for each in results] == ["ChainAltered", "ChainAltered"]
-    assert "number 2 of west/orders/s has come before, and was another message" in str(results[0])
-    assert "number 3 of west/orders/s was linked to another number 2 than has come" in str(results[1])
+    assert "number 2 of west/orders/s came before, with other content" in str(results[0])
+    assert "number 3 of west/orders/s was linked to another number 2 than the one that came" in str(results[1])
 
 
 def test_a_link_of_another_chain_or_over_less_is_an_insertion(app) -> None:
     (link,) = linked(chainer(app, properties=["sys.SessionId"]), messages(1, 1))
     told = [str(edit(verifier(app, **options), arrived([link]))[0]) for options in ({"chain_of": "north/orders"}, {})]
     assert "ChainInserted: verify-chain: is number 1 of west/orders/s, which is another chain" in told[0]
-    assert "ChainInserted: verify-chain: the link is not over sys.MessageId" in told[1]
+    assert "ChainInserted: verify-chain: the link does not cover sys.MessageId" in told[1]
     of = {"properties": ["sys.SessionId"], "chain_of": "west/orders"}
     assert carried(verifier(app, **of), arrived([link])) == ["passes"]
 
@@ -228,7 +228,7 @@ def test_a_repetition_passes_or_is_withheld_only_when_the_first_was_carried_on(a
     results = edit(again, copies)
     assert [verdict(each) for each in results] == ["withheld"] * 2
     assert isinstance(results[0], Withheld)
-    assert results[0].reason == "verify-chain: number 1 of west/orders/s has been carried on before"
+    assert results[0].reason == "verify-chain: number 1 of west/orders/s was passed on before"
     assert carried(verifier(app), copies) == ["passes"] * 2
 
 
@@ -384,7 +384,7 @@ def test_a_document_that_is_none_is_a_persons_affair(app) -> None:
     with sqlite3.connect(app["STATE"].removeprefix("file:")) as opened:
         opened.execute("UPDATE documents SET content = ?", [b'{"number": "x"}'])
     opened.close()
-    with pytest.raises(Exception, match="does not say how far a sequence has come"):
+    with pytest.raises(Exception, match="is not the state of a sequence"):
         edit(chainer(app), messages(1, 1))
 
 

@@ -212,7 +212,7 @@ def test_a_missing_blob_and_a_body_that_is_no_claim_are_rejected_by_themselves(t
     asyncio.run(FileBlobs(path, "busway-claims").delete(said(lost)["blob"]))
     results = asked(restoring(path), lost, good, message(3, b"no JSON", named={PROPERTY: string("x")}))
     assert [isinstance(each, MessageRejected) for each in results] == [True, False, True]
-    assert str(results[0]).startswith("ClaimMissing: claim-restore: there is no blob of the name")
+    assert str(results[0]).startswith("ClaimMissing: claim-restore: the blob that it claims is missing")
     assert str(results[2]).startswith("NotJson: claim-restore")
     claimed = message(4, b"a large body", named={PROPERTY: string("x")})
     assert fault(check(path), claimed).startswith("ClaimedAlready")

@@ -155,8 +155,8 @@ def test_data_is_what_datacontenttype_says() -> None:
 @pytest.mark.parametrize(
     ("received", "expected"),
     [
-        (message(b"s3cr3t", STRUCTURED), "body is no JSON, line 1 column 1: expecting value"),
-        (message(b"[]", STRUCTURED), "body is no JSON object, expected an event"),
+        (message(b"s3cr3t", STRUCTURED), "body is not JSON, line 1 column 1: expecting value"),
+        (message(b"[]", STRUCTURED), "body is not a JSON object, expected an event"),
         (message(b"{}", STRUCTURED), "event has no specversion, id, source, type"),
         (
             message(b"[]", "application/cloudevents-batch+json"),
@@ -170,12 +170,12 @@ def test_data_is_what_datacontenttype_says() -> None:
         (event(source=""), "source: expected a URI reference"),
         (event(source="s3cr3t or not"), "source: expected a URI reference"),
         (event(dataschema="/relative"), "dataschema: expected a URI"),
-        (event(time="s3cr3t"), "time: expected a time as RFC 3339 has it"),
-        (event(time="2030-02-30T00:00:00Z"), "time: expected a time as RFC 3339 has it"),
-        (event(time="2030-03-17T17:46:40"), "time: expected a time as RFC 3339 has it"),
+        (event(time="s3cr3t"), "time: expected a time as in RFC 3339"),
+        (event(time="2030-02-30T00:00:00Z"), "time: expected a time as in RFC 3339"),
+        (event(time="2030-03-17T17:46:40"), "time: expected a time as in RFC 3339"),
         (event(datacontenttype="s3cr3t"), "datacontenttype: expected a media type"),
-        (event(subject="a\nb"), "subject: has a character that attributes may not have"),
-        (event(s3cr3t_=1), "event has an attribute whose name is not of a to z and 0 to 9, or is data"),
+        (event(subject="a\nb"), "subject: has a character that is not allowed in attributes"),
+        (event(s3cr3t_=1), "event has an attribute with an invalid name, expected a to z and 0 to 9, and not data"),
         (event(extension=[]), "an extension attribute: expected a text, a boolean or a whole number"),
         (event(extension=1.5), "an extension attribute: expected a text, a boolean or a whole number"),
         (event(extension=2**31), "an extension attribute: got a number out of range, expected 32 bits"),
@@ -194,7 +194,7 @@ def test_a_document_that_is_no_event_is_told_without_what_it_says(received, expe
     [
         ({"cloudEvents_id": string("1")}, "event has no source, type"),
         ({"cloudEvents:id": string("1")}, "event has properties with _ and with :, expected one of them"),
-        ({"cloudEvents_flag": double(1.5)}, "a property of the event is a double, which none can be"),
+        ({"cloudEvents_flag": double(1.5)}, "a property of the event is a double, which no attribute can be"),
         ({"cloudEvents_count": long(2**40)}, "event has no id, source, type"),
         (
             {"cloudEvents_datacontenttype": string("a/b")},
@@ -208,7 +208,7 @@ def test_properties_that_are_no_event_are_told(named, expected) -> None:
 
 def test_a_message_that_cannot_become_an_event_is_told() -> None:
     assert told(message(), to="binary") == "event would have no type: the message has no subject"
-    assert told(message(b"s3cr3t"), to="structured", type="t") == "body is no JSON, line 1 column 1: expecting value"
+    assert told(message(b"s3cr3t"), to="structured", type="t") == "body is not JSON, line 1 column 1: expecting value"
 
 
 @pytest.mark.parametrize(

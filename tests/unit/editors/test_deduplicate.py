@@ -110,7 +110,7 @@ def test_a_message_with_the_id_of_one_that_was_sent_is_withheld_with_the_reason(
     assert line.run((1, "a"), (2, "b")) == {Outcome.SENT: 2}
     assert line.run((3, "a"), (4, "c")) == {Outcome.FILTERED: 1, Outcome.SENT: 1}
     assert line.output.ids("orders") == ["a", "b", "c"]  # type: ignore[attr-defined] # the fake's
-    assert line.journal.records[2].reason == "deduplicate: one with this sys.MessageId has been sent"
+    assert line.journal.records[2].reason == "deduplicate: a message with this sys.MessageId was sent before"
     assert line.journal.records[2].message_id == "a"
 
 
@@ -159,7 +159,7 @@ def test_a_message_without_an_id_passes_or_is_rejected() -> None:
     assert asked(editor(), [message(1, message_id=None)]) != []
     (result,) = asked(editor(by="key", missing="reject"), [message(1)])
     assert isinstance(result, MessageRejected)
-    assert str(result) == "IdMissing: deduplicate: has no key, which tells duplicates from others"
+    assert str(result) == "IdMissing: deduplicate: has no key, which identifies duplicates"
 
 
 def test_options_are_checked() -> None:
@@ -185,7 +185,7 @@ def test_options_are_checked() -> None:
 def test_of_two_in_one_delivery_the_second_shares_what_becomes_of_the_first() -> None:
     messages = [message(1, message_id="a"), message(2, message_id="b"), message(3, message_id="a")]
     assert asked(editor(), messages)[2] == Joined(
-        0, Outcome.FILTERED, "deduplicate: one with this sys.MessageId was delivered with it"
+        0, Outcome.FILTERED, "deduplicate: a message with this sys.MessageId is in the same delivery"
     )
     line = Line(editor())
     assert line.run((1, "a"), (2, "b"), (3, "a")) == {Outcome.SENT: 2, Outcome.FILTERED: 1}

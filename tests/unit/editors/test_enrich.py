@@ -130,7 +130,7 @@ def test_a_key_is_a_property_or_a_value_of_the_body(folder, key, given) -> None:
 
 def test_a_key_that_is_missing_is_rejected_passed_or_gets_what_is_the_default(folder) -> None:
     assert fault(by_property(folder), message("c-9")) == (
-        "KeyMissing: enrich: customer is none of the keys in the table's column 'id'"
+        "KeyMissing: enrich: customer is not a key in the table's column 'id'"
     )
     assert fault(by_property(folder), message(None)) == (
         "KeyMissing: enrich: has no text or whole number at customer, expected a key of the table"
@@ -199,8 +199,8 @@ def test_members_are_put_into_the_body_and_the_rest_keeps_every_byte(
         ("[1]", "$", "NoObject: enrich: the body has no object at $, expected one"),
         ('{"a": "text"}', "$.a", "NoObject: enrich: the body has no object at $.a, expected one"),
         ('{"b": {}}', "$.a.b", "FieldMissing: enrich: the body has nothing at $.a, expected an object"),
-        ("{", "$", "NotJson: enrich: body is no JSON"),
-        ('{"a": 1, "a": 2}', "$", "NotJson: enrich: body is JSON in which an object has one name twice"),
+        ("{", "$", "NotJson: enrich: body is not JSON"),
+        ('{"a": 1, "a": 2}', "$", "NotJson: enrich: body is JSON with a duplicate name in an object"),
         ("[" * 100_000, "$", "NotJson"),
         ('{"n": ' + "9" * 5000 + "}", "$", "NotJson"),
     ],
@@ -301,7 +301,7 @@ def test_a_parquet_table_has_types_of_its_own(folder, monkeypatch: pytest.Monkey
 def test_parquet_without_its_library_is_told_with_what_installs_it(folder, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.joinpath("t.parquet").write_bytes(b"PAR1")
     options = {"table": "t.parquet", "key": {"property": "k"}, "column": "id", "properties": {"v": "v"}}
-    assert "table t.parquet: is no Parquet that can be read" in problem(folder, **options)
+    assert "table t.parquet: is not Parquet that can be read" in problem(folder, **options)
     monkeypatch.setitem(sys.modules, "duckdb", None)
     assert "is Parquet, which needs DuckDB in the app: pip install duckdb==" in problem(folder, **options)
 
@@ -311,15 +311,15 @@ def test_parquet_without_its_library_is_told_with_what_installs_it(folder, monke
     [
         ("t.csv", "id,v\na,1\nb,2\na,3\n", "row 3 has the key of an earlier row in 'id', expected each once"),
         ("t.csv", "id,v\na\n", "line 2 has 1 values, expected 2, one for each column"),
-        ("t.csv", 'id,v\na,"1\n', "is no CSV"),
-        ("t.csv", "id,id\n", "two columns of one name"),
+        ("t.csv", 'id,v\na,"1\n', "is not CSV"),
+        ("t.csv", "id,id\n", "two columns with the same name"),
         ("t.csv", "key,v\na,1\n", "has no column 'id', expected it to be the key; it has key, v"),
         ("t.csv", "id,w\na,1\n", "has no column 'v', it has id, w"),
         ("t.csv", "", "has no column 'id'"),
-        ("t.csv", b"id,v\na,\xff\n", "is no UTF-8 at byte 7"),
-        ("t.json", "{", "is no JSON: is no JSON, line 1"),
-        ("t.json", "{}", "is no table, expected an array of objects"),
-        ("t.json", "[1]", "row 1 is no object"),
+        ("t.csv", b"id,v\na,\xff\n", "is not UTF-8 at byte 7"),
+        ("t.json", "{", "is not JSON, line 1"),
+        ("t.json", "{}", "is not a table, expected an array of objects"),
+        ("t.json", "[1]", "row 1 is not an object"),
         ("t.json", '[{"id": "a", "v": 1}, {"v": 2}]', "row 2 has no key in 'id', expected a text or a whole number"),
         ("t.json", '[{"id": 1.5, "v": 1}]', "row 1 has no key in 'id'"),
         ("t.json", '[{"id": "a", "v": {"secret": 1}}]', "row 1: the value in 'v' is not usable, expected a text"),
@@ -383,7 +383,7 @@ def test_a_text_of_a_csv_table_is_read_as_the_type_asked_for(folder, type_: str,
         ({"key": {}}, "expected property or body"),
         ({"key": {"property": "sys.Nothing"}}, "sys.Nothing"),
         ({"key": {"body": "$.a[*]"}}, "leads to several values"),
-        ({"key": {"body": "a.b"}}, "is no path"),
+        ({"key": {"body": "a.b"}}, "is not a path"),
         ({"facts": {"repl-path": "site"}}, "belongs to the history"),
         ({"facts": {"a": "weather"}}, "facts.a"),
         ({"refresh": "PT0S"}, "refresh"),
@@ -448,12 +448,12 @@ def test_a_table_that_is_being_written_or_broken_or_gone_leaves_the_one_before(
     clock.advance(1)
     assert segment(enrich) == string("bronze")
     assert [record.message for record in caplog.records if record.levelno == logging.ERROR] == [
-        "table customers.csv: line 2 has 1 values, expected 2, one for each column; the version before it serves on",
+        "table customers.csv: line 2 has 1 values, expected 2, one for each column; the previous version stays in use",
         (
             "table customers.csv: row 2 has the key of an earlier row in 'id', expected each once;"
-            " the version before it serves on"
+            " the previous version stays in use"
         ),
-        "table customers.csv: cannot be read: No such file or directory; the version before it serves on",
+        "table customers.csv: cannot be read: No such file or directory; the previous version stays in use",
     ]
 
 
@@ -472,7 +472,7 @@ def test_a_table_in_a_blob_is_read_at_the_first_delivery_and_when_it_has_changed
         return editor(tmp_path, clock, {"TABLES": f"file:{path}"}, **options)
 
     with pytest.raises(
-        TargetRefused, match=r"table customers\.csv: is not there, expected it in file:store\.db/tables"
+        TargetRefused, match=r"table customers\.csv: is missing, expected it in file:store\.db/tables"
     ):
         segment(opened())
     asyncio.run(blobs.write("customers.csv", b"id,segment"))

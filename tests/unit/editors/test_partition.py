@@ -46,7 +46,7 @@ def test_an_empty_key_is_none() -> None:
         (b'{"v": "\\ud83d"}', "expected 1 to 128 of UTF-8"),
         (b'{"v": null}', "there is no value for the key"),
         (b"5", "there is no value for the key"),
-        (b"{", "body is no JSON"),
+        (b"{", "body is not JSON"),
     ],
 )
 def test_a_value_that_is_no_key_rejects(body: bytes, told: str) -> None:
@@ -67,7 +67,7 @@ def test_without_a_value_a_message_may_go_on() -> None:
     [
         ({}, "expected one of value and property"),
         ({"value": "a", "property": "b"}, "expected one of value and property"),
-        ({"value": "a."}, "is no JMESPath expression"),
+        ({"value": "a."}, "is not a JMESPath expression"),
         ({"property": "sys.MessageId"}, "names sys.MessageId, expected an application property"),
         ({"value": "a", "missing": "drop"}, "'reject' or 'leave'"),
     ],

@@ -60,18 +60,18 @@ def test_several_messages_have_ids_of_their_own(run, several: str) -> None:
         ("return 5", "returned a int, expected a message, a list of messages or None"),
         ("return [m, None]", "returned a list, expected a message, a list of messages or None"),
         ("return {m}", "returned a set, expected"),
-        ("m.message_id = None; return m", "changed the id of the message"),
-        ("m.session_id = 'x'; return m", "changed the session of the message"),
-        ("m.set_annotations({'x-opt-partition-key': None}); return m", "changed the partition key of the message"),
-        ("m.arrival = m.arrival._replace(sequence_number=9); return m", "changed the arrival of the message"),
-        ("set_property(m, 'repl-path', None); return m", "changed a property that begins with repl- of the message"),
-        ("set_property(m, 'Repl-new', 1); return m", "changed a property that begins with repl- of the message"),
+        ("m.message_id = None; return m", "changed the id, which"),
+        ("m.session_id = 'x'; return m", "changed the session, which"),
+        ("m.set_annotations({'x-opt-partition-key': None}); return m", "changed the partition key, which"),
+        ("m.arrival = m.arrival._replace(sequence_number=9); return m", "changed the arrival, which"),
+        ("set_property(m, 'repl-path', None); return m", "changed a property that begins with repl-, which"),
+        ("set_property(m, 'Repl-new', 1); return m", "changed a property that begins with repl-, which"),
         ("m.sections.body = 'secret'; return m", "changed a section to what is no bytes"),
         ("m.body = 'secret'; return m", "failed with TypeError"),
         ("m.sections = None; return m", "changed a section to what is no bytes"),
         ("m.sections.properties = b'secret'; return m", "MalformedMessage: "),
         ("reject(5, ['expected'])", "5: python own:edit: ['expected']"),
-        ("c = m.copy(); c.session_id = 'x'; return [m, c]", "changed the session of the message"),
+        ("c = m.copy(); c.session_id = 'x'; return [m, c]", "changed the session, which"),
         ("put_json(m, {1: 2}); return m", "NotWritable: python own:edit: the result has an object with a name"),
     ],
 )
@@ -174,7 +174,7 @@ def test_a_cycle_is_not_written() -> None:
 
 def test_json_and_text_are_read() -> None:
     assert json_of(message(b'{"a": 10.10}')) == {"a": Decimal("10.10")}
-    with pytest.raises(MessageRejected, match="NotText: body is no UTF-8 at byte 1"):
+    with pytest.raises(MessageRejected, match="NotText: body is not UTF-8 at byte 1"):
         text_of(message(b"a\xff"))
     made = message()
     put_text(made, "grün")

@@ -48,7 +48,7 @@ def test_a_value_becomes_a_property_of_its_type(kind: str, body: bytes, expected
 )
 def test_a_value_of_another_type_rejects(kind, value) -> None:
     (reason,) = lifted(b'{"v": ' + value + b"}", type=kind).reasons
-    assert reason == f"WrongType: route: the value for found is no {kind}, or out of the range of one"
+    assert reason == f"WrongType: route: the value for found is not a {kind}, or is out of range"
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"v": null}', b"5", b"[]"])
@@ -63,7 +63,7 @@ def test_a_property_that_is_there_keeps_its_spelling_and_gets_the_value() -> Non
 
 
 def test_a_body_that_is_no_json_rejects() -> None:
-    assert lifted(b"{").reasons[0].startswith("NotJson: route: body is no JSON")
+    assert lifted(b"{").reasons[0].startswith("NotJson: route: body is not JSON")
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_body_that_is_no_json_rejects() -> None:
     [
         ({}, "at least 1 item"),
         ({"a": {}}, "Field required"),
-        ({"a": {"value": "a."}}, "is no JMESPath expression"),
+        ({"a": {"value": "a."}}, "is not a JMESPath expression"),
         ({"a": {"value": "a", "type": "text"}}, "'string', 'long', 'double', 'boolean' or 'timestamp'"),
         ({"a": {"value": "a"}, "A": {"value": "b"}}, "lifts to a and A, expected names that differ"),
         ({"sys.SessionId": {"value": "a"}}, "names sys.SessionId, expected an application property"),

@@ -82,7 +82,7 @@ def test_what_was_signed_is_verified_and_what_was_altered_is_not(kind: str) -> N
     ):
         altered = signed.copy()
         change(altered)
-        with pytest.raises(MessageRejected, match="SignatureInvalid: verify: the signature is"):
+        with pytest.raises(MessageRejected, match="SignatureInvalid: verify: the signature "):
             one(verify, altered)
     if kind != "oct":
         with pytest.raises(TargetRefused, match="expected a private key"):
@@ -198,7 +198,7 @@ def test_a_signature_is_valid_for_its_lifetime() -> None:
     clock.advance(timedelta(minutes=59).total_seconds())
     assert one(verify, signed)
     clock.advance(60)
-    with pytest.raises(MessageRejected, match="SignatureExpired: verify: the signature is not valid any more"):
+    with pytest.raises(MessageRejected, match="SignatureExpired: verify: the signature has expired"):
         one(verify, signed)
 
 
@@ -206,7 +206,7 @@ def test_a_signature_over_less_than_is_asked_for_is_refused_and_taken_off_if_so_
     app = settings(k=jwks(made("oct")))
     signed = one(editor("sign", app, into="signed"), message())
     assert one(editor("verify", app, signature="signed", remove=True), signed).encode() == message().encode()
-    with pytest.raises(MessageRejected, match=r"NotSigned: verify: the signature is not over sys\.MessageId"):
+    with pytest.raises(MessageRejected, match=r"NotSigned: verify: the signature does not cover sys\.MessageId"):
         one(editor("verify", app, signature="signed", properties=["sys.MessageId"]), signed)
 
 

@@ -158,7 +158,7 @@ def test_a_content_type_that_does_not_contradict_is_taken(editor, content_type: 
 
 
 def test_a_content_type_that_contradicts_is_rejected_unless_told_otherwise(editor) -> None:
-    expected = ("WrongContentType", "has a content type other than that of json")
+    expected = ("WrongContentType", "has a content type that is not of the format json")
     assert told(editor("json", "cbor"), b"[]", "text/plain") == expected
     assert made(editor("json", "cbor", ignore_content_type=True), b"[]", "text/plain").body == b"\x80"
 
@@ -214,7 +214,7 @@ def test_fields_that_are_not_known_are_dropped_if_they_may(editor) -> None:
     body = b"\x0a\x014" + b"\xf8\x01\x05"
     assert told(editor(PROTOBUF, "json"), body) == (
         "NotProtobuf",
-        "body has a field that the descriptor set does not know",
+        "body has a field that is not in the descriptor set",
     )
     assert made(editor({**PROTOBUF, "unknown_fields": "drop"}, "json"), body).body == b'{"id":"4"}'
 
@@ -222,24 +222,24 @@ def test_fields_that_are_not_known_are_dropped_if_they_may(editor) -> None:
 @pytest.mark.parametrize(
     ("body", "after", "expected"),
     [
-        (b'{"id": "s3cr3t"', "cbor", "body is no JSON, line 1 column 16: expecting ',' delimiter"),
-        (b'{"a": 1, "a": 2}', "cbor", "body is JSON in which an object has one name twice"),
-        (b"\xff", "cbor", "body is no UTF-8 at byte 0, expected JSON in UTF-8"),
+        (b'{"id": "s3cr3t"', "cbor", "body is not JSON, line 1 column 16: expecting ',' delimiter"),
+        (b'{"a": 1, "a": 2}', "cbor", "body is JSON with a duplicate name in an object"),
+        (b"\xff", "cbor", "body is not UTF-8 at byte 0, expected JSON in UTF-8"),
         (b"[" * 101 + b"]" * 101, "cbor", "body is nested more than 100 deep"),
         (
             b'{"a": [0, "\\ud800"]}',
             "cbor",
-            "body has half a character (a lone surrogate) at $.*[1], which CBOR has no place for",
+            "body has half a character (a lone surrogate) at $.*[1], which CBOR cannot represent",
         ),
         (
             b"[18446744073709551616]",
             "messagepack",
-            "body has a number out of range at $[0], which MessagePack has no place for",
+            "body has a number out of range at $[0], which MessagePack cannot represent",
         ),
-        (b"[1e400]", "messagepack", "body has a value of a kind at $[0], which MessagePack has no place for"),
+        (b"[1e400]", "messagepack", "body has a value of a type at $[0], which MessagePack cannot represent"),
         (b'{"id": 5}', RAW, "$.id: got a whole number, expected a text"),
         (b"{}", RAW, "$: has no id"),
-        (b'{"id": "a", "s3cr3t": 1}', RAW, "$: has a name that is no field of the schema"),
+        (b'{"id": "a", "s3cr3t": 1}', RAW, "$: has a name that is not a field of the schema"),
         (
             b'{"id": "a", "count": 2147483648}',
             RAW,
@@ -247,19 +247,19 @@ def test_fields_that_are_not_known_are_dropped_if_they_may(editor) -> None:
         ),
         (b'{"id": "a", "count": 1.5}', RAW, "$.count: got a number, expected a whole number of 32 bits"),
         (b'{"id": "a", "price": 9007199254740993}', RAW, "$.price: got a number with more digits than a double has"),
-        (b'{"id": "a", "raw": "s3cr3t!"}', RAW, "$.raw: got a text that is no Base64, expected bytes"),
-        (b'{"id": 5}', PROTOBUF, "$.id: got something else, expected a text"),
-        (b'{"s3cr3t": 5}', PROTOBUF, "$: has a name that is no field of acme.Order"),
-        (b'{"wideCount": 1, "wide_count": 1}', PROTOBUF, "$.wide_count: is there twice, under both its names"),
+        (b'{"id": "a", "raw": "s3cr3t!"}', RAW, "$.raw: got a text that is not Base64, expected bytes"),
+        (b'{"id": 5}', PROTOBUF, "$.id: got another kind of value, expected a text"),
+        (b'{"s3cr3t": 5}', PROTOBUF, "$: has a name that is not a field of acme.Order"),
+        (b'{"wideCount": 1, "wide_count": 1}', PROTOBUF, "$.wide_count: is present twice, under both of its names"),
         (
             b'{"parts": [{}, {"count": "s3cr3t"}]}',
             PROTOBUF,
-            "$.parts[1].count: got something else, expected a whole number",
+            "$.parts[1].count: got another kind of value, expected a whole number",
         ),
-        (b'{"kind": "s3cr3t"}', PROTOBUF, "$.kind: got something else, expected a name of the enum"),
-        (b'{"placed": "s3cr3t"}', PROTOBUF, "$.placed: got something else, expected what ProtoJSON has for Timestamp"),
-        (b'{"byName": {"s3cr3t": "s3cr3t"}}', PROTOBUF, "$.by_name.*: got something else, expected a whole number"),
-        (b"[]", PROTOBUF, "$: got something else, expected a mapping"),
+        (b'{"kind": "s3cr3t"}', PROTOBUF, "$.kind: got another kind of value, expected a name of the enum"),
+        (b'{"placed": "s3cr3t"}', PROTOBUF, "$.placed: got another kind of value, expected what ProtoJSON has for Timestamp"),
+        (b'{"byName": {"s3cr3t": "s3cr3t"}}', PROTOBUF, "$.by_name.*: got another kind of value, expected a whole number"),
+        (b"[]", PROTOBUF, "$: got another kind of value, expected a mapping"),
     ],
     ids=range(22),
 )
@@ -272,45 +272,45 @@ def test_what_cannot_be_written_is_told_with_its_place_and_without_what_it_says(
 @pytest.mark.parametrize(
     ("before", "body", "expected"),
     [
-        ("cbor", b"", "body is CBOR that ends before its end"),
-        ("cbor", b"\x01\x02", "body has bytes behind the end of its CBOR"),
-        ("cbor", bytes.fromhex("5b7fffffffffffffff"), "body is CBOR that ends before its end"),
-        ("cbor", bytes.fromhex("d81c81d81d00"), "body is CBOR with a tag that is not taken"),
-        ("cbor", bytes.fromhex("d90100826161d81900"), "body is CBOR with a tag that is not taken"),
-        ("cbor", bytes.fromhex("a10102"), "body has a key that is no text, expected texts only"),
+        ("cbor", b"", "body is CBOR that is cut off"),
+        ("cbor", b"\x01\x02", "body has bytes after the end of its CBOR"),
+        ("cbor", bytes.fromhex("5b7fffffffffffffff"), "body is CBOR that is cut off"),
+        ("cbor", bytes.fromhex("d81c81d81d00"), "body is CBOR with an unsupported tag"),
+        ("cbor", bytes.fromhex("d90100826161d81900"), "body is CBOR with an unsupported tag"),
+        ("cbor", bytes.fromhex("a10102"), "body has a key that is not text"),
         (
             "cbor",
             bytes.fromhex("f97e00"),
-            "body has a number that is infinite, NaN or too long at $, which JSON has no place for",
+            "body has a number that is infinite, NaN or too long at $, which JSON cannot represent",
         ),
-        ("cbor", bytes.fromhex("81f7"), "body has a value of a kind at $[0], which JSON has no place for"),
-        ("cbor", b"\x81" * 200 + b"\x01", "body is no CBOR, is nested too deeply, or has a map with one key twice"),
-        ("messagepack", b"\xc1", "body is no MessagePack, or ends before its end"),
-        ("messagepack", b"\xdd\xff\xff\xff\xff", "body is no MessagePack, or ends before its end"),
+        ("cbor", bytes.fromhex("81f7"), "body has a value of a type at $[0], which JSON cannot represent"),
+        ("cbor", b"\x81" * 200 + b"\x01", "body is not CBOR, is nested too deeply, or has a map with a duplicate key"),
+        ("messagepack", b"\xc1", "body is not MessagePack, or is cut off"),
+        ("messagepack", b"\xdd\xff\xff\xff\xff", "body is not MessagePack, or is cut off"),
         ("messagepack", b"\x91" * 2000, "body is nested more than 100 deep"),
         ("messagepack", b"\x91" * 101 + b"\xc0", "body is nested more than 100 deep"),
         ("messagepack", b"\xd4\x05a", "body has an extension other than the timestamp"),
-        ("messagepack", b"\x81\xc4\x01a\x01", "body has a key that is no text, expected texts only"),
-        ("messagepack", b"\x01\x02", "body has bytes behind the end of its MessagePack"),
-        ("avro", b"PK", "body is no container of Avro, expected it to begin with Obj and 01"),
-        ("avro", b"Obj\x01", "body is a container of Avro that is damaged, or ends before its end"),
+        ("messagepack", b"\x81\xc4\x01a\x01", "body has a key that is not text"),
+        ("messagepack", b"\x01\x02", "body has bytes after the end of its MessagePack"),
+        ("avro", b"PK", "body is not an Avro container, expected it to begin with Obj and 01"),
+        ("avro", b"Obj\x01", "body is an Avro container that is damaged or cut off"),
         (SINGLE, b"\xc3\x01" + bytes(9), "body has the fingerprint of another schema"),
-        (SINGLE, b"\x02a", "body is no single object of Avro, expected it to begin with c301"),
-        (RAW, b"\x02a", "body is no Avro of the schema, or ends before its end"),
-        (RAW, b"\x02a\x02\x00\x00\x00", "body has bytes behind the end of its Avro"),
-        (RAW, b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01", "body is no Avro of the schema, or ends before its end"),
+        (SINGLE, b"\x02a", "body is not an Avro single object, expected it to begin with c301"),
+        (RAW, b"\x02a", "body is not Avro of the schema, or is cut off"),
+        (RAW, b"\x02a\x02\x00\x00\x00", "body has bytes after the end of its Avro"),
+        (RAW, b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01", "body is not Avro of the schema, or is cut off"),
         (
             {"format": "avro", "schema": "node.avsc", "as": "raw"},
             b"\x02" * 1_000_000,
-            "body is nested too deeply to be read, or ends before its end",
+            "body is nested too deeply to be read",
         ),
-        (PROTOBUF, b"\xff", "body is no such message, or is nested too deeply"),
-        (PROTOBUF, b"\x0a\x01\xff", "body is no such message, or is nested too deeply"),
-        ("xml", b"<a>", "body is no XML, line 1 column 4: no element found"),
+        (PROTOBUF, b"\xff", "body is not such a message, or is nested too deeply"),
+        (PROTOBUF, b"\x0a\x01\xff", "body is not such a message, or is nested too deeply"),
+        ("xml", b"<a>", "body is not XML, line 1 column 4: no element found"),
         ("xml", b"<a>" * 200, "body is nested more than 100 deep"),
-        ("xml", b"<!DOCTYPE a><a/>", "body is XML with a document type declaration, which is not taken"),
-        ("xml", b"<a>&s3cr3t;</a>", "body is no XML, line 1 column 4: undefined entity"),
-        ("xml", b"<a>s3cr3t<b/></a>", "body is XML with text between elements, which JSON has no place for"),
+        ("xml", b"<!DOCTYPE a><a/>", "body is XML with a document type declaration, which is not accepted"),
+        ("xml", b"<a>&s3cr3t;</a>", "body is not XML, line 1 column 4: undefined entity"),
+        ("xml", b"<a>s3cr3t<b/></a>", "body is XML with text between elements, which JSON cannot represent"),
     ],
     ids=range(31),
 )
@@ -321,7 +321,7 @@ def test_what_is_not_what_it_claims_to_be_is_told(editor, before, body, expected
 def test_a_container_with_a_codec_or_a_schema_of_harm_is_rejected(editor) -> None:
     stream = io.BytesIO()
     fastavro.writer(stream, fastavro.parse_schema(ORDER), [{"id": "a", "raw": b""}], codec="bzip2")
-    assert told(editor("avro", "json"), stream.getvalue())[1].startswith("body is a container with a codec")
+    assert told(editor("avro", "json"), stream.getvalue())[1].startswith("body is an Avro container with an unsupported codec")
     stream = io.BytesIO()
     fastavro.writer(stream, fastavro.parse_schema({"type": "array", "items": "null"}), [[None]])
     assert told(editor("avro", "json"), stream.getvalue()) == ("NotAvro", "body has a schema that cannot be used")
@@ -362,7 +362,7 @@ def test_text_changes_its_character_set_and_its_content_type_says_so(editor) -> 
     assert told(recode, b"\x81") == ("NotText", "body is not in the character set windows-1252 at byte 0")
     received = message(b"")
     received.sections.body = b"\x00\x53\x77" + encode(string("5 €"))
-    with pytest.raises(MessageRejected, match="the body is no data"):
+    with pytest.raises(MessageRejected, match="the body is not data"):
         recode.edit(received)
     back = editor({"format": "text", "charset": "utf-8"}, {"format": "text", "charset": "ascii"})
     assert told(back, "s3cr3t €".encode()) == (
@@ -375,28 +375,28 @@ def test_text_changes_its_character_set_and_its_content_type_says_so(editor) -> 
     ("before", "after", "expected"),
     [
         ("json", "xml", "XML is only read"),
-        ("json", "yaml", "names no format, expected json, cbor"),
-        ("json", {"format": "text", "charset": "utf-8"}, "has text on one side, expected it on both"),
+        ("json", "yaml", "unknown format, expected json, cbor"),
+        ("json", {"format": "text", "charset": "utf-8"}, "has text on one side only, expected it on both"),
         (
             {"format": "text", "charset": "klingon"},
             {"format": "text", "charset": "utf-8"},
-            "klingon, which is not known",
+            "unknown character set klingon",
         ),
         (
             {"format": "text", "charset": "utf-7"},
             {"format": "text", "charset": "utf-8"},
-            "utf-7, which is no character set",
+            "utf-7, which is not a character set",
         ),
         ("json", "avro", "writes avro, expected a mapping with a schema"),
         ({"format": "avro", "as": "raw"}, "json", "raw needs a schema"),
         ("json", {**AVRO, "schema": "none.avsc"}, "none.avsc: the file is missing"),
         ("json", {**AVRO, "schema": "../order.avsc"}, "expected one below the folder"),
-        ("json", {**AVRO, "schema": "broken.avsc"}, "broken.avsc: the schema is no JSON, line 1 column 18"),
-        ("json", {**AVRO, "schema": "strange.avsc"}, "strange.avsc: is no Avro schema"),
+        ("json", {**AVRO, "schema": "broken.avsc"}, "broken.avsc: the schema is not JSON, line 1 column 18"),
+        ("json", {**AVRO, "schema": "strange.avsc"}, "strange.avsc: is not a usable Avro schema"),
         ("json", {**AVRO, "schema": "nothing.avsc"}, "array of items that take no bytes"),
         ("json", {**AVRO, "kind": "raw"}, "Extra inputs are not permitted"),
         ("json", {**PROTOBUF, "message": "acme.Nope"}, "has no message acme.Nope"),
-        ("json", {**PROTOBUF, "descriptors": "broken.desc"}, "is no descriptor set"),
+        ("json", {**PROTOBUF, "descriptors": "broken.desc"}, "is not a descriptor set"),
     ],
     ids=range(15),
 )

@@ -141,14 +141,14 @@ def test_other_ways_to_break_a_schema(folder, schema, body: bytes, expected: str
             "UnreadableBody",
             "the body is an amqp-value (null), expected data, or a value that is a string or binary",
         ),
-        (b"", "NotJson", "body is no JSON, line 1 column 1: expecting value"),
-        (b"\xef\xbb\xbf{}", "NotJson", "body is no JSON, line 1 column 1: expecting value"),
-        (b'{"a": 1,\n "b" 2}', "NotJson", "body is no JSON, line 2 column 6: expecting '"),
-        (b'{"a": "\xff"}', "NotJson", "body is no UTF-8 at byte 7, expected JSON in UTF-8"),
-        (b'{"a": "\\q"}', "NotJson", "body is no JSON, line 1 column 8: invalid \\escape"),
-        (b"[1, NaN]", "NotJson", "body is no JSON, NaN is no number there"),
-        (b"-Infinity", "NotJson", "body is no JSON, -Infinity is no number there"),
-        (b'{"a": 1, "a": 2}', "NotJson", "body is JSON in which an object has one name twice"),
+        (b"", "NotJson", "body is not JSON, line 1 column 1: expecting value"),
+        (b"\xef\xbb\xbf{}", "NotJson", "body is not JSON, line 1 column 1: expecting value"),
+        (b'{"a": 1,\n "b" 2}', "NotJson", "body is not JSON, line 2 column 6: expecting '"),
+        (b'{"a": "\xff"}', "NotJson", "body is not UTF-8 at byte 7, expected JSON in UTF-8"),
+        (b'{"a": "\\q"}', "NotJson", "body is not JSON, line 1 column 8: invalid \\escape"),
+        (b"[1, NaN]", "NotJson", "body is not JSON, which has no number NaN"),
+        (b"-Infinity", "NotJson", "body is not JSON, which has no number -Infinity"),
+        (b'{"a": 1, "a": 2}', "NotJson", "body is JSON with a duplicate name in an object"),
         (b"[" * 200_000, "NotJson", "body is JSON nested too deeply to be read"),
         (b"[" * 200_000 + b"]" * 200_000, "NotJson", "body is JSON nested too deeply to be read"),
         (b"1" * 5_000, "NotJson", "body is JSON with a number too long to be read"),
@@ -245,9 +245,9 @@ def problem(folder, **options):
     ("name", "content", "expected"),
     [
         ("missing.json", None, "missing.json: the file is missing"),
-        ("x.json", b"{", "x.json: the file is no JSON, line 1 column 2: expecting property name enclosed"),
-        ("x.json", b"\xff", "x.json: the file is no UTF-8 at byte 0"),
-        ("x.json", b"5", "x.json: is no JSON schema, expected an object"),
+        ("x.json", b"{", "x.json: the file is not JSON, line 1 column 2: expecting property name enclosed"),
+        ("x.json", b"\xff", "x.json: the file is not UTF-8 at byte 0"),
+        ("x.json", b"5", "x.json: is not a JSON schema, expected an object"),
         ("x.json", b'{"type": "objekt"}', "x.json: $.type: 'objekt' is not valid under any of the given schemas"),
         ("x.json", b'{"properties": {"a": {"minimum": "1"}}}', "x.json: $.properties.a.minimum: '1' is not of type"),
         ("x.json", b'{"pattern": "("}', "x.json: $.pattern: "),
@@ -256,11 +256,11 @@ def problem(folder, **options):
             b'{"$schema": "http://json-schema.org/draft-07/schema#"}',
             "x.json: $schema: names another dialect, expected https://json-schema.org/draft/2020-12/schema",
         ),
-        ("x.json", b'{"items": {"$ref": "#/$defs/no"}}', "x.json: '#/$defs/no' leads to nothing in the configuration"),
+        ("x.json", b'{"items": {"$ref": "#/$defs/no"}}', "x.json: '#/$defs/no' is not found in the configuration"),
         ("x.json", b'{"$ref": "no.json"}', "no.json: the file is missing"),
-        ("x.json", b'{"$ref": "http://example.com/a"}', "x.json: 'http://example.com/a' leads to nothing in the conf"),
+        ("x.json", b'{"$ref": "http://example.com/a"}', "x.json: 'http://example.com/a' is not found in the conf"),
         ("x.json", b'{"$ref": "schemas/bad.json"}', "schemas/bad.json: $.type: 5 is not valid"),
-        ("x.json", b'{"$dynamicRef": "#no"}', "x.json: '#no' leads to nothing in the configuration folder"),
+        ("x.json", b'{"$dynamicRef": "#no"}', "x.json: '#no' is not found in the configuration folder"),
     ],
 )
 def test_a_schema_at_fault_is_told_with_its_file_and_place(
@@ -283,7 +283,7 @@ def test_a_reference_does_not_lead_out_of_the_folder(folder) -> None:
     (folder.parent / "outside.json").write_text("{}")
     for reference in ("../outside.json", "%2e%2e/outside.json"):
         (folder / "x.json").write_text(json.dumps({"$ref": reference}))
-        assert "leads to nothing in the configuration folder" in problem(folder, schema="x.json")[1]
+        assert "is not found in the configuration folder" in problem(folder, schema="x.json")[1]
 
 
 def test_a_schema_is_found_by_its_id(folder) -> None:
@@ -373,9 +373,9 @@ def test_a_mark_says_what_is_wrong_and_leaves_with_the_fault() -> None:
     ("options", "expected"),
     [
         ({"avro": "none.avsc"}, "none.avsc: the file is missing"),
-        ({"avro": "schemas/order.json"}, "schemas/order.json: is no Avro schema that can be used"),
+        ({"avro": "schemas/order.json"}, "schemas/order.json: is not a usable Avro schema"),
         ({"avro": "order.avsc", "schema": "schemas/order.json"}, "has schema and avro, expected one"),
-        ({"max_size": 1, "as": "raw"}, "has as, expected it beside avro only"),
+        ({"max_size": 1, "as": "raw"}, "has `as` without avro, expected both"),
         ({"max_size": 1, "on_failure": {"mark": "no name"}}, "String should match pattern"),
     ],
 )
