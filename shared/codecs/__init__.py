@@ -1,1 +1,1 @@
-"""Formats that bodies are written in, read strictly: what is not what it claims to be is a MessageRejected."""
+"""Body formats, read strictly: content that is not of its format raises MessageRejected."""

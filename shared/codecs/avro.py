@@ -1,6 +1,5 @@
 """
-Avro: single values by a schema that is known, raw or as single objects, and its containers
-(`shared.codecs.avro_container`).
+Avro values with a known schema, raw or as single objects; `shared.codecs.avro_container` has the containers.
 
 Source: Apache Avro 1.12 specification; `Single-object encoding`, `Parsing Canonical Form`, CRC-64-AVRO.
 """
@@ -27,10 +26,10 @@ _MARKER = b"\xc3\x01"
 
 
 class AvroSchema:
-    """A schema, parsed once, that is safe to read what others have written with."""
+    """A schema, parsed once, with which content from others can be read safely."""
 
     def __init__(self, text: bytes) -> None:
-        """Parse *text*; raises ValueError with what is wrong with it."""
+        """Parse *text*; raises ValueError with the problem."""
         try:
             written = PlainJson().read(text)
         except MessageRejected as error:
@@ -39,21 +38,21 @@ class AvroSchema:
         named: dict[str, Schema] = {}
         try:
             self.parsed = fastavro.parse_schema(written, named)
-            # It takes what is not canonical out of the schema that it is given.
+            # It removes the parts of the given schema that are not canonical.
             canonical = fastavro.schema.to_parsing_canonical_form(fastavro.parse_schema(copy.deepcopy(written)))
             self._convert = converter(self.parsed, named)
-            self.depth_check = DepthCheck(self.parsed, named) if Shape(self.parsed, named).holds_itself else None
+            self.depth_check = DepthCheck(self.parsed, named) if Shape(self.parsed, named).contains_itself else None
             self.fingerprint = bytes.fromhex(fastavro.schema.fingerprint(canonical, "CRC-64-AVRO"))
         except Exception as error:
-            # The library raises whatever it comes upon.
+            # The library raises errors of many types.
             raise ValueError(f"is not a usable Avro schema: {type(error).__name__}: {error}") from error
 
     def read(self, content: bytes) -> Plain:
-        """Return the value that fills *content*; raises MessageRejected."""
+        """Return the value that *content* is; raises MessageRejected."""
         return self.read_several(content, 1, self)[0]
 
     def read_several(self, content: bytes, count: int, writer: "AvroSchema") -> list[Plain]:
-        """Return the values that fill *content*, written with the schema *writer*, as this one has them."""
+        """Return the *count* values that *content* is, written with the schema *writer*, resolved to this schema."""
         stream = BytesIO(content)
         reader = None if writer is self else self.parsed
         try:
@@ -69,11 +68,11 @@ class AvroSchema:
         return values
 
     def write(self, value: Plain) -> bytes:
-        """Return *value* as Avro; raises MessageRejected where it is not as the schema says."""
+        """Return *value* as Avro; raises MessageRejected if it does not match the schema."""
         try:
             datum = self._convert(value)
         except Mismatch as error:
-            raise MessageRejected("SchemaViolated", f"${error.path}: {error.told}") from error
+            raise MessageRejected("SchemaViolated", f"${error.path}: {error.problem}") from error
         except RecursionError as error:
             raise MessageRejected("TooDeep", "body is nested too deeply to be written as Avro") from error
         stream = BytesIO()
@@ -85,7 +84,7 @@ class AvroSchema:
 
 
 class RawAvro:
-    """A value by a schema, and nothing else; `avro/binary`."""
+    """A value without its schema; `avro/binary`."""
 
     name = "avro"
     media_type = "avro/binary"
@@ -96,12 +95,12 @@ class RawAvro:
         self.write: Callable[[Plain], bytes] = schema.write
 
     def claims(self, media_type: str) -> bool:
-        """Tell whether a media type is of Avro."""
+        """Return whether a media type is of Avro."""
         return claims_avro(media_type)
 
 
 class SingleObject:
-    """A value behind the fingerprint of its schema; `avro/binary`."""
+    """A value after the fingerprint of its schema; `avro/binary`."""
 
     name = "avro"
     media_type = "avro/binary"
@@ -112,11 +111,11 @@ class SingleObject:
         self._head = _MARKER + schema.fingerprint
 
     def claims(self, media_type: str) -> bool:
-        """Tell whether a media type is of Avro."""
+        """Return whether a media type is of Avro."""
         return claims_avro(media_type)
 
     def read(self, content: bytes) -> Plain:
-        """Return what *content* says; raises MessageRejected, also for the fingerprint of another schema."""
+        """Return the value in *content*; raises MessageRejected, also for the fingerprint of another schema."""
         if content[: len(self._head)] != self._head:
             if content[: len(_MARKER)] != _MARKER:
                 raise MessageRejected(NOT_AVRO, "body is not an Avro single object, expected it to begin with c301")
@@ -124,12 +123,12 @@ class SingleObject:
         return self._schema.read(content[len(self._head) :])
 
     def write(self, value: Plain) -> bytes:
-        """Return *value* behind the schema's fingerprint."""
+        """Return *value* after the schema's fingerprint."""
         return self._head + self._schema.write(value)
 
 
 def claims_avro(media_type: str) -> bool:
-    """Tell whether a media type is one of those in use for Avro; none is registered."""
+    """Return whether a media type is one of those in use for Avro; none is registered."""
     return media_type in {"avro/binary", "application/avro", "application/x-avro", "application/vnd.apache.avro"} or (
         media_type.endswith("+avro") or media_type.startswith("avro/binary+")
     )
@@ -137,7 +136,7 @@ def claims_avro(media_type: str) -> bool:
 
 @lru_cache(maxsize=64)
 def embedded_schema(text: bytes) -> AvroSchema:
-    """Return the schema that a body brings; raises MessageRejected. Keeping few saves 500 µs for most bodies."""
+    """Return the schema in a body; raises MessageRejected. Caching the last ones saves 500 µs for most bodies."""
     try:
         return AvroSchema(text)
     except ValueError as error:
@@ -149,7 +148,7 @@ def _encodes(value: Plain) -> None:
 
 
 def _exact_decimal(content: bytes, writer_schema: Schema, _: Schema = None) -> Decimal:
-    """Return a decimal with all its digits; the library's own reader rounds to the precision of the schema."""
+    """Return a decimal with all its digits; fastavro rounds to the precision of the schema."""
     unscaled = int.from_bytes(content, signed=True)
     digits = Decimal(unscaled).as_tuple()
     if len(digits.digits) > writer_schema["precision"]:

@@ -1,7 +1,7 @@
 """
-Avro's object container files: a schema, and blocks of values written with it.
+Avro object container files: a schema, and blocks of values written with it.
 
-What is read was made by somebody else, so its blocks are decompressed within limits.
+Senders are not trusted: blocks are decompressed within limits.
 
 Source: Apache Avro 1.12 specification, `Object Container Files`.
 """
@@ -29,15 +29,15 @@ class Container:
     media_type = "application/avro"
 
     def __init__(self, schema: AvroSchema | None) -> None:
-        """Write with *schema*, and read as it says whatever the container's own schema; None: as that says."""
+        """Write with *schema* and resolve what is read to it; None reads with the container's own schema."""
         self._schema = schema
 
     def claims(self, media_type: str) -> bool:
-        """Tell whether a media type is of Avro."""
+        """Return whether a media type is of Avro."""
         return claims_avro(media_type)
 
     def read(self, content: bytes) -> Plain:
-        """Return the only value of a container; raises MessageRejected for none and for several."""
+        """Return the only value of a container; raises MessageRejected unless there is exactly one."""
         values = read_container(content, self._schema)
         if len(values) != 1:
             raise MessageRejected(
@@ -53,7 +53,7 @@ class Container:
 
 
 def read_container(content: bytes, schema: AvroSchema | None = None) -> list[Plain]:
-    """Return the values of a container, as *schema* or else its own has them; raises MessageRejected."""
+    """Return the values of a container, resolved to *schema* if given; raises MessageRejected."""
     if not content.startswith(_MAGIC):
         raise MessageRejected(NOT_AVRO, "body is not an Avro container, expected it to begin with Obj and 01")
     entries, position = _metadata(content)
@@ -82,13 +82,13 @@ def write_container(schema: AvroSchema, values: Sequence[Plain]) -> bytes:
 
 
 def _metadata(content: bytes) -> tuple[dict[str, bytes], int]:
-    """Return the entries of the head, and where they end."""
+    """Return the entries of the header, and where they end."""
     entries: dict[str, bytes] = {}
     position = len(_MAGIC)
     while True:
         count, position = _number(content, position)
         if count < 0:
-            # The size of the block follows, for those who skip it.
+            # The size of the block follows, for readers that skip it.
             count, position = -count, _number(content, position)[1]
         if count == 0:
             return entries, position
@@ -116,11 +116,13 @@ def _decompressed(block: bytes, codec: bytes) -> bytes:
             return inflate(block, _LARGEST)
         case b"zstandard":
             return decompressor("zstd", _LARGEST)(block)
-    raise MessageRejected(NOT_AVRO, "body is an Avro container with an unsupported codec, expected null, deflate or zstandard")
+    raise MessageRejected(
+        NOT_AVRO, "body is an Avro container with an unsupported codec, expected null, deflate or zstandard"
+    )
 
 
 def _piece(content: bytes, position: int) -> tuple[bytes, int]:
-    """Return the bytes behind their length, and where they end."""
+    """Return the bytes after their length, and where they end."""
     length, position = _number(content, position)
     if not 0 <= length <= len(content) - position:
         raise _cut_off()
@@ -135,7 +137,7 @@ def _number(content: bytes, position: int) -> tuple[int, int]:
 
 
 def _long(value: int) -> bytes:
-    """Return a number that is not negative."""
+    """Return the encoding of a number that is not negative."""
     value <<= 1
     found = bytearray()
     while value > 0x7F:  # noqa: PLR2004 - what fits into one byte

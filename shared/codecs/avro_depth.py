@@ -30,7 +30,7 @@ class DepthCheck:
         self._skip = self._compile(schema)
 
     def check(self, content: bytes, count: int) -> None:
-        """Raise MessageRejected where one of *count* values is nested too deeply, ValueError where it is no value."""
+        """Raise MessageRejected if one of *count* values is nested too deeply, ValueError if it is not a value."""
         position = 0
         try:
             for _ in range(count):
@@ -125,7 +125,7 @@ def _skip_number(content: bytes, position: int, _: int) -> int:
 
 
 def read_long(content: bytes, position: int) -> tuple[int, int]:
-    """Return the number at *position*, and where it ends; ValueError where there is none."""
+    """Return the number at *position*, and where it ends; ValueError if there is no number."""
     value = shift = 0
     while shift <= _HIGHEST_SHIFT and position < len(content):
         byte = content[position]

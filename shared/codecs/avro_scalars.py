@@ -1,8 +1,8 @@
 """
-Single values as Avro has them: what is let through, and as what.
+Conversion of single values to those that fastavro writes.
 
-Bytes are Base64 where they are text, times as RFC 3339 has them, both as `shared.codecs.plain.as_text` writes them; a
-decimal is a number.
+Bytes may be texts in Base64, and times texts as in RFC 3339, as `shared.codecs.plain.as_text` writes them; a decimal is
+a number.
 """
 
 import re
@@ -22,7 +22,7 @@ type Convert = Callable[[Plain], Datum]
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - of local timestamps; the others are compared in UTC
 _LARGEST_FLOAT = 3.4028234663852886e38
-# Python cuts off what is finer than microseconds.
+# Python cuts off digits after the microseconds.
 _FINER = re.compile(r"[.,]\d{6}\d*[1-9]")
 _KINDS: Mapping[type, str] = {
     dict: "a mapping",
@@ -38,22 +38,22 @@ _KINDS: Mapping[type, str] = {
 
 
 class Mismatch(Exception):
-    """A value is not as the schema says; the path names fields of the schema only."""
+    """A value that does not match the schema; the path names only fields of the schema."""
 
-    def __init__(self, told: str) -> None:
-        """Hold what is told of the value."""
-        super().__init__(told)
-        self.told = told
+    def __init__(self, problem: str) -> None:
+        """Keep the problem, which does not quote the value."""
+        super().__init__(problem)
+        self.problem = problem
         self.path = ""
 
     def within(self, step: str) -> "Mismatch":
-        """Return it as seen from one level above."""
+        """Return it with *step* before its path."""
         self.path = step + self.path
         return self
 
 
 def wrong(value: object, expected: str) -> Mismatch:
-    """Return what is told of a value of another kind."""
+    """Return the mismatch of a value of another kind."""
     return Mismatch(f"got {_KINDS.get(type(value), 'another kind of value')}, expected {expected}")
 
 
@@ -131,7 +131,7 @@ def _bytes(value: Plain) -> Datum:
 
 
 def fixed(size: int) -> Convert:
-    """Return what lets through *size* bytes."""
+    """Return a conversion that accepts *size* bytes."""
 
     def exactly(value: Plain) -> Datum:
         made = _bytes(value)
@@ -143,7 +143,7 @@ def fixed(size: int) -> Convert:
 
 
 def enum(symbols: Iterable[str]) -> Convert:
-    """Return what lets through one of *symbols*."""
+    """Return a conversion that accepts one of *symbols*."""
     known = frozenset(symbols)
 
     def symbol(value: Plain) -> Datum:
@@ -157,30 +157,30 @@ def enum(symbols: Iterable[str]) -> Convert:
 
 
 def decimal_of(schema: Schema) -> Convert:
-    """Return what makes a number a decimal of *schema*; ValueError where that has no precision or a wrong scale."""
+    """Return a conversion of numbers to decimals of *schema*; ValueError for an invalid precision or scale."""
     precision, scale = schema.get("precision"), schema.get("scale", 0)
     if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision or precision < 1:
         raise ValueError("a decimal needs a precision of 1 or more, and a scale up to that")
 
     def decimal(value: Plain) -> Datum:
-        # The shortest text of a double is what was read.
+        # The shortest text of a double is the number that was read.
         made = Decimal(repr(value)) if type(value) in {int, float} else value
         if not isinstance(made, Decimal) or not made.is_finite():
             raise wrong(value, "a number")
         sign, digits, exponent = made.as_tuple()
         text = "".join(map(str, digits)).lstrip("0")
         shortest = text.rstrip("0")
-        # What ends in zeros is the same number with a larger exponent.
+        # A number that ends in zeros is the same with a larger exponent.
         exponent = int(exponent) + len(text) - len(shortest)
         if shortest and (exponent < -scale or len(shortest) + exponent + scale > precision):
-            raise Mismatch(f"got a number beyond {precision} digits of which {scale} are a fraction")
+            raise Mismatch(f"got a number that does not fit into {precision} digits, {scale} of them after the point")
         return Decimal((sign, tuple(map(int, shortest)), exponent)) if shortest else Decimal(0)
 
     return decimal
 
 
 def _ticks(bits: int, unit: timedelta, since: Callable[[str], timedelta], what: str) -> Convert:
-    """Return what makes a number of *unit* of a text; a number is let through."""
+    """Return a conversion of a text to a number of *unit*; a number stays as it is."""
     whole = _whole(bits)
 
     def ticks(value: Plain) -> Datum:

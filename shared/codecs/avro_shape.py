@@ -1,4 +1,4 @@
-"""What a schema of somebody else's lets few bytes do: values that take no bytes, and records that hold themselves."""
+"""Checks of a sender's schema: values that take no bytes, deep types, and records that contain themselves."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -12,7 +12,7 @@ _DEEPEST = 2 * DEEPEST
 
 
 class _Empty(NamedTuple):
-    """How many values of a type take no bytes, whether all of it does, and how deeply types lie within it."""
+    """How many values of a type take no bytes, whether the whole type does, and how deeply its types are nested."""
 
     values: int
     all: bool
@@ -20,11 +20,11 @@ class _Empty(NamedTuple):
 
 
 class Shape:
-    """A schema, walked through once."""
+    """The shape of a schema."""
 
     def __init__(self, schema: Schema, named: Mapping[str, Schema]) -> None:
-        """Raise ValueError for a schema by which a few bytes become any number of values."""
-        self.holds_itself = False
+        """Raise ValueError for a schema with which a few bytes can become any number of values."""
+        self.contains_itself = False
         self._named = named
         self._open = set[str]()
         self._known: dict[str, _Empty] = {}
@@ -52,8 +52,8 @@ class Shape:
 
     def _of_name(self, name: str) -> _Empty:
         if name in self._open:
-            # An array or a union lies between, which takes a byte; without one there is no such value at all.
-            self.holds_itself = True
+            # An array or a union is between the two and takes a byte; without one no value of the type exists.
+            self.contains_itself = True
             return _Empty(0, all=False)
         if name not in self._known:
             self._open.add(name)
@@ -76,8 +76,8 @@ class Shape:
 
 
 def _around(parts: Sequence[_Empty]) -> int:
-    """Return the depth of what consists of *parts*; the library's fast reader calls itself for each level."""
+    """Return the depth of what consists of *parts*; fastavro's reader calls itself for each level."""
     depth = 1 + max((part.depth for part in parts), default=0)
     if depth > _DEEPEST:
-        raise ValueError(f"has types that lie more than {_DEEPEST} deep within one another")
+        raise ValueError(f"has types that are nested more than {_DEEPEST} deep")
     return depth

@@ -1,9 +1,7 @@
 """
-Values as an Avro schema has them, prepared for the library that writes them.
+Values checked against an Avro schema, before fastavro writes them.
 
-The library writes what it can make fit: it cuts off fractions, leaves out what is no field, and writes beyond the
-range of an int. So every value is compared with the schema first. Bytes are Base64 where they are text, times as RFC
-3339 has them, both as `shared.codecs.plain.as_text` writes them; a decimal is a number.
+fastavro makes values fit: it cuts off fractions, drops unknown fields, and writes integers that are out of range.
 """
 
 from collections.abc import Mapping
@@ -23,17 +21,17 @@ from shared.codecs.avro_scalars import (
 from shared.codecs.plain import Plain
 
 _ABSENT = object()
-# In which order the branches of a union are tried: a text is a text before it is Base64.
+# Branches of a union that are tried last: a text is a text before it is Base64.
 _LAST = ("bytes", "fixed", "map")
 
 
 def converter(schema: Schema, named: Mapping[str, Schema]) -> Convert:
-    """Return what prepares values for a parsed *schema*; ValueError for one that cannot be used."""
+    """Return a conversion to values of a parsed *schema*; ValueError for a schema that cannot be used."""
     return _Compiler(named).convert(schema)
 
 
 class _Compiler:
-    """Makes a function of every type of one schema."""
+    """Compiles each type of one schema into a function."""
 
     def __init__(self, named: Mapping[str, Schema]) -> None:
         self._named = named
@@ -61,7 +59,7 @@ class _Compiler:
 
     def _by_name(self, name: str) -> Convert:
         if name not in self._made:
-            # A record may hold itself: whoever asks while it is made gets what will find it.
+            # A record may contain itself: until it is compiled, this looks it up when a value is converted.
             self._made[name] = lambda value: self._made[name](value)  # noqa: PLW0108 - it looks the other up later
             self._made[name] = self._named_type(name, self._named[name])
         return self._made[name]
@@ -87,7 +85,7 @@ class _Compiler:
         return _record(made)
 
     def _default(self, schema: Schema, value: Plain) -> Datum:
-        """Return the datum of a default, in which bytes are written as the characters of their codes."""
+        """Return the value of a default, in which each byte is written as the character with its code."""
         if isinstance(schema, list):
             made = self._default(schema[0], value)
             return made if schema[0] == "null" else (_tag(schema[0]), made)
@@ -108,19 +106,19 @@ class _Compiler:
                     return {name: self._default(types[name]["type"], each) for name, each in given.items()}
             return self.convert(schema)(value)
         except (Mismatch, AttributeError, TypeError, KeyError, UnicodeEncodeError) as error:
-            raise ValueError("has a default that is not of its field's type") from error
+            raise ValueError("has a default of another type than its field") from error
 
     def _union(self, schemas: list[Schema]) -> Convert:
         tags = [_tag(schema) for schema in schemas]
         if len(set(tags)) != len(tags) or any(isinstance(schema, list) for schema in schemas):
-            raise ValueError("a union has one type twice, or a union in it")
+            raise ValueError("has a union with a duplicate type, or with a union in it")
         branches = [(tag, self.convert(schema)) for tag, schema in zip(tags, schemas, strict=True) if tag != "null"]
         branches.sort(key=lambda branch: branch[0] in _LAST)
         return _union(branches, takes_null="null" in tags)
 
 
 def _tag(schema: Schema) -> str:
-    """Return by what the library knows a branch of a union."""
+    """Return the name by which fastavro knows a branch of a union."""
     if not isinstance(schema, dict):
         return str(schema)
     return str(schema["name"] if schema["type"] in {"record", "error", "enum", "fixed"} else schema["type"])

@@ -1,9 +1,9 @@
 """
-CBOR as RFC 8949 has it: one data item that fills the body.
+CBOR (RFC 8949): one data item that is the whole body.
 
-Taken are the tags of times, large integers, decimal fractions and UUIDs, and that which says that it is CBOR. What
-makes many bytes of a few (shared values and texts), or is no data (expressions, mails), is rejected with all other
-tags; so is a map with a key that is no text or stands twice, and `undefined`. A Decimal is written as a decimal
+Accepted tags: times, large integers, decimal fractions, UUIDs, and the one that marks CBOR. Other tags are rejected:
+those that turn few bytes into many (shared values and texts) and those that are not data (expressions, mails). A map
+with a duplicate key or a key that is not text is rejected too, and `undefined`. A Decimal is written as a decimal
 fraction, an integer of more than 64 bits as a bignum.
 """
 
@@ -17,13 +17,13 @@ from shared.errors import MessageRejected
 
 NOT_CBOR = "NotCbor"
 
-# By the IANA registry of tags: bigfloat, references to texts and to values, rationals, expressions, mails, sets,
-# addresses and complex numbers.
+# Numbers of the IANA registry of tags: bigfloat, references to texts and to values, rationals, expressions, mails,
+# sets, addresses and complex numbers.
 _REFUSED = (5, 25, 28, 29, 30, 35, 36, 52, 54, 256, 258, 260, 261, 43000)
 
 
 class _RefusedTag(Exception):
-    """A tag that is not taken."""
+    """A tag that is not supported."""
 
 
 class Cbor:
@@ -33,22 +33,22 @@ class Cbor:
     media_type = "application/cbor"
 
     def claims(self, media_type: str) -> bool:
-        """Tell whether a media type is of CBOR (RFC 8949, section 9.5)."""
+        """Return whether a media type is of CBOR (RFC 8949, section 9.5)."""
         return media_type == "application/cbor" or media_type.endswith("+cbor")
 
     def read(self, content: bytes) -> Plain:
-        """Return what *content* says."""
+        """Return the value in *content*; raises MessageRejected."""
         decoder = _decoder(BytesIO(content))
         try:
             value = decoder.decode()
         except cbor2.CBORDecodeEOF as error:
             raise MessageRejected(NOT_CBOR, "body is CBOR that is cut off") from error
         except cbor2.CBORDecodeError as error:
-            # The library's words quote.
+            # The library's text quotes the body.
             if isinstance(error.__cause__, _RefusedTag):
                 raise MessageRejected(NOT_CBOR, "body is CBOR with an unsupported tag") from error
-            told = "body is not CBOR, is nested too deeply, or has a map with a duplicate key"
-            raise MessageRejected(NOT_CBOR, told) from error
+            problem = "body is not CBOR, is nested too deeply, or has a map with a duplicate key"
+            raise MessageRejected(NOT_CBOR, problem) from error
         try:
             decoder.read(1)
         except cbor2.CBORDecodeEOF:

@@ -1,5 +1,5 @@
 """
-CloudEvents 1.0: attributes with their rules, and the JSON format of an event.
+CloudEvents 1.0: the rules of attributes, and the JSON format of an event.
 
 Source: CloudEvents 1.0.2 specification; JSON Event Format 1.0.2.
 """
@@ -26,7 +26,7 @@ type Attribute = str | bool | int
 _REQUIRED = ("specversion", "id", "source", "type")
 _OPTIONAL = ("datacontenttype", "dataschema", "subject", "time")
 _NAME = re.compile(r"[a-z0-9]+")
-# Control characters and those that Unicode says are none; halves of characters cannot be encoded anyway.
+# Control characters, noncharacters of Unicode, and surrogates, which cannot be encoded.
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff\ud800-\udfff]")
 _URI_REFERENCE = re.compile(r"(?:[!#$&-;=?-Z_a-z~\[\]]|%[0-9A-Fa-f]{2})+")
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -40,14 +40,14 @@ _ENCODER = msgspec.json.Encoder()
 
 
 class Event(NamedTuple):
-    """Attributes by name, without those that are null, and the bytes of the data; None where there is none."""
+    """Attributes by name, without those that are null, and the bytes of the data, None without data."""
 
     attributes: Mapping[str, Attribute]
     data: bytes | None
 
 
 def check(attributes: Mapping[str, Attribute]) -> None:
-    """Raise MessageRejected where attributes are not those of an event of version 1.0."""
+    """Raise MessageRejected unless *attributes* are those of an event of version 1.0."""
     missing = [name for name in _REQUIRED if name not in attributes]
     if missing:
         raise MessageRejected(INVALID, f"event has no {', '.join(missing)}")
@@ -55,15 +55,17 @@ def check(attributes: Mapping[str, Attribute]) -> None:
         raise MessageRejected(INVALID, "specversion: expected 1.0")
     for name, value in attributes.items():
         if not _NAME.fullmatch(name) or name == "data":
-            raise MessageRejected(INVALID, "event has an attribute with an invalid name, expected a to z and 0 to 9, and not data")
-        told = name if name in _REQUIRED or name in _OPTIONAL else "an extension attribute"
+            raise MessageRejected(
+                INVALID, "event has an attribute with an invalid name, expected a to z and 0 to 9, and not data"
+            )
+        label = name if name in _REQUIRED or name in _OPTIONAL else "an extension attribute"
         if isinstance(value, str):
             if _FORBIDDEN.search(value):
-                raise MessageRejected(INVALID, f"{told}: has a character that is not allowed in attributes")
-        elif told == name:
-            raise MessageRejected(INVALID, f"{told}: expected a text")
+                raise MessageRejected(INVALID, f"{label}: has a character that is not allowed in attributes")
+        elif label == name:
+            raise MessageRejected(INVALID, f"{label}: expected a text")
         elif not isinstance(value, bool) and not -_LARGEST_INTEGER <= value < _LARGEST_INTEGER:
-            raise MessageRejected(INVALID, f"{told}: got a number out of range, expected 32 bits")
+            raise MessageRejected(INVALID, f"{label}: got a number out of range, expected 32 bits")
     for name in (*_REQUIRED, *_OPTIONAL):
         if name in attributes:
             _check_form(name, str(attributes[name]))
@@ -87,7 +89,7 @@ def _check_form(name: str, value: str) -> None:
 
 def _is_time(value: str) -> bool:
     try:
-        # A leap second is a time to RFC 3339, and none to Python.
+        # RFC 3339 has leap seconds, Python does not.
         datetime.fromisoformat(value.upper().replace(":60", ":59", 1) if value[16:19] == ":60" else value.upper())
     except ValueError:
         return False
@@ -95,7 +97,7 @@ def _is_time(value: str) -> bool:
 
 
 def read(content: bytes) -> Event:
-    """Return the event of the JSON format that fills *content*; raises MessageRejected."""
+    """Return the event in *content*, which is in the JSON format; raises MessageRejected."""
     members = _JSON.read(content)
     if not isinstance(members, dict):
         raise MessageRejected(INVALID, "body is not a JSON object, expected an event")
@@ -104,8 +106,8 @@ def read(content: bytes) -> Event:
         if name in {"data", "data_base64"} or value is None:
             continue
         if not isinstance(value, (str, bool, int)):
-            told = name if name in _REQUIRED or name in _OPTIONAL else "an extension attribute"
-            raise MessageRejected(INVALID, f"{told}: expected a text, a boolean or a whole number")
+            label = name if name in _REQUIRED or name in _OPTIONAL else "an extension attribute"
+            raise MessageRejected(INVALID, f"{label}: expected a text, a boolean or a whole number")
         attributes[name] = value
     check(attributes)
     if members.get("data_base64") is not None:
@@ -119,7 +121,7 @@ def read(content: bytes) -> Event:
         return Event(attributes, None)
     declared = attributes.setdefault("datacontenttype", "application/json")
     if is_json(str(declared)):
-        # Its own text, so that no number is written otherwise.
+        # The text of the body itself, so that numbers keep their spelling.
         return Event(attributes, bytes(_RAW.decode(content)["data"]))
     if not isinstance(members["data"], str):
         raise MessageRejected(INVALID, "data: expected a text, as datacontenttype is not JSON")
@@ -127,7 +129,7 @@ def read(content: bytes) -> Event:
 
 
 def write(event: Event) -> bytes:
-    """Return *event*, whose attributes are checked, in the JSON format; MessageRejected for data that is no JSON."""
+    """Return *event* in the JSON format; raises MessageRejected if its data is declared as JSON and is not."""
     head = _ENCODER.encode(event.attributes)
     if event.data is None:
         return head
@@ -143,13 +145,13 @@ def write(event: Event) -> bytes:
 
 
 def is_json(media_type: str) -> bool:
-    """Tell whether a media type is of JSON, as the JSON format of events has it."""
+    """Return whether a media type is JSON, by the rule of the JSON format of events."""
     name = media_type.partition(";")[0].strip().lower()
     return name.endswith(("/json", "+json"))
 
 
 def is_text(media_type: str) -> bool:
-    """Tell whether a media type is of text that may stand in JSON as it is."""
+    """Return whether a media type is text, which can be a string in JSON."""
     name = media_type.partition(";")[0].strip().lower()
     return name.startswith("text/") or name.endswith(("/xml", "+xml"))
 

@@ -1,8 +1,8 @@
 """
-Gzip, zstd and brotli: bodies compressed whole, and decompressed no further than to a limit.
+Gzip, zstd and brotli: bodies compressed as a whole, and decompressed up to a limit.
 
-What is decompressed was made by somebody else: it may be cut off, followed by other bytes, or a bomb, a few bytes that
-become many. Output is taken piece by piece, so that a bomb is stopped at the limit and not after it.
+Senders are not trusted: a body may be cut off, followed by other bytes, or a bomb, a few bytes that become many. Output
+is produced piece by piece, so that a bomb is stopped at the limit and not after it.
 
 Source: RFC 1952 (gzip), RFC 8878 (zstd), RFC 7932 (brotli).
 """
@@ -17,26 +17,26 @@ type Encoding = Literal["gzip", "zstd", "brotli"]
 
 _GZIP = zlib.MAX_WBITS | 16
 _PIECE = 2**16
-# Of gzip the library copies what is left behind each member, which many small ones make expensive.
+# zlib copies the rest of the body after each member, which is slow for many small members.
 _MOST_MEMBERS = 1000
-# A zstd block takes at least 4 bytes and becomes 128 KiB at most; so many bytes at once are never too many.
+# A zstd block takes at least 4 bytes and becomes 128 KiB at most; a piece of this size never becomes too large.
 _BLOCK, _LEAST_BLOCK, _LEAST_PIECE = 2**17, 4, 64
-# What RFC 8878, 3.1.1.1.2 asks every decoder to support.
+# RFC 8878, 3.1.1.1.2 recommends that every decoder supports it.
 _WINDOW = 2**23
 
 
 class Limits(NamedTuple):
-    """How much a body may become: bytes, and times its compressed size (None for any)."""
+    """The largest decompressed size: in bytes, and as a multiple of the compressed size (None for any)."""
 
     size: int
     ratio: int | None = None
 
     def most(self, content: bytes) -> int:
-        """Return how many bytes *content* may become."""
+        """Return the largest decompressed size of *content* in bytes."""
         return self.size if self.ratio is None else min(self.size, self.ratio * len(content))
 
     def check(self, size: int, content: bytes) -> None:
-        """Raise MessageRejected where *content* has become too much."""
+        """Raise MessageRejected if *size* is too large for *content*."""
         if size > self.size:
             raise MessageRejected("BodyTooLarge", f"body becomes more than {self.size} bytes when decompressed")
         if self.ratio is not None and size > self.ratio * len(content):
@@ -44,14 +44,14 @@ class Limits(NamedTuple):
 
 
 def compressor(encoding: Encoding, level: int) -> Callable[[bytes], bytes]:
-    """Return what compresses with *level*, one that the encoding has."""
+    """Return a function that compresses; *level* must be one of the encoding's."""
     match encoding:
         case "gzip":
             return lambda content: zlib.compress(content, level, _GZIP)
         case "zstd":
             import zstandard  # noqa: PLC0415 - loaded by tasks that need it
 
-            # It puts the size into the frame, so that a decoder knows beforehand.
+            # This call writes the size into the frame, so that decoders know it in advance.
             return zstandard.ZstdCompressor(level=level).compress
         case "brotli":
             import brotli  # noqa: PLC0415 - likewise
@@ -60,7 +60,7 @@ def compressor(encoding: Encoding, level: int) -> Callable[[bytes], bytes]:
 
 
 def decompressor(encoding: Encoding, limits: Limits) -> Callable[[bytes], bytes]:
-    """Return what decompresses; it raises MessageRejected for what is not so compressed, or exceeds *limits*."""
+    """Return a function that decompresses; it raises MessageRejected for other content, and beyond *limits*."""
     match encoding:
         case "gzip":
             return lambda content: _gunzip(content, limits)
@@ -71,7 +71,7 @@ def decompressor(encoding: Encoding, limits: Limits) -> Callable[[bytes], bytes]
 
 
 def inflate(content: bytes, limits: Limits) -> bytes:
-    """Return what a raw deflate stream becomes; writers of Avro leave a part of a checksum behind it."""
+    """Return a decompressed raw deflate stream; writers of Avro leave part of a checksum after it."""
     stream = zlib.decompressobj(-zlib.MAX_WBITS)
     try:
         found = stream.decompress(content, limits.most(content) + 1)
@@ -84,7 +84,7 @@ def inflate(content: bytes, limits: Limits) -> bytes:
 
 
 def _gunzip(content: bytes, limits: Limits) -> bytes:
-    """Return what the members become, one after the other as RFC 1952, 2.2 has it."""
+    """Return the decompressed members in their order (RFC 1952, 2.2)."""
     found = b""
     left = content
     for _ in range(_MOST_MEMBERS):
@@ -108,7 +108,7 @@ def _unzstd_within(limits: Limits) -> Callable[[bytes], bytes]:
     decoder = zstandard.ZstdDecompressor(max_window_size=max(_WINDOW, limits.size))
 
     def unzstd(content: bytes) -> bytes:
-        """Return what the frames become, one after the other as RFC 8878, 3 has it."""
+        """Return the decompressed frames in their order (RFC 8878, 3)."""
         most = limits.most(content)
         pieces: list[bytes] = []
         size = position = 0
@@ -150,7 +150,7 @@ def _unbrotli_within(limits: Limits) -> Callable[[bytes], bytes]:
                 if not piece and stream.can_accept_more_data() and not stream.is_finished():
                     raise _cut_off("brotli")
         except brotli.error as error:
-            # It says no more than that it failed: for other bytes behind the end too.
+            # It only reports that it failed, also for other bytes after the end.
             raise _not("brotli") from error
         return b"".join(pieces)
 

@@ -1,8 +1,7 @@
 """
-JSON as RFC 8259 has it.
+JSON (RFC 8259), read more strictly than by the standard library.
 
-Stricter than Python's own reader where two readers of one text could see different things: UTF-8 without a byte order
-mark, no NaN or Infinity, no name twice in one object.
+Rejected is what two readers could understand differently: a byte order mark, NaN and Infinity, duplicate names.
 """
 
 import json
@@ -15,34 +14,34 @@ NOT_JSON = "NotJson"
 
 type Json = dict[str, Json] | list[Json] | str | int | float | bool | None
 type ExactJson = dict[str, ExactJson] | list[ExactJson] | str | int | Decimal | bool | None
-"""JSON in which a number that is no integer is a Decimal, so that 10.10 and 1E400 stay what they are."""
+"""JSON in which a number with a fraction or an exponent is a Decimal, so that 10.10 and 1E400 keep their digits."""
 
 
 def read(content: bytes) -> Json:
-    """Return what *content* says; raises MessageRejected with the place of the fault, and nothing of what is there."""
+    """Return the value in *content*; raises MessageRejected with the position of the error, not quoting the body."""
     value: Json = _read(content, _DECODER)
     return value
 
 
 def read_exact(content: bytes) -> ExactJson:
-    """Return what *content* says with every digit of its numbers; raises MessageRejected as `read` does."""
+    """Return the value in *content* with every digit of its numbers; raises MessageRejected as `read` does."""
     value: ExactJson = _read(content, _EXACT_DECODER)
     return value
 
 
-def _read(content: bytes, decoder: json.JSONDecoder) -> Any:  # noqa: ANN401 - what the decoder is made for
+def _read(content: bytes, decoder: json.JSONDecoder) -> Any:  # noqa: ANN401 - the type depends on the decoder
     try:
         return decoder.decode(content.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise MessageRejected(NOT_JSON, f"body is not UTF-8 at byte {error.start}, expected JSON in UTF-8") from error
     except json.JSONDecodeError as error:
-        # Of Python's words those before a colon, such as "Expecting value": behind one it may quote.
-        told = f"line {error.lineno} column {error.colno}: {error.msg.partition(':')[0].lower()}"
-        raise MessageRejected(NOT_JSON, f"body is not JSON, {told}") from error
+        # The text after a colon may quote the body.
+        problem = f"line {error.lineno} column {error.colno}: {error.msg.partition(':')[0].lower()}"
+        raise MessageRejected(NOT_JSON, f"body is not JSON, {problem}") from error
     except RecursionError as error:
         raise MessageRejected(NOT_JSON, "body is JSON nested too deeply to be read") from error
     except (ValueError, InvalidOperation) as error:
-        # Of all that is left, only a number with thousands of digits, also in its exponent.
+        # The only remaining cause: a number with thousands of digits, or with such an exponent.
         raise MessageRejected(NOT_JSON, "body is JSON with a number too long to be read") from error
 
 

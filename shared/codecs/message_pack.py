@@ -1,8 +1,8 @@
 """
-MessagePack as its specification has it: one object that fills the body.
+MessagePack: one object that is the whole body.
 
-Taken is its own extension, the timestamp, and no other; rejected is a map with a key that is no text or stands twice. A
-number beyond 64 bits, and a Decimal, have no place.
+The timestamp is the only extension that is accepted. A map with a duplicate key, or with a key that is not text, is
+rejected. Numbers beyond 64 bits and Decimals cannot be written.
 
 Source: github.com/msgpack/msgpack, spec.md.
 """
@@ -27,14 +27,14 @@ class MessagePack:
     media_type = "application/vnd.msgpack"
 
     def claims(self, media_type: str) -> bool:
-        """Tell whether a media type is of MessagePack: the registered one, or those in use before it."""
+        """Return whether a media type is MessagePack: the registered one, or an older one."""
         return media_type in {self.media_type, "application/msgpack", "application/x-msgpack"}
 
     def read(self, content: bytes) -> Plain:
-        """Return what *content* says."""
+        """Return the value in *content*; raises MessageRejected."""
         try:
             value = _unpack(content)
-            # Few bytes that can begin a map or an array are not deep: that saves 2.6 µs for most bodies.
+            # A body with few maps and arrays cannot be deep: not checking it saves 2.6 µs.
             if len(content.translate(None, _NO_CONTAINERS)) > DEEPEST:
                 check_depth(value)
         except msgpack.StackError as error:
@@ -42,7 +42,7 @@ class MessagePack:
         except msgpack.ExtraData as error:
             raise MessageRejected("TrailingBytes", "body has bytes after the end of its MessagePack") from error
         except (ValueError, TypeError) as error:
-            # The library's words quote.
+            # The library's text quotes the body.
             raise MessageRejected(NOT_MESSAGE_PACK, "body is not MessagePack, or is cut off") from error
         return value
 

@@ -1,8 +1,8 @@
 """
-What a body says, whatever format says it: the values that codecs hand to one another.
+Values of bodies in any format, which one codec reads and another one writes.
 
-Shape:   mappings of texts to values, lists, text, booleans, integers of any size, floats, None, and what only some
-         formats have: bytes, Decimal, dates and times, UUID. A codec that has no place for a value rejects it; none
+Shape:   mappings of texts to values, lists, text, booleans, integers of any size, floats, None, and, in some formats
+         only, bytes, Decimal, dates and times, UUID. A codec rejects a value that its format cannot represent; none
          rounds.
 """
 
@@ -15,13 +15,13 @@ from uuid import UUID
 from shared.errors import MessageRejected
 
 DEEPEST = 100
-"""How many mappings and lists may lie within one another; as protobuf's own limit."""
+"""How deeply mappings and lists may be nested; the same as protobuf's limit."""
 
-# Every codec narrows it by looking.
+# Codecs check the types themselves.
 type Plain = Any
 
-# What the libraries raise for values that a format has no place for; their words quote the value.
-_TOLD: Mapping[type[Exception], str] = {
+# Errors of the libraries for values that a format cannot represent; their texts quote the value.
+_PROBLEMS: Mapping[type[Exception], str] = {
     UnicodeEncodeError: "half a character (a lone surrogate)",
     OverflowError: "a number out of range",
     ValueError: "a number that is infinite, NaN or too long",
@@ -30,27 +30,27 @@ _TOLD: Mapping[type[Exception], str] = {
 
 
 class Codec(Protocol):
-    """A format of bodies."""
+    """A body format."""
 
     name: str
     media_type: str
-    """Of what it writes."""
+    """The media type that it writes."""
 
     def claims(self, media_type: str) -> bool:
-        """Whether a media type, in lower case and without parameters, is one of this format."""
+        """Return whether a media type, in lower case and without parameters, is one of this format."""
         ...
 
     def read(self, content: bytes) -> Plain:
-        """Return what *content* says; raises MessageRejected where it is not of this format."""
+        """Return the value in *content*; raises MessageRejected if it is not of this format."""
         ...
 
     def write(self, value: Plain) -> bytes:
-        """Return *value* in this format; raises MessageRejected where the format has no place for it."""
+        """Return *value* in this format; raises MessageRejected if the format cannot represent it."""
         ...
 
 
 def check_depth(value: Plain) -> None:
-    """Raise MessageRejected where mappings and lists lie more than DEEPEST within one another."""
+    """Raise MessageRejected if mappings and lists are nested more than DEEPEST deep."""
     level = [value]
     for _ in range(DEEPEST):
         level = [
@@ -66,7 +66,7 @@ def check_depth(value: Plain) -> None:
 
 
 def check_names(value: Plain) -> None:
-    """Raise MessageRejected where a mapping has a key that is no text."""
+    """Raise MessageRejected if a mapping has a key that is not text."""
     if type(value) is dict:
         try:
             "".join(value)
@@ -82,9 +82,9 @@ def check_names(value: Plain) -> None:
 
 def as_text(value: object) -> str:
     """
-    Return what formats say that have text alone: bytes in Base64, times as RFC 3339 has them.
+    Return a value as text, for formats without its type: bytes in Base64, times as in RFC 3339.
 
-    Raises TypeError for a value that is no value of ours.
+    Raises TypeError for a value of any other type.
     """
     match value:
         case bytes():
@@ -98,7 +98,7 @@ def as_text(value: object) -> str:
     seconds, nanoseconds = getattr(value, "seconds", None), getattr(value, "nanoseconds", None)
     if not isinstance(seconds, int) or not isinstance(nanoseconds, int):
         raise TypeError(type(value).__name__)
-    # A timestamp of MessagePack, which knows more than Python's.
+    # A timestamp of MessagePack, which is more precise than Python's.
     whole = datetime.fromtimestamp(seconds, tz=UTC).replace(tzinfo=None).isoformat()
     fraction = f"{nanoseconds:09}".rstrip("0")
     return f"{whole}.{fraction}Z" if fraction else f"{whole}Z"
@@ -108,9 +108,9 @@ def not_writable(value: Plain, write: Callable[[Plain], object], error: Exceptio
     """
     Return the rejection of *value*, for which *write* has raised *error*.
 
-    The place is that of the first part which cannot be written alone; names are the sender's and not told.
+    The place is that of the first part which cannot be written alone; names are the sender's and not problem.
     """
-    what = next(told for kind, told in _TOLD.items() if isinstance(error, kind))
+    what = next(text for kind, text in _PROBLEMS.items() if isinstance(error, kind))
     return MessageRejected("NotWritable", f"body has {what} at {_place(value, write)}, which {name} cannot represent")
 
 
@@ -136,6 +136,6 @@ def _place(value: Plain, write: Callable[[Plain], object]) -> str:
 def _is_refused(value: Plain, write: Callable[[Plain], object]) -> bool:
     try:
         write(value)
-    except tuple(_TOLD):
+    except tuple(_PROBLEMS):
         return True
     return False

@@ -1,12 +1,10 @@
 """
-Protocol Buffers: messages of a type that a descriptor set describes, as `protoc --descriptor_set_out --include_imports`
-writes it.
+Protocol Buffers: messages of a type in a descriptor set, which `protoc --descriptor_set_out --include_imports` writes.
 
-Names and values are those of ProtoJSON: lowerCamelCase (the names of the .proto file are taken too), enums by name,
-bytes in Base64, well-known types in their own form. Where JSON is the other format, integers of 64 bits, NaN and the
-infinities are text. What ProtoJSON's own reader lets through with a loss is rejected: a name twice, text that is no
-Base64, numbers with more digits than the field holds. So are fields that the descriptor set does not know, unless they
-may be dropped.
+Names and values are those of ProtoJSON: lowerCamelCase (names of the .proto file are accepted too), enums by name,
+bytes in Base64, well-known types in their own form. If the other format is JSON, integers of 64 bits, NaN and the
+infinities are text. Values that ProtoJSON's own reader would change are rejected: duplicate names, text that is not
+Base64, numbers with more digits than the field has. Unknown fields are rejected too, unless they may be dropped.
 
 Source: protobuf.dev, ProtoJSON Format, Encoding.
 """
@@ -49,17 +47,17 @@ _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _LONGEST_INTEGER = 40
 _SHORTEST, _LONGEST = 6, 9
 
-# The library's, made at run time.
+# Types of the library that are made at run time.
 type ProtoMessage = Any
 type Descriptor = Any
 
 
 class _Mismatch(Exception):
-    """A value is not as its field says."""
+    """A value that does not match its field."""
 
-    def __init__(self, told: str, path: str = "") -> None:
-        super().__init__(told)
-        self.told = told
+    def __init__(self, problem: str, path: str = "") -> None:
+        super().__init__(problem)
+        self.problem = problem
         self.path = path
 
 
@@ -72,7 +70,7 @@ class Protobuf:
     def __init__(
         self, descriptors: bytes, message: str, *, beside_json: bool = True, drops_unknown: bool = False
     ) -> None:
-        """Read and write the *message* of a descriptor set; raises ValueError where that cannot be used."""
+        """Read and write the *message* of a descriptor set; raises ValueError if that cannot be used."""
         pool = descriptor_pool.DescriptorPool()
         try:
             for file in descriptor_pb2.FileDescriptorSet.FromString(descriptors).file:
@@ -92,17 +90,17 @@ class Protobuf:
         self._drops_unknown = drops_unknown
 
     def claims(self, media_type: str) -> bool:
-        """Tell whether a media type is of Protocol Buffers: the registered one, or those in use before it."""
+        """Return whether a media type is Protocol Buffers: the registered one, or an older one."""
         known = ("application/protobuf", "application/x-protobuf", "application/vnd.google.protobuf")
         return media_type in known or media_type.endswith("+protobuf")
 
     def read(self, content: bytes) -> Plain:
-        """Return the message that fills *content* as a mapping."""
+        """Return the message in *content* as a mapping; raises MessageRejected."""
         message = self._make()
         try:
             message.ParseFromString(content)
         except DecodeError as error:
-            # The library's words name the type only, but not always.
+            # The library's text may quote the body.
             raise MessageRejected(NOT_PROTOBUF, "body is not such a message, or is nested too deeply") from error
         if not self._drops_unknown:
             size = message.ByteSize()
@@ -112,17 +110,15 @@ class Protobuf:
         try:
             return self._plain(message)
         except (ValueError, TypeError) as error:
-            raise MessageRejected(
-                NOT_PROTOBUF, "body has a well-known type with an invalid value"
-            ) from error
+            raise MessageRejected(NOT_PROTOBUF, "body has a well-known type with an invalid value") from error
 
     def write(self, value: Plain) -> bytes:
-        """Return the message of a mapping."""
+        """Return the encoded message of a mapping; raises MessageRejected."""
         message = self._make()
         try:
             self._fill(message, value, 1)
         except _Mismatch as error:
-            raise MessageRejected("SchemaViolated", f"${error.path}: {error.told}") from error
+            raise MessageRejected("SchemaViolated", f"${error.path}: {error.problem}") from error
         try:
             return bytes(message.SerializeToString(deterministic=True))
         except EncodeError as error:
@@ -146,7 +142,7 @@ class Protobuf:
                 made[name] = self._single(field, value)
         return made
 
-    def _single(self, field: Descriptor, value: Any) -> Plain:  # noqa: ANN401 - of the type that the field says
+    def _single(self, field: Descriptor, value: Any) -> Plain:  # noqa: ANN401 - the field has the type
         match field.type:
             case Field.TYPE_MESSAGE | Field.TYPE_GROUP:
                 return self._plain(value)
@@ -188,7 +184,7 @@ class Protobuf:
             try:
                 self._set(message, field, each, depth)
             except _Mismatch as error:
-                raise _Mismatch(error.told, f".{field.name}{error.path}") from error
+                raise _Mismatch(error.problem, f".{field.name}{error.path}") from error
 
     def _set(self, message: ProtoMessage, field: Descriptor, value: Plain, depth: int) -> None:
         entry = _map_entry(field)
@@ -205,7 +201,7 @@ class Protobuf:
                     else:
                         found.append(_scalar(field, each))
                 except _Mismatch as error:
-                    raise _Mismatch(error.told, f"[{index}]{error.path}") from error
+                    raise _Mismatch(error.problem, f"[{index}]{error.path}") from error
         elif field.message_type is not None:
             part = getattr(message, field.name)
             part.SetInParent()
@@ -224,7 +220,7 @@ class Protobuf:
                 else:
                     found[key] = _scalar(of_value, each)
             except _Mismatch as error:
-                raise _Mismatch(error.told, f".*{error.path}") from error
+                raise _Mismatch(error.problem, f".*{error.path}") from error
 
     def _fill_well_known(self, message: ProtoMessage, value: Plain) -> None:
         name = message.DESCRIPTOR.name
@@ -237,7 +233,7 @@ class Protobuf:
         try:
             json_format.ParseDict(value, message, descriptor_pool=self._pool, max_recursion_depth=DEEPEST)
         except (json_format.ParseError, ValueError, TypeError, AttributeError, RecursionError) as error:
-            # The library's words quote.
+            # The library's text quotes the body.
             raise _Mismatch(f"got another kind of value, expected what ProtoJSON has for {name}") from error
 
 
@@ -347,7 +343,7 @@ def _enum(field: Descriptor, value: Plain) -> int:
 
 
 def _shortest(value: float) -> float:
-    """Return the double with the fewest digits that is the same number in 32 bits."""
+    """Return the double with the fewest digits that has the same 32 bits."""
     packed = struct.pack("f", value)
     for digits in range(_SHORTEST, _LONGEST):
         short = float(f"{value:.{digits}g}")

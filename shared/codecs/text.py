@@ -1,17 +1,17 @@
-"""Character sets: text as bytes and back, strictly."""
+"""Character sets: strict conversion of text from one to another."""
 
 import codecs
 
 from shared.errors import MessageRejected
 
-# They know no characters but ways to write others, or depend on the machine.
+# These are escapes for other characters, or depend on the machine.
 _NO_CHARSETS = frozenset(
     ("idna", "punycode", "raw_unicode_escape", "unicode_escape", "undefined", "mbcs", "oem", "utf-7", "palmos")
 )
 
 
 def charset(name: str) -> str:
-    """Return the name by which Python knows a character set; ValueError where it does not."""
+    """Return Python's name of a character set; ValueError for an unknown one."""
     try:
         found = codecs.lookup(name).name
         "".encode(found)
@@ -22,8 +22,8 @@ def charset(name: str) -> str:
     return found
 
 
-def recoded(content: bytes, before: str, after: str) -> bytes:
-    """Return text in another character set; raises MessageRejected where it is not in both."""
+def recode(content: bytes, before: str, after: str) -> bytes:
+    """Return text in another character set; raises MessageRejected if one of the two lacks a character."""
     try:
         text = content.decode(before)
     except UnicodeError as error:

@@ -1,13 +1,13 @@
 """
-XML 1.0 as JSON has it.
+XML 1.0, read as values that JSON has.
 
-An element becomes a mapping: an attribute has @ before its name, text beside attributes or elements stands under
-#text, elements of one name are a list, and an element that has text only is that text. All values are texts; nothing
-is taken for a number. Names keep their prefixes. What JSON has no place for is rejected: text between elements, whose
-place would be lost. Comments and processing instructions are left out.
+An element becomes a mapping. An attribute has @ before its name. Text beside attributes is #text. Elements with the
+same name become a list. An element with only text is that text. All values are texts; numbers are not recognized. Names
+keep their prefixes. Text between elements is rejected, because its place would be lost. Comments and processing
+instructions are left out.
 
-There is no document type declaration and no entity but the five of XML, so that nothing is fetched and nothing
-multiplies.
+A document type declaration is rejected, and so are entities other than the five of XML: nothing is fetched, and nothing
+expands.
 """
 
 from collections.abc import Collection, Mapping
@@ -29,15 +29,15 @@ class Xml:
     media_type = "application/xml"
 
     def __init__(self, lists: Collection[str] = ()) -> None:
-        """Make lists of the elements named *lists*, also where there is one."""
+        """Make lists of the elements named *lists*, also of a single one."""
         self._lists = frozenset(lists)
 
     def claims(self, media_type: str) -> bool:
-        """Tell whether a media type is of XML (RFC 7303)."""
+        """Return whether a media type is of XML (RFC 7303)."""
         return media_type in {"application/xml", "text/xml"} or media_type.endswith("+xml")
 
     def read(self, content: bytes) -> Plain:
-        """Return the document that fills *content* as a mapping with its root element."""
+        """Return the document in *content* as a mapping with its root element; raises MessageRejected."""
         document = _Document(self._lists)
         parser = expat.ParserCreate()
         parser.buffer_text = True
@@ -48,20 +48,20 @@ class Xml:
         try:
             parser.Parse(content, True)
         except expat.ExpatError as error:
-            told = f"line {error.lineno} column {error.offset + 1}: {expat.ErrorString(error.code)}"
-            raise MessageRejected(NOT_XML, f"body is not XML, {told}") from error
+            problem = f"line {error.lineno} column {error.offset + 1}: {expat.ErrorString(error.code)}"
+            raise MessageRejected(NOT_XML, f"body is not XML, {problem}") from error
         except (ValueError, LookupError) as error:
-            # An encoding that Python does not know, or of several bytes.
+            # An encoding that is unknown to Python, or has several bytes per character.
             raise MessageRejected(NOT_XML, "body is XML in an unsupported encoding") from error
         return document.root
 
     def write(self, _: Plain) -> Never:
-        """Raise ValueError: what the elements were called is not in JSON."""
+        """Raise ValueError: values do not have the names of elements."""
         raise ValueError("XML is only read")
 
 
 class _Document:
-    """The elements that are open, from the root on."""
+    """The elements that are open, from the root."""
 
     def __init__(self, lists: frozenset[str]) -> None:
         self._lists = lists

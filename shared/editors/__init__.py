@@ -1,1 +1,1 @@
-"""Steps that change, drop or multiply messages, one verb per file."""
+"""Editors, one verb per file: steps of a task that change, withhold, split or join messages."""

@@ -1,4 +1,4 @@
-"""The attest editor: a signed statement of the channel by which a message came, and when."""
+"""The attest editor: a signed statement of where and when a message was received."""
 
 import hashlib
 import json
@@ -8,7 +8,7 @@ from pydantic import Field
 
 from shared.editors.content.body import body_or_nothing
 from shared.editors.options import Step, Strict, TaskFacts
-from shared.editors.protection.bound_properties import all_spelled, attach, encoded, message_id
+from shared.editors.protection.bound_properties import attach, canonical_form_of_all, encoded, message_id
 from shared.editors.protection.key_names import KeyId, KeyName, check_key
 from shared.errors import MessageRejected
 from shared.message.message import Message
@@ -22,50 +22,50 @@ ATTESTATION = "repl-attestation"
 
 
 class AttestOptions(Strict):
-    """With which key it is attested."""
+    """Which key signs the statement."""
 
     key: KeyName
-    """Secret with the key: a JSON Web Key, or a set of them, of which the last is the newest and is taken."""
+    """Name of the secret with the key: a JSON Web Key, or a set of them, of which the last one is used."""
     kid: KeyId | None = None
-    """Id of another key of the set to be taken."""
+    """Id of the key to use, if it is not the last of the set."""
 
 
 class AttestStep(Step):
     """
-    Attaches a signed statement of where and when a message was received, and of what it was then.
+    Adds a signed statement of where and when a message was received, and of its content at that time.
 
-    It is a JWS (RFC 7515) in the property repl-attestation, one for each hop, joined by `;`. Its claims: site, entity,
-    partition and task; enqueued_time and received (ISO 8601); sequence_number, offset and message_id; body, the SHA-256
-    of the body's bytes; properties, their names, and properties_digest, the SHA-256 of their canonical spelling.
+    The statement is a JWS (RFC 7515) in the property repl-attestation: one per hop, separated by `;`. Its claims are
+    site, entity, partition, task, enqueued_time and received (ISO 8601), sequence_number, offset, message_id, body (the
+    SHA-256 of the body), properties (their names) and properties_digest (the SHA-256 of their canonical form).
     """
 
     keeps_properties: ClassVar[bool] = True
     options: AttestOptions = Field(alias="attest")
 
     def may_set(self) -> frozenset[str]:
-        """Return the one application property that it sets or takes off."""
+        """Return the one application property that it sets or removes."""
         return frozenset((ATTESTATION.lower(),))
 
     def editor(self, task: TaskFacts, /) -> BatchEditor:
-        """Return the editor that does what the options say."""
-        from shared.editors.protection.keys import Keyed, KeyRings  # noqa: PLC0415 - tasks without keys do not pay for the library
+        """Return the editor with these options."""
+        from shared.editors.protection.keys import Keyed, KeyRings  # noqa: PLC0415 - only tasks with keys load the library
 
         check_key(task, "attest.key", self.options.key)
-        return Keyed("attest", KeyRings(self.options.key, task.secrets), Attest(self.options, task).edit)
+        return Keyed("attest", KeyRings(self.options.key, task.secrets, task.name), Attest(self.options, task).edit)
 
 
 class Attest:
-    """States of a message what the service said of it, signed with a key of the task's."""
+    """Signs what is known about the arrival of a message."""
 
     def __init__(self, options: AttestOptions, task: TaskFacts) -> None:
-        """State what is received by *task*."""
+        """Make statements about messages that *task* receives."""
         from shared.editors.protection.jws import signing_keys  # noqa: PLC0415 - see above
 
         self._key = signing_keys(options.kid)
         self._task = task
 
     def edit(self, message: Message, ring: "KeyRing") -> Message:
-        """Return *message* with its attestation behind those of the hops before; raises MessageRejected."""
+        """Return *message* with its attestation after those of earlier hops; raises MessageRejected."""
         earlier = message.application_property(ATTESTATION)
         statement = self._key.of(ring).statement(_dumped(self._claims(message)).encode())
         if earlier is not None:
@@ -77,7 +77,7 @@ class Attest:
 
     def _claims(self, message: Message) -> dict[str, object]:
         arrival = message.arrival
-        names, spelling = all_spelled(message)
+        names, canonical = canonical_form_of_all(message)
         origin = arrival.origin
         claims: dict[str, object] = {
             "site": origin.site,
@@ -91,7 +91,7 @@ class Attest:
             "message_id": message_id(message),
             "body": encoded(hashlib.sha256(body_or_nothing(message)).digest()),
             "properties": names,
-            "properties_digest": encoded(hashlib.sha256(spelling).digest()),
+            "properties_digest": encoded(hashlib.sha256(canonical).digest()),
         }
         return {name: value for name, value in claims.items() if value is not None}
 

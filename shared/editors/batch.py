@@ -29,35 +29,35 @@ _MESSAGE_ID = 0
 
 
 class BatchOptions(Strict):
-    """What an envelope is, and how much goes into one."""
+    """The format and the size of envelopes."""
 
     format: Format = Field("json-array", alias="as")
-    """`json-array` and `json-lines` of bodies that are JSON, or `avro`: a container of whole messages."""
+    """`json-array` or `json-lines` for JSON bodies, or `avro`: a container of whole messages."""
     max_count: Annotated[int, Field(ge=1, le=100_000)] = 100
-    """Messages in an envelope at most."""
+    """Largest number of messages in an envelope."""
     max_bytes: Annotated[int, Field(ge=1, le=100 * 1024 * 1024)] = 192 * 1024
-    """Bytes of an envelope's body at most; a message that is larger by itself is rejected."""
+    """Largest body of an envelope in bytes; a message that is larger is rejected."""
     within: Annotated[timedelta, Field(strict=False, gt=timedelta())] | None = None
-    """ISO 8601 duration that may lie between the enqueued times of an envelope's first and last message."""
+    """Longest time between the enqueued times of the first and the last message of an envelope."""
     content_type: Annotated[str, Field(pattern=r"^[!-~]+/[ -~]+$")] | None = None
-    """Content type of envelopes; that of the format unless given."""
+    """Content type of envelopes; by default that of the format."""
 
 
 class BatchStep(Step):
     """
-    Puts messages that were delivered together into envelopes.
+    Joins messages of one delivery into envelopes.
 
-    An envelope holds messages of one session, one partition key, one path and one time to live, in their order. What
-    all of them have alike in their properties it has too, and their number in `batch-count`. Its id is made of theirs.
-    All of its messages share what becomes of it: they are completed once it is sent, and set aside each by itself where
-    it is rejected. No envelope waits for more than the delivery has: maxMessageBatchSize and maxBatchWaitTime of
-    host.json say how many that may be.
+    The messages of an envelope have the same session, partition key, path and time to live, and stay in order. The
+    envelope keeps the properties that all of them share, and has their number in `batch-count`. Its id is computed from
+    theirs. When the envelope is sent, all of its messages are completed; when it is rejected, each message is rejected
+    separately. An envelope never waits for more messages than one delivery has: set maxMessageBatchSize and
+    maxBatchWaitTime in host.json.
     """
 
     options: BatchOptions = Field(alias="batch")
 
     def editor(self, _: TaskFacts, /) -> "Batch":
-        """Return the editor that does what the options say."""
+        """Return the editor with these options."""
         return Batch(self.options)
 
 
@@ -68,14 +68,14 @@ class _Group:
     """An envelope that is being filled."""
 
     def __init__(self, size: int) -> None:
-        """Begin with none; *size* is that of the empty envelope."""
+        """Begin without messages; *size* is that of the empty envelope."""
         self.members: list[int] = []
         self.entries: list[Entry] = []
         self.properties: list[_Properties] = []
         self.size = size
 
     def add(self, index: int, entry: Entry, properties: _Properties) -> None:
-        """Put a message in, which is the one of this index."""
+        """Add the message with this index."""
         self.members.append(index)
         self.entries.append(entry)
         self.properties.append(properties)
@@ -83,7 +83,7 @@ class _Group:
 
 
 class Batch:
-    """Joins the messages of a delivery to the first of each envelope."""
+    """Joins the messages of a delivery into envelopes."""
 
     name = "batch"
     joins = True
@@ -96,8 +96,8 @@ class Batch:
         self._within = None if options.within is None else options.within // timedelta(milliseconds=1)
         self._content_type = options.content_type or self._envelope.media_type
 
-    async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:  # noqa: ARG002 - nobody is asked
-        """Return an envelope in the place of its first message; the others are joined to it."""
+    async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:  # noqa: ARG002 - no store is used
+        """Return each envelope in the place of its first message; the other messages are joined to it."""
         results: list[EditedTogether] = [()] * len(messages)
         filling: dict[object, _Group] = {}
         groups: list[_Group] = []
@@ -115,21 +115,22 @@ class Batch:
                 groups.append(group)
             group.add(index, entry, properties)
         for group in groups:
-            results[group.members[0]] = (self._filled(group),)
+            results[group.members[0]] = (self._fill(group),)
             for index in group.members[1:]:
                 results[index] = Joined(group.members[0])
         return results
 
     async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
-        """Keep nothing."""
+        """Do nothing: no state is kept."""
 
     def _entry(self, message: Message) -> Entry:
-        """Return the part of a message, which fits an envelope."""
+        """Return a message's part of an envelope; raises MessageRejected if it is too large."""
         entry = self._envelope.entry(message)
         size = self._envelope.overhead + entry.size
         if size > self._max_bytes:
             raise MessageRejected(
-                "BodyTooLarge", f"an envelope of it has {size} bytes, expected at most {self._max_bytes}"
+                "BodyTooLarge",
+                f"an envelope with this message alone has {size} bytes, expected at most {self._max_bytes}",
             )
         return entry
 
@@ -141,7 +142,7 @@ class Batch:
         first, last = (each.message.arrival.enqueued_time for each in (group.entries[0], entry))
         return first is not None and last is not None and abs(last - first) <= self._within
 
-    def _filled(self, group: _Group) -> Message:
+    def _fill(self, group: _Group) -> Message:
         messages = [each.message for each in group.entries]
         message = messages[0].copy()
         raw = message.sections
@@ -152,7 +153,7 @@ class Batch:
             raw.message_annotations = b""
             message.set_annotations({_PARTITION_KEY: partition_key} if partition_key is not None else {})
         raw.footer = b""
-        # What it was made from has been read before: this is another message now.
+        # A new message, because the first one caches what was decoded.
         message = Message(raw, message.arrival)
         message.message_id = string(_identity(messages))
         message.content_type = self._content_type
@@ -168,7 +169,7 @@ def _key(message: Message) -> object:
 
 
 def _identity(messages: Sequence[Message]) -> str:
-    """Return an id that the same messages always get."""
+    """Return an id that is the same for the same messages."""
     digest = blake2b(digest_size=16)
     for message in messages:
         fields, arrival = message.property_fields(), message.arrival
@@ -184,7 +185,7 @@ def _properties(message: Message) -> _Properties:
 
 
 def _common_properties(properties: Sequence[_Properties]) -> bytes:
-    """Return the application properties that all have, and the stamps of the first, whose way they share."""
+    """Return the application properties that all share, and the stamps of the first one."""
     first = properties[0]
     common: AbstractSet[tuple[str, bytes]] = first.items()
     for each in properties[1:]:
@@ -194,7 +195,7 @@ def _common_properties(properties: Sequence[_Properties]) -> bytes:
 
 
 def _common_fields(messages: Sequence[Message]) -> bytes:
-    """Return the properties section with the fields that all have alike."""
+    """Return the properties section with the fields that all share."""
     rows = [message.property_fields() for message in messages]
     width = max(map(len, rows))
     padded = [[*row, *([_NULL] * (width - len(row)))] for row in rows]

@@ -1,10 +1,10 @@
 """
-The chain editor: each message of a sequence carries its number and the hash of the one before, signed.
+The chain editor: each message of a sequence gets a signed link with its number and the hash of its predecessor.
 
-1. Which message has which link is kept before the batch goes on, so that a redelivered message gets the same one,
-   after a crash and from another instance of the app. Of two instances that write, the later one reads again.
-2. What is in a link is the same at every delivery: nothing before `chain` may make another message of the same one.
-3. A message that comes again when WINDOW others have come since is linked anew, as another one.
+1. Links are stored before the batch goes on, so that a redelivered message gets the same link, also after a crash and
+   from another instance of the app. If two instances write, the later one reads again.
+2. A link must be the same at every delivery: an editor before `chain` must not change a message differently each time.
+3. A message that is redelivered after WINDOW others is linked again, with a new number.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from shared.editors.protection.links import (
     answered_within,
     content_digest,
     each_of,
-    grouped,
+    group_by_sequence,
     hash_of,
     identities,
 )
@@ -46,63 +46,64 @@ _REMEMBERED_SEQUENCES = 1_000
 
 
 class ChainedProperty(Strict):
-    """Messages with one value of an application property are a sequence."""
+    """A sequence of the messages with the same value of an application property."""
 
     property: str = Field(min_length=1)
 
 
 class ChainOptions(Strict):
-    """What a sequence is, and with which key its links are signed."""
+    """What a sequence is, and which key signs its links."""
 
     key: KeyName
-    """Secret with the key: a JSON Web Key, or a set of them, of which the last is the newest and is taken."""
+    """Name of the secret with the key: a JSON Web Key, or a set of them, of which the last one is used."""
     kid: KeyId | None = None
-    """Id of another key of the set to be taken."""
+    """Id of the key to use, if it is not the last of the set."""
     sequence: Literal["session", "partition_key", "partition", "entity"] | ChainedProperty
-    """What its messages have in common. A session needs a source with sessions, a partition or its key a hub; the whole
-    entity, or a property, a source that is in order as a whole: one partition, or an app of a `single_instance`."""
+    """What the messages of a sequence have in common. `session` needs a source with sessions; `partition` and
+    `partition_key` need an event hub; `entity` and a property need a source that keeps its order as a whole: one
+    partition, or `single_instance`."""
     properties: BoundNames = (MESSAGE_ID,)
-    """Properties that a link is over, beside the body."""
+    """Properties that a link covers, in addition to the body."""
     store: StoreOptions
-    """Where it is kept how far each sequence has come."""
+    """Where the state of each sequence is stored."""
     single_instance: bool = False
-    """That the app never runs as more than one instance, so that the order of an entity without sessions is kept."""
+    """Whether the app always runs as one instance, which keeps the order of an entity without sessions."""
 
 
 class ChainStep(Step):
     """
-    Links each message to the one before it in its sequence: number and hash of its predecessor, signed, in repl-chain.
+    Links each message to the one before it in its sequence: a signed number and hash in the property repl-chain.
 
-    `verify-chain` at the far end tells what is missing, reordered, altered or inserted; the end of a sequence that was
-    cut off it cannot tell before a later message arrives.
+    `verify-chain` at the other end finds missing, reordered, altered and inserted messages. It cannot find that the
+    last messages of a sequence are missing before a later one arrives.
     """
 
     keeps_properties: ClassVar[bool] = True
     options: ChainOptions = Field(alias="chain")
 
     def may_set(self) -> frozenset[str]:
-        """Return the one application property that it sets or takes off."""
+        """Return the one application property that it sets or removes."""
         return frozenset((LINK.lower(),))
 
     def editor(self, task: TaskFacts, /) -> BatchEditor:
-        """Return the editor that does what the options say."""
-        from shared.editors.protection.keys import KeyRings  # noqa: PLC0415 - tasks without keys do not pay for the library
+        """Return the editor with these options."""
+        from shared.editors.protection.keys import KeyRings  # noqa: PLC0415 - only tasks with keys load the library
 
         check_key(task, "chain.key", self.options.key)
         documents = self.options.store.open(task, "chain.store")
-        rings = KeyRings(self.options.key, task.secrets)
+        rings = KeyRings(self.options.key, task.secrets, task.name)
         return Chain(self.options, rings, Sequences(documents, f"chain/{task.name}"))
 
 
 class _Place(NamedTuple):
-    """What a message brings to its sequence."""
+    """A message's contribution to its sequence."""
 
     identity: str
     digest: str
 
 
 class Chain:
-    """Links messages, and keeps the links before the messages go on."""
+    """Links messages, and stores the links before the messages go on."""
 
     name = "chain"
     joins = False
@@ -116,7 +117,7 @@ class Chain:
         self._names = options.properties
         self._sequence_of = _sequence_of(options.sequence)
         self._sequences = sequences
-        # Where it was when it was last read or written; who writes finds out whether it still is.
+        # The state that was last read or written, with its version; a write fails if another instance has changed it.
         self._known: OrderedDict[str, tuple[Progress, str | None]] = OrderedDict()
 
     async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
@@ -127,30 +128,33 @@ class Chain:
         places: dict[int, tuple[str, _Place]] = {}
         for index, (message, identity) in enumerate(zip(messages, identities(messages), strict=True)):
             try:
-                places[index] = self._placed(message, identity)
+                places[index] = self._place(message, identity)
             except MessageRejected as error:
                 results[index] = MessageRejected(error.reason, f"{self.name}: {error.description}")
 
-        async def linked(sequence: str, members: list[tuple[int, _Place]]) -> None:
-            links = await self._linked(sequence, [place for _, place in members])
-            for (index, _), link in zip(members, links, strict=True):
-                results[index] = link if isinstance(link, MessageRejected) else (_signed(messages[index], key, link),)
+        async def link(sequence: str, members: list[tuple[int, _Place]]) -> None:
+            links = await self._link_all(sequence, [place for _, place in members])
+            for (index, _), each in zip(members, links, strict=True):
+                results[index] = each if isinstance(each, MessageRejected) else (_sign(messages[index], key, each),)
 
         with answered_within(self.name, timeout_seconds):
             async with asyncio.timeout(timeout_seconds):
-                await each_of(grouped(places), linked)
+                await each_of(group_by_sequence(places), link)
         return results
 
     async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
-        """Nothing is to be done: the links are kept already."""
+        """Do nothing: the links are already stored."""
 
-    def _placed(self, message: Message, identity: str | None) -> tuple[str, _Place]:
+    def _place(self, message: Message, identity: str | None) -> tuple[str, _Place]:
         if identity is None:
-            raise MessageRejected("NotChained", "has neither a sequence number nor an id, so it would not be recognized when it is redelivered")
+            raise MessageRejected(
+                "NotChained",
+                "has neither a sequence number nor an id, so it would not be recognized when it is redelivered",
+            )
         return self._sequence_of(message), _Place(identity, content_digest(self._names, message))
 
-    async def _linked(self, sequence: str, places: Sequence[_Place]) -> list[bytes | MessageRejected]:
-        """Return the link of each message, once it is kept."""
+    async def _link_all(self, sequence: str, places: Sequence[_Place]) -> list[bytes | MessageRejected]:
+        """Return the link of each message, after it was stored."""
         async with self._sequences.turn(sequence):
             for _ in range(_ATTEMPTS):
                 known = self._known.pop(sequence, None) or await self._sequences.read(sequence)
@@ -176,20 +180,20 @@ class Chain:
         if known is None:
             progress.append(place.identity, hash_of(payload))
         elif progress.hash_at(number) != hash_of(payload):
-            told = f"{self.name}: was linked as number {number} in an earlier delivery, with other content"
-            return MessageRejected("ChainedDifferently", told)
+            problem = f"{self.name}: was linked as number {number} in an earlier delivery, with other content"
+            return MessageRejected("ChainedDifferently", problem)
         return payload
 
 
-def _signed(message: Message, key: "SigningKey", link: bytes) -> Message:
-    # A copy: the batch may be asked for again, with the messages as they were.
+def _sign(message: Message, key: "SigningKey", link: bytes) -> Message:
+    # A copy, because the batch may be edited again with the original messages.
     signed = message.copy()
     attach(signed, LINK, key.statement(link))
     return signed
 
 
 def _sequence_of(sequence: str | ChainedProperty) -> Callable[[Message], str]:
-    """Return what gives the name of a message's sequence; it raises MessageRejected for a message of none."""
+    """Return a function from a message to the name of its sequence; it raises MessageRejected without one."""
 
     def named(origin: Origin, what: str, key: str | None) -> str:
         if key is None:

@@ -1,4 +1,4 @@
-"""The claim-check editor: bodies too large for the target go to blob storage."""
+"""The claim-check editor: large bodies go to blob storage."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from pydantic import Field
 
 from shared.amqp.codec import encode
 from shared.editors.options import Step, TaskFacts
-from shared.editors.state.claims import PROPERTY, Claim, claimed, set_claim
+from shared.editors.state.claims import PROPERTY, Claim, body_to_store, set_claim
 from shared.editors.state.store import ContainerName, Store
 from shared.errors import MessageRejected
 from shared.message.message import Arrival, Message, Origin
@@ -24,47 +24,47 @@ _DAY = 24 * 60 * 60 * 1000
 
 
 class ClaimCheckOptions(Store):
-    """Where bodies go, and which."""
+    """Which bodies are stored, and where."""
 
     container: ContainerName = "busway-claims"
-    """Container in the storage account, which is made if it is not there."""
+    """Container in the storage account; it is created if it is missing."""
     above: Annotated[int, Field(ge=0, le=100 * 1024 * 1024)] = 192 * 1024
-    """Bytes of a body that stays in its message; a larger one goes to the storage."""
+    """Largest body in bytes that stays in its message; larger bodies are stored."""
 
 
 class ClaimCheckStep(Step):
     """
-    Puts bodies above a size into blob storage and leaves a claim in their place, which `claim-restore` redeems.
+    Stores large bodies as blobs and replaces each by a claim, from which `claim-restore` restores it.
 
-    The claim is a small JSON body of the type application/vnd.busway.claim-check+json with the container, the name, the
-    size and the SHA-256 of the blob, and the content type that the body had; the name is also in the application
-    property `claim-check`. The blob holds the body's bytes, with their MD5. A redelivered message has the same blob.
-    Blobs stay: give the container a lifecycle rule that deletes them when no message can name them any more, or let
-    `claim-restore` delete what it has restored. A storage that is away holds the delivery.
+    A claim is a small JSON body of the type application/vnd.busway.claim-check+json with the container, name, size and
+    SHA-256 of the blob, and the content type of the body. The name is also in the application property `claim-check`.
+    The blob has the bytes of the body and their MD5. A redelivered message uses the same blob. Busway does not delete
+    blobs: give the container a lifecycle rule, or let `claim-restore` delete each blob that it has restored. While the
+    storage is unavailable, the messages stay at the source.
     """
 
     options: ClaimCheckOptions = Field(alias="claim-check")
 
     def editor(self, task: TaskFacts, /) -> "ClaimCheck":
-        """Return the editor that does what the options say."""
+        """Return the editor with these options."""
         return ClaimCheck(self.options.open(task, "claim-check"), self.options.above)
 
 
 class ClaimCheck:
-    """Leaves claims in the place of large bodies."""
+    """Replaces large bodies by claims."""
 
     name = "claim-check"
     joins = False
 
     def __init__(self, blobs: Blobs, above: int) -> None:
-        """Put bodies of more than *above* bytes into *blobs*."""
+        """Store bodies of more than *above* bytes in *blobs*."""
         self._blobs = blobs
         self._above = above
-        # What an attempt has put there that did not come to its end; the next one goes on from there.
+        # Blobs that an interrupted attempt has written; the next attempt does not write them again.
         self._kept: set[str] = set()
 
     async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
-        """Return the messages, those with large bodies with a claim; their bodies are in the storage by then."""
+        """Return the messages, with claims for large bodies, after these were stored."""
         results: list[EditedTogether] = []
         uploads: dict[str, tuple[bytes, str | None]] = {}
         parts: Counter[Arrival] = Counter()
@@ -72,7 +72,7 @@ class ClaimCheck:
             part = parts[message.arrival]
             parts[message.arrival] += 1
             try:
-                results.append((self._edited(message, part, uploads),))
+                results.append((self._edit(message, part, uploads),))
             except MessageRejected as error:
                 results.append(MessageRejected(error.reason, f"{self.name}: {error.description}"))
         if uploads:
@@ -80,14 +80,16 @@ class ClaimCheck:
         return results
 
     async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
-        """Keep every blob: the messages that name them are on their way."""
+        """Do nothing: the messages that name the blobs are under way."""
 
-    def _edited(self, message: Message, part: int, uploads: dict[str, tuple[bytes, str | None]]) -> Message:
-        content, form = claimed(message)
+    def _edit(self, message: Message, part: int, uploads: dict[str, tuple[bytes, str | None]]) -> Message:
+        content, form = body_to_store(message)
         if len(content) <= self._above:
             return message
         if message.application_property(PROPERTY) is not None:
-            raise MessageRejected("ClaimedAlready", f"has the property {PROPERTY} and a large body, expected only one of them")
+            raise MessageRejected(
+                "ClaimedAlready", f"has the property {PROPERTY} and a large body, expected only one of them"
+            )
         digest = sha256(content).hexdigest()
         name = _name(message, part, digest)
         content_type = message.content_type
@@ -108,10 +110,9 @@ class ClaimCheck:
 
 def _name(message: Message, part: int, digest: str) -> str:
     """
-    Return the name of a body's blob, the same at every delivery of the same body.
+    Return the name of a body's blob, which is the same at every delivery of the same body.
 
-    It holds a part of the digest, as a body that was encrypted before is another one at each delivery, and an earlier
-    one may be on its way already.
+    It has part of the digest, because an encrypted body differs at each delivery and an earlier one may be under way.
     """
     arrival = message.arrival
     if arrival.sequence_number is None or arrival.enqueued_time is None:

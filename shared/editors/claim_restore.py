@@ -1,4 +1,4 @@
-"""The claim-restore editor: bodies that are in blob storage come back into their messages."""
+"""The claim-restore editor: bodies from blob storage return to their messages."""
 
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -14,45 +14,45 @@ from shared.message.message import Arrival, Message
 from shared.protocols import EditedTogether, Outcome
 from shared.stores.blobs import Blob, Blobs, TooLarge, answered_within, some_at_once
 
-# Deliveries whose end is not known yet; what is forgotten of them is not deleted.
+# Deliveries that are not settled yet; blobs of forgotten ones are not deleted.
 _MOST_OPEN = 1000
 
 
 class ClaimRestoreOptions(Store):
-    """Where bodies are, and what becomes of them there."""
+    """Where bodies are, and whether they are deleted."""
 
     container: ContainerName = "busway-claims"
-    """Container in the storage account; a claim on another one is rejected."""
+    """Container in the storage account; a claim for another container is rejected."""
     max_bytes: Annotated[int, Field(ge=0, le=1024 * 1024 * 1024)] = 100 * 1024 * 1024
-    """Bytes of a body at most; a claim on a larger one is rejected."""
+    """Largest body in bytes; a claim for a larger one is rejected."""
     delete: bool = False
-    """Whether a blob is deleted once its message has been sent; a copy of the message that comes later is rejected."""
+    """Whether to delete a blob after its message was sent; a later copy of the message is then rejected."""
 
 
 class ClaimRestoreStep(Step):
     """
-    Brings bodies back that `claim-check` has put into blob storage; a message without a claim goes on as it is.
+    Restores bodies that `claim-check` has stored as blobs; a message without a claim stays as it is.
 
-    What comes back is compared in size and SHA-256 with the claim. A message is rejected if its blob is missing,
-    altered, larger than allowed, or in another container than the one named here: no other address is asked. A storage
-    that is away holds the delivery.
+    The size and the SHA-256 of the blob must match the claim. A message is rejected if its blob is missing, altered,
+    larger than allowed, or in another container than the one named here: no other address is contacted. While the
+    storage is unavailable, the messages stay at the source.
     """
 
     options: ClaimRestoreOptions = Field(alias="claim-restore")
 
     def editor(self, task: TaskFacts, /) -> "ClaimRestore":
-        """Return the editor that does what the options say."""
+        """Return the editor with these options."""
         return ClaimRestore(self.options.open(task, "claim-restore"), self.options)
 
 
 class ClaimRestore:
-    """Puts bodies in the place of claims."""
+    """Replaces claims by bodies."""
 
     name = "claim-restore"
     joins = False
 
     def __init__(self, blobs: Blobs, options: ClaimRestoreOptions) -> None:
-        """Take bodies from *blobs* as *options* say."""
+        """Read bodies from *blobs*."""
         self._blobs = blobs
         self._limit = options.max_bytes
         self._deletes = options.delete
@@ -68,7 +68,7 @@ class ClaimRestore:
                 if claim is not None:
                     claims[index] = self._allowed(claim)
             except MessageRejected as error:
-                results[index] = self._told(error)
+                results[index] = self._rejection(error)
         if not claims:
             return results
         found = await self._download(list(claims.values()), timeout_seconds)
@@ -78,7 +78,7 @@ class ClaimRestore:
                 edited = messages[index].copy()
                 restore(edited, claim, _present(content))
             except MessageRejected as error:
-                results[index] = self._told(error)
+                results[index] = self._rejection(error)
             else:
                 results[index] = (edited,)
                 restored.append((edited.arrival, claim.blob))
@@ -87,7 +87,7 @@ class ClaimRestore:
         return results
 
     async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
-        """Delete the blobs of what has been sent, once no message of its delivery is left at the source."""
+        """Delete the blobs of sent messages, when no message of their delivery is left at the source."""
         if not self._open:
             return
         ended = Counter(arrival for arrival, _ in outcomes)
@@ -99,7 +99,7 @@ class ClaimRestore:
         self._open = deque((each for each in self._open if each not in over), maxlen=_MOST_OPEN)
 
     def _allowed(self, claim: Claim) -> Claim:
-        """Return a claim that may be redeemed; its address is compared and never asked."""
+        """Return *claim* if it may be restored; its address is compared and never contacted."""
         if claim.container.rstrip("/").lower() != self._blobs.url.lower():
             raise MessageRejected("ForeignClaim", f"claims a blob of another container than {self._blobs.url}")
         if claim.size > self._limit:
@@ -114,7 +114,7 @@ class ClaimRestore:
         async with answered_within(timeout_seconds, self._blobs.url):
             return await some_at_once(map(download, claims))
 
-    def _told(self, error: MessageRejected) -> MessageRejected:
+    def _rejection(self, error: MessageRejected) -> MessageRejected:
         return MessageRejected(error.reason, f"{self.name}: {error.description}")
 
 

@@ -1,4 +1,4 @@
-"""The cloudevents editor: messages as CloudEvents, in either mode of the AMQP binding, and back."""
+"""The cloudevents editor: messages as CloudEvents, in both modes of the AMQP binding, and back."""
 
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,27 +21,27 @@ if TYPE_CHECKING:
 type Text = Annotated[str, Field(min_length=1)]
 
 ATTRIBUTES = ("specversion", "id", "source", "type", "datacontenttype", "dataschema", "subject", "time")
-"""Those of the specification; events may have others."""
+"""Attributes of the specification; events may have others."""
 _PREFIXES = ("cloudEvents_", "cloudEvents:")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WHOLE = frozenset(("ubyte", "ushort", "uint", "ulong", "byte", "short", "int", "long"))
 
 
 class CloudEventsOptions(Strict):
-    """Which mode, and what a message that is no event yet says of itself."""
+    """The mode, and the attributes of messages that are not events yet."""
 
     to: Literal["binary", "structured", "plain"]
-    """`binary`: attributes as application properties; `structured`: one JSON document; `plain`: no event any more."""
+    """`binary`: attributes as application properties; `structured`: one JSON document; `plain`: no longer an event."""
     source: Text | None = None
-    """Where events come from, a URI reference; /SITE/ENTITY of the task's source unless given."""
+    """Where events come from, a URI reference; by default /SITE/ENTITY of the task's source."""
     type: Text | None = None
-    """What has happened, such as acme.order.placed; the message's subject unless given."""
+    """Type of the event, such as acme.order.placed; by default the message's subject."""
     subject: Text | None = None
-    """What it is about; where `type` is given, the message's subject unless given."""
+    """Subject of the event; by default the message's subject, if `type` is given."""
     dataschema: Text | None = None
-    """URI of the schema that the data keeps to."""
+    """URI of the schema of the data."""
     separator: Literal["_", ":"] = "_"
-    """What stands between cloudEvents and the attribute's name in properties; `_` can be named in rules as it is."""
+    """Character between cloudEvents and the name of an attribute in properties; with `_`, rules need no quotes."""
 
     @model_validator(mode="after")
     def _has_attributes_that_events_may_have(self) -> Self:
@@ -57,31 +57,31 @@ class CloudEventsOptions(Strict):
 
 
 class CloudEventsStep(Step):
-    """Makes a message a CloudEvent 1.0, changes the mode of one that it is already, or takes the event off it."""
+    """Converts messages to CloudEvents 1.0, from one mode to the other, or back to plain messages."""
 
     keeps_properties: ClassVar[bool] = True
     keeps_content_type: ClassVar[bool] = False
     options: CloudEventsOptions = Field(alias="cloudevents")
 
     def may_set(self) -> frozenset[str]:
-        """Return the attributes of an event, whichever way they are written."""
+        """Return the properties of an event's attributes, with either separator."""
         return frozenset(f"cloudevents{separator}{name}" for separator in "_:" for name in ATTRIBUTES)
 
     def editor(self, _: TaskFacts, /) -> "CloudEvents":
-        """Return the editor that does what the options say."""
+        """Return the editor with these options."""
         return CloudEvents(self.options)
 
 
 class CloudEvents:
     """
-    Makes messages CloudEvents 1.0 and back.
+    Converts messages to CloudEvents 1.0 and back.
 
-    A message is an event already if its content type begins with application/cloudevents, or it has the property
-    cloudEvents_specversion or cloudEvents:specversion; its attributes then are those that it has. Of another message
-    id, source, type, subject, time (when it was enqueued) and datacontenttype come from the message and the options.
+    A message is already an event if its content type begins with application/cloudevents, or if it has the property
+    cloudEvents_specversion or cloudEvents:specversion; it keeps its attributes. For another message, id, source, type,
+    subject, time (when it was enqueued) and datacontenttype come from the message and the options.
 
-    JSON data stands in a structured event as it is, text (text/*, XML) as a text, everything else in Base64; data
-    without a content type too. Events in batches, and in other formats than JSON, are rejected.
+    JSON data is in a structured event as it is, text (text/*, XML) as a string, other data as Base64, also without a
+    content type. Batches of events, and formats other than JSON, are rejected.
 
     Source: CloudEvents 1.0.2, AMQP Protocol Binding.
     """
@@ -89,7 +89,7 @@ class CloudEvents:
     name = "cloudevents"
 
     def __init__(self, options: CloudEventsOptions) -> None:
-        """Make of messages what *options* say."""
+        """Convert to the mode of *options*."""
         from shared.codecs import cloudevents  # noqa: PLC0415 - loaded by tasks that need it
 
         self._codec = cloudevents
@@ -98,7 +98,7 @@ class CloudEvents:
         self._options = options
 
     def edit(self, message: Message) -> Sequence[Message]:
-        """Return the message; MessageRejected for an event that is none, or a message that cannot become one."""
+        """Return the message; raises MessageRejected for an invalid event, or if it cannot become one."""
         try:
             self._edit(message)
         except MessageRejected as error:
@@ -115,7 +115,7 @@ class CloudEvents:
         elif self._to == "plain":
             return
         else:
-            event = self._made(message)
+            event = self._create(message)
         changes: dict[str, Value | None] = dict.fromkeys(properties)
         attributes = dict(event.attributes)
         if self._to == "structured":
@@ -157,7 +157,7 @@ class CloudEvents:
             )
         return self._checked(message, attributes)
 
-    def _made(self, message: Message) -> "Event":
+    def _create(self, message: Message) -> "Event":
         options, arrival = self._options, message.arrival
         kind = options.type or message.subject
         if kind is None:
@@ -182,7 +182,7 @@ class CloudEvents:
             attributes["datacontenttype"] = message.content_type
         self._codec.check(attributes)
         data = content_of(message) if message.sections.body else None
-        # Data of a content type that has no empty text is none.
+        # Empty data is no data.
         return self._codec.Event(attributes, data or None)
 
 
@@ -196,7 +196,7 @@ def _event_properties(message: Message) -> Iterator[tuple[str, Value]]:
 
 
 def _attribute(value: Value) -> "Attribute | None":
-    """Return what an attribute says, natively or as its canonical text; None for what no attribute can be."""
+    """Return the value of an attribute, as itself or as its canonical text; None for another type."""
     match value.payload:
         case bool() | str():
             return value.payload
@@ -209,7 +209,7 @@ def _attribute(value: Value) -> "Attribute | None":
         case UUID():
             return str(value.payload)
         case Described() as described:
-            # The SDKs for .NET describe a URI so.
+            # The SDKs for .NET send a URI as a described value.
             return described.value.payload if isinstance(described.value.payload, str) else None
     return None
 

@@ -1,4 +1,4 @@
-"""The compress editor: bodies made smaller for the way."""
+"""The compress editor: smaller bodies."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, ClassVar, Self
@@ -11,22 +11,22 @@ from shared.editors.options import Step, Strict, TaskFacts
 from shared.errors import MessageRejected
 from shared.message.message import Message
 
-# Least, most and usual level. The usual ones are those at which each takes about as long as gzip.
+# Lowest, highest and default level. At its default, each takes about as long as gzip.
 _LEVELS: Mapping[Encoding, tuple[int, int, int]] = {"gzip": (0, 9, 6), "zstd": (1, 22, 3), "brotli": (0, 11, 4)}
 
 CODINGS: Mapping[Encoding, str] = {"gzip": "gzip", "zstd": "zstd", "brotli": "br"}
-"""By what name the property content-encoding knows each; source: IANA, HTTP Content Coding Registry."""
+"""Names in the property content-encoding; source: IANA, HTTP Content Coding Registry."""
 
 
 class CompressOptions(Strict):
     """How bodies are compressed."""
 
     encoding: Encoding
-    """`gzip` is understood everywhere, `zstd` is fast and small, `brotli` is made for text."""
+    """`gzip` is supported everywhere, `zstd` is fast and small, `brotli` is best for text."""
     level: int | None = None
-    """How much effort: gzip 0 to 9 (6 unless given), zstd 1 to 22 (3), brotli 0 to 11 (4)."""
+    """Compression level: gzip 0 to 9 (default 6), zstd 1 to 22 (3), brotli 0 to 11 (4)."""
     min_size: Annotated[int, Field(ge=0)] = 0
-    """Bytes that a body has at least; a smaller one goes on as it is."""
+    """Smallest body in bytes that is compressed; smaller bodies stay as they are."""
 
     @model_validator(mode="after")
     def _has_the_level(self) -> Self:
@@ -37,13 +37,13 @@ class CompressOptions(Strict):
 
 
 class CompressStep(Step):
-    """Compresses the body, and says so in the property content-encoding, behind what stands there."""
+    """Compresses the body, and appends the encoding to the property content-encoding."""
 
     keeps_properties: ClassVar[bool] = True
     options: CompressOptions = Field(alias="compress")
 
     def editor(self, _: TaskFacts, /) -> "Compress":
-        """Return the editor that does what the options say."""
+        """Return the editor with these options."""
         options = self.options
         level = _LEVELS[options.encoding][2] if options.level is None else options.level
         return Compress(compressor(options.encoding, level), CODINGS[options.encoding], options.min_size)
@@ -51,10 +51,9 @@ class CompressStep(Step):
 
 class Compress:
     """
-    Compresses the body: data sections (joined), or a value that is a string or a binary. It becomes one data section.
+    Compresses a body of data sections (joined), or of a value that is a string or binary, to one data section.
 
-    The content type stays that of the body before. A content encoding that is there already stays and counts as the
-    first of two, as in HTTP (RFC 9110, section 8.4).
+    The content type stays. An existing content encoding stays as the first of two, as in HTTP (RFC 9110, section 8.4).
     """
 
     name = "compress"
@@ -66,7 +65,7 @@ class Compress:
         self._min_size = min_size
 
     def edit(self, message: Message) -> Sequence[Message]:
-        """Return the message; MessageRejected where it has no body that can be compressed."""
+        """Return the message; raises MessageRejected if its body cannot be compressed."""
         try:
             content = content_of(message)
         except MessageRejected as error:

@@ -1,4 +1,4 @@
-"""The decompress editor: bodies as they were before they were compressed."""
+"""The decompress editor: compressed bodies as they were before."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, ClassVar, Literal, Self
@@ -14,38 +14,38 @@ from shared.message.message import Message
 
 # x-gzip is gzip (RFC 9110, section 8.4.1.3).
 _ENCODINGS: Mapping[str, Encoding] = {coding: encoding for encoding, coding in CODINGS.items()} | {"x-gzip": "gzip"}
-# What every body of an encoding begins with; brotli has nothing of the kind.
+# First bytes of every body of an encoding; brotli has none.
 _BEGINNINGS: Mapping[Encoding, bytes] = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}
 
 
 class DecompressOptions(Strict):
-    """What is decompressed, and how far."""
+    """Which bodies are decompressed, and the limits."""
 
     encoding: Encoding | None = None
-    """For senders that do not say it in the property content-encoding; one that says another is rejected."""
+    """Encoding of messages without the property content-encoding; messages with another encoding are rejected."""
     max_size: Annotated[int, Field(ge=1)] = 16 * 2**20
-    """Bytes that a body may become at most; 16 MiB unless given."""
+    """Largest decompressed body in bytes; by default 16 MiB."""
     max_ratio: Annotated[int, Field(ge=1)] | None = None
-    """How many times its compressed size a body may become at most; any unless given."""
+    """Largest decompressed size, as a multiple of the compressed size; by default unlimited."""
     uncompressed: Literal["reject", "pass"] = "reject"
-    """`pass` lets a body that is not compressed go on as it is."""
+    """What happens to a body that is not compressed: `pass` leaves it as it is."""
 
     @model_validator(mode="after")
     def _can_tell_what_is_compressed(self) -> Self:
         if self.encoding == "brotli" and self.uncompressed == "pass":
-            msg = "passes what is not compressed, expected no `encoding: brotli`, which cannot be told from other bytes"
+            msg = "has `uncompressed: pass` with `encoding: brotli`, which cannot be distinguished from other bytes"
             raise ValueError(msg)
         return self
 
 
 class DecompressStep(Step):
-    """Undoes what compress has done last, and takes its name out of the property content-encoding."""
+    """Decompresses the body by its last content encoding, and removes that from the property content-encoding."""
 
     keeps_properties: ClassVar[bool] = True
     options: DecompressOptions = Field(alias="decompress")
 
     def editor(self, _: TaskFacts, /) -> "Decompress":
-        """Return the editor that does what the options say."""
+        """Return the editor with these options."""
         options = self.options
         limits = Limits(options.max_size, options.max_ratio)
         decompressors = {encoding: decompressor(encoding, limits) for encoding in CODINGS}
@@ -54,10 +54,10 @@ class DecompressStep(Step):
 
 class Decompress:
     """
-    Undoes the last encoding that the property content-encoding names; the body becomes one data section.
+    Removes the last encoding in the property content-encoding; the body becomes one data section.
 
-    Rejected: what is no such encoding, ends before its end, has other bytes behind it, or becomes too large. Members of
-    gzip and frames of zstd that follow one another are one body, as their specifications say.
+    A body is rejected if it is not of this encoding, is cut off, has other bytes after its end, or becomes too large.
+    Consecutive members of gzip, and frames of zstd, are one body, as their specifications say.
     """
 
     name = "decompress"
@@ -69,13 +69,13 @@ class Decompress:
         *,
         passes_others: bool,
     ) -> None:
-        """Take a body of which the message says nothing for *expected*."""
+        """Use *expected* for messages without a content encoding."""
         self._decompressors = decompressors
         self._expected = expected
         self._passes_others = passes_others
 
     def edit(self, message: Message) -> Sequence[Message]:
-        """Return the message; MessageRejected where its body is not what it claims to be."""
+        """Return the message; raises MessageRejected if its body is not compressed as declared."""
         before, _, last = (message.content_encoding or "").rpartition(",")
         said = _ENCODINGS.get(last.strip().lower())
         try:
@@ -89,7 +89,7 @@ class Decompress:
         return (message,)
 
     def _content(self, message: Message, said: Encoding | None) -> bytes | None:
-        """Return the body decompressed, None where it is to go on as it is."""
+        """Return the decompressed body, None if it stays as it is."""
         expected = self._expected
         if said is not None and expected is not None and said != expected:
             raise MessageRejected(

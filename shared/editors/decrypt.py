@@ -1,4 +1,4 @@
-"""The decrypt editor: what was encrypted on the way in is readable from here on."""
+"""The decrypt editor: encrypted bodies and fields become readable."""
 
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 class DecryptOptions(Strict):
-    """What is decrypted, and with which keys."""
+    """What to decrypt, and with which keys."""
 
     key: KeyName
-    """Secret with the keys: a JSON Web Key, or a set of them; the message names the one by its `kid`."""
+    """Name of the secret with the keys: a JSON Web Key, or a set of them; the message names its key by `kid`."""
     fields: FieldPaths | None = None
-    """Paths, such as `$.card.number`, of what is decrypted in a JSON body; the body itself if not given."""
+    """Paths, such as `$.card.number`, of the fields to decrypt in a JSON body; by default the whole body."""
     missing_fields: Literal["reject", "pass"] = "reject"
-    """What becomes of a body in which a path leads nowhere."""
+    """What happens to a body without one of the fields."""
     bind: BoundNames | None = None
-    """Properties that it must be bound to; what it is bound to is compared with the message in any case."""
+    """Properties to which the encryption must be bound; bound properties are always compared with the message."""
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
@@ -36,10 +36,11 @@ class DecryptOptions(Strict):
 
 class DecryptStep(Step):
     """
-    Decrypts what `encrypt`, or any other software, has encrypted as JSON Web Encryption (RFC 7516).
+    Decrypts JSON Web Encryption (RFC 7516) from `encrypt` or any other software.
 
-    The body gets back the content type that it had. One that no key of the secret opens is rejected; one that names an
-    unknown key is, once the secret has been read anew. Without the keys the batch stays at its source.
+    The body gets its original content type. A message that no key of the secret can open is rejected. If a message
+    names an unknown key, the secret is read again first. While the keys are unavailable, the messages stay at the
+    source.
     """
 
     keeps_properties: ClassVar[bool] = True
@@ -48,18 +49,18 @@ class DecryptStep(Step):
     options: DecryptOptions = Field(alias="decrypt")
 
     def editor(self, task: TaskFacts, /) -> BatchEditor:
-        """Return the editor that does what the options say."""
-        from shared.editors.protection.keys import Keyed, KeyRings  # noqa: PLC0415 - tasks without keys do not pay for the library
+        """Return the editor with these options."""
+        from shared.editors.protection.keys import Keyed, KeyRings  # noqa: PLC0415 - only tasks with keys load the library
 
         check_key(task, "decrypt.key", self.options.key)
-        return Keyed("decrypt", KeyRings(self.options.key, task.secrets), Decrypt(self.options).edit)
+        return Keyed("decrypt", KeyRings(self.options.key, task.secrets, task.name), Decrypt(self.options).edit)
 
 
 class Decrypt:
     """Decrypts a message with the key of a ring that it names."""
 
     def __init__(self, options: DecryptOptions) -> None:
-        """Do what *options* say."""
+        """Decrypt by *options*."""
         from shared.editors.protection import sealing  # noqa: PLC0415 - see above
 
         self._open_body, self._open_fields = sealing.open_body, sealing.open_fields

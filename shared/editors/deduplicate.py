@@ -1,4 +1,4 @@
-"""The deduplicate editor: of several messages with one id, one goes on."""
+"""The deduplicate editor: of several messages with the same id, one goes on."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from shared.protocols import EditedTogether, Joined, Outcome, Withheld
 from shared.rules import SYSTEM_PROPERTIES
 
 _SYSTEM = "sys."
-# Messages whose fate is not known yet; what is forgotten of them is at worst sent twice.
+# Messages that are not settled yet; a forgotten one may be sent twice at worst.
 _MOST_UNDECIDED = 100_000
 
 
@@ -30,42 +30,42 @@ class DeduplicateStore(Store):
     """A container of a storage account, for the ids of messages that have been sent."""
 
     container: ContainerName = "busway-deduplicate"
-    """Container in the storage account, which is made if it is not there."""
+    """Container in the storage account; it is created if it is missing."""
 
 
 class DeduplicateOptions(Strict):
-    """What is an id, for how long it is remembered, and where."""
+    """What an id is, and where and how long it is remembered."""
 
     by: PropertyName = "sys.MessageId"
     """The id: an application property, in any case, or a broker property as sys.MessageId."""
     per_session: bool = False
-    """Whether messages of different sessions are different messages, whatever their ids."""
+    """Whether the same id in another session is another message."""
     window: Annotated[timedelta, Field(strict=False, gt=timedelta(), le=timedelta(days=7))]
-    """ISO 8601 duration for which an id is remembered after its message was sent, P7D at most."""
+    """How long an id is remembered after its message was sent; P7D at most."""
     max_count: Annotated[int, Field(ge=1, le=10_000_000)] = 100_000
-    """Ids that are remembered at most; those of the latest messages."""
+    """Largest number of ids that are remembered; the oldest are forgotten first."""
     missing: Literal["pass", "reject"] = "pass"
-    """What becomes of a message without an id: `pass` lets it through, `reject` sets it aside."""
+    """What happens to a message without an id."""
     store: Literal["memory"] | DeduplicateStore
-    """`memory`, which is one instance's and ends with it, or a storage account, which all instances share."""
+    """`memory`, which each instance has for itself until it stops, or a storage account, which all instances share."""
 
 
 class DeduplicateStep(Step):
     """
-    Withholds a message whose id is that of a message which has been sent.
+    Withholds a message if one with the same id was sent before.
 
-    An id is remembered once its message has been accepted by the target, not before: whatever fails, a message may be
-    sent twice, and none is lost. What is withheld is journalled as filtered. Of two with one id in one delivery, the
-    second shares what becomes of the first: it is withheld when that is sent, and set aside when that is. Two that are
-    on their way at the same time in two deliveries are both sent. A store that is away holds the delivery. Stands
-    before editors that give a message another id.
+    An id is remembered when the target has accepted its message, not earlier: after a failure a message may be sent
+    twice, but none is lost. Withheld messages are journalled as filtered. If one delivery has two messages with the
+    same id, the second one is withheld if the first is sent, and rejected if the first is rejected. Two messages that
+    are processed at the same time in two deliveries are both sent. While the store is unavailable, the messages stay at
+    the source. Put this editor before those that change the id.
     """
 
     keeps_properties: ClassVar[bool] = True
     options: DeduplicateOptions = Field(alias="deduplicate")
 
     def editor(self, task: TaskFacts, /) -> "Deduplicate":
-        """Return the editor that does what the options say."""
+        """Return the editor with these options."""
         options = self.options
         if options.store == "memory":
             return Deduplicate(options, OwnIds(options.window, options.max_count, task.clock))
@@ -74,7 +74,7 @@ class DeduplicateStep(Step):
 
 
 class _Fate(Enum):
-    """What was answered here of a message, or of a part of one, that did not go on by itself."""
+    """What happened to a message, or to a part of one, that did not go on by itself."""
 
     REJECTED = auto()
     WITHHELD = auto()
@@ -82,7 +82,7 @@ class _Fate(Enum):
 
 
 type _Parts = list[bytes | _Fate | None]
-"""What was answered of each part of a received message: the digest of its id, None without one, where it went on."""
+"""The result of each part of a received message; for one that went on the digest of its id, None without an id."""
 
 
 class Deduplicate:
@@ -92,7 +92,7 @@ class Deduplicate:
     joins = True
 
     def __init__(self, options: DeduplicateOptions, ids: SentIds) -> None:
-        """Tell messages apart as *options* say, and remember in *ids*."""
+        """Compare messages by *options*, and remember ids in *ids*."""
         self._ids = ids
         self._by = options.by
         self._per_session = options.per_session
@@ -101,12 +101,12 @@ class Deduplicate:
         self._system = lower.startswith(_SYSTEM)
         self._name = SYSTEM_PROPERTIES[lower[len(_SYSTEM) :]].name if self._system else lower
         self._is_message_id = self._system and self._name == "MessageId"
-        # Ids by different properties, remembered in one store, are different ids.
+        # Ids from different properties in one store are different ids.
         self._prefix = f"{self._name}\0{self._system}\0{self._per_session}\0".encode()
         self._undecided: OrderedDict[Arrival, _Parts] = OrderedDict()
 
     async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
-        """Return which messages go on, and which share what becomes of one before them."""
+        """Return which messages go on, and which share the outcome of an earlier one."""
         await self._ids.refresh(timeout_seconds)
         firsts: dict[bytes, int] = {}
         parts_of: dict[Arrival, _Parts] = {}
@@ -123,8 +123,8 @@ class Deduplicate:
                 results.append(Withheld(f"{self.name}: a message with this {self._by} was sent before"))
                 parts.append(_Fate.WITHHELD)
             elif digest is not None and firsts.setdefault(digest, index) != index:
-                told = f"{self.name}: a message with this {self._by} is in the same delivery"
-                results.append(Joined(firsts[digest], Outcome.FILTERED, told))
+                problem = f"{self.name}: a message with this {self._by} is in the same delivery"
+                results.append(Joined(firsts[digest], Outcome.FILTERED, problem))
                 parts.append(_Fate.JOINED)
             else:
                 results.append((message,))
@@ -133,7 +133,7 @@ class Deduplicate:
         return results
 
     async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
-        """Remember the ids of messages that have been sent, and of parts where all that went on have been."""
+        """Remember the ids of sent messages; those of parts when all parts that went on were sent."""
         sent: set[bytes] = set()
         whole: list[Arrival] = []
         split: dict[Arrival, list[Outcome]] = {}
@@ -151,7 +151,7 @@ class Deduplicate:
         for arrival, ended in split.items():
             parts = self._undecided[arrival]
             digests = [part for part in parts if not isinstance(part, _Fate)]
-            # Outcomes do not say of which part they are. One that was joined may have gone on at a later delivery.
+            # Outcomes do not name their part. A joined part may have gone on in a later delivery.
             if ended.count(Outcome.SENT) == len(digests) and ended.count(Outcome.FILTERED) == parts.count(_Fate.JOINED):
                 sent.update(digest for digest in digests if digest is not None and not self._ids.has(digest))
         if sent:
@@ -163,15 +163,15 @@ class Deduplicate:
         undecided = self._undecided
         for arrival, parts in parts_of.items():
             if arrival.sequence_number is None:
-                continue  # nothing tells it from others when it is settled
+                continue  # it cannot be identified when it is settled
             before = undecided.pop(arrival, parts)
-            # Parts that have been sent are not given again.
+            # Parts that were sent are not delivered again.
             undecided[arrival] = parts if len(parts) >= len(before) else before
         while len(undecided) > max(_MOST_UNDECIDED, len(parts_of)):
             undecided.popitem(last=False)
 
     def _digest(self, message: Message) -> bytes | None:
-        """Return what stands for the id, None where there is none; raises MessageRejected."""
+        """Return the digest of the id, None without an id; raises MessageRejected."""
         identity = self._identity(message)
         if identity is None:
             if self._rejects:
@@ -191,7 +191,7 @@ class Deduplicate:
 
 
 def _plain(value: Value) -> bytes:
-    """Return the same for the same text and the same number, however they were encoded."""
+    """Return the same bytes for the same text or number, regardless of its encoding."""
     if isinstance(value.payload, str):
         return b"s" + value.payload.encode()
     if isinstance(value.payload, int) and not isinstance(value.payload, bool):

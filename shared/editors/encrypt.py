@@ -1,4 +1,4 @@
-"""The encrypt editor: what leaves is readable for those alone who have the key."""
+"""The encrypt editor: bodies and fields that only the holder of a key can read."""
 
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
@@ -19,29 +19,29 @@ type ContentEncryption = Literal["A256GCM", "A128GCM", "A128CBC-HS256", "A256CBC
 
 
 class SealingOptions(Strict):
-    """With which key, and how, something is encrypted."""
+    """The key and the algorithms of an encryption."""
 
     key: KeyName
-    """Secret with the key: a JSON Web Key, or a set of them, of which the last is the newest and is taken."""
+    """Name of the secret with the key: a JSON Web Key, or a set of them, of which the last one is used."""
     kid: KeyId | None = None
-    """Id of another key of the set to be taken."""
+    """Id of the key to use, if it is not the last of the set."""
     alg: Algorithm | None = None
-    """How the key is used: by its own `alg`, or its kind, unless given; `dir` encrypts with the key itself."""
+    """Algorithm of the key; by default its own `alg`, or that of its kind; `dir` encrypts with the key itself."""
     enc: ContentEncryption = "A256GCM"
-    """How the content is encrypted."""
+    """Algorithm that encrypts the content."""
     bind: BoundNames | None = None
-    """Properties, such as sys.MessageId, with which alone it can be decrypted; binds fields to their places, too."""
+    """Properties, such as sys.MessageId, that must be the same at decryption; also binds each field to its path."""
 
 
 class EncryptOptions(SealingOptions):
-    """What is encrypted, and with which key."""
+    """What to encrypt, and with which key."""
 
     fields: FieldPaths | None = None
-    """Paths, such as `$.card.number`, of what is encrypted in a JSON body, each by itself; else the body itself is."""
+    """Paths, such as `$.card.number`, of the fields to encrypt in a JSON body; by default the whole body."""
     missing_fields: Literal["reject", "pass"] = "reject"
-    """What becomes of a body in which a path leads nowhere."""
+    """What happens to a body without one of the fields."""
     serialization: Literal["compact", "json"] = "compact"
-    """How the encryption of a whole body is written."""
+    """JWE serialization of an encrypted body."""
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
@@ -54,10 +54,11 @@ class EncryptOptions(SealingOptions):
 
 class EncryptStep(Step):
     """
-    Encrypts the body, or fields of a JSON body, as JSON Web Encryption (RFC 7516) with a key by name.
+    Encrypts the body, or fields of a JSON body, as JSON Web Encryption (RFC 7516) with a named key.
 
-    The content type of a body becomes application/jose, or application/jose+json, and the one before is kept inside. A
-    body with encrypted fields stays JSON: a text takes the place of each. Without the key the batch stays where it is.
+    The content type of an encrypted body is application/jose or application/jose+json; the original one is inside. A
+    body with encrypted fields stays JSON: each field becomes a string. While the key is unavailable, the messages stay
+    at the source.
     """
 
     keeps_properties: ClassVar[bool] = True
@@ -66,18 +67,18 @@ class EncryptStep(Step):
     options: EncryptOptions = Field(alias="encrypt")
 
     def editor(self, task: TaskFacts, /) -> BatchEditor:
-        """Return the editor that does what the options say."""
-        from shared.editors.protection.keys import Keyed, KeyRings  # noqa: PLC0415 - tasks without keys do not pay for the library
+        """Return the editor with these options."""
+        from shared.editors.protection.keys import Keyed, KeyRings  # noqa: PLC0415 - only tasks with keys load the library
 
         check_key(task, "encrypt.key", self.options.key)
-        return Keyed("encrypt", KeyRings(self.options.key, task.secrets), Encrypt(self.options).edit)
+        return Keyed("encrypt", KeyRings(self.options.key, task.secrets, task.name), Encrypt(self.options).edit)
 
 
 class Encrypt:
     """Encrypts a message with the newest key of a ring, or a named one."""
 
     def __init__(self, options: EncryptOptions) -> None:
-        """Do what *options* say."""
+        """Encrypt by *options*."""
         from shared.editors.protection import sealing  # noqa: PLC0415 - see above
         from shared.editors.protection.jwe import SealingKey  # noqa: PLC0415 - see above
         from shared.editors.protection.keys import PerRing  # noqa: PLC0415 - see above
@@ -91,7 +92,7 @@ class Encrypt:
         self._fields = options.fields and Fields(options.fields, optional=options.missing_fields == "pass")
 
     def edit(self, message: Message, ring: "KeyRing") -> Message:
-        """Return *message* encrypted; raises MessageRejected, and TargetRefused for a key that is not fit."""
+        """Return *message* encrypted; raises MessageRejected, and TargetRefused for an unsuitable key."""
         key = self._key.of(ring)
         if self._fields:
             self._seal_fields(message, key, self._fields, self._bound)

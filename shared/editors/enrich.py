@@ -1,4 +1,4 @@
-"""The enrich editor: what a table knows of a message, and what the task knows of it, put into it."""
+"""The enrich editor: adds data from a table, and facts about the arrival, to messages."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -38,7 +38,7 @@ def _table_name(name: str) -> str:
 
 def _members_only(text: str) -> str:
     if text != "$" and not all(isinstance(step, str) for step in parse_path(text)):
-        raise ValueError(f"{text!r} leads to more than members, expected steps such as .name and ['name']")
+        raise ValueError(f"{text!r} leads to more than members of objects, expected steps such as .name and ['name']")
     return text
 
 
@@ -60,14 +60,14 @@ type Fact = Literal["task", "site", "entity", "partition", "enqueued_time", "seq
 
 
 class TableBlob(Store):
-    """A table in blob storage."""
+    """A table as a blob."""
 
     blob: TableName
     """Name of the blob, which ends with .csv, .json or .parquet."""
 
 
 class Key(Strict):
-    """What of a message is looked up; one of both."""
+    """Where the key of a message is: property or body."""
 
     property: PropertyName | None = None
     """Application property, in any case, or a broker property as sys.SessionId."""
@@ -82,37 +82,37 @@ class Key(Strict):
 
 
 class BodyMembers(Strict):
-    """What goes into a JSON body."""
+    """What is added to a JSON body."""
 
     into: Annotated[str, AfterValidator(_members_only)]
-    """Path of the object, $ for the whole body; its last step is added where it is missing."""
+    """Path of the object, $ for the whole body; a missing last step is added."""
     set: Annotated[dict[str, str | Column], Field(min_length=1)]
-    """Columns by the names of the members that they become."""
+    """Columns by the names of the members to set."""
 
 
 class EnrichOptions(Strict):
-    """A table with its key and what of it goes where, or facts, or both."""
+    """A table, its key and the columns to add; or facts; or both."""
 
     table: TableName | None = None
-    """File with the table, .csv, .json or .parquet, by its path in the folder of connections.yaml."""
+    """File with the table (.csv, .json or .parquet): its path in the folder of connections.yaml."""
     blob: TableBlob | None = None
     """The table as a blob."""
     key: Key | None = None
-    """What of the message is looked up in the table."""
+    """Where the message has the key."""
     column: str | None = None
-    """Column of the table that has the keys, each once."""
+    """Column of the table with the keys, which must be unique."""
     properties: dict[NewProperty, str | Column] = Field(default_factory=dict)
-    """Columns by the names of the application properties that they become; no value removes the property."""
+    """Columns by the names of the application properties to set; an empty value removes the property."""
     body: BodyMembers | None = None
-    """Columns that become members of the JSON body, which otherwise keeps every byte."""
+    """Columns to set as members of the JSON body; its other bytes stay."""
     missing: Literal["reject", "pass", "default"] = "reject"
-    """What becomes of a message whose key the table has not: it is set aside, goes on as it is, or has `default`."""
+    """What happens to a message whose key is not in the table; `default` adds the default values."""
     default: dict[str, str | int | float | bool | None] | None = None
-    """Values by column for messages whose key the table has not."""
+    """Values by column for messages whose key is not in the table."""
     refresh: Annotated[timedelta, Field(strict=False, ge=timedelta(seconds=1))] = timedelta(minutes=1)
-    """ISO 8601 duration after which it is looked whether the table has changed, at the next delivery."""
+    """How often to check for a new version of the table, at the next delivery."""
     facts: dict[NewProperty, Fact] = Field(default_factory=dict)
-    """Facts of the message's way here by the names of the application properties that they become."""
+    """Facts about the message's arrival by the names of the application properties to set."""
     _path: Path = PrivateAttr(Path())
     _first: Blob | None = PrivateAttr(None)
 
@@ -124,7 +124,9 @@ class EnrichOptions(Strict):
         if has_table and (self.key is None or self.column is None or not (self.properties or self.body)):
             raise ValueError("a table needs a key, the column of the keys, and properties or body")
         if not has_table and (self.key or self.column or self.properties or self.body):
-            raise ValueError("looks something up, expected a table or a blob to find it in")
+            raise ValueError(
+                "has a key, column, properties or body without a table or blob, expected a table or a blob"
+            )
         if not has_table and not self.facts:
             raise ValueError("adds nothing, expected a table, a blob or facts")
         if (self.missing == "default") != (self.default is not None):
@@ -136,18 +138,18 @@ class EnrichOptions(Strict):
             self._path = configured_file(self.table, info)
             try:
                 self._first = FileSource(self.table, self._path, SystemClock()).read()
-                self.parsed(self._first.content if self._first is not None else b"")
+                self.parse(self._first.content if self._first is not None else b"")
             except BrokenTableError as error:
                 raise ValueError(f"table {self.table}: {error}") from error
         return self
 
-    def parsed(self, content: bytes) -> dict[str, Enrichment]:
-        """Return what the rows of a table add, by their keys; raises BrokenTableError."""
+    def parse(self, content: bytes) -> dict[str, Enrichment]:
+        """Return what each row of a table adds, by its key; raises BrokenTableError."""
         columns, rows = rows_of(content, self.table or (self.blob.blob if self.blob is not None else ""))
         return enrichments(by_key(columns, rows, self.column or ""), *self._columns(), columns)
 
     def for_missing(self) -> Enrichment | None:
-        """Return what is added where the table has not the key, None for nothing; ValueError."""
+        """Return what is added for a key that is not in the table, None for nothing; raises ValueError."""
         if self.default is None:
             return None
         properties, members = self._columns()
@@ -157,7 +159,7 @@ class EnrichOptions(Strict):
         return enrichment(self.default, properties, members, "default")
 
     def source(self, task: TaskFacts) -> tuple[Source, Blob | None] | None:
-        """Return where the table comes from and what is known of it; raises ConfigError."""
+        """Return the source of the table and its first version, if known; raises ConfigError."""
         if self.blob is not None:
             return BlobSource(self.blob.blob, self.blob.open(task, "enrich")), None
         return None if self.table is None else (FileSource(self.table, self._path, task.clock), self._first)
@@ -174,28 +176,28 @@ class EnrichOptions(Strict):
 
 class EnrichStep(Step):
     """
-    Looks a message up in a table, and puts columns of its row and facts of its way here into it.
+    Adds columns of a table's row, and facts about the arrival, to messages.
 
-    A table is a file beside the tasks, or a blob. It is read when the task starts and again when it has changed; a
-    version that is broken is told in the log, and the one before it serves on. A row has its key for itself. In the
-    body only the members that are put there change. A blob that cannot be read at the first delivery holds it.
+    A table is a file in the configuration folder or a blob. It is read when the task starts, and again when it changes.
+    If a new version is invalid, an error is logged and the previous version stays in use. Keys must be unique. Only the
+    named members of the body change. While a blob cannot be read for the first time, the messages stay at the source.
     """
 
     options: EnrichOptions = Field(alias="enrich")
 
     def editor(self, task: TaskFacts, /) -> "Enrich":
-        """Return the editor that does what the options say."""
+        """Return the editor with these options."""
         return Enrich(self.options, task)
 
 
 class Enrich:
-    """Adds to each message what a table and the task know of it."""
+    """Adds columns of a table, and facts about the arrival, to messages."""
 
     name = "enrich"
     joins = False
 
     def __init__(self, options: EnrichOptions, task: TaskFacts) -> None:
-        """Look up as *options* say."""
+        """Add what *options* name."""
         self._column = options.column
         self._rejects = options.missing == "reject"
         self._for_missing = options.for_missing()
@@ -207,24 +209,26 @@ class Enrich:
         self._task = task
         found = options.source(task)
         self._table = (
-            None if found is None else Reloaded(found[0], options.parsed, options.refresh, task.clock, first=found[1])
+            None
+            if found is None
+            else Reloaded(found[0], options.parse, options.refresh, task.clock, task=task.name, first=found[1])
         )
 
     async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
-        """Return the messages with what has been found."""
+        """Return the messages with the additions."""
         table = await self._table.current(timeout_seconds) if self._table is not None else {}
         return [self._result(message, table) for message in messages]
 
     async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
-        """Keep nothing."""
+        """Do nothing: no state is kept."""
 
     def _result(self, message: Message, table: Mapping[str, Enrichment]) -> EditedTogether:
         try:
-            return (self._edited(message, table),)
+            return (self._edit(message, table),)
         except MessageRejected as error:
             return MessageRejected(error.reason, f"{self.name}: {error.description}")
 
-    def _edited(self, message: Message, table: Mapping[str, Enrichment]) -> Message:
+    def _edit(self, message: Message, table: Mapping[str, Enrichment]) -> Message:
         changes: dict[str, Value | None] = {}
         edited = message.copy()
         if self._key is not None:
@@ -232,7 +236,7 @@ class Enrich:
             key = self._key.of(message, read(content) if self._reads_body else None)
             found = self._for_missing if key is None else table.get(key, self._for_missing)
             if found is None and self._rejects:
-                raise MessageRejected("KeyMissing", self._key.told(self._column, is_there=key is not None))
+                raise MessageRejected("KeyMissing", self._key.describe_missing(self._column, is_there=key is not None))
             if found is not None:
                 changes.update(found.properties)
                 if self._into is not None:
@@ -248,11 +252,11 @@ class _Reader(NamedTuple):
     """How the key of a message is read."""
 
     of: Callable[[Message, Json], str | None]
-    """Returns the key, None where there is none."""
+    """Returns the key, None without one."""
     place: str
 
-    def told(self, column: str | None, *, is_there: bool) -> str:
-        """Return what is wrong with a message that is not found."""
+    def describe_missing(self, column: str | None, *, is_there: bool) -> str:
+        """Return the problem of a message that is not in the table."""
         if is_there:
             return f"{self.place} is not a key in the table's column {column!r}"
         return f"has no text or whole number at {self.place}, expected a key of the table"

@@ -1,4 +1,4 @@
-"""The filter editor: a rule that decides which messages go on."""
+"""The filter editor: a rule selects the messages that go on."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -13,24 +13,24 @@ from shared.rules.rule import parse_filter
 
 
 class FilterStep(Step):
-    """Lets through the messages of which a rule is true; the others are withheld and journalled."""
+    """Lets the messages through that match a rule; the others are withheld and journalled as filtered."""
 
     keeps_properties: ClassVar[bool] = True
     rule: FilterText = Field(alias="filter")
-    """Rule that the messages which go on are true of; the others are withheld and journalled."""
+    """SQL filter that messages must match; the others are withheld and journalled as filtered."""
 
     def editor(self, _: TaskFacts, /) -> "Filter":
-        """Return the editor that does what the options say."""
+        """Return the editor with these options."""
         return Filter(parse_filter(self.rule))
 
 
 class Filter:
-    """Lets through the messages of which a rule is true; one that is false or unknown is withheld."""
+    """Lets the messages through for which a rule is true; for false and unknown they are withheld."""
 
     name = "filter"
 
     def __init__(self, rule: Rule) -> None:
-        """Judge by *rule*."""
+        """Match by *rule*."""
         self._rule = rule
 
     def edit(self, message: Message) -> Sequence[Message]:

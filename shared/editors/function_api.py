@@ -1,5 +1,5 @@
 """
-What a function of your own works with, which the python editor calls for each message.
+The API for functions of your own, which the python editor calls for each message.
 
     from decimal import Decimal
 
@@ -13,11 +13,10 @@ What a function of your own works with, which the python editor calls for each m
         put_json(message, {**order, "tax": order["total"] * Decimal("0.19")})
         return message
 
-The function gets a message that is its own to change, and returns it, several messages (each a `message.copy()`), or
-None to withhold it. It is called between receipt and send, so it does no I/O, and keeps nothing from call to call. It
-leaves alone the id, the session, the partition key, the arrival, and properties that begin with `repl-`; whatever it
-raises sets the message aside. Of several messages each gets an id of its own: ID/0, ID/1. Test it with
-`shared.config.testing`.
+The function gets a message, which it may change, and returns it, several messages (each a `message.copy()`), or None to
+withhold it. It runs between receipt and send: it must do no I/O, and keep no state between calls. It must not change
+the id, the session, the partition key, the arrival, or properties that begin with `repl-`. If it raises an error, the
+message is rejected. Several messages get the ids ID/0, ID/1 and so on. Test it with `shared.config.testing`.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,16 +48,16 @@ __all__ = [
 ]
 
 type Edit = Callable[[Message], Message | Sequence[Message] | None]
-"""What such a function looks like."""
+"""The type of such a function."""
 
 
 def reject(reason: str, description: str) -> NoReturn:
-    """Set the message aside with a word for machines and a sentence for people, neither of which says what is in it."""
+    """Reject the message with a reason (one word) and a description (a sentence), neither of which may quote it."""
     raise MessageRejected(reason, description)
 
 
 def text_of(message: Message) -> str:
-    """Return the body as text; raises MessageRejected where it is none in UTF-8."""
+    """Return the body as text; raises MessageRejected if it is not UTF-8."""
     content = content_of(message)
     try:
         return content.decode()
@@ -72,12 +71,12 @@ def put_text(message: Message, text: str) -> None:
 
 
 def json_of(message: Message) -> ExactJson:
-    """Return the body as JSON, in which a number that is no integer is a Decimal; raises MessageRejected."""
+    """Return the body as JSON, with Decimals for numbers that are not integers; raises MessageRejected."""
     return read_exact(content_of(message))
 
 
 def put_json(message: Message, value: object) -> None:
-    """Make *value* the body, as JSON, with floats too; raises MessageRejected for what JSON cannot say."""
+    """Make *value* the body, as JSON; raises MessageRejected for values that JSON does not have."""
     from shared.codecs.json_writing import write  # noqa: PLC0415 - loads a library that few tasks need
 
     try:
@@ -88,7 +87,7 @@ def put_json(message: Message, value: object) -> None:
 
 
 def properties_of(message: Message) -> dict[str, object]:
-    """Return the application properties as plain values: of timestamps the time, of decimals their bytes."""
+    """Return the application properties as Python values: timestamps as datetime, decimals as bytes."""
     return {
         name: _time(value) if value.kind == "timestamp" else plain(value)
         for name, value in message.application_properties()
@@ -97,16 +96,17 @@ def properties_of(message: Message) -> dict[str, object]:
 
 def set_property(message: Message, name: str, value: object) -> None:
     """
-    Set an application property of the AMQP type that Azure's SDKs give a text, a truth, a number, a time or a UUID.
+    Set an application property from a text, boolean, number, datetime or UUID, with the AMQP type that Azure's SDKs
+    use.
 
-    An integer is a long; an AMQP value of `shared.amqp.values` is taken as it is, and `values.NULL` is the null. None
-    removes the property. Raises TypeError for a value of another type.
+    An integer becomes a long. An AMQP value of `shared.amqp.values` stays as it is; `values.NULL` is null. None removes
+    the property. Raises TypeError for a value of another type.
     """
     message.set_properties({name: None if value is None else _value(value)})
 
 
 def _finite(value: object) -> ExactJson:
-    """Return JSON without floats, which would be written as null where they are no numbers."""
+    """Return JSON without floats, of which NaN and the infinities would be written as null."""
     match value:
         case float():
             if not isfinite(value):
@@ -116,14 +116,16 @@ def _finite(value: object) -> ExactJson:
             raise MessageRejected("NotWritable", "the result has a number that is not finite")
         case dict():
             if not all(isinstance(name, str) for name in value):
-                raise MessageRejected("NotWritable", "the result has an object with a name that is no text")
+                raise MessageRejected("NotWritable", "the result has an object with a name that is not text")
             return {name: _finite(each) for name, each in value.items()}
         case list() | tuple():
             return [_finite(each) for each in value]
         case None | str() | int() | Decimal():
             return value
         case _:
-            raise MessageRejected("NotWritable", f"the result has a {type(value).__name__}, which JSON cannot represent")
+            raise MessageRejected(
+                "NotWritable", f"the result has a {type(value).__name__}, which JSON cannot represent"
+            )
 
 
 def _time(value: Value) -> object:

@@ -1,8 +1,8 @@
 """
-What editors declare their options with.
+The base types of editors' options.
 
-An editor is one file: its `Step`, which is its line in a task file, and the editor that the step makes. The step's one
-field has the editor's verb as its alias. `shared.config.steps.STEPS` lists the steps.
+Each editor has its own file, with a `Step`, which is its entry in a task file, and the editor that the step creates.
+The step's only field has the editor's verb as its alias. `shared.config.steps.STEPS` lists the steps.
 """
 
 from abc import ABC, abstractmethod
@@ -19,11 +19,11 @@ from shared.protocols import BatchEditor, Editor, Secrets
 from shared.rules import SYSTEM_PROPERTIES, Action, SqlFilter, parse_action, parse_filter, unknown_system_properties
 
 FOLDER = "folder"
-"""Key of the validation context under which the configuration folder stands, a Path."""
+"""Key of the configuration folder, a Path, in the validation context."""
 
 
 class TaskFacts(NamedTuple):
-    """What an editor may know of the task that it works in, and what it may ask for."""
+    """What an editor can know about its task, and what it can use."""
 
     name: str
     origin: Origin
@@ -33,8 +33,8 @@ class TaskFacts(NamedTuple):
     clock: Clock
     dry_run: bool = False
     """
-    Nothing is sent and nothing may change: `busway try`. `BatchEditor.settled` is never called then; an editor whose
-    `edit_batch` writes to a store reads from it still, and keeps what it writes for as long as it lives.
+    Whether this is `busway try`, where nothing is sent and nothing may change. `BatchEditor.settled` is never called;
+    an editor that writes to a store in `edit_batch` still reads from it, and keeps what it writes in memory.
     """
 
 
@@ -47,14 +47,14 @@ class Strict(BaseModel):
 class Step(Strict, ABC):
     """One editor with its options: a mapping whose only key is the editor's verb."""
 
-    # What `busway check` can say of a message behind the editor; one that says nothing may change every property.
+    # What `busway check` can assume about a message after the editor; by default every property may have changed.
     keeps_properties: ClassVar[bool] = False
-    """Whether all application properties are what they were, but for those that `may_set` names."""
+    """Whether all application properties stay, except those in `may_set`."""
     keeps_content_type: ClassVar[bool] = True
-    """Whether the content type is what it was."""
+    """Whether the content type stays."""
 
     def may_set(self) -> frozenset[str]:
-        """Return the application properties, in lower case, that it may set or remove where it keeps the others."""
+        """Return the application properties, in lower case, that it may set or remove if it keeps the others."""
         return frozenset()
 
     @classmethod
@@ -69,11 +69,11 @@ class Step(Strict, ABC):
 
     @abstractmethod
     def editor(self, task: TaskFacts, /) -> Editor | BatchEditor:
-        """Return the editor that does what the options say; raises ConfigError where the app's settings forbid it."""
+        """Return the editor with these options; raises ConfigError for missing or invalid app settings."""
 
 
 def _parsed_by(parse: Callable[[str], SqlFilter | Action]) -> Callable[[str], str]:
-    """Return a validator that lets through the text of a rule that can be parsed and names properties that exist."""
+    """Return a validator of rules: they must be valid and name only existing broker properties."""
 
     def checked(text: str) -> str:
         try:
@@ -94,8 +94,8 @@ type ActionText = Annotated[str, AfterValidator(_parsed_by(parse_action))]
 
 
 def _compiled(text: str) -> str:
-    """Let through the text of an expression that can be compiled."""
-    from shared.editors.content.expression import Expression  # noqa: PLC0415 - loads a library that few tasks need
+    """Return *text* if it is a valid expression; raises ValueError otherwise."""
+    from shared.editors.content.expression import Expression  # noqa: PLC0415 - only some tasks need the library
 
     Expression(text)
     return text
@@ -108,10 +108,10 @@ type MediaType = Annotated[str, Field(pattern=r"^[^/;\s]+/[^/;\s]+$")]
 
 
 def configured_file(name: str, info: ValidationInfo) -> Path:
-    """Return the file *name* of the configuration folder, which may be missing; ValueError where it lies outside."""
+    """Return the path of file *name* in the configuration folder; raises ValueError if it is outside."""
     folder = (info.context or {}).get(FOLDER)
     if folder is None:
-        raise ValueError(f"names the file {name}, and there is no configuration folder here to find it in")
+        raise ValueError(f"names the file {name}, but there is no configuration folder")
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or not path.parts:
         raise ValueError(f"names the file {name}, expected one below the folder of connections.yaml")

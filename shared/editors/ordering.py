@@ -1,7 +1,7 @@
 """
-What no editor changes: the id, the keys by which messages keep their order, and what Busway itself keeps in properties.
+What editors must not change: the id, the ordering keys, and Busway's own properties.
 
-The session is Service Bus' ordering key, the partition key that of Event Hubs.
+The ordering key of Service Bus is the session id, that of Event Hubs is the partition key.
 """
 
 from hashlib import blake2b
@@ -18,11 +18,11 @@ from shared.rules.syntax import Scope
 
 KEPT = ("MessageId", "PartitionKey", "SessionId", "ViaPartitionKey")
 LONGEST_ID = 128
-"""Characters of a message id at most, in Service Bus."""
+"""Longest message id in Service Bus, in characters."""
 PARTITION_KEY = "x-opt-partition-key"
-"""Name of the annotation that holds the partition key."""
+"""Name of the annotation with the partition key."""
 OWN = "repl-"
-"""What the names of Busway's own properties begin with."""
+"""Prefix of Busway's own properties."""
 
 _SYSTEM = "sys."
 
@@ -50,22 +50,22 @@ def _leaves_order(text: str) -> str:
 
 def part_id(whole: Message, number: int) -> Value | None:
     """
-    Return the id of one of the messages that *whole* becomes, the same at every delivery: ID/0, ID/1 and so on.
+    Return the id of one of the messages into which *whole* is split: ID/0, ID/1 and so on, the same at every delivery.
 
-    None where the message has nothing that tells it from others.
+    None if nothing identifies the message.
     """
-    identity = whole.message_id
-    text = deterministic_id(whole.arrival) if identity is None else str(identity.payload)
+    given = whole.message_id
+    text = deterministic_id(whole.arrival) if given is None else str(given.payload)
     if text is None:
         return None
-    told = f"{text}/{number}"
-    if len(told) > LONGEST_ID:
-        told = f"{blake2b(text.encode(), digest_size=16).hexdigest()}/{number}"
-    return string(told)
+    identity = f"{text}/{number}"
+    if len(identity) > LONGEST_ID:
+        identity = f"{blake2b(text.encode(), digest_size=16).hexdigest()}/{number}"
+    return string(identity)
 
 
 type FreeName = Annotated[str, Field(min_length=1), AfterValidator(_is_free)]
-"""The name of an application property that is the applications'."""
+"""The name of an application property that is not Busway's own."""
 
 type EditingAction = Annotated[ActionText, AfterValidator(_leaves_order)]
-"""An action that leaves the id, the ordering keys and Busway's own properties alone."""
+"""An action that does not change the id, the ordering keys and Busway's own properties."""

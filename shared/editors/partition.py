@@ -1,4 +1,4 @@
-"""The partition editor: a partition key for messages that have nothing by which they keep their order."""
+"""The partition editor: a partition key for messages without an ordering key."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Literal, Self
@@ -16,18 +16,18 @@ from shared.message.message import Message
 from shared.message.rule_properties import RuleProperties
 
 LONGEST_KEY = 128
-"""Characters of a partition key or session id at most, in Service Bus."""
+"""Longest partition key or session id in Service Bus, in characters."""
 
 
 class PartitionOptions(Strict):
-    """Where the key comes from; one of both."""
+    """Where the key comes from: value or property."""
 
     value: ExpressionText | None = None
-    """JMESPath expression over the JSON body, such as `customer.id`; it has to yield a text or a whole number."""
+    """JMESPath expression over the JSON body, such as `customer.id`; the result must be a text or a whole number."""
     from_property: FreeName | None = Field(None, alias="property")
     """Application property that is a text or a whole number, in any case."""
     missing: Literal["reject", "leave"] = "reject"
-    """What a value that is null or not there does: `leave` lets the message go on without a key."""
+    """What happens if the value is null or missing: `leave` lets the message go on without a key."""
 
     @model_validator(mode="after")
     def _has_one_origin(self) -> Self:
@@ -37,34 +37,34 @@ class PartitionOptions(Strict):
 
 
 class PartitionStep(Step):
-    """Gives messages a partition key that have neither one nor a session: in a hub, those of one key stay in order."""
+    """Adds a partition key to messages that have neither one nor a session; events with the same key stay in order."""
 
     keeps_properties: ClassVar[bool] = True
 
     options: PartitionOptions = Field(alias="partition")
 
     def editor(self, _: TaskFacts, /) -> "Partition":
-        """Return the editor that does what the options say."""
+        """Return the editor with these options."""
         return Partition(self.options)
 
 
 class Partition:
-    """Gives messages a partition key that have neither one nor a session; the others keep what they have."""
+    """Adds a partition key to messages that have neither one nor a session."""
 
     name = "partition"
 
     def __init__(self, options: PartitionOptions) -> None:
-        """Take the key from where *options* say."""
+        """Take the key from the source in *options*."""
         self._expression = None
         if options.value is not None:
-            from shared.editors.content.expression import Expression  # noqa: PLC0415 - loads libraries that few tasks need
+            from shared.editors.content.expression import Expression  # noqa: PLC0415 - only some tasks need the libraries
 
             self._expression = Expression(options.value)
         self._property = (options.from_property or "").lower()
         self._is_required = options.missing == "reject"
 
     def edit(self, message: Message) -> Sequence[Message]:
-        """Return the message, with a key where it had none, or raise MessageRejected."""
+        """Return the message, with a key if it had none; raises MessageRejected."""
         if message.session_id or message.partition_key or _has_kept_key(message):
             return (message,)
         try:
@@ -90,13 +90,13 @@ class Partition:
             raise MessageRejected("NoPartitionKey", "the value for the key is neither a text nor a whole number")
         key = str(found)
         if not 0 < len(key) <= LONGEST_KEY or not _is_utf8(key):
-            told = f"the value for the key has {len(key)} characters, expected 1 to {LONGEST_KEY} of UTF-8"
-            raise MessageRejected("NoPartitionKey", told)
+            problem = f"the value for the key has {len(key)} characters, expected 1 to {LONGEST_KEY} of UTF-8"
+            raise MessageRejected("NoPartitionKey", problem)
         return key
 
 
 def _has_kept_key(message: Message) -> bool:
-    """Tell whether the message has been an event with a key, which it gets back in the next hub."""
+    """Return whether the message was an event with a key, which it gets back in the next hub."""
     kept = message.application_property(EVENT_HUBS_PARTITION_KEY)
     return kept is not None and kept.payload is not None
 
@@ -104,6 +104,6 @@ def _has_kept_key(message: Message) -> bool:
 def _is_utf8(text: str) -> bool:
     try:
         text.encode()
-    except UnicodeEncodeError:  # half a character, which JSON can say
+    except UnicodeEncodeError:  # half a character, which JSON can express
         return False
     return True

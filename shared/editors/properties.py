@@ -19,18 +19,18 @@ _MOST_NAMES = 1024
 
 
 class PropertiesOptions(Strict):
-    """What becomes of the properties; at least one thing, carried out in the order in which they stand here."""
+    """Changes to properties, at least one, applied in this order."""
 
     remove: Annotated[tuple[FreeName, ...], Field(strict=False, min_length=1)] | None = None
     """
-    Application properties that go, by name in any case; `*` stands for any characters, as in `debug-*`.
+    Application properties to remove, by name in any case; `*` matches any characters, as in `debug-*`.
 
-    A pattern leaves what is renamed, and properties of Busway's own.
+    A pattern does not match renamed properties or Busway's own.
     """
     rename: Annotated[dict[FreeName, FreeName], Field(min_length=1)] | None = None
-    """Old names, in any case, and new ones of application properties; all at once, so that two may change places."""
+    """Old names (in any case) and new names of application properties; all at once, so two can be swapped."""
     action: EditingAction | None = None
-    """Action of a rule, such as `SET region = 'eu'; REMOVE sys.ReplyTo`; it sees the properties as renamed."""
+    """Action of a rule, such as `SET region = 'eu'; REMOVE sys.ReplyTo`; it sees the new names."""
 
     @model_validator(mode="after")
     def _is_clear(self) -> Self:
@@ -38,10 +38,10 @@ class PropertiesOptions(Strict):
             raise ValueError("changes nothing, expected remove, rename or action")
         old = [name.lower() for name in self.rename or ()]
         new = [name.lower() for name in (self.rename or {}).values()]
-        for names, told in ((old, "renames"), (new, "gives the name")):
+        for names, verb in ((old, "renames"), (new, "gives the name")):
             twice = [name for name in names if names.count(name) > 1]
             if twice:
-                raise ValueError(f"{told} {twice[0]} twice, expected names that differ in more than case")
+                raise ValueError(f"{verb} {twice[0]} twice, expected names that differ in more than case")
         for names in (old, new):
             starred = [name for name in names if _ANYTHING in name]
             if starred:
@@ -53,18 +53,18 @@ class PropertiesOptions(Strict):
         return self
 
     def removes(self, name: str) -> bool:
-        """Tell whether a property of this name, in lower case, goes."""
+        """Return whether a property with this name, in lower case, is removed."""
         renamed = [old.lower() for old in self.rename or ()]
         return name not in renamed and not name.startswith(OWN) and _matching(self.remove or ())(name)
 
 
 class PropertiesStep(Step):
-    """Sets, renames and removes properties; values keep their AMQP types. The id and the ordering keys stay."""
+    """Sets, renames and removes properties. Values keep their AMQP types. The id and the ordering keys stay."""
 
     options: PropertiesOptions = Field(alias="properties")
 
     def editor(self, _: TaskFacts, /) -> "Properties":
-        """Return the editor that does what the options say."""
+        """Return the editor with these options."""
         return Properties(self.options)
 
 
@@ -72,14 +72,14 @@ class Properties:
     """
     Sets, renames and removes properties.
 
-    A property that would get the name of another one, which stays, is not written over: the message is rejected.
-    Busway's own properties stay, whatever a pattern says.
+    If a new name is already in use by another property, the message is rejected. Patterns do not remove Busway's own
+    properties.
     """
 
     name = "properties"
 
     def __init__(self, options: PropertiesOptions) -> None:
-        """Do what *options* say."""
+        """Change properties by *options*."""
         self._names = _Names(options.rename or {}, options.remove or ())
         self._changes_names = options.rename is not None or options.remove is not None
         self._action = None if options.action is None else parse_action(options.action)
@@ -114,7 +114,7 @@ class Properties:
 
 
 class _Names(dict[str, str | None]):
-    """What each name becomes, None for one that goes."""
+    """The new name of each property, None for a removed one."""
 
     def __init__(self, rename: Mapping[str, str], remove: Sequence[str]) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ class _Names(dict[str, str | None]):
 
 
 def _matching(patterns: Sequence[str]) -> Callable[[str], bool]:
-    """Return whether a name in lower case matches one of *patterns*."""
+    """Return a function that tests whether a name in lower case matches one of *patterns*."""
     if not patterns:
         return lambda _: False
     match = re.compile("|".join(f"(?:{_expression(each.lower())})" for each in patterns), re.DOTALL).fullmatch
@@ -140,7 +140,7 @@ def _matching(patterns: Sequence[str]) -> Callable[[str], bool]:
 
 
 def _expression(pattern: str) -> str:
-    """Return a regular expression that takes no more than one look at each place, however many stars there are."""
+    """Return a regular expression that does not backtrack, regardless of the number of stars."""
     first, *rest = map(re.escape, pattern.split(_ANYTHING))
     if not rest:
         return first

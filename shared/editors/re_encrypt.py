@@ -1,4 +1,4 @@
-"""The re-encrypt editor: from one key to another, in one step and without plain text between the two."""
+"""The re-encrypt editor: from one key to another in one step, without plain text between editors."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
 
 
 class FromOptions(Strict):
-    """With which keys it is decrypted."""
+    """The keys to decrypt with."""
 
     key: KeyName
-    """Secret with the keys: a JSON Web Key, or a set of them; the message names the one by its `kid`."""
+    """Name of the secret with the keys: a JSON Web Key, or a set of them; the message names its key by `kid`."""
 
 
 class ReEncryptOptions(Strict):
-    """From which keys to which one."""
+    """The old keys and the new key."""
 
     from_: FromOptions = Field(alias="from")
-    """The keys that it is encrypted with."""
+    """The keys of the existing encryption."""
     to: SealingOptions
-    """The key that it is to be encrypted with."""
+    """The key of the new encryption."""
     fields: FieldPaths | None = None
-    """Paths, such as `$.card.number`, of what is encrypted in a JSON body; the body itself if not given."""
+    """Paths, such as `$.card.number`, of the encrypted fields in a JSON body; by default the whole body."""
 
 
 class ReEncryptStep(Step):
     """
-    Decrypts the body, or fields of it, and encrypts them with another key: at a border, or after a rotation.
+    Decrypts the body, or fields of it, and encrypts them with another key: at a border, or after a key rotation.
 
-    What the encryption was bound to is compared with the message; the new one is bound to what `to` says.
+    The properties bound to the old encryption are compared with the message; the new one is bound to those in `to`.
     """
 
     keeps_properties: ClassVar[bool] = True
@@ -48,8 +48,8 @@ class ReEncryptStep(Step):
     options: ReEncryptOptions = Field(alias="re-encrypt")
 
     def editor(self, task: TaskFacts, /) -> BatchEditor:
-        """Return the editor that does what the options say."""
-        from shared.editors.protection.keys import Keyed, KeyRings  # noqa: PLC0415 - tasks without keys do not pay for the library
+        """Return the editor with these options."""
+        from shared.editors.protection.keys import Keyed, KeyRings  # noqa: PLC0415 - only tasks with keys load the library
 
         options = self.options
         check_key(task, "re-encrypt.from.key", options.from_.key)
@@ -57,18 +57,18 @@ class ReEncryptStep(Step):
         fields = {"fields": options.fields} if options.fields else {}
         decrypt = Decrypt(DecryptOptions.model_validate({"key": options.from_.key, **fields}))
         encrypt = Encrypt(EncryptOptions.model_validate({**options.to.model_dump(), **fields}))
-        editor = ReEncrypt(decrypt, encrypt, KeyRings(options.to.key, task.secrets))
-        editor.keyed = Keyed(editor.name, KeyRings(options.from_.key, task.secrets), editor.edit)
+        editor = ReEncrypt(decrypt, encrypt, KeyRings(options.to.key, task.secrets, task.name))
+        editor.keyed = Keyed(editor.name, KeyRings(options.from_.key, task.secrets, task.name), editor.edit)
         return editor
 
 
 class ReEncrypt:
-    """Decrypts a message with the key of one ring that it names, and encrypts it with one of another ring."""
+    """Decrypts a message with the key that it names, and encrypts it with a key of another secret."""
 
     name = "re-encrypt"
     joins = False
     keyed: "Keyed"
-    """What asks for the keys to decrypt with."""
+    """Reads the keys to decrypt with, and calls `edit`."""
 
     def __init__(self, decrypt: Decrypt, encrypt: Encrypt, rings: "KeyRings") -> None:
         """Encrypt with keys from *rings*."""
@@ -78,14 +78,14 @@ class ReEncrypt:
         self._ring: KeyRing | None = None
 
     async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
-        """Return each message edited or rejected; raises what keeps the keys away."""
+        """Return each message edited or rejected; raises the error if the keys are unavailable."""
         self._ring = await self._rings.ring(timeout_seconds=timeout_seconds)
         return await self.keyed.edit_batch(messages, timeout_seconds=timeout_seconds)
 
     async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
-        """Nothing is kept of what was edited."""
+        """Do nothing: no state is kept."""
 
     def edit(self, message: Message, ring: "KeyRing") -> Message:
-        """Return *message* encrypted anew."""
-        assert self._ring is not None  # noqa: S101 - edit_batch has asked for it
+        """Return *message* encrypted with the new key."""
+        assert self._ring is not None  # noqa: S101 - edit_batch has set it
         return self._encrypt.edit(self._decrypt.edit(message, ring), self._ring)

@@ -1,4 +1,4 @@
-"""The reduce editor: less of a JSON body, or a flatter one, without an expression."""
+"""The reduce editor: removes parts of a JSON body, or flattens it."""
 
 import re
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ _NAME = re.compile(r'(?:"((?:[^"\\]|\\["\\])+)"|([^."\[\]*\\]+))')
 
 def steps_of(path: str) -> tuple[str, ...]:
     """
-    Return the steps of a path such as `customer."zip.code"` or `lines[].price`; ValueError where it is none.
+    Return the steps of a path such as `customer."zip.code"` or `lines[].price`; raises ValueError for an invalid one.
 
-    Shape: a name, or ITEMS for every item of an array, which as a name is written in quotes.
+    Shape: names, and ITEMS for every item of an array; a name of that spelling is in quotes.
     """
     steps: list[str] = []
     position = 0
@@ -35,7 +35,9 @@ def steps_of(path: str) -> tuple[str, ...]:
             position += bool(steps)
             found = _NAME.match(path, position)
             if found is None:
-                raise ValueError(f"is not a path: expected a name at character {position + 1}, in quotes if it has other characters")
+                raise ValueError(
+                    f"is not a path: expected a name at character {position + 1}, in quotes if it has other characters"
+                )
             quoted, plain = found.groups()
             steps.append(plain if quoted is None else _Name(re.sub(r"\\(.)", r"\1", quoted)))
             position = found.end()
@@ -43,7 +45,7 @@ def steps_of(path: str) -> tuple[str, ...]:
 
 
 class _Name(str):
-    """A name that was written in quotes, and is never ITEMS."""
+    """A name in quotes, which is never ITEMS."""
 
     __slots__ = ()
 
@@ -58,18 +60,18 @@ type Paths = Annotated[tuple[Path, ...], Field(strict=False, min_length=1)]
 
 
 class ReduceOptions(Strict):
-    """What is left of a body; at least one thing, carried out in the order in which they stand here."""
+    """Changes to a body, at least one, applied in this order."""
 
     keep: Paths | None = None
-    """Paths of what is kept, such as `customer.name` or `lines[].price`; all else goes."""
+    """Paths to keep, such as `customer.name` or `lines[].price`; everything else is removed."""
     drop: Paths | None = None
-    """Paths of what goes."""
+    """Paths to remove."""
     drop_nulls: bool = False
-    """Whether members of objects that are null go."""
+    """Whether to remove members of objects that are null."""
     drop_empty: bool = False
-    """Whether members of objects that are an empty text, array or object go, or become that by it."""
+    """Whether to remove members that are an empty text, array or object, also if they become empty by this."""
     flatten: Annotated[str, Field(min_length=1)] | None = None
-    """What stands between the names where nested ones become one: with `.` a member `customer.name`."""
+    """Flattens nested objects; the separator between their names: with `.` a member `customer.name`."""
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
@@ -83,64 +85,64 @@ class ReduceOptions(Strict):
 
 
 class ReduceStep(Step):
-    """Keeps or drops parts of a JSON body by their paths, drops what says nothing, and flattens it."""
+    """Keeps or drops parts of a JSON body by their paths, drops null and empty members, and flattens it."""
 
     keeps_properties: ClassVar[bool] = True
 
     options: ReduceOptions = Field(alias="reduce")
 
     def editor(self, _: TaskFacts, /) -> "Reduce":
-        """Return the editor that does what the options say."""
+        """Return the editor with these options."""
         return Reduce(self.options)
 
 
 class Reduce:
     """
-    Leaves less of a JSON body.
+    Removes parts of a JSON body.
 
-    A path that leads nowhere in a body leaves nothing and takes nothing away. Numbers keep every digit. Items of arrays
-    keep their places: of an item of which nothing is kept an empty object is left.
+    A path that is not in a body has no effect. Numbers keep every digit. Items of arrays keep their places: an item of
+    which nothing is kept becomes an empty object.
     """
 
     name = "reduce"
 
     def __init__(self, options: ReduceOptions) -> None:
-        """Do what *options* say."""
-        from shared.codecs.json_writing import write  # noqa: PLC0415 - loads a library that few tasks need
-        from shared.editors.content.flattening import flattened  # noqa: PLC0415 - likewise
+        """Reduce by *options*."""
+        from shared.codecs.json_writing import write  # noqa: PLC0415 - only some tasks need the library
+        from shared.editors.content.flattening import flatten  # noqa: PLC0415 - likewise
 
         self._write = write
-        self._flattened = flattened
+        self._flatten = flatten
         self._keep = None if options.keep is None else _tree(options.keep)
         self._drop = None if options.drop is None else _tree(options.drop)
         self._nulls, self._empty = options.drop_nulls, options.drop_empty
         self._separator = options.flatten
 
     def edit(self, message: Message) -> Sequence[Message]:
-        """Return the message with what is left of its body, or raise MessageRejected."""
+        """Return the message with a reduced body; raises MessageRejected."""
         try:
-            content = self._write(self._reduced(read_exact(content_of(message))))
+            content = self._write(self._reduce(read_exact(content_of(message))))
         except RecursionError as error:
-            told = f"{self.name}: the body is nested too deeply to be reduced"
-            raise MessageRejected("NestedTooDeeply", told) from error
+            problem = f"{self.name}: the body is nested too deeply to be reduced"
+            raise MessageRejected("NestedTooDeeply", problem) from error
         except MessageRejected as error:
             raise MessageRejected(error.reason, f"{self.name}: {error.description}") from error
         put_content(message, content)
         return (message,)
 
-    def _reduced(self, value: ExactJson) -> ExactJson:
+    def _reduce(self, value: ExactJson) -> ExactJson:
         if not isinstance(value, (dict, list)):
             raise MessageRejected("NothingToReduce", "the body is a single value, expected an object or an array")
         if self._keep is not None:
-            value = _kept(value, self._keep)
+            value = _keep(value, self._keep)
         if self._drop is not None:
-            _take_away(value, self._drop)
+            _remove(value, self._drop)
         if self._nulls or self._empty:
             self._prune(value)
-        return value if self._separator is None else self._flattened(value, self._separator)
+        return value if self._separator is None else self._flatten(value, self._separator)
 
     def _prune(self, value: ExactJson) -> None:
-        """Take away the members that say nothing, the innermost first."""
+        """Remove null or empty members, the innermost first."""
         if isinstance(value, list):
             for each in value:
                 self._prune(each)
@@ -152,12 +154,12 @@ class Reduce:
 
 
 type _Tree = dict[tuple[bool, str], _Tree | None]
-"""Of each step (whether it is ITEMS, and the name) those that may follow; None where a path ends."""
+"""The next steps by step (whether it is ITEMS, and the name); None at the end of a path."""
 
 
 def _tree(paths: Sequence[str]) -> _Tree:
     tree: _Tree = {}
-    # Of two paths the shorter one, which says more, comes first.
+    # The shorter of two paths, which covers more, comes first.
     for steps in sorted(map(steps_of, paths), key=len):
         at: _Tree | None = tree
         for index, step in enumerate(steps):
@@ -168,8 +170,8 @@ def _tree(paths: Sequence[str]) -> _Tree:
     return tree
 
 
-def _kept(value: ExactJson, tree: _Tree) -> ExactJson:
-    """Return what is left of an object or array; of what is neither, or not what the paths say, an empty object."""
+def _keep(value: ExactJson, tree: _Tree) -> ExactJson:
+    """Return the kept parts of an object or array; an empty object for other values."""
     if isinstance(value, dict):
         kept: dict[str, ExactJson] = {}
         for (is_items, name), inner in tree.items():
@@ -178,30 +180,30 @@ def _kept(value: ExactJson, tree: _Tree) -> ExactJson:
                 if inner is None:
                     kept[name] = each
                 elif _leads_on(each, inner):
-                    kept[name] = _kept(each, inner)
+                    kept[name] = _keep(each, inner)
         return {name: kept[name] for name in value if name in kept}
     if isinstance(value, list) and (True, ITEMS) in tree:
         inner = tree[True, ITEMS]
-        return value if inner is None else [_kept(each, inner) for each in value]
+        return value if inner is None else [_keep(each, inner) for each in value]
     return [] if isinstance(value, list) else {}
 
 
 def _leads_on(value: ExactJson, tree: _Tree) -> bool:
-    """Tell whether *value* is of the kind that the next step of a path asks for."""
+    """Return whether *value* is of the kind that the next step of a path needs."""
     is_items = (True, ITEMS) in tree
     return (isinstance(value, list) and is_items) or (isinstance(value, dict) and any(not each[0] for each in tree))
 
 
-def _take_away(value: ExactJson, tree: _Tree) -> None:
+def _remove(value: ExactJson, tree: _Tree) -> None:
     for (is_items, name), inner in tree.items():
         if is_items and isinstance(value, list):
             if inner is None:
                 value.clear()
             else:
                 for each in value:
-                    _take_away(each, inner)
+                    _remove(each, inner)
         elif not is_items and isinstance(value, dict) and name in value:
             if inner is None:
                 del value[name]
             else:
-                _take_away(value[name], inner)
+                _remove(value[name], inner)

@@ -1,4 +1,4 @@
-"""The route editor: values of the body lifted to properties, so that the routes of the task can ask for them."""
+"""The route editor: copies values of the body to properties, for the rules of the routes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -30,17 +30,17 @@ class Lifted(Strict):
     value: ExpressionText
     """JMESPath expression over the JSON body, such as `customer.address.country`."""
     type: Kind = "string"
-    """Type of the property, which the value has to fit; a timestamp is a text as in 2030-03-17T17:46:40Z."""
+    """Type of the property, which the value must fit; a timestamp is a text such as 2030-03-17T17:46:40Z."""
     missing: Literal["reject", "unset"] = "reject"
-    """What a value that is null or not there does: `unset` leaves the message without the property."""
+    """What happens if the value is null or missing: `unset` removes the property."""
 
 
 class RouteStep(Step):
-    """Lifts values of the JSON body to application properties, for `when` in the routes; the body stays as it is."""
+    """Copies values of the JSON body to application properties, for `when` in the routes; the body stays."""
 
     keeps_properties: ClassVar[bool] = True
     lifted: Annotated[dict[FreeName, Lifted], Field(min_length=1)] = Field(alias="route")
-    """The properties by name; one that the message has already is replaced."""
+    """Values by the name of the property, which replaces an existing one."""
 
     @field_validator("lifted")
     @classmethod
@@ -48,33 +48,33 @@ class RouteStep(Step):
         names = [name.lower() for name in lifted]
         twice = [name for name in lifted if names.count(name.lower()) > 1]
         if twice:
-            raise ValueError(f"lifts to {' and '.join(twice)}, expected names that differ in more than case")
+            raise ValueError(f"sets {' and '.join(twice)}, expected names that differ in more than case")
         return lifted
 
     def may_set(self) -> frozenset[str]:
-        """Return the properties that values are lifted to."""
+        """Return the properties that are set."""
         return frozenset(map(str.lower, self.lifted))
 
     def editor(self, _: TaskFacts, /) -> "Route":
-        """Return the editor that does what the options say."""
+        """Return the editor with these options."""
         return Route(self.lifted)
 
 
 class Route:
-    """Lifts values of the body to application properties; what a sender has put there itself does not count."""
+    """Copies values of the body to application properties, and replaces those of the sender."""
 
     name = "route"
 
     def __init__(self, lifted: Mapping[str, Lifted]) -> None:
-        """Lift what *lifted* names."""
-        from shared.editors.content.expression import Expression  # noqa: PLC0415 - loads libraries that few tasks need
+        """Copy the values in *lifted*."""
+        from shared.editors.content.expression import Expression  # noqa: PLC0415 - only some tasks need the libraries
 
         self._lifted = [
             (name, Expression(each.value), each.type, each.missing == "reject") for name, each in lifted.items()
         ]
 
     def edit(self, message: Message) -> Sequence[Message]:
-        """Return the message with the properties set, or raise MessageRejected."""
+        """Return the message with the properties; raises MessageRejected."""
         try:
             body = read_exact(content_of(message))
             values = [
@@ -104,7 +104,7 @@ def _string(found: ExactJson) -> Value | None:
         return None
     try:
         return string(found) if len(found.encode()) <= _LONGEST else None
-    except UnicodeEncodeError:  # half a character, which JSON can say
+    except UnicodeEncodeError:  # half a character, which JSON can express
         return None
 
 

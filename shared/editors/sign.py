@@ -1,4 +1,4 @@
-"""The sign editor: who receives a message can tell that it is whole, and whose it is."""
+"""The sign editor: a signature with which receivers can check a message and its sender."""
 
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -22,41 +22,41 @@ BOUND_DIGEST = "bound_digest"
 
 
 class SignOptions(Strict):
-    """What is signed, and with which key."""
+    """What to sign, and with which key."""
 
     key: KeyName
-    """Secret with the key: a JSON Web Key, or a set of them, of which the last is the newest and is taken."""
+    """Name of the secret with the key: a JSON Web Key, or a set of them, of which the last one is used."""
     kid: KeyId | None = None
-    """Id of another key of the set to be taken."""
+    """Id of the key to use, if it is not the last of the set."""
     properties: BoundNames | None = None
-    """Application properties, and broker properties as sys.MessageId, that the signature is over beside the body."""
+    """Application properties, and broker properties as sys.MessageId, that the signature covers besides the body."""
     lifetime: Annotated[timedelta, Field(strict=False, gt=timedelta(0))] | None = None
-    """ISO 8601 duration after which the signature is not valid any more; it is for ever if not given."""
+    """How long the signature is valid; by default without limit."""
     into: Annotated[str, Field(min_length=1)] = SIGNATURE
-    """Application property that takes the signature."""
+    """Application property for the signature."""
 
 
 class SignStep(Step):
     """
     Signs the body and chosen properties: a detached JWS (RFC 7515 appendix F, RFC 7797) in an application property.
 
-    Any JOSE library verifies it over the bytes of the body. Chosen properties are in the signed header: their names
-    (`bound`) and the digest of their canonical spelling (`bound_digest`).
+    Any JOSE library can verify it with the bytes of the body. The signed header has the names of the chosen properties
+    (`bound`) and the digest of their canonical form (`bound_digest`).
     """
 
     keeps_properties: ClassVar[bool] = True
     options: SignOptions = Field(alias="sign")
 
     def may_set(self) -> frozenset[str]:
-        """Return the one application property that it sets or takes off."""
+        """Return the one application property that it sets or removes."""
         return frozenset((self.options.into.lower(),))
 
     def editor(self, task: TaskFacts, /) -> BatchEditor:
-        """Return the editor that does what the options say."""
-        from shared.editors.protection.keys import Keyed, KeyRings  # noqa: PLC0415 - tasks without keys do not pay for the library
+        """Return the editor with these options."""
+        from shared.editors.protection.keys import Keyed, KeyRings  # noqa: PLC0415 - only tasks with keys load the library
 
         check_key(task, "sign.key", self.options.key)
-        return Keyed("sign", KeyRings(self.options.key, task.secrets), Sign(self.options, task.clock).edit)
+        return Keyed("sign", KeyRings(self.options.key, task.secrets, task.name), Sign(self.options, task.clock).edit)
 
 
 class Sign:
@@ -73,7 +73,7 @@ class Sign:
         self._clock = clock
 
     def edit(self, message: Message, ring: "KeyRing") -> Message:
-        """Return *message* with its signature; raises MessageRejected, and TargetRefused for a key that is not fit."""
+        """Return *message* with its signature; raises MessageRejected, and TargetRefused for an unsuitable key."""
         header: dict[str, object] = {}
         if self._lifetime is not None:
             now = int(self._clock.now().timestamp())

@@ -1,4 +1,4 @@
-"""The split editor: an envelope's messages, each by itself."""
+"""The split editor: separates the messages of an envelope."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -17,34 +17,34 @@ from shared.protocols import Withheld
 
 
 class SplitOptions(Strict):
-    """What an envelope is."""
+    """The format of envelopes."""
 
     format: Format = Field("json-array", alias="from")
-    """`json-array` or `json-lines` of bodies, or an `avro` container with a body in each record."""
+    """`json-array` or `json-lines` of bodies, or an `avro` container with one body per record."""
     max_count: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
-    """Messages in an envelope at most; one that holds more is rejected."""
+    """Largest number of messages in an envelope; one with more is rejected."""
     content_type: Annotated[str, Field(pattern=r"^[!-~]+/[ -~]+$")] | None = None
-    """Content type of what a JSON envelope held, application/json unless given, and of Avro records that say none."""
+    """Content type of the messages, by default application/json for JSON; for Avro only of records without one."""
 
 
 class SplitStep(Step):
     """
-    Makes a message of each that an envelope holds, in their order.
+    Splits an envelope into its messages, in their order.
 
-    Each has the envelope's properties and an id made of the envelope's and its place, so that a redelivered envelope
-    gives the same ids. What the batch editor has put into an Avro container comes out with its own id and properties.
-    An envelope is completed once all of its messages are sent; one that holds nothing is withheld.
+    Each message has the properties of the envelope and an id from the envelope's id and its place, so that a
+    redelivered envelope gives the same ids. Messages from an Avro container of the batch editor have their own ids and
+    properties. An envelope is completed when all of its messages were sent; an empty one is withheld.
     """
 
     options: SplitOptions = Field(alias="split")
 
     def editor(self, _: TaskFacts, /) -> "Split":
-        """Return the editor that does what the options say."""
+        """Return the editor with these options."""
         return Split(self.options)
 
 
 class Split:
-    """Takes the messages out of one envelope."""
+    """Separates the messages of one envelope."""
 
     name = "split"
 
@@ -55,7 +55,7 @@ class Split:
         self._content_type = options.content_type or (None if options.format == "avro" else "application/json")
 
     def edit(self, message: Message) -> Sequence[Message] | Withheld:
-        """Return what the envelope holds."""
+        """Return the messages in the envelope."""
         try:
             taken = self._envelope.taken(content_of(message), self._limit)
             if not taken:
@@ -67,7 +67,7 @@ class Split:
 
     def _part(self, whole: Message, taken: Taken, number: int) -> Message:
         if taken.properties is not None:
-            return _restored(whole, taken.properties, taken.body, number)
+            return _restore(whole, taken.properties, taken.body, number)
         part = whole.copy()
         part.message_id = part_id(whole, number)
         if self._content_type is not None:
@@ -77,7 +77,7 @@ class Split:
 
 
 def _whole(message: Message) -> Message:
-    """Return a copy of the envelope without what is of the envelope alone."""
+    """Return a copy of the envelope without what belongs only to the envelope."""
     whole = message.copy()
     if whole.application_property(COUNT) is not None:
         whole.set_properties({COUNT: None})
@@ -85,8 +85,8 @@ def _whole(message: Message) -> Message:
     return whole
 
 
-def _restored(whole: Message, properties: Sections, body: bytes, number: int) -> Message:
-    """Return a message as it was put in, with the way that its envelope has come since."""
+def _restore(whole: Message, properties: Sections, body: bytes, number: int) -> Message:
+    """Return the original message, with the stamps of its envelope."""
     raw = whole.copy().sections
     raw.properties, raw.application_properties = properties.properties, properties.application_properties
     part = Message(raw, whole.arrival)

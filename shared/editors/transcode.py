@@ -1,4 +1,4 @@
-"""The transcode editor: the same content in another format."""
+"""The transcode editor: converts bodies to another format."""
 
 import re
 from collections.abc import Sequence
@@ -7,14 +7,14 @@ from typing import ClassVar, Self
 from pydantic import Field, model_validator
 
 from shared.codecs.plain import Codec
-from shared.codecs.text import charset, recoded
+from shared.codecs.text import charset, recode
 from shared.editors.content.body import content_of
 from shared.editors.content.formats import Format, TextFormat
 from shared.editors.options import MediaType, Step, Strict, TaskFacts
 from shared.errors import MessageRejected
 from shared.message.message import Message
 
-# It claims nothing.
+# This content type says nothing about the format.
 _UNKNOWN = "application/octet-stream"
 _CHARSET = re.compile(r';\s*charset\s*=\s*"?([^\s;"]+)"?', re.IGNORECASE)
 
@@ -23,34 +23,36 @@ class TranscodeOptions(Strict):
     """Formats: json, cbor, messagepack, avro, xml as words, or a mapping with `format` and options of the format."""
 
     before: Format = Field(alias="from")
-    """What bodies are in."""
+    """Format of the bodies."""
     after: Format = Field(alias="to")
-    """What they are to be in; XML is only read, and text becomes text."""
+    """Format of the result; XML can only be read, and text can only become text."""
     content_type: MediaType | None = None
-    """Media type of the result, where it is not to be the usual one of the format."""
+    """Media type of the result; by default the usual one of the format."""
     ignore_content_type: bool = False
-    """`true` takes a body for what `from` says, whatever its content type; otherwise that is rejected."""
+    """Whether to accept bodies with another content type than that of `from`; by default they are rejected."""
 
     @model_validator(mode="after")
     def _can_be_done(self) -> Self:
         if self.after.format == "xml":
-            raise ValueError("writes xml, expected another format: XML is only read")
+            raise ValueError("writes xml, expected another format: XML can only be read")
         if (self.before.format == "text") != (self.after.format == "text"):
-            raise ValueError("has text on one side only, expected it on both: text cannot be converted to another format")
+            raise ValueError(
+                "has text on one side only, expected it on both: text cannot be converted to another format"
+            )
         if self.after.format == "avro" and self.after.avro_schema is None:
             raise ValueError("writes avro, expected a mapping with a schema")
         return self
 
 
 class TranscodeStep(Step):
-    """Writes the body in another format, or text in another character set; the content type follows."""
+    """Converts the body to another format, or text to another character set, and sets the content type."""
 
     keeps_properties: ClassVar[bool] = True
     keeps_content_type: ClassVar[bool] = False
     options: TranscodeOptions = Field(alias="transcode")
 
     def editor(self, _: TaskFacts, /) -> "Transcode | Recode":
-        """Return the editor that does what the options say."""
+        """Return the editor with these options."""
         options = self.options
         before, after = options.before, options.after
         if isinstance(before, TextFormat) and isinstance(after, TextFormat):
@@ -61,23 +63,23 @@ class TranscodeStep(Step):
 
 class Transcode:
     """
-    Writes the body in another format: data sections (joined), or a value that is a string or a binary.
+    Converts a body of data sections (joined), or of a value that is a string or binary, to one data section.
 
-    It becomes one data section. No value changes on the way: what the other format has no place for is rejected, with
-    its place; names are told where a schema has them, others stand as `*`.
+    No value changes: a body with a value that the other format cannot represent is rejected with its path, in which
+    names that are not in a schema are `*`.
     """
 
     name = "transcode"
 
     def __init__(self, reader: Codec, writer: Codec, media_type: str | None, *, checks: bool) -> None:
-        """Call the result *media_type*, or as its format is usually called."""
+        """Use *media_type* for the result, by default that of its format."""
         self._reader = reader
         self._write = writer.write
         self._media_type = media_type or writer.media_type
         self._checks = checks
 
     def edit(self, message: Message) -> Sequence[Message]:
-        """Return the message; MessageRejected where its body is not what it claims to be, or cannot be written."""
+        """Return the message; raises MessageRejected if its body cannot be read, or not be written."""
         seen = message.content_type
         try:
             if self._checks and seen is not None:
@@ -92,16 +94,18 @@ class Transcode:
     def _check(self, content_type: str) -> None:
         media_type = content_type.partition(";")[0].strip().lower()
         if media_type != _UNKNOWN and not self._reader.claims(media_type):
-            raise MessageRejected("WrongContentType", f"has a content type that is not of the format {self._reader.name}")
+            raise MessageRejected(
+                "WrongContentType", f"has a content type that is not of the format {self._reader.name}"
+            )
 
 
 class Recode:
-    """Writes text in another character set; the content type names it."""
+    """Converts text to another character set, which the content type then names."""
 
     name = "transcode"
 
     def __init__(self, before: str, after: str, media_type: str | None, *, checks: bool) -> None:
-        """Call the result *media_type*, or as the text was called before."""
+        """Use *media_type* for the result, by default that of the message."""
         self._before = before
         self._canonical = charset(before)
         self._after = after
@@ -109,12 +113,12 @@ class Recode:
         self._checks = checks
 
     def edit(self, message: Message) -> Sequence[Message]:
-        """Return the message; MessageRejected where its body is not in the one set, or has no place in the other."""
+        """Return the message; raises MessageRejected if one of the character sets lacks a character."""
         seen = message.content_type or "text/plain"
         try:
             if self._checks:
                 self._check(message, seen)
-            message.body = recoded(content_of(message), self._before, self._after)
+            message.body = recode(content_of(message), self._before, self._after)
         except MessageRejected as error:
             raise MessageRejected(error.reason, f"{self.name}: {error.description}") from error
         message.content_type = f"{self._media_type or _CHARSET.sub('', seen)}; charset={self._after}"

@@ -1,4 +1,4 @@
-"""The transform editor: a new JSON body, computed from the old one."""
+"""The transform editor: computes a new JSON body from the old one."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Literal
@@ -13,22 +13,22 @@ from shared.message.message import Message
 from shared.protocols import Withheld
 
 LARGEST_RESULT = 100 * 2**20
-"""Bytes of a new body at most, which is what the largest entity of Service Bus takes."""
+"""Largest new body in bytes, the limit of the largest entities of Service Bus."""
 
 
 class TransformOptions(Strict):
-    """What becomes of a body."""
+    """The new body."""
 
     expression: ExpressionText
-    """JMESPath expression over the JSON body; its result is the new body, and `property('name')` asks the message."""
+    """JMESPath expression over the JSON body, whose result is the new body; `property('name')` returns a property."""
     content_type: MediaType | None = None
-    """Media type of the new body; the message keeps the one that it has unless given."""
+    """Media type of the new body; by default that of the message."""
     on_null: Literal["reject", "drop", "write"] = "reject"
-    """What a result of null does, as of a path that leads nowhere: `write` makes null the body, `drop` withholds."""
+    """What happens if the result is null, as for a missing path: `write` makes null the body, `drop` withholds."""
 
 
 class TransformStep(Step):
-    """Makes a new JSON body of the old one with a JMESPath expression; numbers keep every digit."""
+    """Computes a new JSON body with a JMESPath expression; numbers keep every digit."""
 
     keeps_properties: ClassVar[bool] = True
     keeps_content_type: ClassVar[bool] = False
@@ -36,23 +36,23 @@ class TransformStep(Step):
     options: TransformOptions = Field(alias="transform")
 
     def editor(self, _: TaskFacts, /) -> "Transform":
-        """Return the editor that does what the options say."""
+        """Return the editor with these options."""
         return Transform(self.options)
 
 
 class Transform:
     """
-    Makes a new JSON body of the old one.
+    Computes a new JSON body from the old one.
 
-    What the expression selects is written as it was read, but for white space and the spelling of exponents. The body
-    stays of its kind: data sections become one, an amqp-value that is a string or binary stays that.
+    Selected parts are written as they were read, except for white space and the spelling of exponents. Data sections
+    become one; an amqp-value that is a string or binary stays one.
     """
 
     name = "transform"
 
     def __init__(self, options: TransformOptions) -> None:
-        """Compute what *options* say."""
-        from shared.codecs.json_writing import write  # noqa: PLC0415 - loads libraries that few tasks need
+        """Compute by *options*."""
+        from shared.codecs.json_writing import write  # noqa: PLC0415 - only some tasks need the libraries
         from shared.editors.content.expression import Expression  # noqa: PLC0415 - likewise
 
         self._expression = Expression(options.expression)
@@ -61,7 +61,7 @@ class Transform:
         self._on_null = options.on_null
 
     def edit(self, message: Message) -> Sequence[Message] | Withheld:
-        """Return the message with its new body; one that says null is withheld, or MessageRejected is raised."""
+        """Return the message with its new body; a null result may withhold it; raises MessageRejected."""
         try:
             content = self._new_body(message)
         except MessageRejected as error:
@@ -82,6 +82,6 @@ class Transform:
             raise MessageRejected("NothingFound", "the result is null, expected a value")
         content = self._write(value)
         if len(content) > LARGEST_RESULT:
-            told = f"the result has {len(content)} bytes, expected at most {LARGEST_RESULT}"
-            raise MessageRejected("ResultTooLarge", told)
+            problem = f"the result has {len(content)} bytes, expected at most {LARGEST_RESULT}"
+            raise MessageRejected("ResultTooLarge", problem)
         return content

@@ -1,4 +1,4 @@
-"""The validate editor: what does not keep to the rules of a border does not pass it."""
+"""The validate editor: checks of messages before they cross a border."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated, ClassVar, Literal, Self
@@ -30,32 +30,32 @@ type PropertyName = Annotated[str, Field(min_length=1), AfterValidator(_existing
 
 
 class Mark(Strict):
-    """A mark on the messages at fault, by which a route's `when` takes them elsewhere."""
+    """A property on invalid messages, for `when` in the routes."""
 
     mark: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
-    """Application property that says what is wrong; messages without fault have none of this name."""
+    """Application property with the problem; valid messages never have it."""
 
 
 class ValidateOptions(Strict):
-    """What a message has to be like; at least one thing."""
+    """The checks, at least one."""
 
     body_schema: SchemaFile | None = Field(None, alias="schema")
-    """File with a JSON Schema (2020-12) for the body, by its path in the folder of connections.yaml."""
+    """File with a JSON Schema (2020-12) for the body: its path in the folder of connections.yaml."""
     avro: AvroFile | None = None
-    """File with an Avro schema that the body is written with; one of this and `schema`."""
+    """File with an Avro schema for the body: its path in the folder of connections.yaml; not together with `schema`."""
     form: AvroForm = Field("container", alias="as")
-    """How: `container` (its own schema may differ as far as Avro can resolve it), `single_object`, or `raw`."""
+    """Form of Avro: `container` (its own schema may differ if Avro can resolve it), `single_object` or `raw`."""
     required_properties: Annotated[tuple[PropertyName, ...], Field(strict=False, min_length=1)] | None = None
-    """Application properties, in any case, or broker properties as sys.MessageId; one that is null is missing."""
+    """Application properties, in any case, or broker properties as sys.MessageId; null counts as missing."""
     content_type: MediaType | None = None
-    """Media type of the body, in any case; its parameters, such as a charset, are not compared."""
+    """Media type of the body, in any case; parameters such as charset are ignored."""
     max_size: Annotated[int, Field(ge=0)] | None = None
-    """Bytes of the body at most; of a sequence, and of a value that is no string or binary, as it is encoded."""
+    """Largest body in bytes; for a sequence, or a value other than a string or binary, the size of its encoding."""
     on_failure: Annotated[
         Annotated[Literal["reject", "drop"], Tag("word")] | Annotated[Mark, Tag("mapping")],
         Discriminator(lambda value: "mapping" if isinstance(value, (dict, BaseModel)) else "word"),
     ] = "reject"
-    """`reject` sends it to `rejects` with the reason, `drop` withholds it, `{mark: NAME}` says it to the routes."""
+    """`reject` sends the message to `rejects` with the reason, `drop` withholds it, `{mark: NAME}` sets a property."""
 
     @model_validator(mode="after")
     def _checks_something(self) -> Self:
@@ -70,7 +70,7 @@ class ValidateOptions(Strict):
 
 
 class ValidateStep(Step):
-    """Lets through the messages that are as they have to be; others are rejected, withheld, or marked for a route."""
+    """Lets valid messages through; others are rejected, withheld, or marked for a route."""
 
     keeps_properties: ClassVar[bool] = True
     options: ValidateOptions = Field(alias="validate")
@@ -81,22 +81,22 @@ class ValidateStep(Step):
         return frozenset() if isinstance(mark, str) else frozenset((mark.mark.lower(),))
 
     def editor(self, _: TaskFacts, /) -> "Validate":
-        """Return the editor that does what the options say."""
+        """Return the editor with these options."""
         return Validate(self.options)
 
 
 class Validate:
     """
-    Lets through the messages that are as they have to be.
+    Lets valid messages through.
 
-    The body is that of data sections, or a value that is a string or a binary; with a schema every other body is at
-    fault. What is said of a message names the place in it and what was expected there, never what stands there.
+    With a schema, the body must be data sections, or a value that is a string or binary. Problems name the path and the
+    expectation, and never quote the body.
     """
 
     name = "validate"
 
     def __init__(self, options: ValidateOptions) -> None:
-        """Check what *options* name."""
+        """Check by *options*."""
         schema: JsonSchema | None = options.body_schema
         self._check_body: Callable[[bytes], object] | None = None
         if schema is not None:
@@ -110,7 +110,7 @@ class Validate:
         self._mark = options.on_failure.mark if isinstance(options.on_failure, Mark) else None
 
     def edit(self, message: Message) -> Sequence[Message] | Withheld:
-        """Return the message; one at fault is withheld or marked, or MessageRejected is raised."""
+        """Return the message; an invalid one is withheld or marked, or MessageRejected is raised."""
         try:
             self._check(message)
         except MessageRejected as error:
@@ -120,7 +120,7 @@ class Validate:
                 message.set_properties({self._mark: string(f"{error.reason}: {error.description}")})
                 return (message,)
             raise MessageRejected(error.reason, f"{self.name}: {error.description}") from error
-        # A mark of the sender's, or of an earlier pass, would lead a message without fault astray.
+        # A mark from the sender, or from an earlier hop, would route a valid message as an invalid one.
         if self._mark is not None and message.application_property(self._mark) is not None:
             message.set_properties({self._mark: None})
         return (message,)

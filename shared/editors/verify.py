@@ -1,4 +1,4 @@
-"""The verify editor: what is not as it was signed does not pass."""
+"""The verify editor: lets only messages with a valid signature through."""
 
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -19,64 +19,64 @@ if TYPE_CHECKING:
 
 
 class VerifyOptions(Strict):
-    """Which signature a message must have."""
+    """The signature that a message must have."""
 
     key: KeyName
-    """Secret with the keys: a JSON Web Key, or a set of them; the signature names the one by its `kid`."""
+    """Name of the secret with the keys: a JSON Web Key, or a set of them; the signature names its key by `kid`."""
     properties: BoundNames | None = None
-    """Properties that it must be over, beside the body; all that it is over are compared in any case."""
+    """Properties that it must cover, besides the body; all covered properties are always compared."""
     signature: Annotated[str, Field(min_length=1)] = SIGNATURE
-    """Application property that has the signature."""
+    """Application property with the signature."""
     remove: bool = False
-    """Whether the signature is taken off what passes."""
+    """Whether to remove the signature from valid messages."""
     on_failure: Literal["reject", "drop"] = "reject"
     """`reject` sends the message to `rejects` with the reason, `drop` withholds it; both are journalled."""
 
 
 class VerifyStep(Step):
     """
-    Lets through what has a valid signature of `sign`, or of any other software, over body and properties.
+    Lets messages through that have a valid signature of `sign`, or of any other software.
 
-    A message without one, with one of an unknown key (once the secret has been read anew), with one that is over, and
-    one that was altered since are rejected, or withheld.
+    A message is rejected, or withheld, if it has no signature, if the signature is invalid, has expired or has an
+    unknown key, and if the message was altered. For an unknown key, the secret is read again first.
     """
 
     keeps_properties: ClassVar[bool] = True
     options: VerifyOptions = Field(alias="verify")
 
     def may_set(self) -> frozenset[str]:
-        """Return the one application property that it sets or takes off."""
+        """Return the one application property that it sets or removes."""
         return frozenset((self.options.signature.lower(),))
 
     def editor(self, task: TaskFacts, /) -> BatchEditor:
-        """Return the editor that does what the options say."""
-        from shared.editors.protection.keys import Keyed, KeyRings  # noqa: PLC0415 - tasks without keys do not pay for the library
+        """Return the editor with these options."""
+        from shared.editors.protection.keys import Keyed, KeyRings  # noqa: PLC0415 - only tasks with keys load the library
 
         check_key(task, "verify.key", self.options.key)
         drops = self.options.on_failure == "drop"
         verify = Verify(self.options, task.clock)
-        return Keyed("verify", KeyRings(self.options.key, task.secrets), verify.edit, drops=drops)
+        return Keyed("verify", KeyRings(self.options.key, task.secrets, task.name), verify.edit, drops=drops)
 
 
 class Verify:
-    """Lets through a message whose signature is valid."""
+    """Lets messages with a valid signature through."""
 
     def __init__(self, options: VerifyOptions, clock: Clock) -> None:
         """Take the time from *clock*."""
-        from shared.editors.protection.jws import verified_detached  # noqa: PLC0415 - see above
+        from shared.editors.protection.jws import verify_detached  # noqa: PLC0415 - see above
 
-        self._verified = verified_detached
+        self._verify = verify_detached
         self._required = options.properties or ()
         self._signature = options.signature
         self._removes = options.remove
         self._clock = clock
 
     def edit(self, message: Message, ring: "KeyRing") -> Message | Withheld:
-        """Return *message*; raises MessageRejected where it is not as it was signed."""
+        """Return *message*; raises MessageRejected unless its signature is valid."""
         signature = message.application_property(self._signature)
         if signature is None or not isinstance(signature.payload, str):
             raise MessageRejected("SignatureMissing", f"has no signature in property {self._signature}")
-        header = self._verified(signature.payload, body_or_nothing(message), ring)
+        header = self._verify(signature.payload, body_or_nothing(message), ring)
         self._check_time(header.get("exp"))
         names = listed(header.get(BOUND))
         if not covers(names, self._required):

@@ -1,12 +1,11 @@
 """
-The verify-chain editor: what is missing, reordered, altered or inserted in a chained sequence does not pass unnoticed.
+The verify-chain editor: finds missing, reordered, altered and inserted messages of a chained sequence.
 
-1. A sequence stands where the last message stood that was carried on; that is kept once the target has it, so that
-   nothing is taken for a repetition that never arrived.
-2. The next message must have the next number and the hash of the last link. What has not is rejected with the reason,
-   and the sequence stands where it stood: it goes on when the right message comes, or when `accept` says with which
-   number it is to go on.
-3. What was passed on before comes again at times, with the same number and hash: no violation.
+1. The state of a sequence is the last message that was passed on. It is stored when the target has the message, so that
+   a message that never arrived is not taken for a redelivery.
+2. The next message must have the next number and the hash of the last link. Otherwise it is rejected and the state
+   stays, until the right message comes, or `accept` names the number at which to continue.
+3. A message that was passed on before may come again, with the same number and hash: that is no violation.
 """
 
 import asyncio
@@ -28,9 +27,9 @@ from shared.editors.protection.links import (
     StoreOptions,
     answered_within,
     content_digest,
-    decoded,
+    decode_link,
     each_of,
-    grouped,
+    group_by_sequence,
     hash_of,
     identities,
 )
@@ -43,59 +42,59 @@ if TYPE_CHECKING:
     from shared.editors.protection.keys import KeyRing, KeyRings
 
 _ATTEMPTS = 5
-# Of messages whose batch was not carried to its end; the next delivery replaces what is known of them.
+# Messages of batches that were not settled; their next delivery replaces the entries.
 _MOST_PENDING = 100_000
 
 
 class VerifyChainOptions(Strict):
-    """Which links a message must have."""
+    """The link that a message must have."""
 
     key: KeyName
-    """Secret with the keys: a JSON Web Key, or a set of them; a link names the one by its `kid`."""
+    """Name of the secret with the keys: a JSON Web Key, or a set of them; a link names its key by `kid`."""
     chain_of: Annotated[str, Field(min_length=1)] | None = None
-    """Site and entity, as `west/orders`, where the messages must have been chained; anywhere if not given."""
+    """Site and entity, such as `west/orders`, where the messages must have been chained; by default anywhere."""
     properties: BoundNames = (MESSAGE_ID,)
-    """Properties that a link must be over; all that it is over are compared in any case."""
+    """Properties that a link must cover; all covered properties are always compared."""
     store: StoreOptions
-    """Where it is kept how far each sequence has come: a place of its own, or the same as that of `chain`."""
+    """Where the state of each sequence is stored; it may be the same place as that of `chain`."""
     begin: Literal["first", "any"] = "first"
-    """Whether a sequence that is new here must begin with number 1."""
+    """Whether a new sequence must begin with number 1, or with any number."""
     duplicates: Literal["pass", "withhold"] = "pass"
-    """What becomes of a message that was passed on before."""
+    """What happens to a message that was passed on before."""
     accept: Mapping[str, Annotated[int, Field(ge=1)]] = Field(default={}, examples=[{"west/orders/4711": 12}])
-    """An operator's decisions: sequences, as links call them, with the number at which each is to go on after a gap."""
+    """Decisions of an operator: sequences by name, with the number at which each continues after a gap."""
     single_instance: bool = False
-    """That the app never runs as more than one instance, so that the order of a queue without sessions is kept."""
+    """Whether the app always runs as one instance, which keeps the order of a queue without sessions."""
     remove: bool = False
-    """Whether the link is taken off what passes."""
+    """Whether to remove the link from valid messages."""
 
 
 class VerifyChainStep(Step):
     """
-    Lets through the messages of a chained sequence that follow one another as they were linked by `chain`.
+    Lets the messages of a sequence through in the order in which `chain` has linked them.
 
-    The others are rejected: ChainMissing, ChainReordered, ChainAltered or ChainInserted, with the numbers.
+    Others are rejected as ChainMissing, ChainReordered, ChainAltered or ChainInserted, with their numbers.
     """
 
     keeps_properties: ClassVar[bool] = True
     options: VerifyChainOptions = Field(alias="verify-chain")
 
     def may_set(self) -> frozenset[str]:
-        """Return the one application property that it sets or takes off."""
+        """Return the one application property that it sets or removes."""
         return frozenset((LINK.lower(),))
 
     def editor(self, task: TaskFacts, /) -> BatchEditor:
-        """Return the editor that does what the options say."""
-        from shared.editors.protection.keys import KeyRings  # noqa: PLC0415 - tasks without keys do not pay for the library
+        """Return the editor with these options."""
+        from shared.editors.protection.keys import KeyRings  # noqa: PLC0415 - only tasks with keys load the library
 
         check_key(task, "verify-chain.key", self.options.key)
         documents = self.options.store.open(task, "verify-chain.store")
-        rings = KeyRings(self.options.key, task.secrets)
+        rings = KeyRings(self.options.key, task.secrets, task.name)
         return VerifyChain(self.options, rings, Sequences(documents, f"verify-chain/{task.name}"))
 
 
 class _Linked(NamedTuple):
-    """A message's link that is known to be genuine, and to be about this message."""
+    """The verified link of a message."""
 
     link: Link
     hash: str
@@ -103,35 +102,35 @@ class _Linked(NamedTuple):
 
 
 class _Passed(NamedTuple):
-    """That a message was let through, which counts when it has been carried on."""
+    """A message that was let through; it counts when it was passed on."""
 
     linked: _Linked
     begins: bool
-    """Whether the sequence goes on with it, whatever came before."""
+    """Whether the sequence continues with it, regardless of earlier messages."""
 
 
 class VerifyChain:
-    """Lets through what follows what was carried on before."""
+    """Lets messages through that continue their sequence."""
 
     name = "verify-chain"
     joins = False
 
     def __init__(self, options: VerifyChainOptions, rings: "KeyRings", sequences: Sequences) -> None:
         """Verify with the keys of *rings*."""
-        from shared.editors.protection.jws import verified_statement  # noqa: PLC0415 - see above
+        from shared.editors.protection.jws import verify_statement  # noqa: PLC0415 - see above
 
         self._options = options
         self._rings = rings
-        self._verified = verified_statement
+        self._verify = verify_statement
         self._sequences = sequences
         self._pending: OrderedDict[Arrival, list[_Passed]] = OrderedDict()
 
     async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
-        """Return each message, withheld or rejected where it is none that follows; raises what keeps the store away."""
+        """Return each message, withheld, or rejected out of sequence; raises if the store is unavailable."""
         pairs = list(zip(messages, identities(messages), strict=True))
-        checked = await self._rings.each(pairs, self._checked, timeout_seconds=timeout_seconds)
+        checked = await self._rings.each(pairs, self._check, timeout_seconds=timeout_seconds)
         results: list[EditedTogether] = [
-            self._told(each) if isinstance(each, MessageRejected) else (self._unlinked(message),)
+            self._rejection(each) if isinstance(each, MessageRejected) else (self._strip_link(message),)
             for message, each in zip(messages, checked, strict=True)
         ]
         passed: dict[int, _Passed] = {}
@@ -143,27 +142,27 @@ class VerifyChain:
             for index, linked in members:
                 later.remove(linked.link.number)
                 try:
-                    passes = self._judged(linked, progress, later, is_new=version is None)
+                    passes = self._judge(linked, progress, later, is_new=version is None)
                 except MessageRejected as error:
-                    results[index] = self._told(error)
+                    results[index] = self._rejection(error)
                     continue
                 if passes is not None:
                     passed[index] = passes
                 elif self._is_withheld(linked, confirmed):
-                    told = f"number {linked.link.number} of {sequence} was passed on before"
-                    results[index] = Withheld(f"{self.name}: {told}")
+                    problem = f"number {linked.link.number} of {sequence} was passed on before"
+                    results[index] = Withheld(f"{self.name}: {problem}")
 
         linked = {index: (each.link.sequence, each) for index, each in enumerate(checked) if isinstance(each, _Linked)}
         with answered_within(self.name, timeout_seconds):
             async with asyncio.timeout(timeout_seconds):
-                await each_of(grouped(linked), judge)
+                await each_of(group_by_sequence(linked), judge)
         self._note(messages, passed)
         return results
 
     async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
-        """Keep how far the sequences have come with what was carried on; raises what keeps the store away."""
+        """Store the states of the sequences after what was passed on; raises if the store is unavailable."""
         ended = Counter(arrival for arrival, _ in outcomes)
-        # Of one that became several, all of them.
+        # For a message that was split: all of its parts.
         done = {arrival: self._pending[arrival] for arrival in ended if arrival in self._pending}
         done = {arrival: passed for arrival, passed in done.items() if len(passed) <= ended[arrival]}
         passed = dict(enumerate((each.linked.link.sequence, each) for group in done.values() for each in group))
@@ -173,12 +172,12 @@ class VerifyChain:
 
         with answered_within(self.name, timeout_seconds):
             async with asyncio.timeout(timeout_seconds):
-                await each_of(grouped(passed), keep)
+                await each_of(group_by_sequence(passed), keep)
         for arrival in done:
             del self._pending[arrival]
 
-    def _checked(self, pair: tuple[Message, str | None], ring: "KeyRing") -> _Linked:
-        """Return the link of a message that is genuine and about this message; raises MessageRejected."""
+    def _check(self, pair: tuple[Message, str | None], ring: "KeyRing") -> _Linked:
+        """Return the verified link of a message; raises MessageRejected."""
         from shared.editors.protection.keys import UnknownKey  # noqa: PLC0415 - see above
 
         message, identity = pair
@@ -186,36 +185,36 @@ class VerifyChain:
         if value is None or not isinstance(value.payload, str):
             raise MessageRejected("ChainInserted", f"has no link in property {LINK}")
         try:
-            payload = self._verified(value.payload, ring).payload
+            payload = self._verify(value.payload, ring).payload
         except UnknownKey:
             raise
         except MessageRejected as error:
             raise MessageRejected("ChainInserted", f"the link is not genuine: {error.description}") from error
-        link = decoded(payload)
+        link = decode_link(payload)
         wanted = self._options.chain_of
         if wanted is not None and link.sequence != wanted and not link.sequence.startswith(f"{wanted}/"):
             raise MessageRejected(
                 "ChainInserted", f"is number {link.number} of {link.sequence}, which is another chain"
             )
         if not covers(link.bound, self._options.properties):
-            told = f"the link does not cover {', '.join(self._options.properties)}"
-            raise MessageRejected("ChainInserted", told)
+            problem = f"the link does not cover {', '.join(self._options.properties)}"
+            raise MessageRejected("ChainInserted", problem)
         if content_digest(link.bound, message) != link.digest:
-            told = f"the content is not the one that was linked as number {link.number} of {link.sequence}"
-            raise MessageRejected("ChainAltered", told)
+            problem = f"the content is not the one that was linked as number {link.number} of {link.sequence}"
+            raise MessageRejected("ChainAltered", problem)
         return _Linked(link, hash_of(payload), identity or "")
 
-    def _judged(self, linked: _Linked, progress: Progress, later: Sequence[int], *, is_new: bool) -> _Passed | None:
-        """Return that a message comes next, and let *progress* go on; None for a repetition; raises MessageRejected."""
+    def _judge(self, linked: _Linked, progress: Progress, later: Sequence[int], *, is_new: bool) -> _Passed | None:
+        """Return that a message comes next and advance *progress*; None for a redelivery; raises MessageRejected."""
         link, number, sequence = linked.link, linked.link.number, linked.link.sequence
         if number <= progress.number:
             known = progress.hash_at(number)
             if known is None:
-                told = f"number {number} of {sequence} comes after {progress.number} and is no longer remembered"
-                raise MessageRejected("ChainReordered", told)
+                problem = f"number {number} of {sequence} comes after {progress.number} and is no longer remembered"
+                raise MessageRejected("ChainReordered", problem)
             if known != linked.hash:
-                told = f"number {number} of {sequence} came before, with other content"
-                raise MessageRejected("ChainAltered", told)
+                problem = f"number {number} of {sequence} came before, with other content"
+                raise MessageRejected("ChainAltered", problem)
             return None
         follows = number == progress.number + 1 and link.previous == progress.hash
         begins = not follows and (
@@ -227,13 +226,13 @@ class VerifyChain:
         elif number > progress.number + 1:
             _refuse_gap(link, progress.number + 1, later)
         elif not follows:
-            told = f"number {number} of {sequence} was linked to another number {number - 1} than the one that came"
-            raise MessageRejected("ChainAltered", told)
+            problem = f"number {number} of {sequence} was linked to another number {number - 1} than the one that came"
+            raise MessageRejected("ChainAltered", problem)
         progress.append(linked.identity, linked.hash)
         return _Passed(linked, begins)
 
     def _is_withheld(self, linked: _Linked, confirmed: Progress) -> bool:
-        """Tell whether a repetition need not be carried on: another copy has been, for certain."""
+        """Return whether to withhold a redelivery: another copy was passed on for certain."""
         return (
             self._options.duplicates == "withhold"
             and linked.link.number <= confirmed.number
@@ -241,7 +240,7 @@ class VerifyChain:
         )
 
     def _note(self, messages: Sequence[Message], passed: Mapping[int, _Passed]) -> None:
-        """Remember what counts once it has been carried on, and forget what an earlier delivery has left of it."""
+        """Remember what counts when it is passed on, in place of the entries of an earlier delivery."""
         for message in messages:
             self._pending.pop(message.arrival, None)
         for index, each in passed.items():
@@ -269,22 +268,22 @@ class VerifyChain:
                 return
         raise TargetUnavailable(f"{self.name}: other instances keep writing the same sequence")
 
-    def _unlinked(self, message: Message) -> Message:
+    def _strip_link(self, message: Message) -> Message:
         if not self._options.remove:
             return message
         unlinked = message.copy()
         unlinked.set_properties({LINK: None})
         return unlinked
 
-    def _told(self, error: MessageRejected) -> MessageRejected:
+    def _rejection(self, error: MessageRejected) -> MessageRejected:
         return MessageRejected(error.reason, f"{self.name}: {error.description}")
 
 
 def _refuse_gap(link: Link, first: int, later: Sequence[int]) -> None:
-    """Raise what is wrong with a link before which numbers from *first* on have not come."""
+    """Raise MessageRejected for a link that came before the numbers from *first*."""
     missing = set(range(first, link.number)) if link.number - first <= len(later) else {0}
     numbers = f"number {first}" if link.number == first + 1 else f"numbers {first} to {link.number - 1}"
     if missing <= set(later):
         raise MessageRejected("ChainReordered", f"number {link.number} of {link.sequence} comes before {numbers}")
-    told = f"{numbers} of {link.sequence} {'is' if link.number == first + 1 else 'are'} missing before {link.number}"
-    raise MessageRejected("ChainMissing", told)
+    problem = f"{numbers} of {link.sequence} {'is' if link.number == first + 1 else 'are'} missing before {link.number}"
+    raise MessageRejected("ChainMissing", problem)

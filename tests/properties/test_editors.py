@@ -9,7 +9,7 @@ from shared.codecs.json import read_exact
 from shared.codecs.json_writing import write
 from shared.config.testing import edited, message
 from shared.editors.content.expression import Expression
-from shared.editors.content.flattening import flattened
+from shared.editors.content.flattening import flatten
 from shared.editors.python import OwnFunction, Python
 from shared.errors import MessageRejected
 from shared.message.message import Arrival, Message, Origin
@@ -61,7 +61,7 @@ def test_any_body_gives_a_result_or_a_rejection(body, text) -> None:
 @given(st.dictionaries(texts, documents, max_size=4))
 def test_flattening_keeps_every_value(document) -> None:
     try:
-        flat = flattened(document, "/")
+        flat = flatten(document, "/")
     except MessageRejected as error:
         assert error.reason == "NameTwice"  # noqa: PT017 - most documents have no name twice
         return

@@ -1,1 +1,1 @@
-"""What a body says: its bytes, fields, format, schema, envelope, and expressions over it."""
+"""The content of bodies: bytes, fields, formats, schemas, envelopes and expressions."""

@@ -1,4 +1,4 @@
-"""What a message's body says, for editors that read one."""
+"""The content of a message's body, for editors that read or replace it."""
 
 from shared.amqp import sections
 from shared.amqp.codec import encode
@@ -14,7 +14,7 @@ def content_of(message: Message) -> bytes:
     """
     Return the bytes of data sections, or of an amqp-value that is a string (as UTF-8) or a binary.
 
-    Raises MessageRejected for every other body, and for none.
+    Raises MessageRejected for other bodies, and without a body.
     """
     body = message.sections.body
     if not body:
@@ -32,9 +32,9 @@ def content_of(message: Message) -> bytes:
 
 def put_content(message: Message, content: bytes) -> None:
     """
-    Make *content* the body, of the kind that it was: an amqp-value stays a string or a binary, all else becomes data.
+    Make *content* the body: an amqp-value stays a string or a binary, other bodies become data.
 
-    What is no UTF-8 cannot stay a string and becomes data.
+    A string becomes data too if *content* is not UTF-8.
     """
     body = message.sections.body
     if body and sections.descriptor(body, 0)[0] == sections.VALUE:
@@ -52,12 +52,12 @@ def put_content(message: Message, content: bytes) -> None:
 
 
 def body_or_nothing(message: Message) -> bytes:
-    """Return what `content_of` returns, and nothing for no body: Azure's host makes one of the other."""
+    """Return what `content_of` returns, and b"" without a body: Azure's host turns one into the other."""
     return content_of(message) if message.sections.body else b""
 
 
 def size_of(message: Message) -> int:
-    """Return the bytes of what `content_of` returns; of every other body those of its encoding."""
+    """Return the length of what `content_of` returns; for other bodies that of their encoding."""
     body = message.sections.body
     content = message.body
     if content is None:

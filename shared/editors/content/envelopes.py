@@ -1,9 +1,9 @@
 """
-Envelopes: one body that holds several messages, for the editors that put them in and take them out.
+Envelopes: one body with several messages, for the editors batch and split.
 
-1. A JSON array and JSON lines hold bodies that are JSON, as they were written; in lines, line feeds have become spaces.
-2. An Avro container holds bodies of any kind and beside each what its message was: with the sections as they were
-   encoded, so that what is taken out is what was put in, and readable for everybody else.
+1. A JSON array and JSON lines have JSON bodies with their original text; in JSON lines, line ends become spaces.
+2. An Avro container has bodies of any kind, and the properties of their messages: readable for other software, and as
+   encoded sections, from which split restores the original messages.
 
 Source: RFC 8259; jsonlines.org; Apache Avro specification 1.12, object container files.
 """
@@ -53,7 +53,7 @@ _SCHEMA: dict[str, Any] = {
         },
     ],
 }
-# A container's header with the schema, and what an entry takes beside its body and its sections twice.
+# Bytes of a container's header with the schema, and of an entry in addition to its body and twice its sections.
 _AVRO_HEADER, _AVRO_ENTRY = 1500, 64
 _LONG = 1 << 63
 _BODIES = ("body", "Body")  # the latter in what Event Hubs Capture writes
@@ -61,7 +61,7 @@ _PLAIN_TYPES = frozenset(("null", "boolean", "int", "long", "float", "double", "
 
 
 class Entry(NamedTuple):
-    """A message's part of an envelope, and the bytes that it takes there."""
+    """A message's part of an envelope, and its size there in bytes."""
 
     message: Message
     content: bytes
@@ -69,7 +69,7 @@ class Entry(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What an envelope held of one message; without properties it says nothing of it but its body."""
+    """One message in an envelope: its body, and its properties if the envelope has them."""
 
     body: bytes
     properties: sections.Sections | None = None
@@ -77,22 +77,22 @@ class Taken(NamedTuple):
 
 
 class Envelope(Protocol):
-    """One format."""
+    """An envelope format."""
 
     media_type: str
     overhead: int
-    """Bytes of an envelope without entries, at most."""
+    """Largest size of an envelope without entries, in bytes."""
 
     def entry(self, message: Message) -> Entry:
-        """Return the part of *message*; raises MessageRejected where its body cannot be put in."""
+        """Return the part of *message*; raises MessageRejected if its body does not fit the format."""
         ...
 
     def joined(self, entries: Sequence[Entry]) -> bytes:
-        """Return the body that holds *entries* in their order, the same bytes at every call."""
+        """Return the body with *entries* in their order; the same entries always give the same bytes."""
         ...
 
     def taken(self, content: bytes, limit: int) -> list[Taken]:
-        """Return what *content* holds; raises MessageRejected where it is no envelope or holds more than *limit*."""
+        """Return the messages in *content*; raises MessageRejected for other content, or more than *limit* messages."""
         ...
 
 
@@ -130,7 +130,7 @@ class JsonLines:
     overhead = 0
 
     def entry(self, message: Message) -> Entry:
-        """Return the body of *message* in one line; a JSON text has line ends in its white space only."""
+        """Return the body of *message* in one line; JSON has line ends only between tokens."""
         content = content_of(message)
         read(content)
         content = content.translate(_LINE_ENDS).strip()
@@ -141,7 +141,7 @@ class JsonLines:
         return b"".join(each.content + b"\n" for each in entries)
 
     def taken(self, content: bytes, limit: int) -> list[Taken]:
-        """Return the lines, of which empty ones are none."""
+        """Return the lines that are not empty."""
         lines = [(number, line.strip()) for number, line in enumerate(content.split(b"\n"), 1)]
         lines = [(number, line) for number, line in lines if line]
         _check_count(len(lines), limit)
@@ -160,21 +160,21 @@ class AvroContainer:
     overhead = _AVRO_HEADER
 
     def __init__(self) -> None:
-        """Read the schema."""
-        import fastavro  # noqa: PLC0415 - only who asks for it pays for it
+        """Parse the schema."""
+        import fastavro  # noqa: PLC0415 - only tasks with this format load it
 
         self._avro: Any = fastavro
         self._schema = fastavro.parse_schema(_SCHEMA)
 
     def entry(self, message: Message) -> Entry:
-        """Return the body of *message*, of whatever it is."""
+        """Return the body of *message*."""
         content = content_of(message)
         raw = message.sections
         size = len(content) + 2 * (len(raw.properties) + len(raw.application_properties)) + _AVRO_ENTRY
         return Entry(message, content, size)
 
     def joined(self, entries: Sequence[Entry]) -> bytes:
-        """Return the container, whose marker is made of what it holds."""
+        """Return the container; its marker is computed from the bodies."""
         marker = blake2b(digest_size=16)
         for each in entries:
             marker.update(each.content)
@@ -184,7 +184,7 @@ class AvroContainer:
         return file.getvalue()
 
     def taken(self, content: bytes, limit: int) -> list[Taken]:
-        """Return the records, which must be of this schema or hold at least a body."""
+        """Return the records; their schema may be another one that has a body."""
         found: list[Taken] = []
         try:
             reader = self._avro.reader(io.BytesIO(content))
@@ -194,7 +194,7 @@ class AvroContainer:
                 _check_count(len(found), limit)
         except MessageRejected:
             raise
-        # The library raises what the bytes make it stumble over, of many kinds: none of its texts goes on.
+        # The library raises many types of error, whose texts may quote the body.
         except Exception as error:
             raise MessageRejected(
                 _NOT_AN_ENVELOPE, f"body is not an Avro container, or is damaged, after {len(found)} records"
@@ -245,9 +245,9 @@ def _readable(value: object) -> object:
 
 def _body_field(schema: Any, codec: str) -> str:  # noqa: ANN401 - JSON
     """
-    Return the name of the field that holds a record's body.
+    Return the name of the field with a record's body.
 
-    The schema is the sender's. One with arrays or records in it, or compressed blocks, could make much of little.
+    The schema is the sender's: with nested arrays or records, or compressed blocks, few bytes could become many.
     """
     if codec != "null":
         raise MessageRejected(_NOT_AN_ENVELOPE, "container is compressed, expected an uncompressed one")
@@ -268,10 +268,10 @@ def _is_flat(schema: Any) -> bool:  # noqa: ANN401 - JSON
     return schema in _PLAIN_TYPES
 
 
-def _taken(record: Any, name: str, number: int) -> Taken:  # noqa: ANN401 - what a container holds
+def _taken(record: Any, name: str, number: int) -> Taken:  # noqa: ANN401 - any record
     body = record[name]
     if not isinstance(body, bytes):
-        raise MessageRejected(_NOT_AN_ENVELOPE, f"record {number} of the envelope has no bytes as its {name}")
+        raise MessageRejected(_NOT_AN_ENVELOPE, f"record {number} of the envelope: {name} is not bytes")
     encoded = record.get("amqp")
     if encoded is None:
         return Taken(body)

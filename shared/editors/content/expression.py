@@ -1,8 +1,8 @@
 """
-JMESPath expressions over JSON, with decimal numbers and the functions that the language leaves to its hosts.
+JMESPath expressions over JSON, with decimal numbers and additional functions.
 
-An expression always ends, and reaches nothing but the body and the properties of the message. What it selects keeps
-every digit; what it computes has 34, as IEEE 754 decimal128 has.
+An expression always ends, and has access only to the body and the properties of the message. Selected numbers keep
+every digit; computed numbers have 34, like IEEE 754 decimal128.
 
 Source: jmespath.org, specification and "Custom functions".
 """
@@ -29,7 +29,7 @@ from jmespath.visitor import Options, TreeInterpreter
 from shared.amqp.values import Value
 from shared.codecs.json import ExactJson
 from shared.codecs.json_writing import is_number, write
-from shared.editors.content.flattening import flattened
+from shared.editors.content.flattening import flatten
 from shared.errors import MessageRejected
 from shared.message.message import Message
 from shared.message.rule_properties import RuleProperties
@@ -39,19 +39,19 @@ FAILED = "ExpressionFailed"
 
 _DECIMAL = "Decimal"
 _ARITHMETIC = Context(prec=34, rounding=ROUND_HALF_EVEN, traps=[InvalidOperation, DivisionByZero, Overflow])
-# A number that is rounded is written out to the last digit asked for, so its size has to have an end.
+# A rounded number is written with all of its places, so their number must be limited.
 _MOST_PLACES = 1000
 _SYSTEM = "sys."
 
 type Node = Any
-"""A node of the library's tree: a dict of type, children and value."""
+"""A node of the library's tree: a dict with type, children and value."""
 
 
 class Expression:
-    """An expression, compiled once; it keeps nothing of what it has been asked about."""
+    """An expression, compiled once; evaluating it leaves no state."""
 
     def __init__(self, text: str) -> None:
-        """Compile *text*; ValueError where it is no expression, or calls a function that there is not."""
+        """Compile *text*; raises ValueError for an invalid expression, or an unknown function."""
         try:
             self._tree: Node = _exact(jmespath.compile(text).parsed)
             for node in _nodes(self._tree):
@@ -64,7 +64,7 @@ class Expression:
         self._interpreter = _Interpreter(Options(custom_functions=self._functions))
 
     def of(self, value: ExactJson, message: Message) -> ExactJson:
-        """Return what the expression makes of the body *value* of *message*; raises MessageRejected."""
+        """Return the result for the body *value* of *message*; raises MessageRejected."""
         self._functions.message = message
         try:
             found: ExactJson = self._interpreter.visit(self._tree, value)
@@ -73,23 +73,23 @@ class Expression:
         except JMESPathTypeError as error:
             # Its text quotes the value.
             expected = " or ".join(error.expected_types)
-            told = f"{error.function_name}() got {_type_name(error.actual_type)}, expected {expected}"
-            raise MessageRejected(FAILED, told) from None
+            problem = f"{error.function_name}() got {_type_name(error.actual_type)}, expected {expected}"
+            raise MessageRejected(FAILED, problem) from None
         except RecursionError as error:
             raise MessageRejected(FAILED, "the body is nested too deeply for the expression") from error
-        except Exception as error:  # noqa: BLE001 - the library lets through whatever Python raises for odd values
-            told = f"the expression cannot be evaluated for this body ({type(error).__name__})"
-            raise MessageRejected(FAILED, told) from None
+        except Exception as error:  # noqa: BLE001 - the library passes on any error of Python
+            problem = f"the expression cannot be evaluated for this body ({type(error).__name__})"
+            raise MessageRejected(FAILED, problem) from None
         finally:
             self._functions.message = None
         return found
 
 
 class _Interpreter(TreeInterpreter):
-    """The library's, which raises where the specification says null."""
+    """The library's interpreter, which raises where the specification returns null."""
 
     def visit_comparator(self, node: Node, value: ExactJson) -> bool | None:
-        """Return null where a text is compared with a number."""
+        """Return null if a text is compared with a number."""
         try:
             compared: bool | None = super().visit_comparator(node, value)
         except TypeError:
@@ -98,7 +98,7 @@ class _Interpreter(TreeInterpreter):
 
 
 class _Functions(Functions):
-    """The functions of the specification, made fit for decimals, and those that it leaves out."""
+    """The functions of the specification, for decimals, and additional ones."""
 
     message: Message | None = None
 
@@ -162,7 +162,7 @@ class _Functions(Functions):
     def _func_avg(self, numbers: list[int | Decimal]) -> int | Decimal | None:
         return self._func_divide(self._func_sum(numbers), len(numbers)) if numbers else None
 
-    # Beyond it: arithmetic
+    # Additional functions: arithmetic
 
     @signature({"types": ["number"]}, {"types": ["number"]})
     def _func_add(self, left: int | Decimal, right: int | Decimal) -> int | Decimal:
@@ -186,7 +186,9 @@ class _Functions(Functions):
     @signature({"types": ["number"]}, {"types": ["number"]})
     def _func_round(self, number: int | Decimal, places: int | Decimal) -> int | Decimal:
         if not isinstance(places, int) or not 0 <= places <= _MOST_PLACES:
-            raise MessageRejected(FAILED, f"round() got an invalid number of places, expected a whole number from 0 to {_MOST_PLACES}")
+            raise MessageRejected(
+                FAILED, f"round() got an invalid number of places, expected a whole number from 0 to {_MOST_PLACES}"
+            )
         if isinstance(number, int):
             return number
         exponent = number.as_tuple().exponent
@@ -215,7 +217,7 @@ class _Functions(Functions):
 
     @signature({"types": ["object", "array"]}, {"types": ["string"]})
     def _func_flatten(self, value: ExactJson, separator: str) -> ExactJson:
-        return flattened(value, separator)
+        return flatten(value, separator)
 
     # Texts
 
@@ -244,7 +246,7 @@ class _Functions(Functions):
     @signature({"types": ["string"]})
     def _func_property(self, name: str) -> ExactJson:
         if self.message is None:
-            raise MessageRejected(FAILED, "property() got no message to look at")
+            raise MessageRejected(FAILED, "property() is not available without a message")
         properties = RuleProperties(self.message)
         lower = name.lower()
         if not lower.startswith(_SYSTEM):
@@ -261,7 +263,7 @@ def _computed(
     left: int | Decimal,
     right: int | Decimal,
 ) -> int | Decimal:
-    """Return what is computed, exactly between integers."""
+    """Return the result, which is exact for two integers."""
     if isinstance(left, int) and isinstance(right, int):
         return integers(left, right)
     return decimals(Decimal(left), Decimal(right))
@@ -283,7 +285,7 @@ def _as_json(name: str, value: Value | None) -> ExactJson:
 
 
 def _exact(node: Node) -> Node:
-    """Return the tree of an expression with decimals in the place of floats."""
+    """Return the tree of an expression with decimals instead of floats."""
     return {
         **node,
         **({"value": _exact_literal(node["value"])} if node["type"] == "literal" else {}),
@@ -307,7 +309,7 @@ def _nodes(node: Node) -> Iterator[Node]:
 
 
 def _check(node: Node) -> None:
-    """Raise ValueError for what the library would find out message by message."""
+    """Raise ValueError for errors that the library reports only when it evaluates."""
     if node["type"] == "slice" and node["children"][2] == 0:
         raise ValueError("has a slice with the step 0")
     if node["type"] == "literal" and not _is_finite(node["value"]):
@@ -333,7 +335,7 @@ def _is_finite(value: Any) -> bool:  # noqa: ANN401 - any JSON
 
 
 def _type_name(name: str) -> str:
-    """Return the type in words of the language, which the library tells now as that and now as Python's."""
+    """Return the JMESPath name of a type, for which the library uses that or Python's name."""
     return "number" if name == _DECIMAL else TYPES_MAP.get(name, "another type" if name == "unknown" else name)
 
 
@@ -342,5 +344,5 @@ def _no_number(_: str) -> None:
 
 
 def _one_line(error: JMESPathError) -> str:
-    """Return what the library says before it draws the expression."""
+    """Return the library's text up to its drawing of the expression."""
     return str(error).partition(", for expression")[0].partition("\n")[0]

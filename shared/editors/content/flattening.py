@@ -4,16 +4,16 @@ from shared.codecs.json import ExactJson
 from shared.errors import MessageRejected
 
 MOST_LEVELS = 100
-# A name repeats all that it stands in, so that few bytes can become many.
+# A name repeats the names around it, so few bytes can become many.
 LARGEST_NAMES = 64 * 2**20
 
 
-def flattened(value: ExactJson, separator: str) -> dict[str, ExactJson]:
+def flatten(value: ExactJson, separator: str) -> dict[str, ExactJson]:
     """
-    Return every value that is no object or array under the names and indexes that lead to it, with *separator* between.
+    Return each single value by its path of names and indexes, joined with *separator*.
 
-    An empty object or array stays as it is. Raises MessageRejected where two have one name, for nesting beyond
-    MOST_LEVELS, and for names that take more than LARGEST_NAMES characters together.
+    An empty object or array stays as it is. Raises MessageRejected for duplicate names, for nesting beyond MOST_LEVELS,
+    and if all names together have more than LARGEST_NAMES characters.
     """
     flat: dict[str, ExactJson] = {}
     size = 0

@@ -1,4 +1,4 @@
-"""How task files name the formats of bodies; the libraries of those that are named are loaded with the task."""
+"""Body formats in task files; a task loads only the libraries of its formats."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -26,7 +26,7 @@ type AvroForm = Literal["container", "raw", "single_object"]
 
 
 def _content(name: object, info: ValidationInfo) -> bytes:
-    """Return what is in a file of the configuration folder; ValueError where it cannot be read."""
+    """Return the content of a file in the configuration folder; raises ValueError if it cannot be read."""
     if not isinstance(name, str):
         raise ValueError("expected the name of a file")  # noqa: TRY004 - pydantic collects ValueErrors
     try:
@@ -57,7 +57,7 @@ class JsonFormat(Strict):
     format: Literal["json"]
 
     def codec(self, _: str) -> Codec:
-        """Return what reads and writes it."""
+        """Return the codec."""
         from shared.codecs.plain_json import PlainJson  # noqa: PLC0415 - loaded by tasks that need it
 
         return PlainJson()
@@ -69,7 +69,7 @@ class CborFormat(Strict):
     format: Literal["cbor"]
 
     def codec(self, _: str) -> Codec:
-        """Return what reads and writes it."""
+        """Return the codec."""
         from shared.codecs.cbor import Cbor  # noqa: PLC0415 - loaded by tasks that need it
 
         return Cbor()
@@ -81,7 +81,7 @@ class MessagePackFormat(Strict):
     format: Literal["messagepack"]
 
     def codec(self, _: str) -> Codec:
-        """Return what reads and writes it."""
+        """Return the codec."""
         from shared.codecs.message_pack import MessagePack  # noqa: PLC0415 - loaded by tasks that need it
 
         return MessagePack()
@@ -92,19 +92,19 @@ class AvroFormat(Strict):
 
     format: Literal["avro"]
     avro_schema: AvroFile | None = Field(None, alias="schema")
-    """File with the schema, by its path in the folder of connections.yaml; none to read a container by its own."""
+    """File with the schema: its path in the folder of connections.yaml; optional for reading containers."""
     form: AvroForm = Field("container", alias="as")
-    """`container` brings its schema, `single_object` the fingerprint of it, `raw` neither."""
+    """`container` includes the schema, `single_object` its fingerprint, `raw` neither."""
 
     @field_validator("form")
     @classmethod
     def _can_be_read(cls, form: AvroForm, info: ValidationInfo) -> AvroForm:
         if form != "container" and info.data.get("avro_schema", "") is None:
-            raise ValueError(f"{form} needs a schema, expected one, or a container")
+            raise ValueError(f"{form} needs a schema, expected `schema`, or `as: container`")
         return form
 
     def codec(self, _: str) -> Codec:
-        """Return what reads and writes it."""
+        """Return the codec."""
         return avro_codec(self.avro_schema, self.form)
 
 
@@ -113,11 +113,11 @@ class ProtobufFormat(Strict):
 
     format: Literal["protobuf"]
     descriptors: File
-    """File that protoc --descriptor_set_out --include_imports has written, in the folder of connections.yaml."""
+    """File from protoc --descriptor_set_out --include_imports: its path in the folder of connections.yaml."""
     message: str
     """Full name of the body's message, such as acme.Order."""
     unknown_fields: Literal["reject", "drop"] = "reject"
-    """What becomes of fields that the descriptors do not know."""
+    """What happens to fields that are not in the descriptors."""
 
     @field_validator("message")
     @classmethod
@@ -129,7 +129,7 @@ class ProtobufFormat(Strict):
         return message
 
     def codec(self, beside: str) -> Codec:
-        """Return what reads and writes it *beside* another format."""
+        """Return the codec for use with the other format *beside*."""
         from shared.codecs.protobuf import Protobuf  # noqa: PLC0415 - loaded by tasks that need it
 
         drops = self.unknown_fields == "drop"
@@ -141,17 +141,17 @@ class XmlFormat(Strict):
 
     format: Literal["xml"]
     lists: Annotated[tuple[str, ...], Field(strict=False)] = ()
-    """Elements that become a list also where there is one only, by their names as they are written."""
+    """Names of elements that always become a list, also a single one."""
 
     def codec(self, _: str) -> Codec:
-        """Return what reads it."""
+        """Return the codec."""
         from shared.codecs.xml import Xml  # noqa: PLC0415 - loaded by tasks that need it
 
         return Xml(self.lists)
 
 
 def avro_codec(schema: Any, form: AvroForm) -> Codec:  # noqa: ANN401 - an AvroSchema, whose library is not loaded here
-    """Return what reads and writes Avro of *form*; only a container has a schema of its own."""
+    """Return the codec for Avro of *form*; only a container includes its schema."""
     from shared.codecs.avro import RawAvro, SingleObject  # noqa: PLC0415 - loaded by tasks that need it
     from shared.codecs.avro_container import Container  # noqa: PLC0415 - likewise
 
@@ -164,7 +164,7 @@ def avro_codec(schema: Any, form: AvroForm) -> Codec:  # noqa: ANN401 - an AvroS
 
 
 def avro_reader(schema: Any, form: AvroForm) -> Callable[[bytes], object]:  # noqa: ANN401 - likewise
-    """Return what reads Avro of *form* and raises MessageRejected; a container may hold any number of values."""
+    """Return a reader of Avro of *form*, which raises MessageRejected; a container may have any number of values."""
     if form != "container":
         return avro_codec(schema, form).read
     from shared.codecs.avro_container import read_container  # noqa: PLC0415 - loaded by tasks that need it
@@ -185,12 +185,12 @@ class TextFormat(Strict):
     """Its name, such as windows-1252, iso-8859-15 or utf-8."""
 
     def codec(self, _: str) -> Codec:
-        """Raise ValueError: text has no values."""
-        raise ValueError("text is only read and written as text")
+        """Raise ValueError: text has no structure."""
+        raise ValueError("text can only be converted to text")
 
 
 def _written_out(value: object) -> object:
-    """Return the mapping that a word stands for."""
+    """Return the mapping that a format's name abbreviates."""
     return {"format": value} if isinstance(value, str) else value
 
 

@@ -27,7 +27,7 @@ _STEP = re.compile(
 
 
 def parse_path(text: str) -> Steps:
-    """Return the steps of a path; ValueError where it is none."""
+    """Return the steps of a path; raises ValueError for an invalid one."""
     if not text.startswith("$") or text == "$":
         raise ValueError(f"{text!r} is not a path to a field, expected $ and steps such as .name, ['name'], [0] or [*]")
     steps: list[Step] = []
@@ -45,7 +45,7 @@ def parse_path(text: str) -> Steps:
     return tuple(steps)
 
 
-def _apart(paths: tuple[str, ...]) -> tuple[str, ...]:
+def _check_apart(paths: tuple[str, ...]) -> tuple[str, ...]:
     parsed = [parse_path(path) for path in paths]
     for index, path in enumerate(parsed):
         for other, text in zip(parsed[:index], paths, strict=False):
@@ -55,9 +55,9 @@ def _apart(paths: tuple[str, ...]) -> tuple[str, ...]:
 
 
 type FieldPaths = Annotated[
-    tuple[str, ...], Field(strict=False, min_length=1, examples=[["$.card.number"]]), AfterValidator(_apart)
+    tuple[str, ...], Field(strict=False, min_length=1, examples=[["$.card.number"]]), AfterValidator(_check_apart)
 ]
-"""Paths of which none leads to what another one leads to."""
+"""Paths of which no two can lead to the same field, or into one another."""
 
 
 class Fields:
@@ -111,20 +111,20 @@ class Fields:
 
 
 class _Tree:
-    """What is looked for below one step."""
+    """The paths below one step."""
 
     def __init__(self, name: str, branches: Mapping[Step, "_Tree"], *, is_field: bool) -> None:
-        """Name it by a path that leads through it."""
+        """Remember *name*, a path that leads through this step."""
         self.name = name
         self.is_field = is_field
         self.branches = branches
 
     def branch(self, key: Step) -> "_Tree | None":
-        """Return what is looked for below a member or an item, None for nothing."""
+        """Return the paths below a member or an item, None without any."""
         return self.branches.get(key, self.branches.get(None))
 
     def fits(self, *, is_object: bool) -> bool:
-        """Tell whether any step leads into an object, or an array."""
+        """Return whether any step leads into an object, or an array."""
         return any(key is None or isinstance(key, str) == is_object for key in self.branches)
 
 

@@ -1,8 +1,8 @@
 """
-JSON Schema 2020-12, read from files of the configuration folder and applied to what bodies say.
+JSON Schema 2020-12, read from files in the configuration folder, for bodies.
 
-References lead to files of that folder and nowhere else: nothing is fetched. `format` is an annotation, as the
-specification has it, and refuses nothing.
+References can lead only to files in that folder: nothing is fetched. `format` is an annotation, as in the
+specification, and rejects nothing.
 
 Source: JSON Schema draft 2020-12, core and validation.
 """
@@ -26,10 +26,10 @@ from shared.editors.options import configured_file
 from shared.errors import MessageRejected
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
-# The folder of the configuration is the root of this address, so that relative references work as they do in a web.
+# The configuration folder is the root of this address, so that relative references work as on the web.
 _ROOT = "file:///"
 _REFERENCES = ("$ref", "$dynamicRef")
-# Of all that is wrong with a body the most telling is told; a body can be wrong in a million places.
+# One of them is reported; a body can have a million errors.
 _MOST_ERRORS = 20
 _LONGEST_EXPECTATION = 200
 _JSON_TYPES: Mapping[type, str] = {
@@ -45,19 +45,19 @@ _JSON_TYPES: Mapping[type, str] = {
 
 type Schema = Any
 type Resolver = Any
-"""The library's, which does not export the class."""
+"""A resolver of the library, which does not export the class."""
 
 
 class JsonSchema:
-    """A schema, compiled once; its references are known to lead somewhere."""
+    """A schema, compiled once, whose references are checked."""
 
     def __init__(self, validator: Draft202012Validator, names: frozenset[str]) -> None:
-        """Check with *validator*; *names* are those of properties that the schema itself has."""
+        """Check with *validator*; *names* are the property names in the schema."""
         self._validator = validator
         self._names = names
 
     def check(self, value: Json) -> None:
-        """Raise MessageRejected where *value* is not as the schema says: the place, and what was expected there."""
+        """Raise MessageRejected with the path and the expectation if *value* does not match the schema."""
         try:
             errors = list(islice(self._validator.iter_errors(value), _MOST_ERRORS))
         except RecursionError as error:
@@ -69,9 +69,9 @@ class JsonSchema:
                 "SchemaViolated", "body has a number too large to be compared with the schema"
             ) from error
         if errors:
-            raise MessageRejected("SchemaViolated", self._told(best_match(errors)))
+            raise MessageRejected("SchemaViolated", self._describe(best_match(errors)))
 
-    def _told(self, error: ValidationError) -> str:
+    def _describe(self, error: ValidationError) -> str:
         place = "$" + "".join(map(self._step, error.absolute_path))
         if error.validator == "required":
             present = cast("dict[str, Json]", error.instance)
@@ -79,19 +79,19 @@ class JsonSchema:
             return f"{place}: has no {', '.join(missing)}"
         seen = f"{place}: got {_JSON_TYPES[type(error.instance)]}"
         if error.validator is None:
-            return f"{seen} where nothing is expected"
+            return f"{seen}, expected nothing"
         expected = "" if _has_schemas(error.validator_value) else f" {_written(error.validator_value)}"
         return f"{seen}, expected {error.validator}{expected}"
 
     def _step(self, step: str | int) -> str:
-        """Return a step of a path; a name that only the body has is the sender's and not told."""
+        """Return a step of a path; names that are only in the body may be secret and become *."""
         if isinstance(step, int):
             return f"[{step}]"
         return f".{step}" if step in self._names else ".*"
 
 
 def load_schema(name: object, info: ValidationInfo) -> JsonSchema:
-    """Return the schema of a file of the configuration folder; ValueError with the file and the place in it."""
+    """Return the schema in a file of the configuration folder; raises ValueError with the file and the path in it."""
     if not isinstance(name, str):
         raise ValueError("expected the name of a file")  # noqa: TRY004 - pydantic collects ValueErrors
     main = configured_file(name, info)
@@ -105,14 +105,14 @@ type SchemaFile = Annotated[JsonSchema, PlainValidator(load_schema), WithJsonSch
 
 
 class _FileAtFault(ValueError):
-    """A file that a schema consists of cannot be used."""
+    """A file of a schema that cannot be used."""
 
 
 class _SchemaFiles:
-    """The schema files that one schema consists of, each read once."""
+    """The files of one schema, each read once."""
 
     def __init__(self, folder: Path, beside: PurePosixPath) -> None:
-        """Read from *folder*; a schema that is referred to by its `$id` lies in its folder *beside*."""
+        """Read from *folder*; schemas that are referenced by `$id` are in its folder *beside*."""
         self._folder = folder
         self._beside = beside
         self._read: dict[str, Resource[Any]] = {}
@@ -123,14 +123,14 @@ class _SchemaFiles:
         return _ROOT + quote(name.as_posix())
 
     def registry(self) -> Registry[Any]:
-        """Return what has been read so far."""
+        """Return the files that were read."""
         return Registry[Any]().with_resources(self._read.items())
 
     def names(self, address: str) -> Iterator[str]:
-        """Yield the properties that the schemas name; ValueError for a file at fault, and a reference to nothing."""
+        """Yield the property names in the schemas; raises ValueError for an invalid file or reference."""
         # The type checker does not see the arguments that attrs gives the class.
         registry = Registry[Any](retrieve=self._retrieve)  # type: ignore[call-arg]
-        # Where a schema stands, the schema, and what resolves the references in it.
+        # The address of a schema, the schema, and the resolver of its references.
         waiting = [(address, *_resolved(registry.resolver(), address, address))]
         known: set[int] = set()
         while waiting:
@@ -160,13 +160,13 @@ class _SchemaFiles:
         return self._read[address]
 
     def _keep_those_beside(self) -> None:
-        """Keep every schema of the folder, of which one may have the `$id` that is looked for."""
+        """Keep every schema of the folder; one of them may have the `$id`."""
         for path in sorted((self._folder / self._beside).glob("*.json")):
             name = self._beside / path.name
             self._keep(self.address(name), self._schema(name))
 
     def _keep(self, address: str, schema: Schema) -> None:
-        """Keep a schema where it lies, and where its `$id` says; the library resolves from the latter only there."""
+        """Keep a schema under its address and under its `$id`, from which the library resolves references."""
         identity = urljoin(address, schema.get("$id", "")) if isinstance(schema, dict) else address
         if identity != address:
             self._read[address] = DRAFT202012.create_resource({"$ref": identity})
@@ -174,7 +174,7 @@ class _SchemaFiles:
         self._read.setdefault(identity, DRAFT202012.create_resource(schema))
 
     def _schema(self, name: PurePosixPath) -> Schema:
-        """Return the schema of one file, which by itself is in order."""
+        """Return the schema in one file, which is a valid schema by itself."""
         try:
             schema = read((self._folder / name).read_bytes())
         except FileNotFoundError as error:
@@ -196,7 +196,7 @@ class _SchemaFiles:
 
 
 def _resolved(resolver: Resolver, reference: str, place: str) -> tuple[Schema, Resolver]:
-    """Return what a reference at *place* leads to, and what resolves the references there."""
+    """Return the schema that a reference at *place* leads to, and the resolver of its references."""
     try:
         found = resolver.lookup(reference)
     except Unresolvable as error:
@@ -205,8 +205,8 @@ def _resolved(resolver: Resolver, reference: str, place: str) -> tuple[Schema, R
             if isinstance(cause, _FileAtFault):
                 raise cause from None
             cause = cause.__cause__
-        told = f"{place.removeprefix(_ROOT)}: {reference!r} is not found in the configuration folder"
-        raise ValueError(told) from error
+        problem = f"{place.removeprefix(_ROOT)}: {reference!r} is not found in the configuration folder"
+        raise ValueError(problem) from error
     return found.contents, found.resolver
 
 

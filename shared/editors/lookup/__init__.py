@@ -1,1 +1,1 @@
-"""Tables that messages are looked up in: where they come from, how they are read and joined."""
+"""Lookup tables: where they come from, how they are read, and what they add."""

@@ -1,4 +1,4 @@
-"""What becomes of a table's columns: application properties, and members of a JSON body."""
+"""A table's columns as application properties and as members of a JSON body."""
 
 import math
 import re
@@ -15,16 +15,16 @@ from shared.editors.options import Strict
 _LONGS = range(-(2**63), 2**63)
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d{1,3})?")
 _MOST_DIGITS = 20
-_TRUTHS = {"true": True, "false": False}
+_BOOLEANS = {"true": True, "false": False}
 
 
 class Column(Strict):
-    """A column, and the type that its values are to have."""
+    """A column, and the type of its values."""
 
     column: str
     """Name of the column."""
     type: Literal["auto", "string", "long", "double", "boolean", "timestamp"] = "auto"
-    """`auto` is the table's own type, in CSV a text; an empty text of another type is no value."""
+    """`auto` is the type in the table, in CSV always text; for other types, an empty text is no value."""
 
 
 class Enrichment(NamedTuple):
@@ -128,8 +128,8 @@ def _boolean(cell: Cell) -> Cell:
         case bool():
             return cell
         case str():
-            if cell.lower() in _TRUTHS:
-                return _TRUTHS[cell.lower()]
+            if cell.lower() in _BOOLEANS:
+                return _BOOLEANS[cell.lower()]
     raise ValueError
 
 

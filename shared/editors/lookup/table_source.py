@@ -1,4 +1,4 @@
-"""Where a table comes from, and whether there is a newer version of it."""
+"""Sources of a table, and reloading when there is a new version."""
 
 import asyncio
 import logging
@@ -15,31 +15,31 @@ from shared.stores.blobs import Blob, Blobs, TooLarge, Unchanged, answered_withi
 _LOGGER = logging.getLogger("busway.editors")
 
 LARGEST = 256 * 1024 * 1024
-# A file that was changed just now may be half-written.
+# A file that changed just now may be incomplete.
 _SETTLED_SECONDS = 2.0
 
 
 class Source(Protocol):
-    """Where a table comes from; it is named in what is told of it."""
+    """A place that has a table; its name is in errors."""
 
     name: str
 
     async def newer(self, version: str | None, timeout_seconds: float) -> Blob | None:
-        """Return what there is, None where that is still *version*; raises BuswayError and BrokenTableError."""
+        """Return the content, None if it is still *version*; raises BuswayError and BrokenTableError."""
         ...
 
 
 class FileSource:
-    """A file, whose version is its time and its size."""
+    """A file; its version is its time and size."""
 
     def __init__(self, name: str, path: Path, clock: Clock) -> None:
-        """Tell of it by its *name*."""
+        """Use *name* in errors."""
         self.name = name
         self._path = path
         self._clock = clock
 
     async def newer(self, version: str | None, timeout_seconds: float) -> Blob | None:  # noqa: ARG002 - a file answers at once
-        """Return the file's content, once it has stood still for a while."""
+        """Return the file's content, if it did not change just now."""
         return await asyncio.to_thread(self.read, version)
 
     def read(self, version: str | None = None) -> Blob | None:
@@ -59,7 +59,7 @@ class FileSource:
 
 
 class BlobSource:
-    """A blob, whose version is its ETag."""
+    """A blob; its version is its ETag."""
 
     def __init__(self, name: str, blobs: Blobs) -> None:
         """Read the blob of this *name*."""
@@ -82,7 +82,7 @@ class BlobSource:
 
 
 class Reloaded[T]:
-    """What is made of a table, and made anew when the table has changed; a broken version is told and passed over."""
+    """A value parsed from a table, again when the table changes; an invalid version is logged and skipped."""
 
     def __init__(
         self,
@@ -91,20 +91,22 @@ class Reloaded[T]:
         refresh: timedelta,
         clock: Clock,
         *,
+        task: str,
         first: Blob | None = None,
     ) -> None:
-        """Look for a newer version once in so long a time; *first* is one that is known already."""
+        """Check for a new version every *refresh*, for *task*; *first* is a version that was read already."""
         self._source = source
         self._parse = parse
         self._refresh = refresh.total_seconds()
+        self._task = task
         self._clock = clock
         self._made: T | None = None if first is None else parse(first.content)
         self._version = None if first is None else first.version
         self._looked_at = clock.monotonic() if first is not None else None
-        self._told = ""
+        self._last_problem = ""
 
     async def current(self, timeout_seconds: float) -> T:
-        """Return what there is; raises TargetUnavailable or TargetRefused where there is nothing yet."""
+        """Return the latest valid version; raises TargetUnavailable or TargetRefused if it has none yet."""
         now = self._clock.monotonic()
         if self._made is not None and self._looked_at is not None and now - self._looked_at < self._refresh:
             return self._made
@@ -113,23 +115,23 @@ class Reloaded[T]:
             if found is not None:
                 self._version = found.version
                 self._made = await asyncio.to_thread(self._parse, found.content)
-                self._told = ""
+                self._last_problem = ""
         except BrokenTableError as error:
             problem = f"table {self._source.name}: {error}"
             if self._made is None:
                 self._version = None
                 raise TargetRefused(problem) from error
-            self._tell(problem)
+            self._report(problem)
         except BuswayError as error:
             if self._made is None:
                 raise
-            self._tell(f"table {self._source.name}: {error}")
+            self._report(f"table {self._source.name}: {error}")
         if self._made is None:
-            raise TargetRefused(f"table {self._source.name}: there is nothing to read")
+            raise TargetRefused(f"table {self._source.name}: no content")
         self._looked_at = now
         return self._made
 
-    def _tell(self, problem: str) -> None:
-        if problem != self._told:
-            self._told = problem
-            _LOGGER.error("%s; the previous version stays in use", problem)
+    def _report(self, problem: str) -> None:
+        if problem != self._last_problem:
+            self._last_problem = problem
+            _LOGGER.error("%s: %s; the previous version stays in use", self._task, problem)

@@ -1,9 +1,8 @@
 """
 Reference tables: rows of CSV, JSON or Parquet by the value of one column.
 
-CSV (RFC 4180, UTF-8) has a line of names first, and texts. JSON is an array of objects. Parquet is read by DuckDB,
-which only an app with such tables has to install. What is wrong with a table is told by line or row, and never by what
-stands there.
+CSV (RFC 4180, UTF-8) begins with a line of column names; its values are texts. JSON is an array of objects. Parquet is
+read with DuckDB, which only apps with such tables need to install. Errors name the line or row and never quote values.
 """
 
 import csv
@@ -29,11 +28,11 @@ type Row = Mapping[str, Cell]
 
 
 class BrokenTableError(ValueError):
-    """A table cannot be read, or is not what is expected of it."""
+    """A table that cannot be read or used."""
 
 
 def rows_of(content: bytes, name: str) -> tuple[Sequence[str], Iterator[Row]]:
-    """Return the columns of a table whose format its *name* ends with, and its rows; raises BrokenTableError."""
+    """Return the columns and rows of a table, in the format of its *name*'s suffix; raises BrokenTableError."""
     match PurePosixPath(name).suffix.lower():
         case ".csv":
             return _csv(content)
@@ -44,7 +43,7 @@ def rows_of(content: bytes, name: str) -> tuple[Sequence[str], Iterator[Row]]:
 
 
 def key_text(value: object) -> str | None:
-    """Return a key as it is compared: a text as it is, a whole number in digits; None for what is no key."""
+    """Return a key as text: a text as it is, a whole number in digits; None for other values."""
     match value:
         case bool():
             return None
@@ -57,7 +56,7 @@ def key_text(value: object) -> str | None:
 
 
 def by_key(columns: Sequence[str], rows: Iterable[Row], column: str) -> dict[str, Row]:
-    """Return the rows by the value of *column*, which each row has for itself; raises BrokenTableError."""
+    """Return the rows by the value of *column*, which must be unique; raises BrokenTableError."""
     if column not in columns:
         raise BrokenTableError(f"has no column {column!r}, expected it to be the key; it has {_listed(columns)}")
     found: dict[str, Row] = {}
@@ -83,7 +82,7 @@ def _named_once(columns: Sequence[str]) -> Sequence[str]:
 
 def _csv(content: bytes) -> tuple[Sequence[str], Iterator[Row]]:
     try:
-        # Spreadsheets begin UTF-8 with a byte order mark.
+        # Spreadsheets write UTF-8 with a byte order mark.
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise BrokenTableError(f"is not UTF-8 at byte {error.start}, expected CSV in UTF-8") from error
@@ -114,7 +113,7 @@ def _json(content: bytes) -> tuple[Sequence[str], Iterator[Row]]:
         read(content)
     except MessageRejected as error:
         raise BrokenTableError(error.description.removeprefix("body ")) from error
-    # Once more, with all digits of its numbers.
+    # Read again with all digits of its numbers.
     table = json.loads(content, parse_float=Decimal)
     if not isinstance(table, list):
         raise BrokenTableError("is not a table, expected an array of objects")
@@ -128,7 +127,7 @@ def _json(content: bytes) -> tuple[Sequence[str], Iterator[Row]]:
 
 def _parquet(content: bytes) -> tuple[Sequence[str], Iterator[Row]]:
     try:
-        import duckdb  # noqa: PLC0415 - 68 MB that only Parquet needs
+        import duckdb  # noqa: PLC0415 - 68 MB, only for Parquet
     except ImportError as error:
         raise BrokenTableError(f"is Parquet, which needs DuckDB in the app: {DUCKDB}") from error
     with tempfile.TemporaryDirectory() as folder:
@@ -138,7 +137,7 @@ def _parquet(content: bytes) -> tuple[Sequence[str], Iterator[Row]]:
             with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection:
                 found = connection.read_parquet(str(file))
                 columns = _named_once(found.columns)
-                # What it makes of a time with a zone needs another package; without one it is UTC.
+                # DuckDB needs another package for times with a zone; without a zone they are UTC.
                 wanted = (
                     f"make_timestamp_ms(epoch_ms({_quoted(name)}))" if str(kind) == _ZONED else _quoted(name)
                     for name, kind in zip(columns, found.types, strict=True)

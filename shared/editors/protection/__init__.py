@@ -1,1 +1,1 @@
-"""What editors of keys, signatures and chains share: keys, JWE, JWS, what a signature is bound to."""
+"""Shared by the editors that use keys: secrets with keys, JWE, JWS, bound properties, links of chains."""

@@ -1,17 +1,18 @@
 """
-Properties that a signature or an encryption is bound to, in the one spelling that both ends compare.
+Properties that a signature or an encryption covers, in the canonical form that both ends compare.
 
-1. They are named in any case: application properties as they are called, broker properties as `sys.MessageId`.
-2. The spelling is a JSON array with an array of three texts for each, `[name, kind, value]`, in the order of the names
-   as Unicode code points, without blanks, in UTF-8, with the escapes of RFC 8785. An absent property is of kind `null`
-   like one that is null, and its value is `null`.
+1. Names are in any case: application properties by their names, broker properties as `sys.MessageId`.
+2. The canonical form is a JSON array with an array of three texts for each, `[name, kind, value]`, in the order of the
+   names as Unicode code points, without blanks, in UTF-8, with the escapes of RFC 8785. An absent property is of kind
+   `null` like one that is null, and its value is `null`.
 3. Kinds: `string` (also symbols, and every broker property), `integer` of whatever width, in decimal digits, `boolean`
    (`true`, `false`), `timestamp` (milliseconds since 1970), `uuid`, `char`, `decimal`, `double` and `float` (the bytes
    of IEEE 754 in hexadecimal digits), `binary` (BASE64URL). Another kind has its AMQP name, and as its value the
    BASE64URL of its AMQP encoding.
-4. What is bound is the SHA-256 of that, in BASE64URL.
+4. The digest is the SHA-256 of that, in BASE64URL.
 
-A message without an id is spelled with the one that it is sent with (`shared.message.metadata.deterministic_id`).
+For a message without an id, the canonical form has the id with which it is sent
+(`shared.message.metadata.deterministic_id`).
 """
 
 import hashlib
@@ -34,8 +35,8 @@ from shared.rules.decimals import decimal_of
 
 SYSTEM = "sys."
 MESSAGE_ID = "sys.MessageId"
-# Those that no hop and no service changes, where they stand in the properties section; the partition key is an
-# annotation.
+# Broker properties that no hop and no service changes, with their index in the properties section; the partition key is
+# an annotation.
 _FIELDS = {
     "sys.ContentType": 6,
     "sys.CorrelationId": 5,
@@ -55,11 +56,11 @@ _INTEGERS = frozenset(("ubyte", "ushort", "uint", "ulong", "byte", "short", "int
 _FLOATS = {"float": ">f", "double": ">d"}
 
 
-def _lasting(name: str) -> str:
-    """Let through the name of what can be the same at both ends, a broker property in its one spelling."""
+def _check_lasting(name: str) -> str:
+    """Return *name*, for broker properties in its usual spelling; raises ValueError for one that changes under way."""
     lower = name.lower()
     if lower.startswith(_STAMPED):
-        raise ValueError(f"names {name}, expected a property that does not change on the way")
+        raise ValueError(f"names {name}, expected a property that does not change under way")
     if not lower.startswith(SYSTEM):
         return name
     known = SYSTEM_PROPERTIES.get(lower[len(SYSTEM) :])
@@ -68,21 +69,21 @@ def _lasting(name: str) -> str:
     return SYSTEM + known.name
 
 
-def _once(names: tuple[str, ...]) -> tuple[str, ...]:
+def _check_unique(names: tuple[str, ...]) -> tuple[str, ...]:
     if len({name.lower() for name in names}) < len(names):
         raise ValueError("names a property twice, expected each once")
     return tuple(sorted(names))
 
 
 type BoundNames = Annotated[
-    tuple[Annotated[str, Field(min_length=1), AfterValidator(_lasting)], ...],
+    tuple[Annotated[str, Field(min_length=1), AfterValidator(_check_lasting)], ...],
     Field(strict=False, min_length=1),
-    AfterValidator(_once),
+    AfterValidator(_check_unique),
 ]
 
 
-def all_spelled(message: Message) -> tuple[list[str], bytes]:
-    """Return the names of all properties of *message* that can be bound, and their one spelling."""
+def canonical_form_of_all(message: Message) -> tuple[list[str], bytes]:
+    """Return the names of all properties of *message* that can be bound, and their canonical form."""
     fields = message.property_fields()
     last = len(fields)
     found: list[tuple[str, str, str | None]] = []
@@ -99,7 +100,7 @@ def all_spelled(message: Message) -> tuple[list[str], bytes]:
     seen: set[str] = set()
     for name, value in message.application_properties():
         lower = name.lower()
-        # Of two that differ in case only, a rule sees the first.
+        # Of two names that differ only in case, rules see the first.
         if lower not in seen and not lower.startswith(_STAMPED):
             seen.add(lower)
             found.append((name, *_of_value(value)))
@@ -107,8 +108,8 @@ def all_spelled(message: Message) -> tuple[list[str], bytes]:
     return [name for name, _, _ in found], _dumped(found).encode()
 
 
-def spelled(names: Sequence[str], message: Message) -> bytes:
-    """Return the one spelling of the properties *names*, which are sorted."""
+def canonical_form(names: Sequence[str], message: Message) -> bytes:
+    """Return the canonical form of the properties *names*, which must be sorted."""
     properties: RuleProperties | None = None
     found = []
     for name in names:
@@ -121,12 +122,12 @@ def spelled(names: Sequence[str], message: Message) -> bytes:
 
 
 def digest(names: Sequence[str], message: Message) -> str:
-    """Return the BASE64URL of the SHA-256 of the one spelling."""
-    return encoded(hashlib.sha256(spelled(names, message)).digest())
+    """Return the SHA-256 of the canonical form in BASE64URL."""
+    return encoded(hashlib.sha256(canonical_form(names, message)).digest())
 
 
 def message_id(message: Message) -> str | None:
-    """Return the id that *message* has or is sent with, as text."""
+    """Return the id of *message*, or the one with which it is sent, as text."""
     return _system(MESSAGE_ID, message)[1]
 
 
@@ -145,18 +146,18 @@ def encoded(content: bytes) -> str:
 
 
 def covers(bound: Iterable[str], names: Iterable[str]) -> bool:
-    """Tell whether all of *names* are among the names *bound*, in any case."""
+    """Return whether all of *names* are in *bound*, in any case."""
     present = {each.lower() for each in bound}
     return all(name.lower() in present for name in names)
 
 
 def listed(named: object) -> list[str]:
-    """Return the names that a header lists, none where it lists anything else."""
+    """Return the list of names in a header, empty if it has anything else."""
     return named if isinstance(named, list) and all(isinstance(each, str) and is_text(each) for each in named) else []
 
 
 def is_text(text: str) -> bool:
-    """Tell whether a text of a JSON document can be written: an escape can be half a character."""
+    """Return whether a text from JSON can be encoded: an escape can be half a character."""
     return text.encode("utf-8", "replace").decode() == text
 
 
@@ -175,7 +176,7 @@ def _system(name: str, message: Message) -> tuple[str, str | None]:
 
 
 def _text(value: Value) -> str | None:
-    """Return a broker property as text: Azure's host makes a string of an id of another type."""
+    """Return a broker property as text: Azure's host converts ids of other types to strings."""
     payload = value.payload
     return payload.hex() if isinstance(payload, bytes) else None if payload is None else str(payload)
 
@@ -189,20 +190,20 @@ def _of_value(value: Value | None) -> tuple[str, str | None]:
     kind = value.kind
     match payload:
         case bool():
-            told = "boolean", "true" if payload else "false"
+            spelling = "boolean", "true" if payload else "false"
         case int() if kind in _INTEGERS:
-            told = "integer", str(payload)
+            spelling = "integer", str(payload)
         case int() | UUID():
-            told = kind, str(payload)
+            spelling = kind, str(payload)
         case float():
-            told = kind, struct.pack(_FLOATS[kind], payload).hex()
+            spelling = kind, struct.pack(_FLOATS[kind], payload).hex()
         case bytes() if kind.startswith("decimal"):
-            told = "decimal", str(decimal_of(kind, payload).normalize())
+            spelling = "decimal", str(decimal_of(kind, payload).normalize())
         case bytes() if kind == "binary":
-            told = kind, encoded(payload)
+            spelling = kind, encoded(payload)
         case _:
-            told = kind, encoded(encode(value))
-    return told
+            spelling = kind, encoded(encode(value))
+    return spelling
 
 
 _dumped = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

@@ -1,12 +1,12 @@
 """
-JSON Web Encryption: content that only the holder of a key reads and nobody alters.
+JSON Web Encryption: content that only the holder of a key can read, and nobody can alter.
 
-1. Every content has a key of its own, which the named key wraps (envelope encryption); `dir` alone does without.
-2. What a key is for its `alg` says, or else its kind: A256KW (or `dir`) for oct, RSA-OAEP-256 for RSA, ECDH-ES+A256KW
-   for EC and OKP. Content that names another algorithm is refused, and so is compressed content (`zip`), which may be a
-   bomb, and what is derived from a password (`p2c`), which may take for ever.
-3. The compact serialization is read and written, and the JSON serialization; of several recipients the first whose key
-   is there is taken.
+1. Each content has its own key, which the named key wraps (envelope encryption), except with `dir`.
+2. The algorithm is the `alg` of the key, or that of its kind: A256KW (or `dir`) for oct, RSA-OAEP-256 for RSA,
+   ECDH-ES+A256KW for EC and OKP. Content with another algorithm is rejected. So is compressed content (`zip`), which
+   may be a bomb, and content with a password (`p2c`), which may take very long.
+3. The compact and the JSON serialization are read and written; of several recipients, the first with a known key is
+   used.
 
 Source: RFC 7516, RFC 7518, RFC 8725 (as far as it is about algorithms).
 """
@@ -36,14 +36,14 @@ PATH = "path"
 AMQP_BODY = "amqp_body"
 
 _PARTS = ("protected", "encrypted_key", "iv", "ciphertext", "tag")
-# The first of a kind is what is encrypted with.
+# The first one of a kind is used to encrypt.
 _ALGORITHMS: Mapping[str, tuple[str, ...]] = {
     OctKey.key_type: ("A256KW", "dir"),
     RSAKey.key_type: ("RSA-OAEP-256",),
     ECKey.key_type: ("ECDH-ES+A256KW",),
     OKPKey.key_type: ("ECDH-ES+A256KW",),
 }
-# A key that is made for one of these may be used with it.
+# A key whose `alg` is one of these may be used with it.
 _ON_REQUEST = ("A128KW", "A192KW", "RSA-OAEP", "ECDH-ES", "ECDH-ES+A128KW")
 _CONTENT_ALGORITHMS = ("A256GCM", "A128GCM", "A192GCM", "A128CBC-HS256", "A192CBC-HS384", "A256CBC-HS512")
 _LARGEST_CONTENT = 200_000_000
@@ -61,9 +61,9 @@ def _registry() -> jwe.JWERegistry:
     registry = jwe.JWERegistry(
         algorithms=frozenset((*known, *_ON_REQUEST, *_CONTENT_ALGORITHMS)), strict_check_header=False
     )
-    # What is used of a header is looked at here; to know none makes all that is critical (`crit`) a fault.
+    # Headers are checked here; with an empty registry, every critical header (`crit`) is an error.
     registry.header_registry = {}
-    # The library's limits are those of tokens.
+    # The limits of the library are meant for tokens.
     registry.max_ciphertext_length = _LARGEST_CONTENT
     registry.max_protected_header_length = _LARGEST_HEADER
     return registry
@@ -73,16 +73,16 @@ _REGISTRY = _registry()
 
 
 class SealingKey:
-    """A key to encrypt with, known to be fit for that."""
+    """A key to encrypt with, which was tested."""
 
     def __init__(self, secret: str, key: Key, algorithm: str | None, encryption: str) -> None:
-        """Use *algorithm*, unless None that which the key is for; raises TargetRefused where it is not for that."""
+        """Use *algorithm*, by default that of the key; raises TargetRefused if the key is not for it."""
         where = f"secret {secret}: key {key.kid}"
         usable = algorithms_of(key)
         chosen = algorithm or (usable[0] if usable else None)
         if chosen not in usable:
-            told = f"is for {' or '.join(usable)}" if usable else "is not for encryption"
-            raise TargetRefused(f"{where} {told}, expected one for {algorithm or 'encryption'}")
+            problem = f"is for {' or '.join(usable)}" if usable else "is not for encryption"
+            raise TargetRefused(f"{where} {problem}, expected one for {algorithm or 'encryption'}")
         self._key = key
         self._header: Header = {"alg": chosen, "enc": encryption, "kid": key.kid}
         try:
@@ -93,7 +93,7 @@ class SealingKey:
             ) from None
 
     def seal(self, content: bytes, header: Header) -> str:
-        """Return *content* encrypted, in the compact serialization, with *header* beside what the key needs."""
+        """Return a compact serialization of *content*, with *header* in addition to the fields of the key."""
         try:
             return jwe.encrypt_compact({**self._header, **header}, content, self._key, registry=_REGISTRY)
         except _FAULTS:
@@ -101,7 +101,7 @@ class SealingKey:
 
 
 def algorithms_of(key: Key) -> tuple[str, ...]:
-    """Return the algorithms that *key* may be used with, none for a key that is not for encryption."""
+    """Return the algorithms of *key*, none if it is not for encryption."""
     if key.get("use", "enc") != "enc" or (key.key_type == OKPKey.key_type and key.get("crv") not in _CURVES):
         return ()
     usual = _ALGORITHMS[key.key_type]
@@ -110,36 +110,36 @@ def algorithms_of(key: Key) -> tuple[str, ...]:
     return (key.alg,) if key.alg in (*usual, *_ON_REQUEST) else ()
 
 
-def unsealed(content: bytes, ring: KeyRing) -> tuple[Header, bytes]:
+def unseal(content: bytes, ring: KeyRing) -> tuple[Header, bytes]:
     """
-    Return the protected header and the plain content of either serialization.
+    Return the protected header and the decrypted content of either serialization.
 
-    Raises UnknownKey, and MessageRejected where it is no encryption, or not one that a key of the ring opens.
+    Raises UnknownKey, and MessageRejected if *content* is not a JWE, or no key of the ring can open it.
     """
     try:
         if content[:1] == b"{":
-            return _unsealed_json(content, ring)
+            return _unseal_json(content, ring)
         opened = jwe.decrypt_compact(content, _finder(ring), registry=_REGISTRY)
     except _FAULTS:
-        # One answer for all that can be wrong: which it is would tell an attacker how near he is.
+        # One error for all causes: the cause would help an attacker.
         raise MessageRejected("NotDecrypted", f"is not a JWE that a key of secret {ring.secret} can open") from None
     return opened.protected, opened.plaintext or b""
 
 
-def in_json(compact: str) -> bytes:
-    """Return the flattened JSON serialization of what a compact one says."""
+def to_json(compact: str) -> bytes:
+    """Return the flattened JSON serialization of a compact one."""
     parts = zip(_PARTS, compact.split("."), strict=True)
     return json.dumps({name: part for name, part in parts if part}, separators=(",", ":")).encode()
 
 
-def _unsealed_json(content: bytes, ring: KeyRing) -> tuple[Header, bytes]:
+def _unseal_json(content: bytes, ring: KeyRing) -> tuple[Header, bytes]:
     document = read(content)
     if not isinstance(document, dict):
         raise TypeError
     if "recipients" in document:
         document = _for_one(document, ring)
     if not {"aad", "header", "unprotected"} & set(document):
-        # All of it is in the protected header: the same as the compact serialization, which keeps the header's bytes.
+        # With only a protected header, this is equal to the compact serialization, which keeps the bytes of the header.
         compact = ".".join([str(document.get(name, "")) for name in _PARTS]).encode()
         opened = jwe.decrypt_compact(compact, _finder(ring), registry=_REGISTRY)
         return opened.protected, opened.plaintext or b""
@@ -149,7 +149,7 @@ def _unsealed_json(content: bytes, ring: KeyRing) -> tuple[Header, bytes]:
 
 
 def _for_one(document: dict[str, Json], ring: KeyRing) -> dict[str, Json]:
-    """Return the flattened serialization for the first recipient whose key is there."""
+    """Return the flattened serialization for the first recipient with a known key."""
     rest = {name: value for name, value in document.items() if name != "recipients"}
     recipients = document["recipients"]
     unknown: MessageRejected | None = None
@@ -168,7 +168,7 @@ def _for_one(document: dict[str, Json], ring: KeyRing) -> dict[str, Json]:
 
 
 def _finder(ring: KeyRing) -> Callable[[GuestProtocol], Key]:
-    """Return what finds the key for a recipient, and refuses what the key is not for."""
+    """Return a function that finds the key for a recipient; it raises MessageRejected for another algorithm."""
 
     def find(recipient: GuestProtocol) -> Key:
         header = recipient.headers()

@@ -1,11 +1,11 @@
 """
-JSON Web Signatures: detached ones over a body, and statements that carry what they sign.
+JSON Web Signatures: detached ones of a body, and statements that include their payload.
 
-1. What a key is for its `alg` says, or else its kind: HS256 for oct, PS256 for RSA, ES256, ES384 or ES512 for EC by the
-   curve, Ed25519 for OKP. A signature that names another algorithm, `none` first of all, is refused.
-2. A detached signature (RFC 7515, appendix F) is over the bytes themselves (RFC 7797, `b64: false`): HEADER..SIGNATURE.
+1. The algorithm is the `alg` of the key, or that of its kind: HS256 for oct, PS256 for RSA, ES256, ES384 or ES512 for
+   EC by the curve, Ed25519 for OKP. A signature with another algorithm, such as `none`, is rejected.
+2. A detached signature (RFC 7515, appendix F) covers the bytes themselves (RFC 7797, `b64: false`): HEADER..SIGNATURE.
 
-The algorithms are joserfc's; its serialization of unencoded payloads takes texts only, so that it is done here.
+The algorithms are joserfc's; its serialization of unencoded payloads supports only text, so it is done here.
 """
 
 import binascii
@@ -32,7 +32,7 @@ _UNENCODED: Header = {"b64": False, "crit": ["b64"]}
 _LONGEST = 32_768
 _LEAST_SECRETS = {"HS256": 32, "HS384": 48, "HS512": 64}
 _CURVES = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}
-# The first is what is signed with, unless the key says another one.
+# The first one is used to sign, unless the key has another `alg`.
 _ALGORITHMS: Mapping[str, tuple[str, ...]] = {
     OctKey.key_type: ("HS256", "HS384", "HS512"),
     RSAKey.key_type: ("PS256", "PS384", "PS512", "RS256", "RS384", "RS512"),
@@ -42,10 +42,10 @@ _FAULTS = (JoseError, UnsupportedAlgorithm, ValueError, TypeError, KeyError, Att
 
 
 class SigningKey:
-    """A key to sign with, known to be fit for that."""
+    """A key to sign with, which was tested."""
 
     def __init__(self, secret: str, key: Key) -> None:
-        """Raise TargetRefused where the key is not for signing."""
+        """Raise TargetRefused if the key is not for signing."""
         where = f"secret {secret}: key {key.kid}"
         algorithm = algorithm_of(key)
         if algorithm is None:
@@ -62,34 +62,34 @@ class SigningKey:
             raise TargetRefused(f"{where} cannot sign with {algorithm}, expected a private key") from None
 
     def detached(self, payload: bytes, header: Header) -> str:
-        """Return the signature of *payload* without it, with *header* beside what the key needs."""
+        """Return a detached signature of *payload*, with *header* in addition to the fields of the key."""
         whole = {**self._header, **_UNENCODED, **header}
         segment = encoded(_dumped(whole).encode()) if header else self._detached
-        return f"{segment}..{self._signed(segment.encode() + b'.' + payload)}"
+        return f"{segment}..{self._sign(segment.encode() + b'.' + payload)}"
 
     def statement(self, payload: bytes) -> str:
         """Return *payload* with its signature, in the compact serialization."""
         content = f"{self._segment}.{encoded(payload)}"
-        return f"{content}.{self._signed(content.encode())}"
+        return f"{content}.{self._sign(content.encode())}"
 
-    def _signed(self, content: bytes) -> str:
+    def _sign(self, content: bytes) -> str:
         return encoded(self._algorithm.sign(content, self._key))
 
 
 def signing_keys(kid: str | None) -> PerRing[SigningKey]:
-    """Return what makes of a ring the key to sign with: that of an id, the newest unless given."""
+    """Return the signing key of each ring: the one with id *kid*, by default the newest."""
     return PerRing(lambda ring: SigningKey(ring.secret, ring.chosen(kid)))
 
 
 class Statement(NamedTuple):
-    """What a signature is known to say."""
+    """The content of a verified signature."""
 
     header: Header
     payload: bytes
 
 
 def algorithm_of(key: Key) -> str | None:
-    """Return the algorithm that *key* is for, None for one that is not for signing."""
+    """Return the algorithm of *key*, None if it is not for signing."""
     if key.get("use", "sig") != "sig":
         return None
     if isinstance(key, ECKey):
@@ -106,9 +106,9 @@ def algorithm_of(key: Key) -> str | None:
     return algorithm
 
 
-def verified_detached(text: str, payload: bytes, ring: KeyRing) -> Header:
+def verify_detached(text: str, payload: bytes, ring: KeyRing) -> Header:
     """Return the header of a detached signature over *payload*; raises UnknownKey, or MessageRejected."""
-    header, segments = _opened(text)
+    header, segments = _split(text)
     if segments[1]:
         raise MessageRejected(INVALID, "the signature has a payload of its own, expected a detached one")
     unencoded = header.get("b64") is False
@@ -117,16 +117,16 @@ def verified_detached(text: str, payload: bytes, ring: KeyRing) -> Header:
     return header
 
 
-def verified_statement(text: str, ring: KeyRing) -> Statement:
-    """Return what a signed statement says; raises UnknownKey, or MessageRejected."""
-    header, segments = _opened(text)
+def verify_statement(text: str, ring: KeyRing) -> Statement:
+    """Return the content of a signed statement; raises UnknownKey, or MessageRejected."""
+    header, segments = _split(text)
     if header.get("b64") is False:
         raise MessageRejected(INVALID, "the statement is unencoded (b64), expected it in BASE64URL")
     _check(header, segments[0] + b"." + segments[1], segments[2], ring)
-    return Statement(header, _decoded(segments[1]))
+    return Statement(header, _decode(segments[1]))
 
 
-def _opened(text: str) -> tuple[Header, list[bytes]]:
+def _split(text: str) -> tuple[Header, list[bytes]]:
     """Return the header and the three segments of a compact serialization."""
     if len(text) > _LONGEST:
         raise MessageRejected(INVALID, f"the signature has {len(text)} characters, expected at most {_LONGEST}")
@@ -134,7 +134,7 @@ def _opened(text: str) -> tuple[Header, list[bytes]]:
     if len(segments) != 3:  # noqa: PLR2004 - header, payload and signature
         raise MessageRejected(INVALID, "the signature is not a JWS, expected three parts")
     try:
-        header = read(_decoded(segments[0]))
+        header = read(_decode(segments[0]))
     except MessageRejected:
         raise MessageRejected(INVALID, "the signature's header cannot be read") from None
     if not isinstance(header, dict):
@@ -151,7 +151,7 @@ def _check(header: Header, content: bytes, signature: bytes, ring: KeyRing) -> N
     if algorithm is None or not _is_same(header.get("alg"), algorithm):
         raise MessageRejected(INVALID, f"the signature names an algorithm that key {key.kid} is not for")
     try:
-        is_valid = jws.JWSRegistry.algorithms[algorithm].verify(content, _decoded(signature), key)
+        is_valid = jws.JWSRegistry.algorithms[algorithm].verify(content, _decode(signature), key)
     except _FAULTS:
         is_valid = False
     if not is_valid:
@@ -159,13 +159,13 @@ def _check(header: Header, content: bytes, signature: bytes, ring: KeyRing) -> N
 
 
 def _is_same(named: object, algorithm: str) -> bool:
-    """Tell whether a header names an algorithm; RFC 9864 calls EdDSA by its curve."""
+    """Return whether a header names an algorithm; RFC 9864 calls EdDSA by its curve."""
     curve = {"EdDSA": "Ed25519"}
     return isinstance(named, str) and curve.get(named, named) == curve.get(algorithm, algorithm)
 
 
-def _decoded(segment: bytes) -> bytes:
-    """Return what BASE64URL says; a text that is not the one spelling of it is refused."""
+def _decode(segment: bytes) -> bytes:
+    """Return decoded BASE64URL; raises MessageRejected for any spelling but the canonical one."""
     try:
         content = urlsafe_b64decode(segment + b"=" * (-len(segment) % 4))
     except (binascii.Error, ValueError):

@@ -1,4 +1,4 @@
-"""How tasks name keys: by the secret that holds them, which is known to be there as far as that can be told."""
+"""How tasks name keys: by the secret that holds them, which is known to be there as far as that can be problem."""
 
 from typing import Annotated
 
@@ -13,7 +13,7 @@ type KeyId = Annotated[str, Field(min_length=1)]
 
 
 def check_key(task: TaskFacts, place: str, name: str) -> None:
-    """Raise ConfigError where nobody has to be asked to know that the secret is missing."""
+    """Raise ConfigError if the secret is known to be missing, without reading it."""
     problem = task.secrets.problem(name)
     if problem is not None:
         where = f"task {task.name}: {place}: secret {name}: app setting {problem.path}"

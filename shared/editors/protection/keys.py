@@ -1,10 +1,9 @@
 """
-Keys by name: what a secret must hold so that editors can encrypt, decrypt, sign and verify with it.
+Keys in secrets, with which editors encrypt, decrypt, sign and verify.
 
-1. A secret holds one JSON Web Key or a JSON Web Key Set. Of a set the last key is the newest: a rotation appends one.
-2. Keys are told apart by their `kid`, which a set's keys must have; a single key without one has its thumbprint.
-3. What a key is for its `alg` says, or without one its kind (`jwe`, `jws`): a message
-   that names another algorithm is refused, whatever it claims of itself.
+1. A secret has one JSON Web Key or a JSON Web Key Set. The last key of a set is the newest: a rotation appends one.
+2. The id of a key is its `kid`, which is required in a set; a single key without one has its thumbprint.
+3. The algorithm of a key is its `alg`, or that of its kind (`jwe`, `jws`): a message with another one is rejected.
 
 Source: RFC 7517 (JWK), RFC 7638 (thumbprint).
 """
@@ -24,17 +23,17 @@ from shared.protocols import EditedTogether, Outcome, Secrets, Withheld
 
 _LOGGER = logging.getLogger("busway.editors")
 
-# What the libraries raise for keys that are none; their texts may quote what they have seen.
+# Errors of the libraries for invalid keys; their texts may quote the key.
 _FAULTS = (JoseError, UnsupportedAlgorithm, ValueError, TypeError, KeyError, AttributeError, AssertionError)
 _LEAST_SECRET = 22  # characters of BASE64URL that 16 bytes take
 _LONGEST_KID = 100
 
 
 class UnknownKey(MessageRejected):
-    """A message names a key that the secret did not have when it was read."""
+    """A message names a key that was not in the secret when it was last read."""
 
     def __init__(self, secret: str, kid: str | None) -> None:
-        """Tell the key's id, which is no secret."""
+        """Name the key's id, which is not secret."""
         named = "names no key" if kid is None else f"names the key {kid[:_LONGEST_KID]!r}"
         super().__init__("UnknownKey", f"{named}, expected one of secret {secret}")
 
@@ -43,13 +42,13 @@ class KeyRing:
     """The keys of one version of a secret."""
 
     def __init__(self, secret: str, keys: Sequence[Key]) -> None:
-        """Take over *keys*, the newest last, each with its id."""
+        """Keep *keys*, the newest last, each with its id."""
         self.secret = secret
         self._keys = {str(key.kid): key for key in keys}
         self.newest = keys[-1]
 
     def key(self, kid: str | None) -> Key:
-        """Return the key that a message names, the only one where it names none; raises UnknownKey."""
+        """Return the key that a message names, or the only one; raises UnknownKey."""
         if kid is None and len(self._keys) == 1:
             return self.newest
         found = self._keys.get(kid) if isinstance(kid, str) else None
@@ -58,7 +57,7 @@ class KeyRing:
         return found
 
     def chosen(self, kid: str | None) -> Key:
-        """Return the key that a task names, the newest where it names none; raises TargetRefused."""
+        """Return the key that a task names, by default the newest; raises TargetRefused."""
         if kid is None:
             return self.newest
         try:
@@ -68,28 +67,29 @@ class KeyRing:
 
 
 class KeyRings:
-    """The secret with an editor's keys, parsed once for each of its versions."""
+    """The secret with an editor's keys, parsed once per version."""
 
-    def __init__(self, secret: str, secrets: Secrets) -> None:
-        """Read nothing yet."""
+    def __init__(self, secret: str, secrets: Secrets, task: str) -> None:
+        """Remember the names; nothing is read yet."""
         self._secret = secret
         self._secrets = secrets
+        self._task = task
         self._read: tuple[str, KeyRing] | None = None
 
     async def ring(self, *, timeout_seconds: float, refresh: bool = False) -> KeyRing:
-        """Return the keys; raises TargetUnavailable or TargetRefused where they cannot be had."""
+        """Return the keys; raises TargetUnavailable or TargetRefused if they cannot be read."""
         try:
             async with asyncio.timeout(timeout_seconds):
                 secret = await self._secrets.get(self._secret, refresh=refresh)
         except TimeoutError as error:
             raise TargetUnavailable(f"secret {self._secret}: no answer within {timeout_seconds:.0f} s") from error
         if self._read is None:
-            self._read = secret.version, parsed_ring(self._secret, secret.reveal())
+            self._read = secret.version, parse_ring(self._secret, secret.reveal())
         elif self._read[0] != secret.version:
             try:
-                ring = parsed_ring(self._secret, secret.reveal())
+                ring = parse_ring(self._secret, secret.reveal())
             except TargetRefused as error:
-                _LOGGER.warning("%s; the previous version stays in use", error)
+                _LOGGER.warning("%s: %s; the previous version stays in use", self._task, error)
                 ring = self._read[1]
             self._read = secret.version, ring
         return self._read[1]
@@ -98,21 +98,21 @@ class KeyRings:
         self, items: Sequence[Item], work: Callable[[Item, KeyRing], Done], *, timeout_seconds: float
     ) -> list[Done | MessageRejected]:
         """
-        Return what *work* makes of each item with the keys, or why it cannot; raises what keeps the keys away.
+        Return the result of *work* for each item with the keys, or its rejection; raises if the keys are unavailable.
 
-        Where one names a key that is not there, they are asked for once more: it may have been added meanwhile.
+        If an item names an unknown key, the keys are read again: it may have been added.
         """
         ring = await self.ring(timeout_seconds=timeout_seconds)
-        results = [_done(work, item, ring) for item in items]
+        results = [_try(work, item, ring) for item in items]
         if any(isinstance(each, UnknownKey) for each in results):
             ring = await self.ring(timeout_seconds=timeout_seconds, refresh=True)
             for index, each in enumerate(results):
                 if isinstance(each, UnknownKey):
-                    results[index] = _done(work, items[index], ring)
+                    results[index] = _try(work, items[index], ring)
         return results
 
 
-def _done[Item, Done](work: Callable[[Item, KeyRing], Done], item: Item, ring: KeyRing) -> Done | MessageRejected:
+def _try[Item, Done](work: Callable[[Item, KeyRing], Done], item: Item, ring: KeyRing) -> Done | MessageRejected:
     try:
         return work(item, ring)
     except MessageRejected as error:
@@ -120,7 +120,7 @@ def _done[Item, Done](work: Callable[[Item, KeyRing], Done], item: Item, ring: K
 
 
 class Keyed:
-    """Edits messages one by one with the keys of a secret, which it asks for once a batch."""
+    """Edits messages one by one with the keys of a secret, which it reads once per batch."""
 
     joins = False
 
@@ -133,9 +133,9 @@ class Keyed:
         drops: bool = False,
     ) -> None:
         """
-        Be called *name*, and withhold what would be rejected where it *drops*.
+        Withhold messages instead of rejecting them if it *drops*.
 
-        *edit* is given copies, and may raise MessageRejected, or TargetRefused where a key is not fit.
+        *edit* gets copies, and may raise MessageRejected, or TargetRefused for an unsuitable key.
         """
         self.name = name
         self._drops = drops
@@ -143,18 +143,18 @@ class Keyed:
         self._edit = edit
 
     async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
-        """Return each message edited, withheld or rejected; raises what keeps the keys away."""
-        edited = await self._rings.each(messages, self._edited, timeout_seconds=timeout_seconds)
-        return [self._told(each) for each in edited]
+        """Return each message edited, withheld or rejected; raises if the keys are unavailable."""
+        edited = await self._rings.each(messages, self._edit_copy, timeout_seconds=timeout_seconds)
+        return [self._result(each) for each in edited]
 
     async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
-        """Nothing is kept of what was edited."""
+        """Do nothing: no state is kept."""
 
-    def _edited(self, message: Message, ring: KeyRing) -> Message | Withheld:
-        # A copy: the batch may be asked for again, with the messages as they were.
+    def _edit_copy(self, message: Message, ring: KeyRing) -> Message | Withheld:
+        # A copy, because the batch may be edited again with the original messages.
         return self._edit(message.copy(), ring)
 
-    def _told(self, result: Message | Withheld | MessageRejected) -> EditedTogether:
+    def _result(self, result: Message | Withheld | MessageRejected) -> EditedTogether:
         if isinstance(result, Message):
             return (result,)
         if isinstance(result, Withheld):
@@ -165,22 +165,22 @@ class Keyed:
 
 
 class PerRing[T]:
-    """What is made of a ring once, as long as that is the current one."""
+    """A value computed from a ring, and kept until the ring changes."""
 
     def __init__(self, make: Callable[[KeyRing], T]) -> None:
-        """Make nothing yet."""
+        """Compute nothing yet."""
         self._make = make
         self._made: tuple[KeyRing, T] | None = None
 
     def of(self, ring: KeyRing) -> T:
-        """Return what is made of *ring*; raises what making it raises."""
+        """Return the value for *ring*; raises what *make* raises."""
         if self._made is None or self._made[0] is not ring:
             self._made = ring, self._make(ring)
         return self._made[1]
 
 
-def parsed_ring(secret: str, text: str) -> KeyRing:
-    """Return the keys in the value of a secret; raises TargetRefused without a word of it."""
+def parse_ring(secret: str, text: str) -> KeyRing:
+    """Return the keys in the value of a secret; raises TargetRefused, which does not quote it."""
     expected = "expected a JSON Web Key or a JSON Web Key Set"
     try:
         document = read(text.encode())
@@ -205,7 +205,7 @@ def _key(where: str, document: Json) -> Key:
     if document["kty"] == OctKey.key_type and (not isinstance(symmetric, str) or len(symmetric) < _LEAST_SECRET):
         raise TargetRefused(f"{where}: it is too short for a key, expected 16 bytes or more in `k` (BASE64URL)")
     try:
-        # The library types the values of a JWK as texts; what they are it checks.
+        # The library types the values of a JWK as texts, and checks them itself.
         return JWKRegistry.import_key(document)  # type: ignore[arg-type]
     except _FAULTS:
         raise TargetRefused(f"{where}: it cannot be read as a JSON Web Key of kind oct, RSA, EC or OKP") from None

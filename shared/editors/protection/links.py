@@ -1,10 +1,10 @@
 """
-The links of a chain of messages, and how far a sequence has come.
+Links of a chain of messages, and the state of sequences.
 
-A link is a statement signed as a JWS (RFC 7515) in the property repl-chain. What it says, in JSON: the sequence, the
-message's number in it from 1, `previous`, the hash of the link before ("" for the first), `bound`, the names of the
-properties that count, and `digest`, the SHA-256 of their canonical spelling, a line feed and the body's bytes. The hash
-of a link is the SHA-256 of that JSON as it was signed; both are in BASE64URL.
+A link is a statement signed as a JWS (RFC 7515) in the property repl-chain. Its JSON has `sequence`, `number` (from 1),
+`previous` (the hash of the link before, "" for the first), `bound` (the names of the properties that it covers) and
+`digest` (the SHA-256 of their canonical form, a line feed and the body). The hash of a link is the SHA-256 of this JSON
+as it was signed; both are in BASE64URL.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from pydantic import Field
 from shared.codecs.json import read
 from shared.editors.content.body import body_or_nothing
 from shared.editors.options import Strict, TaskFacts
-from shared.editors.protection.bound_properties import encoded, is_text, listed, message_id, spelled
+from shared.editors.protection.bound_properties import canonical_form, encoded, is_text, listed, message_id
 from shared.errors import ConfigError, MessageRejected, Problem, TargetRefused, TargetUnavailable
 from shared.message.message import Arrival, Message
 from shared.stores.documents import Documents
@@ -29,21 +29,21 @@ from shared.stores.dry_run import DryRunDocuments
 from shared.stores.settings import open_documents, store_problem
 
 LINK = "repl-chain"
-# Of a sequence so many links are remembered, or twice as many as a batch has of it: those that may come again.
+# Links of a sequence that are remembered, for redeliveries; or twice as many as a batch has, if that is more.
 WINDOW = 256
-_AT_ONCE = 16  # sequences of a batch that are asked for at a time
+_AT_ONCE = 16  # sequences of a batch that are read at a time
 
 
 class StoreOptions(Strict):
-    """Where it is kept how far each sequence has come."""
+    """Where the state of each sequence is stored."""
 
     setting: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
-    """App setting of a storage account, as of a connection, or with `file:PATH`, a file for an app on one machine."""
+    """App setting of a storage account, like that of a connection, or of `file:PATH`, for an app on one machine."""
     container: Annotated[str, Field(pattern=r"^[a-z0-9](-?[a-z0-9]){2,62}$")] = "busway-chains"
-    """Container in the storage account, which is made if it is not there."""
+    """Container in the storage account; it is created if it is missing."""
 
     def open(self, task: TaskFacts, place: str) -> Documents:
-        """Return the store; raises ConfigError where the app setting cannot be used."""
+        """Return the store; raises ConfigError if the app setting cannot be used."""
         problem = store_problem(self.setting, task.settings)
         if problem is not None:
             where = f"task {task.name}: {place}: app setting {problem.path}"
@@ -62,12 +62,12 @@ class Link(NamedTuple):
     digest: str
 
     def encode(self) -> bytes:
-        """Return what is signed."""
+        """Return the JSON to sign."""
         return _dumped(self._asdict()).encode()
 
 
-def decoded(payload: bytes) -> Link:
-    """Return the link that a signed statement is; raises MessageRejected."""
+def decode_link(payload: bytes) -> Link:
+    """Return the link in a signed statement; raises MessageRejected."""
     said = read(payload)
     match said:
         case {
@@ -87,23 +87,23 @@ def hash_of(payload: bytes) -> str:
 
 
 def content_digest(names: Sequence[str], message: Message) -> str:
-    """Return the digest of what counts of *message*."""
-    return encoded(hashlib.sha256(spelled(names, message) + b"\n" + body_or_nothing(message)).digest())
+    """Return the digest of the properties *names* and of the body."""
+    return encoded(hashlib.sha256(canonical_form(names, message) + b"\n" + body_or_nothing(message)).digest())
 
 
 def identities(messages: Sequence[Message]) -> Iterator[str | None]:
-    """Yield what tells each message from all others at every delivery, None where nothing does."""
+    """Yield an identity of each message, the same at every delivery, None if it has none."""
     seen: dict[Arrival, int] = {}
     for message in messages:
         arrival = message.arrival
-        # Of several that were made of one, each is told by its place.
+        # Parts of one message are distinguished by their place.
         part = seen[arrival] = seen.get(arrival, -1) + 1
         if arrival.sequence_number is None:
             identity = _readable_id(message)
-            told = None if identity is None else f"id {identity}"
+            text = None if identity is None else f"id {identity}"
         else:
-            told = f"{arrival.origin.partition}/{arrival.sequence_number}/{arrival.enqueued_time}"
-        yield None if told is None else encoded(hashlib.sha256(f"{told}#{part}".encode()).digest()[:12])
+            text = f"{arrival.origin.partition}/{arrival.sequence_number}/{arrival.enqueued_time}"
+        yield None if text is None else encoded(hashlib.sha256(f"{text}#{part}".encode()).digest()[:12])
 
 
 def _readable_id(message: Message) -> str | None:
@@ -115,22 +115,22 @@ def _readable_id(message: Message) -> str | None:
 
 @dataclass(slots=True)
 class Progress:
-    """How far a sequence has come, and the last of its links, each by the message that has it."""
+    """The state of a sequence: its last number and hash, and the last of its links."""
 
     number: int = 0
     hash: str = ""
     before: str = ""
-    """The hash of the link before those that are remembered."""
+    """Hash of the link before the remembered ones."""
     links: list[tuple[str, str]] = field(default_factory=list)
-    """Identity of the message, and hash of its link, with numbers up to the last one."""
+    """Identity of a message and hash of its link, for the numbers up to the last one."""
     _numbers: dict[str, int] | None = None
 
     def copy(self) -> "Progress":
-        """Return one that goes on by itself."""
+        """Return an independent copy."""
         return Progress(self.number, self.hash, self.before, list(self.links))
 
     def append(self, identity: str, link_hash: str) -> None:
-        """Go on by one link."""
+        """Add a link."""
         self.number += 1
         self.hash = link_hash
         self.links.append((identity, link_hash))
@@ -138,26 +138,26 @@ class Progress:
             self._numbers[identity] = self.number
 
     def skip_to(self, number: int, previous: str) -> None:
-        """Go on as if the link before *number* were the last one, whatever came before."""
+        """Continue as if the link before *number* were the last one."""
         self.number, self.hash, self.before = number - 1, previous, previous
         self.links, self._numbers = [], None
 
     def number_of(self, identity: str) -> int | None:
-        """Return the number that a message has, None for one that is not remembered."""
+        """Return the number of a message, None if it is not remembered."""
         if self._numbers is None:
             first = self.number - len(self.links) + 1
             self._numbers = {known: number for number, (known, _) in enumerate(self.links, first)}
         return self._numbers.get(identity)
 
     def hash_at(self, number: int) -> str | None:
-        """Return the hash of a link, None for one that is not remembered."""
+        """Return the hash of a link, None if it is not remembered."""
         index = len(self.links) - 1 - (self.number - number)
         if index == -1:
             return self.before
         return self.links[index][1] if 0 <= index < len(self.links) else None
 
     def encode(self, keep: int) -> bytes:
-        """Return what is kept, with the last *keep* links."""
+        """Return the JSON to store, with the last *keep* links."""
         surplus = max(0, len(self.links) - keep)
         if surplus:
             self.before = self.links[surplus - 1][1]
@@ -167,17 +167,17 @@ class Progress:
 
 
 class Sequences:
-    """How far the sequences of a task have come, in a store that all instances of the app share."""
+    """The states of a task's sequences, in a store that all instances of the app share."""
 
     def __init__(self, documents: Documents, folder: str) -> None:
-        """Keep a document for each sequence below *folder*."""
+        """Store one document per sequence in *folder*."""
         self._documents = documents
         self._folder = folder
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
     async def turn(self, sequence: str) -> AsyncIterator[None]:
-        """Let nobody else of this process at a sequence meanwhile."""
+        """Wait until no other batch of this process uses the sequence."""
         lock = self._turns.get(sequence)
         if lock is None:
             lock = self._turns[sequence] = asyncio.Lock()
@@ -185,7 +185,7 @@ class Sequences:
             yield
 
     async def read(self, sequence: str) -> tuple[Progress, str | None]:
-        """Return how far a sequence has come, and the version of that; None for one that has not begun."""
+        """Return the state of a sequence and its version, None for a new sequence."""
         name = self._name(sequence)
         document = await self._documents.read(name)
         if document is None:
@@ -199,7 +199,7 @@ class Sequences:
         raise TargetRefused(f"document {name}: it is not the state of a sequence")
 
     async def write(self, sequence: str, progress: Progress, version: str | None, keep: int) -> str:
-        """Keep how far a sequence has come, with the last *keep* links; raises Changed."""
+        """Store the state of a sequence with the last *keep* links; raises Changed."""
         return await self._documents.write(self._name(sequence), progress.encode(keep), version)
 
     def _name(self, sequence: str) -> str:
@@ -208,7 +208,7 @@ class Sequences:
 
 @contextmanager
 def answered_within(name: str, seconds: float) -> Iterator[None]:
-    """Translate the end of the time that a store, or a vault, may take."""
+    """Translate a timeout of a store, or of a key vault."""
     try:
         yield
     except TimeoutError as error:
@@ -216,21 +216,21 @@ def answered_within(name: str, seconds: float) -> Iterator[None]:
 
 
 async def each_of[T](groups: Mapping[str, T], work: Callable[[str, T], Awaitable[None]]) -> None:
-    """Do *work* for each sequence, some at a time; raises the first thing that was in the way, when all have ended."""
+    """Do *work* for each sequence, some at a time; raises the first error when all have ended."""
     places = asyncio.Semaphore(_AT_ONCE)
 
-    async def done(sequence: str, members: T) -> None:
+    async def do(sequence: str, members: T) -> None:
         async with places:
             await work(sequence, members)
 
-    ends = await asyncio.gather(*(done(*each) for each in groups.items()), return_exceptions=True)
+    ends = await asyncio.gather(*(do(*each) for each in groups.items()), return_exceptions=True)
     for end in ends:
         if end is not None:
             raise end
 
 
-def grouped[T](pairs: Mapping[int, tuple[str, T]]) -> dict[str, list[tuple[int, T]]]:
-    """Return by sequence what there is of it, with the index in the batch."""
+def group_by_sequence[T](pairs: Mapping[int, tuple[str, T]]) -> dict[str, list[tuple[int, T]]]:
+    """Return the items by sequence, with their index in the batch."""
     groups: dict[str, list[tuple[int, T]]] = {}
     for index, (sequence, each) in pairs.items():
         groups.setdefault(sequence, []).append((index, each))

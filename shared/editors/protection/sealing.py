@@ -1,4 +1,4 @@
-"""What encrypt, decrypt and re-encrypt do to one message: its body, or fields of it, sealed and opened."""
+"""Encryption and decryption of one message's body, or of fields of it."""
 
 import json
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ from shared.editors.protection.jwe import (
     PATH,
     Header,
     SealingKey,
-    in_json,
-    unsealed,
+    to_json,
+    unseal,
 )
 from shared.editors.protection.keys import KeyRing
 from shared.errors import MessageRejected
@@ -30,9 +30,9 @@ _TYPE = "cty"
 
 def seal_body(message: Message, key: SealingKey, bound: Sequence[str], *, as_json: bool) -> None:
     """
-    Encrypt the body, whatever kind it is of.
+    Encrypt the body, of any kind.
 
-    The content type is kept in the encryption's header (`cty`). What is bound is spelled as it is before.
+    The content type is kept in the header (`cty`). Bound properties have their values from before the encryption.
     """
     content, is_encoded = _plain(message)
     header = _binding(message, bound)
@@ -41,13 +41,13 @@ def seal_body(message: Message, key: SealingKey, bound: Sequence[str], *, as_jso
     if message.content_type is not None:
         header[_TYPE] = message.content_type
     compact = key.seal(content, header)
-    message.body = in_json(compact) if as_json else compact.encode()
+    message.body = to_json(compact) if as_json else compact.encode()
     message.content_type = JSON_TYPE if as_json else COMPACT_TYPE
 
 
 def open_body(message: Message, ring: KeyRing, bound: Sequence[str]) -> None:
-    """Decrypt the body and give it back its content type; raises UnknownKey, or MessageRejected."""
-    header, content = unsealed(content_of(message), ring)
+    """Decrypt the body and restore its content type; raises UnknownKey, or MessageRejected."""
+    header, content = unseal(content_of(message), ring)
     if header.get(AMQP_BODY) is True:
         message.sections.body = _encoded_body(content)
     else:
@@ -60,34 +60,34 @@ def open_body(message: Message, ring: KeyRing, bound: Sequence[str]) -> None:
 
 
 def seal_fields(message: Message, key: SealingKey, fields: Fields, bound: Sequence[str]) -> None:
-    """Encrypt fields of a JSON body, each for itself: a text takes its place."""
+    """Encrypt fields of a JSON body: each becomes a string."""
     header = _binding(message, bound)
 
-    def sealed(text: str, path: str) -> str:
+    def seal(text: str, path: str) -> str:
         return f'"{key.seal(text.encode(), {**header, PATH: path} if bound else header)}"'
 
-    message.body = fields.replace(content_of(message), sealed)
+    message.body = fields.replace(content_of(message), seal)
 
 
 def open_fields(message: Message, ring: KeyRing, fields: Fields, bound: Sequence[str]) -> None:
     """Decrypt fields of a JSON body; raises UnknownKey, or MessageRejected."""
 
-    def opened(text: str, path: str) -> str:
+    def open_field(text: str, path: str) -> str:
         value = json.loads(text) if text.startswith('"') else None
         if not isinstance(value, str) or not value.isascii():
             raise MessageRejected("NotDecrypted", "a field is not text, expected an encrypted field")
-        header, content = unsealed(value.encode(), ring)
+        header, content = unseal(value.encode(), ring)
         _check_binding(message, header, bound)
         if header.get(PATH, path) != path:
             raise MessageRejected("BoundElsewhere", "a field was encrypted at another place in the body")
         read(content)
         return content.decode()
 
-    message.body = fields.replace(content_of(message), opened)
+    message.body = fields.replace(content_of(message), open_field)
 
 
 def _plain(message: Message) -> tuple[bytes, bool]:
-    """Return what is to be encrypted, and whether it is encoded AMQP: all that is not one section of data."""
+    """Return the content to encrypt, and whether it is encoded AMQP, which is all but a single data section."""
     body = message.sections.body
     if not body:
         raise MessageRejected("NoBody", "the message has no body to encrypt")

@@ -1,1 +1,1 @@
-"""What editors keep outside of a message: ids that were sent, bodies put aside."""
+"""State of editors outside of messages: ids that were sent, and stored bodies."""

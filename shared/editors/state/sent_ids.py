@@ -1,9 +1,8 @@
 """
-The ids of messages that have been sent, by their digests: those of an instance, or those that instances share.
+Ids of sent messages, as digests: those of one instance, or shared by all instances.
 
-Shared, they are records of 24 bytes: a digest of 16, and when the message was sent, in milliseconds since 1970 UTC,
-big-endian. They are appended to a blob for each hour, by all instances to the same; what is appended twice says the
-same twice.
+Shared ids are records of 24 bytes: a digest of 16, and when the message was sent, in milliseconds since 1970 UTC,
+big-endian. All instances append them to one blob per hour; a duplicate record does no harm.
 """
 
 import asyncio
@@ -31,50 +30,50 @@ _LATE = timedelta(minutes=5)
 
 
 class SentIds(Protocol):
-    """Which ids count as sent. Raises: TargetUnavailable and TargetRefused where a store cannot be asked."""
+    """Ids that count as sent; methods raise TargetUnavailable and TargetRefused if a store cannot be used."""
 
     async def refresh(self, timeout_seconds: float) -> None:
-        """Learn what others have remembered."""
+        """Read what other instances have stored."""
         ...
 
     def has(self, digest: bytes) -> bool:
-        """Tell whether a message with the id of this digest was sent within the window."""
+        """Return whether a message with the id of this digest was sent within the window."""
         ...
 
     async def remember(self, digests: Collection[bytes], timeout_seconds: float) -> None:
-        """Keep that messages with these ids have been sent now."""
+        """Remember that messages with these ids were sent now."""
         ...
 
 
 class OwnIds:
-    """Those of this instance, which are gone when it ends."""
+    """Ids of this instance, in memory."""
 
     def __init__(self, window: timedelta, limit: int, clock: Clock) -> None:
-        """Hold the latest *limit* ids, each for as long as *window*."""
+        """Keep the latest *limit* ids, each for *window*."""
         self._clock = clock
         self._window = window // timedelta(milliseconds=1)
         self._limit = limit
         self._sent: OrderedDict[bytes, int] = OrderedDict()
 
     def __len__(self) -> int:
-        """Return how many ids are held."""
+        """Return the number of ids."""
         return len(self._sent)
 
     async def refresh(self, timeout_seconds: float) -> None:
-        """Learn nothing: nobody else remembers anything."""
+        """Do nothing: ids are not shared."""
 
     def has(self, digest: bytes) -> bool:
-        """Tell whether the id is held and its window not over."""
+        """Return whether the id is known and its window is not over."""
         sent = self._sent.get(digest)
         return sent is not None and self._now() - sent < self._window
 
-    async def remember(self, digests: Collection[bytes], timeout_seconds: float) -> None:  # noqa: ARG002 - nobody is asked
-        """Hold the ids."""
+    async def remember(self, digests: Collection[bytes], timeout_seconds: float) -> None:  # noqa: ARG002 - no store is used
+        """Remember the ids."""
         now = self._now()
-        self.hold((digest, now) for digest in digests)
+        self.keep((digest, now) for digest in digests)
 
-    def hold(self, records: Iterable[tuple[bytes, int]]) -> None:
-        """Hold ids whose messages were sent at these times; let go of what is too old or one too many."""
+    def keep(self, records: Iterable[tuple[bytes, int]]) -> None:
+        """Remember ids with the times at which they were sent; forget old ones, and those beyond the limit."""
         for digest, sent in records:
             if self._sent.get(digest, -1) < sent:
                 self._sent[digest] = sent
@@ -88,22 +87,22 @@ class OwnIds:
 
 
 class SharedIds:
-    """Those that all instances have written to a store, of which each holds what it has read."""
+    """Ids that all instances write to a store; each instance keeps those it has read in memory."""
 
     def __init__(self, blobs: Blobs, folder: str, window: timedelta, limit: int, clock: Clock) -> None:
-        """Keep the blobs of the hours below *folder*."""
+        """Keep one blob per hour in *folder*."""
         self._blobs = blobs
         self._folder = folder
         self._window = window
         self._clock = clock
         self._held = OwnIds(window, limit, clock)
         self._hour = ""
-        # Of each blob that may still grow, how many bytes of it have been read.
+        # Bytes that were read of each blob that may still grow.
         self._growing: dict[tuple[str, int], int] = {}
         self._turn = asyncio.Lock()
 
     async def refresh(self, timeout_seconds: float) -> None:
-        """Read what has been appended since, at the beginning all of the window."""
+        """Read what was appended since the last call, at first the whole window."""
         async with answered_within(timeout_seconds, self._folder), self._turn:
             now = self._clock.now().astimezone(UTC)
             if now.strftime(_HOUR) != self._hour:
@@ -120,11 +119,11 @@ class SharedIds:
                     del self._growing[place]
 
     def has(self, digest: bytes) -> bool:
-        """Tell whether the id was read, or written, and its window is not over."""
+        """Return whether the id was read, or written, and its window is not over."""
         return self._held.has(digest)
 
     async def remember(self, digests: Collection[bytes], timeout_seconds: float) -> None:
-        """Append the ids to the blob of the hour, all with one request."""
+        """Append the ids to the blob of the hour with one request."""
         now = self._clock.now().astimezone(UTC)
         sent, hour = _milliseconds(now), now.strftime(_HOUR)
         content = b"".join(_RECORD.pack(digest, sent) for digest in digests)
@@ -132,10 +131,10 @@ class SharedIds:
             part = max((part for each, part in self._growing if each == hour), default=0)
             while not await self._blobs.append(self._name(hour, part), content):
                 part += 1
-        self._held.hold((digest, sent) for digest in digests)
+        self._held.keep((digest, sent) for digest in digests)
 
     async def _begin_hour(self, now: datetime) -> None:
-        """Look what blobs there are: those of the window are to be read once, and older ones are needed no more."""
+        """List the blobs: those of the window are read once, older ones are deleted."""
         oldest = (now - self._window).strftime(_HOUR)
         for name in await self._blobs.names(f"{self._folder}/"):
             found = _NAME.fullmatch(name.removeprefix(f"{self._folder}/"))
@@ -151,12 +150,12 @@ class SharedIds:
         self._hour = hour
 
     async def _read(self, place: tuple[str, int]) -> bool:
-        """Hold what has been appended to a blob since; tell whether no more will be."""
+        """Read what was appended to a blob; return whether it is full."""
         position = self._growing[place]
         tail = await self._blobs.tail(self._name(*place), position)
         if len(tail.content) % _RECORD.size:
-            raise TargetRefused(f"blob {self._name(*place)}: holds something else than the ids of sent messages")
-        self._held.hold(_RECORD.iter_unpack(tail.content))
+            raise TargetRefused(f"blob {self._name(*place)}: expected only ids of sent messages, got other content")
+        self._held.keep(_RECORD.iter_unpack(tail.content))
         self._growing[place] = position + len(tail.content)
         return tail.is_full
 
@@ -164,8 +163,8 @@ class SharedIds:
         try:
             await self._blobs.delete(name)
         except BuswayError as error:
-            # It takes room and does no harm.
-            _LOGGER.warning("%s is needed no more and cannot be deleted: %s", name, error)
+            # It only takes space.
+            _LOGGER.warning("%s: cannot delete blob %s, which is no longer needed: %s", self._folder, name, error)
 
     def _name(self, hour: str, part: int) -> str:
         return f"{self._folder}/{hour}-{part:03}.ids"

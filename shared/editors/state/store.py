@@ -1,4 +1,4 @@
-"""Where editors keep what has to outlive an instance."""
+"""Stores for state that must outlive an instance."""
 
 from typing import Annotated
 
@@ -14,8 +14,8 @@ type SettingName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
 type ContainerName = Annotated[str, Field(pattern=r"^[a-z0-9](-?[a-z0-9]){2,62}$")]
 
 
-def opened_store(task: TaskFacts, place: str, setting: str, container: str) -> Blobs:
-    """Return the store that an app setting names; raises ConfigError where it cannot be used."""
+def open_store(task: TaskFacts, place: str, setting: str, container: str) -> Blobs:
+    """Return the store of an app setting; raises ConfigError if it cannot be used."""
     problem = store_problem(setting, task.settings)
     if problem is not None:
         where = f"task {task.name}: {place}: app setting {problem.path}"
@@ -28,10 +28,10 @@ class Store(Strict):
     """A container of a storage account."""
 
     setting: SettingName
-    """App setting of a storage account, as of a connection, or with `file:PATH`, a file for an app on one machine."""
+    """App setting of a storage account, like that of a connection, or of `file:PATH`, for an app on one machine."""
     container: ContainerName
-    """Container in the storage account, which is made if it is not there."""
+    """Container in the storage account; it is created if it is missing."""
 
     def open(self, task: TaskFacts, place: str) -> Blobs:
-        """Return the store; raises ConfigError where the app setting cannot be used."""
-        return opened_store(task, place, self.setting, self.container)
+        """Return the store; raises ConfigError if the app setting cannot be used."""
+        return open_store(task, place, self.setting, self.container)

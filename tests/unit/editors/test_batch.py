@@ -137,7 +137,7 @@ def test_a_body_that_is_no_json_is_rejected_and_the_others_are_joined(body) -> N
 def test_a_message_too_large_for_any_envelope_is_rejected_with_the_sizes() -> None:
     (found,) = batched([message(1, '"' + "x" * 100 + '"')], max_bytes=50)
     assert isinstance(found, MessageRejected)
-    assert found.description == "batch: an envelope of it has 105 bytes, expected at most 50"
+    assert found.description == "batch: an envelope with this message alone has 105 bytes, expected at most 50"
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ FOREIGN = {
         (container(PLAIN, [{"body": b"x"}])[:-20], "damaged"),
         (container(ARRAYS, [{"body": b"x", "x": [None] * 1000}]), "plain fields"),
         (container(NO_BODY, [{"text": "x"}]), "no field body"),
-        (container(PLAIN, [{"body": None}]), "no bytes"),
+        (container(PLAIN, [{"body": None}]), "is not bytes"),
         (container(PLAIN, [{"body": b"x"}], "deflate"), "compressed"),
         (container(PLAIN, [{"body": b"x"}] * 11), "more than 10"),
         (container(FOREIGN, [{"body": b"x", "amqp": b"\x01\x02"}]), "cannot be read"),

@@ -204,5 +204,5 @@ def test_options_that_cannot_be_are_told(step, expected: str) -> None:
 
 
 def test_what_cannot_be_told_from_other_bytes_cannot_be_let_through() -> None:
-    with pytest.raises(ValidationError, match="which cannot be told from other bytes"):
+    with pytest.raises(ValidationError, match="which cannot be distinguished from other bytes"):
         decompress(encoding="brotli", uncompressed="pass")

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from shared.amqp.codec import encode
 from shared.amqp.values import list_, long, string, symbol
 from shared.config.steps import STEPS
-from shared.editors.protection.keys import parsed_ring
+from shared.editors.protection.keys import parse_ring
 from shared.errors import ConfigError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.message.message import Message, Origin
 from shared.protocols import Secret
@@ -365,7 +365,7 @@ def test_a_new_version_that_holds_no_keys_is_told_of_and_not_used(caplog: pytest
     assert one(encrypt, message()).content_type == "application/jose"
     assert one(encrypt, message()).content_type == "application/jose"
     (told,) = [each for each in caplog.messages if "secret k" in each]
-    assert told.startswith("secret k: it is not JSON")
+    assert told.startswith("copy: secret k: it is not JSON")
     assert "hidden-material" not in told
 
 
@@ -413,7 +413,7 @@ SHORT = {"kty": "oct", "k": "c2hvcnQtYW5kLXNlY3JldA"[:10]}
 )
 def test_a_secret_that_holds_no_keys_is_a_persons_affair_and_shown_to_nobody(value, told: str) -> None:
     with pytest.raises(TargetRefused, match=told) as raised:
-        parsed_ring("payments", value)
+        parse_ring("payments", value)
     assert str(raised.value).startswith("secret payments: ")
     assert "hidden-material" not in str(raised.value)
     assert raised.value.__cause__ is None
@@ -459,7 +459,7 @@ def test_a_key_that_is_no_app_setting_stops_the_start() -> None:
         ({"key": "k", "missing_fields": "pass"}, "expected both or neither"),
         ({"key": "k", "fields": ["$.a"], "serialization": "json"}, "expected compact"),
         ({"key": "k", "bind": ["sys.SequenceNumber"]}, "expected one of sys.ContentType"),
-        ({"key": "k", "bind": ["repl-path"]}, "expected a property that does not change on the way"),
+        ({"key": "k", "bind": ["repl-path"]}, "expected a property that does not change under way"),
         ({"key": "k", "bind": ["a", "A"]}, "twice"),
     ],
 )

@@ -377,7 +377,7 @@ def test_a_text_of_a_csv_table_is_read_as_the_type_asked_for(folder, type_: str,
     ("options", "expected"),
     [
         ({}, "adds nothing"),
-        ({"key": {"property": "k"}}, "looks something up, expected a table or a blob"),
+        ({"key": {"property": "k"}}, "has a key, column, properties or body without a table or blob"),
         ({"table": "customers.csv"}, "a table needs a key"),
         ({"table": "customers.csv", "key": {"property": "k"}, "column": "id"}, "properties or body"),
         ({"key": {}}, "expected property or body"),
@@ -448,12 +448,15 @@ def test_a_table_that_is_being_written_or_broken_or_gone_leaves_the_one_before(
     clock.advance(1)
     assert segment(enrich) == string("bronze")
     assert [record.message for record in caplog.records if record.levelno == logging.ERROR] == [
-        "table customers.csv: line 2 has 1 values, expected 2, one for each column; the previous version stays in use",
         (
-            "table customers.csv: row 2 has the key of an earlier row in 'id', expected each once;"
+            "copy: table customers.csv: line 2 has 1 values, expected 2, one for each column;"
             " the previous version stays in use"
         ),
-        "table customers.csv: cannot be read: No such file or directory; the previous version stays in use",
+        (
+            "copy: table customers.csv: row 2 has the key of an earlier row in 'id', expected each once;"
+            " the previous version stays in use"
+        ),
+        "copy: table customers.csv: cannot be read: No such file or directory; the previous version stays in use",
     ]
 
 
@@ -471,9 +474,7 @@ def test_a_table_in_a_blob_is_read_at_the_first_delivery_and_when_it_has_changed
     def opened() -> Enrich:
         return editor(tmp_path, clock, {"TABLES": f"file:{path}"}, **options)
 
-    with pytest.raises(
-        TargetRefused, match=r"table customers\.csv: is missing, expected it in file:store\.db/tables"
-    ):
+    with pytest.raises(TargetRefused, match=r"table customers\.csv: is missing, expected it in file:store\.db/tables"):
         segment(opened())
     asyncio.run(blobs.write("customers.csv", b"id,segment"))
     asyncio.run(blobs.write("customers.csv", b"id,other\nc-1,x"))

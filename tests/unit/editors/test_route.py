@@ -73,7 +73,7 @@ def test_a_body_that_is_no_json_rejects() -> None:
         ({"a": {}}, "Field required"),
         ({"a": {"value": "a."}}, "is not a JMESPath expression"),
         ({"a": {"value": "a", "type": "text"}}, "'string', 'long', 'double', 'boolean' or 'timestamp'"),
-        ({"a": {"value": "a"}, "A": {"value": "b"}}, "lifts to a and A, expected names that differ"),
+        ({"a": {"value": "a"}, "A": {"value": "b"}}, "sets a and A, expected names that differ"),
         ({"sys.SessionId": {"value": "a"}}, "names sys.SessionId, expected an application property"),
         ({"repl-path": {"value": "a"}}, "names repl-path, expected none of Busway's own"),
     ],

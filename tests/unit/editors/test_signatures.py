@@ -14,9 +14,9 @@ from pydantic import ValidationError
 from shared.amqp.codec import encode
 from shared.amqp.values import NULL, TRUE, binary, double, int_, long, string, symbol, ubyte, uint
 from shared.config.steps import STEPS
-from shared.editors.protection.bound_properties import spelled
-from shared.editors.protection.jws import SigningKey, verified_detached, verified_statement
-from shared.editors.protection.keys import KeyRing, parsed_ring
+from shared.editors.protection.bound_properties import canonical_form
+from shared.editors.protection.jws import SigningKey, verify_detached, verify_statement
+from shared.editors.protection.keys import KeyRing, parse_ring
 from shared.errors import MessageRejected, TargetRefused
 from shared.message.message import Message, Origin
 from shared.protocols import Withheld
@@ -108,13 +108,13 @@ def test_a_detached_signature_of_another_software_is_verified() -> None:
 
 
 def test_the_examples_of_the_rfcs() -> None:
-    ring = parsed_ring("rfc", json.dumps(A1_KEY))
+    ring = parse_ring("rfc", json.dumps(A1_KEY))
     payload = urlsafe_b64encode(A1_PAYLOAD).rstrip(b"=").decode()
-    assert verified_statement(f"{A1_HEADER}.{payload}.{A1_SIGNATURE}", ring).payload == A1_PAYLOAD
-    assert verified_detached(f"{A1_HEADER}..{A1_SIGNATURE}", A1_PAYLOAD, ring)["typ"] == "JWT"
-    assert verified_detached(UNENCODED, b"$.02", ring)["b64"] is False
+    assert verify_statement(f"{A1_HEADER}.{payload}.{A1_SIGNATURE}", ring).payload == A1_PAYLOAD
+    assert verify_detached(f"{A1_HEADER}..{A1_SIGNATURE}", A1_PAYLOAD, ring)["typ"] == "JWT"
+    assert verify_detached(UNENCODED, b"$.02", ring)["b64"] is False
     with pytest.raises(MessageRejected):
-        verified_detached(UNENCODED, b"$.03", ring)
+        verify_detached(UNENCODED, b"$.03", ring)
 
 
 def forged(header, payload=ORDER) -> str:
@@ -216,13 +216,13 @@ def test_the_one_spelling_of_properties() -> None:
         "h": symbol("s"), 'q"\n': string("é\u2028"),
     }  # fmt: skip
     names = sorted(["sys.MessageId", "sys.CorrelationId", "absent", *named])
-    assert spelled(names, message(named=named)).decode() == (
+    assert canonical_form(names, message(named=named)).decode() == (
         '[["B","boolean","true"],["a","null",null],["absent","null",null],["c","integer","5"],["d","integer","-5"],'
         '["e","integer","7"],["f","double","3fe0000000000000"],["g","binary","_w"],["h","string","s"],'
         '["q\\"\\n","string","é\u2028"],["sys.CorrelationId","null",null],["sys.MessageId","string","m-1"]]'
     )
     widened = {**named, "c": long(5), "e": uint(7), "h": string("s")}
-    assert spelled(names, message(named=widened)) == spelled(names, message(named=named))
+    assert canonical_form(names, message(named=widened)) == canonical_form(names, message(named=named))
 
 
 @pytest.mark.parametrize("kind", ["oct", "EC"])
@@ -244,7 +244,9 @@ def test_an_attestation_says_where_and_when_a_message_was_received_and_what_it_w
         "message_id": "m-1",
         "body": urlsafe_b64encode(hashlib.sha256(ORDER).digest()).rstrip(b"=").decode(),
         "properties": names,
-        "properties_digest": urlsafe_b64encode(hashlib.sha256(spelled(names, received)).digest()).rstrip(b"=").decode(),
+        "properties_digest": urlsafe_b64encode(hashlib.sha256(canonical_form(names, received)).digest())
+        .rstrip(b"=")
+        .decode(),
     }
     again = one(editor("attest", settings(k=jwks(key)), clock), attested)
     first, second = signature_of(again, "repl-attestation").split(";")

@@ -257,8 +257,16 @@ def test_fields_that_are_not_known_are_dropped_if_they_may(editor) -> None:
             "$.parts[1].count: got another kind of value, expected a whole number",
         ),
         (b'{"kind": "s3cr3t"}', PROTOBUF, "$.kind: got another kind of value, expected a name of the enum"),
-        (b'{"placed": "s3cr3t"}', PROTOBUF, "$.placed: got another kind of value, expected what ProtoJSON has for Timestamp"),
-        (b'{"byName": {"s3cr3t": "s3cr3t"}}', PROTOBUF, "$.by_name.*: got another kind of value, expected a whole number"),
+        (
+            b'{"placed": "s3cr3t"}',
+            PROTOBUF,
+            "$.placed: got another kind of value, expected what ProtoJSON has for Timestamp",
+        ),
+        (
+            b'{"byName": {"s3cr3t": "s3cr3t"}}',
+            PROTOBUF,
+            "$.by_name.*: got another kind of value, expected a whole number",
+        ),
         (b"[]", PROTOBUF, "$: got another kind of value, expected a mapping"),
     ],
     ids=range(22),
@@ -321,7 +329,9 @@ def test_what_is_not_what_it_claims_to_be_is_told(editor, before, body, expected
 def test_a_container_with_a_codec_or_a_schema_of_harm_is_rejected(editor) -> None:
     stream = io.BytesIO()
     fastavro.writer(stream, fastavro.parse_schema(ORDER), [{"id": "a", "raw": b""}], codec="bzip2")
-    assert told(editor("avro", "json"), stream.getvalue())[1].startswith("body is an Avro container with an unsupported codec")
+    assert told(editor("avro", "json"), stream.getvalue())[1].startswith(
+        "body is an Avro container with an unsupported codec"
+    )
     stream = io.BytesIO()
     fastavro.writer(stream, fastavro.parse_schema({"type": "array", "items": "null"}), [[None]])
     assert told(editor("avro", "json"), stream.getvalue()) == ("NotAvro", "body has a schema that cannot be used")
@@ -374,7 +384,7 @@ def test_text_changes_its_character_set_and_its_content_type_says_so(editor) -> 
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
-        ("json", "xml", "XML is only read"),
+        ("json", "xml", "XML can only be read"),
         ("json", "yaml", "unknown format, expected json, cbor"),
         ("json", {"format": "text", "charset": "utf-8"}, "has text on one side only, expected it on both"),
         (
