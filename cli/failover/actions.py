@@ -1,4 +1,4 @@
-"""What `busway failover show`, `plan`, `switch` and `failback` do."""
+"""The actions of `busway failover show`, `plan`, `switch` and `failback`."""
 
 import asyncio
 import contextlib
@@ -9,101 +9,101 @@ from pathlib import Path
 
 import typer
 
-from cli.failover.failback import Failback, WayBack, waited_for
-from cli.failover.looking import Look, dead_lettered, looked_at, primary_answers
-from cli.failover.opening import ROLES, Failover, open_failover
-from cli.failover.register import FailoverRefused, Standing
+from cli.failover.configuration import ROLES, Failover, open_failover
+from cli.failover.failback import Failback, FailbackSteps, wait_until_done
+from cli.failover.register import FailoverRefused, RegisterState
 from cli.failover.report import (
-    plain,
-    plain_local,
-    plain_look,
+    contents_as_json,
+    local_as_json,
     print_changes,
+    print_contents,
     print_failback,
-    print_holdings,
-    print_loading,
-    print_standing,
+    print_reload,
+    print_state,
+    state_as_json,
 )
+from cli.failover.site_contents import Contents, check_primary, inspect_dead_letters, inspect_site
 from cli.output import fail
 from shared.clock import SystemClock
 from shared.config.failover import RECEIVE
 from shared.errors import ConfigError, Problem, TargetUnavailable
 
 NOT_YET = 2
-"""Exit code for what has to be done again later, or forced."""
+"""Exit code of a failback that must be run again, or forced."""
 
 
 def show(config: Path, *, as_json: bool) -> None:
-    """Print the site in use, and what each site holds."""
-    with _told(config) as failover:
-        standing = failover.register.read()
+    """Print the active site, and the messages that each site holds."""
+    with _failover(config) as failover:
+        state = failover.register.read()
         if not as_json:
-            print_standing(failover, standing)
+            print_state(failover, state)
         problems: list[Problem] = []
         found = {site: asyncio.run(_shown(failover, site, problems)) for site in failover.file.sites}
         if as_json:
-            sites = {site: plain_look(look) for site, look in found.items()}
-            typer.echo(json.dumps({**plain(failover, standing), "sites": sites}))
+            sites = {site: contents_as_json(look) for site, look in found.items()}
+            typer.echo(json.dumps({**state_as_json(failover, state), "sites": sites}))
         else:
-            print_holdings(failover, found)
+            print_contents(failover, found)
         if problems:
             raise ConfigError(problems)
 
 
 def plan(site: str, role: Sequence[str] | None, config: Path, *, as_json: bool) -> None:
     """Print what a switch to *site* would change."""
-    with _told(config) as failover:
-        standing = failover.register.read()
-        lines = _changes(failover, site, _roles(role, failover.site(site)), standing)
+    with _failover(config) as failover:
+        state = failover.register.read()
+        lines = _changes(failover, site, _roles(role, failover.site(site)), state)
         if as_json:
-            typer.echo(json.dumps({**plain(failover, standing), "changes": list(lines)}))
+            typer.echo(json.dumps({**state_as_json(failover, state), "changes": list(lines)}))
             return
         print_changes(failover, lines, "would change")
         if lines:
             command = shlex.join(["busway", "failover", "switch", site, *(f"--role={each}" for each in role or ())])
-            typer.echo(f"Applications follow within {standing.ttl_seconds} s; `{command}` does it.")
+            typer.echo(f"Applications follow within {state.ttl_seconds} s; to do it, run `{command}`.")
 
 
 def switch(site: str, role: Sequence[str] | None, config: Path, *, force: bool, as_json: bool) -> None:
     """Point the *role*s to *site*, and print what changed."""
-    with _told(config) as failover:
+    with _failover(config) as failover:
         roles = _roles(role, failover.site(site))
-        standing = failover.register.read()
-        lines = _changes(failover, site, roles, standing, force=force)
-        after = failover.register.write(roles, standing)
+        state = failover.register.read()
+        lines = _changes(failover, site, roles, state, force=force)
+        after = failover.register.write(roles, state)
         if as_json:
-            typer.echo(json.dumps({**plain(failover, after), "changes": list(lines)}))
+            typer.echo(json.dumps({**state_as_json(failover, after), "changes": list(lines)}))
             return
         print_changes(failover, lines, "changed")
         if lines:
-            print_loading(failover)
+            print_reload(failover)
             typer.echo(f"Applications follow within {after.ttl_seconds} s.")
 
 
 def failback(wait: float, config: Path, *, force: bool, as_json: bool) -> None:
     """Go back to the primary site; exit code NOT_YET if that is not complete."""
-    with _told(config) as failover:
+    with _failover(config) as failover:
         before = failover.register.read()
         back = asyncio.run(_forced(failover) if force else _waited_for(failover, wait))
-        dead = asyncio.run(dead_lettered(failover, failover.secondaries)) if back.is_done else {}
+        dead = asyncio.run(inspect_dead_letters(failover, failover.secondaries)) if back.is_done else {}
         if as_json:
-            left = plain_local(back.found) if back.is_done else []
-            more = {"waits_for": back.waits_for, "left_behind": left, "dead_lettered": plain_local(dead)}
-            typer.echo(json.dumps({**plain(failover, back.standing), **more}))
+            left = local_as_json(back.found) if back.is_done else []
+            more = {"waits_for": back.waits_for, "left_behind": left, "dead_lettered": local_as_json(dead)}
+            typer.echo(json.dumps({**state_as_json(failover, back.state), **more}))
         else:
             print_failback(failover, back, dead)
-            if back.is_done and back.standing.version != before.version:
-                print_loading(failover)
+            if back.is_done and back.state.version != before.version:
+                print_reload(failover)
         if not back.is_done:
             raise typer.Exit(NOT_YET)
 
 
-async def _shown(failover: Failover, site: str, problems: list[Problem]) -> Look:
-    """Return what *site* holds, dead letters last; what hinders to open it is noted in *problems* too."""
+async def _shown(failover: Failover, site: str, problems: list[Problem]) -> Contents:
+    """Return the contents of *site*, dead letters last; problems with its configuration are added to *problems*."""
     try:
-        look = await looked_at(failover, site)
+        look = await inspect_site(failover, site)
         if isinstance(look, str):
             return look
-        dead = (await dead_lettered(failover, [site]))[site]
+        dead = (await inspect_dead_letters(failover, [site]))[site]
     except ConfigError as error:
         problems += error.problems
         return str(error)
@@ -111,24 +111,24 @@ async def _shown(failover: Failover, site: str, problems: list[Problem]) -> Look
 
 
 def _changes(
-    failover: Failover, site: str, roles: Mapping[str, str], standing: Standing, *, force: bool = False
+    failover: Failover, site: str, roles: Mapping[str, str], state: RegisterState, *, force: bool = False
 ) -> Sequence[str]:
-    """Return what a switch to *site* changes; raises FailoverRefused where it would not do it."""
-    if site == failover.file.primary and RECEIVE in roles and standing.active[RECEIVE] != site and not force:
+    """Return what a switch to *site* changes; raises FailoverRefused if it is not allowed."""
+    if site == failover.file.primary and RECEIVE in roles and state.active[RECEIVE] != site and not force:
         raise FailoverRefused(
-            f"{site} is the primary site: `busway failover failback` goes back without leaving messages behind "
-            "(`switch --force` switches all the same)"
+            f"{site} is the primary site: run `busway failover failback`, which leaves no messages behind "
+            "(or `switch --force`, which does not check)"
         )
-    return failover.register.changes(roles, standing)
+    return failover.register.changes(roles, state)
 
 
-def _way_back(failover: Failover) -> WayBack:
+def _failback_steps(failover: Failover) -> FailbackSteps:
     clock = SystemClock()
-    return WayBack(
+    return FailbackSteps(
         failover.register,
         failover.file.primary,
         failover.secondaries,
-        lambda site: looked_at(failover, site),
+        lambda site: inspect_site(failover, site),
         clock,
         clock.now(),
         shares_alias=failover.shares_alias,
@@ -136,23 +136,23 @@ def _way_back(failover: Failover) -> WayBack:
 
 
 async def _waited_for(failover: Failover, seconds: float) -> Failback:
-    way = _way_back(failover)
+    way = _failback_steps(failover)
 
-    async def step(known: Standing | None) -> Failback:
-        await primary_answers(failover)
+    async def step(known: RegisterState | None) -> Failback:
+        await check_primary(failover)
         return await way.step(known)
 
-    return await waited_for(step, way.clock, seconds)
+    return await wait_until_done(step, way.clock, seconds)
 
 
 async def _forced(failover: Failover) -> Failback:
-    await primary_answers(failover)
-    return await _way_back(failover).forced()
+    await check_primary(failover)
+    return await _failback_steps(failover).forced()
 
 
 @contextlib.contextmanager
-def _told(folder: Path) -> Iterator[Failover]:
-    """Give what *folder* says, and end the command with one line for each problem that comes up."""
+def _failover(folder: Path) -> Iterator[Failover]:
+    """Open the configuration in *folder*; on an error, print one line for each problem and end the command."""
     try:
         yield open_failover(folder, SystemClock())
     except ConfigError as error:
@@ -164,5 +164,5 @@ def _told(folder: Path) -> Iterator[Failover]:
 def _roles(names: Sequence[str] | None, site: str) -> dict[str, str]:
     for name in names or ():
         if name not in ROLES:
-            raise typer.BadParameter(f"{name!r} is no role, expected {' or '.join(ROLES)}", param_hint="--role")
+            raise typer.BadParameter(f"{name!r}: unknown role, expected {' or '.join(ROLES)}", param_hint="--role")
     return dict.fromkeys(names or ROLES, site)

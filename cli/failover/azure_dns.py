@@ -1,8 +1,8 @@
 """
-The aliases in a zone of Azure DNS, through its SDK (azure-mgmt-dns, which only this register needs).
+The register in a zone of Azure DNS, with its SDK (azure-mgmt-dns, which only this register needs).
 
-A record set is replaced only if its ETag is the one that was read. When it was last changed stands in its metadata,
-where the portal shows it. Source: Microsoft Learn, Azure DNS REST API, record sets.
+A record set is replaced only if its ETag is unchanged. Its metadata has the time of the last change, which the portal
+shows. Source: Microsoft Learn, Azure DNS REST API, record sets.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from azure.core.exceptions import AzureError, HttpResponseError, ResourceNotFoundError
 
-from cli.failover.register import FailoverRefused, Standing, together
+from cli.failover.register import FailoverRefused, RegisterState, check_shared_aliases
 from shared.clock import Clock
 from shared.config.failover import SEND
 
@@ -51,34 +51,33 @@ class AzureDns:
         return f"Azure DNS zone {self._zone}"
 
     @property
-    def loading(self) -> str | None:
-        """Nothing: it is the name server."""
+    def reload_command(self) -> str | None:
+        """Nothing: Azure DNS publishes the change itself."""
         return None
 
-    def read(self) -> Standing:
-        """Return what the zone says; raises FailoverRefused for what cannot be understood, or reached."""
-        return self._standing(self._record_sets())
+    def read(self) -> RegisterState:
+        """Return the content of the zone; raises FailoverRefused if it is invalid or unavailable."""
+        return self._state(self._record_sets())
 
-    def changes(self, roles: Mapping[str, str], standing: Standing) -> Sequence[str]:
-        """Return the records before and after; raises FailoverRefused for what cannot be."""
-        together(self._aliases, standing.active, roles)
+    def changes(self, roles: Mapping[str, str], state: RegisterState) -> Sequence[str]:
+        """Return the old and new records; raises FailoverRefused for an impossible change."""
+        check_shared_aliases(self._aliases, state.active, roles)
         for site in set(roles.values()):
             self._check(site)
         lines = {
-            self._aliases[role]: f"{self._aliases[role]} CNAME {self._names[standing.active[role]]} -> "
-            f"{self._names[site]}"
+            self._aliases[role]: f"{self._aliases[role]} CNAME {self._names[state.active[role]]} -> {self._names[site]}"
             for role, site in roles.items()
-            if standing.active[role] != site
+            if state.active[role] != site
         }
         return list(lines.values())
 
-    def write(self, roles: Mapping[str, str], standing: Standing) -> Standing:
-        """Point *roles* to their sites, if the records are as they were; raises FailoverRefused."""
+    def write(self, roles: Mapping[str, str], state: RegisterState) -> RegisterState:
+        """Point *roles* to their sites, if the records are unchanged; raises FailoverRefused."""
         found = self._record_sets()
-        if self._standing(found).version != standing.version:
-            raise FailoverRefused(f"{self.where}: somebody has changed it meanwhile, expected ETag {standing.version}")
-        if not self.changes(roles, standing):
-            return standing
+        if self._state(found).version != state.version:
+            raise FailoverRefused(f"{self.where}: somebody has changed it meanwhile, expected ETag {state.version}")
+        if not self.changes(roles, state):
+            return state
         done: list[str] = []
         for alias, site in {self._aliases[role]: site for role, site in roles.items()}.items():
             self._point(alias, site, found[alias], done)
@@ -99,8 +98,8 @@ class AzureDns:
                 self._resource_group, self._zone, self._relative(alias), "CNAME", parameters, if_match=record_set.etag
             )
         except AzureError as error:
-            before = "".join(f"; {each} was, before" for each in changed_before)
-            raise FailoverRefused(f"{self.where}: {alias} was not changed, {_told(error)}{before}") from error
+            before = "".join(f"; {each} was changed" for each in changed_before)
+            raise FailoverRefused(f"{self.where}: {alias} was not changed, {_describe(error)}{before}") from error
 
     def _record_sets(self) -> dict[str, "RecordSet"]:
         return {alias: self._record_set(alias) for alias in self._aliases.values()}
@@ -109,9 +108,9 @@ class AzureDns:
         try:
             return self._client.record_sets.get(self._resource_group, self._zone, self._relative(alias), "CNAME")
         except AzureError as error:
-            raise FailoverRefused(f"{self.where}: {alias} CNAME cannot be read, {_told(error)}") from error
+            raise FailoverRefused(f"{self.where}: {alias} CNAME cannot be read, {_describe(error)}") from error
 
-    def _standing(self, found: Mapping[str, "RecordSet"]) -> Standing:
+    def _state(self, found: Mapping[str, "RecordSet"]) -> RegisterState:
         active = {}
         for role, alias in self._aliases.items():
             record = found[alias].cname_record
@@ -121,29 +120,29 @@ class AzureDns:
                 named = ", ".join(self._names.values())
                 raise FailoverRefused(f"{self.where}: {alias} points to {target}, expected one of {named}")
             active[role] = sites[0]
-        # Whoever goes back waits for publishers: when their record was changed is what has to be known.
-        told = (found[self._aliases[SEND]].metadata or {}).get(_CHANGED)
+        # A failback waits for publishers, so the time of their record counts.
+        written = (found[self._aliases[SEND]].metadata or {}).get(_CHANGED)
         version = " ".join(str(each.etag) for each in found.values())
-        changed = datetime.fromisoformat(told) if told else None
-        return Standing(active, max(each.ttl or 0 for each in found.values()), version, changed)
+        changed = datetime.fromisoformat(written) if written else None
+        return RegisterState(active, max(each.ttl or 0 for each in found.values()), version, changed)
 
     def _check(self, site: str) -> None:
-        """Refuse to point to a name of this zone that has no SRV records: nobody could use it."""
+        """Raise FailoverRefused for a name of this zone without SRV records: no application could use it."""
         name = f"{self._prefix}.{self._names[site]}"
         if not name.endswith(f".{self._zone}"):
             return
         try:
             self._client.record_sets.get(self._resource_group, self._zone, self._relative(name), "SRV")
         except ResourceNotFoundError as error:
-            told = f"there is no SRV record {name}, expected the endpoints of {site}"
-            raise FailoverRefused(f"{self.where}: {told}") from error
+            text = f"SRV record {name} is missing, expected the endpoints of {site}"
+            raise FailoverRefused(f"{self.where}: {text}") from error
         except AzureError as error:
-            raise FailoverRefused(f"{self.where}: {name} SRV cannot be read, {_told(error)}") from error
+            raise FailoverRefused(f"{self.where}: {name} SRV cannot be read, {_describe(error)}") from error
 
     def _relative(self, name: str) -> str:
         relative = name.removesuffix(f".{self._zone}")
         if relative == name:
-            raise FailoverRefused(f"{self.where}: {name} is no name in it")
+            raise FailoverRefused(f"{self.where}: {name} is not a name of this zone")
         return relative
 
 
@@ -151,6 +150,6 @@ def _plain(name: str) -> str:
     return name.rstrip(".").lower()
 
 
-def _told(error: AzureError) -> str:
+def _describe(error: AzureError) -> str:
     status = error.status_code if isinstance(error, HttpResponseError) else None
     return f"{type(error).__name__}" + (f" ({status})" if status else "")

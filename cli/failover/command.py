@@ -12,23 +12,24 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
     help="""
-Say which site applications use: in a DNS zone, in a file that they look at, or in Azure DNS.
+Show and change the site that applications use.
 
-`failover.yaml`, beside connections.yaml, names the sites, where it is said which one is in use, and what must be empty
-before consumers leave a site. docs/failover.md has an example of each kind, and what to do in which order.
+The active site is recorded in a DNS zone file, in a JSON document, or in Azure DNS; applications look it up there.
+`failover.yaml`, next to connections.yaml, names the sites, the place of the record, and the entities that must be empty
+before consumers leave a site. docs/failover.md has an example of each kind and a runbook.
 """,
 )
 
 Site = Annotated[str, typer.Argument(metavar="SITE", help="A site of failover.yaml.")]
 Role = Annotated[
-    list[str] | None, typer.Option(metavar="send|receive", help="Whom to move; repeatedly. [default: both]")
+    list[str] | None, typer.Option(metavar="send|receive", help="The role to move; may be repeated. [default: both]")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
 
 
 @app.command()
 def show(*, config: Folder = Path("config"), as_json: AsJson = False) -> None:
-    """Say which site is in use, and what each site holds."""
+    """Show the active site, and the messages that each site holds."""
     from cli.failover import actions
 
     actions.show(config, as_json=as_json)
@@ -36,7 +37,7 @@ def show(*, config: Folder = Path("config"), as_json: AsJson = False) -> None:
 
 @app.command()
 def plan(site: Site, *, role: Role = None, config: Folder = Path("config"), as_json: AsJson = False) -> None:
-    """Say what `switch` would change, and change nothing; exit code 1 if it would refuse."""
+    """Show what `switch` would change, without changing it; exit code 1 if it would refuse."""
     from cli.failover import actions
 
     actions.plan(site, role, config, as_json=as_json)
@@ -47,14 +48,16 @@ def switch(
     site: Site,
     *,
     role: Role = None,
-    force: Annotated[bool, typer.Option("--force", help="Also back to the primary site, without its checks.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also switch to the primary site, without the checks of failback.")
+    ] = False,
     config: Folder = Path("config"),
     as_json: AsJson = False,
 ) -> None:
     """
-    Point publishers and consumers to SITE, in one step; applications follow when they look again.
+    Switch publishers and consumers to SITE; applications follow when they next look it up.
 
-    It asks nothing of the site that is left: that one may be away. The way back is `busway failover failback`.
+    The other site is not contacted, since it may be unavailable. To return, use `busway failover failback`.
     """
     from cli.failover import actions
 
@@ -65,16 +68,19 @@ def switch(
 def failback(
     *,
     force: Annotated[
-        bool, typer.Option("--force", help="Move consumers too while messages are left behind, and say how many.")
+        bool,
+        typer.Option(
+            "--force", help="Also move consumers while messages remain at the secondary site, and report how many."
+        ),
     ] = False,
-    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for what is in the way.")] = 0.0,
+    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait until consumers can move.")] = 0.0,
     config: Folder = Path("config"),
     as_json: AsJson = False,
 ) -> None:
     """
-    Go back to the primary site: publishers at once, consumers when nothing is left for them at the secondary.
+    Return to the primary site: publishers immediately, consumers when no messages are left at the secondary site.
 
-    Exit code 2: not all is done yet, and the text says what is in the way. Run it again, or let it `--wait`.
+    Exit code 2: not finished yet; the output shows the reason. Run it again, or use `--wait`.
     """
     from cli.failover import actions
 

@@ -8,16 +8,17 @@ import typer
 def drill(
     *,
     messages: Annotated[
-        int, typer.Option(min=8, max=100_000, help="How many to publish in each part: before, in and after the outage.")
+        int,
+        typer.Option(min=8, max=100_000, help="Messages to publish in each part: before, during and after the outage."),
     ] = 100,
     rate: Annotated[float, typer.Option(min=1, help="Messages published a second.")] = 50.0,
     decide: Annotated[float, typer.Option(min=0, help="Seconds from the first failed send to the switch.")] = 2.0,
     disaster: Annotated[
-        bool, typer.Option("--disaster", help="The site that is cut never comes back; there is no failback.")
+        bool, typer.Option("--disaster", help="The site that is cut does not return, and there is no failback.")
     ] = False,
-    max_lost: Annotated[int, typer.Option(min=0, help="Objective: accepted messages that nobody ever got.")] = 0,
+    max_lost: Annotated[int, typer.Option(min=0, help="Objective: accepted messages that no consumer received.")] = 0,
     max_duplicates: Annotated[
-        int | None, typer.Option(min=0, help="Objective: deliveries of what had been processed.")
+        int | None, typer.Option(min=0, help="Objective: deliveries of messages that were already processed.")
     ] = None,
     max_order_breaks: Annotated[
         int | None, typer.Option(min=0, help="Objective: messages processed after a later one of their session.")
@@ -30,13 +31,13 @@ def drill(
     ] = False,
 ) -> None:
     """
-    Run an outage on this machine and report what it costs; exit code 1 if an objective is not met.
+    Simulate an outage on this machine and report its effects; exit code 1 if an objective is not met.
 
-    Two sites, west and east, run as processes of their own, with a task that carries copies from west to east.
-    Publisher and consumers follow the endpoint document in build/drill/config. West is killed while messages are on
-    their way; the document is switched to east, as by `busway failover switch`; west is started again with what it had
-    on its disk; publishers go back, and consumers as soon as nothing is left for them in east, as by `busway failover
-    failback`.
+    Two sites, west and east, run as separate processes, with a task that copies messages from west to east. A
+    publisher and consumers follow the endpoint document in build/drill/config. The drill kills west while messages
+    are being sent, switches the document to east like `busway failover switch`, restarts west with the messages on
+    its disk, and returns like `busway failover failback`: publishers immediately, consumers when no messages are left
+    in east.
     """
     from cli.failover.drill.report import Objectives, run_and_report
     from cli.failover.drill.run import Plan

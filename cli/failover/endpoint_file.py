@@ -8,13 +8,13 @@ from pathlib import Path
 from busway_clients.endpoints.document import EndpointDocument, read_document, write_document
 from busway_clients.endpoints.endpoint import NAMESPACES, EndpointUnresolved
 from busway_clients.endpoints.signature import is_signed, public_key_of, signed, verified
-from cli.failover.register import FailoverRefused, Standing
-from cli.failover.replacing import content_of, locked, replace
+from cli.failover.atomic_file import lock, read_file, replace_file
+from cli.failover.register import FailoverRefused, RegisterState
 from shared.clock import Clock
 
 
 class EndpointFile:
-    """The register in a document; with a private key it is checked, and signed anew when it is changed."""
+    """The register in a JSON document; with a private key it verifies the signature, and signs each change."""
 
     def __init__(
         self,
@@ -40,43 +40,45 @@ class EndpointFile:
         return str(self._path)
 
     @property
-    def loading(self) -> str | None:
-        """Nothing: who reads the file has the change."""
+    def reload_command(self) -> str | None:
+        """Nothing: a change is visible to all readers of the file."""
         return None
 
-    def read(self) -> Standing:
-        """Return what the file says; raises FailoverRefused for what cannot be understood."""
-        return self._standing(self._document())
+    def read(self) -> RegisterState:
+        """Return the content of the file; raises FailoverRefused if it is invalid."""
+        return self._state(self._document())
 
-    def changes(self, roles: Mapping[str, str], standing: Standing) -> Sequence[str]:
-        """Return the members before and after, the serial last; raises FailoverRefused for what cannot be."""
+    def changes(self, roles: Mapping[str, str], state: RegisterState) -> Sequence[str]:
+        """Return the old and new values, the serial last; raises FailoverRefused for an unknown site."""
         document = self._document()
         for site in roles.values():
             if site not in document.sites:
                 raise FailoverRefused(f"{self._path}: has no endpoints of {site}, got {', '.join(document.sites)}")
         lines = [
-            f"active.{role}: {standing.active[role]} -> {site}"
+            f"active.{role}: {state.active[role]} -> {site}"
             for role, site in roles.items()
-            if standing.active[role] != site
+            if state.active[role] != site
         ]
         return [*lines, f"serial: {document.serial} -> {document.serial + 1}"] if lines else []
 
-    def write(self, roles: Mapping[str, str], standing: Standing) -> Standing:
-        """Point *roles* to their sites and raise the serial, if the file is as it was; raises FailoverRefused."""
-        with locked(self._path):
+    def write(self, roles: Mapping[str, str], state: RegisterState) -> RegisterState:
+        """Point *roles* to their sites and raise the serial, if the file is unchanged; raises FailoverRefused."""
+        with lock(self._path):
             document = self._document()
-            if str(document.serial) != standing.version:
-                told = f"somebody has changed it meanwhile, expected serial {standing.version}"
-                raise FailoverRefused(f"{self._path}: {told}")
-            if not self.changes(roles, standing):
-                return standing
+            if str(document.serial) != state.version:
+                text = f"somebody has changed it meanwhile, expected serial {state.version}"
+                raise FailoverRefused(f"{self._path}: {text}")
+            if not self.changes(roles, state):
+                return state
             changed = with_changes(document, serial=document.serial + 1, active={**document.active, **roles})
             content = write_document(changed)
-            replace(self._path, content if self._private_key is None else signed(content, self._private_key, self._key))
+            replace_file(
+                self._path, content if self._private_key is None else signed(content, self._private_key, self._key)
+            )
         return self.read()
 
     def _document(self) -> EndpointDocument:
-        content = content_of(self._path)
+        content = read_file(self._path)
         where = str(self._path)
         try:
             if self._private_key is not None:
@@ -87,10 +89,10 @@ class EndpointFile:
         except EndpointUnresolved as error:
             raise FailoverRefused(str(error)) from error
 
-    def _standing(self, document: EndpointDocument) -> Standing:
+    def _state(self, document: EndpointDocument) -> RegisterState:
         for role in self._roles:
             if role not in document.active:
                 raise FailoverRefused(f"{self._path}: active has no {role!r}, expected a site for it")
         changed = datetime.fromtimestamp(self._path.stat().st_mtime, UTC)
         active = {role: document.active[role] for role in self._roles}
-        return Standing(active, document.ttl_seconds, str(document.serial), changed)
+        return RegisterState(active, document.ttl_seconds, str(document.serial), changed)

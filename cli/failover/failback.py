@@ -1,11 +1,11 @@
 """
-The way back, in the order of the federation article: publishers first, consumers when nothing is left for them.
+The return to the primary site: publishers first, consumers when no messages are left for them.
 
-1. Publishers go to the primary site. Nothing is lost by that.
-2. They may send elsewhere for as long as they may use what they have read: the time to live of the register.
-3. Consumers follow when the site where they are holds nothing that was published there and that nobody carries to the
-   primary. Roles with one alias go back together then.
-4. It is done when no other site holds any either: publishers may have been where consumers never were.
+1. Publishers move to the primary site. This loses nothing.
+2. They may still send to the secondary site for the time to live of the register, since they may use their last answer.
+3. Consumers follow when their site holds no message that was published there and not copied to the primary site. Roles
+   with the same alias move together then.
+4. It is finished when the other sites hold no such message either: publishers may have used a site without consumers.
 
 Source: Microsoft Learn, "Message replication and cross-region federation", active-passive replication.
 """
@@ -15,15 +15,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from cli.failover.holdings import Holding
-from cli.failover.looking import Look
-from cli.failover.register import FailoverRefused, Register, Standing
+from cli.failover.entity_contents import EntityContents
+from cli.failover.register import FailoverRefused, Register, RegisterState
+from cli.failover.site_contents import Contents
 from shared.clock import Clock
 from shared.config.failover import RECEIVE, SEND
 from shared.errors import TargetUnavailable
 
 MARGIN = timedelta(seconds=5)
-"""How long after the time to live a send that was on its way is waited for."""
+"""How long to wait after the time to live for sends that are still running."""
 
 AGAIN = "Run it again, or with --wait SECONDS."
 _LOOK_SECONDS = 2.0
@@ -33,54 +33,54 @@ _WAITING = "Run it again with --wait SECONDS."
 @dataclass(frozen=True)
 class Failback:
     """
-    How far it has come.
+    The progress of a failback.
 
-    Shape:  found is what was seen at each secondary site, before consumers left it; waits_for is None when publishers
-            and consumers are at the primary and nothing is left elsewhere; advice is how to go on, and for_a_person
-            whether waiting alone does not help.
+    Shape:  found has the contents of each secondary site, before consumers left it; waits_for is None when publishers
+            and consumers are at the primary site and no messages are left elsewhere; advice is what to do next, and
+            for_a_person whether waiting does not help.
     """
 
-    standing: Standing
-    found: Mapping[str, Look]
+    state: RegisterState
+    found: Mapping[str, Contents]
     waits_for: str | None
     advice: str = AGAIN
     for_a_person: bool = False
 
     @property
     def is_done(self) -> bool:
-        """Whether there is nothing more to do."""
+        """Whether the failback is finished."""
         return self.waits_for is None
 
     @property
     def local(self) -> int:
-        """How many messages were seen that only secondary sites have."""
+        """How many messages only secondary sites have."""
         return sum(each.local for held in self.found.values() if not isinstance(held, str) for each in held)
 
 
 @dataclass(frozen=True)
-class WayBack:
-    """The way back to *primary* from all of *secondaries*; *began* is when whoever waits began to."""
+class FailbackSteps:
+    """The failback to *primary* from all of *secondaries*; *began* is when the command started to wait."""
 
     register: Register
     primary: str
     secondaries: Sequence[str]
-    look: Callable[[str], Awaitable[Look]]
+    look: Callable[[str], Awaitable[Contents]]
     clock: Clock
     began: datetime
     shares_alias: bool = False
 
     async def forced(self) -> Failback:
-        """Go all the way at once, and tell what is left behind."""
-        standing = self.register.read()
+        """Move publishers and consumers at once, and return what is left behind."""
+        state = self.register.read()
         found = {site: await self.look(site) for site in self.secondaries}
-        return Failback(self.register.write({SEND: self.primary, RECEIVE: self.primary}, standing), found, None)
+        return Failback(self.register.write({SEND: self.primary, RECEIVE: self.primary}, state), found, None)
 
-    async def step(self, known: Standing | None = None) -> Failback:
+    async def step(self, known: RegisterState | None = None) -> Failback:
         """
-        Go as far as nothing is lost by it; *known* is the standing after the step before.
+        Go as far as possible without leaving messages behind; *known* is the state after the previous step.
 
-        Nothing is done where it raises: TargetUnavailable if the site where consumers are cannot be looked at,
-        FailoverRefused if somebody else switches.
+        Changes nothing when it raises: TargetUnavailable if the site of the consumers cannot be read, FailoverRefused
+        if another command has switched.
         """
         before = self.register.read()
         if known is not None and before.version != known.version:
@@ -89,56 +89,56 @@ class WayBack:
             if site != self.primary and site not in self.secondaries:
                 expected = ", ".join((self.primary, *self.secondaries))
                 raise FailoverRefused(f"{self.register.where}: {site} is in use, expected one of {expected}")
-        # All that is counted below is there now if publishers have had their time by now.
+        # The time comes first: messages sent before it are counted below.
         now = self.clock.now()
         found = {site: await self.look(site) for site in self.secondaries}
         place = before.active[RECEIVE]
         here = found.get(place, [])
         if isinstance(here, str):
             raise TargetUnavailable(here)
-        left = _told(place, here)
+        left = _describe_local(place, here)
         if self.shares_alias and left is not None:
-            return Failback(before, found, f"{left}, and publishers have the same alias")
-        standing = self._publishers_back(before)
-        if standing is not before and self.register.loading is not None:
-            advice = f"Now {self.register.loading}, then run it again with --wait SECONDS."
-            return Failback(standing, found, "publishers do not know of it yet", advice, for_a_person=True)
-        changed = standing.changed if self.register.loading is None else None
-        until = (self.began if changed is None else changed) + timedelta(seconds=standing.ttl_seconds) + MARGIN
+            return Failback(before, found, f"{left}, and publishers use the same alias")
+        state = self._publishers_back(before)
+        if state is not before and self.register.reload_command is not None:
+            advice = f"Now {self.register.reload_command}, then run it again with --wait SECONDS."
+            return Failback(state, found, "publishers do not see the change yet", advice, for_a_person=True)
+        changed = state.changed if self.register.reload_command is None else None
+        until = (self.began if changed is None else changed) + timedelta(seconds=state.ttl_seconds) + MARGIN
         if until > now:
             elsewhere = [site for site in (before.active[SEND], place) if site != self.primary] or self.secondaries
             wait = max((until - self.clock.now()).total_seconds(), 0.0)
             waits = f"publishers may send to {elsewhere[0]} for {wait:.0f} s more (time to live)"
-            return Failback(standing, found, waits, AGAIN if changed is not None else _WAITING)
+            return Failback(state, found, waits, AGAIN if changed is not None else _WAITING)
         if left is not None:
-            return Failback(standing, found, left)
-        if standing.active[RECEIVE] != self.primary:
-            standing = self.register.write({RECEIVE: self.primary}, standing)
-        return Failback(standing, found, _stranded(found), "Receive them there, or leave them behind with --force.")
+            return Failback(state, found, left)
+        if state.active[RECEIVE] != self.primary:
+            state = self.register.write({RECEIVE: self.primary}, state)
+        return Failback(state, found, _stranded(found), "Receive them there, or leave them behind with --force.")
 
-    def _publishers_back(self, standing: Standing) -> Standing:
+    def _publishers_back(self, state: RegisterState) -> RegisterState:
         roles = (SEND, RECEIVE) if self.shares_alias else (SEND,)
-        if all(standing.active[role] == self.primary for role in roles):
-            return standing
-        return self.register.write(dict.fromkeys(roles, self.primary), standing)
+        if all(state.active[role] == self.primary for role in roles):
+            return state
+        return self.register.write(dict.fromkeys(roles, self.primary), state)
 
 
-async def waited_for(
-    step: Callable[[Standing | None], Awaitable[Failback]],
+async def wait_until_done(
+    step: Callable[[RegisterState | None], Awaitable[Failback]],
     clock: Clock,
     seconds: float,
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> Failback:
     """
-    Go on by *step*, which is given the standing after the one before, until it is done or *seconds* are over.
+    Repeat *step*, with the state after the previous one, until it is finished or *seconds* have passed.
 
-    What the first step raises is raised: nothing was done. Of a later one it is what is waited for.
+    An error of the first step is raised: nothing has changed. An error of a later step becomes what it waits for.
     """
     end = clock.monotonic() + seconds
     back: Failback | None = None
     while True:
         try:
-            back = await step(None if back is None else back.standing)
+            back = await step(None if back is None else back.state)
         except (FailoverRefused, TargetUnavailable) as error:
             if back is None:
                 raise
@@ -149,17 +149,17 @@ async def waited_for(
         await pause(min(_LOOK_SECONDS, left))
 
 
-def _told(site: str, held: Sequence[Holding]) -> str | None:
+def _describe_local(site: str, held: Sequence[EntityContents]) -> str | None:
     local = ", ".join(f"{each.entity} {each.local}" for each in held if each.local)
     if not local:
         return None
     return f"{site} holds {sum(each.local for each in held)} messages that were published there: {local}"
 
 
-def _stranded(found: Mapping[str, Look]) -> str | None:
-    """Return what is left where no consumers are, None for nothing."""
-    told = [
-        f"what {site} holds is not known, {each}" if isinstance(each, str) else _told(site, each)
+def _stranded(found: Mapping[str, Contents]) -> str | None:
+    """Return the messages that are left at sites without consumers, in words, None for none."""
+    lines = [
+        f"the contents of {site} are unknown, {each}" if isinstance(each, str) else _describe_local(site, each)
         for site, each in found.items()
     ]
-    return "; ".join(each for each in told if each is not None) or None
+    return "; ".join(each for each in lines if each is not None) or None

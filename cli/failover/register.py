@@ -1,4 +1,4 @@
-"""What every place that says which site is in use can be asked and told."""
+"""The interface of a register: the place that records which site is active."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,17 +9,17 @@ from shared.errors import BuswayError
 
 
 class FailoverRefused(BuswayError):
-    """What was asked for is not done, and nothing is changed."""
+    """A change that was not made; nothing has changed."""
 
 
 @dataclass(frozen=True)
-class Standing:
+class RegisterState:
     """
-    What a register says.
+    The content of a register.
 
-    Shape:  active has the site of each role; version changes with every change, whoever makes it.
-    Units:  ttl_seconds is how long applications may go on with what they have read; changed is when it was last
-            written, None where that is not known.
+    Shape:  active has the site of each role; version is different after every change.
+    Units:  ttl_seconds is how long applications may use an answer; changed is when it was last written, None if that is
+            unknown.
     """
 
     active: Mapping[str, str]
@@ -33,34 +33,34 @@ class Register(Protocol):
 
     @property
     def where(self) -> str:
-        """What a person would call it."""
+        """Its name in messages."""
         ...
 
     @property
-    def loading(self) -> str | None:
-        """What has to be done after a change before anybody can read it, None where it is nothing."""
+    def reload_command(self) -> str | None:
+        """What an operator must do after a change to publish it, None if nothing."""
         ...
 
-    def read(self) -> Standing:
-        """Return what it says; raises FailoverRefused for what cannot be understood."""
+    def read(self) -> RegisterState:
+        """Return its content; raises FailoverRefused if it is invalid."""
         ...
 
-    def changes(self, roles: Mapping[str, str], standing: Standing) -> Sequence[str]:
-        """Return a line for each thing that `write` would change; raises FailoverRefused for what cannot be."""
+    def changes(self, roles: Mapping[str, str], state: RegisterState) -> Sequence[str]:
+        """Return a line for each change that `write` would make; raises FailoverRefused for an impossible one."""
         ...
 
-    def write(self, roles: Mapping[str, str], standing: Standing) -> Standing:
-        """Point *roles* to their sites, if it still says what *standing* does; raises FailoverRefused otherwise."""
+    def write(self, roles: Mapping[str, str], state: RegisterState) -> RegisterState:
+        """Point *roles* to their sites; raises FailoverRefused if the content is no longer *state*."""
         ...
 
 
-def together(aliases: Mapping[str, str], active: Mapping[str, str], roles: Mapping[str, str]) -> None:
-    """Refuse to move one of two roles that have the same alias."""
+def check_shared_aliases(aliases: Mapping[str, str], active: Mapping[str, str], roles: Mapping[str, str]) -> None:
+    """Raise FailoverRefused if only one of two roles with the same alias would move."""
     wanted = {**active, **roles}
     for role, alias in aliases.items():
         for other, same in aliases.items():
             if alias == same and wanted[role] != wanted[other]:
                 raise FailoverRefused(
-                    f"{alias} is the alias for {role} and {other}: they can only be moved together, "
-                    "expected aliases of their own in failover.yaml"
+                    f"{alias} is the alias for {role} and {other}: they can only be moved together; "
+                    "to move one, give each its own alias in failover.yaml"
                 )

@@ -1,4 +1,4 @@
-"""What the commands of `busway failover` print."""
+"""The output of the commands of `busway failover`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -6,35 +6,35 @@ from dataclasses import asdict
 import typer
 from rich.table import Table
 
+from cli.failover.configuration import ROLES, Failover
 from cli.failover.failback import Failback
-from cli.failover.looking import Look
-from cli.failover.opening import ROLES, Failover
-from cli.failover.register import Standing
+from cli.failover.register import RegisterState
+from cli.failover.site_contents import Contents
 from cli.output import console, print_problems
 from shared.config.failover import RECEIVE, SEND
 
 _WHO = {SEND: "Publishers", RECEIVE: "Consumers"}
 
 
-def plain(failover: Failover, standing: Standing) -> dict[str, object]:
-    """Return *standing* for JSON."""
+def state_as_json(failover: Failover, state: RegisterState) -> dict[str, object]:
+    """Return *state* as JSON values."""
     return {
         "register": failover.register.where,
         "primary": failover.file.primary,
-        "active": dict(standing.active),
-        "ttl_seconds": standing.ttl_seconds,
-        "version": standing.version,
-        "changed": None if standing.changed is None else standing.changed.isoformat(timespec="seconds"),
+        "active": dict(state.active),
+        "ttl_seconds": state.ttl_seconds,
+        "version": state.version,
+        "changed": None if state.changed is None else state.changed.isoformat(timespec="seconds"),
     }
 
 
-def plain_look(look: Look) -> object:
-    """Return what a site holds for JSON."""
+def contents_as_json(look: Contents) -> object:
+    """Return the contents of a site as JSON values."""
     return {"error": look} if isinstance(look, str) else [asdict(each) for each in look]
 
 
-def plain_local(found: Mapping[str, Look]) -> list[dict[str, object]]:
-    """Return those that hold local messages for JSON, each with its site."""
+def local_as_json(found: Mapping[str, Contents]) -> list[dict[str, object]]:
+    """Return the entities with local messages as JSON values, each with its site."""
     return [
         {"site": site, **asdict(each)}
         for site, held in found.items()
@@ -44,13 +44,13 @@ def plain_local(found: Mapping[str, Look]) -> list[dict[str, object]]:
     ]
 
 
-def print_standing(failover: Failover, standing: Standing) -> None:
-    """Print who uses which site, and who says so."""
+def print_state(failover: Failover, state: RegisterState) -> None:
+    """Print the active site of each role, and where it is recorded."""
     for role in ROLES:
-        kind = "primary" if standing.active[role] == failover.file.primary else "secondary"
-        typer.echo(f"{_WHO[role]:<10} {standing.active[role]} ({kind})")
-    changed = "" if standing.changed is None else f", changed {standing.changed.isoformat(timespec='seconds')}"
-    typer.echo(f"Said by    {failover.register.where}, time to live {standing.ttl_seconds} s{changed}")
+        kind = "primary" if state.active[role] == failover.file.primary else "secondary"
+        typer.echo(f"{_WHO[role]:<10} {state.active[role]} ({kind})")
+    changed = "" if state.changed is None else f", changed {state.changed.isoformat(timespec='seconds')}"
+    typer.echo(f"Register   {failover.register.where}, time to live {state.ttl_seconds} s{changed}")
 
 
 def print_changes(failover: Failover, lines: Sequence[str], verb: str) -> None:
@@ -60,18 +60,18 @@ def print_changes(failover: Failover, lines: Sequence[str], verb: str) -> None:
         typer.echo(f"  {line}")
 
 
-def print_loading(failover: Failover) -> None:
-    """Print what remains to be done after a change, if anything does."""
-    if failover.register.loading is not None:
-        typer.echo(f"Now {failover.register.loading}.")
+def print_reload(failover: Failover) -> None:
+    """Print what the operator must do after a change, if anything."""
+    if failover.register.reload_command is not None:
+        typer.echo(f"Now {failover.register.reload_command}.")
 
 
-def print_holdings(failover: Failover, found: Mapping[str, Look]) -> None:
-    """Print what each site holds, and why that is not known of one."""
+def print_contents(failover: Failover, found: Mapping[str, Contents]) -> None:
+    """Print the contents of each site, or why they are unknown."""
     table = Table("site", "entity", "messages", "published there", "since")
     for site, held in found.items():
         if isinstance(held, str):
-            table.add_row(site, "not known", "-", "-", "-")
+            table.add_row(site, "unknown", "-", "-", "-")
             continue
         for each in held:
             is_primary = site == failover.file.primary
@@ -88,20 +88,20 @@ def print_holdings(failover: Failover, found: Mapping[str, Look]) -> None:
             typer.echo(held)
 
 
-def print_failback(failover: Failover, back: Failback, dead: Mapping[str, Look]) -> None:
-    """Print how far the way back has come, and what stays behind when it is at its end."""
-    print_standing(failover, back.standing)
+def print_failback(failover: Failover, back: Failback, dead: Mapping[str, Contents]) -> None:
+    """Print the progress of a failback, and the messages that stay behind when it is finished."""
+    print_state(failover, back.state)
     if back.waits_for is not None:
-        stay = " and ".join(_WHO[role] for role in ROLES if back.standing.active[role] != failover.file.primary)
+        stay = " and ".join(_WHO[role] for role in ROLES if back.state.active[role] != failover.file.primary)
         typer.echo(f"{f'{stay.capitalize()} stay' if stay else 'Not done'}: {back.waits_for}. {back.advice}")
         return
-    print_left(back.found, "Left behind", "They stay there until they are received or expire.")
-    print_left(dead, "Dead-lettered", "They stay there until somebody sees to them.")
+    print_local(back.found, "Left behind", "They stay there until they are received or expire.")
+    print_local(dead, "Dead-lettered", "They stay there until an operator handles them.")
 
 
-def print_left(found: Mapping[str, Look], what: str, then: str) -> None:
-    """Print what sites hold that was published there."""
-    for each in plain_local(found):
+def print_local(found: Mapping[str, Contents], what: str, then: str) -> None:
+    """Print the messages that were published at the sites and are still there."""
+    for each in local_as_json(found):
         times = f"enqueued {each['oldest']} to {each['newest']}"
         typer.echo(f"{what} in {each['site']}/{each['entity']}: {each['local']} messages, {times}. {then}")
-    print_problems(f"{held}; what is left there is not known" for held in found.values() if isinstance(held, str))
+    print_problems(f"{held}; the messages left there are unknown" for held in found.values() if isinstance(held, str))

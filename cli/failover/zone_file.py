@@ -1,4 +1,4 @@
-"""The aliases in a DNS zone's master file."""
+"""The register in a DNS zone file."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -10,15 +10,15 @@ import dns.rdata
 import dns.rdatatype
 import dns.zone
 
-from cli.failover.register import FailoverRefused, Standing, together
-from cli.failover.replacing import content_of, locked, replace
+from cli.failover.atomic_file import lock, read_file, replace_file
+from cli.failover.register import FailoverRefused, RegisterState, check_shared_aliases
 
-# Others would be written out as what they stood for.
+# Other directives would be written as the records that they expand to.
 _DIRECTIVES = {"$ORIGIN", "$TTL"}
 
 
 class ZoneFile:
-    """The register in a master file; a name server has to load it again after a change."""
+    """The register in a zone file; the name server must reload it after a change."""
 
     def __init__(
         self, path: Path, origin: str, aliases: Mapping[str, str], names: Mapping[str, str], prefix: str
@@ -36,65 +36,65 @@ class ZoneFile:
         return str(self._path)
 
     @property
-    def loading(self) -> str | None:
-        """What a name server waits for; when it was done cannot be seen from the file."""
+    def reload_command(self) -> str | None:
+        """How to reload the zone; the file does not show whether that has been done."""
         return f"let the name server load the zone (rndc reload {self._origin.to_text(omit_final_dot=True)})"
 
-    def read(self) -> Standing:
-        """Return what the file says; raises FailoverRefused for what cannot be understood."""
-        return self._standing(self._zone())
+    def read(self) -> RegisterState:
+        """Return the content of the file; raises FailoverRefused if it is invalid."""
+        return self._state(self._zone())
 
-    def changes(self, roles: Mapping[str, str], standing: Standing) -> Sequence[str]:
-        """Return the records before and after, the serial last; raises FailoverRefused for what cannot be."""
+    def changes(self, roles: Mapping[str, str], state: RegisterState) -> Sequence[str]:
+        """Return the old and new records, the serial last; raises FailoverRefused for an impossible change."""
         zone = self._zone()
         texts = {role: alias.to_text() for role, alias in self._aliases.items()}
-        together(texts, standing.active, roles)
+        check_shared_aliases(texts, state.active, roles)
         lines = {}
         for role, site in roles.items():
             self._check(zone, site)
-            before = self._names[standing.active[role]]
+            before = self._names[state.active[role]]
             after = self._names[site]
             if before != after:
                 lines[self._aliases[role]] = f"{texts[role]} CNAME {before} -> {after}"
         if not lines:
             return []
-        serial = _next_serial(int(standing.version))
-        return [*lines.values(), f"{self._origin} SOA serial {standing.version} -> {serial}"]
+        serial = _next_serial(int(state.version))
+        return [*lines.values(), f"{self._origin} SOA serial {state.version} -> {serial}"]
 
-    def write(self, roles: Mapping[str, str], standing: Standing) -> Standing:
-        """Point *roles* to their sites and raise the serial, if the zone is as it was; raises FailoverRefused."""
-        with locked(self._path):
+    def write(self, roles: Mapping[str, str], state: RegisterState) -> RegisterState:
+        """Point *roles* to their sites and raise the serial, if the zone is unchanged; raises FailoverRefused."""
+        with lock(self._path):
             zone = self._zone()
-            if self._standing(zone).version != standing.version:
+            if self._state(zone).version != state.version:
                 raise FailoverRefused(
-                    f"{self._path}: somebody has changed it meanwhile, expected serial {standing.version}"
+                    f"{self._path}: somebody has changed it meanwhile, expected serial {state.version}"
                 )
-            if not self.changes(roles, standing):
-                return standing
+            if not self.changes(roles, state):
+                return state
             with zone.writer() as transaction:
                 for role, site in roles.items():
                     alias = self._aliases[role]
                     ttl = zone.find_rdataset(alias, dns.rdatatype.CNAME).ttl
                     target = dns.rdata.from_text(zone.rdclass, dns.rdatatype.CNAME, self._names[site].to_text())
                     transaction.replace(alias, ttl, target)
-                transaction.update_serial(_next_serial(int(standing.version)), relative=False, name=self._origin)
-            # By convention, and for some name servers by need, the SOA record is the first.
+                transaction.update_serial(_next_serial(int(state.version)), relative=False, name=self._origin)
+            # By convention the SOA record comes first, and some name servers require it.
             zone.nodes[self._origin].rdatasets.sort(key=lambda each: each.rdtype != dns.rdatatype.SOA)
             text = zone.to_text(relativize=True, want_comments=True, want_origin=True)
-            replace(self._path, (text if isinstance(text, bytes) else text.encode()))
+            replace_file(self._path, (text if isinstance(text, bytes) else text.encode()))
         return self.read()
 
     def _zone(self) -> dns.zone.Zone:
-        content = content_of(self._path)
+        content = read_file(self._path)
         try:
             text = content.decode()
             return dns.zone.from_text(
                 text, self._origin, relativize=False, allow_include=False, allow_directives=_DIRECTIVES
             )
         except (dns.exception.DNSException, UnicodeDecodeError, ValueError) as error:
-            raise FailoverRefused(f"{self._path}: is no zone {self._origin} that can be edited, {error}") from error
+            raise FailoverRefused(f"{self._path}: cannot be parsed as zone {self._origin}, {error}") from error
 
-    def _standing(self, zone: dns.zone.Zone) -> Standing:
+    def _state(self, zone: dns.zone.Zone) -> RegisterState:
         soa = zone.find_rdataset(self._origin, dns.rdatatype.SOA)
         active, ttl = {}, 0
         for role, alias in self._aliases.items():
@@ -107,16 +107,16 @@ class ZoneFile:
                 raise FailoverRefused(f"{self._path}: {alias} points to {found[0].target}, expected one of {named}")
             active[role], ttl = sites[0], max(ttl, found.ttl)
         changed = datetime.fromtimestamp(self._path.stat().st_mtime, UTC)
-        return Standing(active, ttl, str(soa[0].serial), changed)
+        return RegisterState(active, ttl, str(soa[0].serial), changed)
 
     def _check(self, zone: dns.zone.Zone, site: str) -> None:
-        """Refuse to point to a name of this zone that has no SRV records: nobody could use it."""
+        """Raise FailoverRefused for a name of this zone without SRV records: no application could use it."""
         name = self._prefix.concatenate(self._names[site])
         is_here = name.is_subdomain(self._origin)
         if is_here and zone.get_rdataset(name, dns.rdatatype.SRV) is None:
-            raise FailoverRefused(f"{self._path}: there is no SRV record {name}, expected the endpoints of {site}")
+            raise FailoverRefused(f"{self._path}: SRV record {name} is missing, expected the endpoints of {site}")
 
 
 def _next_serial(serial: int) -> int:
-    # RFC 1982: 0 comes after the highest, and dnspython's own counting leaves 0 out as some servers do.
+    # RFC 1982: the highest is followed by 0, which some servers skip, and dnspython too.
     return serial % 0xFFFFFFFF + 1

@@ -11,8 +11,8 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from typer.testing import CliRunner
 
-from cli.failover.looking import looked_at
-from cli.failover.opening import open_failover
+from cli.failover.configuration import open_failover
+from cli.failover.site_contents import inspect_site
 from cli.main import app
 from shared.clock import SystemClock
 from tests.clients.endpoints.zones import ZONE
@@ -174,8 +174,8 @@ def test_more_messages_than_one_request_gives_are_counted(folder, broker) -> Non
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["switch", "north"], "north: is no site (failover.yaml has west, east)"),
-        (["plan", "east", "--role", "sender"], "'sender' is no role, expected send or receive"),
+        (["switch", "north"], "north: unknown site (failover.yaml has west, east)"),
+        (["plan", "east", "--role", "sender"], "'sender': unknown role, expected send or receive"),
     ],
 )
 def test_what_is_not_there_is_told(arguments, told: str, folder) -> None:
@@ -185,17 +185,17 @@ def test_what_is_not_there_is_told(arguments, told: str, folder) -> None:
 
 
 def test_to_switch_back_is_to_fail_back(folder) -> None:
-    # A mistake in a task is no reason to stay where nothing works.
+    # A mistake in a task must not prevent a switch.
     (folder / "tasks/mistaken.yaml").write_text("task: x\nsorce: 1\n")
     code, _, _ = busway(folder, "switch", "east")
     assert code == 0
     for command in ("plan", "switch"):
         code, _, err = busway(folder, command, "west")
         assert code == 1
-        assert "`busway failover failback` goes back without leaving messages behind" in err
+        assert "run `busway failover failback`, which leaves no messages behind" in err
     code, out, _ = busway(folder, "plan", "west", "--role", "send")
     assert code == 0
-    assert "`busway failover switch west --role=send` does it." in out
+    assert "to do it, run `busway failover switch west --role=send`." in out
     code, _, _ = busway(folder, "switch", "west", "--role", "send")
     assert code == 0
     assert active(folder) == {"send": "west", "receive": "east"}
@@ -218,7 +218,7 @@ def test_to_switch_back_is_to_fail_back(folder) -> None:
         (
             "{file: endpoints.json}",
             "{file: endpoints.json, key_setting: PATH, key_id: a}",
-            "PATH: the app setting holds",
+            "PATH: the app setting has",
         ),
         ("{file: endpoints.json}", "{file: gone.json}", "gone.json: cannot be read"),
     ],
@@ -258,10 +258,10 @@ def test_a_site_is_opened_with_an_identity_where_its_setting_names_a_host(
 def test_an_entity_that_is_not_there_is_told(folder) -> None:
     file = folder / "failover.yaml"
     file.write_text(file.read_text().replace(ENTITY, "paymnts"))
-    told = asyncio.run(looked_at(open_failover(folder, SystemClock()), "east"))
+    told = asyncio.run(inspect_site(open_failover(folder, SystemClock()), "east"))
     assert told == (
         "east/paymnts: it cannot be peeked, ServiceBusError; "
-        "east answers: is the entity there, with the right to listen?"
+        "east answers: check that the entity exists, and the right to listen"
     )
 
 
@@ -286,7 +286,7 @@ def test_a_zone_is_switched_by_the_same_commands(folder) -> None:
     assert "Now let the name server load the zone (rndc reload example.test)." in out
     # When a name server has loaded it the file does not say: however old it is, the time to live begins with the run.
     for seconds, expected in (
-        ("20", "Consumers stay: publishers do not know of it yet. Now let the name server load the zone"),
+        ("20", "Consumers stay: publishers do not see the change yet. Now let the name server load the zone"),
         ("0", " s more (time to live). Run it again with --wait SECONDS."),
     ):
         code, out, _ = busway(folder, "failback", "--wait", seconds)

@@ -35,15 +35,15 @@ _BATCH = 20
 
 
 class Applications:
-    """What publishes and consumes, following the endpoint document in *document*."""
+    """A publisher and consumers that follow the endpoint document."""
 
     def __init__(self, document: Path, connection_strings: Mapping[str, str], observations: Observations) -> None:
-        """Prepare to note in *observations*; the drill's seconds begin now."""
+        """Record in *observations*; the seconds of the drill start now."""
         self._document = document
         self._connection_strings = connection_strings
         self._observations = observations
         self._started = time.monotonic()
-        # What is told of the outage is the drill's to tell.
+        # The drill itself reports the outage.
         logging.getLogger("azure").setLevel(logging.CRITICAL)
         logging.getLogger("busway_clients").setLevel(logging.CRITICAL)
 
@@ -52,7 +52,7 @@ class Applications:
         return time.monotonic() - self._started
 
     async def publish(self, first: int, count: int, rate: float) -> None:
-        """Publish *count* messages from number *first* on, *rate* a second; each until it is accepted."""
+        """Publish *count* messages from number *first* on, *rate* per second; retry each until it is accepted."""
         async with self._watch(SEND) as watch:
             sender = FollowingSender(watch, self._connect, lambda client: client.get_topic_sender(TOPIC))
             async with sender:
@@ -100,7 +100,7 @@ class Applications:
                 assert receiver.endpoint is not None  # noqa: S101 - it has received
                 site = _site(receiver.endpoint)
                 for message in messages:
-                    # Processed first and completed then: what cannot be completed comes again.
+                    # Processed first, then completed: a message that cannot be completed is delivered again.
                     self._observations.note(Delivery(int(str(message.message_id)), session, site, self.second()))
                     with contextlib.suppress(AzureError, OSError, ValueError):
                         await receiver.complete_message(message)

@@ -1,9 +1,9 @@
 """
-What the drill's applications saw, and what that amounts to.
+What the applications of the drill observed, and the figures that follow.
 
-1. Lost is what a site has accepted and no consumer ever got.
-2. A duplicate is a delivery of what had been processed before; a consumer knows it by its id and skips it.
-3. The order of a session breaks where a number is processed after a higher one.
+1. A message is lost if a site accepted it and no consumer received it.
+2. A duplicate is a delivery of a message that was processed before; the consumer recognizes its id and skips it.
+3. The order of a session breaks when a number is processed after a higher one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Delivery:
-    """A message that a consumer got, from which site, at which second of the drill."""
+    """A message that a consumer received: from which site, at which second of the drill."""
 
     number: int
     session: str
@@ -22,7 +22,7 @@ class Delivery:
 
 @dataclass
 class Observations:
-    """Collects what is sent and what arrives; seconds are the drill's."""
+    """The sends and deliveries, in seconds of the drill."""
 
     accepted: dict[int, tuple[str, float]] = field(default_factory=dict)
     """The site that accepted a message, and when, by its number."""
@@ -31,7 +31,7 @@ class Observations:
     processed: set[int] = field(default_factory=set)
 
     def note(self, delivery: Delivery) -> None:
-        """Take down a delivery."""
+        """Record a delivery."""
         self.deliveries.append(delivery)
         self.processed.add(delivery.number)
 
@@ -46,7 +46,7 @@ class Observations:
         return min(times, default=None)
 
     def first_delivered(self, site: str, sessions: Sequence[str], after: float) -> float | None:
-        """Return when the last of the consumers got its first message from *site* after a second."""
+        """Return when the last of the consumers received its first message from *site* after a second."""
         firsts: dict[str, float] = {}
         for each in self.deliveries:
             if each.site == site and each.second >= after:
@@ -56,18 +56,18 @@ class Observations:
 
 @dataclass(frozen=True)
 class Tally:
-    """The sum of it all."""
+    """The figures of a drill."""
 
     accepted: int
     processed: int
     lost: Sequence[int]
     duplicates: Mapping[str, int]
-    """By the site that delivered once more."""
+    """By the site that delivered the message again."""
     order_breaks: int
 
 
 def tally(observations: Observations) -> Tally:
-    """Return what *observations* amount to."""
+    """Return the figures of *observations*."""
     seen: set[int] = set()
     highest: dict[str, int] = {}
     duplicates: dict[str, int] = {}

@@ -45,10 +45,10 @@ class Line:
 
 def run_and_report(plan: Plan, objectives: Objectives, *, as_json: bool) -> bool:
     """Run the drill, print its report, and return whether it meets the objectives."""
-    tell = (lambda _: None) if as_json else console().print
+    report_event = (lambda _: None) if as_json else console().print
     try:
         with free_folder(WORK) as work:
-            result = run_until_signalled(run(plan, work, tell))
+            result = run_until_signalled(run(plan, work, report_event))
     except ConfigError as error:
         fail(error.problems)
     except (ChildFailed, FailoverRefused, TargetUnavailable) as error:
@@ -81,7 +81,7 @@ def _lines(result: Result, objectives: Objectives) -> Iterator[Line]:
     if result.failback_seconds is not None:
         yield Line("restored to consuming there", result.failback_seconds, None, "s")
         yield Line("failbacks refused", result.refusals)
-        yield Line("most messages in its way", result.held_back)
+        yield Line("most messages to wait for", result.held_back)
 
 
 def _plain(result: Result, lines: list[Line], *, are_met: bool) -> dict[str, object]:
@@ -104,7 +104,7 @@ def _print(result: Result, lines: list[Line], *, are_met: bool) -> None:
     console().print(table)
     by_site = ", ".join(f"{count} from {site}" for site, count in sorted(result.tally.duplicates.items()))
     if by_site:
-        typer.echo(f"Duplicates, known by their ids and skipped: {by_site}.")
+        typer.echo(f"Duplicates, recognized by their ids and skipped: {by_site}.")
     left = ", ".join(f"{each.messages} in {each.entity}" for each in result.left if each.messages)
     if left:
         typer.echo(f"Not received: {left}.")

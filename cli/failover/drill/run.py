@@ -1,4 +1,4 @@
-"""The whole drill: load, cut, switch, go on, restore, go back, and count."""
+"""The drill: publish, cut a site, switch, restore the site, fail back, and count."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,12 +8,12 @@ from pathlib import Path
 
 from azure.servicebus.aio import ServiceBusClient
 
+from cli.failover.configuration import Failover, open_failover
 from cli.failover.drill.applications import ENTITY, SESSIONS, Applications
 from cli.failover.drill.observations import Observations, Tally, tally
 from cli.failover.drill.sites import Sites, running_sites
-from cli.failover.failback import WayBack
-from cli.failover.holdings import Holding, holdings
-from cli.failover.opening import Failover, open_failover
+from cli.failover.entity_contents import EntityContents, inspect_entities
+from cli.failover.failback import FailbackSteps
 from cli.together import beside
 from shared.clock import SystemClock
 from shared.config.failover import RECEIVE, SEND
@@ -28,7 +28,7 @@ _QUIET_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Plan:
-    """How the drill is to go: messages in each of its parts, how many a second, and how long the operator thinks."""
+    """The parameters of a drill: messages in each part, their rate per second, and the operator's time to decide."""
 
     messages: int
     rate: float
@@ -41,7 +41,7 @@ class Result:
     """
     What was observed.
 
-    Units:  seconds, from the cut but for failback_seconds, which are from the restored site to the last consumer there.
+    Units:  seconds since the cut; failback_seconds since the site was restored, until the last consumer uses it.
     """
 
     tally: Tally
@@ -52,17 +52,17 @@ class Result:
     failback_seconds: float | None
     refusals: int
     held_back: int
-    """The most messages that the way back had to wait for."""
-    left: tuple[Holding, ...]
+    """The highest number of messages that the failback had to wait for."""
+    left: tuple[EntityContents, ...]
 
 
-async def run(plan: Plan, work: Path, tell: Callable[[str], None]) -> Result:
-    """Run the drill in *work*; raises ChildFailed when a process ends that should not."""
-    tell("Starting two sites and the Functions host …")
+async def run(plan: Plan, work: Path, report: Callable[[str], None]) -> Result:
+    """Run the drill in *work*; raises ChildFailed when a process ends unexpectedly."""
+    report("Starting two sites and the Functions host …")
     async with running_sites(work) as sites:
         observations = Observations()
         applications = Applications(sites.folder / "endpoints.json", sites.connection_strings, observations)
-        drill = _Drill(plan, sites, observations, applications, tell)
+        drill = _Drill(plan, sites, observations, applications, report)
         return await beside(applications.consume(), drill.run())
 
 
@@ -73,13 +73,13 @@ class _Drill:
         sites: Sites,
         observations: Observations,
         applications: Applications,
-        tell: Callable[[str], None],
+        report: Callable[[str], None],
     ) -> None:
         self._plan = plan
         self._sites = sites
         self._seen = observations
         self._applications = applications
-        self._tell = tell
+        self._print = report
         self._clock = SystemClock()
         self._failover: Failover = open_failover(sites.folder, self._clock)
         self._refusals = 0
@@ -95,12 +95,12 @@ class _Drill:
             await self._until(lambda: count + count // 4 in self._seen.accepted or publishing.done())
             cut = self._applications.second()
             await self._sites.cut(PRIMARY)
-            self._told(cut, f"{PRIMARY} is cut: {len(self._seen.accepted)} messages accepted")
+            self._report(cut, f"{PRIMARY} is cut: {len(self._seen.accepted)} messages accepted")
             await self._until(lambda: any(second >= cut for second in self._seen.failed_sends) or publishing.done())
             await asyncio.sleep(self._plan.decide_seconds)
             self._switch({SEND: SECONDARY, RECEIVE: SECONDARY})
             switched = self._applications.second()
-            self._told(switched, f"publishers and consumers are switched to {SECONDARY}")
+            self._report(switched, f"publishers and consumers are switched to {SECONDARY}")
             await publishing
             await self._until(lambda: self._seen.first_delivered(SECONDARY, SESSIONS, cut) is not None)
             failback = None if self._plan.is_disaster else await self._go_back()
@@ -121,11 +121,11 @@ class _Drill:
     async def _go_back(self) -> float | None:
         await self._sites.restore(PRIMARY)
         restored = self._applications.second()
-        self._told(restored, f"{PRIMARY} is back, with what it had on its disk")
+        self._report(restored, f"{PRIMARY} is restored, with the messages on its disk")
         first = 2 * self._plan.messages
         publishing = asyncio.create_task(self._applications.publish(first, self._plan.messages, self._plan.rate))
         register, began = self._failover.register, self._clock.now()
-        way = WayBack(register, PRIMARY, [SECONDARY], self._look, self._clock, began)
+        way = FailbackSteps(register, PRIMARY, [SECONDARY], self._look, self._clock, began)
         try:
             while True:
                 back = await way.step()
@@ -133,11 +133,11 @@ class _Drill:
                 if back.is_done:
                     break
                 if not self._refusals:
-                    self._told(self._applications.second(), f"publishers are back in {PRIMARY}; {back.waits_for}")
+                    self._report(self._applications.second(), f"publishers are back in {PRIMARY}; {back.waits_for}")
                 self._refusals += 1
                 await asyncio.sleep(_LOOK_SECONDS)
             moved = self._applications.second()
-            self._told(moved, f"consumers are switched back to {PRIMARY}")
+            self._report(moved, f"consumers are switched back to {PRIMARY}")
             await publishing
         finally:
             publishing.cancel()
@@ -153,7 +153,7 @@ class _Drill:
         await asyncio.sleep(_QUIET_SECONDS)
 
     async def _until(self, holds: Callable[[], bool]) -> None:
-        """Return when *holds* does, or nothing has been accepted or delivered for a while."""
+        """Return when *holds* returns true, or nothing has been accepted or delivered for a while."""
         before, since = -1, self._applications.second()
         while not holds():
             now = len(self._seen.deliveries) + len(self._seen.accepted) + len(self._seen.failed_sends)
@@ -163,22 +163,23 @@ class _Drill:
                 return
             await asyncio.sleep(_LOOK_SECONDS / 4)
 
-    async def _look(self, site: str) -> list[Holding]:
+    async def _look(self, site: str) -> list[EntityContents]:
         string = self._sites.connection_strings[site]
-        return await holdings(site, [ENTITY], PRIMARY, lambda: ServiceBusClient.from_connection_string(string))
+        return await inspect_entities(site, [ENTITY], PRIMARY, lambda: ServiceBusClient.from_connection_string(string))
 
-    async def _left(self) -> tuple[Holding, ...]:
-        """Return what the sites that are there still hold."""
+    async def _left(self) -> tuple[EntityContents, ...]:
+        """Return the contents of the running sites."""
         found = []
         for site in (PRIMARY, SECONDARY):
             if site in self._sites.children:
                 found += [
-                    Holding(f"{site}/{each.entity}", each.messages, each.local) for each in await self._look(site)
+                    EntityContents(f"{site}/{each.entity}", each.messages, each.local)
+                    for each in await self._look(site)
                 ]
         return tuple(found)
 
-    def _told(self, second: float, what: str) -> None:
-        self._tell(f"{second:5.1f} s  {what}")
+    def _report(self, second: float, what: str) -> None:
+        self._print(f"{second:5.1f} s  {what}")
 
 
 def _since(start: float, second: float | None) -> float | None:

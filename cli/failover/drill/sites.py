@@ -1,4 +1,4 @@
-"""The two sites as processes of their own, so that one can be killed, and the Functions host between them."""
+"""The two sites, as separate processes so that one can be killed, and the Functions host between them."""
 
 import contextlib
 import os
@@ -35,15 +35,15 @@ class Sites:
         await child.stop()
 
     async def restore(self, name: str) -> None:
-        """Start a site again where it was, with what it had on its disk."""
+        """Restart a site on its port, with the messages on its disk."""
         port = re.search(r"localhost:(\d+)|127\.0\.0\.1:(\d+)", self.connection_strings[name])
-        assert port is not None  # noqa: S101 - the broker has named it
+        assert port is not None  # noqa: S101 - the broker reported it
         self.children[name], _ = await _broker(name, self.work, int(port[1] or port[2]))
 
 
 @contextlib.asynccontextmanager
 async def running_sites(work: Path) -> AsyncIterator[Sites]:
-    """Start both sites and the host, with everything that they write in *work*; end them whatever happens."""
+    """Start both sites and the host, with everything that they write in *work*; always end them."""
     for name in ("config", *NAMES):
         shutil.rmtree(work / name, ignore_errors=True)
     folder = work / "config"

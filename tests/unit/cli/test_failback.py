@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from cli.failover.failback import WayBack
-from cli.failover.failback import waited_for as waited
-from cli.failover.holdings import Holding
-from cli.failover.register import FailoverRefused, Standing
+from cli.failover.entity_contents import EntityContents
+from cli.failover.failback import FailbackSteps
+from cli.failover.failback import wait_until_done as waited
+from cli.failover.register import FailoverRefused, RegisterState
 from shared.clock import ManualClock
 from shared.errors import TargetUnavailable
 
@@ -25,32 +25,32 @@ class RememberedRegister:
 
     def __init__(self, clock, send, receive, *, loading=None, knows_when: bool = True) -> None:
         self.clock = clock
-        self.loading = loading
+        self.reload_command = loading
         self.knows_when = knows_when
         self.writes: list[Any] = []
         changed = clock.now() - timedelta(hours=1) if knows_when else None
-        self.standing = Standing({"send": send, "receive": receive}, TTL, "1", changed)
+        self.state = RegisterState({"send": send, "receive": receive}, TTL, "1", changed)
 
     def read(self):
-        return self.standing
+        return self.state
 
-    def changes(self, roles, standing):
-        return [f"{role} -> {site}" for role, site in roles.items() if standing.active[role] != site]
+    def changes(self, roles, state):
+        return [f"{role} -> {site}" for role, site in roles.items() if state.active[role] != site]
 
-    def write(self, roles, standing):
-        assert standing == self.standing
+    def write(self, roles, state):
+        assert state == self.state
         self.writes.append(dict(roles))
-        self.standing = replace(
-            standing,
-            active={**standing.active, **roles},
-            version=str(int(standing.version) + 1),
+        self.state = replace(
+            state,
+            active={**state.active, **roles},
+            version=str(int(state.version) + 1),
             changed=self.clock.now() if self.knows_when else None,
         )
-        return self.standing
+        return self.state
 
 
 class Stage:
-    """Sites and what they hold: a number of messages that were published there, or why that is not known."""
+    """Sites and what they hold: a number of messages that were published there, or why that is unknown."""
 
     def __init__(self, send, receive, *, held=None, shares_alias: bool = False, **options) -> None:
         self.clock = ManualClock(START)
@@ -59,20 +59,20 @@ class Stage:
         self.shares_alias = shares_alias
 
     def way(self):
-        return WayBack(
+        return FailbackSteps(
             self.register, "west", [*self.held], self.look, self.clock, self.clock.now(), shares_alias=self.shares_alias
         )
 
     async def look(self, site):
         held = self.held[site]
-        return held if isinstance(held, str) else [Holding("payments", held + 5, held)]
+        return held if isinstance(held, str) else [EntityContents("payments", held + 5, held)]
 
     def step(self, way=None, known=None):
         return asyncio.run((way or self.way()).step(known))
 
     @property
     def active(self):
-        return tuple(self.register.standing.active.values())
+        return tuple(self.register.state.active.values())
 
 
 def test_publishers_go_first_and_consumers_after_the_time_to_live_and_what_is_left() -> None:
@@ -110,7 +110,7 @@ def test_a_third_site_is_looked_at_too_and_keeps_consumers_nowhere() -> None:
     assert back.waits_for == "north holds 4 messages that were published there: payments 4"
     stage.held["north"] = "north does not answer"
     stage.clock.advance(60)
-    assert stage.step().waits_for == "what north holds is not known, north does not answer"
+    assert stage.step().waits_for == "the contents of north are unknown, north does not answer"
 
 
 def test_a_site_of_consumers_that_cannot_be_looked_at_changes_nothing() -> None:
@@ -135,11 +135,11 @@ def test_who_switches_meanwhile_is_not_overruled() -> None:
     back = stage.step()
     stage.register.write({"send": "east"}, stage.register.read())
     with pytest.raises(FailoverRefused, match="somebody has changed it meanwhile"):
-        stage.step(known=back.standing)
+        stage.step(known=back.state)
     assert stage.active == ("east", "east")
 
 
-def waited_for(stage, seconds, *meanwhile):
+def wait_until_done(stage, seconds, *meanwhile):
     """Wait on the stage's clock; *meanwhile* is what happens in each pause."""
     way, happening = stage.way(), iter(meanwhile)
 
@@ -153,28 +153,28 @@ def waited_for(stage, seconds, *meanwhile):
 def test_a_site_that_is_away_for_a_while_does_not_end_the_wait() -> None:
     stage = Stage("east", "east")
     blip = [lambda: stage.held.update(east="away"), lambda: stage.held.update(east=0)]
-    back = waited_for(stage, 60, *blip)
+    back = wait_until_done(stage, 60, *blip)
     assert (back.is_done, stage.active) == (True, ("west", "west"))
     assert stage.clock.now() - START == timedelta(seconds=36)
 
 
 def test_what_ends_a_wait_is_told_with_what_has_been_done() -> None:
     stage = Stage("east", "east")
-    back = waited_for(stage, 4, lambda: stage.held.update(east="away"))
+    back = wait_until_done(stage, 4, lambda: stage.held.update(east="away"))
     assert (back.waits_for, stage.active) == ("away", ("west", "east"))
     stage = Stage("east", "east")
-    back = waited_for(stage, 60, lambda: stage.register.write({"send": "east"}, stage.register.read()))
+    back = wait_until_done(stage, 60, lambda: stage.register.write({"send": "east"}, stage.register.read()))
     assert back.waits_for == "the register: somebody has changed it meanwhile, expected 2"
     assert stage.clock.now() - START == timedelta(seconds=2)
     with pytest.raises(TargetUnavailable):
-        waited_for(Stage("east", "east", held={"east": "away"}), 60)
+        wait_until_done(Stage("east", "east", held={"east": "away"}), 60)
 
 
 def test_roles_with_one_alias_wait_and_then_go_together() -> None:
     stage = Stage("east", "east", held={"east": 2}, shares_alias=True)
     back = stage.step()
     assert back.waits_for == (
-        "east holds 2 messages that were published there: payments 2, and publishers have the same alias"
+        "east holds 2 messages that were published there: payments 2, and publishers use the same alias"
     )
     assert stage.register.writes == []
     stage.held["east"] = 0
@@ -197,7 +197,7 @@ def test_a_register_that_has_to_be_loaded_is_waited_for_from_when_that_was_done(
     assert back.waits_for == "publishers may send to east for 35 s more (time to live)"
     assert back.advice == "Run it again with --wait SECONDS."
     stage.clock.advance(35)
-    assert stage.step(way, back.standing).is_done
+    assert stage.step(way, back.state).is_done
 
 
 def test_a_change_of_unknown_time_counts_as_made_when_the_wait_begins() -> None:

@@ -1,4 +1,4 @@
-"""From `failover.yaml` to the register and the sites that it names."""
+"""Opens failover.yaml: the register and the sites that it names."""
 
 import os
 from collections.abc import AsyncIterator, Mapping
@@ -27,7 +27,7 @@ ROLES = (SEND, RECEIVE)
 
 @dataclass(frozen=True)
 class Failover:
-    """What the commands work on."""
+    """The configuration that the commands use."""
 
     file: FailoverFile
     register: Register
@@ -35,23 +35,23 @@ class Failover:
 
     @property
     def secondaries(self) -> list[str]:
-        """The sites but the primary."""
+        """All sites except the primary."""
         return [site for site in self.file.sites if site != self.file.primary]
 
     @property
     def shares_alias(self) -> bool:
-        """Whether publishers and consumers look at one name, so that they can only be moved together."""
+        """Whether publishers and consumers look up the same name, so that they can only move together."""
         aliases = [alias.rstrip(".").lower() for alias in self.file.aliases.values()]
         return len(aliases) > len(set(aliases))
 
     def path_name(self, site: str) -> str:
-        """Return the name by which *site* stands on repl-path."""
+        """Return the name of *site* on repl-path."""
         alias = self.file.sites[site].connection
         return self.connections[alias].site or alias
 
     @asynccontextmanager
     async def client(self, site: str) -> AsyncIterator[ServiceBusClient]:
-        """Give a client of *site* by its app setting: a connection string, or a host name; raises ConfigError."""
+        """Open a client of *site* with its app setting, a connection string or a host name; raises ConfigError."""
         setting = self.connections[self.file.sites[site].connection].key
         problem = setting_problem(setting, os.environ)
         if problem is not None:
@@ -70,13 +70,13 @@ class Failover:
     def site(self, name: str) -> str:
         """Return *name* if it is a site; raises ConfigError."""
         if name not in self.file.sites:
-            raise ConfigError([Problem(name, "is no site", f"{FAILOVER} has {', '.join(self.file.sites)}")])
+            raise ConfigError([Problem(name, "unknown site", f"{FAILOVER} has {', '.join(self.file.sites)}")])
         return name
 
 
 def open_failover(folder: Path, clock: Clock) -> Failover:
     """Read *folder* and open its register; raises ConfigError."""
-    # Not the tasks: a mistake in one of them must not keep anybody from switching.
+    # The tasks are not read: a mistake in one of them must not prevent a switch.
     connections = load_connections(folder)
     file = read_one(folder / FAILOVER, FailoverFile)
     problems = [
@@ -95,7 +95,7 @@ def _register(file: FailoverFile, folder: Path, clock: Clock) -> Register:
         return ZoneFile(folder / file.zone.file, file.zone.origin, file.aliases, names, file.prefix)
     if file.azure_dns is not None:
         return _azure_dns(file, names, clock)
-    assert file.endpoints is not None  # noqa: S101 - the model wants one of the three
+    assert file.endpoints is not None  # noqa: S101 - the model requires one of the three
     key = _private_key(file.endpoints.key_setting)
     path = folder / file.endpoints.file
     return EndpointFile(path, ROLES, clock, private_key=key, key=file.endpoints.key_id or "")
@@ -103,7 +103,7 @@ def _register(file: FailoverFile, folder: Path, clock: Clock) -> Register:
 
 def _azure_dns(file: FailoverFile, names: Mapping[str, str], clock: Clock) -> Register:
     place = file.azure_dns
-    assert place is not None  # noqa: S101 - asked for by the caller
+    assert place is not None  # noqa: S101 - the caller has checked it
     try:
         from azure.mgmt.dns import DnsManagementClient
     except ImportError as error:
@@ -131,7 +131,7 @@ def _private_key(setting: str | None) -> bytes | None:
     try:
         public_key_of(key)
     except (ValueError, TypeError):
-        # The error may quote it.
-        told = Problem(setting, "the app setting holds no private key", "expected Ed25519 in PEM, without a password")
-        raise ConfigError([told]) from None
+        # The error may quote the key.
+        problem = Problem(setting, "the app setting has no private key", "expected Ed25519 in PEM, without a password")
+        raise ConfigError([problem]) from None
     return key

@@ -1,4 +1,4 @@
-"""What a site holds that was published there, and that nothing has carried to the primary site."""
+"""The messages of an entity, and how many were published at its site and not copied to the primary site."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
@@ -17,13 +17,13 @@ _DEAD_LETTERS = "/$DeadLetterQueue"
 
 
 @dataclass(frozen=True)
-class Holding:
+class EntityContents:
     """
-    What one entity holds.
+    The messages of one entity.
 
-    Shape:  all of its messages, locked, scheduled and deferred ones among them, and how many of them are local: those
-            whose repl-path does not name the primary site.
-    Units:  oldest and newest are the ISO 8601 times when local ones were enqueued, None where there are none.
+    Shape:  messages counts all, including locked, scheduled and deferred ones; local counts those whose repl-path does
+            not contain the primary site.
+    Units:  oldest and newest are the ISO 8601 enqueued times of local messages, None without local messages.
     """
 
     entity: str
@@ -33,28 +33,30 @@ class Holding:
     newest: str | None = None
 
 
-async def holdings(site: str, entities: Sequence[str], primary: str, open_client: OpenClient) -> list[Holding]:
-    """Look at *entities* of *site* without taking anything; raises TargetUnavailable if that cannot be done."""
+async def inspect_entities(
+    site: str, entities: Sequence[str], primary: str, open_client: OpenClient
+) -> list[EntityContents]:
+    """Contents at *entities* of *site* without taking anything; raises TargetUnavailable if that cannot be done."""
     async with open_client() as client:
-        return [await _holding(client, Origin(site, entity), primary) for entity in entities]
+        return [await _inspect_entity(client, Origin(site, entity), primary) for entity in entities]
 
 
-async def answers(site: str, entities: Sequence[str], open_client: OpenClient) -> None:
-    """Ask each of *entities* of *site* for a few messages; raises TargetUnavailable if one cannot be peeked."""
+async def check_access(site: str, entities: Sequence[str], open_client: OpenClient) -> None:
+    """Peek at a few messages of each of *entities* of *site*; raises TargetUnavailable if that fails."""
     async with open_client() as client:
         for entity in entities:
             async with aclosing(peek_all(client, Origin(site, entity))) as contents:
                 await anext(contents, None)
 
 
-def dead_letters(entities: Sequence[str]) -> list[str]:
-    """Return the dead-letter queues of *entities* that are not among them."""
+def dead_letter_queues(entities: Sequence[str]) -> list[str]:
+    """Return the dead-letter queues of *entities*, without those that *entities* already names."""
     named = {entity.lower() for entity in entities}
     queues = [f"{entity}{_DEAD_LETTERS}" for entity in entities if "/$" not in entity]
     return [queue for queue in queues if queue.lower() not in named]
 
 
-async def _holding(client: ServiceBusClient, place: Origin, primary: str) -> Holding:
+async def _inspect_entity(client: ServiceBusClient, place: Origin, primary: str) -> EntityContents:
     found = 0
     local: list[int | None] = []
     async for contents in peek_all(client, place, scheduled=True):
@@ -64,11 +66,11 @@ async def _holding(client: ServiceBusClient, place: Origin, primary: str) -> Hol
             if is_local:
                 local.append(enqueued)
     times = [iso_time(time) for time in local if time is not None]
-    return Holding(place.entity, found, len(local), min(times, default=None), max(times, default=None))
+    return EntityContents(place.entity, found, len(local), min(times, default=None), max(times, default=None))
 
 
 def _read(content: bytes, place: Origin, primary: str) -> tuple[int | None, bool]:
-    """Return when a message arrived and whether it is local, which one is that cannot be read."""
+    """Return the enqueued time of a message and whether it is local; one that cannot be parsed is local."""
     try:
         message = Message.received(content, place)
         is_local = primary not in visited_sites(message)

@@ -1,7 +1,7 @@
 """
-Files that are replaced whole: who reads one sees the old or the new content, and two writers take turns.
+Atomic replacement of files: readers see the old or the new content, and writers take turns.
 
-What is replaced is the file that a symbolic link leads to; the link stays.
+A symbolic link stays, and the file that it points to is replaced.
 """
 
 import contextlib
@@ -16,8 +16,8 @@ from cli.failover.register import FailoverRefused
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Keep other writers of *path* waiting; raises FailoverRefused where its folder is not there."""
+def lock(path: Path) -> Iterator[None]:
+    """Make other writers of *path* wait; raises FailoverRefused if its folder cannot be opened."""
     try:
         folder = os.open(path.resolve().parent, os.O_RDONLY)
     except OSError as error:
@@ -29,8 +29,8 @@ def locked(path: Path) -> Iterator[None]:
         os.close(folder)
 
 
-def replace(path: Path, content: bytes) -> None:
-    """Put *content* in place of what *path* holds, as much its owner's, and on the disk before anybody sees it."""
+def replace_file(path: Path, content: bytes) -> None:
+    """Replace the content of *path*, with the same owner and permissions, flushed to the disk before it is visible."""
     path = path.resolve()
     try:
         before = path.stat()
@@ -55,21 +55,21 @@ def replace(path: Path, content: bytes) -> None:
 
 
 def _belong(file: int, before: os.stat_result) -> None:
-    """Give *file* the owner, group and permissions of *before*; raises PermissionError where readers would lose it."""
+    """Give *file* the owner, group and permissions of *before*; raises PermissionError if readers would lose access."""
     made = os.fstat(file)
     try:
-        # Some file systems know no owners, and refuse to be told of one.
+        # Only if they differ: some file systems have no owners and reject any.
         if (made.st_uid, made.st_gid) != (before.st_uid, before.st_gid):
             os.fchown(file, before.st_uid, before.st_gid)
     except PermissionError as error:
         if not before.st_mode & stat.S_IROTH:
-            told = f"it belongs to user {before.st_uid}, group {before.st_gid}, expected to be run as that user or root"
-            raise PermissionError(error.errno, told) from error
+            text = f"it belongs to user {before.st_uid}, group {before.st_gid}; run as that user or root"
+            raise PermissionError(error.errno, text) from error
     os.fchmod(file, stat.S_IMODE(before.st_mode))
 
 
-def content_of(path: Path) -> bytes:
-    """Return what *path* holds; raises FailoverRefused."""
+def read_file(path: Path) -> bytes:
+    """Return the content of *path*; raises FailoverRefused."""
     try:
         return path.read_bytes()
     except OSError as error:
