@@ -10,9 +10,9 @@ from shared.amqp.values import Malformed
 from shared.clock import Clock, SystemClock
 from shared.errors import TargetUnavailable
 from shared.journal.imprints import Imprinter, of_unreadable
-from shared.journal.lines import member, quoted
+from shared.journal.lines import member
 from shared.journal.record import SEEN, VERSION, Observer, Role
-from shared.journal.recording import identity_fields, imprint_fields, partition_number, place_of
+from shared.journal.recording import ReceivedLine, content_line, microseconds, partition_number, place_of
 from shared.journal.sink import Sink, Stream
 from shared.message.message import Message, Origin
 from shared.message.metadata import ENQUEUE_TIME, SEPARATOR, SEQUENCE, entity_that_gave_up, visited_sites
@@ -120,11 +120,11 @@ class Tap:
             "journal_time": round(self._clock.now().timestamp() * 1_000_000),
         }
 
-    def _line(self, content: bytes, origin: Origin) -> str:
+    def _line(self, content: bytes, origin: Origin) -> ReceivedLine:
         try:
             message = Message.received(content, origin)
         except Malformed:
-            return f"{{{imprint_fields(of_unreadable(content))}"
+            return content_line(None, None, of_unreadable(content))
         arrival = message.arrival
         imprint = self._imprinter.arriving(message)
         if self._role is Role.TARGET:
@@ -134,16 +134,10 @@ class Tap:
             sequence = arrival.sequence_number if self._has_same_numbers else None
             enqueued = arrival.enqueued_time
             hops = [*imprint.hops, self._watched.site]
-        given_up_by = entity_that_gave_up(arrival)
-        line = identity_fields(sequence, enqueued) + imprint_fields(imprint)
-        if arrival.sequence_number is not None:
-            line += f',"tgt_seq":{arrival.sequence_number}'
-        if arrival.enqueued_time is not None:
-            line += f',"tgt_enqueued_time":{arrival.enqueued_time}000'
-        if hops:
-            line += f',"hops":[{",".join(map(quoted, hops))}]'
-        if given_up_by is not None:
-            line += f',"given_up_by":{quoted(given_up_by)}'
+        line = content_line(sequence, enqueued, imprint)
+        line.tgt_seq, line.tgt_enqueued_time = arrival.sequence_number, microseconds(arrival.enqueued_time)
+        line.hops = tuple(hops) or None
+        line.given_up_by = entity_that_gave_up(arrival)
         return line
 
     def _identity(self, message: Message) -> tuple[int | None, int | None]:

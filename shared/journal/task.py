@@ -8,10 +8,10 @@ from typing import NamedTuple
 from shared.clock import Clock, SystemClock
 from shared.errors import TargetRefused, TargetUnavailable
 from shared.journal.imprints import Imprinter, of_unreadable
-from shared.journal.lines import member
+from shared.journal.lines import Line, member
 from shared.journal.log import log_withheld
 from shared.journal.record import GAP, RECEIVED, VERSION, Observer, Role
-from shared.journal.recording import outcome_line, place_of, received_line
+from shared.journal.recording import OutcomeLine, outcome_line, place_of, received_line
 from shared.journal.sink import Sink, Stream
 from shared.message.message import Message, Origin
 from shared.protocols import Entry, Flush, Imprint, Record, Telemetry
@@ -73,9 +73,11 @@ class TaskJournal:
         lines = [outcome_line(record, ordinal) for ordinal, record in enumerate(records)]
         return self._flush(Role.TARGET, lines, {}, records[0].arrival.origin, batch_id)
 
-    def _flush(self, role: Role, lines: Sequence[str], told: Mapping[str, str], origin: Origin, batch_id: int) -> Flush:
+    def _flush(
+        self, role: Role, lines: Sequence[Line], constants: Mapping[str, str], origin: Origin, batch_id: int
+    ) -> Flush:
         of_batch = _OfBatch(batch_id, round(self._clock.now().timestamp() * 1_000_000))
-        content = member(lines, self._constants(role, told, origin, of_batch))
+        content = member(lines, self._constants(role, constants, origin, of_batch))
         gap = self._gaps.get(role)
         if gap is not None:
             content = self._told_of(gap, role, origin) + content
@@ -129,7 +131,7 @@ class TaskJournal:
     def _told_of(self, gap: "_Gap", role: Role, origin: Origin) -> bytes:
         """Return the records of a gap: one of the first batch that it swallowed, and one of the last."""
         place, told = origin._replace(partition=None), {"outcome": GAP}
-        line = f'{{"reason":"{gap.records} records could not be written"'
+        line = OutcomeLine(reason=f"{gap.records} records could not be written")
         ends = dict.fromkeys((gap.first, gap.last))
         return b"".join(member((line,), self._constants(role, told, place, each)) for each in ends)
 

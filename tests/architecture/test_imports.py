@@ -26,7 +26,7 @@ ONLY_THERE = {
     "duckdb": ("shared.editors",),
     "jsonschema": ("shared.editors",),
     "msgpack": ("shared.codecs",),
-    "msgspec": ("shared.codecs",),
+    "msgspec": ("shared.codecs", "shared.journal"),
     "zstandard": ("shared.codecs",),
     "pydantic": ("shared.config", "shared.editors"),
     "referencing": ("shared.editors",),

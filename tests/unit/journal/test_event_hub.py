@@ -11,12 +11,13 @@ from shared.errors import TargetRefused
 from shared.journal.event_hub import EventHubSink, events
 from shared.journal.lines import compressed, member
 from shared.journal.record import Role
+from shared.journal.recording import ReceivedLine
 from shared.journal.sink import Stream
 
-LINES = [f'{{"src_seq":{number},"noise":"{number * 7919 % 10007}"' for number in range(400)]
+LINES = [ReceivedLine(src_seq=number, message_id=f"{number * 7919 % 10007}") for number in range(400)]
 
 
-def texts(given):
+def texts(given: object) -> list[bytes]:
     """Return the text of every event that the host makes of what a binding was given."""
     kind, value = ("bytes", given) if isinstance(given, bytes) else ("json", str(given).replace("'", '"'))
     found = []
