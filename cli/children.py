@@ -1,4 +1,4 @@
-"""Processes that this one starts, waits for and always ends."""
+"""Child processes that are always stopped."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ _LONGEST_LINE_BYTES = 1 << 20
 
 
 class ChildFailed(BuswayError):
-    """A process of the stack has ended or did not become ready; the text ends with the last lines of its log."""
+    """A process ended or did not become ready; the message ends with the last lines of its log."""
 
 
 class Child:
@@ -83,13 +83,13 @@ class Child:
             raise self._failed(f"was not ready after {timeout_seconds:.0f} s") from None
 
     async def ended(self) -> NoReturn:
-        """Wait for the process to end, and raise ChildFailed, which its end is for those who need it."""
-        # The one who waits may be cancelled, and the reading must go on.
+        """Wait for the process to end, and raise ChildFailed."""
+        # The caller may be cancelled, and the reading must continue.
         await asyncio.shield(self._reading)
         raise self._failed(f"ended with exit code {await self._process.wait()}")
 
     async def stop(self) -> int:
-        """Ask it to end, end it when it does not, and return its exit code."""
+        """Terminate the process, kill it if it does not end, and return its exit code."""
         if self._process.returncode is None:
             self._process.send_signal(signal.SIGTERM)
         try:
@@ -102,7 +102,7 @@ class Child:
         return code
 
     def tail(self) -> str:
-        """Return the last lines of its log."""
+        """Return the last lines of the log."""
         return "\n".join(f"  {line}" for line in list(self._lines)[-_TAIL_LINES:])
 
     async def _read(self) -> None:
@@ -115,12 +115,12 @@ class Child:
                 log.write(text + "\n")
                 log.flush()
                 self._lines.append(text)
-                await self._tell()
+                await self._notify()
         await self._process.wait()
         self._has_ended = True
-        await self._tell()
+        await self._notify()
 
-    async def _tell(self) -> None:
+    async def _notify(self) -> None:
         async with self._changed:
             self._changed.notify_all()
 

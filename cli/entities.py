@@ -1,4 +1,4 @@
-"""The namespaces that `busway check` is told of, matched with the connections of the configuration."""
+"""The Config.json files of namespaces, matched with the connections of the configuration."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,12 +16,12 @@ _UNKNOWN = "sessions, times to live, duplicate windows, message sizes, partition
 
 
 def beside(folder: Path) -> list[Path]:
-    """Return the Config.json files that a configuration folder has of its namespaces, in the order of their names."""
+    """Return the Config.json files in a configuration folder, sorted by name."""
     return sorted((folder / ENTITIES).glob("*.json"))
 
 
 def settings_of(file: Path, connections: Mapping[str, Connection]) -> set[str]:
-    """Return the app settings of the connections that a Config.json of one namespace is named after."""
+    """Return the app settings of the connections that have the name of *file*, a Config.json of one namespace."""
     (namespace, *others) = load_config([file])
     return set() if others else _settings(file.stem, namespace, connections)
 
@@ -30,9 +30,9 @@ def entities_of(files: Sequence[str], connections: Mapping[str, Connection]) -> 
     """
     Return the entities of *files*, each a Config.json of the emulators or CONNECTION=Config.json.
 
-    Without a connection the file is for that of its own name, or, where it holds several namespaces, for those of their
-    names: an alias, an app setting or a site, in any case. Raises ConfigError for a file that cannot be read and for a
-    namespace that is no connection's.
+    Without CONNECTION=, the file's name names the connection; if it holds several namespaces, their names do. A name is
+    an alias, an app setting or a site, in any case. Raises ConfigError for a file that cannot be read and for a
+    namespace without a connection.
     """
     namespaces: dict[str, NamespaceConfig] = {}
     problems: list[Problem] = []
@@ -44,7 +44,7 @@ def entities_of(files: Sequence[str], connections: Mapping[str, Connection]) -> 
             settings = _settings(name, namespace, connections)
             if not settings:
                 hint = f"CONNECTION=FILE with one of {', '.join(connections)}"
-                problems.append(Problem(path, f"is for {name!r}, which is no connection of this kind", hint))
+                problems.append(Problem(path, f"is for {name!r}, which is not a connection of this kind", hint))
             namespaces |= dict.fromkeys(settings, namespace)
     if problems:
         raise ConfigError(problems)
@@ -52,7 +52,7 @@ def entities_of(files: Sequence[str], connections: Mapping[str, Connection]) -> 
 
 
 def _settings(name: str, namespace: NamespaceConfig, connections: Mapping[str, Connection]) -> set[str]:
-    """Return the keys of the connections that *name* means and that are of the namespace's kind."""
+    """Return the keys of the connections that *name* refers to and that have the namespace's kind."""
     kind = "event-hubs" if namespace.hubs else "service-bus"
     return {
         connection.key
@@ -63,7 +63,7 @@ def _settings(name: str, namespace: NamespaceConfig, connections: Mapping[str, C
 
 
 def unchecked(entities: Entities, connections: Mapping[str, Connection]) -> list[str]:
-    """Return the sentence, if any, on what could not be checked because it does not stand in the task files."""
+    """Return a sentence about what could not be checked, if anything: task files do not contain it."""
     missing = [alias for alias, connection in connections.items() if entities.namespace(connection) is None]
     return [f"Not checked without --entities: {_UNKNOWN} of {_list(missing)}."] if missing else []
 

@@ -1,4 +1,4 @@
-"""Folders under build/ that one run has to itself."""
+"""Folders under build/ that only one run uses at a time."""
 
 import contextlib
 import fcntl
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def free_folder(folder: Path) -> Iterator[Path]:
-    """Yield *folder*, or the next one beside it while other runs have it."""
+    """Yield *folder*, or FOLDER-2 and so on while other runs use it."""
     for number in itertools.count(1):
         mine = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
         mine.mkdir(parents=True, exist_ok=True)

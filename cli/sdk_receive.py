@@ -98,7 +98,7 @@ def _events(place: Place, wait: float) -> Iterator[str]:
 
 
 def _last_numbers(consumer: EventHubConsumerClient, wait: float) -> dict[str, int]:
-    """Return the last sequence number of each partition with events, once no more arrive; {} after *wait* seconds."""
+    """Return the last sequence number of each partition with events, once no others arrive; {} after *wait* seconds."""
     deadline = time.monotonic() + wait
     seen: dict[str, int] = {}
     changed = time.monotonic()

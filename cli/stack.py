@@ -19,18 +19,18 @@ ROOT = Path(__file__).parents[1]
 """The repository, which is the function app's folder too."""
 
 PACKAGES = os.pathsep.join((str(ROOT), str(ROOT / "clients")))
-"""Where a process of its own finds the repository's packages, installed or not."""
+"""PYTHONPATH with which a child process finds the repository's packages, installed or not."""
 
 _AZURITE = Path("node_modules/azurite/dist/src/azurite.js")
 _READY_SECONDS = 60.0
-# Azurite's account, which is documented and the same everywhere.
+# Azurite's account, which is documented and never changes.
 _ACCOUNT = "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="  # noqa: E501
 _SERVICES = ("Blob", "Queue", "Table")
 
 
 @dataclass(frozen=True)
 class Stack:
-    """The running processes and how to reach them; namespaces by the app settings that name them."""
+    """The running processes and how to reach them; connection strings by app setting."""
 
     children: Sequence[Child]
     connection_strings: dict[str, str]
@@ -53,12 +53,12 @@ async def running_stack(
     storage: Path | None = None,
 ) -> AsyncIterator[Stack]:
     """
-    Start the three processes, and end them in the opposite order whatever happens.
+    Start the three processes, and always stop them in the reverse order.
 
-    The *namespaces* are Config.json files by the app setting that the host is to find them in; the configuration
-    *folder*, absolute, is the app's own choice unless given. With *port* 0 all ports are free ones. Without a *storage*
-    folder Azurite keeps nothing. Raises ConfigError when something is missing and ChildFailed when a process does not
-    become ready.
+    *namespaces* are Config.json files by the app setting in which the host finds the connection string. *folder* is the
+    absolute path of the configuration; without it the app chooses. With *port* 0 all ports are free ones. Without
+    *storage* Azurite keeps its data in memory. Raises ConfigError if a tool is missing, ChildFailed if a process does
+    not become ready.
     """
     azurite_command = _azurite(storage, use_default_ports=port != 0)
     async with contextlib.AsyncExitStack() as ends:
@@ -85,7 +85,7 @@ async def running_stack(
 
 
 def run_until_signalled[T](work: Coroutine[Any, Any, T]) -> T | None:
-    """Run *work* to its end; SIGINT and SIGTERM cancel it, and then the answer is None."""
+    """Run *work* to its end and return its result; None if SIGINT, SIGTERM or SIGHUP cancels it."""
 
     async def main() -> T | None:
         task = asyncio.ensure_future(work)
@@ -98,7 +98,7 @@ def run_until_signalled[T](work: Coroutine[Any, Any, T]) -> T | None:
         except asyncio.CancelledError:
             return None
         finally:
-            # From here on a second Ctrl-C ends at once.
+            # A second Ctrl-C ends the process at once.
             for number in signals:
                 loop.remove_signal_handler(number)
 
@@ -106,14 +106,14 @@ def run_until_signalled[T](work: Coroutine[Any, Any, T]) -> T | None:
 
 
 def missing_tools() -> list[Problem]:
-    """Return what `make` would have installed and is not there."""
+    """Return a problem for each missing tool that `make` would have installed."""
     problems = []
     if shutil.which("node") is None:
         problems.append(
             Problem("node", "is not installed", "Azurite needs Node.js 20 or later, see https://nodejs.org")
         )
     if not (ROOT / _AZURITE).exists():
-        problems.append(Problem(str(ROOT / "node_modules"), "Azurite is not there", "npm ci --ignore-scripts"))
+        problems.append(Problem(str(ROOT / "node_modules"), "Azurite is not installed", "npm ci --ignore-scripts"))
     return problems
 
 

@@ -1,4 +1,4 @@
-"""Coroutines that run at the same time; their errors come out as they are, not in groups."""
+"""Coroutines that run concurrently; their errors are raised unchanged, not in groups."""
 
 import asyncio
 from collections.abc import Coroutine

@@ -1,4 +1,4 @@
-// Two sites and the app that carries messages between them: what `busway demo` runs on one machine, in Azure.
+// Two sites and the app that replicates between them: what `busway demo` runs on one machine, deployed to Azure.
 //
 //   az group create --name busway --location westeurope
 //   az deployment group create --resource-group busway --template-file infra/main.bicep \
@@ -14,7 +14,7 @@
 
 targetScope = 'resourceGroup'
 
-@description('Region of the Function app and its storage. Best the region of the site that must be copied when the other fails.')
+@description('Region of the Function app and its storage. Choose the region of the site that must keep working if the other one fails.')
 param location string = resourceGroup().location
 
 @description('Name of the west namespace, unique in Azure.')
@@ -58,19 +58,19 @@ param keyVaultName string = ''
 @minValue(9)
 param journalDays int = 35
 
-@description('Whether the account of the journals has real folders, for a cluster in place of the Container Apps job. It cannot be changed later.')
+@description('Whether the account of the journals has a hierarchical namespace, for a cluster instead of the Container Apps job. It cannot be changed later.')
 param journalFolders bool = false
 
 @description('Name of an Event Hubs namespace for the journal, unique in Azure; empty for a journal in blobs. The reconciliation reads blobs only.')
 param journalNamespaceName string = ''
 
-@description('Image of the nightly reconciliation, built of jobs/reconcile/Dockerfile; empty for none.')
+@description('Image of the nightly reconciliation, built from jobs/reconcile/Dockerfile; empty for none.')
 param reconcileImage string = ''
 
-@description('Name of the container registry in this resource group that has the image; empty if anybody may pull it.')
+@description('Name of the container registry in this resource group that has the image; empty if anyone may pull it.')
 param reconcileRegistryName string = ''
 
-@description('Resource ids of the action groups that are called when a night needs somebody.')
+@description('Resource ids of the action groups that are notified if a night needs a person.')
 param actionGroupIds array = []
 
 var journalStorageName = 'journal${uniqueString(resourceGroup().id, functionAppName)}'
@@ -103,7 +103,7 @@ module app 'modules/function-app.bicep' = {
     name: functionAppName
     location: location
     maximumInstanceCount: maximumInstanceCount
-    // NAME__fullyQualifiedNamespace in place of a connection string means: no key, use the app's identity.
+    // NAME__fullyQualifiedNamespace instead of a connection string: use the app's identity, no key.
     settings: {
       BUSWAY_CONFIG: 'config'
       BUSWAY_TELEMETRY: telemetry
@@ -112,8 +112,10 @@ module app 'modules/function-app.bicep' = {
       EAST__fullyQualifiedNamespace: east.outputs.fullyQualifiedNamespace
       // Used once the app has a config/journal.yaml (docs/journal.md).
       JOURNAL__blobServiceUri: journalAddress
-      // Not the module's output, which is made after the app: it needs the app's identity.
-      JOURNAL_HUB__fullyQualifiedNamespace: empty(journalNamespaceName) ? '' : '${journalNamespaceName}.servicebus.windows.net'
+      // Not the module's output: the module is deployed after the app, because it needs the app's identity.
+      JOURNAL_HUB__fullyQualifiedNamespace: empty(journalNamespaceName)
+        ? ''
+        : '${journalNamespaceName}.servicebus.windows.net'
       BUSWAY_RECONCILIATION: empty(reconcileImage) ? '' : '${journalAddress}/reconciliation'
       BUSWAY_NIGHTLY_JOB: empty(reconcileImage) ? '' : resourceId('Microsoft.App/jobs', reconcileJobName)
     }

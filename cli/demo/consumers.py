@@ -20,11 +20,11 @@ from shared.message.metadata import visited_sites
 
 _BATCH_MESSAGES = 50
 _WAIT_SECONDS = 1.0
-# How long a session may be silent before another one gets its turn, and how long to wait for one.
+# How long a session may be empty before the next one, and how long to wait for a session.
 _SILENT_SECONDS = 0.5
 _SESSION_WAIT_SECONDS = 5.0
 _SESSIONS_AT_ONCE = 8
-# Without prefetching the SDK gives back what arrives between two calls, and the next one may get a later message first.
+# Without prefetch the SDK releases messages that arrive between two calls, and the next call may get a later one first.
 _PREFETCHED = 50
 _COUNTED = 10
 
@@ -33,13 +33,13 @@ class Consumers:
     """The applications of one site."""
 
     def __init__(self, site: str, connection_string: str, observations: Observations) -> None:
-        """Prepare to take messages at *site* and to note them in *observations*."""
+        """Receive at *site* and record the messages in *observations*."""
         self._site = site
         self._connection_string = connection_string
         self._observations = observations
 
     async def run(self) -> None:
-        """Take messages until cancelled; raises TargetUnavailable when the broker fails."""
+        """Receive until cancelled; raises TargetUnavailable if the broker fails."""
         try:
             async with ServiceBusClient.from_connection_string(self._connection_string) as client:
                 payments = client.get_subscription_receiver(Pattern.ACTIVE_PASSIVE, APPLICATION)
@@ -50,10 +50,10 @@ class Consumers:
                     self._take_all(client.get_queue_receiver(AUXILIARY), AUXILIARY, self._complete),
                 )
         except AzureError as error:
-            raise TargetUnavailable(f"{self._site}: receiving failed, {type(error).__name__}: {error}") from error
+            raise TargetUnavailable(f"{self._site}: receive failed, {type(error).__name__}: {error}") from error
 
     async def _take_sessions(self, client: ServiceBusClient) -> None:
-        """Take one session after the other, each as long as there are messages in it."""
+        """Receive one session after the other, each until it is empty."""
         while True:
             receiver = client.get_subscription_receiver(
                 Pattern.ALL_ACTIVE,
@@ -77,7 +77,7 @@ class Consumers:
             while True:
                 messages = await receiver.receive_messages(_BATCH_MESSAGES, max_wait_time=_WAIT_SECONDS)
                 await asyncio.gather(*(take(receiver, entity, message) for message in messages))
-                # A receiver that has lost its link can return at once, and must not keep the others from running.
+                # A receiver that has lost its link can return at once, and must not block the others.
                 await asyncio.sleep(0)
 
     async def _complete(self, receiver: ServiceBusReceiver, entity: str, message: ServiceBusReceivedMessage) -> None:
@@ -88,7 +88,7 @@ class Consumers:
         await receiver.complete_message(message)
 
     async def _work(self, receiver: ServiceBusReceiver, entity: str, message: ServiceBusReceivedMessage) -> None:
-        """Do a job, or fail at it on as many sites as it is meant to fail on."""
+        """Do a job, or fail on as many sites as the message demands."""
         message_id = str(message.message_id)
         sample = self._observations.samples.get(message_id)
         visited = visited_sites(Message.received(encoded(message), Origin(self._site, entity)))
@@ -111,7 +111,7 @@ async def set_aside(site: str, connection_string: str) -> list[str]:
         try:
             counts = await asyncio.gather(*map(_waiting, receivers))
         except AzureError as error:
-            raise TargetUnavailable(f"{site}: looking for rejects failed, {type(error).__name__}: {error}") from error
+            raise TargetUnavailable(f"{site}: receiving the rejects failed, {type(error).__name__}: {error}") from error
     return [
         f"{site}/{receiver.entity_path}: {count} messages{' or more' * (count == _COUNTED)}, expected none"
         for receiver, count in zip(receivers, counts, strict=True)
@@ -120,6 +120,6 @@ async def set_aside(site: str, connection_string: str) -> list[str]:
 
 
 async def _waiting(receiver: ServiceBusReceiver) -> int:
-    # Not peeked: what the SDK peeks it decodes, which it cannot do with every type.
+    # Not peeked: the SDK decodes what it peeks, and its decoder fails on some types.
     async with receiver:
         return len(await receiver.receive_messages(_COUNTED, max_wait_time=_WAIT_SECONDS))

@@ -1,10 +1,9 @@
 """
 The bytes of the messages that azure-servicebus receives.
 
-The SDK decodes what it receives and loses the types of properties, so that nobody can prove with it that none has
-changed; and a char or a large decimal, which .NET applications may send, it cannot decode at all. So the bytes are kept
-beside what it decodes. This touches one private name of the SDK, for the sake of the proof alone: what is received, and
-how, stays the SDK's affair.
+The SDK's decoder loses the types of properties, so its messages cannot show whether a type has changed. It fails on a
+char and on large decimals, which .NET applications may send. So the bytes are kept beside the decoded message. That
+replaces one private name of the SDK, for this check only: the SDK still does the receiving.
 """
 
 from azure.servicebus import ServiceBusReceivedMessage
@@ -22,12 +21,12 @@ class KeptMessage(Message):
 
 
 def keep_encoded_messages() -> None:
-    """Make the SDK keep the bytes of every message that it receives from now on."""
+    """Make the SDK keep the bytes of every message that it receives after this call."""
     vars(_receiver_async)["decode_payload"] = _decode_and_keep
 
 
 def encoded(message: ServiceBusReceivedMessage) -> bytes:
-    """Return the bytes of *message*; raises TypeError for one that was received before they were kept."""
+    """Return the bytes of *message*; raises TypeError if it was received before `keep_encoded_messages`."""
     decoded = message._message  # noqa: SLF001 - the seam, see above
     if not isinstance(decoded, KeptMessage):
         raise TypeError(f"the SDK handed over a {type(decoded).__name__}, expected one with its bytes kept")
@@ -39,7 +38,7 @@ def _decode_and_keep(buffer: memoryview) -> KeptMessage:
     try:
         message = KeptMessage(*decode_payload(buffer))
     except (TypeError, ValueError):
-        # Its decoder fails at a char and at large decimals, and its receiver with it; it gets the rest of the message.
+        # Its decoder fails on a char and on large decimals, and the receiver with it; it gets the rest of the message.
         raw = split(content)
         raw.application_properties = b""
         message = KeptMessage(*decode_payload(memoryview(raw.encode())))

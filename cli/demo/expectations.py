@@ -1,11 +1,11 @@
 """
 What must be true once everything has arrived.
 
-1. Every delivery that a pattern promises comes once. More of the same are duplicates; a message that has left a site
-   and is met there again has bounced.
+1. Every delivery that a pattern promises happens once. A further one is a duplicate; a message that returns to a site
+   that it has left has bounced.
 2. The events of one session that were sent on one site arrive in the order in which they were sent.
-3. Body, properties with their types, and broker properties are those that were sent, but for the documented stamps.
-4. A job is tried as often as its queue allows on each site where its consumer fails.
+3. Body, properties with their types, and broker properties are those that were sent, except for the documented stamps.
+4. A job is delivered as often as its queue allows on each site where its consumer fails.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,13 +21,13 @@ from shared.message.metadata import ENQUEUE_TIME, SEPARATOR, visited_sites
 AS_SENT = ", as sent"
 
 MAX_DELIVERY_COUNT = 3
-"""How often a job is tried on a site, as infra/emulators says."""
+"""How often a site delivers a job: the value in infra/emulators."""
 
 
 @dataclass
 class Verdict:
     """
-    What became of the messages of one pattern on one way.
+    The results for the messages of one pattern on one way.
 
     Units: lags in milliseconds, from the arrival at the source to that at the target; for jobs from the last failure.
     """
@@ -42,15 +42,15 @@ class Verdict:
     changes: int = 0
     lags: list[int] = field(default_factory=list)
     differences: dict[str, list[str]] = field(default_factory=dict)
-    """For each thing that is wrong, the messages and places that it is wrong about."""
+    """For each difference, the messages and places where it was found."""
 
     def differs(self, about: str, what: str) -> None:
-        """Note that *what* is wrong *about* a message at a place."""
+        """Record the difference *what* for *about*, a message at a place."""
         self.differences.setdefault(what, []).append(about)
 
 
 def judge(observations: Observations) -> list[Verdict]:
-    """Return a verdict for every pattern and way that messages were sent on, in the order of the patterns."""
+    """Return a verdict for every pattern and way with messages, in the order of the patterns."""
     verdicts: dict[tuple[Pattern, str], Verdict] = {}
     arrived: dict[tuple[str, Place], list[Receipt]] = {}
     for receipt in observations.receipts:
@@ -69,7 +69,7 @@ def judge(observations: Observations) -> list[Verdict]:
 
 
 def _place_in_report(verdict: Verdict) -> tuple[object, ...]:
-    """Return a key that puts copies before what stayed, and the shorter way before the longer."""
+    """Return a sort key: copies before messages that stayed, shorter ways before longer."""
     way = verdict.way
     return (list(Pattern).index(verdict.pattern), way.endswith(AS_SENT), len(way), not way.startswith(WEST), way)
 
@@ -116,7 +116,7 @@ def _count(
 
 
 def _blame_strays(verdict: Verdict, sample: Sample, arrived: Mapping[tuple[str, Place], Sequence[Receipt]]) -> None:
-    """Note receipts of *sample* at places where it is not expected at all."""
+    """Record receipts of *sample* at places where it is not expected."""
     for site in (sample.site, PAIR[sample.site]):
         for entity in ENTITIES[sample.pattern]:
             for receipt in arrived.get((sample.message_id, Place(site, entity)), ()):
@@ -128,10 +128,10 @@ def _blame_extra(verdict: Verdict, sample: Sample, receipt: Receipt) -> None:
     about = f"{sample.message_id} at {receipt.place}"
     if receipt.place.site in visited:
         verdict.bounced += 1
-        verdict.differs(about, f"came back there, by way of {' and '.join(visited)}")
+        verdict.differs(about, f"came back there, after visiting {' and '.join(visited)}")
     else:
         verdict.duplicates += 1
-        verdict.differs(about, "arrived there once more than it should")
+        verdict.differs(about, "arrived there more than once")
 
 
 def _check_order(verdict: Verdict, observations: Observations) -> None:
@@ -144,7 +144,7 @@ def _check_order(verdict: Verdict, observations: Observations) -> None:
         if delivery is None or way_of(sample, delivery) != verdict.way:
             continue
         before = latest.get(sample.session_id, 0)
-        # An equal number is the message itself once more, which is counted as a duplicate.
+        # An equal number is the same message again, which is counted as a duplicate.
         if sample.number < before:
             verdict.order_breaks += 1
             verdict.differs(f"{sample.message_id} at {receipt.place}", f"came after number {before} of its session")
@@ -152,7 +152,7 @@ def _check_order(verdict: Verdict, observations: Observations) -> None:
 
 
 def _wrong_attempts(sample: Sample, abandoned: Mapping[tuple[str, str], Sequence[int]]) -> Iterator[str]:
-    """Yield where a job was not tried as often as its queue allows before it was dead-lettered."""
+    """Yield each site that did not deliver a job as often as its queue allows before it was dead-lettered."""
     for index, site in enumerate((sample.site, PAIR[sample.site])):
         attempts = len(abandoned.get((sample.message_id, site), ()))
         expected = MAX_DELIVERY_COUNT if index < sample.failures else 0
@@ -173,4 +173,4 @@ def _lag(sample: Sample, message: Message, observations: Observations) -> int | 
     try:
         return enqueued - round(datetime.fromisoformat(text).timestamp() * 1000)
     except ValueError:
-        return None  # a wrong stamp, which is told as a change
+        return None  # a wrong stamp, which is reported as a change

@@ -1,7 +1,7 @@
 """
-What a message lost or gained on its way: the comparison of one message with what was sent.
+The comparison of one message with what was sent.
 
-Types and names are told, never contents: other people's messages end in the same report.
+Differences have names and types, never contents: the report may be about other people's messages.
 """
 
 import re
@@ -22,7 +22,7 @@ from shared.message.metadata import (
 )
 
 PAYMENT_LIFE = 120_000
-"""Time to live of a payment's copy in milliseconds, as config/tasks/payments.yaml stamps it."""
+"""Time to live of a payment's copy in milliseconds, which config/tasks/payments.yaml sets."""
 
 _EXHAUSTED = "MaxDeliveryCountExceeded"
 _ISO_TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
@@ -33,7 +33,7 @@ type _Expected = Value | re.Pattern[str]
 
 
 def changes(sample: Sample, message: Message, *, is_copy: bool) -> Iterator[str]:
-    """Yield what is not as it was sent, but for the documented stamps of a copy."""
+    """Yield each difference from *sample*, except the documented stamps of a copy."""
     yield from _broker_property_changes(sample, message, is_copy=is_copy)
     kinds = {number for number, _ in sections.body_parts(message.sections.body)}
     # An empty body may be an empty data section or none at all.
@@ -45,16 +45,16 @@ def changes(sample: Sample, message: Message, *, is_copy: bool) -> Iterator[str]
         if arrived is None:
             yield f"property {name} ({_kind(sent)}) is missing"
         elif content(arrived) != content(sent):
-            told = "has another value" if _kind(arrived) == _kind(sent) else f"is {_kind(arrived)}"
-            yield f"property {name} {told}, sent as {_kind(sent)}"
+            problem = "has another value" if _kind(arrived) == _kind(sent) else f"is {_kind(arrived)}"
+            yield f"property {name} {problem}, sent as {_kind(sent)}"
     if is_copy:
         # Service Bus adds it to the copy that a rule with an action makes.
         properties.pop("RuleName", None)
         for name, expected in _stamps(sample).items():
             stamp = properties.pop(name, None)
             if stamp is None or not _is_as_expected(stamp, expected):
-                told = "is missing" if stamp is None else f"is {_kind(stamp)} {stamp.payload!r}"
-                yield f"stamp {name} {told}, expected {_told(expected)}"
+                problem = "is missing" if stamp is None else f"is {_kind(stamp)} {stamp.payload!r}"
+                yield f"stamp {name} {problem}, expected {_text(expected)}"
     yield from (f"property {name} ({_kind(value)}) was not sent" for name, value in properties.items())
 
 
@@ -63,7 +63,7 @@ def content(value: Value) -> object:
     payload = value.payload
     if isinstance(payload, Described):
         return (value.kind, content(payload.descriptor), content(payload.value))
-    # repr tells 0.0 from -0.0, which compare equal.
+    # 0.0 and -0.0 compare equal, but their repr differs.
     return (value.kind, repr(payload) if isinstance(payload, float) else payload)
 
 
@@ -82,13 +82,13 @@ def _broker_property_changes(sample: Sample, message: Message, *, is_copy: bool)
     yield from (f"the {name} differs" for name, (arrived, sent) in fields.items() if arrived != sent)
     is_stamped = is_copy and sample.pattern is Pattern.ACTIVE_PASSIVE
     life = PAYMENT_LIFE if is_stamped else sample.time_to_live
-    # A message without a life of its own may arrive with the entity's default.
+    # A message without a time to live may arrive with the entity's default.
     if life is not None and message.time_to_live != life:
         yield f"the time to live is {message.time_to_live} ms, expected {life} ms"
 
 
 def _stamps(sample: Sample) -> Mapping[str, _Expected]:
-    """Return what a copy carries beside what was sent."""
+    """Return the properties that Busway adds to a copy."""
     if sample.pattern is not Pattern.SPILLOVER:
         return {
             "replication": long(1),
@@ -117,7 +117,7 @@ def _is_as_expected(stamp: Value, expected: _Expected) -> bool:
     return content(stamp) == content(expected)
 
 
-def _told(expected: _Expected) -> str:
+def _text(expected: _Expected) -> str:
     if isinstance(expected, re.Pattern):
         return f"a string like {expected.pattern}"
     return f"{expected.kind} {expected.payload!r}"

@@ -1,4 +1,4 @@
-"""Other people's messages: a file with one JSON object a line."""
+"""Messages from a file with one JSON object per line."""
 
 import base64
 import binascii
@@ -12,18 +12,18 @@ from shared.amqp.codec import encode
 from shared.amqp.values import Value
 from shared.errors import ConfigError, Problem
 
-# A message of the Standard tier has at most 256 KB, 64 KB of them headers and properties; the stamps need room as well.
+# A message of the Standard tier has at most 256 KB, 64 KB of them headers and properties; the stamps need some of it.
 _MAX_BODY_BYTES = 180 * 1024
 _MAX_PROPERTY_BYTES = 32 * 1024
 
 _TEXTS = ("subject", "content_type", "correlation_id", "to", "reply_to")
 _KEYS = frozenset((*_TEXTS, "body", "body_base64", "session", "properties"))
-# What the demo adds to every message, and what Busway, a rule or the service would change.
+# The demo adds these to every message, or Busway, a rule or the service would change them.
 _TAKEN = frozenset(("replication", "rulename", "deadletterreason", "deadlettererrordescription"))
 
 
 def read_templates(file: Path) -> list[Template]:
-    """Return the messages in *file*; raises ConfigError with the line of each that is not one."""
+    """Return the messages in *file*; raises ConfigError with the number of each invalid line."""
     templates: list[Template] = []
     problems: list[Problem] = []
     try:
@@ -32,14 +32,14 @@ def read_templates(file: Path) -> list[Template]:
         raise ConfigError([Problem(str(file), f"cannot be read: {error.strerror}")]) from error
     except UnicodeDecodeError as error:
         raise ConfigError([Problem(str(file), f"is not UTF-8 text: {error}")]) from error
-    # Not splitlines: JSON strings may hold what Unicode calls the end of a line.
+    # Not splitlines: JSON strings may contain Unicode line separators.
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         try:
             templates.append(_template(json.loads(line)))
         except ValueError as error:
-            problems.append(Problem(f"{file}: line {number}", _told(error)))
+            problems.append(Problem(f"{file}: line {number}", _text_of(error)))
     if not templates and not problems:
         problems.append(Problem(str(file), "holds no message", "one JSON object a line"))
     if problems:
@@ -47,7 +47,7 @@ def read_templates(file: Path) -> list[Template]:
     return templates
 
 
-def _told(error: ValueError) -> str:
+def _text_of(error: ValueError) -> str:
     return f"is not JSON: {error}" if isinstance(error, json.JSONDecodeError) else str(error)
 
 

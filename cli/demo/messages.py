@@ -18,7 +18,7 @@ PAIR = {WEST: EAST, EAST: WEST}
 MAX_IDENTIFIER_CHARACTERS = 128
 
 TYPED = "typed-"
-"""How the names of the properties begin that the demo adds, one for each type."""
+"""The beginning of the names of the properties that the demo adds, one for each type."""
 
 # Of 20 messages, 14 are events, 3 payments, 3 jobs.
 _CYCLE = 20
@@ -26,7 +26,7 @@ _EVENTS = 14
 _PAYMENTS = 17
 # On how many sites a job fails, in turn.
 _JOB_FAILURES = (0, 1, 1, 1, 2)
-# Every so many messages, one that another client than the Python SDK could have sent.
+# One in this many messages is one that the Python SDK could not have sent.
 _FOREIGN = 10
 _LIFE_SECONDS = (None, None, 600, 3000)
 
@@ -41,7 +41,7 @@ class Pattern(StrEnum):
 
 @dataclass(frozen=True)
 class Template:
-    """What is taken over from real input."""
+    """The parts of a message that come from real input."""
 
     body: bytes
     session_id: str
@@ -77,7 +77,7 @@ class Sample:
 
     @property
     def partition_key(self) -> str | None:
-        """The partition key, which must be the session id where there is one."""
+        """The partition key, which must equal the session id if there is one."""
         return self.template.session_id if self.pattern is not Pattern.SPILLOVER else None
 
     @property
@@ -123,7 +123,7 @@ def samples(templates: Sequence[Template], count: int) -> list[Sample]:
 
 
 def webhook_templates(file: Path) -> list[Template]:
-    """Return the recorded webhooks of @octokit/webhooks-examples; raises ConfigError when they are not there."""
+    """Return the recorded webhooks of @octokit/webhooks-examples; raises ConfigError if they are missing."""
     try:
         events = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -147,7 +147,7 @@ def _webhook(name: str, example: Mapping[str, object]) -> Template:
 
 
 def _owners(example: Mapping[str, object]) -> Iterator[str]:
-    """Yield what a webhook can be kept in order by: its repository, its organization, its sender."""
+    """Yield the possible session ids of a webhook: its repository, its organization, its sender."""
     for owner, name in (("repository", "full_name"), ("organization", "login"), ("sender", "login")):
         about = example.get(owner)
         if isinstance(about, Mapping) and isinstance(about.get(name), str):

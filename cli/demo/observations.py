@@ -1,4 +1,4 @@
-"""What the applications saw, and what is still to come."""
+"""What the applications received, and what is still expected."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,22 +19,22 @@ ENTITIES: Mapping[Pattern, Sequence[str]] = {
     Pattern.ACTIVE_PASSIVE: (PAYMENTS,),
     Pattern.SPILLOVER: (JOBS, AUXILIARY),
 }
-"""What the applications take messages from, by pattern."""
+"""The entities that applications receive from, by pattern."""
 
 
 class Place(NamedTuple):
-    """An entity of a site that an application takes messages from."""
+    """An entity of a site that an application receives from."""
 
     site: str
     entity: str
 
     def __str__(self) -> str:
-        """Return it as journals and logs name an entity."""
+        """Return the name that journals and logs use."""
         return f"{self.site}/{self.entity}"
 
 
 class Delivery(NamedTuple):
-    """A message that should come to an application, and whether it is a copy."""
+    """A message that an application should receive, and whether it is a copy."""
 
     message_id: str
     place: Place
@@ -43,7 +43,7 @@ class Delivery(NamedTuple):
 
 @dataclass(frozen=True)
 class Receipt:
-    """A message that an application took for good, in the order in which it took them."""
+    """A message that an application has completed."""
 
     place: Place
     message_id: str
@@ -54,22 +54,22 @@ class Observations:
     """Collects receipts while the demo runs."""
 
     def __init__(self, samples: Sequence[Sample], on_arrival: Callable[[Place], None]) -> None:
-        """Expect the deliveries of *samples*; tell of each that comes."""
+        """Expect the deliveries of *samples*, and report each one that arrives."""
         self.samples: Mapping[str, Sample] = {sample.message_id: sample for sample in samples}
         self.receipts: list[Receipt] = []
         self.abandoned: dict[tuple[str, str], list[int]] = {}
-        """For message id and site, when the consumer gave it back, in milliseconds since 1970."""
+        """By message id and site: when the consumer abandoned it, in milliseconds since 1970."""
         self.progressed = asyncio.Event()
         self._missing = {(each.message_id, each.place) for sample in samples for each in deliveries(sample)}
         self._on_arrival = on_arrival
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything has arrived that should."""
+        """Whether every expected message has arrived."""
         return not self._missing
 
     def note(self, receipt: Receipt) -> None:
-        """Take down a receipt."""
+        """Record a receipt."""
         self.receipts.append(receipt)
         key = (receipt.message_id, receipt.place)
         if key in self._missing:
@@ -78,13 +78,13 @@ class Observations:
         self.progressed.set()
 
     def note_failure(self, message_id: str, site: str, milliseconds: int) -> None:
-        """Take down that a consumer gave a message back."""
+        """Record that a consumer abandoned a message."""
         self.abandoned.setdefault((message_id, site), []).append(milliseconds)
         self.progressed.set()
 
 
 def deliveries(sample: Sample) -> Iterator[Delivery]:
-    """Yield where the message must come to, once each."""
+    """Yield the places where the message must arrive, once each."""
     own, pair = sample.site, PAIR[sample.site]
     match sample.pattern:
         case Pattern.ALL_ACTIVE:

@@ -1,4 +1,4 @@
-"""Live progress: bars in a terminal, a line from time to time elsewhere."""
+"""Live progress: bars in a terminal, a line every few seconds elsewhere."""
 
 import time
 from collections import Counter
@@ -19,7 +19,7 @@ class Watch:
     """Counts what is sent and what arrives, and shows it."""
 
     def __init__(self, console: Console, samples: Sequence[Sample]) -> None:
-        """Show on *console* how far *samples* have come."""
+        """Show the progress of *samples* on *console*."""
         self._console = console
         totals: Counter[str] = Counter(_sending(sample) for sample in samples)
         totals.update(_arriving(each.place) for sample in samples for each in deliveries(sample))
@@ -38,14 +38,14 @@ class Watch:
         self._started = self._last_line = time.monotonic()
 
     def __enter__(self) -> Self:
-        """Start to show."""
+        """Start the display."""
         self._progress.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Leave the screen to what follows."""
+        """Stop the display."""
         self._progress.stop()
         if not self._console.is_terminal:
             self._print_line()
@@ -55,7 +55,7 @@ class Watch:
         self._advance(_sending(samples[0]), len(samples))
 
     def arrived(self, place: Place) -> None:
-        """Count a message that has come to *place* as it should."""
+        """Count a message that has arrived at *place* as expected."""
         self._advance(_arriving(place), 1)
 
     def _advance(self, name: str, count: int) -> None:
@@ -66,8 +66,8 @@ class Watch:
 
     def _print_line(self) -> None:
         self._last_line = time.monotonic()
-        told = (f"{name} {self._counts[name]}/{total}" for name, total in sorted(self._totals.items()))
-        self._console.print(f"{self._last_line - self._started:4.0f} s  {', '.join(told)}", soft_wrap=True)
+        counts = (f"{name} {self._counts[name]}/{total}" for name, total in sorted(self._totals.items()))
+        self._console.print(f"{self._last_line - self._started:4.0f} s  {', '.join(counts)}", soft_wrap=True)
 
 
 def _sending(sample: Sample) -> str:

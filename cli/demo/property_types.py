@@ -19,7 +19,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _YEAR_ONE = datetime(1, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _TICKS_PER_MICROSECOND = 10
-# What cannot pass through Azure's Functions host, because .NET's types do not hold it.
+# These cannot pass through Azure's Functions host, because .NET's types do not hold them.
 _NET_DECIMAL_BITS = 96
 _NET_DECIMAL_PLACES = 28
 
@@ -78,7 +78,7 @@ EXAMPLES: Mapping[str, tuple[Value, ...]] = {
     "timespan": tuple(map(time_span, (-1, 0, 2**63 - 1))),
 }
 """
-Values of every type: extremes, and what is often got wrong.
+Values of every type: extremes, and values that are often changed by mistake.
 
 No DateTime before 1970, which Azure's Functions host sets to 1970; no char or decimal that .NET's types do not hold.
 """
@@ -104,9 +104,9 @@ def sdk_form(value: Value) -> object:
 
 def property_value(content: object) -> Value:
     """
-    Return the property that a JSON value stands for: a scalar, or {"type": NAME, "value": …} for a type JSON lacks.
+    Return the property for a JSON value: a scalar, or {"type": NAME, "value": …} for a type JSON lacks.
 
-    Raises ValueError saying what is wrong.
+    Raises ValueError with the reason.
     """
     match content:
         case None:

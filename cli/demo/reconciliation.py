@@ -1,4 +1,4 @@
-"""The end of the demo: the nightly job has its say on what the tasks have journalled."""
+"""The end of the demo: the nightly job reconciles the journals of the tasks."""
 
 import asyncio
 import shutil
@@ -19,7 +19,7 @@ _HOUR = "%Y-%m-%dT%H"
 
 
 def with_journal(logs: Path) -> Path:
-    """Return a copy of the configuration whose tasks keep their journal in Azurite."""
+    """Return a copy of the configuration whose tasks write their journals to Azurite."""
     folder = (logs / "config").resolve()
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(ROOT / "config", folder, ignore=shutil.ignore_patterns("examples"))
@@ -28,11 +28,11 @@ def with_journal(logs: Path) -> Path:
     return folder
 
 
-async def reconciled(storage: str, logs: Path, begun: datetime, console: Console) -> bool:
+async def reconcile_demo(storage: str, logs: Path, begun: datetime, console: Console) -> bool:
     """
-    Reconcile what was journalled since *begun*; return whether the job has found nothing.
+    Reconcile the journals since *begun*; return whether the job has no findings.
 
-    Where it cannot run it says so and has no say: the demo has counted for itself.
+    If Spark cannot run, print the reason and return True: the demo has counted for itself.
     """
     try:
         check_spark()
@@ -40,13 +40,13 @@ async def reconciled(storage: str, logs: Path, begun: datetime, console: Console
         console.print("\nNot reconciled:")
         print_problems(error.problems)
         return True
-    console.print("\nWhat do the journals say? The nightly job, on Spark on this machine:")
+    console.print("\nReconciling the journals with the nightly job, on Spark on this machine:")
     out = logs / "reconciliation"
     shutil.rmtree(out, ignore_errors=True)
     first = begun.replace(minute=0, second=0, microsecond=0)
     end = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
     options = ["--start", first.strftime(_HOUR), "--end", end.strftime(_HOUR), "--memory", "1g"]
-    # Everything has arrived, or never will, and nobody writes any more.
+    # Everything has arrived or is lost, and no task writes any longer.
     options += ["--grace-minutes", "0", "--writers-stopped"]
     url = ContainerClient.from_connection_string(storage, _CONTAINER).url
     return await asyncio.to_thread(run_job, url, out, options, storage) == 0

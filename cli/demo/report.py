@@ -1,4 +1,4 @@
-"""How the demo tells its result."""
+"""The report of the demo."""
 
 from collections.abc import Iterator, Sequence
 from statistics import quantiles
@@ -10,7 +10,7 @@ from rich.text import Text
 from cli.demo.expectations import Verdict
 from cli.demo.messages import Pattern
 
-_TOLD_DIFFERENCES = 20
+_MOST_DIFFERENCES = 20
 
 _TITLES = {
     Pattern.ALL_ACTIVE: "all-active (events)",
@@ -40,15 +40,15 @@ def print_report(
     if differences:
         count = len(others) + sum(len(about) for verdict in verdicts for about in verdict.differences.values())
         console.print(f"\nFAILED: {count} differences from what was expected.", style="bold red")
-        for difference in differences[:_TOLD_DIFFERENCES]:
+        for difference in differences[:_MOST_DIFFERENCES]:
             console.print(f"  {difference}", soft_wrap=True)
-        if len(differences) > _TOLD_DIFFERENCES:
-            console.print(f"  … and {len(differences) - _TOLD_DIFFERENCES} more")
+        if len(differences) > _MOST_DIFFERENCES:
+            console.print(f"  … and {len(differences) - _MOST_DIFFERENCES} more")
         return False
     arrived = sum(verdict.arrived for verdict in verdicts)
     console.print(
         f"\nAll expectations hold: {count:,} messages, {arrived:,} deliveries in {seconds:.1f} s, each once and in the"
-        " order of its session; bodies and properties of every type as they were sent, but for the documented stamps.",
+        " order of its session; bodies and properties arrived as they were sent, except for the documented stamps.",
         style="bold green",
         soft_wrap=True,
     )

@@ -1,4 +1,4 @@
-"""The whole run: start, feed both sites, wait for everything, judge."""
+"""The whole run: start, send to both sites, wait for all messages, compare."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ from cli.demo.message_file import read_templates
 from cli.demo.messages import EAST, WEST, Sample
 from cli.demo.observations import Observations
 from cli.demo.progress import Watch
-from cli.demo.reconciliation import reconciled, with_journal
+from cli.demo.reconciliation import reconcile_demo, with_journal
 from cli.demo.report import print_report
 from cli.demo.sender import feed
 from cli.folders import free_folder
@@ -34,11 +34,11 @@ WEBHOOKS = ROOT / "node_modules/@octokit/webhooks-examples/api.github.com/index.
 NAMESPACES = {site.upper(): ROOT / f"infra/emulators/{site}.json" for site in (WEST, EAST)}
 
 _WEBHOOKS = 2000
-# Fast enough to be brief, slow enough that the lag tells of Busway and not of a queue before it.
+# Slow enough that the lag is that of Busway and not of a backlog.
 _MESSAGES_PER_SECOND = 200.0
-# How long nothing may arrive before the rest counts as lost.
+# Messages that have not arrived are lost when nothing has arrived for this long.
 _STALLED_SECONDS = 20.0
-# How long to look for what must not arrive, once all has that should.
+# How long to wait for messages that must not arrive, after all others have.
 _QUIET_SECONDS = 2.0
 
 
@@ -71,10 +71,10 @@ async def _run(samples: Sequence[Sample], console: Console, logs: Path, *, keep:
     async with running_stack(NAMESPACES, logs, folder=with_journal(logs)) as stack:
         console.print(f"Running after {time.monotonic() - started:.1f} s: {', '.join(stack.functions)}")
         has_held = await stack.while_it_runs(_exchange(samples, stack, console, logs))
-        has_held &= await stack.while_it_runs(reconciled(stack.storage, logs, begun, console))
+        has_held &= await stack.while_it_runs(reconcile_demo(stack.storage, logs, begun, console))
         if keep:
             console.print("\n" + _around(stack, logs), soft_wrap=True)
-            # Ctrl-C ends the looking around, not the demo, which has its result.
+            # Ctrl-C ends the waiting, not the demo, which has its result.
             with contextlib.suppress(asyncio.CancelledError):
                 await stack.while_it_runs(asyncio.Event().wait())
     return has_held
@@ -106,7 +106,7 @@ def _sites(stack: Stack) -> dict[str, str]:
 
 
 async def _feed(samples: Sequence[Sample], stack: Stack, watch: Watch) -> None:
-    """Send on all sites and to all entities at once, each at the rate that makes them end together."""
+    """Send on all sites and to all entities at once, at rates that make them end together."""
     seconds = len(samples) / _MESSAGES_PER_SECOND
     senders = []
     in_groups = sorted(samples, key=lambda sample: (sample.site, sample.pattern, sample.number))
@@ -117,7 +117,7 @@ async def _feed(samples: Sequence[Sample], stack: Stack, watch: Watch) -> None:
 
 
 async def _wait(observations: Observations) -> None:
-    """Return when everything has arrived, or nothing does any more."""
+    """Return when everything has arrived, or nothing has for a while."""
     while not observations.is_complete:
         observations.progressed.clear()
         try:
@@ -128,19 +128,19 @@ async def _wait(observations: Observations) -> None:
 
 
 def _journalled(log: Path) -> Iterator[str]:
-    """Yield the host's decisions to withhold or reject a message, of which there must be none."""
+    """Yield the host's decisions to withhold or reject a message; the demo expects none."""
     with log.open(encoding="utf-8") as lines:
         for line in lines:
             _, found, record = line.partition("busway.journal: ")
             if found:
-                yield f"the journal tells of a message that was not sent on: {record.strip()}"
+                yield f"the journal reports a message that was not sent: {record.strip()}"
 
 
 def _around(stack: Stack, logs: Path) -> str:
     return f"""\
 {introduction(stack, logs)}
 
-Send a message in the west and take it in the east, with these settings in the environment:
+To send a message to west and receive it in east, with these settings in the environment:
 
 python -c '
 import os

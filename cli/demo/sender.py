@@ -36,7 +36,7 @@ async def feed(
     try:
         async with (
             ServiceBusClient.from_connection_string(connection_string) as client,
-            # The SDK's two kinds of sender differ in the name of this argument only.
+            # The SDK's two kinds of sender differ only in the name of this argument.
             client.get_queue_sender(samples[0].pattern) as sender,
         ):
             due = loop.time()
@@ -76,7 +76,7 @@ async def _batches(
 
 
 def sdk_message(sample: Sample) -> ServiceBusMessage:
-    """Return *sample* as an application would write it down."""
+    """Return *sample* as an application would build it."""
     template = sample.template
     life = sample.time_to_live
     return ServiceBusMessage(

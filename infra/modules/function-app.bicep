@@ -1,5 +1,5 @@
 // The Function app on Flex Consumption, which scales each function on its own, with its storage and its telemetry.
-// The app's own identity opens everything; there is no key to keep.
+// The app's own identity has access to everything; there are no keys.
 
 @description('Name of the Function app.')
 param name string
@@ -107,7 +107,7 @@ resource site 'Microsoft.Web/sites@2024-04-01' = {
     }
   }
 
-  // FUNCTIONS_WORKER_RUNTIME is missing on purpose: Flex Consumption takes the language from functionAppConfig.
+  // FUNCTIONS_WORKER_RUNTIME is not set: Flex Consumption takes the language from functionAppConfig.
   resource appSettings 'config' = {
     name: 'appsettings'
     properties: union(settings, {

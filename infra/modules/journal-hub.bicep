@@ -1,5 +1,5 @@
-// An event hub for the journal in place of blobs (docs/journal.md), whose Capture writes what comes to the container
-// `journal-capture`, where the reconciliation takes it from.
+// An event hub for the journal instead of blobs (docs/journal.md). Capture writes its events to the container
+// `journal-capture`, from which the reconciliation reads them.
 
 @description('Name of the Event Hubs namespace, unique in Azure.')
 @minLength(6)
@@ -101,4 +101,8 @@ resource sends 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   }
 }
 
-output fullyQualifiedNamespace string = replace(replace(namespace.properties.serviceBusEndpoint, 'https://', ''), ':443/', '')
+output fullyQualifiedNamespace string = replace(
+  replace(namespace.properties.serviceBusEndpoint, 'https://', ''),
+  ':443/',
+  ''
+)

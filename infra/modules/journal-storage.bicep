@@ -1,5 +1,5 @@
-// The storage account of the journals and of what their reconciliation finds, apart from the app's own account, which
-// goes with the app.
+// The storage account of the journals and of the results of their reconciliation. It is separate from the app's own
+// account, which is deleted with the app.
 
 @description('Name of the storage account.')
 @minLength(3)
@@ -9,11 +9,11 @@ param name string
 @description('Region of the storage account.')
 param location string
 
-@description('Days for which journals are kept. A run looks back for a week, and may be repeated for as long as its journals are there.')
+@description('Days for which journals are kept. A run looks back for a week, and can be repeated as long as its journals exist.')
 @minValue(9)
 param journalDays int
 
-@description('Whether folders are real ones, as a cluster (Synapse, Fabric, Databricks) needs them to rename a run in one step. It cannot be changed later.')
+@description('Whether the account has a hierarchical namespace, which a cluster (Synapse, Fabric, Databricks) needs to rename a run in one step. It cannot be changed later.')
 param hierarchicalNamespace bool
 
 @description('Object id of the identity that writes journals and reads results: the Function app.')
@@ -91,7 +91,7 @@ resource appWritesJournals 'Microsoft.Authorization/roleAssignments@2022-04-01' 
   }
 }
 
-// It reads results there, and keeps its notes on each night.
+// The app reads results there and stores the state of each night.
 resource appReadsResults 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   scope: storage::blobs::reconciliation
   name: guid(storage::blobs::reconciliation.id, appPrincipalId, storageBlobDataContributor)

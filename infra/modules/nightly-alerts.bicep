@@ -1,7 +1,7 @@
-// Who is called when a night needs somebody. docs/operations.md says what to do then.
+// The alerts for a nightly reconciliation that needs a person. docs/operations.md says what to do then.
 //
 // A log level may drop log lines, but failed invocations are always reported: so the app's timer fails if a person must
-// look, and the rule counts that.
+// act, and the rule counts the failures.
 
 @description('Beginning of the names of the rules.')
 param name string
@@ -28,7 +28,7 @@ resource needsSomebody 'Microsoft.Insights/scheduledQueryRules@2021-08-01' = {
       workspaceId
     ]
     evaluationFrequency: 'PT5M'
-    // Longer than the way of telemetry takes. Nothing resolves by itself: each night is told once.
+    // Longer than telemetry takes to arrive. An alert does not resolve by itself: each night is reported once.
     windowSize: 'PT30M'
     muteActionsDuration: 'PT30M'
     autoMitigate: false
@@ -40,9 +40,9 @@ resource needsSomebody 'Microsoft.Insights/scheduledQueryRules@2021-08-01' = {
             | where Name == 'nightly-reconciliation' and Success == false
             | join kind=leftouter (
                 AppExceptions
-                | summarize Told = take_any(strcat(InnermostMessage, ' ', OuterMessage)) by OperationId
+                | summarize Text = take_any(strcat(InnermostMessage, ' ', OuterMessage)) by OperationId
               ) on OperationId
-            | extend What = coalesce(extract(@'(nightly reconciliation of \d{4}-\d{2}-\d{2}: [^.]+)', 1, Told), 'cannot be started or read')
+            | extend What = coalesce(extract(@'(nightly reconciliation of \d{4}-\d{2}-\d{2}: [^.]+)', 1, Text), 'cannot be started or read')
             '''
           timeAggregation: 'Count'
           operator: 'GreaterThan'

@@ -7,10 +7,10 @@ param name string
 @description('Region of the job and its environment.')
 param location string
 
-@description('The image, built of jobs/reconcile/Dockerfile: REGISTRY/NAME:TAG.')
+@description('The image, built from jobs/reconcile/Dockerfile: REGISTRY/NAME:TAG.')
 param image string
 
-@description('Name of the container registry in this resource group that has the image; empty if anybody may pull it.')
+@description('Name of the container registry in this resource group that has the image; empty if anyone may pull it.')
 param registryName string
 
 @description('Name of the storage account with the containers `journal` and `reconciliation`.')
@@ -51,7 +51,7 @@ resource registry 'Microsoft.ContainerRegistry/registries@2023-07-01' existing =
   name: empty(registryName) ? 'none' : registryName
 }
 
-// Of its own and not the system's: the image is pulled before a job that has a system identity is there.
+// User-assigned, because the image is pulled before a system-assigned identity of the job would exist.
 resource identity 'Microsoft.ManagedIdentity/userAssignedIdentities@2023-01-31' = {
   name: '${name}-identity'
   location: location
@@ -110,7 +110,7 @@ resource job 'Microsoft.App/jobs@2024-03-01' = {
         replicaCompletionCount: 1
       }
       replicaTimeout: timeoutSeconds
-      // The container ends with 0 for every result, findings too; with another code only where there is none.
+      // The container exits with 0 for every result, findings included, and with another code only without a result.
       replicaRetryLimit: 1
       registries: empty(registryName)
         ? []
@@ -126,7 +126,7 @@ resource job 'Microsoft.App/jobs@2024-03-01' = {
         {
           name: 'reconcile'
           image: image
-          // The app adds --date. Without one it is yesterday.
+          // The app adds --date; the default is yesterday.
           args: [
             '--journal'
             '${storage.properties.primaryEndpoints.blob}journal'
@@ -137,7 +137,7 @@ resource job 'Microsoft.App/jobs@2024-03-01' = {
           ]
           env: [
             {
-              // Which of its identities the job is, for DefaultAzureCredential.
+              // Tells DefaultAzureCredential which identity of the job to use.
               name: 'AZURE_CLIENT_ID'
               value: identity.properties.clientId
             }
@@ -187,7 +187,7 @@ resource jobPulls 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!em
   }
 }
 
-// To read the job, start it and list its executions; not to change what it runs.
+// Allows reading and starting the job and listing its executions, not changing what it runs.
 resource appStarts 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   scope: job
   name: guid(job.id, appPrincipalId, containerAppsJobsOperator)

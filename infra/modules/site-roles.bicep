@@ -1,5 +1,5 @@
-// What the app's identity may do in one namespace: receive and send, not manage.
-// The roles hold for the whole namespace, because a topic trigger needs its role on the subscription and the scale
+// The roles of the app's identity in one namespace: it may receive and send, not manage.
+// They apply to the whole namespace, because a topic trigger needs its role on the subscription and the scale
 // controller reads the same entities. For a narrower scope, assign per subscription, queue and topic.
 
 @description('Name of the namespace.')

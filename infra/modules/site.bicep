@@ -10,29 +10,29 @@ param location string
 @allowed(['Standard', 'Premium'])
 param sku string
 
-@description('Whether payments sent here are copied to the other site. True on the active site only: on the passive one nobody would empty the subscription.')
+@description('Whether payments sent here are copied to the other site. True on the active site only: on the passive site nothing would read the subscription.')
 param copiesPayments bool
 
-// At-least-once delivery sends a message again when its settlement is lost. Busway keeps message_id, so the
-// namespace recognises the second copy within this window.
+// At-least-once delivery repeats a message if its settlement is lost. Busway keeps message_id, so the namespace
+// detects the duplicate within this window.
 var duplicateWindow = 'PT10M'
 
-// Batches get no lock renewal from Functions. One minute is time enough for 100 messages, and little to wait for when
-// an instance dies with a batch in hand.
+// Functions does not renew the locks of a batch. One minute is enough for 100 messages, and a short wait if an
+// instance dies with a batch.
 var lockDuration = 'PT1M'
 
-// Busway sets bad messages aside itself. What counts deliveries up is an outage of the target, during which nothing
-// may drain into the dead-letter queue; this is the most that Service Bus allows.
+// Busway rejects bad messages itself. The delivery count rises in a long outage of the target, when messages must not
+// go to the dead-letter queue; this is the highest value that Service Bus allows.
 var deliveriesThroughAnOutage = 2000
 
-// A message that Busway brought carries the mark that this action sets, and is not carried back: without it two sites
-// would send one message to each other for ever. `replication <> 1` would select nothing at all, since a comparison
-// with a property that is not there is unknown, and unknown is not true.
+// A replicated message has the property that this action sets, and is not replicated back. Without it two sites would
+// send one message to each other for ever. `replication <> 1` would select nothing, because a comparison with a
+// missing property is unknown, and unknown is not true.
 //
-// This must be the only rule of its subscription. Each matching rule with an action makes a copy of its own, so
-// $Default beside it would let an unmarked copy through, which bounces. Resource Manager removes $Default when the
-// first rule of one's own is made; messages sent before that moment pass $Default, so deploy before traffic. A later
-// deployment finds the rule in place and opens no such window.
+// This must be the only rule of its subscription. Each matching rule with an action makes its own copy, so $Default
+// would add an unmarked copy, which bounces. Resource Manager removes $Default when the first other rule is created.
+// Messages sent before that moment pass $Default, so deploy before traffic. A later deployment finds the rule in place
+// and has no such window.
 var loopRule = {
   filterType: 'SqlFilter'
   sqlFilter: {
@@ -43,9 +43,9 @@ var loopRule = {
   }
 }
 
-// jobs is what the workers read. What they give up on goes to `jobs` of the other site and, when it fails there as well,
-// to `jobs-auxiliary`. The others hold what Busway rejected: one per task, for a person to look at.
-// orders is for the first task of whoever reads the README.
+// Workers read `jobs`. A job that they dead-letter goes to `jobs` of the other site and, if it fails there too, to
+// `jobs-auxiliary`. The queues named `-rejected` hold what Busway rejected, one per task, for a person to inspect.
+// `orders` is for the first task in the README.
 var queues = [
   'orders'
   'orders-rejected'
@@ -65,7 +65,7 @@ resource namespace 'Microsoft.ServiceBus/namespaces@2024-01-01' = {
   }
   properties: {
     minimumTlsVersion: '1.2'
-    // The app comes with its identity. Give applications roles too, or set this to false for those that need keys.
+    // The app uses its identity. Give applications roles too, or set this to false for those that need keys.
     disableLocalAuth: true
   }
 }
@@ -76,7 +76,7 @@ resource queue 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' = [
     name: queueName
     properties: {
       lockDuration: lockDuration
-      // A job that fails spills over soon; what has been set aside is for people to look at.
+      // A failing job spills over soon; rejected messages wait for a person.
       maxDeliveryCount: queueName == 'jobs' ? 3 : 10
       requiresDuplicateDetection: true
       duplicateDetectionHistoryTimeWindow: duplicateWindow
@@ -92,7 +92,7 @@ resource events 'Microsoft.ServiceBus/namespaces/topics@2024-01-01' = {
     duplicateDetectionHistoryTimeWindow: duplicateWindow
   }
 
-  // Everything, sent here or brought from the other site.
+  // All messages, sent here or replicated from the other site.
   resource application 'subscriptions' = {
     name: 'application'
     properties: {
@@ -109,7 +109,7 @@ resource events 'Microsoft.ServiceBus/namespaces/topics@2024-01-01' = {
       requiresSession: true
       lockDuration: lockDuration
       maxDeliveryCount: deliveriesThroughAnOutage
-      // An error in the rule must be seen, not swallowed.
+      // An error in the rule must be visible.
       deadLetteringOnFilterEvaluationExceptions: true
     }
 
@@ -128,8 +128,8 @@ resource payments 'Microsoft.ServiceBus/namespaces/topics@2024-01-01' = {
     duplicateDetectionHistoryTimeWindow: duplicateWindow
   }
 
-  // On the passive site the copies live for the two minutes that the task stamps on them, then expire: whoever fails
-  // over finds the last two minutes, not a backlog of what was handled long ago.
+  // On the passive site copies expire after the two minutes that the task sets. After a failover, consumers find the last
+  // two minutes and not a backlog of messages that were processed long ago.
   resource application 'subscriptions' = {
     name: 'application'
     properties: {
@@ -156,5 +156,9 @@ resource paymentsReplicationRule 'Microsoft.ServiceBus/namespaces/topics/subscri
 }
 
 output name string = namespace.name
-// serviceBusEndpoint reads https://NAME.servicebus.windows.net:443/ and names the right cloud.
-output fullyQualifiedNamespace string = replace(replace(namespace.properties.serviceBusEndpoint, 'https://', ''), ':443/', '')
+// serviceBusEndpoint is https://NAME.servicebus.windows.net:443/, with the domain of the cloud in use.
+output fullyQualifiedNamespace string = replace(
+  replace(namespace.properties.serviceBusEndpoint, 'https://', ''),
+  ':443/',
+  ''
+)

@@ -1,4 +1,4 @@
-// What the app's identity may do in a key vault: read the values of secrets, not list, set or manage them.
+// The role of the app's identity in a key vault: it may read the values of secrets, not list, set or manage them.
 
 @description('Name of the key vault, which must use Azure RBAC.')
 param vaultName string

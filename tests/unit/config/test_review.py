@@ -442,7 +442,7 @@ def test_a_connection_can_be_named_before_the_file(tmp_path: Path, connections) 
 def test_a_file_for_no_connection_is_a_problem(tmp_path: Path, connections) -> None:
     with pytest.raises(ConfigError) as caught:
         entities_of([str(hubs_file(tmp_path, "east"))], connections)
-    assert "is for 'east', which is no connection of this kind" in str(caught.value)
+    assert "is for 'east', which is not a connection of this kind" in str(caught.value)
 
 
 @pytest.mark.parametrize(
