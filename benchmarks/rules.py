@@ -1,4 +1,4 @@
-"""A rule of five comparisons, asked of a message that has just arrived, and of one that has been looked at before."""
+"""A rule of five comparisons, evaluated for a new message and for one whose properties have been read before."""
 
 import time
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def _cost(call: Callable[[], bool]) -> float:
-    """Return the processor time of a call in microseconds, the best of all rounds; the rule has to hold."""
+    """Return the processor time of a call in microseconds, the best of all rounds; the rule must match."""
     best = float("inf")
     for _ in range(ROUNDS):
         started = time.process_time_ns()

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from benchmarks.measurement import Measurement, report
 from local.host.raw_link import Delivery
-from local.host.shape import Input, service_bus_input
 from local.host.worker import Function, Worker
+from local.host.worker_input import Input, service_bus_input
 from shared.amqp.codec import encode
 from shared.amqp.scan import join_list, join_map
 from shared.amqp.sections import Sections, data

@@ -1,8 +1,8 @@
 """
-How far a function has come in each partition of an event hub.
+The progress of a function in each partition of an event hub.
 
-Azure keeps this in a blob container. Here it is kept in memory, as the local broker keeps its events in memory; or in
-a file, where the events outlive the host.
+Azure stores it in a blob container. This host keeps it in memory, as the local broker keeps its events, or in a file
+for events that outlive the host.
 """
 
 import json
@@ -13,7 +13,7 @@ from shared.errors import ConfigError, Problem
 
 
 class Partition(NamedTuple):
-    """A partition of a hub as one consumer group of one connection sees it."""
+    """A partition of a hub for one consumer group of one connection."""
 
     connection: str
     hub: str
@@ -22,7 +22,7 @@ class Partition(NamedTuple):
 
 
 class Checkpoints(Protocol):
-    """A store for the offset of the last event that a partition is done with."""
+    """A store for the offset of the last processed event of each partition."""
 
     def get(self, partition: Partition) -> str | None:
         """Return the offset, None before the first."""
@@ -37,7 +37,7 @@ class MemoryCheckpoints:
     """Checkpoints that end with the host."""
 
     def __init__(self) -> None:
-        """Start without any."""
+        """Start without checkpoints."""
         self._offsets: dict[Partition, str] = {}
 
     def get(self, partition: Partition) -> str | None:
@@ -50,10 +50,10 @@ class MemoryCheckpoints:
 
 
 class FileCheckpoints:
-    """Checkpoints in a JSON file, replaced whole on every change."""
+    """Checkpoints in a JSON file, which is replaced on every change."""
 
     def __init__(self, file: Path) -> None:
-        """Read what is there; a ConfigError for a file that holds something else."""
+        """Read the file, if it exists; a ConfigError if it has other content."""
         self._file = file
         self._offsets: dict[str, str] = {}
         if file.exists():

@@ -1,6 +1,6 @@
 # ruff: noqa: PLR2004 - format codes and widths of the AMQP specification; a name for each would hide the table
 """
-What Azure's host makes of an AMQP decimal: System.Decimal and back, always as decimal128.
+The conversion of an AMQP decimal by Azure's host: System.Decimal and back, always as decimal128.
 
 Source: DecimalEncoding (Azure/azure-amqp, src/Encoding/DecimalEncoding.cs, commit b8d2ac0acc00).
 """
@@ -13,7 +13,7 @@ _MAX_SIGNIFICAND = 2**96 - 1
 
 
 class _Layout(NamedTuple):
-    """Where a decimal keeps its exponent: bias, width in bits of the significand in the usual form."""
+    """The layout of a decimal: exponent bias, width in bits of the significand in the usual form."""
 
     bias: int
     significand_bits: int
@@ -26,7 +26,7 @@ def decimal128(raw: bytes) -> bytes:
     """
     Return the decimal as .NET writes it; an OverflowError for one that System.Decimal cannot hold.
 
-    .NET keeps 96 bits of the significand and cuts off the rest, and takes the scale modulo 256; so does this.
+    As in .NET, the significand is truncated to 96 bits and the scale is taken modulo 256.
     """
     layout = _LAYOUTS[raw[0]]
     bits = int.from_bytes(raw[1:])
@@ -39,7 +39,7 @@ def decimal128(raw: bytes) -> bytes:
     if is_wide:
         exponent = bits >> (layout.significand_bits - 2) & (2**exponent_bits - 1)
         significand = bits & (2 ** (layout.significand_bits - 2) - 1) | 0b100 << (layout.significand_bits - 2)
-        if raw[0] == 0x94:  # decimal128, of which .NET reads no wide form
+        if raw[0] == 0x94:  # .NET does not read the wide form of decimal128
             return _encode(0, 0, 0)
     else:
         exponent = bits >> layout.significand_bits & (2**exponent_bits - 1)

@@ -1,15 +1,15 @@
 # ruff: noqa: PLR2004 - format codes and widths of the AMQP specification; a name for each would hide the table
 """
-What Azure's host does to a message before a function with an SDK type sees it.
+The conversion of a message by Azure's host for a function with an SDK type.
 
-ModelBindingData does not carry the bytes of the wire. The host decodes the message to .NET objects
+ModelBindingData does not have the bytes of the wire. The host decodes the message to .NET objects
 (AmqpAnnotatedMessageConverter.FromAmqpMessage) and encodes these again (ToAmqpMessage, reached through
-AmqpAnnotatedMessage.ToBytes). On that way:
+AmqpAnnotatedMessage.ToBytes). The conversion changes the message:
 
-1. values of properties and annotations change as `dotnet_values` says; keys become strings, keys of annotations
+1. values of properties and annotations change as described in `dotnet_values`; keys become strings, keys of annotations
    symbols;
 2. message-id and correlation-id become strings; an empty content-type, content-encoding, subject, group-id or
-   reply-to-group-id disappears; header and properties are written with all their fields, null where there is none;
+   reply-to-group-id disappears; header and properties are written with all their fields, null where it is missing;
 3. header.ttl becomes absolute-expiry-time minus creation-time where both are set; where there is a ttl then,
    creation-time becomes the host's clock and absolute-expiry-time that plus the ttl;
 4. Service Bus only: header.delivery-count is one more than on the wire (it counts the present delivery);
@@ -98,11 +98,11 @@ def reencode(payload: bytes, now: int, *, delivery_count_offset: int = 0) -> byt
 
 
 def check_readable(payload: bytes) -> None:
-    """Raise CannotReceive for a message that .NET cannot decode, whatever the function is to get of it."""
+    """Raise CannotReceive for a message that .NET cannot decode, whatever the function receives of it."""
     try:
         reencode(payload, 0)
     except CannotBind:
-        return  # it has been decoded; only encoding it again fails
+        return  # decoding succeeded; only encoding fails
 
 
 def _reencode(source: Sections, now: int, delivery_count_offset: int) -> bytes:
@@ -133,7 +133,7 @@ def _reencode(source: Sections, now: int, delivery_count_offset: int) -> bytes:
             _map_section(b"\x00\x53\x78", source.footer, _AS_SYMBOL, failures),
         )
     )
-    # .NET reads the whole message before it writes any of it, so what it cannot read was raised above.
+    # .NET reads the whole message before it writes any of it, so read errors are raised above.
     if failures:
         raise failures[0]
     return message
@@ -145,7 +145,7 @@ def _content(section: bytes) -> bytes:
 
 
 def _fields(section: bytes, allowed: tuple[frozenset[int], ...]) -> list[bytes]:
-    """Return a field for each entry of *allowed*, which holds the format codes of its type."""
+    """Return a field for each entry of *allowed*, the format codes of its type."""
     fields = compound(_content(section))[: len(allowed)] if section else []
     for index, (field, codes) in enumerate(zip(fields, allowed, strict=False)):
         if field[0] not in codes and field != _NULL:
@@ -158,7 +158,7 @@ def _number(field: bytes) -> int:
 
 
 def _time_to_live(header: list[bytes], properties: list[bytes]) -> int | None:
-    """Return the time to live in milliseconds, None where the message has none."""
+    """Return the time to live in milliseconds, None if the message has no time to live."""
     expiry, creation = properties[8], properties[9]
     if _NULL not in (expiry, creation):
         return _milliseconds(expiry) - _milliseconds(creation)
@@ -247,7 +247,7 @@ def _list_section(prefix: bytes, fields: list[bytes]) -> bytes:
 
 
 def _map_section(prefix: bytes, section: bytes, key_code: int, failures: list[CannotBind]) -> bytes:
-    """Return the section as .NET writes it; of two entries with one key the last stays, at the place of the first."""
+    """Return the section as .NET writes it; of entries with one key the last is kept, at the position of the first."""
     if not section:
         return b""
     content = _content(section)

@@ -1,11 +1,12 @@
 # ruff: noqa: PLR2004 - format codes and widths of the AMQP specification; a name for each would hide the table
 """
-What Azure's host makes of one AMQP value: decoded to a .NET object and encoded again.
+The conversion of one AMQP value by Azure's host: decoded to a .NET object and encoded again.
 
-1. A value comes in as its bytes, format code first, and goes out as the bytes that Microsoft.Azure.Amqp writes.
-2. `CannotReceive`: .NET fails while it decodes the message, so that no message of the receive call is handed over.
-3. `CannotBind`: .NET fails while it makes ModelBindingData, so that the invocation never starts.
-4. `DROPPED`: .NET leaves the entry out without a word.
+1. The input is the bytes of a value, the output the bytes that Microsoft.Azure.Amqp writes; both start with the format
+   code.
+2. `CannotReceive`: .NET fails to decode the message, so the whole receive call fails.
+3. `CannotBind`: .NET fails to create ModelBindingData, so the invocation never starts.
+4. `DROPPED`: .NET omits the entry silently.
 
 Sources: AmqpAnnotatedMessageConverter.TryCreateNetPropertyFromAmqpProperty, TryCreateAmqpPropertyValueFromNetProperty
 and TranslateSymbol (Azure/azure-sdk-for-net, sdk/core/Azure.Core.Amqp/src/Shared, commit 975bf1a960e9); the encodings
@@ -22,33 +23,33 @@ from shared.errors import MessageRejected
 
 DROPPED = b""
 
-# How long a value is with its format code, by that code; 0 where the value says so itself.
+# The length of a value with its format code, by that code; 0 if the length is in the value.
 FIXED_WIDTHS = [{4: 1, 5: 2, 6: 3, 7: 5, 8: 9, 9: 17}.get(code >> 4, 0) for code in range(256)]
 
 MAX_TIMESTAMP = 253_402_300_799_999  # DateTime.MaxValue in milliseconds since 1970
-_LAST_TIMESTAMP = b"\x83" + MAX_TIMESTAMP.to_bytes(8)  # bytes beyond it are later, or negative
+_LAST_TIMESTAMP = b"\x83" + MAX_TIMESTAMP.to_bytes(8)  # greater bytes are later, or negative
 
 type Convert = Callable[[bytes], bytes]
 
 
 class CannotReceive(MessageRejected):
-    """.NET throws while it decodes the message: Azure's host receives nothing, whatever else was in the batch."""
+    """.NET throws when it decodes the message: Azure's host receives nothing of the whole batch."""
 
     def __init__(self, description: str) -> None:
-        """Name what .NET cannot read."""
+        """Describe what .NET cannot read."""
         super().__init__("HostCannotReceive", description)
 
 
 class CannotBind(MessageRejected):
-    """.NET throws while it makes binding data of the message: the function is not invoked, the invocation fails."""
+    """.NET throws when it creates the binding data: the invocation fails and the function does not run."""
 
     def __init__(self, description: str) -> None:
-        """Name what .NET cannot write."""
+        """Describe what .NET cannot write."""
         super().__init__("HostCannotBind", description)
 
 
 def body_value(raw: bytes) -> bytes:
-    """Return the value of a value body as .NET writes it; DROPPED is null, which becomes an empty data body."""
+    """Return the value of a value body as .NET writes it; DROPPED for null, which becomes an empty data body."""
     convert = _BODIES[raw[0]]
     return raw if convert is None else convert(raw)
 
@@ -86,12 +87,12 @@ def uint(number: int) -> bytes:
 
 
 def timestamp(milliseconds: int) -> bytes:
-    """Return a timestamp, held to the range of DateTime as .NET does on reading."""
+    """Return a timestamp, clamped to the range of DateTime as .NET does on reading."""
     return b"\x83" + min(max(milliseconds, 0), MAX_TIMESTAMP).to_bytes(8)
 
 
 def text_of(raw: bytes) -> bytes:
-    """Return the UTF-8 of a string or symbol, with U+FFFD (symbols: a question mark) for what is not text."""
+    """Return the UTF-8 of a string or symbol, with U+FFFD (symbols: a question mark) for invalid text."""
     content = variable_content(raw)
     if content.isascii():
         return content
@@ -124,7 +125,7 @@ def compound(raw: bytes) -> list[bytes]:
 
 
 def join_compound(small: int, large: int, items: list[bytes], count: int) -> bytes:
-    """Return a list or map in the width that .NET chooses for its content."""
+    """Return a list or map in the width that .NET uses for its content."""
     content = b"".join(items)
     if len(content) < 0xFF and count <= 0xFF:
         return b"%c%c%c%b" % (small, len(content) + 1, count, content)
@@ -137,7 +138,7 @@ def list_of(items: list[bytes]) -> bytes:
 
 
 def map_of(entries: dict[bytes, bytes]) -> bytes:
-    """Return an encoded map of encoded keys and values; .NET shortens no empty map."""
+    """Return an encoded map of encoded keys and values; .NET does not shorten an empty map."""
     if not entries:
         return b"\xd1\x00\x00\x00\x04\x00\x00\x00\x00"
     return join_compound(0xC1, 0xD1, [part for entry in entries.items() for part in entry], 2 * len(entries))
@@ -226,7 +227,7 @@ def _described(raw: bytes) -> bytes:
     stop = skip(raw, 1, len(raw))
     descriptor, value = raw[1:stop], raw[stop:]
     if descriptor[0] not in (0xA3, 0xB3):
-        raise CannotReceive("a described value whose descriptor is no symbol")
+        raise CannotReceive("a described value whose descriptor is not a symbol")
     name = variable_content(descriptor)
     if name == _URI and value[0] in (0xA1, 0xB1):
         return b"\x00" + symbol(name) + _string(value)
@@ -260,7 +261,7 @@ def _map(raw: bytes) -> bytes:
 
 
 def _body_map(raw: bytes) -> bytes:
-    """Return a map that went through Dictionary<string, object>: keys as strings, and no two alike."""
+    """Return a map after Dictionary<string, object>: keys are strings and unique."""
     parts = compound(raw)
     entries: dict[bytes, bytes] = {}
     for key, value in zip(parts[::2], parts[1::2], strict=True):
@@ -272,7 +273,7 @@ def _body_map(raw: bytes) -> bytes:
 
 
 def key_text(raw: bytes) -> bytes:
-    """Return the text of a map's key, as `ToString` gives it for text and whole numbers."""
+    """Return the text of a map's key, as `ToString` returns it for text and whole numbers."""
     code = raw[0]
     if code in (0xA1, 0xA3, 0xB1, 0xB3):
         return text_of(raw)
@@ -289,7 +290,7 @@ def key_text(raw: bytes) -> bytes:
     )
 
 
-# What decoding and encoding change; a format code that maps to None stays the same bytes.
+# The changes by decoding and encoding; None for a format code whose bytes do not change.
 _SAME = dict.fromkeys((0x40, 0x41, 0x42, 0x43, 0x44, 0x50, 0x51, 0x54, 0x55, 0x60, 0x61, 0x72, 0x82, 0x98))
 _NESTED_CODES: dict[int, Convert | None] = {
     **_SAME,
@@ -348,6 +349,6 @@ def _table(codes: dict[int, Convert | None]) -> list[Convert | None]:
 
 
 _NESTED = _table(_NESTED_CODES)
-# How .NET writes the value of an application property or annotation, by format code; DROPPED for one it leaves out.
+# How .NET writes the value of an application property or annotation, by format code; DROPPED for one it omits.
 PROPERTY_VALUES = _table(_PROPERTY_CODES)
 _BODIES = _table(_BODY_CODES)

@@ -1,7 +1,7 @@
 """
 Opening a connection to an event hub through azure-eventhub, for `raw_connection` to read.
 
-One connection serves one partition. Private names of the SDK are held by tests/contracts/test_receive_seam.py.
+One connection serves one partition. tests/contracts/test_receive_seam.py checks the private names of the SDK.
 """
 
 import asyncio
@@ -46,13 +46,13 @@ class EventHub:
         try:
             async with asyncio.timeout(_OPEN_SECONDS):
                 return list(await client.get_partition_ids())
-        except Exception as error:  # the SDK raises its own, azure-core's and the socket's kinds
+        except Exception as error:  # errors of the SDK, azure-core or the socket
             raise refused_or_closed(self.where, error) from error
         finally:
             await client.close()
 
     async def open(self, partition_id: str, position: Position, prefetch: int) -> "PartitionConnection":
-        """Return an open link to a partition that delivers what comes after *position*."""
+        """Return an open link to a partition that delivers the events after *position*."""
         where = f"{self.where}/{partition_id}"
         client: Any = self._client()
         try:
@@ -61,7 +61,7 @@ class EventHub:
                 amqp = client._amqp_transport.create_mgmt_client(client._address, auth, client._config)  # noqa: SLF001
                 await amqp.open_async()
                 while not await amqp.auth_complete_async():
-                    pass  # it has read from the socket meanwhile
+                    pass  # each call reads from the socket
         except Exception as error:
             await client.close()
             raise refused_or_closed(where, error) from error
@@ -108,7 +108,7 @@ class PartitionConnection:
     """An open link to one partition; `EventHub.open` makes it."""
 
     def __init__(self, raw: RawConnection, link: RawLink, client: EventHubConsumerClient) -> None:
-        """Hold what `close` has to close."""
+        """Keep what `close` closes."""
         self.raw = raw
         self.link = link
         self._client = client

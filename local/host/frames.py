@@ -1,6 +1,6 @@
 # ruff: noqa: PLR2004 - format codes and widths of the AMQP specification; a name for each would hide the table
 """
-The two AMQP frames that a receiver sees once per message, read and written without a general codec.
+The two AMQP frames of every received message, read and written without a general codec.
 
 Source: OASIS AMQP 1.0, part 2, sections 2.3 (frames), 2.7.5 (transfer) and 2.7.6 (disposition).
 """
@@ -35,7 +35,7 @@ _BOOLEAN = 0x56
 
 
 class Transfer(NamedTuple):
-    """A transfer frame: delivery_id and tag are None on all but the first of a message in several frames."""
+    """A transfer frame; delivery_id and tag are None on the second and later frames of a message."""
 
     handle: int
     delivery_id: int | None
@@ -46,7 +46,7 @@ class Transfer(NamedTuple):
 
 
 class Disposition(NamedTuple):
-    """A disposition frame of a sender: which deliveries it settles, with what outcome and error condition."""
+    """A disposition frame of a sender: the settled deliveries, their outcome and error condition."""
 
     first: int
     last: int
@@ -87,7 +87,7 @@ def read_transfer(buffer: bytes, position: int, end: int) -> Transfer:
 
 
 def read_disposition(buffer: bytes, position: int, end: int) -> Disposition | None:
-    """Return the disposition whose performative starts at *position*; None for one that a receiver sent."""
+    """Return the disposition whose performative starts at *position*; None for one from a receiver."""
     _, position, stop = _list(buffer, position + 3, end)
     if buffer[position] != _SENDER:
         return None

@@ -1,13 +1,13 @@
 """
 The local Azure Functions host: one function app in this process.
 
-1. `start` indexes the app, checks every binding (all problems in one ConfigError) and begins to listen.
-2. `ready` returns once every trigger listens. A source that is missing or refuses keeps the host from being ready,
-   not the other functions from running: it is logged and tried again.
-3. `stop` takes nothing more, waits for running invocations and their settlement, and closes.
+1. `start` indexes the app, checks every binding (all problems in one ConfigError) and starts listening.
+2. `ready` returns when every trigger listens. A source that is missing or refuses the host is logged and retried; until
+   then the host is not ready, but the other functions run.
+3. `stop` accepts nothing more, waits for running invocations and their settlement, and closes.
 
-It is a host for tests and development: no scale, no function keys, no leases, no output bindings but HTTP responses and
-Event Hubs.
+It is a host for tests and development: no scaling, no function keys, no leases, and of output bindings only HTTP
+responses and Event Hubs.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ HTTP_PORT = 7071
 
 
 class Host:
-    """A function app that runs; one per process, as the worker's state is the process's."""
+    """A running function app; one per process, because the worker's state is global."""
 
     def __init__(
         self,
@@ -52,8 +52,8 @@ class Host:
         """
         Prepare to run the app in *app_folder*, with its local.settings.json unless *settings* are given.
 
-        With *wire* a function with an SDK type gets the bytes of the wire, not what Azure's host makes of them. With a
-        *clock* of its own goes a *sleep* by that clock: for the pauses between retries and before listening again.
+        With *wire* a function with an SDK type gets the bytes of the wire without the conversion by Azure's host. Pass
+        a *sleep* with another *clock*: it is used for the pauses between retries and before listening again.
         """
         self.app_folder = app_folder.resolve()
         self.functions: Sequence[Function] = ()
@@ -69,10 +69,10 @@ class Host:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Index the app and begin to listen; a ConfigError, with every problem found, when it cannot run."""
+        """Index the app and start listening; a ConfigError with all problems if it cannot run."""
         settings = Settings.load(self.app_folder) if self._settings is None else self._settings
         options = load_host_options(self.app_folder)
-        os.environ.update(settings.values)  # where the app looks for them
+        os.environ.update(settings.values)  # where the app reads them
         self.functions = await self._worker.start(self.app_folder)
         self._listeners = self._make_listeners(settings, options)
         self._outputs = self._worker.outputs = EventHubOutputs(settings)
@@ -81,7 +81,7 @@ class Host:
             task.add_done_callback(_report_crash(listener))
 
     async def ready(self) -> None:
-        """Return once every trigger listens; raise what ended one that can never listen."""
+        """Return when every trigger listens; raise the error of one that can never listen."""
         listening = [asyncio.create_task(listener.is_listening.wait()) for listener in self._listeners]
         try:
             for waiting, task in zip(listening, self._tasks, strict=True):
@@ -98,7 +98,7 @@ class Host:
         return None if self._http is None else self._http.port
 
     async def stop(self) -> None:
-        """Take nothing more, finish and settle what runs, close."""
+        """Accept nothing more, finish and settle running invocations, and close."""
         for listener in self._listeners:
             listener.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -172,9 +172,9 @@ async def run(
     on_ready: Callable[[Host], None] | None = None,
 ) -> None:
     """
-    Run an app until SIGTERM or SIGINT; *on_ready* is called once all its functions listen.
+    Run an app until SIGTERM or SIGINT; *on_ready* is called when all its functions listen.
 
-    Raises: ConfigError, when the app or its settings cannot be used.
+    Raises: ConfigError, if the app or its settings are invalid.
     """
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()

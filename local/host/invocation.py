@@ -1,8 +1,8 @@
 """
-One invocation with what surrounds it: the log line, the retry policy of the function, outputs.
+One invocation: log line, retry policy of the function, outputs.
 
 Source: FunctionExecutorExtensions.TryExecuteAsync and the retry strategies of Azure/azure-webjobs-sdk: a failure to
-bind counts as a failed try; the exponential delay is 2 ** n seconds (with jitter) above the minimum, at most the
+bind counts as a failed attempt; the exponential delay is 2 ** n seconds (with jitter) above the minimum, at most the
 maximum.
 """
 
@@ -14,8 +14,8 @@ from datetime import timedelta
 from local.host.dotnet_values import CannotBind
 from local.host.listener import Stopping
 from local.host.outputs import EVENT_HUB
-from local.host.shape import Input
 from local.host.worker import Function, Invocation, RetryPolicy, Worker
+from local.host.worker_input import Input
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ async def invoke(
     retry_count: int = 0,
     last_error: str | None = None,
 ) -> Invocation:
-    """Run the function once on the input that *make* returns; a failure is logged and returned, never raised."""
+    """Run the function once with the input from *make*; a failure is logged and returned, never raised."""
     try:
         data, metadata = make()
         invocation = await worker.invoke(function, data, metadata, retry_count, last_error)
@@ -47,7 +47,7 @@ async def invoke(
 async def invoke_with_retries(
     worker: Worker, function: Function, make: Callable[[], Input], stopping: Stopping
 ) -> Invocation:
-    """Run the function as often as its retry policy says, until it succeeds or the host is to stop."""
+    """Run the function as often as its retry policy allows, until it succeeds or the host stops."""
     invocation = await invoke(worker, function, make)
     policy = function.retry
     count = 0
@@ -71,7 +71,7 @@ def delay(policy: RetryPolicy, retry_count: int, jitter: float) -> timedelta:
 
 
 async def _with_outputs_sent(worker: Worker, function: Function, invocation: Invocation) -> Invocation:
-    """Send the outputs of an invocation that succeeded; return it, or the failure that one of them makes of it."""
+    """Send the outputs of a successful invocation; return it, or a failed one if an output cannot be sent."""
     types = {name: binding["type"] for name, binding in function.outputs.items()}
     is_http = _HTTP_OUTPUT in types.values()
     if invocation.return_value is not None and not is_http and "$return" in types:

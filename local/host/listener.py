@@ -1,8 +1,8 @@
 """
-What every trigger of the host does: listen until told to stop, and come back when the connection is lost.
+Listening for a trigger until a stop is requested, again after a failure.
 
-A source that is missing or refuses the host does not stop the others, and is tried again for as long as the host
-runs: on Azure, too, an entity may be created after the app has started.
+A source that is missing or refuses the host does not stop the other triggers, and is retried as long as the host runs:
+on Azure, too, an entity may be created after the app has started.
 """
 
 import asyncio
@@ -27,16 +27,16 @@ class Listener(Protocol):
     is_listening: asyncio.Event
 
     async def run(self) -> None:
-        """Listen and invoke until `stop` was called and the running invocations are settled."""
+        """Listen and invoke until `stop` is called and the running invocations are settled."""
         ...
 
     def stop(self) -> None:
-        """Ask `run` to take nothing more and to come to its end."""
+        """Ask `run` to accept nothing more and to end."""
         ...
 
 
 class Stopping:
-    """A request to stop that wakes whoever waits for it."""
+    """A request to stop, which wakes waiting tasks."""
 
     def __init__(self, sleep: Sleep = asyncio.sleep) -> None:
         """Start without a request; wait with *sleep*."""
@@ -48,11 +48,11 @@ class Stopping:
         return self._requested.is_set()
 
     def request(self) -> None:
-        """Ask for the end."""
+        """Request the stop."""
         self._requested.set()
 
     async def wait(self, seconds: float) -> None:
-        """Wait for *seconds*, or until the end is asked for."""
+        """Wait for *seconds*, or until the stop is requested."""
         waiting = [asyncio.ensure_future(self._sleep(seconds)), asyncio.ensure_future(self._requested.wait())]
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -65,10 +65,10 @@ async def keep_listening(
     name: str, stopping: Stopping, listen: Callable[[Callable[[], None]], Awaitable[None]]
 ) -> None:
     """
-    Call *listen* until the end is asked for, again after a pause whenever it fails.
+    Call *listen* until the stop is requested, again after a pause whenever it fails.
 
-    Whatever it fails of: a listener that ended on an error of its own would leave a host that says it is ready. The
-    pause grows from one failure to the next, until *listen* calls what it is given to say that it has been let in.
+    Any error is retried: if a listener ended on an unexpected error, the host would claim to be ready. The pause grows
+    with each failure, until *listen* calls its argument to report that the service has accepted it.
     """
     pause = _FIRST_PAUSE
 
@@ -79,7 +79,7 @@ async def keep_listening(
     while not stopping:
         try:
             await listen(let_in)
-        except Exception as error:  # noqa: BLE001 - see above; what is not foreseen is logged with its traceback
+        except Exception as error:  # noqa: BLE001 - see above; an unexpected error is logged with its traceback
             if stopping:
                 return
             is_foreseen = isinstance(error, TargetUnavailable | TargetRefused)

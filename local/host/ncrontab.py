@@ -25,14 +25,14 @@ _HORIZON = 366 * 8  # days; a 29 February is never further away
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When a timer fires: the values allowed for each field, or an interval."""
+    """The schedule of a timer: the values allowed for each field, or an interval."""
 
     fields: tuple[frozenset[int], ...] = ()
     interval: timedelta | None = None
 
     def next_after(self, moment: datetime) -> datetime | None:
         """
-        Return the first time after *moment* that fits, None for a date that never comes.
+        Return the first time after *moment* that matches, None for a date that never occurs.
 
         >>> parse_schedule("0 30 9 * * mon-fri").next_after(datetime(2026, 11, 20, 10))
         datetime.datetime(2026, 11, 23, 9, 30)
@@ -57,7 +57,7 @@ class Schedule:
 
 
 def parse_schedule(text: str) -> Schedule:
-    """Return the schedule; a ValueError that names the field which is wrong."""
+    """Return the schedule, or a ValueError that names the invalid field."""
     parts = text.split()
     if len(parts) == 1 and ":" in text:
         interval = parse_timespan(text)
@@ -81,9 +81,9 @@ def _field(text: str, name: str, low: int, high: int, names: tuple[str, ...]) ->
             stop = high if span == "*" or (step and not last) else _number(last or first, low, names)
             stride = int(step) if step else 1
         except ValueError:
-            raise ValueError(f"schedule: {part!r} is no {name}") from None
+            raise ValueError(f"schedule: invalid {name} {part!r}") from None
         if not low <= start <= stop <= high or stride < 1:
-            raise ValueError(f"schedule: {part!r} is no {name} from {low} to {high}")
+            raise ValueError(f"schedule: invalid {name} {part!r}, expected {low} to {high}")
         values.update(range(start, stop + 1, stride))
     return frozenset(values)
 

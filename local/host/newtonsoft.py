@@ -23,7 +23,7 @@ _TICKS_AT_EPOCH = 621_355_968_000_000_000
 
 
 def dumps(value: object) -> str:
-    """Return JSON without white space, non-ASCII text as it stands."""
+    """Return JSON without white space and with non-ASCII text unescaped."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -52,7 +52,7 @@ def value_as_json(value: Value) -> Any:
 
 
 def date_text(milliseconds: int) -> str:
-    """Return a DateTime of unspecified kind: no zone, fractions only where there are any."""
+    """Return a DateTime of unspecified kind: no zone, a fraction only if it is not zero."""
     if milliseconds >= _MAX_MILLISECONDS:
         return MAX_DATE
     moment = _EPOCH + timedelta(milliseconds=max(milliseconds, 0))
@@ -66,7 +66,7 @@ def _float(number: float, *, single: bool) -> Any:
         return "NaN"
     if math.isinf(number):
         return "Infinity" if number > 0 else "-Infinity"
-    if single:  # the shortest text that reads back to the same 32 bits
+    if single:  # the shortest text that parses to the same 32 bits
         return next(short for digits in range(1, 18) if _as_single(short := float(f"{number:.{digits}g}")) == number)
     return number
 

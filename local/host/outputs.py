@@ -1,7 +1,7 @@
 """
-Output bindings of Event Hubs: sent when it has returned, before its source is settled.
+Output bindings of Event Hubs: sent after the function has returned, before its source is settled.
 
-Bytes are one event. Text is one, unless it is a JSON array, of which each item is one; a list that Python sets arrives
+Bytes are one event. Text is one event, unless it is a JSON array: then each item is one. A list set in Python arrives
 as such an array. Source: FunctionBinding.ReadAsEnumerable of Azure/azure-functions-host, EventHubAsyncCollector.
 """
 
@@ -21,7 +21,7 @@ EVENT_HUB = "eventHub"
 
 
 class EventHubOutputs:
-    """The hubs that the functions of an app send to; a client of each is opened at its first event."""
+    """The hubs that the functions of an app send to; each client is opened with its first event."""
 
     def __init__(self, settings: Settings) -> None:
         """Resolve connections and names by *settings*."""
@@ -29,7 +29,7 @@ class EventHubOutputs:
         self._clients: dict[tuple[str, str], EventHubProducerClient] = {}
 
     async def send(self, function: Function, output: ParameterBinding) -> str | None:
-        """Send what *output* holds to the hub that its binding names; return what spoke against it."""
+        """Send the value of *output* to the hub of its binding; return the error, None if it was sent."""
         binding, data = function.outputs[output.name], output.data or TypedData()
         try:
             producer = self._client(function, binding)
@@ -60,7 +60,7 @@ class EventHubOutputs:
 
 
 def bodies(kind: str | None, value: Any) -> list[bytes]:
-    """Return the bodies of the events that a value of the worker becomes."""
+    """Return the bodies of the events in a value of the worker."""
     if kind == "bytes":
         return [bytes(value)]
     text = str(value)

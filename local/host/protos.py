@@ -1,7 +1,7 @@
 """
-The protocol objects that azure-functions-runtime is given in place of generated protobuf classes.
+Protocol objects for azure-functions-runtime in place of generated protobuf classes.
 
-1. They hold what the library reads and writes, nothing is serialised: worker and host are one process.
+1. They have the fields that the library reads and writes. Nothing is serialised: worker and host are one process.
 2. `TypedData` is a union: one field is set, and `WhichOneof("data")` names it.
 3. The library probes for `TypedData` on a TypedData and expects an AttributeError, so fields exist only when declared.
 
@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 
 class TypedData:
-    """One value on its way between host and worker; keyword and type agree (bytes, string, json, http, …)."""
+    """One value between host and worker; keyword and type agree (bytes, string, json, http, …)."""
 
     __slots__ = ("data", "kind")
 
     def __init__(self, **field: Any) -> None:
-        """Take the one field that is set, or none."""
+        """Set one field, or none."""
         self.kind: str | None = next(iter(field), None)
         self.data: Any = None if self.kind is None else field[self.kind]
 
@@ -36,7 +36,7 @@ class TypedData:
 
 
 class ModelBindingData(NamedTuple):
-    """A message for an SDK type: the extension says in `source` and `version` what `content` holds."""
+    """A message for an SDK type; `source` and `version` identify the format of `content`."""
 
     version: str
     source: str
@@ -79,7 +79,7 @@ class ParameterBinding:
         self.data = data
 
     def WhichOneof(self, _group: str) -> str:  # noqa: N802 - protobuf's name
-        """Return the only way in which data travels here: not through shared memory."""
+        """Return the kind of data: never shared memory."""
         return "data"
 
 
@@ -88,14 +88,14 @@ class _Record(SimpleNamespace):
 
 
 class StatusResult(_Record):
-    """Whether a request succeeded, with the exception if it did not."""
+    """The status of a request, with the exception if it failed."""
 
     Failure = 0
     Success = 1
 
 
 class BindingInfo(_Record):
-    """A binding as indexing found it."""
+    """A binding of an indexed function."""
 
     inout = 2
     out = 1
@@ -113,7 +113,7 @@ class RpcHttpCookie(_Record):
         ExplicitNone = 3
 
 
-setattr(RpcHttpCookie.SameSite, "None", 0)  # not a name that an assignment may use
+setattr(RpcHttpCookie.SameSite, "None", 0)  # a keyword, which an assignment cannot use as a name
 
 
 class Timestamp(_Record):
@@ -121,19 +121,19 @@ class Timestamp(_Record):
 
 
 class NullableString(_Record):
-    """Text that is present."""
+    """A nullable text."""
 
 
 class NullableBool(_Record):
-    """A boolean that is present."""
+    """A nullable boolean."""
 
 
 class NullableDouble(_Record):
-    """A number that is present."""
+    """A nullable number."""
 
 
 class NullableTimestamp(_Record):
-    """A moment that is present."""
+    """A nullable time."""
 
 
 class RpcException(_Record):
@@ -153,7 +153,7 @@ class RpcFunctionMetadata(_Record):
 
 
 class WorkerMetadata(_Record):
-    """Who the worker is."""
+    """The identity of the worker."""
 
 
 class WorkerInitResponse(_Record):
@@ -169,7 +169,7 @@ class FunctionLoadResponse(_Record):
 
 
 class InvocationResponse(_Record):
-    """What an invocation returned, or how it failed."""
+    """The result or failure of an invocation."""
 
     return_value: TypedData | None = None
     output_data: Sequence[ParameterBinding] = ()

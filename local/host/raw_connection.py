@@ -1,12 +1,12 @@
 """
 Receiving the bytes of messages through Microsoft's SDKs, below their decoders.
 
-azure-servicebus and azure-eventhub decode every message and keep no copy of its bytes; what they encode again has lost
-types. So the SDK opens the connection, authenticates and negotiates, and then this module reads the socket:
+azure-servicebus and azure-eventhub decode every message and keep no copy of its bytes; encoding it again loses types.
+Therefore the SDK opens the connection, authenticates and negotiates, and then this module reads the socket:
 
-1. transfers of its own links, and dispositions, are read here, and the payload is handed over as it stands;
-2. every other frame goes to the SDK, which stays in charge of flow, attach, tokens, management requests and the end;
-3. `transport.receive_frame` is replaced by waiting for this module's reader, so that the SDK's own waiting loops go on.
+1. transfers of its own links, and dispositions, are read here, and payloads are passed on unchanged;
+2. every other frame goes to the SDK, which handles flow, attach, tokens, management requests and closing;
+3. `transport.receive_frame` is replaced by waiting for this module's reader, so that the SDK's own loops continue.
 
 This module, `raw_link` and the two that open connections are the only ones that touch the private parts of the SDKs and
 of the pyamqp that each of them carries; tests/contracts/test_receive_seam.py holds the names. Both SDKs agree in these.
@@ -51,9 +51,9 @@ class RawConnection:
 
     @classmethod
     async def take_over(cls, where: str, client: Any, decode_frame: DecodeFrame) -> "RawConnection":
-        """Start to read an opened and authenticated client's socket."""
+        """Start reading the socket of an opened and authenticated client."""
         self = cls(where, client, decode_frame)
-        async with self._transport.socket_lock:  # held while the SDK reads
+        async with self._transport.socket_lock:  # locked while the SDK reads
             self._transport.receive_frame = self._receive_frame
             left_over = self._transport._read_buffer.read()  # noqa: SLF001
         self._tasks = [asyncio.create_task(self._read(left_over)), asyncio.create_task(self._tend())]
@@ -61,14 +61,14 @@ class RawConnection:
 
     @property
     def is_broken(self) -> bool:
-        """Return whether the connection is over."""
+        """Return whether the connection has ended."""
         return self._error is not None
 
     async def attach(self, source: Any, properties: dict[Any, Any], prefetch: int = 0, **link: Any) -> "RawLink":
         """
-        Return a new link to *source* once the service has accepted it.
+        Return a new link to *source* after the service has accepted it.
 
-        Raises: TargetRefused and LinkClosed, when the service does not.
+        Raises: TargetRefused and LinkClosed, if the service refuses it.
         """
         raw = RawLink(self, prefetch)
         raw.link = self._session.create_receiver_link(
@@ -93,17 +93,17 @@ class RawConnection:
         return raw
 
     async def detach(self, raw: "RawLink") -> None:
-        """Close a link and forget it; pyamqp would keep it for as long as the connection lives."""
+        """Close a link and remove it; pyamqp would keep it until the connection ends."""
         with contextlib.suppress(OSError):
             await raw.link.detach(close=True)
         self._forget(raw)
 
     async def settle(self, link: RawLink, deliveries: Sequence[Delivery], outcome: int) -> dict[int, str]:
         """
-        Settle the deliveries of a link and return what the service did not confirm: delivery id → condition.
+        Settle the deliveries of a link and return the failures: delivery id → condition.
 
-        Contiguous ids go out as one disposition, and all are sent before the first echo is awaited, as .NET settles in
-        parallel. A lost lock is in the answer, not an exception.
+        Contiguous ids are one disposition, and all are sent before the first confirmation is awaited, as .NET settles
+        in parallel. A lost lock is in the result, not an exception.
         """
         self.raise_if_broken()
         settlement = Settlement(link, {delivery.delivery_id for delivery in deliveries}, outcome)
@@ -122,27 +122,27 @@ class RawConnection:
         return settlement.failures
 
     async def release(self, deliveries: Sequence[Delivery]) -> None:
-        """Give deliveries back without counting them as delivered."""
+        """Release deliveries without counting them as delivered."""
         if deliveries:
             await self._dispositions(deliveries, frames.RELEASED, settled=True)
 
     async def close(self) -> None:
-        """Close the connection; what was not settled goes back to the service."""
+        """Close the connection; unsettled messages return to the service."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._break(ConnectionError("closed by this side"))
-        with contextlib.suppress(Exception):  # the SDK raises anything when the peer has gone, and it is over anyway
+        with contextlib.suppress(Exception):  # the SDK may raise anything if the peer is gone
             await asyncio.wait_for(self._client.close_async(), 1.0)
 
     async def progress(self, seconds: float) -> None:
-        """Wait until something has been read, or the time is over."""
+        """Wait until something has been read, or until the timeout."""
         self._progress.clear()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._progress.wait(), seconds)
 
     async def flow(self, raw: "RawLink", credit: int, *, drain: bool = False) -> None:
-        """Grant the link *credit* messages in all."""
+        """Set the credit of the link to *credit* messages."""
         self.raise_if_broken()
         raw.credit = credit
         await raw.link.flow(link_credit=credit, drain=drain)
@@ -160,11 +160,11 @@ class RawConnection:
     def _forget(self, raw: "RawLink") -> None:
         self._session.links.pop(raw.link.name, None)
         self._session._output_handles.pop(raw.link.handle, None)  # noqa: SLF001
-        # The remote handle stays known to pyamqp until the service has answered the detach.
+        # pyamqp keeps the remote handle until the service has answered the detach.
         self._links.pop(raw.link.remote_handle, None)
 
     def raise_if_broken(self) -> None:
-        """Raise what ended the connection, if it is over."""
+        """Raise the error that ended the connection, if it has ended."""
         if self._error is not None:
             raise refused_or_closed(self.where, self._error) from self._error
 
@@ -178,17 +178,17 @@ class RawConnection:
 
     async def _receive_frame(
         self,
-        timeout: float | None = None,  # noqa: ASYNC109 - the signature that it replaces
+        timeout: float | None = None,  # noqa: ASYNC109 - the signature of the replaced method
         **_: Any,
     ) -> tuple[None, None]:
-        """Stand in for the transport's own reading: nothing for the caller to process, something may have been read."""
+        """Replace the transport's own reading: there is no frame for the caller, but one may have been read here."""
         if self._error is not None:
             raise OSError(str(self._error)) from self._error
         await self.progress(_TEND_SECONDS if timeout is None else timeout)
         return None, None
 
     async def _tend(self) -> None:
-        """Keep the token fresh and send and expect signs of life, all of which the SDK does when it is called."""
+        """Let the SDK renew the token, send heartbeats and check those of the service."""
         try:
             while self._error is None:
                 await asyncio.sleep(_TEND_SECONDS)
@@ -196,7 +196,7 @@ class RawConnection:
                 await self._connection.listen(wait=0.01)
                 if self._connection._error is not None:  # noqa: SLF001
                     self._break(self._connection._error)  # noqa: SLF001
-        except Exception as error:  # noqa: BLE001 - whatever the SDK raises here, the connection is of no use any more
+        except Exception as error:  # noqa: BLE001 - whatever the SDK raises here, the connection is unusable
             self._break(error)
 
     async def _read(self, left_over: bytes) -> None:
@@ -208,11 +208,11 @@ class RawConnection:
                     self._break(ConnectionResetError("the peer closed the connection"))
                     return
                 left_over = await self._process(left_over + chunk if left_over else chunk)
-        except Exception as error:  # noqa: BLE001 - the socket's, ours for bad frames, pyamqp's own while it processes
+        except Exception as error:  # noqa: BLE001 - errors of the socket, of invalid frames, of pyamqp
             self._break(error)
 
     async def _process(self, data: bytes) -> bytes:
-        """Process the whole frames in *data* and return the rest of it."""
+        """Process the complete frames in *data* and return the remaining bytes."""
         position, size = 0, len(data)
         while size - position >= _FRAME_HEADER:
             length = int.from_bytes(data[position : position + 4])
@@ -265,7 +265,7 @@ class RawConnection:
     def _settled(self, disposition: frames.Disposition | None) -> None:
         if disposition is None or not disposition.settled:
             return
-        # The peer names the range: walk it only where it is no longer than what is waited for.
+        # The peer chooses the range: iterate over it only if it is not longer than the pending ids.
         if disposition.last - disposition.first < len(self._unsettled):
             delivery_ids: Sequence[int] = range(disposition.first, disposition.last + 1)
         else:

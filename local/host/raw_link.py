@@ -1,7 +1,7 @@
 """
-One receiving link below the SDK's decoder: what has arrived, its credit, waiting for more.
+One receiving link below the SDK's decoder: received messages, credit, waiting.
 
-Part of the seam that `raw_connection` describes.
+`raw_connection` describes how it uses the SDK.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ _REFUSALS = ("amqp:not-found", "amqp:unauthorized-access", "amqp:not-allowed", "
 
 
 class Delivery(NamedTuple):
-    """A message as it arrived: the id of its delivery, the lock token as the service sent it, and all of its bytes."""
+    """A message as it arrived: its delivery id, the lock token as the service sent it, and its bytes."""
 
     delivery_id: int
     tag: bytes
@@ -26,16 +26,16 @@ class Delivery(NamedTuple):
 
 
 class LinkClosed(TargetUnavailable):
-    """The service ended the link or the connection; *condition* is AMQP's name for the reason."""
+    """The service has ended the link or the connection; *condition* is the AMQP error condition."""
 
     def __init__(self, description: str, condition: str) -> None:
-        """Hold the condition apart, for callers that branch on it."""
+        """Keep the condition for callers that branch on it."""
         super().__init__(description)
         self.condition = condition
 
 
 def refused_or_closed(where: str, error: BaseException | None) -> TargetRefused | LinkClosed:
-    """Return the error of ours that an error of the SDK stands for."""
+    """Return the error of this project for an error of the SDK."""
     condition = getattr(error, "condition", None)
     name = getattr(condition, "value", condition)
     name = name.decode() if isinstance(name, bytes) else str(name or type(error).__name__)
@@ -51,19 +51,19 @@ class Carrier(Protocol):
 
     @property
     def is_broken(self) -> bool:
-        """Return whether the connection is over."""
+        """Return whether the connection has ended."""
         ...
 
     def raise_if_broken(self) -> None:
-        """Raise what ended the connection, if it is over."""
+        """Raise the error that ended the connection, if it has ended."""
         ...
 
     async def flow(self, raw: "RawLink", credit: int, *, drain: bool = False) -> None:
-        """Grant a link *credit* messages in all."""
+        """Set the credit of a link to *credit* messages."""
         ...
 
     async def release(self, deliveries: Sequence[Delivery]) -> None:
-        """Give deliveries back without counting them as delivered."""
+        """Release deliveries without counting them as delivered."""
         ...
 
 
@@ -71,7 +71,7 @@ class RawLink:
     """A receiving link; made by `RawConnection.attach`."""
 
     def __init__(self, connection: Carrier, prefetch: int) -> None:
-        """Start without credit and with nothing received."""
+        """Start without credit and messages."""
         self.link: Any = None
         self.session_id: str | None = None
         self.is_attached = False
@@ -90,7 +90,7 @@ class RawLink:
         """
         Return up to *count* messages: none when *wait* seconds pass without one, or after `interrupt`.
 
-        Once there is one, it waits *gather* seconds for the others, as Microsoft.Azure.Amqp does.
+        After the first message it waits *gather* seconds for more, as Microsoft.Azure.Amqp does.
         """
         if self._prefetch or len(self._received) < count:
             await self._grant(count)
@@ -105,12 +105,12 @@ class RawLink:
         return [self._received.popleft() for _ in range(min(count, len(self._received)))]
 
     def interrupt(self) -> None:
-        """Make the present and every later `receive` return at once with what is there."""
+        """Make the current and every later `receive` return at once with the messages received so far."""
         self._is_interrupted = True
         self.wake()
 
     async def drain(self, seconds: float = 1.0) -> None:
-        """Take the credit back, and give back what has arrived and was not handed out."""
+        """Withdraw the credit and release messages that have arrived but were not returned."""
         if self.credit > 0:
             self._drained.clear()
             await self._connection.flow(self, 0, drain=True)
@@ -121,7 +121,7 @@ class RawLink:
 
     @property
     def closed_with(self) -> TargetRefused | LinkClosed | None:
-        """Return the error with which the service ended the link, None while it has not."""
+        """Return the error with which the service ended the link, None if it has not ended it."""
         state = self.link.state.name
         if state in ("DETACHED", "ERROR", "DETACH_RCVD") and (self.is_attached or self.link._error is not None):  # noqa: SLF001
             return refused_or_closed(self._connection.where, self.link._error)  # noqa: SLF001
@@ -134,7 +134,7 @@ class RawLink:
             raise error from self.link._error  # noqa: SLF001
 
     def transferred(self, transfer: frames.Transfer) -> None:
-        """Take a transfer of this link."""
+        """Handle a transfer of this link."""
         if transfer.delivery_id is not None and not self._parts:
             self._first = transfer
         if transfer.aborted:
@@ -158,7 +158,7 @@ class RawLink:
         self._received.append(Delivery(first.delivery_id, first.tag or b"", payload))
 
     def look(self) -> None:
-        """Wake `receive` if what it waits for has come, or never will."""
+        """Wake `receive` if enough has arrived, or if nothing more will."""
         if self._waiter is not None and (len(self._received) >= self._wanted or self.link.state.name != "ATTACHED"):
             self.wake()
 
@@ -168,20 +168,20 @@ class RawLink:
             self._waiter.set_result(None)
 
     async def attached(self, frame: Any) -> None:
-        """Note the service's answer to the attach; called by the SDK."""
+        """Record the service's answer to the attach; called by the SDK."""
         self.is_attached = frame.source is not None
         for key, value in (getattr(frame.source, "filters", None) or {}).items():
             if key == b"com.microsoft:session-filter" and value is not None:
                 self.session_id = value.decode() if isinstance(value, bytes) else str(value)
 
     async def flowed(self, frame: Sequence[Any]) -> None:
-        """Note a flow of the service, which ends a drain; called by the SDK."""
+        """Record a flow of the service, which ends a drain; called by the SDK."""
         if not frame[6]:
             self._drained.set()
 
     async def _grant(self, count: int) -> None:
         if self.closed_with is not None:
-            return  # a flow on a link that is no more would end the session, and all its links
+            return  # a flow on an ended link would end the session and all its links
         missing = max(count, self._prefetch) - len(self._received)
         if self.credit < missing and (self.credit < count - len(self._received) or self.credit <= self._prefetch // 2):
             await self._connection.flow(self, missing)

@@ -29,7 +29,7 @@ class ReceivedMessage:
     """The decoded message; *tag* is the lock token of Service Bus, empty for an event."""
 
     def __init__(self, payload: bytes, tag: bytes) -> None:
-        """Split the message; CannotReceive for what is no AMQP."""
+        """Split the message; CannotReceive if it is not AMQP."""
         try:
             self._sections: Sections = sections.split(payload)
         except Malformed as error:
@@ -38,7 +38,7 @@ class ReceivedMessage:
 
     @cached_property
     def annotations(self) -> Mapping[str, Value]:
-        """Return the message annotations, but those of described types that .NET does not know."""
+        """Return the message annotations, without those of described types that .NET does not know."""
         return _known(self._sections.message_annotations)
 
     @cached_property
@@ -67,7 +67,7 @@ class ReceivedMessage:
         for index, name in enumerate(_PROPERTY_NAMES):
             payload = self._properties[index].payload
             if name == "user-id" and isinstance(payload, bytes):
-                # Json.NET finds no bytes in a ReadOnlyMemory<byte>.
+                # Json.NET does not read the bytes of a ReadOnlyMemory<byte>.
                 found[name] = {"Length": len(payload), "IsEmpty": not payload}
             elif name in ("absolute-expiry-time", "creation-time") and isinstance(payload, int):
                 found[name] = newtonsoft.date_text(payload) + "+00:00"
@@ -89,7 +89,7 @@ class ReceivedMessage:
 
     @property
     def delivery_count(self) -> int:
-        """Return which delivery this is, from 1."""
+        """Return the number of this delivery, from 1."""
         payload = self._header[4].payload
         return payload + 1 if isinstance(payload, int) else 1
 
@@ -114,7 +114,7 @@ class ReceivedMessage:
         return b"".join([value.payload for _, value in parts if isinstance(value.payload, bytes)])
 
     def text_body(self) -> str:
-        """Return the body as text, U+FFFD for what is not UTF-8; a value body works where it is a string."""
+        """Return the body as text, U+FFFD for invalid UTF-8; a value body must be a string."""
         parts = self._body_parts
         if len(parts) == 1 and parts[0][0] == sections.VALUE and parts[0][1].kind == "string":
             return str(parts[0][1].payload)

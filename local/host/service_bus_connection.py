@@ -1,9 +1,9 @@
 """
 Opening a connection to a Service Bus entity through azure-servicebus, for `raw_connection` to read.
 
-The SDK's own receiver opens a TCP connection for each session and polls every 50 ms while a link opens; so only its
-connection, its credential and its management requests are used here, and links are attached one by one on the one
-connection, as .NET does. Private names of the SDK are held by tests/contracts/test_receive_seam.py.
+The SDK's own receiver opens a TCP connection for each session and polls every 50 ms while a link opens. Therefore only
+its connection, credential and management requests are used, and links are attached to the one connection, as .NET does.
+tests/contracts/test_receive_seam.py checks the private names of the SDK.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class ServiceBusConnection:
     """An open connection to one queue or subscription; `open` makes it."""
 
     def __init__(self, client: ServiceBusClient, receiver: ServiceBusReceiver, credential: Any) -> None:
-        """Hold what `close` has to close."""
+        """Keep what `close` closes."""
         self.raw: RawConnection
         self._client = client
         self._receiver: Any = receiver
@@ -82,10 +82,10 @@ class ServiceBusConnection:
             receiver._handler = amqp  # noqa: SLF001 - from here on `receiver` can send management requests
             await amqp.open_async()
             while not await amqp.auth_complete_async():
-                pass  # it has read from the socket meanwhile
+                pass  # each call reads from the socket
         except BuswayError:
             raise
-        except Exception as error:  # the SDK raises its own, azure-core's and the socket's kinds
+        except Exception as error:  # errors of the SDK, azure-core or the socket
             raise refused_or_closed(where, error) from error
         receiver._running = True  # noqa: SLF001
         return await RawConnection.take_over(where, amqp, decode_frame)
@@ -109,7 +109,7 @@ class ServiceBusConnection:
         )
 
     async def renew_message_lock(self, tag: bytes) -> datetime:
-        """Return until when the message with that lock token is locked now."""
+        """Renew the lock of the message with that lock token and return its end."""
         token = uuid.UUID(bytes_le=tag)
         try:
             expirations = await self._receiver._renew_locks(token, timeout=_OPEN_SECONDS)  # noqa: SLF001
@@ -118,7 +118,7 @@ class ServiceBusConnection:
         return _moment(expirations[b"expirations"][0])
 
     async def renew_session_lock(self, session_id: str) -> datetime:
-        """Return until when the session is locked now."""
+        """Renew the lock of the session and return its end."""
         try:
             answer = await self._receiver._mgmt_request_response_with_retry(  # noqa: SLF001
                 REQUEST_RESPONSE_RENEW_SESSION_LOCK_OPERATION,

@@ -1,9 +1,9 @@
 """
-What the host knows before it looks at the app: app settings and host.json.
+The configuration of the host: app settings and host.json.
 
 1. An app setting comes from the environment, then from `Values` in local.settings.json, as with `func start`.
-2. host.json is validated: a wrong type or an out-of-range number is a ConfigError. A key that this host does not act
-   on (logging, bundles, other extensions) is let through, as the real host lets it through.
+2. host.json is validated: a wrong type or an out-of-range number is a ConfigError. Keys that this host does not use
+   (logging, bundles, other extensions) are accepted, as the real host accepts them.
 3. Defaults are those of the real host: ServiceBusOptions and EventHubOptions in azure-sdk-for-net, sdk/servicebus
    and sdk/eventhub, Microsoft.Azure.WebJobs.Extensions.*/src/Config.
 """
@@ -52,7 +52,7 @@ class EventHubsOptions:
 
 @dataclass(frozen=True, slots=True)
 class HostOptions:
-    """host.json as far as this host acts on it."""
+    """The parts of host.json that this host uses."""
 
     service_bus: ServiceBusOptions = ServiceBusOptions()
     event_hubs: EventHubsOptions = EventHubsOptions()
@@ -61,14 +61,14 @@ class HostOptions:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Where a binding's `connection` leads: a connection string, or a namespace reached with a managed identity."""
+    """The target of a binding's `connection`: a connection string, or a namespace with a managed identity."""
 
     name: str
     connection_string: str | None = None
     fully_qualified_namespace: str | None = None
 
     def __repr__(self) -> str:
-        """Name the app setting and hide what it holds."""
+        """Show the name of the app setting and hide its value."""
         return f"Connection({self.name!r})"
 
 
@@ -76,18 +76,18 @@ class Settings:
     """The app settings by name; names are compared without regard to case, as the real host does."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
-        """Take the merged settings."""
+        """Use the merged settings."""
         self.values = dict(values)
         self._folded = {name.casefold(): value for name, value in values.items()}
 
     @classmethod
     def load(cls, app_folder: Path, environment: Mapping[str, str] | None = None) -> "Settings":
-        """Return the settings of an app folder; a ConfigError for a local.settings.json that cannot be used."""
+        """Return the settings of an app folder; a ConfigError for an invalid local.settings.json."""
         values = _local_settings(app_folder / "local.settings.json")
         return cls({**values, **(os.environ if environment is None else environment)})
 
     def get(self, name: str) -> str | None:
-        """Return a setting's value, None if there is none."""
+        """Return a setting's value, None if it is not set."""
         return self._folded.get(name.casefold())
 
     def resolve(self, text: str, path: str) -> str:
@@ -104,7 +104,7 @@ class Settings:
         return _PLACEHOLDER.sub(value_of, text)
 
     def connection(self, name: str, path: str) -> Connection:
-        """Return the connection that a binding names; a ConfigError if neither form of it is set."""
+        """Return the connection of a binding; a ConfigError if neither form of it is set."""
         if value := self.get(name):
             return Connection(name, connection_string=value)
         if namespace := self.get(f"{name}__fullyQualifiedNamespace"):
@@ -114,7 +114,7 @@ class Settings:
 
 
 def load_host_options(app_folder: Path) -> HostOptions:
-    """Return what host.json says, its defaults without one; a ConfigError with every problem in it."""
+    """Return the options in host.json, the defaults without one; a ConfigError with all problems."""
     file = app_folder / "host.json"
     if not file.exists():
         return HostOptions()
@@ -152,7 +152,7 @@ def load_host_options(app_folder: Path) -> HostOptions:
 
 @dataclass(slots=True)
 class _Section:
-    """One object of host.json: reads typed values and collects what is wrong with them; keys ignore case."""
+    """One object of host.json: reads typed values and collects problems; keys ignore case."""
 
     content: object
     path: str
@@ -213,7 +213,7 @@ class _Section:
             return None
         return next((value for name, value in self.content.items() if name.casefold() == key.casefold()), None)
 
-    def _complain[T](self, key: str, value: object, expected: str, default: T = None) -> T:  # type: ignore[assignment] # None where the caller has no use for the value
+    def _complain[T](self, key: str, value: object, expected: str, default: T = None) -> T:  # type: ignore[assignment] # None if the caller discards the value
         self.problems.append(Problem(f"{self.path}.{key}", f"{value!r}, expected {expected}"))
         return default
 

@@ -1,4 +1,4 @@
-"""Waiting for the service to confirm the settlement of deliveries."""
+"""Waiting for the service to confirm settlements."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from local.host.raw_link import RawLink
 
 
 class Settlement:
-    """Deliveries of a link whose settlement is to be confirmed; `failures` holds delivery id → condition."""
+    """Deliveries of a link whose settlement awaits confirmation; `failures` has delivery id → condition."""
 
     def __init__(self, link: RawLink, waiting: set[int], outcome: int) -> None:
         """Wait for an answer for each of the delivery ids."""
@@ -18,7 +18,7 @@ class Settlement:
         self._outcome = outcome
 
     def answered(self, delivery_id: int, disposition: Disposition) -> None:
-        """Note the answer; one that confirms another outcome than the one asked for is a failure."""
+        """Record the answer; one that confirms another outcome than the requested one is a failure."""
         self.waiting.discard(delivery_id)
         if disposition.outcome != self._outcome or disposition.condition is not None:
             self.failures[delivery_id] = disposition.condition or f"outcome 0x{disposition.outcome or 0:02x}"
@@ -26,13 +26,13 @@ class Settlement:
             self.done.set_result(None)
 
     def look(self) -> None:
-        """Wait no more for answers on a link that the service has ended, a session whose lock was lost for one."""
+        """Stop waiting for answers on a link that the service has ended, such as when a session lock is lost."""
         error = self._link.closed_with
         if error is not None and not self.done.done():
             self.failures |= dict.fromkeys(self.waiting, getattr(error, "condition", str(error)))
             self.done.set_result(None)
 
     def fail(self, error: Exception) -> None:
-        """Give up on all that is still waited for."""
+        """Stop waiting for all answers."""
         if not self.done.done():
             self.done.set_exception(error)

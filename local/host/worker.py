@@ -1,7 +1,7 @@
 """
-Microsoft's Python worker library in this process: indexes a function app and invokes its functions.
+Microsoft's Python worker library in this process, which indexes a function app and invokes its functions.
 
-The library keeps its state in module globals, so that a process runs one app. Requests go through its public entry
+The library keeps its state in module globals, so one process runs one app. Requests go through its public entry
 points in the order in which the proxy worker of Azure calls them.
 
 Source: workers/proxy_worker/dispatcher.py of Azure/azure-functions-python-worker; azure-functions-runtime 1.3.0.
@@ -49,7 +49,7 @@ class Function:
 
     @property
     def parameter(self) -> str:
-        """Return the name of the parameter that the trigger fills."""
+        """Return the name of the trigger's parameter."""
         return str(self.trigger["name"])
 
     @property
@@ -64,13 +64,13 @@ class Function:
 
     @property
     def data_type(self) -> str:
-        """Return BINARY, STRING or UNDEFINED: what the binding asks the host to make of a body."""
+        """Return BINARY, STRING or UNDEFINED: the data type of a body that the binding asks for."""
         return str(self.trigger.get("dataType") or "UNDEFINED").upper()
 
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """How an invocation ended: the error's text when it failed, the return value and outputs when not."""
+    """The result of an invocation: the text of the error if it failed, else the return value and outputs."""
 
     error: str | None
     return_value: TypedData | None = None
@@ -83,10 +83,10 @@ class Invocation:
 
 
 class Outputs(Protocol):
-    """What sends the outputs of functions."""
+    """Sends the outputs of functions."""
 
     async def send(self, function: Function, output: ParameterBinding) -> str | None:
-        """Send what an output holds; return what spoke against it."""
+        """Send the value of an output; return the error, None if it was sent."""
         ...
 
 
@@ -126,7 +126,7 @@ class Worker:
         retry_count: int = 0,
         last_error: str | None = None,
     ) -> Invocation:
-        """Run the function once and return how it ended; its own exceptions are part of that."""
+        """Run the function once and return the result, which includes the function's exceptions."""
         invocation = SimpleNamespace(
             invocation_id=str(uuid.uuid4()),
             function_id=function.id,
@@ -145,7 +145,7 @@ class Worker:
         return Invocation(None, response.return_value, tuple(response.output_data))
 
     def stop(self) -> None:
-        """Wait for functions that still run in the worker's threads, then end those threads."""
+        """Wait for functions that still run in the worker's threads, then stop the threads."""
         runtime.stop_threadpool_executor()
 
 

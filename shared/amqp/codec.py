@@ -1,10 +1,10 @@
 """
-AMQP 1.0 values from bytes and back.
+Decoding and encoding AMQP 1.0 values.
 
-1. Whatever is valid comes back to the same bytes: the format code is kept, map entries keep their order.
-2. Whatever is not raises `Malformed` and nothing else.
-3. Work and memory are bounded by the length of the input: nesting is limited, and so are the items that need no bytes,
-   those of an array of a zero-width type.
+1. A valid value encodes to the same bytes again: format codes are kept, map entries keep their order.
+2. Decoding anything else raises `Malformed` and no other error.
+3. Work and memory are bounded by the length of the input: nesting is limited, and so are the items of an array of a
+   zero-width type.
 
 Source: OASIS AMQP 1.0, part 1, sections 1.2 and 1.6.
 """
@@ -16,7 +16,7 @@ from typing import cast
 from shared.amqp.primitives import PRIMITIVES, UINT8, UINT32, ZERO_WIDTH, Reader, Writer, truncated, unassigned
 from shared.amqp.values import Array, Described, Malformed, Payload, Value
 
-MAX_DEPTH = 64  # as in the .NET and Python SDKs, so that whatever they can read passes
+MAX_DEPTH = 64  # as in the .NET and Python SDKs, so that everything they can read is accepted
 MAX_ZERO_WIDTH_ITEMS = 32
 
 
@@ -49,9 +49,9 @@ def encode(value: Value) -> bytes:
 
 def plain(value: Value) -> object:
     """
-    Return the value as plain Python data (lists, dicts, numbers, text), forgetting its AMQP type and descriptors.
+    Return the value as plain Python data (lists, dicts, numbers, text), without AMQP types and descriptors.
 
-    A map's key that is a list, a map or an array stays a Value, because a dict cannot hold it otherwise.
+    A map's key that is a list, a map or an array stays a Value, because only that is hashable.
     """
     payload = value.payload
     if not isinstance(payload, tuple):
@@ -163,7 +163,7 @@ def _read_constructor(buffer: bytes, position: int, stop: int, depth: int) -> tu
         raise truncated("array constructor", position, 1, stop)
     code = buffer[position]
     if code >> 4 < ZERO_WIDTH:
-        raise Malformed(f"format code at byte {position}: 0x{code:02x} is none of AMQP 1.0")
+        raise Malformed(f"format code at byte {position}: 0x{code:02x} is not defined by AMQP 1.0")
     return tuple(descriptors), code, position + 1
 
 

@@ -10,35 +10,35 @@ from shared.amqp.shapes import Part, Shapes
 from shared.amqp.values import Malformed, Value, string
 
 _SIZE_AND_COUNT = struct.Struct(">II")
-# Where the entries start behind descriptor, format code, size and count, the latter two of four bytes each.
+# The position of the entries after descriptor, format code, size and count, the last two of four bytes each.
 WIDE_CONTENT = 12
 
 
 def entries(section: bytes) -> list[Entry]:
-    """Return the entries of an encoded section, none of an absent one."""
+    """Return the entries of an encoded section, no entries for an absent section."""
     return map_entries(section, descriptor(section, 0)[1], len(section)) if section else []
 
 
 def content(section: bytes) -> tuple[int, int, int]:
-    """Return how many values an encoded section has, keys included, where they start and where they stop."""
+    """Return the number of values in an encoded section, keys included, and where they start and stop."""
     return compound_content(section, descriptor(section, 0)[1], len(section))
 
 
 def walk(section: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """Yield the entries of an encoded section undecoded, as `shared.amqp.scan.walk_map` does, none of an absent one."""
+    """Yield the entries of an encoded section as `shared.amqp.scan.walk_map` does, none for an absent one."""
     return walk_map(section, descriptor(section, 0)[1], len(section)) if section else iter(())
 
 
 class Names:
     """
-    Where the entries of an encoded section are, by key in any case; of several that differ in case only, the first.
+    The positions of the entries of an encoded section, by key without regard to case; of equal keys, the first.
 
-    The section is walked once, and no further than to the key that is asked for; one whose shape is known is not walked
-    at all. Raises Malformed where the walk meets what is no map.
+    The section is walked over once, and only up to the requested key; a section of a known shape is not walked over at
+    all. Raises Malformed where the walk finds that the section is not a map.
     """
 
     def __init__(self, section: bytes) -> None:
-        """Look at nothing yet."""
+        """Prepare; nothing is read yet."""
         self._section = section
         self._known = _NAMES.find(section)
         if self._known is None:
@@ -54,9 +54,9 @@ class Names:
         if self._known is not None:
             return self._known.get(wanted)
         found = self._found
-        # A key that stands nowhere in the section need not be walked to.
+        # No walk for a key whose bytes do not occur in the section.
         if wanted not in found and wanted in self._folded:
-            # Only ASCII letters are folded byte by byte, so that positions stay as they are.
+            # bytes.lower changes ASCII letters only, so that positions stay the same.
             folded = self._folded
             for start, key_start, value_start, _ in self._walk:
                 each = folded[key_start:value_start]
@@ -73,13 +73,13 @@ class Names:
         return None
 
     def spelling(self, key: str) -> str | None:
-        """Return the key whose lower case is *key* as it is written in the section."""
+        """Return the key whose lower case is *key* in its original spelling."""
         found = self.find(key)
         return None if found is None else str(decode(self._section, found[0])[0].payload)
 
 
 def _names_of(section: bytes) -> tuple[list[Part], Mapping[bytes, tuple[int, int]]] | None:
-    """Return the entries of a section with where they are by their keys in lower case."""
+    """Return the entries of a section and their positions by their keys in lower case."""
     parts: list[Part] = []
     names: dict[bytes, tuple[int, int]] = {}
     try:
@@ -90,7 +90,7 @@ def _names_of(section: bytes) -> tuple[list[Part], Mapping[bytes, tuple[int, int
             parts.append((start, value_start + extent, stop))
             names.setdefault(section[key_start:value_start].lower(), (start, value_start))
     except Malformed:
-        # What is asked for may stand before what is no map.
+        # The requested key may precede the malformed part.
         return None
     return parts, names
 
@@ -99,7 +99,7 @@ _NAMES = Shapes(_names_of)
 
 
 def entry(section: bytes, name: str) -> Value | None:
-    """Return the value under *name*, None when there is none."""
+    """Return the value of *name*, None if it is missing."""
     if name.encode() not in section:
         return None
     for key, _, value_start, stop in entries(section):
@@ -112,9 +112,9 @@ def edited(
     section: bytes, prefix: bytes, changes: Mapping[str, Value | None], encoded_key: Callable[[str], Value]
 ) -> bytes:
     """
-    Return the section with *changes*, in which None removes an entry; empty when no entry is left.
+    Return the section with *changes*, in which None removes an entry; empty if no entry is left.
 
-    Entries that are not named keep their bytes and their place; new ones come last, with keys made by *encoded_key*.
+    Other entries keep their bytes and their position; new ones are appended, with keys from *encoded_key*.
     """
     pairs = []
     left = dict(changes)
@@ -129,9 +129,9 @@ def edited(
 
 def renamed(section: bytes, prefix: bytes, name_of: Callable[[str], str | None]) -> bytes:
     """
-    Return the section with its textual keys as *name_of* returns them, None for an entry that goes.
+    Return the section with its textual keys as *name_of* returns them, None for an entry to remove.
 
-    Values keep their bytes, entries their places; empty when no entry is left.
+    Values keep their bytes and entries their positions; empty if no entry is left.
     """
     pairs = []
     is_changed = False
@@ -149,7 +149,7 @@ def renamed(section: bytes, prefix: bytes, name_of: Callable[[str], str | None])
 
 
 def appended(section: bytes, prefix: bytes, pairs: bytes, count: int) -> bytes:
-    """Return the section with *count* encoded pairs behind its entries, which are not looked at."""
+    """Return the section with *count* encoded pairs appended, without reading its entries."""
     if not section:
         return join_map(prefix, (pairs,), count)
     values, start, stop = content(section)

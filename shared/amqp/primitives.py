@@ -1,9 +1,9 @@
 """
-The AMQP 1.0 types that hold no other values: how each is read and written.
+Reading and writing the AMQP 1.0 types that contain no other values.
 
-A reader gets the buffer, the position after the format code, the end and the depth, and returns the value and the
-position after it. A writer returns the payload's bytes without the format code; whatever it raises means that the
-format code cannot hold the payload.
+A reader takes the buffer, the position after the format code, the end and the depth, and returns the value and the
+position after it. A writer returns the payload's bytes without the format code; any exception means that the format
+code cannot hold the payload.
 
 Source: OASIS AMQP 1.0, part 1, sections 1.2 and 1.6.
 """
@@ -20,19 +20,19 @@ type Writer = Callable[[Payload], bytes]
 UINT8 = struct.Struct(">B")
 UINT32 = struct.Struct(">I")
 
-ZERO_WIDTH = 0x4  # the upper half of the format codes that no content follows, and the lowest of all but 0x00
+ZERO_WIDTH = 0x4  # the upper half of the format codes without content, the lowest of all except 0x00
 
 _FIXED_WIDTHS = {ZERO_WIDTH: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
 _LENGTHS = dict.fromkeys((0xA, 0xC, 0xE), UINT8) | dict.fromkeys((0xB, 0xD, 0xF), UINT32)
 
 
 def truncated(what: str, position: int, needed: int, end: int) -> Malformed:
-    """Return the error of a value that reaches beyond the end of what holds it."""
+    """Return the error for a value that reaches beyond the end of its container."""
     return Malformed(f"{what} at byte {position}: needs {needed} bytes, the data has {max(end - position, 0)}")
 
 
 def unassigned(code: int) -> tuple[Reader, Writer]:
-    """Return how to pass over a format code without a type: its upper half says how wide it is (1.2, figure 1.3)."""
+    """Return a codec for a format code without a type: its upper half determines its width (1.2, figure 1.3)."""
     category = code >> 4
     if category in _FIXED_WIDTHS:
         return _raw(code, _FIXED_WIDTHS[category])
@@ -40,7 +40,7 @@ def unassigned(code: int) -> tuple[Reader, Writer]:
         return _variable(code, _LENGTHS[category], bytes, _bytes)
 
     def refuse(_buffer: bytes, position: int, _end: int, _depth: int) -> tuple[Value, int]:
-        raise Malformed(f"format code at byte {position - 1}: 0x{code:02x} is none of AMQP 1.0")
+        raise Malformed(f"format code at byte {position - 1}: 0x{code:02x} is not defined by AMQP 1.0")
 
     def refuse_payload(_payload: Payload) -> bytes:
         raise TypeError
@@ -156,7 +156,7 @@ def _read_char(buffer: bytes, position: int, end: int, _depth: int) -> tuple[Val
         raise truncated("char", position, 4, end)
     point = UINT32.unpack_from(buffer, position)[0]
     try:
-        # .NET sends the halves of a surrogate pair as a char each, so they pass.
+        # .NET sends each half of a surrogate pair as a char, so halves are valid.
         return Value(0x73, chr(point)), position + 4
     except ValueError as error:
         raise Malformed(f"char at byte {position}: 0x{point:x} is not a Unicode code point") from error

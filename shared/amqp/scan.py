@@ -1,8 +1,7 @@
 """
 Walking over encoded values without decoding them.
 
-Editing one entry of a map or one field of a list this way leaves the bytes of all others alone, and costs a few steps
-instead of a decoded tree.
+Editing one entry of a map or one field of a list this way keeps the bytes of all others, and is cheaper than decoding.
 
 Source: OASIS AMQP 1.0, part 1, sections 1.2 and 1.6.
 """
@@ -15,7 +14,7 @@ from shared.amqp.codec import decode_all
 from shared.amqp.primitives import UINT32
 from shared.amqp.values import Malformed
 
-# How many bytes stand after a format code, by its upper half, or what says how many.
+# The number of bytes after a format code, by its upper half, or how to find it.
 _DESCRIBED, _UNKNOWN, _LENGTH_8, _LENGTH_32 = -1, -2, -3, -4
 _CATEGORIES = (_UNKNOWN,) * 4 + (0, 1, 2, 4, 8, 16) + (_LENGTH_8, _LENGTH_32) * 3
 _WIDTHS = (_DESCRIBED, *(_CATEGORIES[code >> 4] for code in range(1, 256)))
@@ -31,7 +30,7 @@ _SHORT_TEXTS = {0xA1: "utf-8", 0xA3: "ascii"}
 # Where the text starts in an encoded string or symbol.
 _TEXT_STARTS = {0xA1: 2, 0xA3: 2, 0xB1: 5, 0xB3: 5}
 
-# What stands before the content of a compound: format code, size and count, the two of one byte or of four each.
+# The bytes before the content of a compound: format code, size and count, the last two of one byte or four each.
 _COUNT_8, _COUNT_32 = 3, 9
 
 
@@ -55,7 +54,7 @@ def skip(buffer: bytes, position: int, end: int) -> int:
                 position += 1
                 remaining += 2
             else:
-                raise Malformed(f"format code at byte {position}: 0x{buffer[position]:02x} is none of AMQP 1.0")
+                raise Malformed(f"format code at byte {position}: 0x{buffer[position]:02x} is not defined by AMQP 1.0")
             remaining -= 1
     except (IndexError, struct.error):
         position = end + 1
@@ -65,7 +64,7 @@ def skip(buffer: bytes, position: int, end: int) -> int:
 
 
 def extent_bytes(code: int) -> int | None:
-    """Return how many bytes, the format code first, say where a value ends; None where that takes a walk."""
+    """Return how many bytes, including the format code, determine where a value ends; None if only a walk finds out."""
     width = _WIDTHS[code]
     return 1 if width >= 0 else _EXTENTS.get(width)
 
@@ -87,7 +86,7 @@ def compound_content(buffer: bytes, position: int, end: int) -> tuple[int, int, 
 
 
 def map_entries(buffer: bytes, position: int, end: int) -> list[Entry]:
-    """Return the entries of the map at *position*, which must be one."""
+    """Return the entries of the map at *position*; anything else is Malformed."""
     entries: list[Entry] = []
     for start, key_start, value_start, stop in walk_map(buffer, position, end):
         key = None
@@ -103,9 +102,9 @@ def map_entries(buffer: bytes, position: int, end: int) -> list[Entry]:
 
 def walk_map(buffer: bytes, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
     """
-    Yield where each entry of the map at *position* starts, its key's text (0 when it is none), its value, and its end.
+    Yield the positions of each entry of the map at *position*: its start, its key's text, its value, and its end.
 
-    Raises Malformed as soon as something is met that is no map.
+    The second is 0 for a key that is not text. Raises Malformed as soon as the walk finds that it is not a map.
     """
     if position >= end or buffer[position] not in MAPS:
         raise Malformed(f"value at byte {position}: expected a map")
@@ -124,7 +123,7 @@ def walk_map(buffer: bytes, position: int, end: int) -> Iterator[tuple[int, int,
 
 
 def list_fields(buffer: bytes, position: int, end: int) -> list[bytes]:
-    """Return the encoded fields of the list at *position*, which must be one."""
+    """Return the encoded fields of the list at *position*; anything else is Malformed."""
     if position >= end or buffer[position] not in LISTS:
         raise Malformed(f"value at byte {position}: expected a list")
     count, position, stop = compound_content(buffer, position, end)
@@ -147,7 +146,7 @@ def join_map(prefix: bytes, pairs: Iterable[bytes], count: int) -> bytes:
 
 
 def join_list(prefix: bytes, fields: list[bytes]) -> bytes:
-    """Return *prefix* and a list of the encoded fields, without the nulls at its end."""
+    """Return *prefix* and a list of the encoded fields, without trailing nulls."""
     count = len(fields)
     while count and fields[count - 1] == b"\x40":
         count -= 1

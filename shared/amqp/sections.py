@@ -60,11 +60,11 @@ _CONTENTS = {
 }
 
 _BODIES = frozenset((DATA, SEQUENCE, VALUE))
-# The descriptors as everybody writes them, by their bytes.
+# The usual encodings of the descriptors.
 _USUAL = {bytes((0x00, 0x53, number)): number for number in NAMES}
 _SHORT_DATA = b"\x00\x53\x75\xa0"
 _LONG_DATA = b"\x00\x53\x75\xb0"
-# The same with the format code of what such a section holds, and whether its size has four bytes or one.
+# The same followed by the format code of the content, with the section and whether the size has four bytes.
 _LENGTHS = {0xA0: False, 0xC0: False, 0xC1: False, 0xB0: True, 0xD0: True, 0xD1: True}
 _USUAL_CONTENTS = {
     bytes((0x00, 0x53, number, code)): (number, is_wide)
@@ -77,7 +77,7 @@ _REPEATABLE = frozenset((DATA, SEQUENCE))
 
 @dataclass(slots=True)
 class Sections:
-    """The encoded sections of one message, descriptors included; an absent section is empty, a body can be several."""
+    """The encoded sections of one message with their descriptors; empty if absent. A body can be several sections."""
 
     header: bytes = b""
     delivery_annotations: bytes = b""
@@ -88,7 +88,7 @@ class Sections:
     footer: bytes = b""
 
     def copy(self) -> "Sections":
-        """Return others that can be exchanged without exchanging these."""
+        """Return a copy whose sections can be replaced independently."""
         return Sections(
             self.header,
             self.delivery_annotations,
@@ -118,8 +118,8 @@ def split(buffer: bytes, position: int = 0) -> Sections:
     """
     Return the sections of the message that fills *buffer* from *position*.
 
-    Order, descriptors and extents are checked, the contents are not decoded. A message without a body is let through
-    as the services let it through; anything else that the specification forbids is Malformed.
+    Order, descriptors and sizes are checked, the contents are not decoded. A message without a body is accepted, as
+    the services accept it; anything else that the specification forbids is Malformed.
     """
     parts = [b""] * (FOOTER + 1)
     end = len(buffer)
@@ -148,7 +148,7 @@ def split(buffer: bytes, position: int = 0) -> Sections:
         if stop > end:
             raise Malformed(f"{NAMES[number]} at byte {position}: it reaches beyond the end of the message")
         if number != previous:
-            # Several data or sequence sections are one body: it is cut out once, when it ends.
+            # Several data or sequence sections form one body, which is sliced at its end.
             parts[previous] = buffer[start:position]
             start = position
         previous, position = number, stop
@@ -229,7 +229,7 @@ def body_parts(body: bytes) -> list[tuple[int, Value]]:
 
 
 def only_data(body: bytes) -> bytes | None:
-    """Return the content of a body that is a single data section in its usual encoding, None of every other body."""
+    """Return the content of a body that is a single data section in its usual encoding, None for any other body."""
     if body[:4] == _SHORT_DATA and len(body) == 5 + int.from_bytes(body[4:5]):
         return body[5:]
     if body[:4] == _LONG_DATA and len(body) == 8 + int.from_bytes(body[4:8]):

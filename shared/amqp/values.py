@@ -1,8 +1,8 @@
 """
 Typed AMQP 1.0 values.
 
-A value keeps the format code it was encoded with, so that encoding it again gives the same bytes, and so that nothing
-about its type is guessed: 1 as an int, a long and a timestamp are three different values.
+A value keeps its format code, so that it encodes to the same bytes again and its type is never guessed: 1 as an int, a
+long and a timestamp are three different values.
 
 Source: OASIS AMQP 1.0, part 1 "Types".
 """
@@ -15,10 +15,10 @@ from shared.errors import MessageRejected
 
 
 class Malformed(MessageRejected):
-    """Bytes that are not the AMQP 1.0 they claim to be, or that exceed a limit of this decoder."""
+    """Bytes that are not valid AMQP 1.0, or that exceed a limit of this decoder."""
 
     def __init__(self, description: str) -> None:
-        """Name where the bytes go wrong, what stands there and what was expected."""
+        """Describe where the bytes are wrong, what was found and what was expected."""
         super().__init__("MalformedMessage", description)
 
 
@@ -33,8 +33,8 @@ class Array(NamedTuple):
     """
     Values that share one constructor.
 
-    The items carry the constructor's format code each; descriptors hold the outermost first. An empty array that was
-    encoded without a constructor has None.
+    Each item has the constructor's format code; descriptors start with the outermost. The code is None for an empty
+    array that was encoded without a constructor.
     """
 
     code: int | None
@@ -159,7 +159,7 @@ timestamp = _integer("timestamp", -(2**63), 2**63 - 1, lambda _: 0x83)
 
 
 def float32(payload: float) -> Value:
-    """Return a float; what does not fit 32 bits is rounded when it is encoded."""
+    """Return a float, which is rounded to 32 bits when it is encoded."""
     return Value(0x72, payload)
 
 
@@ -222,7 +222,7 @@ def described(descriptor: Value, value: Value) -> Value:
 
 
 def array(code: int, items: Iterable[Value]) -> Value:
-    """Return an array in its general encoding; each item must carry the format *code*."""
+    """Return an array in its general encoding; each item must have the format *code*."""
     payload = tuple(items)
     for item in payload:
         if item.code != code:

@@ -1,7 +1,7 @@
 """
 The rule language of Service Bus: filters that select messages, actions that change their properties.
 
-`parse_filter` and `parse_action` read it, `RuleSet` decides what the rules of a subscription make of one message.
+`parse_filter` and `parse_action` read it, `RuleSet` selects the copies of one message for a subscription.
 """
 
 from shared.rules.correlation import CorrelationFilter

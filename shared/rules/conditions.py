@@ -1,9 +1,9 @@
 """
 Conditions compiled into closures; each yields True, False or None for unknown.
 
-1. Comparisons with the unknown are unknown; NOT, AND and OR follow the truth tables of the documentation.
-2. IN is unknown only where its left side is: an item that is unknown or of another type is just not equal.
-3. LIKE of anything but a string is unknown; a pattern that is no string is an error.
+1. Comparisons with an unknown value are unknown; NOT, AND and OR follow the truth tables of the documentation.
+2. IN is unknown only if its left side is: an item that is unknown or of another type is not equal.
+3. LIKE of anything but a string is unknown; a pattern that is not a string is an error.
 
 Source: Microsoft Learn, "Subscription Rule SQL Filter Syntax", "Property evaluation semantics".
 """
@@ -103,7 +103,7 @@ def _comparison(node: Comparison) -> Condition:
 
 
 def _comparison_with(read: Read, comparator: Comparator, constant: Value) -> Condition:
-    """Return the comparison with a constant, which does without promotion where the types are the usual ones."""
+    """Return the comparison with a constant, without promotion for the usual types."""
     holds = COMPARATORS[comparator]
     usual = _usual_payloads(comparator, constant)
 
@@ -119,7 +119,7 @@ def _comparison_with(read: Read, comparator: Comparator, constant: Value) -> Con
 
 
 def _usual_payloads(comparator: Comparator, constant: Value) -> dict[int, Payload]:
-    """Return, by the code of the other side, the payload that *constant* is promoted to, for the common meetings."""
+    """Return the payload that *constant* is promoted to, by the format code of the other side, for common types."""
     match constant.payload:
         case bool() as truth:
             return dict.fromkeys(BOOLEAN_CODES if comparator in ("=", "<>") else (), truth)
@@ -170,7 +170,7 @@ def _like(node: Like) -> Condition:
 
 
 def _like_test(node: Like) -> Callable[[Properties, Parameters], Test | None]:
-    """Return the function that yields the test of the pattern, None where pattern or escape are unknown."""
+    """Return the function that returns a test for the pattern, None if pattern or escape are unknown."""
     read_pattern = compile_expression(node.pattern)
     read_escape = None if node.escape is None else compile_expression(node.escape)
 
@@ -192,4 +192,4 @@ def _test(node: Like, pattern: Value, escape: Value | None) -> Test:
     try:
         return matcher(text_of(pattern, node), None if escape is None else text_of(escape, node))
     except ValueError as error:
-        raise RuleEvaluationError(f"{node}: saw a pattern that is none, expected {error}") from error
+        raise RuleEvaluationError(f"{node}: invalid pattern, expected {error}") from error

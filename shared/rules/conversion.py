@@ -1,5 +1,5 @@
 """
-The implicit conversions of SET: a new value takes the type of the property it replaces, where it can.
+The implicit conversions of SET: a new value takes the type of the property it replaces, if possible.
 
 Text is read as .NET reads it in the invariant culture. A number changes its type only if it keeps its value (a double
 may lose digits); a number, boolean, uuid or time becomes text when the property is text.
@@ -68,7 +68,7 @@ def _as_number(value: Value, source: str, target: str) -> Value | None:
     if target in ("float", "double"):
         return values.double(float(number)) if target == "double" else values.float32(single(float(number)))
     if target in DECIMALS:
-        # By its digits: 0.1 becomes 0.1 and not the binary fraction that stands for it.
+        # By its digits: 0.1 becomes 0.1 and not the binary fraction nearest to it.
         return decimal_value(target, Decimal(repr(number) if isinstance(number, float) else number))
     integer = int(number)
     return _INTEGER_VALUES[target](integer) if integer == number else None
@@ -138,7 +138,7 @@ def _ticks_of_moment(value: Value, source: str) -> int | None:
     if source not in TEXTS:
         return None
     moment = datetime.fromisoformat(str(value.payload).strip())
-    # The service knows no other zone than UTC: a time without one is in it.
+    # A time without a zone is UTC, the only zone of the service.
     moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
     return (moment - _EPOCH) // timedelta(microseconds=1) * _TICKS_PER_MICROSECOND + EPOCH_TICKS
 

@@ -1,4 +1,4 @@
-"""Correlation filters: equality with a few properties, the cheap kind of filter."""
+"""Correlation filters: equality of a few properties."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,8 +15,8 @@ class CorrelationFilter(Filter):
     """
     Selects a message that has all of the given properties with the given values.
 
-    Case counts in values, not in the names of application properties; types count as in the rule language, so that
-    the text '2' is not the number 2.
+    Values are case-sensitive, the names of application properties are not; types matter as in the rule language: the
+    text '2' is not the number 2.
     Source: Microsoft Learn, "Topic filters and actions".
     """
 
@@ -50,7 +50,7 @@ class CorrelationFilter(Filter):
 
     @override
     def evaluate(self, properties: Properties, parameters: Mapping[str, Value] = NO_PARAMETERS) -> bool:
-        """Return whether all properties are equal; one that the message lacks is not."""
+        """Return whether all properties are equal; a missing one is not."""
         return all(_equal(properties.system(name), value) for name, value in self._system) and all(
             _equal(properties.user(name), value) for name, value in self._user
         )

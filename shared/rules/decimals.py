@@ -29,7 +29,7 @@ _FORMATS = {
 # The five bits after the sign; from the last of these values on, the significand has an implied start.
 _NAN, _INFINITY, _LONG_SIGNIFICAND = 0b11111, 0b11110, 0b11000
 
-# What two of our decimals yield: as wide as the widest, loud about everything but rounding.
+# For results of two decimals: as wide as the widest; everything except rounding raises.
 ARITHMETIC = Context(
     prec=34,
     rounding=ROUND_HALF_EVEN,

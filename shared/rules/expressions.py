@@ -1,8 +1,8 @@
 """
-Expressions compiled into closures, once: to evaluate a rule is to call a function, never to walk a tree.
+Expressions compiled into closures: evaluating a rule calls functions and does not walk the tree.
 
-1. An expression yields a value, or None where it is unknown; a property that is null counts as unknown to operators.
-2. A system property that Service Bus does not have is an error when it is evaluated, one that is not set is unknown.
+1. An expression returns a value, or None if it is unknown; operators treat a null property as unknown.
+2. Evaluating an undefined system property is an error; one that is not set is unknown.
 
 Source: Microsoft Learn, "Subscription Rule SQL Filter Syntax", "Property evaluation semantics".
 """
@@ -35,7 +35,7 @@ type Read = Callable[[Properties, Parameters], Value | None]
 
 
 def compile_expression(node: Expression) -> Read:
-    """Return the function that yields what *node* stands for."""
+    """Return the function that evaluates *node*."""
     match node:
         case Literal(value):
             constant = None if value.payload is None else value
@@ -57,14 +57,14 @@ def compile_expression(node: Expression) -> Read:
 
 
 def compile_property(node: Property) -> Read:
-    """Return the function that yields a property; None if it is not set."""
+    """Return the function that returns a property, None if it is not set."""
     if node.scope is Scope.USER:
         name = node.name.lower()
         return lambda properties, _: properties.user(name)
     if node.name.lower() not in SYSTEM_PROPERTIES:
 
         def fault(_: Properties, __: Parameters) -> Value | None:
-            raise RuleEvaluationError(f"{node}: saw no such system property, expected one that Service Bus defines")
+            raise RuleEvaluationError(f"{node}: unknown system property, expected one that Service Bus defines")
 
         return fault
     system_property = SYSTEM_PROPERTIES[node.name.lower()]
@@ -86,7 +86,7 @@ def _parameter(name: str) -> Read:
         for key, value in parameters.items():
             if key.removeprefix("@").lower() == folded:
                 return value
-        raise RuleEvaluationError(f"@{name}: saw no such parameter, expected a value supplied with the rule")
+        raise RuleEvaluationError(f"@{name}: unknown parameter, expected a value supplied with the rule")
 
     return parameter
 
@@ -107,7 +107,7 @@ def _signed(node: Signed) -> Read:
         value = read(properties, parameters)
         if value is None:
             return None
-        # As C# promotes the operand of a sign, it promotes that of an addition to an int.
+        # C# promotes the operand of a sign to an int, as it does that of an addition.
         zero = timespan(0) if type_of(value) == "timespan" else values.int_(0)
         return compute(sign, zero, value, where)
 
@@ -129,12 +129,12 @@ def _chain(node: Chain) -> Read:
 
 
 def text_of(value: Value, node: Expression | Predicate) -> str:
-    """Return the string in *value*; a RuleEvaluationError that names *node* if it is none."""
+    """Return the string in *value*; a RuleEvaluationError that names *node* if it is not a string."""
     if value.kind not in TEXTS:
-        raise RuleEvaluationError(f"{node}: saw a {type_of(value)}, expected a string")
+        raise RuleEvaluationError(f"{node}: got a {type_of(value)}, expected a string")
     return cast("str", value.payload)
 
 
 def known(value: Value | None) -> Value | None:
-    """Return *value*, None also if it is null."""
+    """Return *value*, or None if it is null."""
     return None if value is None or value.payload is None else value

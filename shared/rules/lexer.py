@@ -14,12 +14,12 @@ KEYWORDS = frozenset(
 _SYMBOLS = ("<>", "!=", ">=", "<=", "=", ">", "<", "+", "-", "*", "/", "%", "(", ")", ",", ".", ";")
 _NUMBER = re.compile(r"[0-9]+(?P<fraction>\.[0-9]+)?(?P<exponent>[Ee][+-]?[0-9]+)?")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# Left, then right delimiter of an identifier; the right one is doubled to stand for itself.
+# The delimiters of an identifier; the right one is doubled to represent itself.
 _DELIMITERS = {"[": "]", '"': '"'}
 
 
 class Kind(Enum):
-    """What a token is."""
+    """The kind of a token."""
 
     KEYWORD = auto()
     NAME = auto()
@@ -47,7 +47,7 @@ class Token(NamedTuple):
 
 
 def tokens_of(text: str) -> list[Token]:
-    """Return the tokens of *text*, an END token last; what starts no token is a RuleSyntaxError."""
+    """Return the tokens of *text*, an END token last; a RuleSyntaxError for anything that is not a token."""
     surrogate = _SURROGATE.search(text)
     if surrogate is not None:
         raise RuleSyntaxError(text, surrogate.start(), expected="a Unicode character", seen="half a surrogate pair")
@@ -64,7 +64,7 @@ def tokens_of(text: str) -> list[Token]:
 
 
 def is_regular_identifier(name: str) -> bool:
-    """Return whether *name* can stand in a rule without brackets."""
+    """Return whether *name* needs no brackets in a rule."""
     return _identifier_end(name, 0) == len(name) > 0 and not _is_keyword(name)
 
 
@@ -102,7 +102,7 @@ def _word(text: str, position: int) -> Token:
 
 
 def _is_keyword(word: str) -> bool:
-    # Beyond ASCII, other letters have these as their upper case: a dotless i is no I.
+    # Some letters beyond ASCII have an ASCII upper case: a dotless i is not an I.
     return word.isascii() and word.upper() in KEYWORDS
 
 
@@ -116,7 +116,7 @@ def _identifier_end(text: str, position: int) -> int:
 
 def _number(text: str, position: int) -> Token:
     match = _NUMBER.match(text, position)
-    assert match is not None  # noqa: S101 - the caller has seen the first digit
+    assert match is not None  # noqa: S101 - the caller has checked the first digit
     end = match.end()
     if end < len(text) and (text[end].isalpha() or text[end] in "_."):
         raise RuleSyntaxError(
@@ -124,7 +124,7 @@ def _number(text: str, position: int) -> Token:
             end,
             expected="the end of the number",
             seen=ascii(text[end]),
-            hint="a name that starts with a digit stands in brackets: [2nd]",
+            hint="write a name that starts with a digit in brackets: [2nd]",
         )
     is_integer = match["fraction"] is None and match["exponent"] is None
     return Token(Kind.INTEGER if is_integer else Kind.DOUBLE, match[0], position, end)
@@ -140,7 +140,7 @@ def _parameter(text: str, position: int) -> Token:
 
 
 def _delimited(text: str, position: int, closing: str, expected: str) -> tuple[str, int]:
-    """Return the content of what opens at *position* and the position after it; a doubled *closing* is one."""
+    """Return the delimited content at *position* and the position after it; a doubled *closing* is one character."""
     parts = []
     start = position + 1
     while True:

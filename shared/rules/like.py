@@ -4,14 +4,14 @@ import functools
 import re
 from collections.abc import Callable
 
-# Returns None for a text that does not fit.
+# Returns None for a text that does not match.
 type Test = Callable[[str], object]
 
 
 @functools.lru_cache(maxsize=512)
 def matcher(pattern: str, escape: str | None) -> Test:
     """
-    Return a test whether a whole text fits *pattern*: % is any run of characters, _ any one, case counts.
+    Return a test whether a whole text matches *pattern*: % is any run of characters, _ any one; case-sensitive.
 
     Its time is bounded by length of the text times length of the pattern, whatever the pattern.
     Raises:  ValueError for an escape that is not one character, or that escapes nothing.
@@ -19,8 +19,7 @@ def matcher(pattern: str, escape: str | None) -> Test:
     if escape is not None and len(escape) != 1:
         raise ValueError("an ESCAPE of one character")
     pieces = _pieces(pattern, escape)
-    # After the first run of anything, the leftmost place where a piece fits is as good as any: the atomic groups
-    # never look for another one.
+    # After a %, the leftmost match of a piece is as good as any later one: atomic groups never backtrack.
     first, *middle = pieces
     last = [".*" + middle.pop()] if middle else []
     expression = first + "".join(f"(?>.*?{piece})" for piece in middle) + "".join(last)
@@ -28,7 +27,7 @@ def matcher(pattern: str, escape: str | None) -> Test:
 
 
 def _pieces(pattern: str, escape: str | None) -> list[str]:
-    """Return the regular expressions of what stands between the % signs."""
+    """Return the regular expressions of the pieces between the % signs."""
     pieces = [""]
     characters = iter(pattern)
     for character in characters:

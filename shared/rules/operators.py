@@ -1,10 +1,10 @@
 """
 Comparison and arithmetic on typed values, promoted as C# promotes numbers.
 
-1. Null and types that do not meet are not compared: the result is unknown. '1' is not 1, and no error either.
-2. Where C# has no operator but the answer is plain (a long with a ulong), the numbers are compared exactly; a decimal
-   that meets a float or a double becomes a double.
-3. Integer arithmetic that leaves its type, a division of integers by zero and operands that are no numbers are
+1. Null and incompatible types are not compared: the result is unknown, not an error. '1' is not 1.
+2. Numbers that C# cannot compare (a long with a ulong) are compared exactly; a decimal becomes a double to be compared
+   with a float or a double.
+3. Integer arithmetic that leaves its type, a division of integers by zero and operands that are not numbers are
    `RuleEvaluationError`s.
 4. Strings are compared by code point; booleans, uuids, addresses and binaries are equal or not, and have no order.
 
@@ -55,7 +55,7 @@ _FLOAT = struct.Struct(">f")
 
 
 def compare(comparator: Comparator, left: Value, right: Value) -> bool | None:
-    """Return whether *left* compares to *right* as asked; None (unknown) for null and for types that do not meet."""
+    """Return the result of a comparison; None (unknown) for null and for incompatible types."""
     left_type, right_type = type_of(left), type_of(right)
     holds = COMPARATORS[comparator]
     if left_type in NUMBERS and right_type in NUMBERS:
@@ -74,7 +74,7 @@ def compare(comparator: Comparator, left: Value, right: Value) -> bool | None:
 
 
 def _content(value: Value) -> object:
-    # Of an address the text counts, however its descriptor is encoded.
+    # Only the text of an address is compared, not the encoding of its descriptor.
     return value.payload.value.payload if isinstance(value.payload, values.Described) else value.payload
 
 
@@ -108,18 +108,18 @@ def compute(symbol: Operator, left: Value | None, right: Value | None, where: st
             return _compute_numbers(symbol, left, left_type, right, right_type)
         result = _compute_others(symbol, left, left_type, right, right_type)
     except ZeroDivisionError as error:
-        raise RuleEvaluationError(f"{where}: saw a division by zero, expected another divisor") from error
+        raise RuleEvaluationError(f"{where}: got a division by zero, expected another divisor") from error
     except (ArithmeticError, ValueError) as error:
         raise RuleEvaluationError(
-            f"{where}: saw {left_type} {symbol} {right_type} exceed its type, expected a result within it"
+            f"{where}: got {left_type} {symbol} {right_type} exceed its type, expected a result within it"
         ) from error
     if result is None:
-        raise RuleEvaluationError(f"{where}: saw {left_type} {symbol} {right_type}, expected two numbers")
+        raise RuleEvaluationError(f"{where}: got {left_type} {symbol} {right_type}, expected two numbers")
     return result
 
 
 def _compute_others(symbol: Operator, left: Value, left_type: str, right: Value, right_type: str) -> Value | None:
-    """Return the operators of .NET's strings and times, None where there is none."""
+    """Return the operators of .NET's strings and times, None for other types."""
     if symbol == "+" and left_type in TEXTS and right_type in TEXTS:
         return values.string(cast("str", left.payload) + cast("str", right.payload))
     if symbol not in ("+", "-"):
@@ -191,7 +191,7 @@ def _is_not_finite_decimal(number: Number) -> bool:
 
 
 def _quotient(first: int, second: int) -> int:
-    # C# cuts towards zero, Python rounds down.
+    # C# truncates towards zero, Python rounds down.
     quotient = abs(first) // abs(second)
     return quotient if (first < 0) == (second < 0) else -quotient
 

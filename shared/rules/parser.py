@@ -1,9 +1,9 @@
 """
-The text of a filter or an action as its syntax tree.
+Parsing the text of a filter or an action into its syntax tree.
 
-1. Conditions and expressions share their parentheses, so one descent reads both and asks afterwards which it got.
-2. Nesting is limited, so no text exhausts the stack; a long chain is not nested.
-3. What can be known to fail for every message (an ESCAPE of two characters, SET of a read-only property) fails here.
+1. Conditions and expressions share parentheses, so one descent parses both and then checks which it is.
+2. Nesting is limited, so that no text exhausts the stack; a long chain is not nested.
+3. What would fail for every message (an ESCAPE of two characters, SET of a read-only property) fails here.
 
 Source: Microsoft Learn, "Subscription Rule SQL Filter Syntax" and "Subscription Rule SQL Action Syntax"; quotas.
 """
@@ -60,7 +60,7 @@ _COMPARATORS: dict[str, Comparator] = {
     "<": "<",
     "<=": "<=",
 }
-# How the types that have no literal of their own are written.
+# How values of the types without a literal are written.
 _HINTS = {
     "timespan": "a duration from 1 ms to 49 days: '0:2:0'",
     "timestamp": "a time in UTC: '2026-01-31T12:00:00Z'",
@@ -70,7 +70,7 @@ _VALUE = "a value: a property, a constant, a parameter or a function"
 
 
 def parse_condition(text: str) -> Predicate:
-    """Return the condition that *text* states; a RuleSyntaxError if it states none."""
+    """Return the condition in *text*, or a RuleSyntaxError."""
     reader = _Reader(text)
     condition = reader.condition_after(reader.disjunction())
     if not reader.is_at_end():
@@ -79,11 +79,11 @@ def parse_condition(text: str) -> Predicate:
 
 
 def parse_statements(text: str) -> tuple[Statement, ...]:
-    """Return the statements of the action *text*, at least one; a RuleSyntaxError if it is none."""
+    """Return the statements of the action *text*, at least one, or a RuleSyntaxError."""
     reader = _Reader(text)
     statements = [reader.statement()]
     while not reader.is_at_end():
-        # The grammar separates by commas and says that a semicolon is optional: both are read, neither is needed.
+        # The grammar separates by commas and says that a semicolon is optional: both are accepted, neither is required.
         is_separated = reader.take_symbol(";") or reader.take_symbol(",")
         if is_separated and reader.is_at_end():
             break
@@ -148,7 +148,7 @@ class _Reader(Cursor):
 
     def _is_null(self, operand: Expression) -> IsNull:
         if not isinstance(operand, Property):
-            raise self.error("a comparison: only a property can be asked whether it IS NULL")
+            raise self.error("a comparison: only a property can be compared by IS NULL")
         self.advance()
         is_negated = self.take_keyword("NOT")
         if not self.take_keyword("NULL"):
@@ -280,7 +280,7 @@ class _Reader(Cursor):
                 self.need_symbol(")")
                 return Exists(property_)
             case _:
-                raise self.error(_VALUE, token, hint=f"a property of that name stands in brackets: [{token.text}]")
+                raise self.error(_VALUE, token, hint=f"write a property of that name in brackets: [{token.text}]")
 
     def _function(self) -> NewId | PropertyNamed:
         token = self.advance()
@@ -303,14 +303,14 @@ class _Reader(Cursor):
             return Property(first.text)
         if first.text.lower() not in tuple(Scope):
             raise self.error(
-                "the scope sys or user before the dot", first, hint="a name with a dot stands in brackets: [a.b]"
+                "the scope sys or user before the dot", first, hint="write a name with a dot in brackets: [a.b]"
             )
         return Property(self._name().text, Scope(first.text.lower()))
 
     def _name(self) -> Token:
         token = self.token
         if token.kind is Kind.KEYWORD:
-            raise self.error("the name of a property", hint=f"a keyword as a name stands in brackets: [{token.text}]")
+            raise self.error("the name of a property", hint=f"write a keyword as a name in brackets: [{token.text}]")
         if token.kind is not Kind.NAME:
             raise self.error("the name of a property")
         return self.advance()

@@ -1,4 +1,4 @@
-"""What a rule needs to see of a message, and the system properties it may name."""
+"""The properties of a message for rules, and the system properties that rules can name."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Properties(Protocol):
         ...
 
     def user(self, name: str) -> Value | None:
-        """Return the application property whose name in lower case is *name*; None if there is none."""
+        """Return the application property whose name in lower case is *name*; None if it is missing."""
         ...
 
 
@@ -34,15 +34,15 @@ class MutableProperties(Properties, Protocol):
         ...
 
     def remove_system(self, name: str) -> None:
-        """Unset a system property; one that is not set stays so."""
+        """Unset a system property; no effect if it is not set."""
         ...
 
     def set_user(self, name: str, value: Value) -> None:
-        """Set an application property; one whose name differs in case only is the same, and keeps its spelling."""
+        """Set an application property; names that differ only in case are the same, and the spelling is kept."""
         ...
 
     def remove_user(self, name: str) -> None:
-        """Remove the application property of this name in any case; one that is not there stays so."""
+        """Remove the application property of this name in any case; no effect if it is missing."""
         ...
 
 
@@ -95,7 +95,7 @@ def timespan_of_header(value: Value) -> Value:
 
 
 def header_of_timespan(value: Value) -> Value:
-    """Return a TimeSpan as the milliseconds of a header; a ValueError if they are none or too many."""
+    """Return a TimeSpan as the milliseconds of a header; a ValueError if it is out of range."""
     milliseconds = ticks_of(value) // TICKS_PER_MILLISECOND
     if not 0 < milliseconds < _TIME_TO_LIVE_LIMIT:
         raise ValueError("a duration from 1 ms to 49.17:02:47.295")

@@ -1,4 +1,4 @@
-"""Filters and actions: what a rule selects, and what it does to what it has selected."""
+"""Filters, which select messages, and actions, which change them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ class Filter(ABC):
         """
 
     def matches(self, properties: Properties, parameters: Mapping[str, Value] = NO_PARAMETERS) -> bool:
-        """Return whether the message is selected for certain: unknown is not."""
+        """Return whether the message is selected; unknown counts as not selected."""
         return self.evaluate(properties, parameters) is True
 
 
@@ -48,7 +48,7 @@ class SqlFilter(Filter):
 
     @override
     def evaluate(self, properties: Properties, parameters: Mapping[str, Value] = NO_PARAMETERS) -> bool | None:
-        """Return what the condition yields for the message."""
+        """Return the result of the condition for the message."""
         return self._evaluate(properties, parameters)
 
 
@@ -80,7 +80,7 @@ class FalseFilter(Filter):
 
 @dataclass(frozen=True)
 class Action:
-    """Statements that change the properties of a selected message, each seeing what those before it did."""
+    """Statements that change the properties of a selected message, one after the other."""
 
     statements: tuple[Statement, ...]
     _changes: tuple[Change, ...] = field(init=False, repr=False, compare=False)
@@ -95,7 +95,7 @@ class Action:
         """
         Carry out the statements on *properties*.
 
-        Raises:  RuleEvaluationError; the statements before the one that failed have had their effect.
+        Raises:  RuleEvaluationError; the statements before the failed one have taken effect.
         """
         for change in self._changes:
             change(properties, parameters)
@@ -103,7 +103,7 @@ class Action:
 
 def parse_filter(text: str) -> SqlFilter:
     """
-    Return the filter that *text* states, compiled.
+    Return the compiled filter in *text*.
 
     Raises:  RuleSyntaxError, and nothing else, whatever the text.
 
@@ -115,7 +115,7 @@ def parse_filter(text: str) -> SqlFilter:
 
 def parse_action(text: str) -> Action:
     """
-    Return the action that *text* states, compiled.
+    Return the compiled action in *text*.
 
     Raises:  RuleSyntaxError, and nothing else, whatever the text.
 
@@ -129,7 +129,7 @@ def unknown_system_properties(rule: SqlFilter | Action) -> tuple[str, ...]:
     """
     Return the names under sys. that Service Bus does not define.
 
-    To evaluate one is an error, message by message. Whoever loads a rule from a file asks here first.
+    Evaluating one fails for each message; check this when a rule is loaded from a file.
     """
     node = rule.condition if isinstance(rule, SqlFilter) else rule.statements
     names = (each.name for each in properties_in(node) if each.scope is Scope.SYSTEM)

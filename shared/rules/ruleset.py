@@ -1,10 +1,10 @@
 """
-The copies of a message that the rules of one subscription ask for.
+The copies of a message that the rules of one subscription select.
 
-1. All rules without an action are one OR: they ask for one copy between them.
-2. Each rule with an action asks for a copy of its own, which carries the rule's name.
-3. A filter that fails selects nothing and is reported: whether the message is dead-lettered for it is the
-   subscription's setting, not ours.
+1. All rules without an action are one OR: they select one copy together.
+2. Each rule with an action selects a copy of its own, which has the rule's name.
+3. A filter that fails selects nothing and is reported: the subscription's settings decide whether the message is
+   dead-lettered.
 
 Source: Microsoft Learn, "Topic filters and actions".
 """
@@ -22,7 +22,7 @@ RULE_NAME = "RuleName"
 
 @dataclass(frozen=True)
 class Rule:
-    """A named filter and what is done to the copies of messages it selects."""
+    """A named filter and the action on the copies it selects."""
 
     name: str
     filter: Filter
@@ -34,7 +34,7 @@ class Rule:
         """
         Turn the properties of a fresh copy into those of this rule's copy.
 
-        Raises:  RuleEvaluationError; the copy is then of no use.
+        Raises:  RuleEvaluationError; discard the copy then.
         """
         if self.action is not None:
             self.action.apply(properties, self.action_parameters)
@@ -44,7 +44,7 @@ class Rule:
 @dataclass(frozen=True)
 class Selection:
     """
-    What a subscription gets of one message.
+    The copies of one message for a subscription.
 
     Shape: a copy as it is, or none; one changed copy for each rule in `changed`, made with `Rule.apply`; the rules
     whose filter failed, each with its error.
@@ -56,7 +56,7 @@ class Selection:
 
     @property
     def copies(self) -> int:
-        """Return how many copies that makes."""
+        """Return the number of copies."""
         return self.is_selected_as_is + len(self.changed)
 
 
@@ -65,7 +65,7 @@ _NOTHING = Selection(is_selected_as_is=False)
 
 
 class RuleSet:
-    """The rules of one subscription, ready to be asked; it does not change, a new rule makes a new set."""
+    """The rules of one subscription; immutable, a new rule makes a new set."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self.rules = tuple(rules)
@@ -73,7 +73,7 @@ class RuleSet:
         self._changing = tuple(rule for rule in self.rules if rule.action is not None)
 
     def select(self, properties: Properties) -> Selection:
-        """Return what the rules ask for; plain rules after the first that matches are not evaluated."""
+        """Return the copies that the rules select; after a match, further rules without an action are not evaluated."""
         failed: list[tuple[Rule, RuleEvaluationError]] = []
         is_selected_as_is = False
         for rule in self._plain:

@@ -1,7 +1,7 @@
 """
 Statements of actions compiled into closures.
 
-SET gives a property the type it had, where the new value converts to it; SET to NULL or to something unknown makes an
+SET keeps the type of a property if the new value converts to it; SET to NULL or to something unknown makes an
 application property null and unsets a system property.
 
 Source: Microsoft Learn, "Subscription Rule SQL Action Syntax"; Azure/azure-service-bus issue 180.
@@ -27,11 +27,11 @@ def compile_statement(node: Statement) -> Change:
 
 
 def system_value(system_property: SystemProperty, value: Value) -> Value:
-    """Return *value* as the system property is set with it; a RuleEvaluationError if it cannot be converted."""
+    """Return *value* as the type of the system property, or a RuleEvaluationError."""
     fitting = converted(value, system_property.type)
     if fitting is None:
         raise RuleEvaluationError(
-            f"SET sys.{system_property.name}: saw a {type_of(value)}, expected a {system_property.type} "
+            f"SET sys.{system_property.name}: got a {type_of(value)}, expected a {system_property.type} "
             "or a string that reads as one"
         )
     if system_property.type != "timespan":
@@ -40,7 +40,7 @@ def system_value(system_property: SystemProperty, value: Value) -> Value:
         return header_of_timespan(fitting)
     except ValueError as error:
         raise RuleEvaluationError(
-            f"SET sys.{system_property.name}: saw a timespan out of range, expected {error}"
+            f"SET sys.{system_property.name}: got a timespan out of range, expected {error}"
         ) from error
 
 

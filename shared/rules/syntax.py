@@ -1,7 +1,7 @@
 """
 The syntax tree of a rule; `str()` of a node is text that parses to an equal node.
 
-The text is spaced for reading: that of a rule just short of the limit of 1,024 characters may exceed it.
+The text is spaced for reading, so that a rule just below the limit of 1,024 characters may exceed it.
 
 1. Grouping is kept: (a AND b) AND c is a conjunction of two, of which the first is a conjunction of two.
 2. Chains are flat: a AND b AND c and a + b - c are one node each, so a long rule is not a deep one.
@@ -24,7 +24,7 @@ type Sign = OneOf["+", "-"]
 
 
 class Scope(StrEnum):
-    """Where a property lives."""
+    """The scope of a property."""
 
     SYSTEM = "sys"
     USER = "user"
@@ -51,7 +51,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """A property of the message, by the name as it was written."""
+    """A property of the message, by its name as written."""
 
     name: str
     scope: Scope = Scope.USER
@@ -73,7 +73,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class NewId:
-    """newid(): a fresh uuid at each evaluation."""
+    """newid(): a new uuid at each evaluation."""
 
     def __str__(self) -> str:
         return "newid()"

@@ -1,5 +1,5 @@
 """
-The types that rules tell apart, as .NET sees an AMQP value.
+The types that rules distinguish, as .NET sees AMQP values.
 
 A type is named by its AMQP kind, and by the last part of its descriptor for the three described types that .NET clients
 send as properties: timespan, datetime-offset, uri.
@@ -26,9 +26,9 @@ TEXTS = frozenset(["string", "symbol"])
 BOOLEAN_CODES = frozenset(code for code, kind in KINDS.items() if kind == "boolean")
 DOUBLE_CODES = frozenset(code for code, kind in KINDS.items() if kind == "double")
 TEXT_CODES = frozenset(code for code, kind in KINDS.items() if kind in TEXTS)
-# A char is a number too, but its payload is no int.
+# A char is a number too, but its payload is not an int.
 INTEGER_CODES = frozenset(code for code, kind in KINDS.items() if kind in INTEGERS - {"char"})
-# The full encodings of long and ulong hold numbers that no double holds.
+# Some values in the full encodings of long and ulong have no exact double.
 INTEGER_CODES_WITHIN_DOUBLE = INTEGER_CODES - {0x80, 0x81}
 
 _DESCRIPTORS = {
@@ -66,7 +66,7 @@ def datetime_offset(ticks: int) -> Value:
 
 
 def timestamp_at(ticks: int) -> Value:
-    """Return the timestamp at *ticks*, its fraction of a millisecond cut off."""
+    """Return the timestamp at *ticks*, truncated to milliseconds."""
     return timestamp((ticks - EPOCH_TICKS) // TICKS_PER_MILLISECOND)
 
 

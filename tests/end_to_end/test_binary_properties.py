@@ -99,6 +99,6 @@ def test_a_map_as_a_property_goes_through_no_trigger(broker, host) -> None:
     with host("stock") as stock:
         stock.wait_until_ready()
         publish(broker, event("one", origin={"floor": 1}))
-        stock.wait_for(lambda: "the partition stands still" in stock.log())
+        stock.wait_for(lambda: "the partition is blocked" in stock.log())
         assert broker.counts("site")["readings"].active == 0
         assert stock.stop() == 0

@@ -1,9 +1,9 @@
 """
-Entities that come, change and go while the broker runs.
+Creating, changing and deleting entities while the broker runs.
 
 1. A new entity has a name that neither a queue nor a topic has; case does not count.
 2. What an entity requires of its messages (sessions, duplicate detection) and its partitioning never change.
-3. The links of an entity that goes, or may no longer be used as they use it, are ended with the reason.
+3. When an entity is deleted or disabled, the links that it no longer allows are ended with the reason.
 
 Source: Microsoft Learn, "Service Bus REST API" (create, update and delete queue, topic, subscription); "Suspend and
 reactivate messaging entities".
@@ -35,7 +35,7 @@ _USES_LOST = {
 
 
 class Administration:
-    """What an administrator does to a namespace; what is not possible is a Refusal."""
+    """The operations of an administrator on a namespace; an impossible one raises a Refusal."""
 
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
@@ -60,7 +60,7 @@ class Administration:
         return topic
 
     def update_queue(self, config: QueueConfig) -> Queue:
-        """Let the queue of this name be as *config* says."""
+        """Change the configuration of a queue."""
         queue = self._namespace.queue(config.name)
         self._check_update(queue, config)
         self._check_targets(config)
@@ -69,7 +69,7 @@ class Administration:
         return queue
 
     def update_topic(self, config: TopicConfig) -> Topic:
-        """Let the topic of this name be as *config* says; its subscriptions stay as they are."""
+        """Change the configuration of a topic, not of its subscriptions."""
         topic = self._namespace.topic(config.name)
         self._check_update(topic, config)
         topic.reconfigure(config)
@@ -77,7 +77,7 @@ class Administration:
         return topic
 
     def delete(self, name: str) -> None:
-        """Delete a queue or topic with all that is in it."""
+        """Delete a queue or topic with its contents."""
         entity = self._namespace.entity(name)
         if isinstance(entity, Queue):
             del self._namespace.queues[name.lower()]
@@ -105,7 +105,7 @@ class Administration:
         return subscription
 
     def update_subscription(self, topic_name: str, config: SubscriptionConfig) -> Subscription:
-        """Let the subscription of this name be as *config* says; its rules stay as they are."""
+        """Change the configuration of a subscription, not its rules."""
         subscription = self._namespace.subscription(topic_name, config.name)
         self._check_update(subscription, config)
         self._check_targets(config)
@@ -114,20 +114,20 @@ class Administration:
         return subscription
 
     def delete_subscription(self, topic_name: str, name: str) -> None:
-        """Delete a subscription with all that is in it."""
+        """Delete a subscription with its contents."""
         subscription = self._namespace.subscription(topic_name, name)
         del self._namespace.topic(topic_name).subscriptions[name.lower()]
         self._forget(subscription.backlog.stores)
         self._detach_all(subscription)
 
     def create_rule(self, subscription: Subscription, definition: RuleDefinition) -> RuleDefinition:
-        """Add a rule to a subscription, and return it with its time."""
+        """Add a rule to a subscription and return it with its creation time."""
         name = definition.rule.name
         if _CHILD_NAME.fullmatch(name) is None:
             raise _bad(f"'{name}' is no name for a rule, expected letters, digits, . - _, 50 at most")
         return subscription.rule_book.add(definition)
 
-    # What they have in common
+    # Checks
 
     def _check_name(self, name: str) -> None:
         if _ENTITY_NAME.fullmatch(name) is None or "//" in name:

@@ -1,9 +1,10 @@
 """
-A message as its sender gave it: checked, its routing data read, its bytes kept.
+The content of a message as its sender wrote it: checked, with its routing data read and its bytes kept.
 
-1. Application properties, body and footer are kept to the bit; properties too, but for a message id that is not there.
-2. Annotations that only the service assigns are dropped, the sender's are kept.
-3. What Service Bus refuses is a `Refusal` with the condition the SDKs map to their exception.
+1. Application properties, body and footer keep their bytes; so do properties, except that a missing message id is
+   added.
+2. Annotations that only the service may assign are dropped, the sender's are kept.
+3. What Service Bus rejects raises a `Refusal` with the condition that the SDKs map to their exception.
 """
 
 import os
@@ -45,7 +46,7 @@ _SIZE_AND_COUNT = struct.Struct(">II")
 @dataclass(slots=True, eq=False)
 class Content:
     """
-    What a sender gave; never changed, as copies of a message in several subscriptions share it.
+    The content of a message; immutable, because the copies in several subscriptions share it.
 
     Shape: header is the encoded durable and priority; annotations are encoded key-value pairs; bare is the encoded
     properties, application properties, body and footer.
@@ -69,7 +70,7 @@ class Content:
 
 
 def read_content(message: bytes) -> Content:
-    """Return the content of an encoded *message*; a Refusal says why Service Bus would not take it."""
+    """Return the content of an encoded *message*; a Refusal if Service Bus would reject it."""
     try:
         sections = split(message)
         header, time_to_live = _read_header(sections.header) if sections.header else (_NO_HEADER, None)
@@ -105,12 +106,12 @@ def _read_header(section: bytes) -> tuple[bytes, int | None]:
     fields = list_fields(section, descriptor(section, 0)[1], len(section))
     time_to_live = decode(fields[2])[0] if len(fields) > 2 else None
     kept = b"".join([*fields, _NULL, _NULL][:2])
-    # 0 is what an SDK writes that counts in seconds for a life of less than one: it is taken for none.
+    # An SDK that counts in seconds writes 0 for less than one second: it is read as no time to live.
     return kept, _integer(time_to_live, "ttl") or None
 
 
 def _read_annotations(section: bytes) -> tuple[bytes, int, str | None, int | None]:
-    """Return the sender's pairs encoded, how many they are, the partition key and the scheduled enqueue time."""
+    """Return the sender's encoded pairs, their number, the partition key and the scheduled enqueue time."""
     kept = []
     partition_key = scheduled = None
     for key, start, value_start, stop in map_entries(section, descriptor(section, 0)[1], len(section)):
@@ -127,7 +128,7 @@ def _read_annotations(section: bytes) -> tuple[bytes, int, str | None, int | Non
 
 
 def _read_properties(section: bytes) -> tuple[bytes, bytes, str | None]:
-    """Return the section (with a message id assigned where there was none), the encoded message id, the session id."""
+    """Return the section (with a message id added if it is missing), the encoded message id, the session id."""
     if not section:
         message_id = _new_message_id()
         return join_list(_PROPERTIES_PREFIX, [message_id]), message_id, None
@@ -165,7 +166,7 @@ def _new_message_id() -> bytes:
 
 
 def _identifier(field: bytes, what: str) -> str | None:
-    """Return the text of an identifier; the types other than text that AMQP allows for some have no length to check."""
+    """Return the text of an identifier, None for the other types that AMQP allows."""
     payload = decode(field)[0].payload
     if not isinstance(payload, str):
         return None
@@ -186,7 +187,7 @@ def _integer(value: Value | None, what: str) -> int | None:
 
 
 def _check_application_properties(section: bytes) -> None:
-    """Refuse binary values, as Service Bus does; the two codes in the bytes are no proof, their absence is."""
+    """Refuse binary values, as Service Bus does; without their two format codes anywhere, no value is read."""
     if b"\xa0" not in section and b"\xb0" not in section:
         return
     for key, _, value_start, _ in map_entries(section, descriptor(section, 0)[1], len(section)):
@@ -198,7 +199,7 @@ def _check_application_properties(section: bytes) -> None:
 
 
 def read_batch(message: bytes) -> list[bytes]:
-    """Return the encoded messages in a batch, whose body has one data section for each."""
+    """Return the encoded messages of a batch, which has one data section for each."""
     try:
         return _data_of(split(message).body)
     except Malformed as error:

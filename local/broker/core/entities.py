@@ -1,4 +1,4 @@
-"""Queues, topics and subscriptions: what stands at an address."""
+"""Queues, topics and subscriptions."""
 
 import heapq
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ DESCRIPTION = "DeadLetterErrorDescription"
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many messages an entity holds; active ones include those that are locked."""
+    """The numbers of messages in an entity; active ones include locked ones."""
 
     active: int
     deferred: int
@@ -41,11 +41,11 @@ class Counts:
 
 
 class Forwarder(Protocol):
-    """The namespace as its entities see it: who passes messages on to others, and whom they tell of changes."""
+    """The namespace as its entities see it: it forwards messages and names the recorder of changes."""
 
     @property
     def recorder(self) -> Recorder | None:
-        """Return who keeps the state, None if nobody does."""
+        """Return the recorder of changes, None if state is not stored."""
         ...
 
     def forward(self, content: Content, *, to: str, hops: int, failed: MessageStore) -> None:
@@ -57,7 +57,7 @@ class Backlog:
     """
     The stores of a queue or subscription: its messages, its dead-letter queue, its transfer dead-letter queue.
 
-    Dead-lettered messages go on to another entity where the configuration says so.
+    Dead-lettered messages are forwarded to another entity if the configuration says so.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Backlog:
         return self.store.size + self.dead_letters.size + self.transfer_dead_letters.size
 
     def reconfigure(self, config: QueueConfig | SubscriptionConfig) -> None:
-        """Treat messages by another configuration from now on."""
+        """Apply another configuration from now on."""
         self.config = config
         options = _store_options(config)
         self.store.reconfigure(options)
@@ -94,7 +94,7 @@ class Backlog:
             store.reconfigure(StoreOptions(lock_duration=options.lock_duration))
 
     def enqueue(self, content: Content, *, enqueue_sequence_number: int | None = None, hops: int = 0) -> None:
-        """Store a message, or pass it on where the entity forwards."""
+        """Store a message, or forward it."""
         if self.config.forward_to is not None:
             self._forwarder.forward(
                 content, to=self.config.forward_to, hops=hops + 1, failed=self.transfer_dead_letters
@@ -154,7 +154,7 @@ class Queue:
         self.incoming.recorder = forwarder.recorder
 
     def check(self, content: Content) -> None:
-        """Raise a Refusal for a message that this queue does not take, be it disabled or full."""
+        """Raise a Refusal if the queue does not accept this message, for example because it is disabled or full."""
         config = self.config
         if config.status is not EntityStatus.ACTIVE:
             check_can_send(self.path, config.status)
@@ -166,23 +166,23 @@ class Queue:
             )
 
     def publish(self, content: Content, hops: int = 0) -> int | None:
-        """Take a message; return its sequence number if it is scheduled. A Refusal as in `check`."""
+        """Accept a message; return its sequence number if it is scheduled. Raises a Refusal as `check` does."""
         self.check(content)
         return self.incoming.accept(content, hops)
 
     @property
     def size(self) -> int:
-        """Return the bytes of all messages, scheduled and dead-lettered ones among them."""
+        """Return the bytes of all messages, including scheduled and dead-lettered ones."""
         return self.backlog.size + self.incoming.size
 
     def reconfigure(self, config: QueueConfig) -> None:
-        """Be what another configuration says from now on."""
+        """Apply another configuration from now on."""
         self.config = config
         self.backlog.reconfigure(config)
         self.incoming.reconfigure(_duplicate_window(config))
 
     def peek(self, from_sequence_number: int) -> Iterator[StoredMessage]:
-        """Return the messages from a sequence number on, in order, scheduled ones among them."""
+        """Return the messages from a sequence number on, in order, including scheduled ones."""
         return heapq.merge(
             self.backlog.store.peek(from_sequence_number),
             self.incoming.peek(from_sequence_number),
@@ -194,7 +194,7 @@ class Queue:
 
 
 class Subscription:
-    """A subscription: rules and the messages they have selected."""
+    """A subscription: its rules and the messages they have selected."""
 
     def __init__(
         self, topic_path: str, config: SubscriptionConfig, clock: Clock, timers: Timers, forwarder: Forwarder
@@ -207,7 +207,7 @@ class Subscription:
         self.backlog = Backlog(self.path, config, clock, timers, forwarder)
 
     def offer(self, content: Content, sequence_number: int, enqueued_time: int, hops: int) -> None:
-        """Take the copies of a message that the rules ask for; the number and the time are the topic's."""
+        """Store the copies of a message that the rules select; the number and the time are the topic's."""
         selection = self.rule_book.rules.select(RuleProperties(content, sequence_number, enqueued_time))
         copies = [content] if selection.is_selected_as_is else []
         failed = [error for _, error in selection.failed]
@@ -233,13 +233,13 @@ class Subscription:
             self.backlog.enqueue(content, enqueue_sequence_number=sequence_number, hops=hops)
 
     def reconfigure(self, config: SubscriptionConfig) -> None:
-        """Be what another configuration says from now on; the rules stay."""
+        """Apply another configuration from now on, with the same rules."""
         self.config = config
         self.backlog.reconfigure(config)
 
 
 class Topic:
-    """A topic: what is sent to it goes to its subscriptions."""
+    """A topic, which copies messages to its subscriptions."""
 
     def __init__(self, config: TopicConfig, clock: Clock, timers: Timers, forwarder: Forwarder) -> None:
         self.path = config.name
@@ -261,24 +261,24 @@ class Topic:
         )
         self._recorder = self.incoming.recorder = forwarder.recorder
 
-    def check(self, content: Content) -> None:  # noqa: ARG002 - a queue looks at the message
-        """Raise a Refusal if the topic is disabled or full; what a subscription cannot hold it dead-letters."""
+    def check(self, content: Content) -> None:  # noqa: ARG002 - a queue checks the message
+        """Raise a Refusal if the topic is disabled or full; a subscription dead-letters what it cannot hold."""
         if self.config.status is not EntityStatus.ACTIVE:
             check_can_send(self.path, self.config.status)
         check_has_room(self.path, self.size, self.config.max_size)
 
     def publish(self, content: Content, hops: int = 0) -> int | None:
-        """Take a message; return its sequence number if it is scheduled. A Refusal as in `check`."""
+        """Accept a message; return its sequence number if it is scheduled. Raises a Refusal as `check` does."""
         self.check(content)
         return self.incoming.accept(content, hops)
 
     @property
     def size(self) -> int:
-        """Return the bytes of all messages in the subscriptions, and of those that are scheduled."""
+        """Return the bytes of all messages in the subscriptions and of scheduled ones."""
         return self.incoming.size + sum(subscription.backlog.size for subscription in self.subscriptions.values())
 
     def reconfigure(self, config: TopicConfig) -> None:
-        """Be what another configuration says from now on; the subscriptions stay."""
+        """Apply another configuration from now on, with the same subscriptions."""
         self.config = config
         self.incoming.reconfigure(_duplicate_window(config))
 
@@ -294,7 +294,7 @@ class Topic:
             subscription.offer(content, number, now, hops)
 
     def restore(self, last_sequence_number: int) -> None:
-        """Go on after the last number that a topic which was kept has given."""
+        """Continue after the last sequence number that the stored topic has assigned."""
         self.last_sequence_number = last_sequence_number
 
     def _next_sequence_number(self) -> int:
@@ -302,7 +302,7 @@ class Topic:
         return self.last_sequence_number
 
     def peek(self, from_sequence_number: int) -> Iterator[StoredMessage]:
-        """Return the scheduled messages from a sequence number on; a topic holds no others."""
+        """Return the scheduled messages from a sequence number on; a topic holds only those."""
         return self.incoming.peek(from_sequence_number)
 
 

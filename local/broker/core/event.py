@@ -17,7 +17,7 @@ _SERVICE_ASSIGNED = frozenset(("x-opt-enqueued-time", "x-opt-offset", PARTITION_
 @dataclass(slots=True, eq=False)
 class EventContent:
     """
-    What a sender gave; never changed.
+    The content of an event as its sender wrote it; immutable.
 
     Shape: annotations are encoded pairs; bare is the properties, application properties, body and footer.
     """
@@ -29,13 +29,13 @@ class EventContent:
 
     @property
     def size(self) -> int:
-        """Return by how much the event moves the offset of the next one on."""
+        """Return the distance from the offset of this event to the next one."""
         return max(1, len(self.bare) + len(self.annotations))
 
 
 @dataclass(slots=True, eq=False)
 class Event:
-    """A content with what the partition assigned to it; the enqueued time is in milliseconds since 1970 UTC."""
+    """An event with what the partition has assigned to it; the enqueued time is in milliseconds since 1970 UTC."""
 
     content: EventContent
     sequence_number: int
@@ -59,7 +59,7 @@ class Event:
 
 
 def read_event(message: bytes, partition_key: str | None = None) -> EventContent:
-    """Return the content of an encoded event; the partition key of its batch, if any, holds for it too."""
+    """Return the content of an encoded event; the partition key of its batch, if any, applies to it."""
     try:
         sections = split(message)
         annotations, own_key = _read_annotations(sections.message_annotations)

@@ -1,5 +1,5 @@
 """
-Event hubs: partitions as logs that readers walk at their own pace.
+Event hubs: partitions are logs that each reader reads at its own pace.
 
 Sources: Microsoft Learn, "Event Hubs features" (partitions, retention, epochs); azure-eventhub for the positions.
 """
@@ -25,24 +25,24 @@ MAX_READERS = 5
 
 
 class Reader(Protocol):
-    """Who reads a partition for a consumer group; with an epoch (owner level) it is the only one."""
+    """A reader of a partition for a consumer group; with an epoch (owner level) it is the only one."""
 
     @property
     def epoch(self) -> int | None:
-        """Return the epoch, None for a reader that shares."""
+        """Return the epoch, None for a reader that shares the partition."""
         ...
 
     def wake(self) -> None:
-        """Learn that there are new events."""
+        """Handle the arrival of new events."""
         ...
 
     def stolen(self, refusal: Refusal) -> None:
-        """Learn that another reader has taken the partition."""
+        """Stop, because another reader has taken the partition."""
         ...
 
 
 class Coordinate(Enum):
-    """By what a starting position is given."""
+    """The kind of value that a starting position is given as."""
 
     OFFSET = "x-opt-offset"
     SEQUENCE_NUMBER = "x-opt-sequence-number"
@@ -51,7 +51,7 @@ class Coordinate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where to start reading: after a value, or at it if inclusive; None as value is the end."""
+    """A starting position: after a value, or at it if inclusive; a value of None is the end."""
 
     coordinate: Coordinate
     value: int | None
@@ -62,7 +62,7 @@ class Partition:
     """One log of events."""
 
     def __init__(self, hub: str, number: int, clock: Clock, retention: int, retention_size: int | None) -> None:
-        """Keep events for *retention* milliseconds, and no more than *retention_size* bytes of them."""
+        """Keep events for *retention* milliseconds, and at most *retention_size* bytes of them."""
         self.hub = hub
         self.partition_id = str(number)
         self._clock = clock
@@ -82,11 +82,11 @@ class Partition:
 
     @property
     def events(self) -> Sequence[Event]:
-        """Return the events there are; the newest one is `last` even when it is gone."""
+        """Return the retained events; the newest one remains `last` even when it is no longer retained."""
         return self._events
 
     def restore(self, events: Sequence[Event]) -> None:
-        """Take the events of a partition that was kept, the newest one it ever had among them; retention goes on."""
+        """Load the events of a stored partition, which include its newest one; retention applies at once."""
         self._events = list(events)
         if self._events:
             self.last = self._events[-1]
@@ -96,7 +96,7 @@ class Partition:
 
     @property
     def begin_sequence_number(self) -> int:
-        """Return the number of the oldest event there is, or of the next one if there is none."""
+        """Return the number of the oldest event, or of the next one if the partition is empty."""
         self._forget(milliseconds(self._clock))
         return self._first
 
@@ -120,7 +120,7 @@ class Partition:
             reader.wake()
 
     def event(self, sequence_number: int) -> Event | None:
-        """Return the event with this number, or the oldest one there is if it is gone; None past the end."""
+        """Return the event with this number, or the oldest one if it is no longer retained; None past the end."""
         index = max(sequence_number - self._first, 0)
         return self._events[index] if index < len(self._events) else None
 
@@ -137,10 +137,11 @@ class Partition:
 
     def join(self, consumer_group: str, reader: Reader) -> None:
         """
-        Let *reader* read for a consumer group.
+        Add a reader for a consumer group.
 
         Raises:  Refusal(LINK_STOLEN) while a reader with a higher epoch reads, or one with an epoch and this has none;
-                 Refusal(RESOURCE_LIMIT_EXCEEDED) for one too many without. Readers of lower or no epoch are cut off.
+                 Refusal(RESOURCE_LIMIT_EXCEEDED) for too many without an epoch. Readers of lower or no epoch are
+                 disconnected.
         """
         readers = self._readers.setdefault(consumer_group, [])
         highest = max((each.epoch for each in readers if each.epoch is not None), default=None)
@@ -164,13 +165,13 @@ class Partition:
         readers.append(reader)
 
     def leave(self, consumer_group: str, reader: Reader) -> None:
-        """Wake *reader* no more."""
+        """Remove a reader."""
         readers = self._readers.get(consumer_group, [])
         if reader in readers:
             readers.remove(reader)
 
     def _forget(self, now: int) -> None:
-        """Drop the events whose retention has ended, and the oldest ones beyond the size; the newest one stays."""
+        """Drop the events past their retention and the oldest ones beyond the size, but never the newest one."""
         count = bisect.bisect_right(self._events, now - self._retention, key=_enqueued_time)
         if self._retention_size is not None:
             oldest = bisect.bisect_left(self._events, self._end_offset - self._retention_size, key=_offset)
@@ -179,7 +180,7 @@ class Partition:
             del self._events[:count]
             self._first += count
             if self.recorder is not None and self.last is not None:
-                # The newest event is kept: it says where the next one continues.
+                # The newest event is kept: the next one continues from its number and offset.
                 self.recorder.dropped(self.path, min(self._first, self.last.sequence_number))
 
 
@@ -199,7 +200,7 @@ class Hub:
         self._turns = itertools.cycle(self.partitions)
 
     def partition(self, partition_id: str) -> Partition:
-        """Return a partition; Refusal(ARGUMENT_OUT_OF_RANGE) if there is none."""
+        """Return a partition; Refusal(ARGUMENT_OUT_OF_RANGE) if it does not exist."""
         for partition in self.partitions:
             if partition.partition_id == partition_id:
                 return partition
@@ -209,13 +210,13 @@ class Hub:
         )
 
     def consumer_group(self, name: str) -> str:
-        """Return a consumer group's name in lower case; Refusal(NOT_FOUND) if there is none."""
+        """Return a consumer group's name in lower case; Refusal(NOT_FOUND) if it does not exist."""
         if name.lower() not in self.consumer_groups:
             raise Refusal(errors.NOT_FOUND, f"{self.path}: the consumer group {name} could not be found")
         return name.lower()
 
     def partition_for(self, partition_key: str | None) -> Partition:
-        """Return the partition of a key, which is always the same, or the next in turn without one."""
+        """Return the partition that a key always maps to, or the next one in turn without a key."""
         if partition_key is None:
             return next(self._turns)
         return self.partitions[abs(partition_hash(partition_key) % len(self.partitions))]

@@ -32,7 +32,7 @@ class IncomingMessages:
         enqueue: Callable[[Content, int], None],
         duplicate_window: int | None,
     ) -> None:
-        """Pass what is due to *enqueue* (content, hops); the window is in milliseconds, None to keep duplicates."""
+        """Pass due messages to *enqueue* (content, hops); the window is in milliseconds, None to keep duplicates."""
         self._path = path
         self._clock = clock
         self._timers = timers
@@ -46,11 +46,11 @@ class IncomingMessages:
         self._record_path = scheduled_path(path)
 
     def reconfigure(self, duplicate_window: int | None) -> None:
-        """Look for duplicates within another window from now on."""
+        """Detect duplicates within another window from now on."""
         self._duplicate_window = duplicate_window
 
     def accept(self, content: Content, hops: int = 0) -> int | None:
-        """Take a message that *hops* entities have forwarded; return its sequence number if it is scheduled."""
+        """Accept a message that *hops* entities have forwarded; return its sequence number if it is scheduled."""
         if self._duplicate_window is None and content.scheduled_enqueue_time is None:
             self._enqueue(content, hops)
             return None
@@ -63,7 +63,7 @@ class IncomingMessages:
         return self._schedule(content, now)
 
     def schedule(self, content: Content) -> int:
-        """Keep a message until its time, be it now, and return its sequence number until then."""
+        """Schedule a message, which may be due now, and return its sequence number until then."""
         now = milliseconds(self._clock)
         number = self._schedule(content, now)
         if self._duplicate_window is not None and self._is_duplicate(content, now, self._duplicate_window):
@@ -83,7 +83,7 @@ class IncomingMessages:
         return number
 
     def restore(self, scheduled: Iterable[StoredMessage], seen: Mapping[bytes, int]) -> None:
-        """Take the scheduled messages, in order, and the message ids, oldest first, of an entity that was stored."""
+        """Load the scheduled messages, in order, and the message ids, oldest first, of a stored entity."""
         for message in scheduled:
             self.scheduled[message.sequence_number] = message
             self.size += message.content.size
@@ -92,11 +92,11 @@ class IncomingMessages:
 
     @property
     def history(self) -> Mapping[bytes, int]:
-        """Return the message ids that duplicates are detected by, and when they came, oldest first."""
+        """Return the message ids for duplicate detection with their arrival times, oldest first."""
         return self._seen
 
     def cancel(self, sequence_numbers: list[int]) -> None:
-        """Forget scheduled messages; Refusal(MESSAGE_NOT_FOUND), and nothing forgotten, if one is not there."""
+        """Cancel scheduled messages; Refusal(MESSAGE_NOT_FOUND), and none is cancelled, if one does not exist."""
         for number in sequence_numbers:
             if number not in self.scheduled:
                 raise Refusal(
@@ -129,7 +129,7 @@ class IncomingMessages:
         return False
 
     def advance(self, now: int) -> None:
-        """Enqueue the messages whose time has come, in the order of their times."""
+        """Enqueue the messages that are due, in the order of their times."""
         due = [message for message in self.scheduled.values() if _due(message) <= now]
         for message in sorted(due, key=_due):
             self._forget(message.sequence_number)

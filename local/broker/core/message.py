@@ -1,4 +1,4 @@
-"""A message in an entity, and the bytes it is delivered as."""
+"""A message in an entity, and its encoding for delivery."""
 
 import struct
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ MAX_UINT = 0xFFFFFFFF
 
 
 class State(IntEnum):
-    """The state of a message as the annotation x-opt-message-state carries it."""
+    """The state of a message, as in the annotation x-opt-message-state."""
 
     ACTIVE = 0
     DEFERRED = 1
@@ -20,10 +20,10 @@ class State(IntEnum):
 @dataclass(slots=True, eq=False)
 class StoredMessage:
     """
-    A sender's content with what the entity assigned to it.
+    The content of a message with what the entity has assigned to it.
 
     Units: times in milliseconds since 1970 UTC, time_to_live in milliseconds (the sender's, clipped to the entity's);
-    expires_at is None where messages do not expire; delivery_count counts the attempts that failed. A message is
+    expires_at is None where messages do not expire; delivery_count counts the failed attempts. A message is
     locked while it has a lock token.
     """
 
@@ -43,7 +43,7 @@ class StoredMessage:
         return self.expires_at is not None and self.expires_at <= now and self.state is State.ACTIVE
 
     def encode(self, *, with_lock: bool = True) -> bytes:
-        """Return the message as it is delivered; the lock's end goes with it while it is locked."""
+        """Return the message encoded for delivery, with the end of its lock if it is locked."""
         content = self.content
         count = 4 + content.annotation_count
         if self.lock_token is None or not with_lock:
@@ -75,7 +75,7 @@ class StoredMessage:
 
 
 def _header(kept: bytes, time_to_live: int | None, delivery_count: int) -> bytes:
-    # All five fields: .NET does not take a message whose header leaves out the delivery count.
+    # All five fields: .NET rejects a message whose header omits the delivery count.
     ttl = b"\x40" if time_to_live is None else _UINT.pack(0x70, min(time_to_live, MAX_UINT))
     fields = b"%b%b\x40%b" % (kept, ttl, _UINT.pack(0x70, delivery_count))
     return b"\x00\x53\x70\xc0%c\x05%b" % (len(fields) + 1, fields)
@@ -98,4 +98,4 @@ _ANNOTATIONS = struct.Struct(
     f"{len(_ENQUEUE_SEQUENCE_NUMBER_KEY)}sq{len(_STATE_KEY)}si"
 )
 _LOCKED_UNTIL = struct.Struct(f">{len(_LOCKED_UNTIL_KEY)}sq")
-_ANNOTATIONS_WIDTH = _ANNOTATIONS.size - 8  # what the map's size counts: all after the descriptor, its code and itself
+_ANNOTATIONS_WIDTH = _ANNOTATIONS.size - 8  # the map's size excludes the descriptor, the format code and itself

@@ -44,10 +44,10 @@ def without_host(address: str) -> str:
 
 
 class Namespace:
-    """The entities of one namespace, and the time that passes for them."""
+    """The entities of one namespace and their timers."""
 
     def __init__(self, config: NamespaceConfig, clock: Clock, recorder: Recorder | None = None) -> None:
-        """Tell *recorder* of all changes, if there is one."""
+        """Report all changes to *recorder*, if given."""
         self.name = config.name
         self.recorder = recorder
         self.config = config
@@ -67,7 +67,7 @@ class Namespace:
     # Addresses
 
     def queue(self, name: str) -> Queue:
-        """Return a queue by name; Refusal(NOT_FOUND), here as below, if there is none."""
+        """Return a queue by name; this and the methods below raise Refusal(NOT_FOUND) for an unknown name."""
         return self._found(self.queues.get(name.lower()), name)
 
     def topic(self, name: str) -> Topic:
@@ -91,11 +91,11 @@ class Namespace:
         return self.topic(path) if entity is None else entity
 
     def entity_of(self, path: str) -> Entity:
-        """Return the entity that a path is in, be it that of a sub-queue."""
+        """Return the entity of a path, which may be that of a sub-queue."""
         return self.entity(_SUB_QUEUE.sub("", path, count=1))
 
     def store(self, path: str) -> MessageStore:
-        """Return what a receiver at a path receives from."""
+        """Return the store that a receiver at a path receives from."""
         lower = path.lower()
         for suffix in (_TRANSFER_DEAD_LETTER, _DEAD_LETTER):
             if lower.endswith(suffix):
@@ -112,14 +112,14 @@ class Namespace:
         return entity.backlog.store
 
     def target(self, path: str) -> Queue | Topic:
-        """Return what a sender at a path sends to."""
+        """Return the queue or topic that a sender at a path sends to."""
         entity = self.entity(path)
         if isinstance(entity, Subscription):
             raise Refusal(errors.NOT_ALLOWED, f"{path}: it is a subscription, expected a queue or topic to send to")
         return entity
 
     def max_message_size(self, entity: Queue | Topic) -> int:
-        """Return the largest message an entity takes, in bytes."""
+        """Return the maximum message size of an entity, in bytes."""
         return entity.config.max_message_size or self.config.max_message_size
 
     def _found[Found](self, found: Found | None, path: str) -> Found:
@@ -153,7 +153,7 @@ class Namespace:
     # Time
 
     def advance(self) -> None:
-        """Do everything that is due by the clock."""
+        """Do everything that is due."""
         self.timers.advance(milliseconds(self.clock))
 
     def next_deadline(self) -> int | None:

@@ -1,12 +1,12 @@
 """
-From a partition key to a number, as Event Hubs and its SDKs do it: a key lands in the partition it has in Azure.
+The hash of a partition key that Event Hubs and its SDKs use: a key has the same partition as in Azure.
 
 Source: Bob Jenkins, lookup3.c (public domain), hashlittle2 with both seeds zero.
 """
 
 _MASK = 0xFFFFFFFF
 _BLOCK = 12
-# What a round does: the word that changes, the word that takes part, by how many bits that one is rotated.
+# Each step of a round: the word that changes, the other operand, and the number of bits it is rotated by.
 _MIX = ((0, 2, 4), (1, 0, 6), (2, 1, 8), (0, 2, 16), (1, 0, 19), (2, 1, 4))
 _FINAL = ((2, 1, 14), (0, 2, 11), (1, 0, 25), (2, 1, 16), (0, 2, 4), (1, 0, 14), (2, 1, 24))
 

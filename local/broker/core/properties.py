@@ -1,4 +1,4 @@
-"""Application properties set on a stored message, leaving the bytes of all others alone."""
+"""Setting application properties on a stored message without changing the bytes of the others."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,7 +22,7 @@ def changed(content: Content, changes: Changes) -> Content:
 
 
 def set_properties(sections: Sections, changes: Changes) -> None:
-    """Set application properties in *sections*; one that is there already keeps its place in the order."""
+    """Set application properties in *sections*; an existing one keeps its position."""
     section = sections.application_properties
     pairs: dict[object, bytes] = {}
     if section:

@@ -13,36 +13,36 @@ class Consumer(Protocol):
 
     @property
     def is_destructive(self) -> bool:
-        """Return whether messages are gone once they are handed over (receive and delete)."""
+        """Return whether messages are deleted when they are delivered (receive and delete)."""
         ...
 
     def can_take(self) -> bool:
-        """Return whether one more message may be handed over now."""
+        """Return whether one more message can be delivered now."""
         ...
 
     def take(self, tag: bytes, message: bytes) -> None:
-        """Take an encoded message; the tag is its lock token."""
+        """Accept an encoded message; the tag is its lock token."""
         ...
 
 
 class SessionConsumer(Consumer, Protocol):
-    """Who receives the messages of one session."""
+    """A receiver of the messages of one session."""
 
     def session_granted(self, session: "MessageSession") -> None:
-        """Learn which session the wait for the next available one has brought."""
+        """Start with the session that has become available."""
         ...
 
     def session_refused(self, refusal: Refusal) -> None:
-        """Learn that the wait is over without a session."""
+        """Stop waiting: no session became available in time."""
         ...
 
     def session_lost(self, refusal: Refusal) -> None:
-        """Learn that the lock on the session is gone."""
+        """Stop: the lock on the session is lost."""
         ...
 
 
 class ReadyQueue:
-    """Messages that are ready, by sequence number, and the consumers that take turns."""
+    """The messages that are ready, by sequence number, and the consumers that take turns."""
 
     def __init__(self) -> None:
         self._ready: list[int] = []
@@ -53,7 +53,7 @@ class ReadyQueue:
         heapq.heappush(self._ready, sequence_number)
 
     def next_ready(self, messages: dict[int, StoredMessage]) -> StoredMessage | None:
-        """Return the ready message with the lowest sequence number; those no longer in *messages* are forgotten."""
+        """Return the ready message with the lowest sequence number; those no longer in *messages* are dropped."""
         ready = self._ready
         while ready:
             message = messages.get(ready[0])
@@ -63,20 +63,20 @@ class ReadyQueue:
         return None
 
     def pop(self) -> None:
-        """Forget the message that `next_ready` has returned: it is no longer ready."""
+        """Remove the message that `next_ready` has returned."""
         heapq.heappop(self._ready)
 
     def join(self, consumer: Consumer) -> None:
-        """Let *consumer* take turns."""
+        """Add a consumer."""
         self._consumers.append(consumer)
 
     def leave(self, consumer: Consumer) -> None:
-        """Hand nothing more to *consumer*."""
+        """Remove a consumer."""
         self._consumers.remove(consumer)
 
     @property
     def consumers(self) -> int:
-        """Return how many consumers take turns."""
+        """Return the number of consumers."""
         return len(self._consumers)
 
     def next_consumer(self) -> Consumer | None:

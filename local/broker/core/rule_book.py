@@ -1,4 +1,4 @@
-"""The rules of a subscription with what rules do not know of themselves: when they came and how they were written."""
+"""The rules of a subscription, with their creation times and their text."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ from shared.rules import CorrelationFilter, Rule, RuleSet
 @dataclass(frozen=True, slots=True)
 class RuleDefinition:
     """
-    A rule as somebody asked for it.
+    A rule with its creation time and text.
 
-    Units: created_at in milliseconds since 1970 UTC, 0 until a subscription has it. The texts are the SQL that was
-    written, as clients expect to read it back; a correlation filter has none.
+    Units: created_at in milliseconds since 1970 UTC, 0 until a subscription has it. The texts are the original SQL,
+    which clients expect to read back; a correlation filter has none.
     """
 
     rule: Rule
@@ -27,13 +27,13 @@ class RuleDefinition:
 
     @classmethod
     def of(cls, rule: Rule, created_at: int) -> Self:
-        """Return the definition of a rule whose text is not known: it is the one that reads the same."""
+        """Return the definition of a rule whose text is unknown; the canonical text takes its place."""
         filter_text = None if isinstance(rule.filter, CorrelationFilter) else str(rule.filter)
         return cls(rule, filter_text, None if rule.action is None else str(rule.action), created_at)
 
 
 class RuleBook:
-    """The rules of one subscription, by name; case does not count."""
+    """The rules of one subscription by name, without regard to case."""
 
     def __init__(self, path: str, rules: Iterable[Rule], clock: Clock) -> None:
         """Start with the *rules* of the subscription at *path*."""
@@ -45,11 +45,11 @@ class RuleBook:
 
     @property
     def definitions(self) -> tuple[RuleDefinition, ...]:
-        """Return the rules in the order in which they came."""
+        """Return the rules in the order of their creation."""
         return tuple(self._definitions.values())
 
     def find(self, name: str) -> RuleDefinition:
-        """Return a rule by name; Refusal(NOT_FOUND), here as below, if there is none."""
+        """Return a rule by name; this and the methods below raise Refusal(NOT_FOUND) for an unknown name."""
         definition = self._definitions.get(name.lower())
         if definition is None:
             raise Refusal(errors.NOT_FOUND, f"{self._path}: rule {name} does not exist")
@@ -63,12 +63,12 @@ class RuleBook:
         return self._set(definition, milliseconds(self._clock))
 
     def restore(self, definitions: Iterable[RuleDefinition]) -> None:
-        """Have the rules of a subscription that was kept."""
+        """Load the rules of a stored subscription."""
         self._definitions = {definition.rule.name.lower(): definition for definition in definitions}
         self._compile()
 
     def replace(self, definition: RuleDefinition) -> RuleDefinition:
-        """Put a rule in the place of the one that has its name."""
+        """Replace the rule of the same name."""
         return self._set(definition, self.find(definition.rule.name).created_at)
 
     def remove(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""The properties of a message as rules read and change them, over the bytes it is kept as."""
+"""The properties of a message for rules, read from and written to its bytes."""
 
 from dataclasses import replace
 
@@ -31,14 +31,14 @@ _NULL = b"\x40"
 
 class RuleProperties:
     """
-    One copy of a message on its way through the rules of a subscription.
+    The properties of one copy of a message while the rules of a subscription process it.
 
-    What an action sets is in the bytes of `content()`; the session id and partition key that decide where the copy
-    goes in this subscription stay the sender's.
+    `content()` has the changes of actions; the session id and partition key that place the copy in this subscription
+    stay the sender's.
     """
 
     def __init__(self, content: Content, sequence_number: int, enqueued_time: int) -> None:
-        """Read *content*; the number and the time in milliseconds are those that the topic assigned."""
+        """Read *content*; the topic has assigned the number and the time in milliseconds."""
         self._content = content
         self._assigned = {
             "DeliveryCount": int_(0),
@@ -53,7 +53,7 @@ class RuleProperties:
         self._pairs: dict[str, tuple[bytes, bytes]] | None = None
         self._is_changed = False
 
-    # As rules read it
+    # Reading
 
     def system(self, name: str) -> Value | None:
         """Return a system property by its canonical name, None if it is not set."""
@@ -80,7 +80,7 @@ class RuleProperties:
         pair = self._read_pairs().get(name)
         return None if pair is None else _value(pair[1])
 
-    # As actions change it
+    # Changing
 
     def set_system(self, name: str, value: Value) -> None:
         """Set a system property."""
@@ -113,7 +113,7 @@ class RuleProperties:
             self._content = replace(self._content, header=_NULL + _priority(self._content.header))
 
     def set_user(self, name: str, value: Value) -> None:
-        """Set an application property; the spelling of the one that is there stays."""
+        """Set an application property; an existing one keeps its spelling."""
         pairs = self._read_pairs()
         key = pairs[name.lower()][0] if name.lower() in pairs else encode(string(name))
         pairs[name.lower()] = key, encode(value)
@@ -126,12 +126,12 @@ class RuleProperties:
             self._write_pairs(pairs)
 
     def content(self) -> Content:
-        """Return the copy's content; the sections that nothing has changed are the sender's bytes."""
+        """Return the copy's content; unchanged sections keep the sender's bytes."""
         if not self._is_changed or self._sections is None:
             return self._content
         return replace(self._content, bare=self._sections.encode())
 
-    # The bytes
+    # Encoding
 
     def _split(self) -> Sections:
         if self._sections is None:
@@ -157,7 +157,7 @@ class RuleProperties:
             section = self._split().application_properties
             start = descriptor(section, 0)[1] if section else 0
             self._pairs = {
-                # A key that is no text has no name that a rule could know.
+                # Rules cannot name a key that is not text.
                 (str(section[key_start:value_start]) if key is None else key.lower()): (
                     section[key_start:value_start],
                     section[value_start:stop],
@@ -196,5 +196,5 @@ def _value(encoded: bytes) -> Value | None:
 
 
 def _priority(header: bytes) -> bytes:
-    """Return the second of the two fields that are kept of a header."""
+    """Return the second of the two header fields that are kept."""
     return header[decode(header)[1] :]

@@ -1,9 +1,9 @@
 """
-A store whose messages go out session by session, each session to one consumer at a time.
+A store that delivers messages by session, each session to one consumer at a time.
 
 1. The lock on a session covers the messages delivered from it; messages have no lock of their own to renew.
-2. When the lock expires, what was in flight counts as a failed attempt; when the receiver closes, it does not.
-3. Whoever asks for the next available session waits until one has messages and no owner, first come, first served.
+2. When the lock expires, messages in flight count as failed attempts; when the receiver closes, they do not.
+3. A receiver that asks for the next available session waits until one has messages and no owner, in order of arrival.
 
 Source: Microsoft Learn, "Message sessions".
 """
@@ -35,7 +35,7 @@ class SessionStore(MessageStore):
     # Sessions
 
     def accept(self, session_id: str, consumer: SessionConsumer) -> MessageSession:
-        """Lock a session by name, be it empty; Refusal(SESSION_CANNOT_BE_LOCKED) while another consumer holds it."""
+        """Lock a session by id, even if empty; Refusal(SESSION_CANNOT_BE_LOCKED) while another consumer holds it."""
         session = self._session(session_id)
         if session.owner is not None:
             raise Refusal(
@@ -45,7 +45,7 @@ class SessionStore(MessageStore):
         return session
 
     def accept_next(self, consumer: SessionConsumer, deadline: int) -> None:
-        """Lock a session that has messages as soon as there is one; the consumer learns which, or that time is up."""
+        """Lock the next session that has messages; the consumer is called with it, or when the deadline has passed."""
         self._waiting[consumer] = deadline
         self._timers.set(self, deadline)
         for session in list(self._available.values()):
@@ -63,7 +63,7 @@ class SessionStore(MessageStore):
             self._end(session, failed=False)
 
     def renew_session_lock(self, session_id: str) -> int:
-        """Return the new end of a session's lock; Refusal(SESSION_LOCK_LOST), here as below, if nobody holds it."""
+        """Renew a session's lock and return its end; this and the methods below raise Refusal(SESSION_LOCK_LOST)."""
         session = self._held_session(session_id)
         del self._held[session_id]
         self._hold(session)
@@ -82,13 +82,13 @@ class SessionStore(MessageStore):
             self.recorder.session_updated(self.path, session_id, state, session.state_updated_time)
 
     def restore_session(self, session_id: str, state: bytes | None, updated_time: int) -> None:
-        """Take the state of a session that was kept."""
+        """Load the state of a stored session."""
         session = self._session(session_id)
         session.state, session.state_updated_time = state, updated_time
 
     @property
     def session_states(self) -> Iterator[tuple[str, bytes, int]]:
-        """Return the sessions that have a state, with it and the time it was set, in milliseconds since 1970 UTC."""
+        """Return each session that has a state, the state and the time it was set, in milliseconds since 1970 UTC."""
         return (
             (session.session_id, session.state, session.state_updated_time)
             for session in self._sessions.values()
@@ -96,7 +96,7 @@ class SessionStore(MessageStore):
         )
 
     def restore(self, messages: Iterable[StoredMessage], last_sequence_number: int) -> None:
-        """Take the messages of a store that was kept; their sessions are available."""
+        """Load the messages of a stored entity; their sessions are available."""
         super().restore(messages, last_sequence_number)
         for session in list(self._sessions.values()):
             self._offer(session)
@@ -148,7 +148,7 @@ class SessionStore(MessageStore):
         self._timers.set(self, session.locked_until)
 
     def _offer(self, session: MessageSession) -> None:
-        """Give a session that has messages and no owner to whoever has waited longest."""
+        """Give a session that has messages and no owner to the consumer that has waited longest."""
         if session.owner is not None:
             return
         if session.next_ready(self.messages) is None:
@@ -181,7 +181,7 @@ class SessionStore(MessageStore):
         self._return(in_flight, failed=failed)
         self._offer(session)
 
-    # What a store of sessions does differently
+    # Overrides of the store without sessions
 
     def join(self, consumer: Consumer) -> None:  # noqa: ARG002 - the signature is that of every store
         """Refuse a consumer that does not name a session or ask for the next."""
@@ -218,11 +218,11 @@ class SessionStore(MessageStore):
         return message
 
     def renew_lock(self, token: bytes) -> int:  # noqa: ARG002 - the signature is that of every store
-        """Refuse: the session's lock is the one to renew."""
+        """Refuse: only the session's lock can be renewed."""
         raise Refusal(errors.NOT_ALLOWED, f"{self.path}: a message of a session has no lock of its own to renew")
 
     def expire_locks(self) -> None:
-        """End the locks on all sessions as if their time were up."""
+        """End the locks on all sessions as if they had expired."""
         for session in list(self._held.values()):
             self._lose(session)
 

@@ -2,9 +2,9 @@
 The messages of one queue, subscription or dead-letter sub-queue, and their locks.
 
 1. A message is active, deferred or locked; it leaves when completed, received destructively, expired or dead-lettered.
-2. What becomes ready again (abandoned, released, lock expired) goes back to its place in sequence order.
-3. A lock that ends costs a delivery attempt, so does abandoning; releasing and closing a session's receiver do not.
-4. A locked message outlives its time to live until the lock ends; a deferred one does not expire.
+2. A message that becomes ready again (abandoned, released, lock expired) returns to its place in sequence order.
+3. An expired lock and abandoning count as failed attempts; releasing and closing a session's receiver do not.
+4. A locked message does not expire before its lock ends; a deferred one never expires.
 
 Sources: Microsoft Learn, "Message transfers, locks, and settlement", "Message expiration", "Message deferral".
 """
@@ -31,7 +31,7 @@ _TOKEN = struct.Struct(">8sQ")
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
     """
-    How a store treats its messages; None means never or no limit.
+    The options of a store; None means never or no limit.
 
     Units: milliseconds.
     """
@@ -51,12 +51,12 @@ def milliseconds(clock: Clock) -> int:
 
 
 class MessageStore:
-    """A store whose messages all consumers share."""
+    """A store whose consumers share all messages."""
 
     def __init__(
         self, path: str, options: StoreOptions, clock: Clock, timers: Timers, dead_letter: DeadLetter | None
     ) -> None:
-        """Pass what cannot be delivered to *dead_letter*, which is None in a dead-letter queue."""
+        """Pass undeliverable messages to *dead_letter*; a dead-letter queue has None."""
         self.path = path
         self.options = options
         self.recorder: Recorder | None = None
@@ -66,8 +66,8 @@ class MessageStore:
         self._timers = timers
         self._dead_letter = dead_letter
         self._ready = ReadyQueue()
-        # In the order in which they expire: every lock lasts equally long, and renewing one moves it to the end. Only a
-        # lock duration that was shortened while there were locks breaks that order.
+        # In the order of expiry: all locks last equally long, and renewing one moves it to the end. Only shortening the
+        # lock duration while messages are locked breaks the order.
         self._locks: dict[bytes, StoredMessage] = {}
         self._is_in_order = True
         self._expiries = Deadlines(self._expires_at)
@@ -81,12 +81,12 @@ class MessageStore:
         return self.last_sequence_number
 
     def reconfigure(self, options: StoreOptions) -> None:
-        """Treat messages by other options from now on; locks and deadlines there are stay as they are."""
+        """Apply other options from now on; existing locks and deadlines do not change."""
         if options.lock_duration < self.options.lock_duration and self._next_lock_end() is not None:
             self._is_in_order = False
         self.options = options
 
-    # Messages in
+    # Incoming
 
     def add(
         self,
@@ -97,7 +97,7 @@ class MessageStore:
         enqueued_time: int | None = None,
         delivery_count: int = 0,
     ) -> int:
-        """Store a message, deliver it if someone waits for it, and return its sequence number."""
+        """Store a message, deliver it if a consumer waits, and return its sequence number."""
         now = milliseconds(self._clock)
         number = self.next_sequence_number() if sequence_number is None else sequence_number
         time_to_live, limit = content.time_to_live, self.options.time_to_live
@@ -122,14 +122,14 @@ class MessageStore:
         return number
 
     def _set_expiry(self, message: StoredMessage) -> None:
-        # Nothing expires in a dead-letter queue.
+        # Messages in a dead-letter queue do not expire.
         if message.time_to_live is not None and self._dead_letter is not None:
             message.expires_at = message.enqueued_time + message.time_to_live
             self._expiries.add(message.expires_at, message.sequence_number)
             self._timers.set(self, message.expires_at)
 
     def restore(self, messages: Iterable[StoredMessage], last_sequence_number: int) -> None:
-        """Take the messages, in order, of a store that was kept, and go on after the last number it has given."""
+        """Load the messages of a stored entity, in order, and continue after its last sequence number."""
         for message in messages:
             self.messages[message.sequence_number] = message
             self.size += message.content.size
@@ -138,21 +138,21 @@ class MessageStore:
                 self._ready_queue_for(message).add(message.sequence_number)
         self.last_sequence_number = last_sequence_number
 
-    def _ready_queue_for(self, message: StoredMessage) -> ReadyQueue:  # noqa: ARG002 - a session store asks the message
+    def _ready_queue_for(self, message: StoredMessage) -> ReadyQueue:  # noqa: ARG002 - a session store needs the message
         return self._ready
 
-    # Messages out
+    # Outgoing
 
     def join(self, consumer: Consumer) -> None:
         """Deliver to *consumer* from now on."""
         self._ready.join(consumer)
 
     def leave(self, consumer: Consumer) -> None:
-        """Deliver nothing more to *consumer*; what it has not settled stays locked until the locks expire."""
+        """Stop delivering to *consumer*; its unsettled messages stay locked until the locks expire."""
         self._ready.leave(consumer)
 
     def dispatch(self) -> None:
-        """Deliver what is ready; to be called when a consumer can take messages again."""
+        """Deliver what is ready; call it when a consumer can accept messages again."""
         self._dispatch(self._ready, milliseconds(self._clock))
 
     def _dispatch(self, ready: ReadyQueue, now: int) -> None:
@@ -194,7 +194,7 @@ class MessageStore:
     # Settlement
 
     def complete(self, token: bytes) -> None:
-        """Remove a locked message; Refusal(MESSAGE_LOCK_LOST), here as below, without a valid lock."""
+        """Remove a locked message; this and the methods below raise Refusal(MESSAGE_LOCK_LOST) without a valid lock."""
         self._forget(self._unlock(token))
 
     def abandon(self, token: bytes, changes: Changes | None = None) -> None:
@@ -208,7 +208,7 @@ class MessageStore:
         self._return([self._unlock(token)], failed=False)
 
     def defer(self, token: bytes, changes: Changes | None = None) -> None:
-        """Set a message aside until someone asks for it by its sequence number."""
+        """Defer a message: from now on it is received by its sequence number only."""
         message = self._unlock(token)
         self._change(message, changes)
         message.state = State.DEFERRED
@@ -216,7 +216,7 @@ class MessageStore:
             self.recorder.updated(self.path, message)
 
     def dead_letter(self, token: bytes, reason: str, description: str, changes: Changes | None = None) -> None:
-        """Move a locked message to the dead-letter queue; Refusal(NOT_ALLOWED) where it already is in one."""
+        """Move a locked message to the dead-letter queue; Refusal(NOT_ALLOWED) if it is already in one."""
         if self._dead_letter is None:
             raise Refusal(errors.NOT_ALLOWED, f"{self.path}: a message in a dead-letter queue cannot be dead-lettered")
         message = self._unlock(token)
@@ -224,7 +224,7 @@ class MessageStore:
         self._bury(message, reason, description)
 
     def renew_lock(self, token: bytes) -> int:
-        """Return the new end of a lock."""
+        """Renew a lock and return its end."""
         message = self._locked(token)
         del self._locks[token]
         message.locked_until = milliseconds(self._clock) + self.options.lock_duration
@@ -255,7 +255,7 @@ class MessageStore:
                 self.recorder.changed(self.path, message)
 
     def _return(self, messages: list[StoredMessage], *, failed: bool) -> None:
-        """Put messages whose lock has ended back to their places, or where they go now."""
+        """Make messages whose lock has ended ready again, or dead-letter or expire them."""
         now = milliseconds(self._clock)
         limit = self.options.max_delivery_count
         queues: dict[ReadyQueue, None] = {}
@@ -298,7 +298,7 @@ class MessageStore:
     def receive_deferred(
         self, sequence_numbers: list[int], *, session_id: str | None, destructive: bool
     ) -> list[StoredMessage]:
-        """Return deferred messages, locked unless *destructive*; Refusal(MESSAGE_NOT_FOUND) if one is not there."""
+        """Return deferred messages, locked unless *destructive*; Refusal(MESSAGE_NOT_FOUND) if one does not exist."""
         found = []
         for number in sequence_numbers:
             message = self.messages.get(number)
@@ -335,7 +335,7 @@ class MessageStore:
         self._end_locks(now)
 
     def expire_locks(self) -> None:
-        """End all locks as if their time were up."""
+        """End all locks as if they had expired."""
         for message in self._locks.values():
             message.locked_until = 0
         self._end_locks(0)

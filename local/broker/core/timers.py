@@ -1,4 +1,4 @@
-"""Timers: who has to be called when."""
+"""Timers for everything that has deadlines."""
 
 import heapq
 import itertools
@@ -14,7 +14,7 @@ class Timed(Protocol):
         ...
 
     def next_deadline(self) -> int | None:
-        """Return when it wants to be woken next, None for never."""
+        """Return its next deadline, None for never."""
         ...
 
 
@@ -61,13 +61,13 @@ class Timers:
 
 class Deadlines:
     """
-    Deadlines of messages by sequence number, most of which are never met.
+    The deadlines of messages by sequence number, most of which are dropped before they are due.
 
-    Dropped ones stay until they are due or outnumber the others, so that dropping costs nothing.
+    Dropped deadlines stay until they are due or outnumber the others, so that dropping costs nothing.
     """
 
     def __init__(self, is_current: Callable[[int, int], bool]) -> None:
-        """Ask *is_current* (deadline, sequence number) whether a deadline still stands."""
+        """Use *is_current* (deadline, sequence number) to recognise dropped deadlines."""
         self._is_current = is_current
         self._heap: list[tuple[int, int]] = []
         self._limit = 1024
@@ -81,13 +81,13 @@ class Deadlines:
             self._limit = max(1024, 2 * len(self._heap))
 
     def next(self) -> int | None:
-        """Return the next deadline that may still stand."""
+        """Return the next deadline that is not dropped."""
         while self._heap and not self._is_current(*self._heap[0]):
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now: int) -> list[int]:
-        """Return the sequence numbers whose deadline stands and is due at *now*, in sequence order; forget them."""
+        """Remove the deadlines due at *now* and return their sequence numbers in order."""
         due = []
         while self._heap and self._heap[0][0] <= now:
             entry = heapq.heappop(self._heap)

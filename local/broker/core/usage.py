@@ -1,4 +1,4 @@
-"""What an entity may be used for, how full it is, and when it was used."""
+"""Checks of an entity's status and size, and the times of its use."""
 
 from dataclasses import dataclass
 
@@ -14,9 +14,9 @@ _NOT_FOR_RECEIVING = frozenset((EntityStatus.DISABLED, EntityStatus.RECEIVE_DISA
 @dataclass(slots=True)
 class Times:
     """
-    When an entity was created, changed and last used, which is when a link to it was made.
+    When an entity was created, changed and last used, that is, when a link was attached to it.
 
-    Units: milliseconds since 1970 UTC; accessed_at is None for an entity that nobody has used.
+    Units: milliseconds since 1970 UTC; accessed_at is None for an unused entity.
     """
 
     created_at: int
@@ -43,7 +43,7 @@ def check_can_manage(path: str, status: EntityStatus) -> None:
 
 
 def check_has_room(path: str, size: int, max_size: int) -> None:
-    """Raise Refusal(RESOURCE_LIMIT_EXCEEDED) once *size* bytes fill *max_size* megabytes."""
+    """Raise Refusal(RESOURCE_LIMIT_EXCEEDED) if *size* bytes fill *max_size* megabytes."""
     if size >= max_size * _MEGABYTE:
         raise Refusal(
             errors.RESOURCE_LIMIT_EXCEEDED,
@@ -53,7 +53,7 @@ def check_has_room(path: str, size: int, max_size: int) -> None:
 
 
 def disabled(path: str, status: EntityStatus) -> Refusal:
-    """Return what is told to whoever uses a disabled entity."""
+    """Return the refusal for use of a disabled entity."""
     return Refusal(
         errors.ENTITY_DISABLED, f"Messaging entity '{path}' is currently disabled (its status is {status.value})."
     )

@@ -1,10 +1,10 @@
 """
 Event Hubs triggers.
 
-Each partition is a line of its own: receive, invoke, checkpoint. The checkpoint moves on whether the function
-succeeded or not, once the retry policy of the function is used up. A function that takes one event is invoked for
-each of a received batch in turn. An event that .NET cannot read stops its partition: the receive call fails again and
-again. One that it cannot bind fails its invocation, and the checkpoint moves on.
+Each partition is processed independently: receive, invoke, checkpoint. The checkpoint advances even if the function has
+failed, after its retry policy is exhausted. A function that takes one event is invoked for each event of a received
+batch in turn. An event that .NET cannot read blocks its partition: the receive call fails again and again. One that it
+cannot bind fails its invocation, and the checkpoint advances.
 
 Source: EventHubListener.PartitionProcessor.ProcessEventsAsync (Azure/azure-sdk-for-net, sdk/eventhub/
 Microsoft.Azure.WebJobs.Extensions.EventHubs/src/Listeners, commit ce5a31530b3d).
@@ -22,8 +22,8 @@ from local.host.listener import Stopping, keep_listening
 from local.host.raw_link import Delivery, RawLink
 from local.host.received_message import ReceivedMessage
 from local.host.settings import EventHubsOptions, HostOptions, Settings
-from local.host.shape import event_hubs_input
 from local.host.worker import Function, Worker
+from local.host.worker_input import event_hubs_input
 from shared.clock import Clock
 from shared.errors import ConfigError, Problem, TargetUnavailable
 
@@ -35,7 +35,7 @@ _END = "@latest"
 
 
 class EventHubsListener:
-    """Feeds one function with the events of all partitions of a hub."""
+    """Invokes one function with the events of all partitions of a hub."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class EventHubsListener:
             await self._hub.close()
 
     def stop(self) -> None:
-        """Take nothing more; see `Listener`."""
+        """Accept nothing more; see `Listener`."""
         self._stopping.request()
         for link in self._links:
             link.interrupt()
@@ -129,9 +129,9 @@ class EventHubsListener:
                     for event in events:
                         await self._invoke(partition, [event])
             except CannotReceive as error:
-                raise TargetUnavailable(f"the partition stands still: {error}") from error
+                raise TargetUnavailable(f"the partition is blocked: {error}") from error
             batches += 1
-            # Not while stopping: a retry that the stop cut short would be lost (as in the source above).
+            # Not while stopping: retries that the stop interrupts would be lost (as in the source above).
             if not self._stopping and batches % self._options.batch_checkpoint_frequency == 0:
                 offset = ReceivedMessage(events[-1].payload, b"").annotation_text("x-opt-offset")
                 if offset is not None:

@@ -2,7 +2,7 @@
 HTTP triggers: one server on the loopback interface for all functions that requests call.
 
 Routes are matched as the real host does for the forms `{name}`, `{name?}`, `{*rest}` and `{name:constraint}` (of
-constraints int, long, bool, guid and alpha are checked). Function keys are not asked for.
+constraints int, long, bool, guid and alpha are checked). Function keys are not required.
 
 Source: GrpcMessageConversionExtensions.ToRpcHttp (Azure/azure-functions-host); the capabilities that
 azure-functions-runtime 1.3.0 announces (RawHttpBodyBytes, RpcHttpBodyOnly, RpcHttpTriggerMetadataRemoved).
@@ -20,8 +20,8 @@ from local.host import protos
 from local.host.invocation import invoke
 from local.host.listener import Stopping
 from local.host.protos import TypedData
-from local.host.shape import Input
 from local.host.worker import Function, Invocation, Worker
+from local.host.worker_input import Input
 from shared.errors import ConfigError, Problem
 
 _MAX_BODY = 100 * 1024 * 1024
@@ -64,7 +64,7 @@ class HttpListener:
             await runner.cleanup()
 
     def stop(self) -> None:
-        """Take no more requests; see `Listener`."""
+        """Accept no further requests; see `Listener`."""
         self._stopping.request()
 
     async def _bind(self, runner: web.AppRunner) -> None:
@@ -96,7 +96,7 @@ class HttpListener:
 
 
 def route_pattern(route: str, prefix: str) -> re.Pattern[str]:
-    """Return the pattern that a request's path has to match; its groups are the route's parameters."""
+    """Return the pattern for the path of a request; its groups are the route's parameters."""
     pattern = ""
     for segment in filter(None, f"{prefix}/{route}".split("/")):
         part, position = "", 0

@@ -1,9 +1,9 @@
 """
-Service Bus triggers that take many messages, with and without sessions.
+Service Bus triggers for functions that take batches, with and without sessions.
 
 One batch is in flight per function: receive, invoke, complete all or abandon all. Locks are not renewed. With sessions
 the next session is accepted, its messages are received until sessionIdleTimeout passes without one, and it is closed.
-A message that .NET cannot read fails the receive call: nothing is invoked, and the locks of the batch run out.
+A message that .NET cannot read fails the receive call: nothing is invoked, and the locks of the batch expire.
 
 Source: ServiceBusListener.RunBatchReceiveLoopAsync and TriggerAndCompleteMessagesInternal (Azure/azure-sdk-for-net,
 sdk/servicebus/Microsoft.Azure.WebJobs.Extensions.ServiceBus/src/Listeners, commit 515190d38f71).
@@ -20,9 +20,9 @@ from local.host.listener import Stopping, keep_listening
 from local.host.raw_link import Delivery, LinkClosed, RawLink
 from local.host.service_bus_connection import ServiceBusConnection
 from local.host.settings import ServiceBusOptions
-from local.host.shape import service_bus_input
 from local.host.triggers.service_bus_source import ServiceBusSource
 from local.host.worker import Function, Worker
+from local.host.worker_input import service_bus_input
 from shared.clock import Clock
 from shared.errors import TargetUnavailable
 
@@ -33,7 +33,7 @@ _TIMEOUT = "com.microsoft:timeout"
 
 
 class ServiceBusBatchListener:
-    """Feeds one function with batches from one queue or subscription."""
+    """Invokes one function with batches from one queue or subscription."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class ServiceBusBatchListener:
         await keep_listening(self.function.name, self._stopping, self._listen)
 
     def stop(self) -> None:
-        """Take nothing more; see `Listener`."""
+        """Accept nothing more; see `Listener`."""
         self._stopping.request()
         if self._link is not None:
             self._link.interrupt()
@@ -141,11 +141,11 @@ class ServiceBusBatchListener:
         if invocation.succeeded and not self._source.auto_complete:
             return
         if self._source.has_sessions:
-            link.raise_if_closed()  # the session is lost, and nobody would answer
+            link.raise_if_closed()  # the session is lost, so that no answer would come
         outcome = frames.ACCEPTED if invocation.succeeded else frames.MODIFIED
         unsettled = await settle(self.function, connection, link, deliveries, outcome)
         if unsettled and self._source.has_sessions:
-            # The failed settlement ends in the catch of the receive loop, which closes the session's receiver.
+            # As in .NET's receive loop, a failed settlement closes the session's receiver.
             raise LinkClosed(f"{unsettled} messages of session {link.session_id} not settled", "not settled")
 
 
@@ -153,9 +153,9 @@ async def settle(
     function: Function, connection: ServiceBusConnection, link: RawLink, deliveries: Sequence[Delivery], outcome: int
 ) -> int:
     """
-    Settle, and return how many settlements the service did not confirm.
+    Settle, and return the number of settlements that the service did not confirm.
 
-    They are logged: a message whose lock was lost will come again, unless someone else has settled it.
+    They are logged: a message whose lock was lost is delivered again, unless another receiver has settled it.
     """
     try:
         failures = await connection.raw.settle(link, deliveries, outcome)

@@ -1,9 +1,9 @@
 """
-Service Bus triggers that take one message, with and without sessions.
+Service Bus triggers for functions that take one message, with and without sessions.
 
-Up to maxConcurrentCalls messages are worked on at a time, each with its own settlement; with sessions up to
-maxConcurrentSessions sessions, one message after the other in each. Locks are renewed while the function runs, for
-maxAutoLockRenewalDuration at most.
+Up to maxConcurrentCalls messages are processed at a time, each with its own settlement; with sessions up to
+maxConcurrentSessions sessions, one message after the other in each. Locks are renewed while the function runs, for at
+most maxAutoLockRenewalDuration.
 
 Source: ServiceBusListener.ProcessMessageAsync and ProcessSessionMessageAsync (Azure/azure-sdk-for-net, commit
 515190d38f71), ReceiverManager.RenewMessageLockAsync and CalculateRenewDelay (sdk/servicebus/
@@ -23,10 +23,10 @@ from local.host.raw_link import Delivery, LinkClosed, RawLink
 from local.host.received_message import ReceivedMessage
 from local.host.service_bus_connection import ServiceBusConnection
 from local.host.settings import ServiceBusOptions
-from local.host.shape import service_bus_input
 from local.host.triggers.service_bus_batch import settle
 from local.host.triggers.service_bus_source import ServiceBusSource
 from local.host.worker import Function, Worker
+from local.host.worker_input import service_bus_input
 from shared.clock import Clock
 from shared.errors import TargetRefused, TargetUnavailable
 
@@ -38,7 +38,7 @@ _LONGEST_BUFFER = timedelta(seconds=10)
 
 
 class ServiceBusSingleListener:
-    """Feeds one function with single messages from one queue or subscription."""
+    """Invokes one function with single messages from one queue or subscription."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class ServiceBusSingleListener:
         await keep_listening(self.function.name, self._stopping, self._listen)
 
     def stop(self) -> None:
-        """Take nothing more; see `Listener`."""
+        """Accept nothing more; see `Listener`."""
         self._stopping.request()
         for link in self._links:
             link.interrupt()
@@ -123,7 +123,7 @@ class ServiceBusSingleListener:
         try:
             await self._process(connection, link, delivery)
         except TargetUnavailable:
-            return  # logged by `settle`; the receiving loop sees the lost connection for itself
+            return  # logged by `settle`; the receiving loop detects the lost connection itself
         finally:
             renewing.cancel()
 
@@ -187,9 +187,9 @@ class ServiceBusSingleListener:
         await settle(self.function, connection, link, [delivery], outcome)
 
     async def _renew(self, renew: Callable[[], Awaitable[datetime]], delivery: Delivery) -> None:
-        """Renew a lock until cancelled, or until the configured duration is over."""
+        """Renew a lock until cancelled, or until the configured duration has passed."""
         end = self._clock.now() + self._options.max_auto_lock_renewal_duration
-        await asyncio.sleep(1.0)  # no lock is shorter than 5 s: most functions return before anything is decoded here
+        await asyncio.sleep(1.0)  # no lock is shorter than 5 s, and most functions return within that time
         try:
             until = ReceivedMessage(delivery.payload, delivery.tag).annotation_number("x-opt-locked-until")
             locked_until = datetime.fromtimestamp(until / 1000, UTC)
@@ -201,6 +201,6 @@ class ServiceBusSingleListener:
 
 
 def renewal_delay(remaining: timedelta) -> timedelta:
-    """Return how long to wait before a lock is renewed that lasts for *remaining*."""
+    """Return the delay before the renewal of a lock that lasts for *remaining*."""
     remaining = max(remaining, timedelta())
     return remaining - min(remaining / 2, _LONGEST_BUFFER)

@@ -12,7 +12,7 @@ from shared.errors import ConfigError, Problem
 
 @dataclass(frozen=True, slots=True)
 class ServiceBusSource:
-    """Where a function's messages come from, and whether the host completes them."""
+    """The source of a function's messages, and whether the host completes them."""
 
     connection: Connection
     entity: Mapping[str, str]
@@ -21,7 +21,7 @@ class ServiceBusSource:
 
     @classmethod
     def of(cls, function: Function, settings: Settings, options: HostOptions) -> "ServiceBusSource":
-        """Return the source of a function's trigger; a ConfigError for a binding that names none."""
+        """Return the source of a function's trigger; a ConfigError for a binding without one."""
         trigger = function.trigger
         path = f"{function.name}.{function.parameter}"
         names = {

@@ -2,7 +2,7 @@
 Timer triggers.
 
 A timer fires at the times of its schedule (UTC); a run that takes longer than the interval delays the next. Azure
-stores the schedule's status in a blob to notice runs that were missed while the app was down; here there is none, so
+stores the schedule's status in a blob to detect runs that were missed while the app was down; this host does not, so
 that no run is ever past due.
 
 Source: TimerListener and TimerInfo of Azure/azure-webjobs-sdk-extensions.
@@ -17,8 +17,8 @@ from local.host.listener import Stopping
 from local.host.ncrontab import parse_schedule
 from local.host.protos import TypedData
 from local.host.settings import Settings
-from local.host.shape import Input
 from local.host.worker import Function, Worker
+from local.host.worker_input import Input
 from shared.clock import Clock
 from shared.errors import ConfigError, Problem
 
@@ -29,7 +29,7 @@ class TimerListener:
     def __init__(
         self, function: Function, settings: Settings, worker: Worker, clock: Clock, stopping: Stopping
     ) -> None:
-        """Read the schedule; a ConfigError for one that is none."""
+        """Read the schedule; a ConfigError if it is invalid."""
         path = f"{function.name}.{function.parameter}.schedule"
         try:
             self._schedule = parse_schedule(settings.resolve(str(function.trigger.get("schedule")), path))
@@ -58,7 +58,7 @@ class TimerListener:
                 await self._fire()
 
     def stop(self) -> None:
-        """Fire no more; see `Listener`."""
+        """Stop firing; see `Listener`."""
         self._stopping.request()
 
     async def _fire(self) -> None:

@@ -62,7 +62,7 @@ def test_a_key_is_the_text_of_a_string_or_symbol(raw: str, key: str | None) -> N
         ("c1 05 03 50 07 50 08", "map: got 3 values up to byte 7, expected pairs up to byte 7"),
         ("c1 05 02 a1 01 ff 41", "map key at byte 3: not valid utf-8"),
         ("c1 05 02 a3 01 ff 41", "map key at byte 3: not valid ascii"),
-        ("c1 03 02 01 41", "format code at byte 3: 0x01 is none of AMQP 1.0"),
+        ("c1 03 02 01 41", "format code at byte 3: 0x01 is not defined by AMQP 1.0"),
         ("c1 09 00", "reaches beyond the end"),
         ("d1 ffffffff 00000000", "reaches beyond the end"),
     ],

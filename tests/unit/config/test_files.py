@@ -320,7 +320,7 @@ def test_a_bad_rule_is_told_with_a_mark_below_the_fault(problems) -> None:
     (found,) = problems(copy=TASK.replace("- target", '- when: "priority >> 5"\n    target'))
     assert found[0] == "tasks/copy.yaml: routes[0].when"
     first, line, mark = found[1].split("\n")
-    assert first.startswith("rule, line 1, column 11: saw >, expected a value")
+    assert first.startswith("rule, line 1, column 11: got >, expected a value")
     assert line.strip() == "priority >> 5"
     assert line[mark.index("^") :] == "> 5"
 
@@ -392,7 +392,7 @@ def test_the_options_of_an_editor_are_told_by_their_path(problems) -> None:
         ("tasks/copy.yaml: editors[2].validate.shcema", "unknown key"),
         (
             "tasks/copy.yaml: editors[3].filter",
-            "rule, line 1, column 4: saw >, expected a value: a property, a constant, a parameter or a function",
+            "rule, line 1, column 4: got >, expected a value: a property, a constant, a parameter or a function",
         ),
     ]
 

@@ -160,5 +160,5 @@ def test_zero_by_zero_is_not_a_number() -> None:
     ],
 )
 def test_arithmetic_that_has_no_result(left, symbol, right) -> None:
-    with pytest.raises(RuleEvaluationError, match="test: saw"):
+    with pytest.raises(RuleEvaluationError, match="test: got"):
         compute(symbol, left, right, "test")

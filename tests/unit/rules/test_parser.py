@@ -165,7 +165,7 @@ def test_a_syntax_error_shows_the_line_and_a_mark() -> None:
     error = caught.value
     assert (error.line, error.column, error.seen) == (2, 12, "the end of the rule")
     assert error.caret == "    \tAND size >\n    \t          ^"
-    assert "rule, line 2, column 12: saw the end of the rule, expected a value" in str(error)
+    assert "rule, line 2, column 12: got the end of the rule, expected a value" in str(error)
     assert error.problems[0].path == "rule, line 2, column 12"
 
 

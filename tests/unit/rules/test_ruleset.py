@@ -64,7 +64,7 @@ def test_a_failing_filter_selects_nothing_and_is_reported_with_the_rest() -> Non
     selection = rules.select(PropertiesInMemory(color=values.string("red")))
     assert selection.copies == 2
     assert [rule for rule, _ in selection.failed] == [failing, failing_too]
-    assert "saw string - long" in str(selection.failed[0][1])
+    assert "got string - long" in str(selection.failed[0][1])
 
 
 def test_parameters_reach_filter_and_action() -> None:

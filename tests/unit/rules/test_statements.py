@@ -183,10 +183,10 @@ def test_a_time_to_live_can_be_read_and_kept() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("SET sys.TimeToLive = priority", "saw a long, expected a timespan"),
+        ("SET sys.TimeToLive = priority", "got a long, expected a timespan"),
         ("SET sys.TimeToLive = @negative", "out of range"),
-        ("SET sys.ScheduledEnqueueTimeUtc = 'a' + 'b'", "saw a string, expected a timestamp"),
-        ("SET a = sys.Lable", "no such system property"),
+        ("SET sys.ScheduledEnqueueTimeUtc = 'a' + 'b'", "got a string, expected a timestamp"),
+        ("SET a = sys.Lable", "unknown system property"),
         ("SET a = 1 / 0", "division by zero"),
     ],
 )

@@ -1,10 +1,11 @@
 """
-Messages as the host hands them to the worker: the data of the trigger parameter and the trigger metadata.
+The input that the host passes to the worker: the data of the trigger parameter and the trigger metadata.
 
-1. A function with an SDK type gets ModelBindingData: the lock token and the message as .NET encodes it again
-   (`dotnet_message`), or with `wire` the message as it arrived. Of the trigger metadata it gets the PartitionContext
-   only: the rest repeats what stands in the message, and making it costs more than everything else here.
-2. A function with a stock binding gets the body in the binding's data type, and metadata per field; a batch has arrays.
+1. A function with an SDK type gets ModelBindingData: the lock token and the message as .NET re-encodes it
+   (`dotnet_message`), or with `wire` the message as it arrived. Of the trigger metadata it gets only the
+   PartitionContext: the rest repeats the message, and creating it costs more than everything else here.
+2. A function with a stock binding gets the body in the binding's data type, and metadata per field, as arrays for a
+   batch.
 3. Arrays of text lose their empty and missing entries, so that the values of later messages move up to earlier ones.
    That is a defect of the real host with Python (azure-functions-python-worker#1122), kept on purpose.
 
@@ -44,7 +45,7 @@ type Field = Callable[[ReceivedMessage], Any]
 
 
 class Input(NamedTuple):
-    """What an invocation gets: the parameter's data and the trigger metadata."""
+    """The input of an invocation: the parameter's data and the trigger metadata."""
 
     data: TypedData
     metadata: Mapping[str, TypedData]
@@ -52,7 +53,7 @@ class Input(NamedTuple):
 
 def service_bus_input(function: Function, deliveries: Sequence[Delivery], now: int, *, wire: bool) -> Input:
     """
-    Return the input of a function for messages of Service Bus, one of them unless the function takes many.
+    Return the input of a function for messages of Service Bus: one, unless the function takes many.
 
     Units: *now* is milliseconds since 1970 UTC.
     Raises: CannotReceive and CannotBind, where Azure's host fails.
@@ -69,7 +70,7 @@ def service_bus_input(function: Function, deliveries: Sequence[Delivery], now: i
 def event_hubs_input(
     function: Function, deliveries: Sequence[Delivery], now: int, partition: Mapping[str, str], *, wire: bool
 ) -> Input:
-    """Return the input of a function for events; *partition* is what the PartitionContext names."""
+    """Return the input of a function for events; *partition* is the content of the PartitionContext."""
     context = {"PartitionContext": TypedData(json=newtonsoft.dumps(dict(partition)))}
     if function.has_sdk_type:
         contents = [one.payload if wire else reencode(one.payload, now) for one in deliveries]
@@ -136,7 +137,7 @@ def _properties(message: ReceivedMessage) -> dict[str, Any]:
 
 
 def _system_properties(message: ReceivedMessage) -> dict[str, Any]:
-    """Return fields of the properties section and annotations, as AmqpSystemProperties and the extension put them."""
+    """Return fields of the properties section and annotations, as AmqpSystemProperties and the extension do."""
     annotations = {name: newtonsoft.value_as_json(value) for name, value in message.annotations.items()}
     return (
         message.properties_as_json()
@@ -152,7 +153,7 @@ def _system_properties(message: ReceivedMessage) -> dict[str, Any]:
 
 
 def _numeric_offset(message: ReceivedMessage) -> str:
-    """Return an offset that is a number, -1 for one that is not (long.TryParse in the extension)."""
+    """Return a numeric offset, -1 for any other (long.TryParse in the extension)."""
     text = message.annotation_text("x-opt-offset") or ""
     return text if text.isascii() and text.isdigit() else "-1"
 
@@ -182,7 +183,7 @@ _SERVICE_BUS_FIELDS: dict[str, Field] = {
     "SessionId": lambda message: message.text(_GROUP_ID),
     "ReplyToSessionId": lambda message: message.text(_REPLY_TO_GROUP_ID),
     "PartitionKey": lambda message: message.annotation_text("x-opt-partition-key"),
-    # The extension hands a batch the partition keys here as well; a single message gets its own value, see below.
+    # For a batch the extension passes the partition keys here as well; a single message gets its own value, see below.
     "TransactionPartitionKey": lambda message: message.annotation_text("x-opt-partition-key"),
 }
 _SINGLE_FIELDS: dict[str, Field] = {

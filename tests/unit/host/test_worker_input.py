@@ -5,8 +5,8 @@ import pytest
 
 from local.host.dotnet_values import CannotBind
 from local.host.raw_link import Delivery
-from local.host.shape import event_hubs_input, service_bus_input
 from local.host.worker import Function
+from local.host.worker_input import event_hubs_input, service_bus_input
 from shared.amqp import sections, values
 from shared.amqp.codec import encode
 
