@@ -17,10 +17,10 @@ from shared.telemetry.opening import open_telemetry
 
 app = func.FunctionApp()
 
-# The SDKs tell of every link and request they make, which the worker would hand on as the app's own log.
+# The SDKs log every link and request, and the worker would pass that on as the app's own log.
 logging.getLogger("azure").setLevel(logging.WARNING)
 
-# Relative to this file, because the host's current folder is its own affair.
+# Relative to this file, because the host chooses its current folder.
 _configuration = load(Path(__file__).parent / os.environ.get("BUSWAY_CONFIG", "config"))
 
 _shutdown = Shutdown()
@@ -39,7 +39,7 @@ for _file, _peeking in _journals.peeking_taps():
 
 _nightly = nightly_settings(os.environ)
 if _nightly is not None:
-    # An app without a night starts sooner without what it needs.
+    # Import lazily: only apps with nightly reconciliation need this.
     from functions.nightly import register_nightly
 
     register_nightly(app, _nightly, _telemetry.of_nights())

@@ -1,9 +1,9 @@
 """
-Letting go of what is held when the process is told to end.
+Releases held batches when the process is asked to stop.
 
-The Functions worker tells an app nothing of its end, and on Azure it is sent no signal either: it is killed once the
-host's grace period is over, and the locks of a batch in hand run out (docs/decisions/0004). A process that does drain
-on SIGTERM, as the local host does, would wait for a held batch for as long as the task holds one.
+The Functions worker does not tell an app that it stops, and on Azure it gets no signal either: it is killed after the
+host's grace period, and the locks of its batches expire (docs/decisions/0004). A process that drains on SIGTERM, such
+as the local host, would otherwise wait as long as the task may hold a batch.
 """
 
 import signal
@@ -17,13 +17,13 @@ type Handler = Callable[[int, FrameType | None], object]
 
 
 def drain_on_signals(shutdown: Shutdown) -> None:
-    """Request *shutdown* at a signal that this process handles already, before what it does about it."""
+    """Request *shutdown* at each signal that this process already handles, before the existing handler runs."""
     if threading.current_thread() is not threading.main_thread():
-        return  # handlers can be set there only
+        return  # signal handlers can be set in the main thread only
     for number in (signal.SIGTERM, signal.SIGINT):
         previous = signal.getsignal(number)
         if not callable(previous):
-            continue  # the signal ends the process: there is nothing to drain
+            continue  # the signal kills the process, so there is nothing to drain
 
         signal.signal(number, _before(previous, shutdown))
 

@@ -1,4 +1,4 @@
-"""The timer that has the journals of each day reconciled, and tells what came of it."""
+"""The timer that starts the nightly reconciliation of the journals and reports its result."""
 
 import logging
 
@@ -18,13 +18,13 @@ def register_nightly(app: func.FunctionApp, settings: NightlySettings, telemetry
     """
     Add the timer to *app*.
 
-    Each call does what there is to do by the time it is, so one that comes late or twice does no harm.
+    Each call does what is due by then, so a late or repeated call does no harm.
     """
     night = Night(settings, None if settings.job is None else ContainerJob(settings.job), telemetry)
 
     async def look(timer: func.TimerRequest) -> None:
         if timer.past_due:
-            _LOGGER.info("%s: the timer is past due; what has been missed is done now", NAME)
+            _LOGGER.info("%s: the timer is past due; catching up now", NAME)
         await night.look()
 
     decorated = app.timer_trigger(arg_name="timer", schedule=settings.schedule, run_on_startup=False)(look)

@@ -1,10 +1,10 @@
 """
 Messages as the stock binding of Azure Functions hands them over, for tasks with `trigger: stock`.
 
-1. What the binding tells is put back where it was; what it leaves out is lost, and STOCK_LOSSES says what that is.
+1. What the binding reports is put back in its section; the rest is lost, and STOCK_LOSSES lists it.
 2. The data type is binary, because other data types change or refuse bodies.
 3. Messages of Service Bus are taken one by one, because batches of the stock binding mix up their properties. Events
-   come in batches: what Busway reads of them stands in one JSON object per event.
+   come in batches: what Busway reads of them is one JSON object per event.
 
 Sources: ServiceBusTriggerBindingStrategy and EventHubTriggerBindingStrategy (GetSystemPropertiesForBinding) in
 Azure/azure-sdk-for-net, and AmqpSystemProperties in its Azure.Messaging.EventHubs; docs/decisions/0006.
@@ -33,11 +33,11 @@ STOCK_LOSSES = (
 _NULL = b"\x40"
 _INT_LIMIT = 2**31
 _LONG_LIMIT = 2**63
-# The host's word for a message that lives for ever is the last day there is.
+# The host reports this for a message that never expires.
 _FOR_EVER = datetime(9999, 12, 31, tzinfo=UTC)
 
-# The keys of an event's SystemProperties that are fields of its properties section. Of the user id the host tells only
-# how long it is, and absolute-expiry-time is the target's to compute.
+# The keys of an event's SystemProperties that are fields of its properties section. The host gives
+# only the length of the user id, and absolute-expiry-time is the target's to compute.
 _TEXT_FIELDS = dict(
     zip(
         ("message-id", "to", "subject", "reply-to", "correlation-id", "group-id", "reply-to-group-id"),
@@ -48,8 +48,8 @@ _TEXT_FIELDS = dict(
 _SYMBOL_FIELDS = {"content-type": 6, "content-encoding": 7}
 _CREATION_TIME, _GROUP_SEQUENCE = 9, 11
 _FIELD_COUNT = 13
-# What else is no annotation of the sender's.
-_TOLD = SERVICE_ASSIGNED.union(
+# Other keys that are not annotations of the sender.
+_NOT_ANNOTATIONS = SERVICE_ASSIGNED.union(
     ("SequenceNumber", "Offset", "OffsetString", "PartitionKey", "EnqueuedTimeUtc", "x-opt-partition-key"),
     ("user-id", "absolute-expiry-time", "creation-time", "group-sequence", *_TEXT_FIELDS, *_SYMBOL_FIELDS),
 )
@@ -97,7 +97,7 @@ def event_contents(events: Sequence[func.EventHubEvent]) -> list[bytes]:
 
 
 def lock_tokens(message: func.ServiceBusMessage) -> list[bytes]:
-    """Return the lock token of a Service Bus message of the stock binding, nothing where the host told none."""
+    """Return the lock token of a Service Bus message of the stock binding, none if the host gave none."""
     return [] if message.lock_token is None else [uuid.UUID(message.lock_token).bytes_le]
 
 
@@ -119,7 +119,7 @@ def _event_content(event: func.EventHubEvent, system: Mapping[str, Any], propert
         "x-opt-enqueued-time": _timestamp(event.enqueued_time),
         "x-opt-partition-key": _string(system.get("PartitionKey")),
     }
-    own = {name: _value(value) for name, value in system.items() if name not in _TOLD}
+    own = {name: _value(value) for name, value in system.items() if name not in _NOT_ANNOTATIONS}
     fields: list[Value | None] = [None] * _FIELD_COUNT
     for names, make in ((_TEXT_FIELDS, string), (_SYMBOL_FIELDS, symbol)):
         for name, index in names.items():

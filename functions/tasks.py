@@ -18,7 +18,7 @@ from shared.line.pipeline import Pipeline
 
 _LOGGER = logging.getLogger("busway.tasks")
 
-# Event Hubs: a batch that failed is replayed until it gets through; giving up would move the checkpoint past it.
+# Event Hubs: a failed batch is retried until it succeeds; giving up would move the checkpoint past it.
 _RETRY_FOR_EVER = "-1"
 _SHORTEST_RETRY = "00:00:05"
 _LONGEST_RETRY = "00:05:00"
@@ -29,12 +29,12 @@ type Decorator = Callable[[object], object]
 
 
 class Run(Protocol):
-    """What is done with a batch; as `shared.line.pipeline.Pipeline.run`."""
+    """Processes a batch, such as `shared.line.pipeline.Pipeline.run`."""
 
     async def __call__(
         self, batch: Sequence[bytes], partition: str | None = None, lock_tokens: Sequence[bytes] = ()
     ) -> object:
-        """Raise where the batch must be redelivered."""
+        """Raise if the batch must be delivered again."""
         ...
 
 
@@ -42,7 +42,7 @@ def register(
     app: func.FunctionApp, task: TaskFile, pipeline: Pipeline, setting: str, journal: OutputBinding | None = None
 ) -> None:
     """
-    Add the function of *task* to *app*, which takes from the connection of the app setting *setting*.
+    Add the function of *task* to *app*; its trigger uses the connection in the app setting *setting*.
 
     *journal* is the output binding of a journal that is kept in an event hub.
     """
@@ -57,7 +57,7 @@ def register_tap(
     async def see(
         batch: Sequence[bytes],
         partition: str | None = None,
-        lock_tokens: Sequence[bytes] = (),  # noqa: ARG001 - a tap holds nothing
+        lock_tokens: Sequence[bytes] = (),  # noqa: ARG001 - a tap does not settle
     ) -> None:
         await tap.see(batch, partition)
 
@@ -65,7 +65,7 @@ def register_tap(
 
 
 def register_peeking_tap(app: func.FunctionApp, file: TapFile, tap: PeekingTap) -> None:
-    """Add the function of a tap that looks when its schedule says so."""
+    """Add the function of a tap that peeks on a schedule."""
 
     async def look(timer: func.TimerRequest) -> None:  # noqa: ARG001 - the trigger's name for it
         await tap.look()
@@ -78,7 +78,7 @@ def _register(
     app: func.FunctionApp, file: TaskFile | TapFile, run: Run, setting: str, journal: OutputBinding | None
 ) -> None:
     if file.trigger == "stock":
-        _LOGGER.warning("%s: takes from the stock trigger: %s", file.task, STOCK_LOSSES)
+        _LOGGER.warning("%s: uses the stock trigger, which changes messages: %s", file.task, STOCK_LOSSES)
     function = _function(file, run)
     if journal is None:
         decorated = _trigger(app, file, setting)(function)
@@ -114,7 +114,7 @@ def _function(file: TaskFile | TapFile, run: Run) -> Callable[..., Awaitable[Non
 
 
 def _with_journal(function: Callable[..., Awaitable[None]], sink: EventHubSink) -> Callable[..., Awaitable[None]]:
-    """Return *function* with an output that gets what the batch has written to *sink*, once it is over."""
+    """Return *function* with an output binding that gets what the batch wrote to *sink*."""
 
     async def journalled(messages: Any, journal: func.Out[bytes]) -> None:
         with sink.collecting() as members:
@@ -122,7 +122,7 @@ def _with_journal(function: Callable[..., Awaitable[None]], sink: EventHubSink) 
         if members:
             journal.set(events(members))  # type: ignore[arg-type] # the worker takes a list too, and the host makes events of it
 
-    # What the worker reads the trigger's type from.
+    # The worker reads the trigger's type from this.
     journalled.__annotations__["messages"] = function.__annotations__["messages"]
     return journalled
 
@@ -132,7 +132,7 @@ def _trigger(app: func.FunctionApp, file: TaskFile | TapFile, setting: str) -> D
     # Batches of the stock binding mix up the properties of messages from Service Bus, not those of events.
     takes_many = file.trigger == "raw" or source.hub is not None
     cardinality = func.Cardinality.MANY if takes_many else func.Cardinality.ONE
-    # The sessions flag is left out rather than false: a dead-letter sub-queue has no sessions to speak of.
+    # Leave the sessions flag out rather than set it to false: a dead-letter sub-queue has no sessions.
     sessions = True if source.sessions else None
     decorator: Decorator
     if source.hub is not None:

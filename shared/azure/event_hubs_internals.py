@@ -107,7 +107,7 @@ def _is_done(delivery: _MessageDelivery) -> bool:
 
 
 def _is_answered(delivery: _MessageDelivery) -> bool:
-    """Tell whether the hub has accepted or refused a batch; it has not if the link ended first."""
+    """Return whether the hub has accepted or refused a batch; it has not if the link ended first."""
     return _is_done(delivery) and delivery.reason == LinkDeliverySettleReason.DISPOSITION_RECEIVED
 
 

@@ -36,7 +36,7 @@ def tap_problems(
 
 
 def is_same_entity(tap: TapFile, task: TaskFile) -> bool:
-    """Tell whether a tap of the source sees messages under the numbers that the task sees them under."""
+    """Return whether a tap of the source sees messages under the numbers that the task sees them under."""
     return _path(tap.source) == _path(task.source)
 
 

@@ -1,7 +1,7 @@
 """
-One encoding for each AMQP value, whichever of the several that AMQP allows a sender has chosen.
+One encoding for each AMQP value, whichever of the encodings that AMQP allows the sender chose.
 
-Numbers keep their type; symbols are strings, and decimals of all widths are one, as Azure's host makes them.
+Numbers keep their type; symbols become strings, and decimals of all widths one type, as in Azure's host.
 """
 
 from collections.abc import Callable
@@ -12,8 +12,8 @@ from shared.rules.decimals import decimal_of
 
 _SHORT = 0x100
 
-# What has one encoding only, or is in the one that is chosen here, by its format code: the bytes that it takes in all,
-# or 0 for the short strings and binaries, which say themselves.
+# Values with a single encoding, or already in the chosen one, by format code: their size in bytes, or 0 for short
+# strings and binaries, which contain their size.
 CANONICAL_WIDTHS = {
     **dict.fromkeys((0x40, 0x41, 0x42), 1),
     **dict.fromkeys((0x50, 0x51), 2),
@@ -26,7 +26,7 @@ CANONICAL_WIDTHS = {
 
 
 def canonical(buffer: bytes, start: int, stop: int) -> bytes:
-    """Return the value from *start* to *stop* in its one encoding; Malformed where it is none."""
+    """Return the value from *start* to *stop* in its one encoding; raises Malformed if it is not a value."""
     code = buffer[start]
     if code in CANONICAL_WIDTHS:
         return buffer[start:stop]

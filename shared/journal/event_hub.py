@@ -1,9 +1,9 @@
 """
 The journal in an event hub, by the output binding of the function that carries a batch.
 
-The host sends what a binding is given when the function has returned, and settles the source after that: an event that
-cannot be sent fails the batch, and what was received is on its way no earlier than what became of it. Of a batch that
-fails, or of a process that dies with it, this journal holds nothing; docs/journal.md says what that costs.
+The host sends the output of a binding when the function has returned, and settles the source after that. So an event
+that cannot be sent fails the batch, and the records of what was received are sent together with the outcomes. This
+journal has no records of a batch that fails or whose process crashes; docs/journal.md explains what that costs.
 """
 
 import base64

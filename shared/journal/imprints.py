@@ -1,11 +1,11 @@
 """
-What a journal keeps of a message's content: digests that are the same wherever the message is the same.
+What a journal keeps of a message's content: digests that are equal for equal messages, wherever they are.
 
 1. The body's is BLAKE2b of 16 bytes over the bytes of its data sections, joined; over the canonical encoding of a body
    of another kind.
 2. The properties' is BLAKE2b of 8 bytes over the application properties, whatever their order, and those broker
    properties that a sender sets and no hop changes. It takes no notice of how a value is encoded, only of its type and
-   content, since Azure's host encodes anew.
+   content, since Azure's host encodes them again.
 3. Left out are stamps and whatever else is called `repl-*`, what a service adds to a dead letter, and the properties
    that the rule or the routes of the task set: those differ between the sides by design.
 """
@@ -94,7 +94,7 @@ class Imprinter:
             if raw.application_properties.find(_STAMPS) >= 0:  # faster than "in", see shared.message.metadata
                 hops = path_before(message)
         except Malformed:
-            # The line rejects it for that, or not; the journal tells of it either way.
+            # The pipeline may reject the message for that; the journal has a record in any case.
             identity = order_key = None
         return Imprint(
             digest,
@@ -115,7 +115,7 @@ class Imprinter:
         raw = message.sections
         is_same_body = raw.body == arrived.body
         if is_same_body and raw.properties == arrived.properties:
-            # Stamps are appended, so that what was there still stands in front of them in one piece.
+            # Stamps are appended, so the original content is still in front of them in one piece.
             before, section = arrived.application_properties, raw.application_properties
             content = before[_CONTENT.get(before[:4], 0) :]
             if section.startswith(content + _FIRST_STAMP, map_section.WIDE_CONTENT):
@@ -141,7 +141,7 @@ class Imprinter:
                     if self._counts_correlation_id:
                         pairs += _field(_CORRELATION_ID, fields[_CORRELATION_ID])
         except Malformed:
-            # It cannot be told apart what is in there; the bytes stand for it.
+            # The properties cannot be read, so the digest covers their bytes.
             pairs = [section, message.sections.properties]
         pairs.sort()
         return blake2b(b"".join(pairs), digest_size=PROPERTY_DIGEST_BYTES).digest()
@@ -242,7 +242,7 @@ def _field(index: int, field: bytes) -> tuple[bytes, ...]:
 
 
 def _decoded(value: bytes, encoding: bytes) -> bytes:
-    """Return the encoded value that a text stands for; the text where its encoding does not say."""
+    """Return the encoded value that a text represents; the text itself if its encoding is unknown."""
     content, kind = decode_all(value).payload, decode_all(encoding).payload
     if not isinstance(content, str):
         return value

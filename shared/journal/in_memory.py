@@ -34,7 +34,7 @@ class MemorySink:
 
 
 class MemoryJournal:
-    """Keeps what became of messages, and asks for nothing of what is received."""
+    """Keeps the outcomes of messages, and nothing of what is received."""
 
     def __init__(self) -> None:
         """Hold nothing yet."""

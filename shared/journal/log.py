@@ -1,4 +1,4 @@
-"""The journal as log lines: one for every message that did not go where it was meant to."""
+"""The journal as log lines: one for every message that was withheld or rejected."""
 
 import json
 import logging
@@ -17,7 +17,7 @@ class LogJournal:
     """
     Writes withheld and rejected messages to the application's log, one JSON object a line.
 
-    Those to be tried again are told of as a batch, by the error that it ends with.
+    Messages that are retried are logged as a batch, with its error.
     """
 
     def arriving(self, message: Message) -> Imprint | None:  # noqa: ARG002 - as the protocol says
@@ -33,16 +33,16 @@ class LogJournal:
         return arrived
 
     def received(self, entries: Sequence[Entry], batch_id: int) -> Flush:  # noqa: ARG002 - as the protocol says
-        """Tell nothing of what is received."""
+        """Log nothing of what is received."""
         return _nothing
 
     def decided(self, records: Sequence[Record], batch_id: int) -> Flush:  # noqa: ARG002 - as the protocol says
-        """Log every record whose message came to an end other than its target."""
+        """Log every record of a message that was withheld or rejected."""
         return partial(_logged, records)
 
 
 def log_withheld(records: Sequence[Record]) -> None:
-    """Log every record whose message came to an end other than its target."""
+    """Log every record of a message that was withheld or rejected."""
     for record in records:
         if record.outcome not in _GOING_ON:
             _LOGGER.warning("%s", json.dumps(_fields(record), ensure_ascii=False))

@@ -64,7 +64,7 @@ class _Mark(NamedTuple):
         return type(self)(max(numbers, default=self.sequence_number), max([self.enqueued_time, *times]))
 
     def contradicts(self, message: PeekedMessage) -> bool:
-        """Tell whether a message cannot come from the entity that the mark was made for."""
+        """Return whether a message cannot come from the entity that the mark was made for."""
         number, enqueued = message.sequence_number, message.enqueued_time
         return number is not None and number <= self.sequence_number and (enqueued or 0) > self.enqueued_time
 

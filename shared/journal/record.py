@@ -1,9 +1,8 @@
 """
-The journal's record: what a line of a journal may hold, in one place.
+The journal's record: the fields of a line of a journal.
 
-Each field stands with its JSON form, its type in Parquet and Spark, and whether it may be missing; docs/journal.md says
-what it means. A field without a value is left out of its line. Fields that may be missing may be added; anything else
-that changes makes another VERSION.
+Each field has its JSON form, its type in Parquet and Spark, and whether it may be missing; docs/journal.md says what it
+means. A field without a value is left out. Optional fields may be added; any other change needs a new VERSION.
 """
 
 from enum import StrEnum
@@ -11,10 +10,10 @@ from typing import NamedTuple
 
 VERSION = 1
 
-# What a record says of a message whose outcome it does not tell; the others are `shared.protocols.Outcome`.
+# Values of the field `outcome` for messages without an outcome yet; the others are `shared.protocols.Outcome`.
 RECEIVED = "received"
 SEEN = "seen"
-# What it says of no message, but of its own journal: batches whose records are lost, up to this one or from it on.
+# A record of the journal itself, not of a message: records of batches up to, or from, this one are lost.
 GAP = "gap"
 
 
@@ -26,7 +25,7 @@ class Role(StrEnum):
 
 
 class Observer(StrEnum):
-    """Who tells it: the task that carries the messages, or a tap that does nothing but look."""
+    """The writer of a record: the task that carries the messages, or a tap that only observes."""
 
     TASK = "task"
     TAP = "tap"

@@ -137,5 +137,5 @@ def place_of(origin: Origin, *, is_hub: bool) -> dict[str, Any]:
 
 
 def partition_number(partition: str | None) -> int | None:
-    """Return the number in the id of a hub's partition, None if there is none."""
+    """Return the number in the id of a hub's partition, None if missing."""
     return int(partition) if partition is not None and partition.isdecimal() else None

@@ -16,12 +16,12 @@ class Sink(Protocol):
     """
     A place that keeps what is appended to it.
 
-    Raises: `append` raises TargetUnavailable or TargetRefused where it cannot be said that the member has been kept.
+    Raises: `append` raises TargetUnavailable or TargetRefused if the member may not have been written.
     """
 
     @property
     def instance(self) -> str:
-        """Return who writes, as it stands in every record."""
+        """Return the name of the writing instance, as in every record."""
         ...
 
     async def append(self, stream: Stream, member: bytes) -> None:

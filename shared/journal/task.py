@@ -22,10 +22,10 @@ _LOGGER = logging.getLogger("busway.journal")
 
 class TaskJournal:
     """
-    Writes what a pipeline received and what became of it; withheld messages are told of in the log too.
+    Writes what a pipeline received and the outcomes; withheld messages are logged as well.
 
-    A sink that cannot be written ends the batch with its error where the records are required. Where they are not, what
-    is lost is counted and told of once, and again when it goes on; the journal then says itself what it lacks.
+    If the sink cannot be written and records are required, the batch ends with its error. If they are not required,
+    lost records are counted, and the loss is logged when it begins and ends; the journal then has records of the gap.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class TaskJournal:
         self._clock = clock or SystemClock()
         self._telemetry = telemetry
         self._imprinter = Imprinter(actions)
-        self._lost_since_told = 0
+        self._lost_since_logged = 0
         self._gaps: dict[Role, _Gap] = {}
 
     def arriving(self, message: Message) -> Imprint | None:
@@ -68,7 +68,7 @@ class TaskJournal:
         return self._flush(Role.SOURCE, lines, {"outcome": RECEIVED}, entries[0].arrival.origin, batch_id)
 
     def decided(self, records: Sequence[Record], batch_id: int) -> Flush:
-        """Return what writes what became of a batch; the log is told at once."""
+        """Return what writes the outcomes of a batch; withheld messages are logged at once."""
         log_withheld(records)
         lines = [outcome_line(record, ordinal) for ordinal, record in enumerate(records)]
         return self._flush(Role.TARGET, lines, {}, records[0].arrival.origin, batch_id)
@@ -80,28 +80,28 @@ class TaskJournal:
         content = member(lines, self._constants(role, constants, origin, of_batch))
         gap = self._gaps.get(role)
         if gap is not None:
-            content = self._told_of(gap, role, origin) + content
+            content = self._gap_records(gap, role, origin) + content
         # Each attempt is made with the same bytes: whether those of the last one have landed may not be known yet.
         return partial(self._append, role, content, _Gap(of_batch, of_batch, len(lines)), gap)
 
-    async def _append(self, role: Role, content: bytes, carried: "_Gap", told: "_Gap | None") -> None:
+    async def _append(self, role: Role, content: bytes, lost: "_Gap", gap: "_Gap | None") -> None:
         try:
             await self._sink.append(Stream(self._task, role), content)
         except (TargetUnavailable, TargetRefused) as error:
             if self._is_required:
                 raise
-            self._lose(role, carried, error)
+            self._lose(role, lost, error)
         else:
             # Batches that overlap may have lost more since.
-            if told is not None and self._gaps.get(role) == told:
+            if gap is not None and self._gaps.get(role) == gap:
                 del self._gaps[role]
             self._go_on()
 
     def _constants(
-        self, role: Role, told: Mapping[str, str], origin: Origin, of_batch: "_OfBatch"
+        self, role: Role, constants: Mapping[str, str], origin: Origin, of_batch: "_OfBatch"
     ) -> dict[str, object]:
         return {
-            **told,
+            **constants,
             "v": VERSION,
             "task": self._task,
             "role": role,
@@ -117,23 +117,23 @@ class TaskJournal:
     def _lose(self, role: Role, lost: "_Gap", error: TargetUnavailable | TargetRefused) -> None:
         if self._telemetry is not None:
             self._telemetry.unwritten(lost.records)
-        if self._lost_since_told == 0:
-            _LOGGER.error("%s: its journal cannot be written, and the task goes on without: %s", self._task, error)
-        self._lost_since_told += lost.records
+        if self._lost_since_logged == 0:
+            _LOGGER.error("%s: the journal cannot be written; the task continues without it: %s", self._task, error)
+        self._lost_since_logged += lost.records
         gap = self._gaps.get(role)
         self._gaps[role] = lost if gap is None else gap.with_more(lost)
 
     def _go_on(self) -> None:
-        if self._lost_since_told:
-            _LOGGER.error("%s: its journal is written again; %d records are lost", self._task, self._lost_since_told)
-            self._lost_since_told = 0
+        if self._lost_since_logged:
+            _LOGGER.error("%s: the journal recovered; %d records were lost", self._task, self._lost_since_logged)
+            self._lost_since_logged = 0
 
-    def _told_of(self, gap: "_Gap", role: Role, origin: Origin) -> bytes:
-        """Return the records of a gap: one of the first batch that it swallowed, and one of the last."""
-        place, told = origin._replace(partition=None), {"outcome": GAP}
+    def _gap_records(self, gap: "_Gap", role: Role, origin: Origin) -> bytes:
+        """Return the records of a gap: one for the first batch that it covers, and one for the last."""
+        place, outcome = origin._replace(partition=None), {"outcome": GAP}
         line = OutcomeLine(reason=f"{gap.records} records could not be written")
         ends = dict.fromkeys((gap.first, gap.last))
-        return b"".join(member((line,), self._constants(role, told, place, each)) for each in ends)
+        return b"".join(member((line,), self._constants(role, outcome, place, each)) for each in ends)
 
 
 class _OfBatch(NamedTuple):

@@ -1,8 +1,8 @@
 """
-An Azure Container Apps job, through Azure Resource Manager: started for a day, and asked what became of that.
+An Azure Container Apps job, started for a day and watched through Azure Resource Manager.
 
-An execution is known by the `--date` among its arguments, so nothing but Azure has to remember which one is a day's.
-To start with other arguments means to send the whole container again, which is why the job is read first.
+The `--date` among an execution's arguments says which day it is for, so no other state is needed. To start a job with
+other arguments, the whole container must be sent again, which is why the job is read first.
 
 Source: Azure REST API reference, Container Apps 2024-03-01: Jobs (Get, Start), Jobs Executions (List).
 """
@@ -57,7 +57,7 @@ class ContainerJob:
         self._where = f"job {parts.path.rpartition('/')[2]}"
 
     async def start(self, day: date) -> None:
-        """Start the job for *day*; raises TargetUnavailable where that may pass, TargetRefused where it does not."""
+        """Start the job for *day*; raises TargetUnavailable if a retry may help, TargetRefused if not."""
         job = await self._ask("GET", "")
         try:
             template = job["properties"]["template"]
@@ -65,14 +65,14 @@ class ContainerJob:
             initial = [_of_execution(each) for each in template.get("initContainers") or ()]
             containers[0]["args"] = _with_date(containers[0].get("args") or (), day)
         except (KeyError, IndexError, TypeError) as error:
-            raise TargetRefused(f"{self._where}: what Azure tells of it names no container to start") from error
+            raise TargetRefused(f"{self._where}: its definition in Azure has no container to start") from error
         content: dict[str, Any] = {"containers": containers}
         if initial:
             content["initContainers"] = initial
         await self._ask("POST", "/start", content)
 
     async def execution(self, day: date) -> Execution | None:
-        """Return the execution for *day* that began last, None where Azure knows of none; raises as `start`."""
+        """Return the execution for *day* that started last, None if Azure has none; raises as `start`."""
         found = []
         listed = await self._ask("GET", "/executions")
         while True:
@@ -85,7 +85,9 @@ class ContainerJob:
             if not following:
                 break
             if urlsplit(following).netloc != urlsplit(self._url).netloc:
-                raise TargetRefused(f"{self._where}: its executions go on at another host, expected the same one")
+                raise TargetRefused(
+                    f"{self._where}: the list of executions continues at another host, expected the same one"
+                )
             listed = await self._ask("GET", following=following)
         return max(found, key=lambda each: each.started, default=None)
 
@@ -104,7 +106,7 @@ class ContainerJob:
             ):
                 if not answer.ok:
                     raise _translated(self._where, answer.status, await answer.read(), answer.headers)
-                told = await answer.read()
+                body = await answer.read()
         except ClientAuthenticationError as error:
             raise TargetRefused(f"{self._where}: the app's identity has no token for Azure Resource Manager") from error
         except (aiohttp.ClientError, AzureError, TimeoutError, OSError) as error:
@@ -113,16 +115,16 @@ class ContainerJob:
         if method == "POST":
             return {}  # Some versions name the execution here, an accepted request has no body at all.
         try:
-            read = json.loads(told)
+            read = json.loads(body)
         except ValueError:
             read = None
         if not isinstance(read, dict):
-            raise TargetUnavailable(f"{self._where}: the answer of Azure Resource Manager is no JSON object")
+            raise TargetUnavailable(f"{self._where}: the answer of Azure Resource Manager is not a JSON object")
         return read
 
 
 def _of_execution(container: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what an execution can be told of a container: less than the job has."""
+    """Return the fields of a container that an execution accepts, which are fewer than the job has."""
     kept = {name: container[name] for name in _OF_AN_EXECUTION if container.get(name) is not None}
     resources = {name: value for name, value in (container.get("resources") or {}).items() if name in ("cpu", "memory")}
     return {**kept, **({"resources": resources} if resources else {})}
@@ -150,10 +152,10 @@ def _translated(where: str, status: int, content: bytes, headers: Mapping[str, s
         code = json.loads(content)["error"]["code"]
     except (ValueError, KeyError, TypeError):
         code = None
-    told = f"{status} ({code})" if isinstance(code, str) and code.isalnum() else str(status)
+    text = f"{status} ({code})" if isinstance(code, str) and code.isalnum() else str(status)
     if status in _PASSING or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         asked = headers.get("Retry-After", "")
         wait = timedelta(seconds=int(asked)) if asked.isdecimal() else None
-        return TargetUnavailable(f"{where}: Azure Resource Manager is busy or failing, {told}", retry_after=wait)
-    hint = "expected a job that is there, and the role Container Apps Jobs Operator on it for the app's identity"
-    return TargetRefused(f"{where}: Azure Resource Manager refuses, {told}; {hint}")
+        return TargetUnavailable(f"{where}: Azure Resource Manager is busy or failing, {text}", retry_after=wait)
+    hint = "expected an existing job, and the role Container Apps Jobs Operator on it for the app's identity"
+    return TargetRefused(f"{where}: Azure Resource Manager refuses the request, {text}; {hint}")

@@ -96,7 +96,7 @@ class Results:
 
     async def result(self, day: date) -> Result | None:
         """
-        Return the result of the run of *day*, None if there is none.
+        Return the result of the run of *day*, None if missing.
 
         Raises: UnreadableSummary, TargetUnavailable, TargetRefused.
         """
@@ -118,7 +118,7 @@ class Results:
         return Result(found.version, code, verdict, sentence, findings, problems)
 
     async def note(self, day: date) -> Note | None:
-        """Return the app's note on *day*, None if there is none; raises TargetUnavailable, TargetRefused."""
+        """Return the app's note on *day*, None if missing; raises TargetUnavailable, TargetRefused."""
         found = await self._read(_note(day))
         if found is None:
             return None

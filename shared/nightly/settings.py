@@ -64,7 +64,7 @@ def nightly_settings(settings: Mapping[str, str]) -> NightlySettings | None:
 
 
 def _is_safe(url: str) -> bool:
-    """Tell whether a token may be sent to *url*: over TLS, or not off this machine."""
+    """Return whether a token may be sent to *url*: over TLS, or not off this machine."""
     parts = urlsplit(url)
     return bool(parts.hostname) and (
         parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)

@@ -51,7 +51,7 @@ class Blobs(Protocol):
     async def read(
         self, name: str, *, limit: int, known_version: str | None = None
     ) -> Blob | Unchanged | TooLarge | None:
-        """Return a blob, None if there is none."""
+        """Return a blob, None if missing."""
         ...
 
     async def delete(self, name: str) -> None:

@@ -97,7 +97,7 @@ class BlobContainer:
         return str(answer["etag"])
 
     async def read_all(self, name: str) -> Blob | None:
-        """Return a blob of any size, None if there is none."""
+        """Return a blob of any size, None if missing."""
         async with self._translated(name):
             try:
                 answer = await self._client.get_blob_client(name).download_blob()

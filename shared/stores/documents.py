@@ -24,7 +24,7 @@ class Documents(Protocol):
     """
 
     async def read(self, name: str) -> Document | None:
-        """Return a document, None if there is none."""
+        """Return a document, None if missing."""
         ...
 
     async def write(self, name: str, content: bytes, version: str | None) -> str:

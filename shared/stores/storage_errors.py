@@ -33,7 +33,7 @@ def translated(
 
 
 def error_code(error: BaseException) -> str:
-    """Return the storage service's code for an error, an empty text if there is none."""
+    """Return the storage service's code for an error, an empty text without one."""
     # The storage SDK adds it to the errors of azure.core, whose types do not declare it.
     code = getattr(error, "error_code", None)
     return str(code.value if isinstance(code, Enum) else code or "")

@@ -1,1 +1,1 @@
-"""What Busway tells of its batches: a log line each, and OpenTelemetry metrics and spans where a setting asks."""
+"""Reports on batches: a log line each, and OpenTelemetry metrics and spans if a setting asks for them."""

@@ -27,5 +27,5 @@ def exporters(settings: Mapping[str, str]) -> tuple[MetricExporter, SpanExporter
     except ValueError:
         hint = "it looks like InstrumentationKey=GUID;IngestionEndpoint=https://HOST/"
         problem = Problem(CONNECTION_STRING, "the app setting is no connection string of Application Insights", hint)
-    # Outside of the except: what the exporter says of the setting may quote it.
+    # Outside of the except clause: the exporter's error text may quote the setting.
     raise ConfigError([problem])

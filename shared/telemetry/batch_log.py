@@ -1,8 +1,8 @@
 """
 A log line for each batch: a sentence for people, then its fields as JSON for queries.
 
-The Functions worker hands the host the text of a record and nothing of its `extra`, so the fields stand in the text
-too. Handlers that do see `extra` find them there under the same names.
+The Functions worker passes the host the text of a record without its `extra`, so the fields are in the text as well.
+Handlers that see `extra` find them there under the same names.
 """
 
 import json
@@ -26,7 +26,7 @@ class BatchLog:
         self._task = task
 
     def unwritten(self, records: int) -> None:
-        """Say nothing: the journal has logged it."""
+        """Do nothing: the journal has logged it."""
 
     def outage(self, place: str, error: BuswayError | None) -> None:
         """Say nothing: `shared.line.outages` has logged it."""

@@ -2,7 +2,7 @@
 Batches as OpenTelemetry metrics and spans, through the API alone.
 
 A batch is a span with a link to every trace that its messages belong to, since a span has one parent and a batch many.
-A message that its sender traces gets a span within that trace besides, so that whoever looks at the trace sees the hop.
+A message that its sender traces also gets a span within that trace, so that the trace shows the hop.
 """
 
 from collections import Counter
@@ -77,7 +77,7 @@ class TaskInstruments:
         self._instruments.unwritten.add(records, self._source)
 
     def outage(self, place: str, error: BuswayError | None) -> None:
-        """Count what stands in the way of a target."""
+        """Count a target that is unavailable or refuses, or count it down when it has recovered."""
         standing = self._standing.pop(place, None)
         if standing is not None:
             self._instruments.obstacles.add(-1, standing)

@@ -73,9 +73,7 @@ class Metric(NamedTuple):
 # Every metric has them, as far as the source has them.
 OF_THE_SOURCE: Final = (TASK, SOURCE, SYSTEM, DESTINATION, SUBSCRIPTION, CONSUMER_GROUP)
 
-MESSAGES: Final = Metric(
-    "busway.messages", "counter", "{message}", "Messages by what became of them.", (OUTCOME, TARGET)
-)
+MESSAGES: Final = Metric("busway.messages", "counter", "{message}", "Messages by outcome.", (OUTCOME, TARGET))
 LAG: Final = Metric(
     "busway.lag",
     "histogram",
@@ -105,7 +103,7 @@ OBSTACLES: Final = Metric(
     "busway.obstacles",
     "up-down counter",
     "{obstacle}",
-    "Targets in whose way something stands, while batches are held for it.",
+    "Targets that batches are held for: unavailable or refusing.",
     (TARGET, ERROR_TYPE),
 )
 BYTES: Final = Metric(

@@ -1,7 +1,7 @@
 """
-From a setting to what the tasks' batches are told to.
+Opens the telemetry that an app setting asks for.
 
-Nothing of OpenTelemetry is imported before a setting asks for it: an app that does not measure starts no slower.
+Import lazily: only apps that ask for metrics need OpenTelemetry.
 """
 
 import importlib
@@ -28,14 +28,14 @@ _PACKAGES = {
 
 
 class Telemetries(Protocol):
-    """What an app tells: of each task's batches, and of its nights."""
+    """The telemetry of an app: for each task's batches, and for the nightly reconciliation."""
 
     def of_task(self, source: Mapping[str, str]) -> Telemetry:
-        """Return what a task is told to, by the attributes of its source (`names.OF_THE_SOURCE`)."""
+        """Return the telemetry of a task, given the attributes of its source (`names.OF_THE_SOURCE`)."""
         ...
 
     def of_nights(self) -> NightTelemetry:
-        """Return what the nightly reconciliation is told to, beside its log line."""
+        """Return the telemetry of the nightly reconciliation."""
         ...
 
 
@@ -49,10 +49,10 @@ class _Logged:
         return self
 
     def finding(self, task: str, verdict: str, count: int) -> None:
-        """Say nothing: the line of the night has it."""
+        """Do nothing: the log line of the reconciliation has it."""
 
     def night(self, verdict: str) -> None:
-        """Say nothing, as `finding`."""
+        """Do nothing, as `finding`."""
 
 
 class _Measured:
@@ -69,7 +69,7 @@ class _Measured:
 
 
 class _Both:
-    """Tells two of every batch."""
+    """Reports every batch to two receivers."""
 
     def __init__(self, first: Telemetry, second: Telemetry) -> None:
         self._first = first

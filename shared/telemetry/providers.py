@@ -32,8 +32,8 @@ def instruments(metrics: MetricExporter, spans: SpanExporter, settings: Mapping[
 
 
 def _resource(settings: Mapping[str, str]) -> Resource:
-    told = {"service.name": settings.get(_SITE_NAME) or SERVICE}
+    attributes = {"service.name": settings.get(_SITE_NAME) or SERVICE}
     if _INSTANCE in settings:
-        told["service.instance.id"] = settings[_INSTANCE]
+        attributes["service.instance.id"] = settings[_INSTANCE]
     # The second of two resources wins: OpenTelemetry's own settings.
-    return Resource(told).merge(OTELResourceDetector().detect())
+    return Resource(attributes).merge(OTELResourceDetector().detect())

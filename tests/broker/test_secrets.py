@@ -251,7 +251,7 @@ def test_a_new_version_that_is_none_leaves_the_output_as_it_is(vault, broker, ca
             return arrived(broker) - before
 
     assert asyncio.run(run()) == 3
-    assert caplog.text.count("goes on with the old version of secret east-key: east: secret east-key is no") == 1
+    assert caplog.text.count("keeps using the old version of secret east-key: east: secret east-key is no") == 1
 
 
 def test_calls_under_way_keep_the_output_that_they_are_in(vault) -> None:

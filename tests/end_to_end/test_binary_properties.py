@@ -77,7 +77,7 @@ def test_the_batch_stays_in_the_hub_until_a_stock_trigger_takes_it(broker, host)
     with host("stock") as stock:
         stock.wait_until_ready()
         stock.wait_for(lambda: broker.counts("site")["readings"].active == 4)
-        assert "readings: takes from the stock trigger" in stock.log()
+        assert "readings: uses the stock trigger" in stock.log()
         assert stock.stop() == 0
     mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
     with (

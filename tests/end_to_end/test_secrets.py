@@ -71,5 +71,5 @@ def test_a_rotated_secret_is_taken_up_by_the_running_app(broker, tmp_path: Path)
             host.wait_for(lambda: broker.counts("east")["copies"].active == 3)
             assert host.stop() == 0
             log = host.log()
-    assert "connects anew, secret east-connection has a new version" in log
+    assert "reconnecting, secret east-connection has a new version" in log
     assert not re.search("the-key-of|SharedAccessKey=", log)

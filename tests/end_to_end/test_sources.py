@@ -94,7 +94,7 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         }
         with HostProcess(str(ROOT), folder, settings) as host:
             host.wait_until_ready()
-            assert ("takes from the stock trigger" in host.log()) == (request.param == "stock")
+            assert ("uses the stock trigger" in host.log()) == (request.param == "stock")
             yield running
             assert host.stop() == 0
 

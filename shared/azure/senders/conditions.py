@@ -1,5 +1,5 @@
 """
-What the services answer, and what Busway makes of it: one table for all outputs, shown in docs/operations.md.
+The errors that the services return, and Busway's reaction: one table for all outputs, shown in docs/operations.md.
 
 Sources: Microsoft Learn, "AMQP 1.0 in Service Bus: error conditions" and "Service Bus throttling"; the SDKs' own maps.
 """
@@ -15,16 +15,16 @@ REFUSED = "TargetRefusedMessage"
 
 class Reaction(NamedTuple):
     """
-    One row: AMQP's conditions for it, the error they become, what it says.
+    One row: AMQP conditions, the error they become, and its text.
 
-    Shape:  told is the half sentence for people; reason is the word for machines of a message at fault, retry_after the
-            wait that the service asks for.
+    Shape:  text is part of a sentence; reason is the code for a rejected message, retry_after the wait that the service
+            asks for.
     """
 
     name: str
     conditions: tuple[str, ...]
     error: type[MessageRejected | TargetRefused | TargetUnavailable]
-    told: str
+    text: str
     reason: str = REFUSED
     retry_after: timedelta | None = None
 
@@ -52,8 +52,8 @@ TOO_LARGE = Reaction(
     "the target refused the message as too large",
     SIZE_EXCEEDED,
 )
-NOT_WANTED = Reaction(
-    "not wanted",
+INVALID = Reaction(
+    "invalid",
     (
         "amqp:not-allowed",
         "amqp:decode-error",
@@ -68,30 +68,30 @@ NOT_WANTED = Reaction(
 )
 UNREACHABLE = Reaction("unreachable", (), TargetUnavailable, "the target cannot be reached")
 
-REACTIONS = (THROTTLED, UNREACHABLE, FULL, DISABLED, MISSING, UNAUTHORIZED, TOO_LARGE, NOT_WANTED)
+REACTIONS = (THROTTLED, UNREACHABLE, FULL, DISABLED, MISSING, UNAUTHORIZED, TOO_LARGE, INVALID)
 _BY_CONDITION = {condition: each for each in REACTIONS for condition in each.conditions}
 
 
 def reaction_to(condition: str | None, otherwise: Reaction = UNREACHABLE) -> Reaction:
-    """Return the row of a condition, *otherwise* for one that is in none or was not named."""
+    """Return the row of a condition, *otherwise* if there is no condition or no row for it."""
     return otherwise if condition is None else _BY_CONDITION.get(condition, otherwise)
 
 
 def as_error(reaction: Reaction, where: str, seen: str, cause: BaseException) -> BuswayError:
-    """Return the error of a row for the place *where*, from what was *seen* of the cause."""
+    """Return the error of a row for the entity *where*; *seen* names the cause."""
     error: BuswayError
     if reaction.error is MessageRejected:
-        error = MessageRejected(reaction.reason, f"{where}: {reaction.told}, {seen}")
+        error = MessageRejected(reaction.reason, f"{where}: {reaction.text}, {seen}")
     elif reaction.error is TargetRefused:
-        error = TargetRefused(f"{where}: the target refuses to take messages, {reaction.told}: {seen}")
+        error = TargetRefused(f"{where}: the target refuses to take messages, {reaction.text}: {seen}")
     else:
-        error = TargetUnavailable(f"{where}: {reaction.told}, {seen}", retry_after=reaction.retry_after)
+        error = TargetUnavailable(f"{where}: {reaction.text}, {seen}", retry_after=reaction.retry_after)
     error.__cause__ = cause
     return error
 
 
 def about_the_link(error: BuswayError, where: str) -> BuswayError:
-    """Return what is to be made of an error that came before there was a message it could be about."""
+    """Return the error to raise for one that occurred before any message was sent: it cannot be a message's fault."""
     if not isinstance(error, MessageRejected):
         return error
     refused = TargetRefused(f"{where}: the target refuses the link, {error.description}")

@@ -1,9 +1,9 @@
 """
 Encoded events to Event Hubs, in batches per partition key or to a named partition.
 
-Events that must keep their order are a lane: those of one partition key, or all that go to one named partition. In a
-lane a batch is sent when the one before it has been accepted. The lanes of a call go side by side, and one that has to
-wait holds back only itself.
+Events that must keep their order are a lane: those of one partition key, or all that go to one named partition. A
+lane sends a batch when the one before it has been accepted. The lanes of a call are concurrent, and one that must wait
+delays only itself.
 """
 
 import asyncio
@@ -33,17 +33,17 @@ from shared.azure.senders.conditions import (
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.protocols import Outgoing
 
-# So many batches may be on their way at once: enough to hide the round trip, few enough to bound the memory.
+# Batches in flight at once: enough to hide the round trip, few enough to bound the memory.
 LANES_AT_ONCE = 64
 
 _CLOSE_SECONDS = 1.0
 
 
 class EventHubsOutput:
-    """Sends to the hubs of one namespace; a client for each hub, made at the first event and kept."""
+    """Sends to the hubs of one namespace, with a client for each hub, which is opened at the first event and kept."""
 
     def __init__(self, site: str, open_client: Callable[[str], EventHubProducerClient]) -> None:
-        """Name the namespace in errors by its *site*; *open_client* is given the name of a hub."""
+        """Use *site* as the namespace's name in errors; *open_client* takes the name of a hub."""
         self._site = site
         self._open_client = open_client
         self._clients: dict[str, EventHubProducerClient] = {}
@@ -107,11 +107,11 @@ class Publisher:
         self._client = client
         self._link: PublisherLink | None = None
         self._lanes_at_once = LANES_AT_ONCE
-        # One call at a time: the order holds, and the SDK's connection has a single reader.
+        # One call at a time, to keep the order; and the SDK's connection has a single reader.
         self._turn = asyncio.Lock()
 
     async def send(self, messages: Sequence[Outgoing], deadline: float) -> list[BuswayError | None]:
-        """Return for each message what spoke against it; *deadline* is a time of the event loop."""
+        """Return the error for each message, None if it was sent; *deadline* is a time of the event loop."""
         try:
             async with asyncio.timeout_at(deadline):
                 await self._turn.acquire()
@@ -127,7 +127,7 @@ class Publisher:
             self._lanes_at_once = 1
             obstacle = error
         except asyncio.CancelledError:
-            await self.close()  # it may have read half a frame
+            await self.close()  # half a frame may have been read
             raise
         finally:
             self._turn.release()
@@ -137,7 +137,7 @@ class Publisher:
         """Close the link."""
         link, self._link = self._link, None
         if link is not None:
-            # It may have failed already, and the answer says so; that it cannot be closed in order adds nothing.
+            # The link may have failed already; an error while closing it adds nothing to the one reported.
             with contextlib.suppress(*WORLD_ERRORS):
                 async with asyncio.timeout(_CLOSE_SECONDS):
                     await link.close()
@@ -145,7 +145,7 @@ class Publisher:
     async def _send_in_turn(
         self, messages: Sequence[Outgoing], deadline: float, answers: dict[int, BuswayError | None]
     ) -> None:
-        """Send until each message has its answer in *answers*; TargetUnavailable and TargetRefused end it before."""
+        """Send until *answers* is complete; raises TargetUnavailable or TargetRefused if it cannot be completed."""
         lanes = self._lanes(messages, (await self._opened(deadline)).limit, answers)
         while lanes:
             link = await self._opened(deadline)
@@ -164,17 +164,17 @@ class Publisher:
                 if not isinstance(failure, MessageRejected):
                     raise failure
                 if len(unanswered) > 1:
-                    told = "it has closed the link over one of several batches, which go one by one at the next attempt"
-                    raise TargetUnavailable(f"{self._where}: {told}") from link.failure
+                    text = "the hub closed the link over one of several batches; the next attempt sends them one by one"
+                    raise TargetUnavailable(f"{self._where}: {text}") from link.failure
                 for lane, run in unanswered:
                     self._note(lane, run, failure, answers)
             lanes = [lane for lane in lanes if lane.runs]
 
     def _lanes(self, messages: Sequence[Outgoing], limit: int, answers: dict[int, BuswayError | None]) -> list[_Lane]:
-        """Return *messages* in lanes; those too large for the link are answered."""
+        """Return *messages* in lanes; answer those that are too large for the link."""
         by_key: dict[str | None, _Lane] = {}
         for position, message in enumerate(messages):
-            # A named partition is one lane: its events keep their order whatever their keys.
+            # A named partition is one lane: its events stay in order whatever their keys.
             key = (message.partition_key or None) if self._partition is None else None
             by_key.setdefault(key, _Lane(key)).positions.append(position)
         for lane in by_key.values():
@@ -182,8 +182,8 @@ class Publisher:
             for chunk in split_by_size([messages[each] for each in lane.positions], limit):
                 run = [next(positions) for _ in chunk]
                 if len(chunk) == 1 and batch_size(chunk[0]) > limit:
-                    told = f"the event has {len(chunk[0].content)} bytes, expected at most {limit} in all"
-                    answers[run[0]] = MessageRejected(SIZE_EXCEEDED, f"{self._where}: {told}")
+                    text = f"the event has {len(chunk[0].content)} bytes, expected at most {limit} in all"
+                    answers[run[0]] = MessageRejected(SIZE_EXCEEDED, f"{self._where}: {text}")
                 else:
                     lane.runs.append(run)
         return [lane for lane in by_key.values() if lane.runs]
@@ -191,7 +191,7 @@ class Publisher:
     def _note(
         self, lane: _Lane, run: list[int], answer: BuswayError | None, answers: dict[int, BuswayError | None]
     ) -> None:
-        """Note the answer to a run; one that is refused for an event in it is halved until that event stands alone."""
+        """Record the answer to a run; if an event in it was refused, halve the run until that event is alone."""
         if isinstance(answer, MessageRejected) and len(run) > 1:
             middle = len(run) // 2
             lane.runs.extendleft((run[middle:], run[:middle]))
@@ -207,15 +207,15 @@ class Publisher:
                 async with asyncio.timeout_at(deadline):
                     self._link = await PublisherLink.open(self._client, self._partition)
             except WORLD_ERRORS as error:
-                # A partition that the hub does not have, most likely.
+                # Most likely a partition that the hub does not have.
                 raise about_the_link(self._translated(error), self._where) from error
         return self._link
 
     def _translated(self, error: Exception) -> BuswayError:
         raised = UNAUTHORIZED if isinstance(error, AUTHENTICATION_ERRORS) else UNREACHABLE
-        return as_error(reaction_to(condition_of(error), raised), self._where, _told(error), error)
+        return as_error(reaction_to(condition_of(error), raised), self._where, _description(error), error)
 
 
-def _told(error: Exception) -> str:
+def _description(error: Exception) -> str:
     condition = condition_of(error)
     return type(error).__name__ + (f" ({condition})" if condition else "")

@@ -1,7 +1,7 @@
 """
 An output whose connection string is a secret.
 
-A secret is rotated while messages flow. So the output behind is opened anew, without a restart, when the secret has a
+A secret is rotated while messages flow. So the output is opened again, without a restart, when the secret has a
 new version: found out as the secret is read again from time to time, and at once when the target refuses to take
 anything, which is how a key that has been replaced shows. The old output is closed when the last call has left it.
 """
@@ -58,8 +58,8 @@ class RenewedOutput:
             opened.calls -= 1
             await self._close_retired()
         if any(isinstance(answer, TargetRefused) for answer in answers) and await self._is_replaced(opened, deadline):
-            told = f"{self._site}/{entity}: refused with the old version of secret {self._name}, which has a new one"
-            again = TargetUnavailable(told)
+            text = f"{self._site}/{entity}: refused with the old version of secret {self._name}, which has a new one"
+            again = TargetUnavailable(text)
             answers = [again if isinstance(answer, TargetRefused) else answer for answer in answers]
         return answers
 
@@ -70,13 +70,13 @@ class RenewedOutput:
             await opened.output.close()
 
     async def _current(self, deadline: float, *, refresh: bool = False) -> _Opened:
-        """Return the output opened with the secret as it is now; raises BuswayError where there is none to be had."""
+        """Return the output for the current secret; raises BuswayError if the secret or the output cannot be had."""
         try:
             async with asyncio.timeout_at(deadline):
                 secret = await self._secrets.get(self._name, refresh=refresh)
         except TimeoutError as error:
-            told = f"{self._site}: secret {self._name} was not to be had in time"
-            raise TargetUnavailable(told) from error
+            text = f"{self._site}: secret {self._name}: the secret store did not answer in time"
+            raise TargetUnavailable(text) from error
         opened = self._opened
         if opened is not None and secret.version in (opened.secret.version, self._unusable):
             return opened
@@ -85,27 +85,27 @@ class RenewedOutput:
         except BuswayError as error:
             if opened is None:
                 raise
-            _LOGGER.warning("%s: goes on with the old version of secret %s: %s", self._site, self._name, error)
+            _LOGGER.warning("%s: keeps using the old version of secret %s: %s", self._site, self._name, error)
             self._unusable = secret.version
             return opened
         if opened is not None:
-            _LOGGER.info("%s: connects anew, secret %s has a new version", self._site, self._name)
+            _LOGGER.info("%s: reconnecting, secret %s has a new version", self._site, self._name)
             self._retired.append(opened)
             await self._close_retired()
         return self._opened
 
     async def _is_replaced(self, refused: _Opened, deadline: float) -> bool:
-        """Tell whether there is another output now than that which was *refused*."""
+        """Return whether another output has replaced the one that was *refused*."""
         try:
             return await self._current(deadline, refresh=True) is not refused
         except BuswayError as error:
-            _LOGGER.warning("%s: refused, and no new version of secret %s: %s", self._site, self._name, error)
+            _LOGGER.warning("%s: refused, and there is no new version of secret %s: %s", self._site, self._name, error)
             return False
 
     async def _close_retired(self) -> None:
         idle = [each for each in self._retired if not each.calls]
         self._retired = [each for each in self._retired if each.calls]
         for each in idle:
-            # Its key has been taken away, so it may well not be closed in order, and nothing depends on it.
+            # Its key has been revoked, so closing it may fail; nothing depends on that.
             with contextlib.suppress(AzureError, OSError):
                 await each.output.close()

@@ -166,7 +166,7 @@ def _is_not_the_messages_fault(answer: BuswayError | None) -> bool:
 
 
 def _needs_a_new_link(answer: BuswayError | None) -> bool:
-    """Tell whether the sender may have lost its connection; it has not if the target answered."""
+    """Return whether the sender may have lost its connection; it has not if the target answered."""
     return _is_not_the_messages_fault(answer) and not isinstance(
         getattr(answer, "__cause__", None), ServiceBusServerBusyError
     )

@@ -182,7 +182,7 @@ def _existence(key: Key, facts: Facts) -> Outcomes:
 
 
 def is_nothing(knowledge: Knowledge) -> bool:
-    """Tell whether a property is null or absent for certain."""
+    """Return whether a property is null or absent for certain."""
     if isinstance(knowledge, Value):
         return knowledge.payload is None
     return knowledge in (Unknown.NOTHING, Unknown.ABSENT)
@@ -233,7 +233,7 @@ def _is_decided(node: Predicate | Expression, facts: Facts) -> bool:
 
 
 def _is_dynamic(node: object) -> bool:
-    """Tell whether a node's value depends on more than the properties it names outright."""
+    """Return whether a node's value depends on more than the properties it names outright."""
     if isinstance(node, NewId | Parameter | PropertyNamed):
         return True
     if isinstance(node, Value):

@@ -252,7 +252,7 @@ def mark_keys(action: Action | None) -> frozenset[Key]:
 
 
 def is_history(key: Key) -> bool:
-    """Tell whether a property is one in which Busway keeps a message's way."""
+    """Return whether a property is one in which Busway keeps a message's way."""
     return key[0] is Scope.USER and key[1].startswith(HISTORY)
 
 

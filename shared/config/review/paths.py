@@ -59,7 +59,7 @@ class Edge(NamedTuple):
 
     @property
     def is_rejects(self) -> bool:
-        """Tell whether this is where messages at fault go."""
+        """Return whether this is where messages at fault go."""
         return self.route is None
 
 

@@ -54,7 +54,7 @@ def _ways_out(network: Network, task: TaskFile) -> Iterator[Finding]:
 
 
 def _implies(condition: Predicate, earlier: Predicate) -> bool:
-    """Tell whether what satisfies *condition* plainly satisfies *earlier* too; False where it is not plain."""
+    """Return whether what satisfies *condition* plainly satisfies *earlier* too; False where it is not plain."""
     if condition == earlier:
         return True
     if isinstance(condition, And):

@@ -47,13 +47,13 @@ def _source_findings(network: Network, task: TaskFile) -> Iterator[Finding]:
 
 
 def _selects(task: TaskFile, absent: frozenset[Key]) -> bool:
-    """Tell whether the source's rule can be true of a message that lacks the properties *absent*."""
+    """Return whether the source's rule can be true of a message that lacks the properties *absent*."""
     rule = task.source.rule
     return rule is None or bool(satisfied(parse_filter(rule.filter).condition, Facts().without(absent)))
 
 
 def _is_given(network: Network, key: Key) -> bool:
-    """Tell whether a task that sets the property *key* carries messages that do not have it."""
+    """Return whether a task that sets the property *key* carries messages that do not have it."""
     setting = (task for task in network.tasks if any(key in mark_keys(action) for action in _actions(task)))
     return any(_selects(task, frozenset([key])) for task in setting)
 
@@ -158,7 +158,7 @@ def _actions(task: TaskFile) -> Iterator[Action]:
 
 
 def _may_set(editor: EditorStep, key: Key) -> bool:
-    """Tell whether *editor* may set an application property to something else than a constant of an action."""
+    """Return whether *editor* may set an application property to something else than a constant of an action."""
     if isinstance(editor, PropertiesStep):
         return key[1] in {name.lower() for name in (editor.options.rename or {}).values()}
     return key[1] in editor.may_set() or not editor.keeps_properties

@@ -70,7 +70,7 @@ def _said_by_tasks(network: Network, node: Node) -> set[bool]:
 
 
 def _takes_without_session(task: TaskFile, index: int) -> bool:
-    """Tell whether a message without a session id, and from a hub without the key that becomes one, gets to a route."""
+    """Return whether messages without a session id (or, from a hub, without a partition key) reach a route."""
     lacking = [SESSION_ID, *([PARTITION_KEY] if task.source.hub is not None else [])]
     found = [Facts(dict.fromkeys(lacking, Unknown.ABSENT))]
     if task.source.rule is not None:

@@ -27,7 +27,7 @@ def findings(network: Network) -> Iterator[Finding]:
 
 
 def _brings_lives(network: Network, task: TaskFile) -> bool:
-    """Tell whether a task brings messages from Service Bus to the hub; their lives wait in a property."""
+    """Return whether a task brings messages from Service Bus to the hub; their lives wait in a property."""
     node = network.source_node(task.source)
     return any(
         network.target_node(route.target) == node

@@ -142,7 +142,7 @@ def test_what_the_stock_trigger_costs_is_told_when_the_app_starts(caplog: pytest
     registered({"queue": "q"}, "raw")
     registered({"queue": "q"}, "stock")
     told = [each.getMessage() for each in caplog.records if each.name == "busway.tasks"]
-    assert told == [f"copy: takes from the stock trigger: {STOCK_LOSSES}"]
+    assert told == [f"copy: uses the stock trigger, which changes messages: {STOCK_LOSSES}"]
 
 
 def test_the_raw_function_carries_a_batch_with_its_partition() -> None:

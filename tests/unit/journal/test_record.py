@@ -220,7 +220,7 @@ def test_an_outcome_that_cannot_be_written_leaves_the_batch_at_its_source_and_is
 
 
 @pytest.mark.parametrize("error", [TargetUnavailable("journal: away"), TargetRefused("journal: no")])
-def test_best_effort_goes_on_counts_and_tells_once(caplog: pytest.LogCaptureFixture, error) -> None:
+def test_a_best_effort_journal_counts_lost_records_and_logs_once(caplog: pytest.LogCaptureFixture, error) -> None:
     line = Line(sink=SinkThatIsDown(error), is_required=False)
     with caplog.at_level(logging.ERROR, "busway.journal"):
         for number in range(3):
@@ -228,13 +228,11 @@ def test_best_effort_goes_on_counts_and_tells_once(caplog: pytest.LogCaptureFixt
             line.clock.advance(1)
         assert line.lost == [1] * 6
         assert [record.message for record in caplog.records] == [
-            f"copy: its journal cannot be written, and the task goes on without: {error}"
+            f"copy: the journal cannot be written; the task continues without it: {error}"
         ]
         line.sink.failing = 0
         line.run(delivered(3))
-    assert [record.message for record in caplog.records][1:] == [
-        "copy: its journal is written again; 6 records are lost"
-    ]
+    assert [record.message for record in caplog.records][1:] == ["copy: the journal recovered; 6 records were lost"]
     for role in Role:
         first, last, after = line.records(role)
         assert [each["outcome"] for each in (first, last)] == ["gap"] * 2

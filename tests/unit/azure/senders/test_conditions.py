@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from shared.azure.senders.conditions import (
+    INVALID,
     MISSING,
-    NOT_WANTED,
     REACTIONS,
     THROTTLED,
     UNREACHABLE,
@@ -48,7 +48,7 @@ def test_a_busy_service_is_left_alone_for_as_long_as_it_asks() -> None:
 
 def test_an_error_says_where_and_what_was_seen() -> None:
     cause = OSError("secret")
-    for row, kind in ((MISSING, TargetRefused), (NOT_WANTED, MessageRejected)):
+    for row, kind in ((MISSING, TargetRefused), (INVALID, MessageRejected)):
         error = as_error(row, "east/orders", "SomeError (amqp:x)", cause)
         assert type(error) is kind
         assert "east/orders: " in str(error)
