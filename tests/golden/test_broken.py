@@ -42,5 +42,5 @@ def test_one_command_tells_of_all_sets_with_the_remedies() -> None:
 
 
 @pytest.mark.parametrize("folder", BROKEN, ids=lambda path: path.name)
-def test_what_is_wrong_is_found(folder) -> None:
+def test_what_is_wrong_is_found(folder: Path) -> None:
     assert findings_in(folder) == folder.joinpath("findings.txt").read_text(encoding="utf-8").splitlines()

@@ -1,13 +1,17 @@
 """
 Task files and what they do: messages in, outcomes, messages out and journal lines, each case one file.
 
-A case has a task, or names a task file (`file`) or a configuration folder (`folder`) of the repository, and steps;
-`connections` replace those of the repository, and `files` are what else is in the configuration folder, as text, JSON
-or bytes (!!binary, as for bodies). A step delivers messages to one task, from one `partition` where it has any,
-written out or `taken` from where an earlier step has sent them (the next one, or the one `at` a number), and says what
-must come of it. Expected messages are compared in the keys that the case names, their application properties as a
-whole; `{matches: EXPRESSION}` stands for a text that is another one each time. App settings are `settings`:
-`{keys: [{kind: oct, kid: ID}]}` are made for the run, and `{file: NAME}` lies in a folder of its own.
+A case has a task, or names a task file (`file`) or a configuration folder (`folder`) of the repository, and steps.
+`connections` replace those of the repository. `files` are the other files of the configuration folder, as text, JSON or
+bytes (!!binary, as for bodies). `settings` are app settings: `{keys: [{kind: oct, kid: ID}]}` are made for the run, and
+`{file: NAME}` is in a folder of its own.
+
+A step delivers messages to one task, from one `partition` where it has any, and states the outcomes. A message is
+written out, or `taken` from where an earlier step has sent it (the next one, or the one `at` a number). `refuses`
+lists, by connection, the ids of messages that the target refuses in this step.
+
+Expected messages are compared in the keys that the case names, their application properties as a whole.
+`{matches: EXPRESSION}` stands for a text that differs each time.
 """
 
 import asyncio
@@ -16,6 +20,7 @@ import re
 import shutil
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +35,7 @@ from shared.journal.log import LogJournal
 from shared.line.pipeline import Pipeline
 from shared.message.message import Message
 from shared.protocols import Outgoing
-from tests.fakes import SOMEWHERE, OutputThatAccepts, sleep_by
+from tests.fakes import SOMEWHERE, OutputThatRejects, sleep_by
 from tests.keys import jwks, made
 from tests.messages import ENQUEUED, delivered
 
@@ -44,7 +49,10 @@ class Play:
 
     def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
         configuration = load(folder)
-        self.outputs = {alias: OutputThatAccepts() for alias in configuration.connections}
+        self.refused: Mapping[str, list[str]] = {}
+        self.outputs = {
+            alias: OutputThatRejects(partial(self._is_refused, alias)) for alias in configuration.connections
+        }
         self.clock = ManualClock(datetime.fromtimestamp(ENQUEUED / 1000, UTC))
         self.pipelines = {
             task.name: Pipeline(task, LogJournal(), self.clock, sleep_by(self.clock))
@@ -52,8 +60,9 @@ class Play:
         }
         self.taken: dict[str, int] = {}
 
-    def step(self, step: Mapping) -> dict[str, int]:
+    def step(self, step: Mapping[str, Any]) -> dict[str, int]:
         self.clock.advance(step.get("after", 0))
+        self.refused = step.get("refuses", {})
         batch = [self._content(number, message) for number, message in enumerate(step["deliver"], 1)]
         counts = asyncio.run(self.pipelines[step["task"]].run(batch, step.get("partition")))
         return {str(outcome): count for outcome, count in counts.items()}
@@ -65,7 +74,10 @@ class Play:
             for entity, messages in output.accepted.items()
         }
 
-    def _content(self, number: int, written: Mapping) -> bytes:
+    def _is_refused(self, alias: str, message: Outgoing) -> bool:
+        return message.message_id in self.refused.get(alias, ())
+
+    def _content(self, number: int, written: Mapping[str, Any]) -> bytes:
         if "raw" in written:
             return bytes.fromhex(written["raw"])
         named = {name: value_of(each) for name, each in written.get("properties", {}).items()}
@@ -113,7 +125,7 @@ def value_of(plain: object) -> Value:
             return string(str(plain))
 
 
-def told(outgoing: Outgoing, keys: Mapping) -> dict[str, object]:
+def fields_of(outgoing: Outgoing, keys: Mapping[str, Any]) -> dict[str, object]:
     message = Message.received(outgoing.content, SOMEWHERE)
     found: dict[str, object] = {}
     for key in keys:
@@ -130,7 +142,7 @@ def told(outgoing: Outgoing, keys: Mapping) -> dict[str, object]:
     return found
 
 
-def written(case: Mapping, folder: Path) -> Path:
+def written(case: Mapping[str, Any], folder: Path) -> Path:
     """Write the configuration of a case into *folder* and return it."""
     folder.joinpath("tasks").mkdir()
     if "connections" in case:
@@ -149,7 +161,7 @@ def written(case: Mapping, folder: Path) -> Path:
     return folder
 
 
-def settings_of(case: Mapping, folder: Path) -> dict[str, str]:
+def settings_of(case: Mapping[str, Any], folder: Path) -> dict[str, str]:
     """Return the app settings of a case, with the keys and files that it asks for."""
     found: dict[str, str] = {}
     for name, value in case.get("settings", {}).items():
@@ -164,7 +176,7 @@ def settings_of(case: Mapping, folder: Path) -> dict[str, str]:
 
 
 class Matching:
-    """Is equal to every text that an expression matches as a whole."""
+    """Equal to every text that a regular expression matches as a whole."""
 
     def __init__(self, expression: str) -> None:
         self.expression = expression
@@ -191,7 +203,7 @@ def with_patterns(expected: object) -> object:
 
 
 @pytest.mark.parametrize("path", sorted(CASES.glob("*.yaml")), ids=lambda path: path.stem)
-def test_case(path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_case(path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     case = yaml.safe_load(path.read_text(encoding="utf-8"))
     folder = ROOT / case["folder"] if "folder" in case else written(case, tmp_path)
     play = Play(folder, settings_of(case, tmp_path))
@@ -202,9 +214,9 @@ def test_case(path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         place: len(messages) for place, messages in case["sent"].items()
     }
     for place, expected in case["sent"].items():
-        assert [told(outgoing, keys) for outgoing, keys in zip(sent[place], expected, strict=True)] == with_patterns(
-            expected
-        )
+        assert [
+            fields_of(outgoing, keys) for outgoing, keys in zip(sent[place], expected, strict=True)
+        ] == with_patterns(expected)
     lines = [json.loads(record.message) for record in caplog.records if record.name == "busway.journal"]
     expected = case.get("journal", [])
     assert [{key: line[key] for key in keys} for line, keys in zip(lines, expected, strict=True)] == expected

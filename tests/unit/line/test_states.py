@@ -1,0 +1,131 @@
+"""The table of states: complete, documented, and the only way in which a message changes its state."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.errors import MessageRejected
+from shared.line.item import Item
+from shared.line.routing import Target
+from shared.line.states import OUTCOMES, TRANSITIONS, Event, IllegalTransitionError, Rejection, Stage, State, lines
+from shared.message.message import Arrival
+from shared.protocols import Joined, Outcome, Outgoing
+from tests.fakes import OutputThatAccepts
+from tests.messages import ORIGIN
+
+ROOT = Path(__file__).parents[3]
+TARGET = Target(OutputThatAccepts(), "east", "orders")
+OUTGOING = Outgoing(b"content", "id", None, None)
+REJECTION = Rejection(MessageRejected("Bad", "it is bad"), Stage.EDITED, "copy")
+
+EVENTS: dict[Event, Callable[[Item], None]] = {
+    Event.REPEAT: lambda item: item.repeat(new_item()),
+    Event.RECALL_SENT: lambda item: item.recall(Outcome.SENT),
+    Event.RECALL_FILTERED: lambda item: item.recall(Outcome.FILTERED),
+    Event.RECALL_REJECTED: lambda item: item.recall(Outcome.REJECTED),
+    Event.JOIN: lambda item: item.join(new_item(), Joined(0)),
+    Event.FILTER: lambda item: item.withhold(Outcome.FILTERED, "filtered", Stage.EDITED),
+    Event.LOOP: lambda item: item.withhold(Outcome.LOOPED, "looped", Stage.ROUTED),
+    Event.EXPIRE: lambda item: item.withhold(Outcome.EXPIRED, "expired", Stage.STAMPED),
+    Event.FAIL: lambda item: item.fail(REJECTION),
+    Event.ROUTE: lambda item: item.route(TARGET),
+    Event.FIT: lambda item: item.fit(OUTGOING, None),
+    Event.ACCEPT: Item.accept,
+    Event.REFUSE: lambda item: item.refuse(REJECTION),
+    Event.ADMIT: Item.admit,
+    Event.ADDRESS: lambda item: item.address(TARGET, OUTGOING),
+    Event.WRAP: lambda item: item.wrap(OUTGOING),
+    Event.STORE: Item.store,
+    Event.DEAD_LETTER: Item.dead_letter,
+    Event.LEAVE: Item.leave,
+}
+
+
+def new_item() -> Item:
+    return Item(b"content", Arrival(ORIGIN, 1), 0)
+
+
+def test_every_state_is_terminal_with_one_outcome_or_has_transitions() -> None:
+    assert TRANSITIONS.keys() | OUTCOMES.keys() == set(State)
+    assert not TRANSITIONS.keys() & OUTCOMES.keys()
+    assert set(OUTCOMES.values()) == set(Outcome)
+
+
+def test_every_state_can_be_reached_and_every_message_can_be_left() -> None:
+    reached = {State.RECEIVED} | {after for row in TRANSITIONS.values() for after in row.values()}
+    assert reached == set(State)
+    assert all(row[Event.LEAVE] is State.LEFT for row in TRANSITIONS.values())
+
+
+@given(st.lists(st.sampled_from(Event), max_size=30))
+def test_events_at_random_do_what_the_table_says_and_nothing_illegal(events: list[Event]) -> None:
+    item = new_item()
+    for event in events:
+        before = item.state
+        after = TRANSITIONS.get(before, {}).get(event)
+        if after is None:
+            with pytest.raises(IllegalTransitionError):
+                EVENTS[event](item)
+            assert item.state is before
+        else:
+            EVENTS[event](item)
+            assert item.state is after
+        check_data(item)
+
+
+def check_data(item: Item) -> None:
+    """Assert that an item has the data of its state."""
+    state = item.state
+    assert (item.outcome is not None) == (state in OUTCOMES)
+    if state in (State.READY, State.SENT) and item.joined is None:
+        assert item.target is TARGET
+        assert item.outgoing is OUTGOING
+    if state in (State.FAILED, State.REFUSED):
+        assert item.rejection is REJECTION
+    if state in (State.FILTERED, State.LOOPED, State.EXPIRED):
+        assert (item.reason, item.outgoing) == (state.value, None)
+    if state is State.JOINED:
+        assert item.leader is not None
+        assert item in item.leader.followers
+    if state is State.REPEATED:
+        assert item.first is not None
+
+
+def test_an_illegal_event_names_the_state_and_the_event() -> None:
+    item = new_item()
+    item.fail(REJECTION)
+    with pytest.raises(IllegalTransitionError, match="a message that is failed cannot accept"):
+        item.accept()
+
+
+def test_followers_share_the_result_of_their_leader() -> None:
+    leader, follower, repeated, last = (new_item() for _ in range(4))
+    follower.join(leader, Joined(0))
+    repeated.join(leader, Joined(0, Outcome.FILTERED, "sent already"))
+    last.join(follower, Joined(0))
+    leader.route(TARGET)
+    leader.fit(OUTGOING, None)
+    leader.accept()
+    assert [each.state for each in (leader, follower, repeated, last)] == ["sent", "sent", "filtered", "sent"]
+    assert [each.target for each in (follower, repeated, last)] == [TARGET, None, TARGET]
+
+
+def test_the_page_has_the_table_that_the_module_prints() -> None:
+    printed = subprocess.run(
+        [sys.executable, "-m", "shared.line.states"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
+    assert printed.splitlines() == lines()
+    assert max(map(len, lines())) <= 80
+    assert f"```text\n{printed}```\n" in (ROOT / "docs/specs/line.md").read_text(encoding="utf-8")
+
+
+def test_only_the_events_of_an_item_change_its_state() -> None:
+    assignments = re.compile(r"\.state\s*=[^=]")
+    found = [path.name for path in (ROOT / "shared").rglob("*.py") if assignments.search(path.read_text("utf-8"))]
+    assert found == ["item.py"]
