@@ -60,7 +60,7 @@ def _received(record: Row) -> str:
 def _sent(record: Row) -> str:
     if record["remembered"]:
         return f"did not send it again: {record['target']} had accepted it in an earlier attempt"
-    return f"{record['target']} accepted it{', after an editor changed it' if record['edited'] else ''}"
+    return f"sent it, and {record['target']} accepted it{' (changed by an editor)' if record['edited'] else ''}"
 
 
 def _seen(record: Row) -> str:
