@@ -1,11 +1,13 @@
-"""A broker for the tests that drive it with the SDKs; it starts once, each test uses entities of its own."""
+"""A broker for the tests that use it with the SDKs. It starts once; each test uses entities of its own."""
 
 import contextlib
 import itertools
+from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusClient, ServiceBusReceiveMode
+from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusReceiveMode
 from azure.servicebus._pyamqp._encode import encode_payload
 from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
 
@@ -13,17 +15,18 @@ from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, Subscri
 from local.broker.core.content import read_content
 from local.broker.thread import RunningBroker
 from shared.rules import CorrelationFilter, Rule, parse_action, parse_filter
+from tests.broker.sdk_calls import ReceiveMessages, SendMessages, TakeEntity
 from tests.impatience import impatient_clients
 
 _SECOND = timedelta(seconds=1)
 QUEUES_OF_A_KIND = 40
 
 
-def _queues(kind, **options):
+def _queues(kind: str, **options: Any) -> list[QueueConfig]:
     return [QueueConfig(name=f"{kind}-{number}", **options) for number in range(QUEUES_OF_A_KIND)]
 
 
-def _topics():
+def _topics() -> list[TopicConfig]:
     replication = Rule("replication", parse_filter("replication IS NULL"), parse_action("SET replication = 1"))
     subscriptions = (
         SubscriptionConfig(name="all"),
@@ -43,7 +46,7 @@ def _topics():
     return [TopicConfig(name=f"topic-{number}", subscriptions=subscriptions) for number in range(10)]
 
 
-def namespaces():
+def namespaces() -> list[NamespaceConfig]:
     west = NamespaceConfig(
         name="west",
         queues=(
@@ -75,41 +78,41 @@ def namespaces():
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _impatient_clients():
+def _impatient_clients() -> Iterator[None]:
     with impatient_clients():
         yield
 
 
 @pytest.fixture(scope="session")
-def broker():
+def broker() -> Iterator[RunningBroker]:
     with RunningBroker(namespaces()) as running:
         yield running
 
 
-_numbers: dict[str, itertools.count] = {}
+_numbers: dict[str, "itertools.count[int]"] = {}
 
 
 @pytest.fixture
-def entity():
+def entity() -> TakeEntity:
     """Return the name of an entity of a kind that no other test uses."""
 
-    def take(kind) -> str:
+    def take(kind: str) -> str:
         return f"{kind}-{next(_numbers.setdefault(kind, itertools.count()))}"
 
     return take
 
 
 @pytest.fixture
-def client(broker):
+def client(broker: RunningBroker) -> Iterator[ServiceBusClient]:
     with ServiceBusClient.from_connection_string(broker.connection_string("west"), retry_total=0) as client:
         yield client
 
 
 @pytest.fixture
-def send(client):
+def send(client: ServiceBusClient) -> SendMessages:
     """Send messages to a queue or topic."""
 
-    def send_messages(name, messages) -> None:
+    def send_messages(name: str, messages: ServiceBusMessage | list[ServiceBusMessage]) -> None:
         with contextlib.closing(client.get_queue_sender(name)) as sender:
             sender.send_messages(messages)
 
@@ -117,14 +120,14 @@ def send(client):
 
 
 @pytest.fixture
-def publish(broker):
-    """Hand messages to a queue or topic without opening a sender, for tests that are about what comes then."""
+def publish(broker: RunningBroker) -> SendMessages:
+    """Add messages to a queue or topic without a sender, for tests of what happens afterwards."""
 
-    def encoded(message):
+    def encoded(message: ServiceBusMessage) -> bytes:
         outgoing = PyamqpTransport.to_outgoing_amqp_message(message.raw_amqp_message)
         return bytes(encode_payload(bytearray(), outgoing))
 
-    def publish_messages(name, messages) -> None:
+    def publish_messages(name: str, messages: ServiceBusMessage | list[ServiceBusMessage]) -> None:
         contents = [read_content(encoded(each)) for each in (messages if isinstance(messages, list) else [messages])]
         broker.inspect("west", lambda west: [west.target(name).publish(content) for content in contents])
 
@@ -132,12 +135,12 @@ def publish(broker):
 
 
 @pytest.fixture
-def receive(client):
-    """Receive messages of a queue, as many as are asked for or come within two seconds."""
+def receive(client: ServiceBusClient) -> ReceiveMessages:
+    """Receive messages of a queue, up to a number or until none comes for two seconds."""
 
-    def receive_messages(name, count, **options):
+    def receive_messages(name: str, count: int, **options: Any) -> list[ServiceBusReceivedMessage]:
         with client.get_queue_receiver(name, **options) as receiver:
-            messages: list = []
+            messages: list[ServiceBusReceivedMessage] = []
             while len(messages) < count and (more := receiver.receive_messages(count - len(messages), max_wait_time=2)):
                 messages += more
             return messages
@@ -146,10 +149,10 @@ def receive(client):
 
 
 @pytest.fixture
-def take(receive):
+def take(receive: ReceiveMessages) -> ReceiveMessages:
     """Receive and delete."""
 
-    def take_messages(name, count, **options):
+    def take_messages(name: str, count: int, **options: Any) -> list[ServiceBusReceivedMessage]:
         return receive(name, count, receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE, **options)
 
     return take_messages

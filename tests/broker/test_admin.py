@@ -1,4 +1,4 @@
-"""The administration clients of azure-servicebus (both) and of @azure/service-bus, unmodified, over https."""
+"""The unmodified administration clients of azure-servicebus (sync and async) and @azure/service-bus, over https."""
 
 import asyncio
 import contextlib
@@ -6,7 +6,9 @@ import datetime as dt
 import os
 import shutil
 import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
@@ -28,8 +30,9 @@ from azure.servicebus.management import (
 from local.broker.admin.thread import RunningAdmin
 from local.broker.config import NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from local.broker.thread import RunningBroker
+from tests.broker.sdk_calls import SendMessages
 
-# azure-servicebus asks XML elements whether they are true.
+# azure-servicebus tests the truth value of XML elements.
 pytestmark = pytest.mark.filterwarnings("ignore:Testing an element's truth value:DeprecationWarning")
 
 SCRIPT = Path(__file__).parent / "javascript" / "administration.mjs"
@@ -42,27 +45,27 @@ CONFIG = NamespaceConfig(
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory):
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningBroker, RunningAdmin]]:
     with RunningBroker([CONFIG]) as broker, RunningAdmin(broker, tmp_path_factory.mktemp("tls")) as admin:
         yield broker, admin
 
 
 @pytest.fixture
-def broker(running):
+def broker(running: tuple[RunningBroker, RunningAdmin]) -> RunningBroker:
     running[0].reset()
     return running[0]
 
 
 @pytest.fixture
-def admin(running, broker):  # noqa: ARG001 - reset comes first
+def admin(running: tuple[RunningBroker, RunningAdmin], broker: RunningBroker) -> RunningAdmin:  # noqa: ARG001 - reset comes first
     return running[1]
 
 
 @pytest.fixture
-def publish_to(broker):
+def publish_to(broker: RunningBroker) -> SendMessages:
     """Send messages to a queue or topic."""
 
-    def send(name, messages) -> None:
+    def send(name: str, messages: ServiceBusMessage | list[ServiceBusMessage]) -> None:
         with (
             ServiceBusClient.from_connection_string(broker.connection_string("west"), retry_total=0) as client,
             contextlib.closing(client.get_queue_sender(name)) as sender,
@@ -73,14 +76,14 @@ def publish_to(broker):
 
 
 @pytest.fixture
-def client(admin):
+def client(admin: RunningAdmin) -> Iterator[ServiceBusAdministrationClient]:
     with ServiceBusAdministrationClient.from_connection_string(
         admin.connection_string("west"), connection_verify=str(admin.authority), retry_total=0
     ) as client:
         yield client
 
 
-def test_a_queue_is_created_read_updated_and_deleted(client) -> None:
+def test_a_queue_is_created_read_updated_and_deleted(client: ServiceBusAdministrationClient) -> None:
     created = client.create_queue(
         "orders/new",
         lock_duration=dt.timedelta(seconds=45),
@@ -99,7 +102,7 @@ def test_a_queue_is_created_read_updated_and_deleted(client) -> None:
     assert (queue.max_delivery_count, queue.max_size_in_megabytes) == (4, 2048)
     assert queue.dead_lettering_on_message_expiration
     assert queue.requires_session
-    assert queue.forward_dead_lettered_messages_to.endswith("/configured")
+    assert str(queue.forward_dead_lettered_messages_to).endswith("/configured")
     assert (queue.user_metadata, queue.status) == ("<b> & 'c'", EntityStatus.ACTIVE)
 
     queue.max_delivery_count = 7
@@ -114,14 +117,16 @@ def test_a_queue_is_created_read_updated_and_deleted(client) -> None:
         client.get_queue("orders/new")
 
 
-def test_never_comes_back_as_it_went(client) -> None:
+def test_an_infinite_duration_comes_back_as_it_was_sent(client: ServiceBusAdministrationClient) -> None:
     queue = client.create_queue("endless")
     client.update_queue(queue)
     assert client.get_queue("endless").default_message_time_to_live == queue.default_message_time_to_live
-    assert client.get_queue("endless").auto_delete_on_idle.days > 10_000_000
+    never = client.get_queue("endless").auto_delete_on_idle
+    assert isinstance(never, dt.timedelta)
+    assert never.days > 10_000_000
 
 
-def test_authorization_rules_are_kept(client) -> None:
+def test_authorization_rules_are_kept(client: ServiceBusAdministrationClient) -> None:
     rule = AuthorizationRule(
         type="SharedAccessAuthorizationRule",
         claim_type="SharedAccessKey",
@@ -132,9 +137,9 @@ def test_authorization_rules_are_kept(client) -> None:
         secondary_key="second",
     )
     client.create_queue("guarded", authorization_rules=[rule])
-    (read,) = client.get_queue("guarded").authorization_rules
+    [read] = client.get_queue("guarded").authorization_rules or []
     assert (read.key_name, read.primary_key, read.secondary_key) == ("name", "first", "second")
-    assert set(read.rights) == {AccessRights.SEND, AccessRights.LISTEN}
+    assert set(read.rights or ()) == {AccessRights.SEND, AccessRights.LISTEN}
 
 
 @pytest.mark.parametrize(
@@ -157,7 +162,11 @@ def test_authorization_rules_are_kept(client) -> None:
         (lambda client: client.create_rule("events", "all", "r", filter=SqlRuleFilter("a >")), HttpResponseError),
     ],
 )
-def test_what_cannot_be_done_raises_what_the_service_makes_the_client_raise(client, work, error) -> None:
+def test_a_refused_request_raises_the_same_error_as_with_the_service(
+    client: ServiceBusAdministrationClient,
+    work: Callable[[ServiceBusAdministrationClient], object],
+    error: type[HttpResponseError],
+) -> None:
     with pytest.raises(error) as caught:
         work(client)
     assert type(caught.value) is error
@@ -166,14 +175,14 @@ def test_what_cannot_be_done_raises_what_the_service_makes_the_client_raise(clie
         assert caught.value.message.startswith("SubCode=40000. ")
 
 
-def test_what_a_queue_requires_never_changes(client) -> None:
+def test_requiring_sessions_cannot_be_changed(client: ServiceBusAdministrationClient) -> None:
     queue = client.get_queue("configured")
     queue.requires_session = True
     with pytest.raises(HttpResponseError, match="cannot be changed"):
         client.update_queue(queue)
 
 
-def test_lists_come_page_by_page(client) -> None:
+def test_lists_are_paged(client: ServiceBusAdministrationClient) -> None:
     for number in range(5):
         client.create_queue(f"page-{number}")
     pages = [[queue.name for queue in page] for page in client.list_queues(max_page_size=2).by_page()]
@@ -184,7 +193,9 @@ def test_lists_come_page_by_page(client) -> None:
     assert list(client.list_topics()) == []
 
 
-def test_runtime_properties_count_messages(client, broker, publish_to) -> None:
+def test_runtime_properties_count_messages(
+    client: ServiceBusAdministrationClient, broker: RunningBroker, publish_to: SendMessages
+) -> None:
     publish_to("configured", [ServiceBusMessage("12345"), ServiceBusMessage("6")])
     publish_to("events", [ServiceBusMessage("event")])
     later = dt.datetime.now(dt.UTC) + dt.timedelta(hours=1)
@@ -192,6 +203,7 @@ def test_runtime_properties_count_messages(client, broker, publish_to) -> None:
     queue = client.get_queue_runtime_properties("configured")
     assert (queue.active_message_count, queue.scheduled_message_count, queue.total_message_count) == (2, 1, 3)
     assert queue.size_in_bytes == broker.inspect("west", lambda west: west.queue("configured").size) > 0
+    assert queue.created_at_utc is not None
     assert abs(queue.created_at_utc - dt.datetime.now(dt.UTC)) < dt.timedelta(minutes=1)
     (subscription,) = client.list_subscriptions_runtime_properties("events")
     assert (subscription.active_message_count, subscription.dead_letter_message_count) == (1, 0)
@@ -199,8 +211,8 @@ def test_runtime_properties_count_messages(client, broker, publish_to) -> None:
     assert (topic.subscription_count, topic.scheduled_message_count) == (1, 0)
 
 
-def test_rules_come_back_as_they_were_written(client) -> None:
-    parameters: dict = {
+def test_rules_are_returned_as_they_were_written(client: ServiceBusAdministrationClient) -> None:
+    parameters: dict[str, Any] = {
         "@int": 3,
         "@long": 2**40,
         "@double": 1.5,
@@ -217,17 +229,21 @@ def test_rules_come_back_as_they_were_written(client) -> None:
         filter=SqlRuleFilter("a  >  @int  AND b < 'x'", parameters=parameters),
         action=SqlRuleAction("SET  c = @int", parameters={"@int": 1}),
     )
+    assert sql.created_at_utc is not None
     assert before < sql.created_at_utc < dt.datetime.now(dt.UTC) + dt.timedelta(seconds=1)
     read = client.get_rule("events", "all", "sql")
+    assert isinstance(read.filter, SqlRuleFilter)
+    assert read.action is not None
     assert (read.filter.sql_expression, read.action.sql_expression) == ("a  >  @int  AND b < 'x'", "SET  c = @int")
-    assert dict(read.filter.parameters) == parameters
-    assert dict(read.action.parameters) == {"@int": 1}
+    assert dict(read.filter.parameters or {}) == parameters
+    assert dict(read.action.parameters or {}) == {"@int": 1}
 
     correlation = CorrelationRuleFilter(label="order", content_type="json", properties={"number": 1, "text": "t"})
     client.create_rule("events", "all", "correlation", filter=correlation)
     read = client.get_rule("events", "all", "correlation")
+    assert isinstance(read.filter, CorrelationRuleFilter)
     assert (read.filter.label, read.filter.content_type, read.filter.correlation_id) == ("order", "json", None)
-    assert dict(read.filter.properties) == {"number": 1, "text": "t"}
+    assert dict(read.filter.properties or {}) == {"number": 1, "text": "t"}
 
     client.create_rule("events", "all", "nothing", filter=FalseRuleFilter())
     kinds = {rule.name: type(rule.filter) for rule in client.list_rules("events", "all")}
@@ -239,13 +255,17 @@ def test_rules_come_back_as_they_were_written(client) -> None:
     }
     read.filter = SqlRuleFilter("1 = 0")
     client.update_rule("events", "all", read)
-    assert client.get_rule("events", "all", "correlation").filter.sql_expression == "1 = 0"
+    replaced = client.get_rule("events", "all", "correlation").filter
+    assert isinstance(replaced, SqlRuleFilter)
+    assert replaced.sql_expression == "1 = 0"
     client.delete_rule("events", "all", "correlation")
     with pytest.raises(ResourceNotFoundError):
         client.get_rule("events", "all", "correlation")
 
 
-def test_rules_select_from_the_next_message_on(client, broker, publish_to) -> None:
+def test_a_new_rule_applies_from_the_next_message_on(
+    client: ServiceBusAdministrationClient, broker: RunningBroker, publish_to: SendMessages
+) -> None:
     client.create_subscription("events", "some")
     client.delete_rule("events", "some", "$Default")
     client.create_rule("events", "some", "wanted", filter=SqlRuleFilter("n = @n", parameters={"@n": 2}))
@@ -253,27 +273,27 @@ def test_rules_select_from_the_next_message_on(client, broker, publish_to) -> No
     assert broker.counts("west")["events/Subscriptions/some"].active == 1
 
 
-def test_a_reset_undoes_what_was_administered(client, broker) -> None:
+def test_a_reset_undoes_administrative_changes(client: ServiceBusAdministrationClient, broker: RunningBroker) -> None:
     client.create_queue("passing")
     client.delete_queue("configured")
     broker.reset()
     assert [queue.name for queue in client.list_queues()] == ["configured"]
 
 
-def test_the_namespace_says_what_it_is(client) -> None:
+def test_the_namespace_has_a_name_and_a_tier(client: ServiceBusAdministrationClient) -> None:
     properties = client.get_namespace_properties()
     assert (properties.name, properties.messaging_sku) == ("west", "Standard")
 
 
 class PlainTransport(RequestsTransport):  # type: ignore[misc] # azure-core has no type for what it loads late
-    """What docs/broker-administration.md shows for clients that are to do without https."""
+    """The transport for plain http in docs/broker-administration.md."""
 
-    def send(self, request, **options):
+    def send(self, request: Any, **options: Any) -> Any:
         request.url = request.url.replace("https://", "http://", 1)
         return super().send(request, **options)
 
 
-def test_a_client_can_be_talked_out_of_https(broker) -> None:
+def test_a_python_client_can_use_http(broker: RunningBroker) -> None:
     with (
         RunningAdmin(broker) as admin,
         ServiceBusAdministrationClient.from_connection_string(
@@ -283,8 +303,8 @@ def test_a_client_can_be_talked_out_of_https(broker) -> None:
         assert client.get_queue("configured").name == "configured"
 
 
-def test_the_asynchronous_client_does_the_same(admin) -> None:
-    async def administer():
+def test_the_asynchronous_client_works_too(admin: RunningAdmin) -> None:
+    async def administer() -> tuple[dt.timedelta | str | None, int | None, list[str], list[str]]:
         async with AsyncAdministrationClient.from_connection_string(
             admin.connection_string("west"), connection_verify=str(admin.authority), retry_total=0
         ) as client:
@@ -307,7 +327,7 @@ def test_the_asynchronous_client_does_the_same(admin) -> None:
     assert asyncio.run(administer()) == (dt.timedelta(seconds=20), 3, ["$Default", "rule"], ["events"])
 
 
-def test_the_javascript_client_finds_everything_as_it_expects(tmp_path: Path) -> None:
+def test_the_javascript_client_works(tmp_path: Path) -> None:
     node = shutil.which("node")
     if node is None or not (PACKAGES / "service-bus").exists():
         pytest.skip("needs node and the npm package @azure/service-bus")

@@ -13,7 +13,9 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote_plus
 
 import pytest
@@ -21,7 +23,7 @@ from azure.core.credentials import AccessToken, AzureSasCredential
 from azure.core.exceptions import ClientAuthenticationError
 from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient
 from azure.eventhub.exceptions import AuthenticationError, EventHubError
-from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient as AsyncServiceBusClient
 from azure.servicebus.exceptions import ServiceBusAuthenticationError, ServiceBusAuthorizationError
 from azure.servicebus.management import ServiceBusAdministrationClient
@@ -31,6 +33,7 @@ from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, Right, 
 from local.broker.protocol import performatives
 from local.broker.protocol.fields import compose_list
 from local.broker.protocol.frames import SASL, compose
+from local.broker.server import BrokerServer
 from local.broker.thread import RunningBroker
 from shared.amqp.codec import encode
 from shared.amqp.values import binary, symbol
@@ -51,29 +54,29 @@ CONFIG = NamespaceConfig(
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory):
-    # Tokens bear the machine's time whatever the broker's clock says.
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningBroker, RunningAdmin]]:
+    # Tokens expire by the machine's clock, not by the broker's.
     clock = ManualClock(dt.datetime(2099, 1, 1, tzinfo=dt.UTC))
     with RunningBroker([CONFIG], clock) as broker, RunningAdmin(broker, tmp_path_factory.mktemp("tls")) as admin:
         yield broker, admin
 
 
 @pytest.fixture
-def broker(running):
+def broker(running: tuple[RunningBroker, RunningAdmin]) -> RunningBroker:
     return running[0]
 
 
 @pytest.fixture
-def admin(running):
+def admin(running: tuple[RunningBroker, RunningAdmin]) -> RunningAdmin:
     return running[1]
 
 
-def connection_string(broker, name, key, extra: str = "") -> str:
+def connection_string(broker: RunningBroker, name: str, key: str, extra: str = "") -> str:
     endpoint = f"Endpoint=sb://localhost:{broker.port('west')}"
     return f"{endpoint};SharedAccessKeyName={name};SharedAccessKey={key};UseDevelopmentEmulator=true{extra}"
 
 
-def signature(resource, key, *, seconds: int = 60, secret=None) -> str:
+def signature(resource: str, key: SharedAccessKey, *, seconds: int = 60, secret: str | None = None) -> str:
     ends = int(time.time()) + seconds
     resource = quote_plus(resource)
     text = f"{resource}\n{ends}".encode()
@@ -81,34 +84,34 @@ def signature(resource, key, *, seconds: int = 60, secret=None) -> str:
     return f"SharedAccessSignature sr={resource}&sig={quote_plus(signed)}&se={ends}&skn={key.name}"
 
 
-class Holder:
-    """A credential that has one token."""
+class OneToken:
+    """A credential with a fixed token."""
 
-    def __init__(self, token) -> None:
+    def __init__(self, token: str) -> None:
         self._token = AccessToken(token, int(time.time()) + 3600)
 
-    def get_token(self, *_, **__):
+    def get_token(self, *_: object, **__: object) -> AccessToken:
         return self._token
 
 
 @contextlib.contextmanager
-def service_bus(broker, name, key):
+def service_bus(broker: RunningBroker, name: str, key: str) -> Iterator[ServiceBusClient]:
     with ServiceBusClient.from_connection_string(connection_string(broker, name, key), retry_total=0) as client:
         yield client
 
 
-def send(client, queue: str = "orders") -> None:
+def send(client: ServiceBusClient, queue: str = "orders") -> None:
     with client.get_queue_sender(queue) as sender:
         sender.send_messages(ServiceBusMessage("body"))
 
 
-def receive(client, queue: str = "orders"):
+def receive(client: ServiceBusClient, queue: str = "orders") -> list[ServiceBusReceivedMessage]:
     with client.get_queue_receiver(queue) as receiver:
         return receiver.receive_messages(max_wait_time=0.2)
 
 
 @pytest.mark.parametrize(("name", "key"), [("owner", "wrong"), ("nobody", "owner key")])
-def test_a_wrong_key_is_refused(broker, name: str, key: str) -> None:
+def test_a_wrong_key_is_refused(broker: RunningBroker, name: str, key: str) -> None:
     with service_bus(broker, name, key) as client:
         with pytest.raises(ServiceBusAuthenticationError) as caught:
             send(client)
@@ -118,7 +121,7 @@ def test_a_wrong_key_is_refused(broker, name: str, key: str) -> None:
             receive(client)
 
 
-def test_a_wrong_key_is_refused_the_asynchronous_client_too(broker) -> None:
+def test_a_wrong_key_is_refused_the_asynchronous_client_too(broker: RunningBroker) -> None:
     async def attempt() -> None:
         text = connection_string(broker, "owner", "wrong")
         async with (
@@ -131,7 +134,7 @@ def test_a_wrong_key_is_refused_the_asynchronous_client_too(broker) -> None:
         asyncio.run(attempt())
 
 
-def test_a_key_gives_its_rights_and_no_others(broker) -> None:
+def test_a_key_gives_its_rights_and_no_others(broker: RunningBroker) -> None:
     with service_bus(broker, "sender", "send key") as client:
         send(client)
         with pytest.raises(ServiceBusAuthorizationError, match="'Listen' claim"):
@@ -145,7 +148,7 @@ def test_a_key_gives_its_rights_and_no_others(broker) -> None:
         assert receive(client)
 
 
-def test_requests_ask_for_the_right_they_need(broker) -> None:
+def test_requests_ask_for_the_right_they_need(broker: RunningBroker) -> None:
     later = dt.datetime.now(dt.UTC) + dt.timedelta(days=40_000)
     with service_bus(broker, "sender", "send key") as client, client.get_queue_sender("orders") as sender:
         (number,) = sender.schedule_messages(ServiceBusMessage("later"), later)
@@ -160,7 +163,7 @@ def test_requests_ask_for_the_right_they_need(broker) -> None:
 
 
 @pytest.mark.parametrize("key", ["own key", "other key"])
-def test_the_key_of_an_entity_is_for_that_entity(broker, key: str) -> None:
+def test_the_key_of_an_entity_is_for_that_entity(broker: RunningBroker, key: str) -> None:
     with service_bus(broker, "own", key) as client:
         send(client, "guarded")
         with pytest.raises(ServiceBusAuthenticationError):
@@ -179,21 +182,23 @@ def test_the_key_of_an_entity_is_for_that_entity(broker, key: str) -> None:
         (lambda: "a.web.token", "InvalidToken"),
     ],
 )
-def test_a_bad_token_is_refused_with_the_reason(broker, token, reason: str) -> None:
-    with ServiceBusClient(f"localhost:{broker.port('west')}", Holder(token()), retry_total=0, use_tls=False) as client:
+def test_a_bad_token_is_refused_with_the_reason(broker: RunningBroker, token: Callable[[], str], reason: str) -> None:
+    with ServiceBusClient(
+        f"localhost:{broker.port('west')}", OneToken(token()), retry_total=0, use_tls=False
+    ) as client:
         with pytest.raises(ServiceBusAuthenticationError) as caught:
             send(client)
         assert reason in str(caught.value.inner_exception)
 
 
 @pytest.mark.parametrize("resource", ["sb://localhost/orders", "https://localhost/ORDERS/", "amqp://localhost"])
-def test_a_token_for_the_entity_or_the_namespace_is_taken(broker, resource: str) -> None:
+def test_a_token_for_the_entity_or_the_namespace_is_taken(broker: RunningBroker, resource: str) -> None:
     credential = AzureSasCredential(signature(resource, OWNER))
     with ServiceBusClient(f"localhost:{broker.port('west')}", credential, retry_total=0, use_tls=False) as client:
         send(client)
 
 
-def test_a_link_ends_with_its_token(broker) -> None:
+def test_a_link_ends_with_its_token(broker: RunningBroker) -> None:
     with ServiceBusClient(
         f"localhost:{broker.port('west')}",
         AzureSasCredential(signature("sb://localhost/orders", OWNER, seconds=2)),
@@ -201,17 +206,17 @@ def test_a_link_ends_with_its_token(broker) -> None:
         use_tls=False,
     ) as client:
         send(client)
-        # What follows is what the connection's timer does every few seconds.
+        # Run the check that the connection's timer makes every few seconds.
         with client.get_queue_receiver("orders") as receiver:
             receiver.peek_messages()
             time.sleep(2)
 
-            def tick(peers) -> None:
+            def tick(peers: Any) -> None:
                 for peer in peers:
                     peer._connection.tick()
                     peer._flush()
 
-            async def tick_all(server) -> None:
+            async def tick_all(server: BrokerServer) -> None:
                 tick(list(server._listeners["west"].peers))
 
             broker.run(tick_all)
@@ -219,8 +224,8 @@ def test_a_link_ends_with_its_token(broker) -> None:
                 receiver.receive_messages(max_wait_time=2)
 
 
-def test_event_hubs_clients_are_asked_likewise(broker) -> None:
-    def producer(name, key):
+def test_event_hubs_clients_are_checked_too(broker: RunningBroker) -> None:
+    def producer(name: str, key: str) -> EventHubProducerClient:
         text = connection_string(broker, name, key)
         return EventHubProducerClient.from_connection_string(text, eventhub_name="hub", retry_total=0)
 
@@ -234,14 +239,14 @@ def test_event_hubs_clients_are_asked_likewise(broker) -> None:
     with (
         EventHubConsumerClient.from_connection_string(
             connection_string(broker, "sender", "wrong"), consumer_group="$Default", eventhub_name="hub", retry_total=0
-        ) as client,
+        ) as consumer,
         pytest.raises(AuthenticationError),
     ):
-        client.get_eventhub_properties()
+        consumer.get_eventhub_properties()
 
 
-def test_the_administration_asks_for_manage(admin) -> None:
-    def client(name, key):
+def test_the_administration_requires_manage(admin: RunningAdmin) -> None:
+    def client(name: str, key: str) -> ServiceBusAdministrationClient:
         endpoint = admin.address("west").replace("https", "sb")
         return ServiceBusAdministrationClient.from_connection_string(
             f"Endpoint={endpoint};SharedAccessKeyName={name};SharedAccessKey={key}",
@@ -251,7 +256,9 @@ def test_the_administration_asks_for_manage(admin) -> None:
 
     with client("owner", "owner key") as owner:
         assert owner.get_queue("orders").name == "orders"
-        assert owner.get_queue("guarded").authorization_rules[0].key_name == "own"
+        rules = owner.get_queue("guarded").authorization_rules
+        assert rules is not None
+        assert rules[0].key_name == "own"
     for name, key in (("owner", "wrong"), ("nobody", "key"), ("sender", "send key"), ("listener", "listen+key/=")):
         with client(name, key) as stranger:
             with pytest.raises(ClientAuthenticationError) as caught:
@@ -262,7 +269,7 @@ def test_the_administration_asks_for_manage(admin) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "$busway", "$busway/counts", "orders"])
-def test_nothing_is_shown_without_a_token(running, path: str) -> None:
+def test_nothing_is_shown_without_a_token(running: tuple[RunningBroker, RunningAdmin], path: str) -> None:
     with RunningAdmin(running[0]) as plain, pytest.raises(urllib.error.HTTPError) as caught:
         urllib.request.urlopen(f"{plain.address('west')}/{path}", timeout=5)  # noqa: S310 - it is http
     assert caught.value.code == 401
@@ -270,7 +277,9 @@ def test_nothing_is_shown_without_a_token(running, path: str) -> None:
 
 
 @pytest.mark.parametrize(("script", "arguments"), [("administration", ["unauthorized"]), ("authentication", [])])
-def test_the_javascript_clients_find_everything_as_they_expect(broker, admin, script: str, arguments) -> None:
+def test_the_javascript_clients_work(
+    broker: RunningBroker, admin: RunningAdmin, script: str, arguments: list[str]
+) -> None:
     node = shutil.which("node")
     if node is None or not (PACKAGES / "service-bus").exists():
         pytest.skip("needs node and the npm package @azure/service-bus")
@@ -289,7 +298,7 @@ def test_the_javascript_clients_find_everything_as_they_expect(broker, admin, sc
     assert run.returncode == 0, run.stderr
 
 
-def _sasl_plain(broker, response):
+def _sasl_plain(broker: RunningBroker, response: bytes) -> bytes:
     mechanism = encode(symbol("PLAIN"))
     with socket.create_connection(("127.0.0.1", broker.port("west")), timeout=5) as peer:
         peer.sendall(b"AMQP\x03\x01\x00\x00")
@@ -305,7 +314,7 @@ def _sasl_plain(broker, response):
     return received[received.index(b"\x00\x53\x44") :]
 
 
-def test_sasl_plain_takes_the_key_itself(broker) -> None:
+def test_sasl_plain_accepts_the_key(broker: RunningBroker) -> None:
     assert b"\x50\x00" in _sasl_plain(broker, b"\x00owner\x00owner key")
     for wrong in (b"\x00owner\x00wrong", b"\x00nobody\x00owner key", b"", b"\x00owner", b"\x00\xff\x00\xff"):
         assert b"\x50\x01" in _sasl_plain(broker, wrong)

@@ -1,8 +1,10 @@
-"""What the data-plane clients see when entities come, change and go; how much an entity holds."""
+"""The data-plane clients while entities are created, changed and deleted, and the sizes of entities."""
 
 import contextlib
 import datetime as dt
 import threading
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
@@ -30,21 +32,25 @@ CONFIG = NamespaceConfig(
 )
 
 
+type Administer = Callable[[Callable[[Administration], object]], object]
+type SetStatus = Callable[[str, EntityStatus], None]
+
+
 @pytest.fixture(scope="module")
-def running():
+def running() -> Iterator[RunningBroker]:
     with RunningBroker([CONFIG]) as broker:
         yield broker
 
 
 @pytest.fixture
-def broker(running):
+def broker(running: RunningBroker) -> RunningBroker:
     running.reset()
     return running
 
 
 @pytest.fixture
-def client(broker):
-    # A sender whose link has been detached raises no reason: it has it from the attempt that opens the link anew.
+def client(broker: RunningBroker) -> Iterator[ServiceBusClient]:
+    # The sender of a detached link raises without a reason; the retry that opens the link again gets it.
     with ServiceBusClient.from_connection_string(
         broker.connection_string("west"), retry_total=1, retry_backoff_factor=0.01
     ) as client:
@@ -52,19 +58,19 @@ def client(broker):
 
 
 @pytest.fixture
-def administer(broker):
+def administer(broker: RunningBroker) -> Administer:
     return lambda work: broker.inspect("west", lambda west: work(Administration(west)))
 
 
 @pytest.fixture
-def set_status(administer):
-    def set_status(name, status) -> None:
+def set_status(administer: Administer) -> SetStatus:
+    def set_status(name: str, status: EntityStatus) -> None:
         administer(lambda admin: admin.update_queue(QueueConfig(name=name, status=status)))
 
     return set_status
 
 
-def test_a_new_queue_is_there_at_once_and_gone_when_deleted(client, administer) -> None:
+def test_a_new_queue_exists_at_once_until_it_is_deleted(client: ServiceBusClient, administer: Administer) -> None:
     administer(lambda admin: admin.create_queue(QueueConfig(name="New")))
     with client.get_queue_sender("new") as sender, client.get_queue_receiver("new") as receiver:
         sender.send_messages(ServiceBusMessage("body"))
@@ -79,7 +85,9 @@ def test_a_new_queue_is_there_at_once_and_gone_when_deleted(client, administer) 
         sender.send_messages(ServiceBusMessage("body"))
 
 
-def test_a_topic_takes_its_subscriptions_with_it(client, broker, administer) -> None:
+def test_deleting_a_topic_deletes_its_subscriptions(
+    client: ServiceBusClient, broker: RunningBroker, administer: Administer
+) -> None:
     with client.get_subscription_receiver("events", "all") as receiver:
         assert receiver.receive_messages(max_wait_time=0.1) == []
         assert broker.inspect("west", lambda west: west.links.count("events/subscriptions/all", Use.RECEIVE)) == 1
@@ -89,7 +97,9 @@ def test_a_topic_takes_its_subscriptions_with_it(client, broker, administer) -> 
     assert broker.inspect("west", lambda west: west.links.count("events/subscriptions/all", Use.RECEIVE)) == 0
 
 
-def test_a_receiver_that_waits_for_messages_learns_that_its_queue_is_gone(client, administer) -> None:
+def test_a_receiver_waiting_for_messages_ends_when_its_queue_is_deleted(
+    client: ServiceBusClient, administer: Administer
+) -> None:
     with client.get_queue_receiver("orders") as receiver:
         assert receiver.receive_messages(max_wait_time=0.1) == []
         timer = threading.Timer(0.3, administer, [lambda admin: admin.delete("orders")])
@@ -99,7 +109,9 @@ def test_a_receiver_that_waits_for_messages_learns_that_its_queue_is_gone(client
         timer.join()
 
 
-def test_a_receiver_that_waits_for_a_session_learns_that_its_queue_is_gone(client, administer) -> None:
+def test_a_receiver_waiting_for_a_session_ends_when_its_queue_is_deleted(
+    client: ServiceBusClient, administer: Administer
+) -> None:
     timer = threading.Timer(0.3, administer, [lambda admin: admin.delete("sessions")])
     timer.start()
     with (
@@ -120,9 +132,9 @@ def test_a_receiver_that_waits_for_a_session_learns_that_its_queue_is_gone(clien
     ],
 )
 def test_a_disabled_queue_ends_links_and_refuses_new_ones(
-    client, set_status, status, can_send: bool, can_receive: bool
+    client: ServiceBusClient, set_status: SetStatus, status: EntityStatus, can_send: bool, can_receive: bool
 ) -> None:
-    def expected(can):
+    def expected(can: bool) -> Any:
         return contextlib.nullcontext() if can else pytest.raises(MessagingEntityDisabledError)
 
     message = ServiceBusMessage("body")
@@ -145,20 +157,24 @@ def test_a_disabled_queue_ends_links_and_refuses_new_ones(
         sender.send_messages(message)
 
 
-def test_scheduling_on_a_disabled_queue_is_refused(client, set_status, broker) -> None:
+def test_scheduling_on_a_disabled_queue_is_refused(
+    client: ServiceBusClient, set_status: SetStatus, broker: RunningBroker
+) -> None:
     set_status("orders", EntityStatus.SEND_DISABLED)
     with pytest.raises(MessagingEntityDisabledError), client.get_queue_sender("orders") as sender:
         sender.schedule_messages(ServiceBusMessage("body"), broker.inspect("west", lambda west: west.clock.now()))
 
 
-def test_what_cannot_be_forwarded_is_dead_lettered_with_the_reason(client, set_status, broker) -> None:
+def test_what_cannot_be_forwarded_is_dead_lettered_with_the_reason(
+    client: ServiceBusClient, set_status: SetStatus, broker: RunningBroker
+) -> None:
     set_status("orders", EntityStatus.DISABLED)
     with client.get_queue_sender("source") as sender:
         sender.send_messages(ServiceBusMessage("body"))
     assert broker.counts("west")["source"].transfer_dead_lettered == 1
 
 
-def test_a_full_queue_refuses_until_there_is_room(client, broker) -> None:
+def test_a_full_queue_refuses_until_there_is_room(client: ServiceBusClient, broker: RunningBroker) -> None:
     mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
     with client.get_queue_sender("small") as sender, client.get_queue_receiver("small", receive_mode=mode) as receiver:
         sender.send_messages([ServiceBusMessage(bytes(100 * 1024)) for _ in range(6)])
@@ -173,8 +189,8 @@ def test_a_full_queue_refuses_until_there_is_room(client, broker) -> None:
         sender.send_messages(ServiceBusMessage("one more"))
 
 
-def test_messages_count_against_the_size_wherever_they_are(client, broker) -> None:
-    def size():
+def test_messages_count_against_the_size_wherever_they_are(client: ServiceBusClient, broker: RunningBroker) -> None:
+    def size() -> int:
         return broker.inspect("west", lambda west: west.queue("orders").size)
 
     with client.get_queue_sender("orders") as sender, client.get_queue_receiver("orders") as receiver:
@@ -194,21 +210,23 @@ def test_messages_count_against_the_size_wherever_they_are(client, broker) -> No
     assert size() == 0
 
 
-def test_a_shorter_lock_duration_holds_for_the_next_message(client, broker) -> None:
+def test_a_shorter_lock_duration_holds_for_the_next_message(client: ServiceBusClient, broker: RunningBroker) -> None:
     with client.get_queue_sender("orders") as sender, client.get_queue_receiver("orders") as receiver:
         sender.send_messages([ServiceBusMessage("long"), ServiceBusMessage("short")])
         (long,) = receiver.receive_messages(1, max_wait_time=2)
         config = QueueConfig(name="orders", lock_duration=dt.timedelta(seconds=1))
         broker.inspect("west", lambda west: Administration(west).update_queue(config))
         (short,) = receiver.receive_messages(1, max_wait_time=2)
+        assert short.locked_until_utc is not None
+        assert long.locked_until_utc is not None
         assert short.locked_until_utc < long.locked_until_utc
         (again,) = receiver.receive_messages(1, max_wait_time=5)
         assert (str(again), again.delivery_count) == ("short", 1)
         receiver.complete_message(long)
 
 
-def test_links_are_forgotten_when_they_close(client, broker) -> None:
-    def attached():
+def test_links_are_forgotten_when_they_close(client: ServiceBusClient, broker: RunningBroker) -> None:
+    def attached() -> set[Use]:
         return broker.inspect(
             "west", lambda west: {use for links in west.links._links.values() for use in links.values()}
         )
@@ -231,7 +249,9 @@ def test_an_idle_queue_deletes_itself() -> None:
 
 
 @pytest.mark.xfail(reason="only what comes after forwarding was set is forwarded")
-def test_what_a_queue_holds_is_forwarded_when_forwarding_is_set(client, broker, administer) -> None:
+def test_what_a_queue_holds_is_forwarded_when_forwarding_is_set(
+    client: ServiceBusClient, broker: RunningBroker, administer: Administer
+) -> None:
     administer(lambda admin: admin.create_queue(QueueConfig(name="late")))
     with client.get_queue_sender("late") as sender:
         sender.send_messages(ServiceBusMessage("body"))

@@ -12,7 +12,9 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
@@ -37,23 +39,27 @@ ATOM = 'xmlns="http://www.w3.org/2005/Atom"'
 CONNECT = 'xmlns="http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"'
 
 
+type HttpRequest = Callable[..., tuple[int, str]]
+type JsonRequest = Callable[..., tuple[int, Any]]
+
+
 @pytest.fixture(scope="module")
-def running():
+def running() -> Iterator[tuple[RunningBroker, RunningAdmin]]:
     with RunningBroker([CONFIG]) as broker, RunningAdmin(broker) as admin:
         yield broker, admin
 
 
 @pytest.fixture
-def broker(running):
+def broker(running: tuple[RunningBroker, RunningAdmin]) -> RunningBroker:
     running[0].reset()
     return running[0]
 
 
 @pytest.fixture
-def request_of(running, broker):  # noqa: ARG001 - reset comes first
+def request_of(running: tuple[RunningBroker, RunningAdmin], broker: RunningBroker) -> HttpRequest:  # noqa: ARG001 - reset comes first
     host = running[1].address("west").removeprefix("http://")
 
-    def request(method, path, body=None, **headers):
+    def request(method: str, path: str, body: str | bytes | None = None, **headers: str) -> tuple[int, str]:
         connection = http.client.HTTPConnection(host, timeout=10)
         try:
             connection.request(method, path, body.encode() if isinstance(body, str) else body, headers)
@@ -66,8 +72,8 @@ def request_of(running, broker):  # noqa: ARG001 - reset comes first
 
 
 @pytest.fixture
-def json_of(request_of):
-    def request(method, path, body=None):
+def json_of(request_of: HttpRequest) -> JsonRequest:
+    def request(method: str, path: str, body: object = None) -> tuple[int, Any]:
         text = None if body is None else json.dumps(body)
         status, answer = request_of(method, f"/$busway/{path}", text, **{"Content-Type": "application/json"})
         return status, json.loads(answer)
@@ -75,7 +81,7 @@ def json_of(request_of):
     return request
 
 
-def entry(description, name: str = "QueueDescription") -> str:
+def entry(description: str, name: str = "QueueDescription") -> str:
     return f'<entry {ATOM}><content type="application/xml"><{name} {CONNECT}>{description}</{name}></content></entry>'
 
 
@@ -116,7 +122,7 @@ EXTERNAL = '<!DOCTYPE entry [<!ENTITY x SYSTEM "file:///etc/passwd">]>' + entry(
     ],
     ids=range(22),
 )
-def test_hostile_or_wrong_bodies_are_refused_at_once(request_of, body) -> None:
+def test_hostile_or_invalid_bodies_are_refused_at_once(request_of: HttpRequest, body: str | bytes) -> None:
     start = time.monotonic()
     status, answer = request_of("PUT", "/new", body)
     assert status == 400
@@ -126,17 +132,17 @@ def test_hostile_or_wrong_bodies_are_refused_at_once(request_of, body) -> None:
     assert request_of("GET", "/new")[0] == 404
 
 
-def test_a_body_too_large_is_refused(request_of) -> None:
+def test_a_body_too_large_is_refused(request_of: HttpRequest) -> None:
     assert request_of("PUT", "/new", b"x" * (MAX_BODY + 1))[0] == 413
     assert request_of("PUT", "/new", entry(""))[0] == 201
 
 
-def test_text_that_xml_cannot_carry_is_replaced() -> None:
+def test_characters_that_xml_cannot_contain_are_replaced() -> None:
     assert text_tag("a", "\x00<\ud800&'\uffff") == "<a>\ufffd&lt;\ufffd&amp;'\ufffd</a>"
     assert read_xml(text_tag("a", "<&>'\"\u00e9").encode()).text == "<&>'\"\u00e9"
 
 
-def test_xml_without_a_root_is_none() -> None:
+def test_xml_without_a_root_is_refused() -> None:
     with pytest.raises(BadXml):
         read_xml(b"<!-- nothing -->")
 
@@ -160,19 +166,19 @@ def test_xml_without_a_root_is_none() -> None:
         ("DELETE", "/events/Subscriptions/all/Rules", 400),
     ],
 )
-def test_what_is_not_there_says_so(request_of, method: str, path: str, status: int) -> None:
+def test_what_is_not_there_says_so(request_of: HttpRequest, method: str, path: str, status: int) -> None:
     assert request_of(method, path)[0] == status
 
 
 @pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example:80", "127.0.0.1.evil.example", ""])
-def test_a_page_from_elsewhere_cannot_reach_it(request_of, host: str) -> None:
+def test_a_page_from_elsewhere_cannot_reach_it(request_of: HttpRequest, host: str) -> None:
     assert request_of("GET", "/orders", Host=host)[0] in (400, 401)
     assert request_of("POST", "/$busway/reset", "{}", **{"Content-Type": "text/plain"})[0] == 415
     assert request_of("GET", "/orders", Host="127.0.0.1:80")[0] == 200
     assert request_of("GET", "/orders", Host="[::1]:80")[0] == 200
 
 
-def test_half_a_request_holds_up_nobody(running, request_of) -> None:
+def test_half_a_request_holds_up_nobody(running: tuple[RunningBroker, RunningAdmin], request_of: HttpRequest) -> None:
     port = int(running[1].address("west").rpartition(":")[2])
     peers = [socket.create_connection(("127.0.0.1", port), timeout=5) for _ in range(50)]
     for peer in peers:
@@ -182,7 +188,7 @@ def test_half_a_request_holds_up_nobody(running, request_of) -> None:
         peer.close()
 
 
-def test_requests_at_once_are_answered_one_by_one(request_of) -> None:
+def test_requests_at_once_are_answered_one_by_one(request_of: HttpRequest) -> None:
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: request_of("PUT", "/contested", entry(""))[0], range(16)))
     assert sorted(answers) == [201, *[409] * 15]
@@ -191,7 +197,7 @@ def test_requests_at_once_are_answered_one_by_one(request_of) -> None:
 # The JSON API
 
 
-def test_the_state_is_shown_and_reset(broker, json_of) -> None:
+def test_the_state_is_shown_and_reset(broker: RunningBroker, json_of: JsonRequest) -> None:
     with (
         ServiceBusClient.from_connection_string(broker.connection_string("west"), retry_total=0) as client,
         client.get_queue_sender("orders") as sender,
@@ -214,7 +220,7 @@ def test_the_state_is_shown_and_reset(broker, json_of) -> None:
     assert json_of("GET", "messages?path=orders") == (200, [])
 
 
-def test_faults_are_set_shown_and_cleared(broker, json_of) -> None:
+def test_faults_are_set_shown_and_cleared(broker: RunningBroker, json_of: JsonRequest) -> None:
     status, faults = json_of("POST", "faults", {"effect": "throttle", "entity": "orders", "operations": ["send"]})
     assert (status, faults[0]["effect"], faults[0]["struck"]) == (201, "throttle", 0)
     with ServiceBusClient.from_connection_string(broker.connection_string("west"), retry_total=0) as client:
@@ -239,13 +245,15 @@ def test_faults_are_set_shown_and_cleared(broker, json_of) -> None:
         ("POST", "faults", None, 400),
     ],
 )
-def test_wrong_requests_are_told_why(json_of, method: str, path: str, body, status: int) -> None:
+def test_an_invalid_request_is_answered_with_the_reason(
+    json_of: JsonRequest, method: str, path: str, body: object, status: int
+) -> None:
     answer = json_of(method, path, body)
     assert answer[0] == status
     assert status == 200 or answer[1]["error"]
 
 
-def test_json_that_is_none_is_refused(request_of) -> None:
+def test_a_body_that_is_not_json_is_refused(request_of: HttpRequest) -> None:
     assert request_of("POST", "/$busway/faults", "{", **{"Content-Type": "application/json"})[0] == 400
     deep = "[" * 100_000
     assert request_of("POST", "/$busway/faults", deep, **{"Content-Type": "application/json"})[0] == 400
@@ -254,7 +262,7 @@ def test_json_that_is_none_is_refused(request_of) -> None:
 # Certificates
 
 
-def test_a_certificate_is_made_once_and_is_its_owners_secret(tmp_path: Path) -> None:
+def test_a_certificate_is_created_once_with_a_private_mode(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "tls"
     server_context(folder)
     made = (folder / SERVER_FILE).read_bytes()
@@ -265,7 +273,7 @@ def test_a_certificate_is_made_once_and_is_its_owners_secret(tmp_path: Path) -> 
     assert sorted(path.name for path in folder.iterdir()) == [AUTHORITY_FILE, SERVER_FILE]
 
 
-def test_a_folder_that_cannot_be_used_is_a_mistake_in_the_configuration(tmp_path: Path) -> None:
+def test_an_unusable_certificate_folder_is_a_configuration_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="no usable certificate"):
         server_context(tmp_path / "file" / "tls")
@@ -275,7 +283,7 @@ def test_a_folder_that_cannot_be_used_is_a_mistake_in_the_configuration(tmp_path
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
-def test_the_certificate_holds_for_this_machine(tmp_path: Path, host: str) -> None:
+def test_the_certificate_is_valid_for_this_machine(tmp_path: Path, host: str) -> None:
     with RunningBroker([CONFIG]) as broker, RunningAdmin(broker, tmp_path) as admin:
         port = int(admin.address("west").rpartition(":")[2])
         # The default context of Python checks strictly.

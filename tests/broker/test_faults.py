@@ -6,17 +6,26 @@ import datetime as dt
 import gc
 import itertools
 import time
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from azure.eventhub import EventData, EventHubProducerClient
 from azure.eventhub import exceptions as hub_errors
-from azure.servicebus import ServiceBusClient, ServiceBusMessage, exceptions
+from azure.servicebus import (
+    ServiceBusClient,
+    ServiceBusMessage,
+    ServiceBusReceivedMessage,
+    ServiceBusReceiver,
+    exceptions,
+)
 from azure.servicebus.aio import ServiceBusClient as AsyncServiceBusClient
 
 from local.broker import errors, fixture
 from local.broker.config import HubConfig, NamespaceConfig, QueueConfig
 from local.broker.core.entities import Counts
 from local.broker.faults import Effect, Fault, Operation
+from local.broker.thread import NamespaceFaults, RunningBroker
 
 # The fixture of this folder keeps its broker for all tests; here each one needs a broker without the others' faults.
 broker = fixture.broker
@@ -30,13 +39,13 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _collected_sockets():
+def _collected_sockets() -> Iterator[None]:
     yield
     gc.collect()
 
 
 @pytest.fixture(scope="module")
-def broker_namespaces():
+def broker_namespaces() -> list[NamespaceConfig]:
     queues = (
         QueueConfig(name=QUEUE, lock_duration=dt.timedelta(seconds=30)),
         QueueConfig(name="by-session", requires_session=True),
@@ -45,44 +54,46 @@ def broker_namespaces():
 
 
 @pytest.fixture
-def client(broker):
-    # What is never answered is waited for one second and not asked for again.
+def client(broker: RunningBroker) -> Iterator[ServiceBusClient]:
+    # Unanswered requests time out after one second and are not retried.
     string = broker.connection_string("west")
     with ServiceBusClient.from_connection_string(string, retry_total=0) as client:
         yield client
 
 
 @pytest.fixture
-def patient_client(broker):
+def patient_client(broker: RunningBroker) -> Iterator[ServiceBusClient]:
     string = broker.connection_string("west")
     with ServiceBusClient.from_connection_string(string, retry_total=5, retry_backoff_factor=0.01) as client:
         yield client
 
 
 @pytest.fixture
-def faults(broker):
+def faults(broker: RunningBroker) -> NamespaceFaults:
     return broker.faults("west")
 
 
-def message(number: int = 0):
+def message(number: int = 0) -> ServiceBusMessage:
     return ServiceBusMessage(f"body {number}", message_id=f"id-{number}")
 
 
-def send(client, *messages) -> None:
+def send(client: ServiceBusClient, *messages: ServiceBusMessage) -> None:
     with client.get_queue_sender(QUEUE) as sender:
         for each in messages:
             sender.send_messages(each)
 
 
 @contextlib.contextmanager
-def received(client, **options):
+def received(
+    client: ServiceBusClient, **options: Any
+) -> Iterator[tuple[ServiceBusReceiver, ServiceBusReceivedMessage]]:
     """Receive one message."""
     with client.get_queue_receiver(QUEUE, **options) as receiver:
         [each] = receiver.receive_messages(max_wait_time=2)
         yield receiver, each
 
 
-def remaining(broker):
+def remaining(broker: RunningBroker) -> list[str]:
     """Return the ids of the messages that the queue holds, in order."""
     stored = broker.inspect("west", lambda west: list(west.store(QUEUE).messages.values()))
     return [each.content.message_id[2:].decode() for each in stored]
@@ -96,13 +107,15 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("fault", "error"), REFUSALS)
-def test_a_refused_attach_raises_the_exception_of_its_condition(client, faults, fault, error) -> None:
+def test_a_refused_attach_raises_the_exception_of_its_condition(
+    client: ServiceBusClient, faults: NamespaceFaults, fault: Fault, error: type[Exception]
+) -> None:
     faults.add(fault)
     with pytest.raises(error), client.get_queue_sender(QUEUE) as sender:
         sender.send_messages(message())
 
 
-def on_sending(**options):
+def on_sending(**options: Any) -> Fault:
     return Fault(operations=frozenset({Operation.SEND}), **options)
 
 
@@ -119,7 +132,9 @@ def on_sending(**options):
         (on_sending(effect=Effect.DROP_CONNECTION), exceptions.ServiceBusConnectionError),
     ],
 )
-def test_a_refused_or_broken_send_leaves_nothing_behind(broker, client, faults, fault, error) -> None:
+def test_a_refused_or_broken_send_stores_nothing(
+    broker: RunningBroker, client: ServiceBusClient, faults: NamespaceFaults, fault: Fault, error: type[Exception]
+) -> None:
     faults.add(fault)
     with client.get_queue_sender(QUEUE) as sender, pytest.raises(error):
         sender.send_messages(message())
@@ -134,7 +149,9 @@ def test_a_refused_or_broken_send_leaves_nothing_behind(broker, client, faults, 
         (on_sending(effect=Effect.LOSE_ACKNOWLEDGEMENT), exceptions.OperationTimeoutError),
     ],
 )
-def test_a_send_that_took_effect_and_failed_is_stored(broker, client, faults, fault, error) -> None:
+def test_a_send_that_took_effect_and_failed_is_stored(
+    broker: RunningBroker, client: ServiceBusClient, faults: NamespaceFaults, fault: Fault, error: type[Exception]
+) -> None:
     faults.add(fault)
     with client.get_queue_sender(QUEUE) as sender, pytest.raises(error):
         sender.send_messages(message(), timeout=1)
@@ -143,7 +160,7 @@ def test_a_send_that_took_effect_and_failed_is_stored(broker, client, faults, fa
 
 @pytest.mark.parametrize("takes_effect", [False, True])
 def test_a_client_that_tries_again_sends_every_message_at_least_once(
-    broker, patient_client, faults, takes_effect: bool
+    broker: RunningBroker, patient_client: ServiceBusClient, faults: NamespaceFaults, takes_effect: bool
 ) -> None:
     faults.add(on_sending(effect=Effect.DROP_CONNECTION, at=2, times=1, takes_effect=takes_effect))
     faults.add(on_sending(effect=Effect.THROTTLE, at=2, times=2))
@@ -152,7 +169,7 @@ def test_a_client_that_tries_again_sends_every_message_at_least_once(
     assert remaining(broker) == ["id-0", *copies, "id-2", "id-3"]
 
 
-def test_a_delay_holds_the_answer_back(client, faults) -> None:
+def test_a_delay_holds_the_answer_back(client: ServiceBusClient, faults: NamespaceFaults) -> None:
     with client.get_queue_sender(QUEUE) as sender:
         sender.send_messages(message(0))
         faults.add(on_sending(effect=Effect.DELAY, delay=0.5, times=1))
@@ -164,16 +181,18 @@ def test_a_delay_holds_the_answer_back(client, faults) -> None:
     assert time.monotonic() - started - slow < 0.4
 
 
-def test_sending_to_other_entities_goes_on(client, faults) -> None:
+def test_sending_to_other_entities_still_works(client: ServiceBusClient, faults: NamespaceFaults) -> None:
     faults.add(Fault(effect=Effect.THROTTLE, entity="invoices"))
     send(client, message())
 
 
-def on_settling(**options):
+def on_settling(**options: Any) -> Fault:
     return Fault(operations=frozenset({Operation.SETTLE}), **options)
 
 
-def test_a_refused_completion_raises_and_can_be_repeated(broker, client, faults) -> None:
+def test_a_refused_completion_raises_and_can_be_repeated(
+    broker: RunningBroker, client: ServiceBusClient, faults: NamespaceFaults
+) -> None:
     send(client, message())
     faults.add(on_settling(effect=Effect.THROTTLE, times=1))
     with received(client) as (receiver, each):
@@ -184,7 +203,9 @@ def test_a_refused_completion_raises_and_can_be_repeated(broker, client, faults)
     assert remaining(broker) == []
 
 
-def test_expired_locks_raise_on_settlement_and_the_message_comes_again(broker, client, faults) -> None:
+def test_expired_locks_raise_on_settlement_and_the_message_comes_again(
+    broker: RunningBroker, client: ServiceBusClient, faults: NamespaceFaults
+) -> None:
     send(client, message())
     faults.add(on_settling(effect=Effect.EXPIRE_LOCKS, times=1))
     with received(client) as (receiver, each):
@@ -196,7 +217,9 @@ def test_expired_locks_raise_on_settlement_and_the_message_comes_again(broker, c
     assert remaining(broker) == []
 
 
-def test_locks_can_be_ended_at_any_time(broker, client, faults) -> None:
+def test_locks_can_be_expired_at_any_time(
+    broker: RunningBroker, client: ServiceBusClient, faults: NamespaceFaults
+) -> None:
     send(client, message())
     with received(client) as (receiver, each):
         faults.expire_locks(QUEUE)
@@ -205,7 +228,9 @@ def test_locks_can_be_ended_at_any_time(broker, client, faults) -> None:
     assert remaining(broker) == ["id-0"]
 
 
-def test_connections_can_be_cut_at_any_time_and_opened_again(broker, client, faults) -> None:
+def test_connections_can_be_cut_at_any_time_and_opened_again(
+    broker: RunningBroker, client: ServiceBusClient, faults: NamespaceFaults
+) -> None:
     send(client, message())
     with received(client) as (receiver, each):
         faults.cut_connections()
@@ -218,7 +243,9 @@ def test_connections_can_be_cut_at_any_time_and_opened_again(broker, client, fau
     assert remaining(broker) == []
 
 
-def test_a_namespace_that_is_down_takes_nobody_and_keeps_everything(broker, client, faults) -> None:
+def test_a_namespace_that_is_down_takes_nobody_and_keeps_everything(
+    broker: RunningBroker, client: ServiceBusClient, faults: NamespaceFaults
+) -> None:
     send(client, message())
     faults.go_down()
     string = broker.connection_string("west")
@@ -233,14 +260,16 @@ def test_a_namespace_that_is_down_takes_nobody_and_keeps_everything(broker, clie
     assert remaining(broker) == []
 
 
-def test_session_locks_can_be_ended_at_any_time(client, faults) -> None:
+def test_session_locks_can_be_ended_at_any_time(client: ServiceBusClient, faults: NamespaceFaults) -> None:
     with client.get_queue_receiver("by-session", session_id="a") as receiver:
         faults.expire_locks("by-session")
         with pytest.raises(exceptions.SessionLockLostError):
             receiver.session.get_state()
 
 
-def test_a_lost_completion_is_settled_all_the_same(broker, client, faults) -> None:
+def test_a_completion_whose_answer_is_lost_is_settled(
+    broker: RunningBroker, client: ServiceBusClient, faults: NamespaceFaults
+) -> None:
     send(client, message())
     faults.add(on_settling(effect=Effect.LOSE_ACKNOWLEDGEMENT))
     # The SDK asks again over the management link, where the lock is gone with the message.
@@ -250,7 +279,9 @@ def test_a_lost_completion_is_settled_all_the_same(broker, client, faults) -> No
 
 
 @pytest.mark.parametrize(("takes_effect", "left"), [(False, ["id-0"]), (True, [])])
-def test_a_connection_that_breaks_while_completing(broker, client, faults, takes_effect: bool, left) -> None:
+def test_a_connection_that_breaks_while_completing(
+    broker: RunningBroker, client: ServiceBusClient, faults: NamespaceFaults, takes_effect: bool, left: list[str]
+) -> None:
     send(client, message())
     faults.add(on_settling(effect=Effect.DROP_CONNECTION, times=1, takes_effect=takes_effect))
     with received(client) as (receiver, each), pytest.raises(exceptions.ServiceBusConnectionError):
@@ -258,7 +289,7 @@ def test_a_connection_that_breaks_while_completing(broker, client, faults, takes
     assert remaining(broker) == left
 
 
-def on_transfer(**options):
+def on_transfer(**options: Any) -> Fault:
     return Fault(operations=frozenset({Operation.TRANSFER}), **options)
 
 
@@ -269,7 +300,9 @@ def on_transfer(**options):
         (on_transfer(effect=Effect.DROP_CONNECTION, times=1), exceptions.ServiceBusConnectionError),
     ],
 )
-def test_a_receiver_that_is_cut_off_gets_the_message_with_its_next_link(broker, client, faults, fault, error) -> None:
+def test_a_disconnected_receiver_gets_the_message_on_its_next_link(
+    broker: RunningBroker, client: ServiceBusClient, faults: NamespaceFaults, fault: Fault, error: type[Exception]
+) -> None:
     send(client, message())
     faults.add(fault)
     with client.get_queue_receiver(QUEUE) as receiver, pytest.raises(error):
@@ -280,7 +313,9 @@ def test_a_receiver_that_is_cut_off_gets_the_message_with_its_next_link(broker, 
     assert remaining(broker) == []
 
 
-def test_a_message_that_a_broken_connection_swallows_stays_locked_and_comes_again(broker, client, faults) -> None:
+def test_a_message_lost_with_its_connection_stays_locked_until_the_lock_expires(
+    broker: RunningBroker, client: ServiceBusClient, faults: NamespaceFaults
+) -> None:
     send(client, message())
     faults.add(on_transfer(effect=Effect.DROP_CONNECTION, times=1, takes_effect=True))
     with client.get_queue_receiver(QUEUE) as receiver, pytest.raises(exceptions.ServiceBusConnectionError):
@@ -291,7 +326,9 @@ def test_a_message_that_a_broken_connection_swallows_stays_locked_and_comes_agai
         assert each.delivery_count == 1
 
 
-def test_management_is_refused_delayed_and_left_unanswered(client, faults) -> None:
+def test_management_requests_can_be_refused_delayed_or_left_unanswered(
+    client: ServiceBusClient, faults: NamespaceFaults
+) -> None:
     managed = frozenset({Operation.MANAGE})
     with client.get_queue_receiver(QUEUE) as receiver:
         faults.add(Fault(effect=Effect.THROTTLE, operations=managed, times=1, entity=QUEUE))
@@ -306,20 +343,20 @@ def test_management_is_refused_delayed_and_left_unanswered(client, faults) -> No
             receiver.peek_messages(timeout=1)
 
 
-def test_scheduling_counts_as_sending(client, faults, broker) -> None:
+def test_scheduling_counts_as_sending(client: ServiceBusClient, faults: NamespaceFaults, broker: RunningBroker) -> None:
     faults.add(Fault(effect=Effect.FILL))
     with client.get_queue_sender(QUEUE) as sender, pytest.raises(exceptions.ServiceBusQuotaExceededError):
         sender.schedule_messages(message(), dt.datetime.now(dt.UTC) + dt.timedelta(days=1))
     assert broker.counts("west")[QUEUE].scheduled == 0
 
 
-def test_tokens_can_be_refused(client, faults) -> None:
+def test_tokens_can_be_refused(client: ServiceBusClient, faults: NamespaceFaults) -> None:
     faults.add(Fault(effect=Effect.THROTTLE, operations=frozenset({Operation.AUTHORIZE})))
     with pytest.raises(exceptions.ServiceBusAuthenticationError), client.get_queue_sender(QUEUE) as sender:
         sender.send_messages(message())
 
 
-def test_hubs_are_struck_as_well(broker) -> None:
+def test_faults_strike_event_hubs_too(broker: RunningBroker) -> None:
     broker.faults("hubs").add(Fault(effect=Effect.THROTTLE, entity="events", operations=frozenset({Operation.SEND})))
     producer = EventHubProducerClient.from_connection_string(
         broker.connection_string("hubs"), eventhub_name="events", retry_total=0
@@ -329,16 +366,16 @@ def test_hubs_are_struck_as_well(broker) -> None:
     assert broker.inspect("hubs", lambda hubs: hubs.hub("events").partitions[0].next_sequence_number) == 0
 
 
-def test_reset_clears_faults(broker, client, faults) -> None:
+def test_reset_clears_faults(broker: RunningBroker, client: ServiceBusClient, faults: NamespaceFaults) -> None:
     faults.add(Fault(effect=Effect.THROTTLE))
     broker.reset()
     assert faults.plain() == []
     send(client, message())
 
 
-async def _receive_all(string, count, faults):
-    """Receive and complete until *count* ids have been seen, whatever goes wrong meanwhile."""
-    seen = []
+async def _receive_all(string: str, count: int, faults: NamespaceFaults) -> list[str | None]:
+    """Receive and complete until *count* ids have been seen, through all faults."""
+    seen: list[str | None] = []
     async with AsyncServiceBusClient.from_connection_string(string, retry_total=0) as client:
         for _ in range(100):
             with contextlib.suppress(exceptions.ServiceBusError):
@@ -349,11 +386,13 @@ async def _receive_all(string, count, faults):
                             await receiver.complete_message(each)
             if len(set(seen)) == count:
                 return seen
-            faults.expire_locks(QUEUE)  # on what the broken connection had taken, rather than wait for it
+            faults.expire_locks(QUEUE)  # of messages that a broken connection had received
     return seen
 
 
-def test_nothing_is_lost_whatever_goes_wrong_at_random(broker, patient_client, faults) -> None:
+def test_random_faults_lose_no_message(
+    broker: RunningBroker, patient_client: ServiceBusClient, faults: NamespaceFaults
+) -> None:
     sent = [message(number) for number in range(40)]
     faults.add(on_sending(effect=Effect.THROTTLE, probability=0.1, seed=1))
     faults.add(on_sending(effect=Effect.DROP_CONNECTION, probability=0.05, seed=2, takes_effect=True))

@@ -1,4 +1,4 @@
-"""Keys in the configuration, and how far a grant reaches."""
+"""Keys in the configuration, and what a grant covers."""
 
 import datetime as dt
 import json
@@ -18,7 +18,7 @@ CLOCK = ManualClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
 SENDING = frozenset((Right.SEND,))
 
 
-def written(tmp_path, **namespace):
+def write_config(tmp_path: Path, **namespace: object) -> Path:
     path = tmp_path / "Config.json"
     path.write_text(json.dumps({"UserConfig": {"Namespaces": [{"Name": "n", **namespace}]}}))
     return path
@@ -26,7 +26,7 @@ def written(tmp_path, **namespace):
 
 def test_keys_are_read_with_their_rights(tmp_path: Path) -> None:
     keys = [{"Name": "all", "Key": "k"}, {"Name": "some", "Key": "l", "Rights": ["Send", "Listen"]}]
-    (config,) = load_config([written(tmp_path, SharedAccessKeys=keys)])
+    (config,) = load_config([write_config(tmp_path, SharedAccessKeys=keys)])
     assert [(key.name, key.key) for key in config.shared_access_keys] == [("all", "k"), ("some", "l")]
     assert [key.rights for key in config.shared_access_keys] == [frozenset(Right), SENDING | {Right.LISTEN}]
     assert "'k'" not in repr(config)
@@ -36,7 +36,7 @@ def test_mistakes_in_keys_and_status_are_all_named(tmp_path: Path) -> None:
     keys = [{"Name": "a"}, {"Name": "A", "Key": "k", "Rights": ["Write"]}, {"Name": "b", "Key": "k", "Rights": "Send"}]
     queues = [{"Name": "q", "Properties": {"Status": "Asleep", "MaxSizeInMegabytes": 0}}]
     with pytest.raises(ConfigError) as caught:
-        load_config([written(tmp_path, SharedAccessKeys=keys, Queues=queues)])
+        load_config([write_config(tmp_path, SharedAccessKeys=keys, Queues=queues)])
     text = str(caught.value)
     assert all(each in text for each in ("Key: is missing", "'Write'", "two entities named A", "a list of texts"))
     assert all(each in text for each in ("'Asleep'", "MaxSizeInMegabytes: is 0"))

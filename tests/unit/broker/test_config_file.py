@@ -1,8 +1,10 @@
-"""Config.json files, as the official emulators document them and with mistakes."""
+"""Config.json files as the official emulators document them, and with mistakes."""
 
 import json
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,7 @@ from local.broker.durations import parse_duration
 from shared.errors import ConfigError
 from shared.rules import CorrelationFilter, TrueFilter
 
-SERVICE_BUS = {
+SERVICE_BUS: dict[str, Any] = {
     "UserConfig": {
         "Namespaces": [
             {
@@ -82,9 +84,12 @@ EVENT_HUBS = {
 }
 
 
+type WriteFile = Callable[..., Path]
+
+
 @pytest.fixture
-def write(tmp_path: Path):
-    def write_file(document, name: str = "Config.json"):
+def write(tmp_path: Path) -> WriteFile:
+    def write_file(document: object, name: str = "Config.json") -> Path:
         path = tmp_path / name
         path.write_text(document if isinstance(document, str) else json.dumps(document))
         return path
@@ -92,7 +97,7 @@ def write(tmp_path: Path):
     return write_file
 
 
-def test_the_official_files_are_read(write) -> None:
+def test_the_official_files_are_read(write: WriteFile) -> None:
     west, hubs = load_config([write(SERVICE_BUS, "a.json"), write(EVENT_HUBS, "b.json")])
     (queue,) = west.queues
     assert (queue.name, queue.max_delivery_count, queue.requires_session) == ("queue.1", 3, True)
@@ -109,7 +114,7 @@ def test_the_official_files_are_read(write) -> None:
     assert (hub.partition_count, hub.consumer_groups, hubs.port) == (2, ("cg1",), 5700)
 
 
-def test_every_problem_of_every_file_is_reported_with_its_path(write, tmp_path: Path) -> None:
+def test_every_problem_of_every_file_is_reported_with_its_path(write: WriteFile, tmp_path: Path) -> None:
     wrong = json.loads(json.dumps(SERVICE_BUS))
     (namespace,) = wrong["UserConfig"]["Namespaces"]
     namespace["Queues"][0]["Properties"] |= {"LockDuration": "1 minute", "MaxDeliveryCount": "three", "Locks": 1}
@@ -134,7 +139,7 @@ def test_every_problem_of_every_file_is_reported_with_its_path(write, tmp_path: 
         assert expected in text
 
 
-def test_a_file_without_namespaces_is_a_mistake(write) -> None:
+def test_a_file_without_namespaces_is_a_mistake(write: WriteFile) -> None:
     with pytest.raises(ConfigError, match="has no namespace"):
         load_config([write({"UserConfig": {}})])
 
@@ -148,11 +153,11 @@ def test_a_file_without_namespaces_is_a_mistake(write) -> None:
         ("P10675199DT2H48M5.4775807S", None),
     ],
 )
-def test_durations_are_read(text: str, duration) -> None:
+def test_durations_are_read(text: str, duration: timedelta | None) -> None:
     assert parse_duration(text) == duration
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "1M", "PT1", "P1M", "PT-1S", "P1DT"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected an ISO 8601 duration"):
         parse_duration(text)

@@ -1,48 +1,54 @@
-"""What the official emulators refuse is refused when asked to, and their limits hold."""
+"""The strict mode: the refusals, limits and defaults of the official emulators."""
 
 import contextlib
 import dataclasses
 import datetime as dt
 import gc
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusClient
 from azure.servicebus.exceptions import ServiceBusConnectionError, ServiceBusError
 
+from local.broker.config import NamespaceConfig
 from local.broker.config_file import load_config
 from local.broker.emulator_limits import MAX_CONNECTIONS, MAX_RECEIVERS
 from local.broker.thread import RunningBroker
 from shared.errors import ConfigError
 
+type Document = dict[str, Any]
+type Load = Callable[..., list[NamespaceConfig]]
 
-def namespace(name: str = "sbemulatorns", **entities):
+
+def namespace(name: str = "sbemulatorns", **entities: object) -> Document:
     return {"UserConfig": {"Namespaces": [{"Name": name, "Queues": [], "Topics": []} | entities]}}
 
 
-def hubs(*entities, name: str = "emulatorNs1"):
+def hubs(*entities: Document, name: str = "emulatorNs1") -> Document:
     config = [{"Type": "EventHub", "Name": name, "Entities": list(entities)}]
     return {"UserConfig": {"NamespaceConfig": config}}
 
 
-def queue(**properties):
+def queue(**properties: object) -> Document:
     return namespace(Queues=[{"Name": "q", "Properties": properties}])
 
 
-def topic(*rules, **properties):
+def topic(*rules: Document, **properties: object) -> Document:
     subscription = {"Name": "s", "Rules": list(rules), "Properties": properties}
     return namespace(Topics=[{"Name": "t", "Subscriptions": [subscription]}])
 
 
-def sql(number):
+def sql(number: int) -> Document:
     properties = {"FilterType": "Sql", "SqlFilter": {"SqlExpression": "1=1"}}
     return {"Name": f"rule-{number}", "Properties": properties}
 
 
 @pytest.fixture
-def load(tmp_path: Path):
-    def load_document(document, *, is_strict: bool = True):
+def load(tmp_path: Path) -> Load:
+    def load_document(document: Document, *, is_strict: bool = True) -> list[NamespaceConfig]:
         path = tmp_path / "Config.json"
         path.write_text(json.dumps(document))
         return load_config([path], is_strict=is_strict)
@@ -72,7 +78,9 @@ def load(tmp_path: Path):
         (hubs({"Name": "h", "MessageRetention": "P2D"}), "has message_retention (the emulator does not have this key)"),
     ],
 )
-def test_what_an_emulator_refuses_is_a_problem_only_when_asked_for(load, document, problem: str) -> None:
+def test_a_setting_that_an_emulator_refuses_is_a_problem_only_in_strict_mode(
+    load: Load, document: Document, problem: str
+) -> None:
     load(document, is_strict=False)
     with pytest.raises(ConfigError) as caught:
         load(document)
@@ -80,7 +88,7 @@ def test_what_an_emulator_refuses_is_a_problem_only_when_asked_for(load, documen
     assert len(caught.value.problems) == 1
 
 
-def test_what_is_not_said_is_as_in_the_emulators(load) -> None:
+def test_defaults_are_those_of_the_emulators_in_strict_mode(load: Load) -> None:
     [config] = load(queue(RequiresDuplicateDetection=True))
     [only] = config.queues
     assert only.default_message_time_to_live == dt.timedelta(hours=1)
@@ -92,14 +100,14 @@ def test_what_is_not_said_is_as_in_the_emulators(load) -> None:
     assert config.hubs[0].message_retention == dt.timedelta(hours=1)
 
 
-def test_the_files_of_this_project_are_within_the_limits(pytestconfig) -> None:
+def test_the_files_of_this_project_are_within_the_limits(pytestconfig: pytest.Config) -> None:
     folder = pytestconfig.rootpath / "infra" / "emulators"
     assert len(load_config(sorted(folder.glob("*.json")), is_strict=True)) == 3
 
 
 # The SDKs forget to close the socket of a connection that broke.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_one_connection_too_many_is_closed(load) -> None:
+def test_one_connection_too_many_is_closed(load: Load) -> None:
     [config] = load(queue())
     with RunningBroker([config]) as broker, contextlib.ExitStack() as stack:
         string = broker.connection_string("sbemulatorns")
@@ -113,7 +121,7 @@ def test_one_connection_too_many_is_closed(load) -> None:
     gc.collect()
 
 
-def test_one_receiver_too_many_at_the_subscriptions_of_a_topic_is_refused(load) -> None:
+def test_one_receiver_too_many_at_the_subscriptions_of_a_topic_is_refused(load: Load) -> None:
     subscriptions = [{"Name": "a"}, {"Name": "b"}]
     [config] = load(namespace(Topics=[{"Name": "t", "Subscriptions": subscriptions}], Queues=[{"Name": "q"}]))
     assert config.max_receivers == MAX_RECEIVERS

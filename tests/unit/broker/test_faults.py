@@ -1,4 +1,4 @@
-"""When a fault strikes, and faults as plain data."""
+"""Which operations a fault strikes, and faults as plain data."""
 
 import json
 
@@ -9,7 +9,7 @@ from local.broker.faults import Effect, Fault, Faults, Operation
 from shared.errors import ConfigError
 
 
-def struck(fault, operations, operation=Operation.SEND, path: str = "orders"):
+def struck(fault: Fault, operations: int, operation: Operation = Operation.SEND, path: str = "orders") -> list[int]:
     faults = Faults()
     faults.add(fault)
     return [number for number in range(1, operations + 1) if faults.strike(operation, path)]
@@ -21,7 +21,7 @@ def test_strikes_from_the_nth_operation_on_and_a_limited_number_of_times() -> No
     assert struck(Fault(effect=Effect.THROTTLE, at=2, times=1), 4) == [2]
 
 
-def test_the_seed_decides_what_a_probability_strikes() -> None:
+def test_the_seed_decides_which_operations_a_probability_strikes() -> None:
     first, again, other = (struck(Fault(effect=Effect.FILL, probability=0.2, seed=seed), 1000) for seed in (1, 1, 2))
     assert first == again != other
     assert 150 < len(first) < 250
@@ -79,7 +79,7 @@ def test_nothing_is_set_once_all_faults_are_spent_or_cleared() -> None:
         Fault(effect=Effect.REFUSE, condition=errors.NOT_FOUND, description="gone", probability=0.5, seed=7),
     ],
 )
-def test_plain_data_reads_as_the_same_fault(fault) -> None:
+def test_plain_data_reads_as_the_same_fault(fault: Fault) -> None:
     assert Fault.read(json.loads(json.dumps(fault.plain()))) == fault
 
 
@@ -104,7 +104,7 @@ def test_plain_data_reads_as_the_same_fault(fault) -> None:
         ({"effect": "delay", "delay": 1, "takes_effect": True}, "takes_effect: has no meaning for delay"),
     ],
 )
-def test_plain_data_that_is_no_fault_says_why(data, problem: str) -> None:
+def test_an_invalid_fault_is_refused_with_the_reason(data: dict[str, object], problem: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Fault.read(data)
     assert str(caught.value).startswith(problem)

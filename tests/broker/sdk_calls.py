@@ -1,0 +1,21 @@
+"""The types of the fixtures in conftest.py that are functions."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
+
+type TakeEntity = Callable[[str], str]
+"""Returns the name of an unused entity of a kind."""
+
+
+class SendMessages(Protocol):
+    """Sends messages to a queue or topic."""
+
+    def __call__(self, name: str, messages: ServiceBusMessage | list[ServiceBusMessage]) -> None: ...
+
+
+class ReceiveMessages(Protocol):
+    """Receives up to *count* messages of a queue; *options* are those of the receiver."""
+
+    def __call__(self, name: str, count: int, **options: Any) -> list[ServiceBusReceivedMessage]: ...
