@@ -1,8 +1,7 @@
 """
-Every check of a review: its name, how bad a finding is, what it means, how to mend it.
+All checks of a review, with severity, meaning and remedy; docs/checks.md shows this table.
 
-An error is what surely makes messages go round for ever, get lost or stay behind, whatever they hold; all else is a
-warning. docs/checks.md is this table.
+An error is certain to make messages loop, get lost or stay behind, whatever they contain; everything else is a warning.
 """
 
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """How bad a finding is."""
+    """The severity of a finding."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -18,7 +17,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One kind of finding; `needs_entities` where the task files alone do not tell."""
+    """One kind of finding; `needs_entities` if the task files alone are not enough."""
 
     name: str
     severity: Severity
@@ -43,82 +42,83 @@ _ERROR, _WARNING = Severity.ERROR, Severity.WARNING
 ENDLESS_LOOP = _check(
     _ERROR,
     "endless-loop",
-    "Messages come back to where they were and are carried again, for ever: no task on the way prevents loops, and no "
-    "rule stops what has been carried before.",
-    "remove `loop_prevention: off` from one of the tasks, or give each subscription on the way a rule such as "
+    "Messages come back to an entity where they were and are copied again, without end: no task on the path "
+    "prevents loops, and no rule stops messages that were copied before.",
+    "remove `loop_prevention: off` from one of the tasks, or give each subscription on the path a rule such as "
     "`replication IS NULL` with the action `SET replication = 1`",
 )
 LOOP_THROUGH_DEAD_LETTERS = _check(
     _ERROR,
     "loop-through-dead-letters",
-    "A message that no consumer can do anything with travels between dead-letter queues for ever.",
-    "put a route before the others that takes what has failed twice: `when: \"[repl-dlq-source] LIKE '%;%'\"` to an "
+    "A message that no consumer can process moves between dead-letter queues without end.",
+    "add a first route for messages that have failed twice: `when: \"[repl-dlq-source] LIKE '%;%'\"` to an "
     "auxiliary queue that no task takes from",
 )
 LOOP_THROUGH_REJECTS = _check(
     _ERROR,
     "loop-through-rejects",
-    "What one task rejects, others carry back to where it came from, to be rejected again, for ever.",
+    "Other tasks send the messages that one task rejects back to its source, where they are rejected again, "
+    "without end.",
     "give `rejects` a queue that no task takes from",
 )
 POSSIBLE_LOOP = _check(
     _WARNING,
     "possible-loop",
-    "Messages can come back to where they were, and whether a rule stops them there cannot be told.",
+    "Messages can come back to an entity where they were. The task files do not say whether a rule stops them there.",
     "remove `loop_prevention: off` from one of the tasks, or declare the rule of each subscription in its task",
 )
 ONE_BIT_MARK = _check(
     _ERROR,
     "one-bit-mark",
-    "A mark that says only that a message has been carried stops it at its second site: in a ring of three sites or a "
-    "hub with spokes, the others never get it.",
-    "select by the path instead of the mark: remove the rule and let `loop_prevention` stop messages that come back, "
-    "or connect every site with every other",
+    "A mark that says only that a message was copied stops it at its second site. In a ring of three sites, or a "
+    "hub with spokes, the other sites never get it.",
+    "select by the path instead of the mark: remove the rule and let `loop_prevention` stop messages that come "
+    "back, or connect every site with every other site",
 )
 MARK_ENDS_CHAIN = _check(
     _WARNING,
     "mark-ends-chain",
-    "What another task has marked on its way here, the rule of this task's source does not select.",
-    "use marks of different names on the two ways, or remove the rule if this task is to carry on what comes there",
+    "The rule of this task's source does not select messages that another task has marked on their way here.",
+    "use marks with different names in the two tasks, or remove the rule if this task is to forward these messages",
 )
 GUARD_WITHHOLDS = _check(
     _ERROR,
     "guard-withholds",
-    "Messages are taken on to another entity of a site that they have left before. That is no loop, but the guard "
-    "withholds all that comes to a site again.",
+    "Messages are sent to another entity of a site that they have already left. That is not a loop, but loop "
+    "prevention withholds every message that returns to a site.",
     "set `loop_prevention: off` in this task, or let the first task send to the last entity directly",
 )
 HOPS_TOO_FEW = _check(
     _ERROR,
     "hops-too-few",
-    "Messages reach an entity only by more hops than this task allows.",
+    "Messages need more hops to reach an entity than this task allows.",
     "raise `loop_prevention.max_hops`",
 )
 ARRIVES_TWICE = _check(
     _WARNING,
     "arrives-twice",
-    "Every message reaches an entity by two ways, and its consumers get it twice.",
-    "remove one of the ways; in a mesh give each source the rule `replication IS NULL` with the action "
-    "`SET replication = 1`; or turn on duplicate detection at the target",
+    "Every message reaches an entity on two paths, so its consumers get it twice.",
+    "remove one of the paths; in a mesh give each source the rule `replication IS NULL` with the action `SET "
+    "replication = 1`; or enable duplicate detection at the target",
 )
 TOO_MANY_WAYS = _check(
     _WARNING,
     "too-many-ways",
-    "The tasks connect so many entities in so many ways that not all of them were followed.",
-    "check parts of the tasks in folders of their own, and leave `loop_prevention` on",
+    "The tasks connect the entities by more paths than the check can follow; not all were checked.",
+    "check parts of the tasks in separate folders, and keep `loop_prevention` on",
 )
 TWO_NAMES_OF_A_NAMESPACE = _check(
     _WARNING,
     "two-names-of-a-namespace",
-    "Two connections with one app setting have different site names, so that repl-path takes one site for two.",
+    "Two connections with one app setting have different site names, so repl-path counts one site as two.",
     "give both connections the same `site`",
 )
 HISTORY_CHANGED = _check(
     _WARNING,
     "history-changed",
-    "An action changes a property in which Busway keeps a message's way; loop prevention and `[repl-dlq-source]` "
-    "conditions then see another way.",
-    "keep the action off the properties that begin with repl-",
+    "An action changes a property in which Busway keeps a message's path. Loop prevention and conditions on "
+    "`[repl-dlq-source]` then use wrong data.",
+    "do not change properties that begin with repl- in actions",
 )
 
 # Rules
@@ -126,8 +126,8 @@ HISTORY_CHANGED = _check(
 RULE_NEVER_TRUE = _check(
     _ERROR,
     "rule-never-true",
-    "No message can satisfy the rule of the source, so the task carries nothing.",
-    "mend the condition; a comparison with a missing property or with another type is unknown, never true",
+    "No message can satisfy the rule of the source, so the task copies nothing.",
+    "fix the condition; a comparison with a missing property or with another type is unknown, never true",
 )
 RULE_NEEDS_ITS_MARK = _check(
     _ERROR,
@@ -140,28 +140,28 @@ FILTER_WITHHOLDS_ALL = _check(
     _ERROR,
     "filter-withholds-all",
     "No message can satisfy the filter editor, so all are completed and none is sent.",
-    "mend the condition; a comparison with a missing property or with another type is unknown, never true",
+    "fix the condition; a comparison with a missing property or with another type is unknown, never true",
 )
 MARK_OF_ANOTHER_TYPE = _check(
     _WARNING,
     "mark-of-another-type",
-    "A condition compares a property with a value of another type than every action sets it to; '1' is not 1, and the "
+    "A condition compares a property with a value of another type than the actions set: '1' is not 1, so the "
     "comparison is unknown.",
-    "write both the same way, with or without quotes",
+    "write both values the same way, with or without quotes",
 )
 DEFAULT_BESIDE_ACTION = _check(
     _WARNING,
     "default-beside-action",
-    "The subscription has a rule that selects everything beside one with an action: each message is copied twice, once "
-    "marked and once not.",
+    "Beside a rule with an action, the subscription has a rule that selects everything: each message is copied "
+    "twice, once with the mark and once without.",
     "delete the rule $Default from the subscription",
     needs_entities=True,
 )
 RULE_NOT_DEPLOYED = _check(
     _WARNING,
     "rule-not-deployed",
-    "The subscription's rules are not the rule that the task declares.",
-    "create the declared rule on the subscription and delete the others, or declare what is there",
+    "The rules of the subscription differ from the rule that the task declares.",
+    "create the declared rule on the subscription and delete the others, or declare the existing rule",
     needs_entities=True,
 )
 
@@ -170,8 +170,8 @@ RULE_NOT_DEPLOYED = _check(
 UNREACHABLE_ROUTE = _check(
     _WARNING,
     "unreachable-route",
-    "No message can come to this route, or none that does can satisfy it: those before it take them all.",
-    "put it before them, or remove it",
+    "No message can reach this route, because the routes before it take all messages that could satisfy it.",
+    "move it before them, or remove it",
 )
 UNROUTED_MESSAGES = _check(
     _WARNING,
@@ -182,8 +182,8 @@ UNROUTED_MESSAGES = _check(
 RANDOM_ID = _check(
     _WARNING,
     "random-id",
-    "The route gives a message another id each time it is tried, so that no duplicate detection knows it again.",
-    "leave the id as it is: Busway gives messages without one an id that stays the same",
+    "The route gives a message a new id at every attempt, so duplicate detection cannot recognize it.",
+    "keep the id: Busway gives messages without an id one that stays the same",
 )
 
 # Sources and rejects
@@ -191,67 +191,69 @@ RANDOM_ID = _check(
 COMPETING_TASKS = _check(
     _ERROR,
     "competing-tasks",
-    "Two tasks take from the same queue, subscription or consumer group, and each gets a part of the messages.",
+    "Two tasks take from the same queue, subscription or consumer group, so each gets only some of the messages.",
     "make it one task with two routes, or give the second a subscription or consumer group of its own",
 )
 SOURCE_FORWARDS = _check(
     _ERROR,
     "source-forwards",
-    "The source forwards its messages to another entity by itself, so there is nothing to take from it.",
-    "turn off auto-forwarding, or take from where it forwards to",
+    "The source auto-forwards its messages to another entity, so there is nothing to take from it.",
+    "disable auto-forwarding, or take from the entity that it forwards to",
     needs_entities=True,
 )
 ENTITY_MISSING = _check(
     _ERROR,
     "entity-missing",
     "The namespace has no such queue, topic, subscription, hub or consumer group.",
-    "create it, or mend its name",
+    "create it, or fix its name",
     needs_entities=True,
 )
 PARTITION_COUNTS = _check(
     _WARNING,
     "partition-counts-differ",
-    "The task keeps partitions, and the target's hub has more than the source's: the rest stay empty, and what an "
-    "application sends to the target by key may go to another partition than the copies with that key.",
+    "The task keeps partitions, and the target's hub has more partitions than the source's. The additional ones "
+    "stay empty, and events that an application sends to the target by key may go to another partition than the "
+    "copies with that key.",
     "give both hubs the same number of partitions, or leave `partition` out so that the key decides",
     needs_entities=True,
 )
 PARTITION_MISSING = _check(
     _ERROR,
     "partition-missing",
-    "The task names, or keeps, a partition that the hub does not have.",
-    "use partitions that are there; where the numbers of partitions differ, leave `partition` out so that the key "
-    "decides",
+    "The task names or keeps a partition that the hub does not have.",
+    "use existing partitions; if the numbers of partitions differ, leave `partition` out so that the key decides",
     needs_entities=True,
 )
 BINARY_PROPERTIES = _check(
     _WARNING,
     "binary-properties",
-    "Azure's Functions host cannot hand events with binary, list or array properties to the raw trigger. A batch of "
-    "such an event fails before Busway is called and is tried again for ever: nothing is lost, and its partition "
-    "stands still.",
-    "if no sender uses such properties, say `binary_properties: false` in the source; if one does, set "
-    "`trigger: stock` in the task, which gets binaries as base64 text. An event with a map as a property goes through "
-    "no trigger at all",
+    "Azure's Functions host cannot pass events with binary, list or array properties to the raw trigger. A batch "
+    "with such an event fails before Busway is called and is retried without end: nothing is lost, but the "
+    "partition is stuck.",
+    "if no sender uses such properties, set `binary_properties: false` in the source; if one does, set `trigger: "
+    "stock` in the task, which passes binaries as base64 text. No trigger can pass an event with a map as a "
+    "property",
 )
 STOCK_TRIGGER = _check(
     _WARNING,
     "stock-trigger",
-    "The stock trigger hands messages over with the property types of JSON, without most of their header, and refuses "
-    "bodies that are not data; those of a queue end in its dead-letter queue, those of a hub hold up their partition.",
+    "The stock trigger passes messages with the property types of JSON and without most of their header, and "
+    "refuses bodies that are not data: from a queue they end in its dead-letter queue, from a hub they block "
+    "their partition.",
     "remove `trigger: stock`, unless a hub's events have binary properties or the host has no SDK types for triggers",
 )
 MISSING_REJECTS = _check(
     _WARNING,
     "missing-rejects",
-    "Without `rejects`, a message at fault goes to the source's dead-letter queue, among what others have put there; "
-    "if Busway may not settle it there, it brings its whole batch back until the source gives all of it up.",
-    "add `rejects` with a queue of the source's site",
+    "Without `rejects`, a rejected message goes to the source's dead-letter queue, among messages of other "
+    "origin. If Busway may not settle it there, its whole batch is delivered again until the source dead-letters "
+    "all of it.",
+    "add `rejects` with a queue at the source's site",
 )
 REJECTS_AMONG_COPIES = _check(
     _WARNING,
     "rejects-among-copies",
-    "What the task rejects goes to the same entity as what it copies, and the consumers there get both.",
+    "The task sends rejected messages to the same entity as copies, so the consumers there get both.",
     "give `rejects` a queue of its own",
 )
 
@@ -260,16 +262,15 @@ REJECTS_AMONG_COPIES = _check(
 SESSIONS_MISMATCH = _check(
     _ERROR,
     "sessions-mismatch",
-    "The task says `sessions` of a source that requires none, or does not say it of one that does; the host cannot "
-    "take from it.",
-    "set `sessions` as the entity has it",
+    "`sessions` in the task does not match the source, so the host cannot take from it.",
+    "set `sessions` to the value that the entity has",
     needs_entities=True,
 )
 ORDER_LOST = _check(
     _WARNING,
     "order-lost",
-    "The source has sessions, but nothing at the target requires them: the session id arrives, the order within it is "
-    "not kept for consumers.",
+    "The source has sessions, but nothing at the target requires them: the session id arrives, but consumers do "
+    "not get the messages of a session in order.",
     "require sessions at the target's queue or subscription",
 )
 SESSION_ID_MISSING = _check(
@@ -278,38 +279,38 @@ SESSION_ID_MISSING = _check(
     "The target requires sessions and the source does not: messages without a session id are rejected, or "
     "dead-lettered by the subscription.",
     "require sessions at the source, set the id in the route, `action: \"SET sys.SessionId = 'all'\"`, or send "
-    'elsewhere what has none, `when: "sys.SessionId IS NOT NULL"`; of a hub the partition key becomes the session id, '
-    '`when: "sys.PartitionKey IS NOT NULL"`',
+    'messages without an id elsewhere, `when: "sys.SessionId IS NOT NULL"`; from a hub, the partition key becomes '
+    'the session id, `when: "sys.PartitionKey IS NOT NULL"`',
 )
 REJECTS_NEED_SESSION = _check(
     _WARNING,
     "rejects-need-session",
-    "The queue for rejected messages requires sessions; one that was rejected for want of a session id cannot go there "
-    "either, and its batch is stuck.",
+    "The queue for rejected messages requires sessions. A message that was rejected because it has no session id "
+    "cannot go there either, and its batch is stuck.",
     "use a queue without sessions",
     needs_entities=True,
 )
 
-# Lives
+# Time to live
 
 EXPIRED_DEAD_LETTERS = _check(
     _ERROR,
     "expired-dead-letters",
-    "In a dead-letter queue nothing expires, but lives run on: `ttl: remaining` completes unsent all that died of old "
-    "age, and all that waited there longer than they had to live.",
+    "Messages do not expire in a dead-letter queue, but their time to live runs on. `ttl: remaining` completes, "
+    "unsent, every message that expired before or waited there longer than its time to live.",
     "use `ttl: keep` or a stamp",
 )
 TTL_WITHOUT_EFFECT = _check(
     _WARNING,
     "ttl-without-effect",
-    "Event Hubs has no time to live: events come without one, and a copy in a hub does not use one.",
+    "Event Hubs has no time to live: events have none, and copies in a hub ignore it.",
     "remove `ttl`; from a hub to a queue or topic, use a stamp",
 )
 TTL_CUT = _check(
     _WARNING,
     "ttl-cut",
-    "The target's default time to live is shorter than what the task stamps or the source grants, and Service Bus cuts "
-    "to the shorter without a word.",
+    "The target's default time to live is shorter than the one that the task stamps or the source grants, and "
+    "Service Bus silently uses the shorter one.",
     "raise the target's default, or stamp at most that",
     needs_entities=True,
 )
@@ -319,30 +320,30 @@ TTL_CUT = _check(
 NO_DUPLICATE_DETECTION = _check(
     _WARNING,
     "no-duplicate-detection",
-    "The target does not detect duplicates: a message whose acknowledgement was lost arrives there twice.",
-    "create the target with duplicate detection, or let its consumers take a message twice",
+    "The target does not detect duplicates: if an acknowledgement is lost, the message arrives there twice.",
+    "create the target with duplicate detection, or make its consumers idempotent",
     needs_entities=True,
 )
 SHORT_DUPLICATE_WINDOW = _check(
     _WARNING,
     "short-duplicate-window",
-    "The source delivers a message again for longer (lock duration times deliveries) than the target remembers its id.",
+    "The source redelivers a message for longer (lock duration times deliveries) than the target remembers its id.",
     "lengthen the target's window, or shorten the source's lock or its number of deliveries",
     needs_entities=True,
 )
 RESENT_AS_DUPLICATE = _check(
     _ERROR,
     "resent-as-duplicate",
-    "The task sends dead-lettered messages back to the entity they come from, which detects duplicates and drops, "
-    "without a word, every id that it has seen within its window.",
-    "send them to another entity, or set another id in the route: "
-    "`action: \"SET sys.MessageId = sys.MessageId + '-again'\"`",
+    "The task sends dead-lettered messages back to the entity that they come from. That entity detects duplicates "
+    "and silently drops every id that it has seen within its window.",
+    'send them to another entity, or set another id in the route: `action: "SET sys.MessageId = sys.MessageId + '
+    "'-again'\"`",
     needs_entities=True,
 )
 SMALLER_MESSAGES = _check(
     _WARNING,
     "smaller-messages",
-    "The target takes smaller messages than the source; larger ones are rejected.",
+    "The target accepts smaller messages than the source; larger ones are rejected.",
     "raise the target's maximum message size",
     needs_entities=True,
 )

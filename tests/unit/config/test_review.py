@@ -279,7 +279,7 @@ def test_a_life_that_the_source_grants_and_the_target_cuts(found) -> None:
     assert found(copy, west={"Queues": [long]}, east={"Queues": [short]}) == [("ttl-cut", "routes[0].target")]
 
 
-def test_every_check_says_how_to_mend_what_it_finds() -> None:
+def test_every_check_has_a_remedy() -> None:
     assert all(check.remedy and check.meaning.endswith(".") for check in CHECKS)
     assert len({check.name for check in CHECKS}) == len(CHECKS)
 
