@@ -1,7 +1,7 @@
 """
 The local broker alone, in a process of its own, driven by Microsoft's clients.
 
-Its processor time is counted, not the clock: with the plain Python SDK most of the time that passes is the SDK's.
+CPU time is measured, not wall time: with the Python SDK, most of the wall time is the SDK's.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ _PROPERTIES: dict[Any, Any] = {"kind": "order", "number": 4711}
 
 
 async def cost() -> list[Measurement]:
-    """Return the broker's processor time for sending in batches, and for receiving and completing one by one."""
+    """Return the broker's CPU time for sending in batches, and for receiving and completing one by one."""
     async with running_broker() as stack:
         rounds = [await asyncio.to_thread(_send_and_receive, stack) for _ in range(ROUNDS)]
     sending, receiving = (min(costs) for costs in zip(*rounds, strict=True))
@@ -80,7 +80,7 @@ def _send_and_receive(stack: Stack) -> tuple[float, float]:
 
 
 async def storage() -> list[Measurement]:
-    """Return the broker's processor time with its state in a file, and how long it takes to start with messages."""
+    """Return the broker's CPU time with its state in a file, and the time to start with stored messages."""
     with tempfile.TemporaryDirectory() as folder:
         options = ("--data", folder, "--no-fsync")
         async with running_broker(options=options) as stack:
@@ -103,24 +103,24 @@ async def javascript_rate() -> list[Measurement]:
     """Return the rate of a copy loop with @azure/service-bus: receive 100, send a batch, complete all at once."""
     node = shutil.which("node")
     if node is None:
-        sys.exit("node is needed, and was not found")
+        sys.exit("node not found; install Node.js")
     async with running_broker() as stack:
         await fill(stack.west, COPIED)
         command = [node, "benchmarks/copy_loop.mjs", stack.west, stack.east, str(COPIED)]
         copying = await asyncio.create_subprocess_exec(*command, cwd=FOLDER, stdout=asyncio.subprocess.PIPE)
         output, _ = await copying.communicate()
     if copying.returncode:
-        sys.exit("the copy loop in JavaScript failed; see above")
+        sys.exit("benchmarks/copy_loop.mjs failed; see above")
     copied = json.loads(output)
     share = copied["clientSeconds"] / copied["seconds"] * 100
     return [
         Measurement("broker: copied by @azure/service-bus", copied["rate"], "messages/s", 7000, "at least"),
-        Measurement("same: how busy that client is", share, "%"),
+        Measurement("same: CPU load of that client", share, "%"),
     ]
 
 
 async def start() -> list[Measurement]:
-    """Return how long the command takes from its start to the ready lines, beside one that has two entities."""
+    """Return the time from the start of the command to its ready lines, with many and with two entities."""
     queues = [{"Name": f"queue-{number}", "Properties": {}} for number in range(ENTITIES)]
     namespaces = [{"Name": "west", "Queues": queues, "Topics": []}, {"Name": "east", "Queues": [], "Topics": []}]
     config = Path("build") / "bench-entities.json"
@@ -140,7 +140,7 @@ async def _seconds_to_start(config: str) -> float:
 
 
 async def memory() -> list[Measurement]:
-    """Return the memory of a broker that holds a million messages of 100 bytes."""
+    """Return the memory of a broker with a million messages of 100 bytes."""
     async with running_broker() as stack:
         empty = resident_megabytes(stack.broker)
         await asyncio.to_thread(_hold, stack, HELD)
@@ -161,7 +161,7 @@ def _hold(stack: Stack, count: int) -> None:
 
 
 async def connections() -> list[Measurement]:
-    """Return how many connections are served at the same time: all are open before the first one sends."""
+    """Return the number of connections served at the same time; all are open before the first sends."""
     async with running_broker() as stack:
         all_open = asyncio.Barrier(CONNECTIONS)
         started = time.monotonic()
@@ -176,7 +176,7 @@ async def connections() -> list[Measurement]:
 
 
 async def _connect(stack: Stack, all_open: asyncio.Barrier) -> bool:
-    """Send a message on a connection of its own, once all connections are open; return whether it was accepted."""
+    """Send a message on a new connection once all are open; return whether it was accepted."""
     async with (
         AsyncServiceBusClient.from_connection_string(stack.east) as client,
         client.get_queue_sender(TARGET) as sender,

@@ -1,4 +1,4 @@
-"""Memory of broker and host while 100,000 messages pass through both, in ten waves that leave nothing behind."""
+"""The memory of broker and host while 100,000 messages pass through both, in ten waves."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from benchmarks.stack import empty, fill, resident_megabytes, running_broker, ru
 
 WAVES = 10
 WAVE = 10_000
-# Two waves fill what is meant to be filled: the memory of accepted sends, caches, the allocators' arenas.
+# Two waves fill the caches: accepted sends, objects, the arenas of the allocators.
 WARM_UP = 2
 
 

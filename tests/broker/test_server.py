@@ -1,4 +1,4 @@
-"""Sockets, threads and peers that misbehave."""
+"""The sockets and threads of a broker, and clients that misbehave."""
 
 import datetime as dt
 import socket
@@ -11,6 +11,7 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.thread import RunningBroker
 from shared.clock import ManualClock
+from tests.broker.sdk_calls import ReceiveMessages, SendMessages, TakeEntity
 
 HEADER = b"AMQP\x00\x01\x00\x00"
 CONFIG = NamespaceConfig(
@@ -18,11 +19,11 @@ CONFIG = NamespaceConfig(
 )
 
 
-def connect(broker, name: str = "west"):
+def connect(broker: RunningBroker, name: str = "west") -> socket.socket:
     return socket.create_connection(("127.0.0.1", broker.port(name)), timeout=5)
 
 
-def everything(peer):
+def receive_all(peer: socket.socket) -> bytes:
     received = b""
     while part := peer.recv(65536):
         received += part
@@ -39,16 +40,20 @@ def everything(peer):
     ],
     ids=["another protocol", "zeros", "a frame too large", "noise"],
 )
-def test_garbage_is_answered_and_hung_up_on_while_others_go_on(broker, publish, take, entity, sent) -> None:
+def test_a_connection_with_garbage_is_closed_and_others_still_work(
+    broker: RunningBroker, publish: SendMessages, take: ReceiveMessages, entity: TakeEntity, sent: bytes
+) -> None:
     queue = entity("plain")
     with connect(broker) as peer:
         peer.sendall(sent)
-        assert everything(peer).startswith(HEADER)
+        assert receive_all(peer).startswith(HEADER)
     publish(queue, ServiceBusMessage("body"))
     assert [str(message) for message in take(queue, 1)] == ["body"]
 
 
-def test_connections_that_say_nothing_or_vanish_do_no_harm(broker, publish, take, entity) -> None:
+def test_silent_and_broken_connections_do_not_disturb_others(
+    broker: RunningBroker, publish: SendMessages, take: ReceiveMessages, entity: TakeEntity
+) -> None:
     queue = entity("plain")
     peers = [connect(broker) for _ in range(200)]
     for peer in peers[:100]:
@@ -61,7 +66,7 @@ def test_connections_that_say_nothing_or_vanish_do_no_harm(broker, publish, take
         peer.close()
 
 
-def test_a_broker_can_be_counted_and_reset() -> None:
+def test_a_running_broker_returns_its_counts_and_can_be_reset() -> None:
     with RunningBroker([CONFIG]) as broker:
         with (
             ServiceBusClient.from_connection_string(broker.connection_string("n")) as client,
@@ -73,18 +78,18 @@ def test_a_broker_can_be_counted_and_reset() -> None:
             peer.sendall(HEADER)
             assert peer.recv(8) == HEADER
             broker.reset()
-            assert b"shutting down" in everything(peer)
+            assert b"shutting down" in receive_all(peer)
         assert broker.counts("n")["q"].active == 0
 
 
-def test_a_broker_that_has_stopped_does_not_listen() -> None:
+def test_a_stopped_broker_does_not_listen() -> None:
     with RunningBroker([CONFIG]) as broker:
         port = broker.port("n")
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=1)
 
 
-def test_time_can_be_the_tests_own() -> None:
+def test_a_test_can_set_the_time() -> None:
     clock = ManualClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
     with RunningBroker([CONFIG], clock) as broker:
         with (
