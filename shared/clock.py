@@ -1,4 +1,4 @@
-"""Time as an argument."""
+"""The clock as an argument."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """The two times that code may ask for: the date and a stopwatch."""
+    """The present time and a stopwatch."""
 
     def now(self) -> datetime:
         """Return the current time, aware, in UTC."""
@@ -30,10 +30,10 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when told to, so that an hour of waiting costs a test nothing."""
+    """A clock that moves only by `advance`, so that a test can wait an hour at once."""
 
     def __init__(self, start: datetime) -> None:
-        """Stand still at *start*, which must be aware."""
+        """Begin at *start*, which must be aware."""
         if start.tzinfo is None:
             msg = f"ManualClock: start must be an aware datetime, got {start!r}"
             raise ValueError(msg)

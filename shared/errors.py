@@ -3,12 +3,12 @@ The errors of Busway, each named by its remedy.
 
 BuswayError
 ├── ConfigError           fix the file
-├── MessageRejected       set the message aside
+├── MessageRejected       reject the message
 ├── TargetUnavailable     try again
-│   └── LockLost          try again, once the source has delivered the batch anew
+│   └── LockLost          try again, once the source has redelivered the batch
 └── TargetRefused         call a person
 
-A message says where, what was seen and what was expected; it never holds a body, a key or a connection string.
+The text says where, what was found and what was expected; it never has a body, a key or a connection string.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class BuswayError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing to mend in the configuration: the file and the path in it, what is wrong, and how to mend it."""
+    """One thing to fix in the configuration: the file and the path in it, what is wrong, and how to fix it."""
 
     path: str
     problem: str
@@ -34,10 +34,10 @@ class Problem:
 
 
 class ConfigError(BuswayError):
-    """The configuration cannot be used; raised once, with every problem that was found."""
+    """The configuration has errors; raised once, with every problem."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        """Hold all problems; the text of the error has a line for each."""
+        """Keep all problems; the text of the error has a line for each."""
         super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = tuple(problems)
 
@@ -57,17 +57,17 @@ class MessageRejected(BuswayError):
 
 
 class TargetUnavailable(BuswayError):
-    """The world is at fault (network, throttling) and a retry can help."""
+    """The network or the target is at fault (timeout, throttling) and a retry can help."""
 
     def __init__(self, description: str, *, retry_after: timedelta | None = None) -> None:
-        """Hold the wait that the target asked for, where it named one."""
+        """Keep the wait that the target requested, if any."""
         super().__init__(description)
         self.retry_after = retry_after
 
 
 class LockLost(TargetUnavailable):
-    """The source has given up the lock on a message of the batch: what is sent from now on may be sent twice."""
+    """The source has released the lock on a message of the batch: what is sent now may be sent twice."""
 
 
 class TargetRefused(BuswayError):
-    """The target will not take messages until a person acts: authorization, missing entity, quota, run of rejects."""
+    """The target will not take messages until a person acts: authorization, missing entity, quota, too many rejects."""

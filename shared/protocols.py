@@ -1,4 +1,4 @@
-"""What the pipeline asks of its siblings, so that it meets none of them."""
+"""The interfaces between the pipeline and outputs, locks, editors, journals and telemetry."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from shared.message.message import Arrival, Message, Origin
 
 
 class Outcome(StrEnum):
-    """What became of a message; every message of a batch has exactly one."""
+    """The result for a message; every message of a batch has exactly one."""
 
     SENT = "sent"
     FILTERED = "filtered"
@@ -22,14 +22,14 @@ class Outcome(StrEnum):
 
 
 class Outgoing(NamedTuple):
-    """An encoded message and what the envelope of a batch repeats of it."""
+    """An encoded message, and the fields that the envelope of a batch repeats."""
 
     content: bytes
     message_id: str | None
     session_id: str | None
     partition_key: str | None
     partition: str | None = None
-    """The partition of a hub that it is to go to, whatever its key says."""
+    """The partition of an event hub to send it to, whatever its key says."""
 
 
 class Output(Protocol):
@@ -39,31 +39,31 @@ class Output(Protocol):
         self, entity: str, messages: Sequence[Outgoing], *, timeout_seconds: float
     ) -> list[BuswayError | None]:
         """
-        Send *messages* to *entity* in their order and return for each what spoke against it, or None once accepted.
+        Send *messages* to *entity* in their order and return for each the error, or None if accepted.
 
-        After an error of the world (TargetUnavailable, TargetRefused) no later message of the call that has to keep its
-        order with this one is sent, and all of them get that error: in Service Bus all, in Event Hubs those of the same
-        partition key or named partition. A MessageRejected concerns its message alone. Raises nothing of its own.
+        After TargetUnavailable or TargetRefused, no later message of the call that must keep its order with this one is
+        sent, and all of them get that error: in Service Bus all, in Event Hubs those of the same partition key or named
+        partition. A MessageRejected concerns its message alone. Raises nothing.
         """
         ...
 
     async def close(self) -> None:
-        """Close what is open; for tests and tools, as the Functions worker tells an app nothing of its end."""
+        """Close what is open; for tests and tools, because the Functions worker does not announce its end to an app."""
         ...
 
 
 class Locks(Protocol):
     """
-    The locks that the host holds on a batch at its source, reached over a connection of Busway's own.
+    The locks that the host holds on a batch at its source, over a connection of Busway's own.
 
     Shape:  a token is the 16 bytes that the trigger hands over before the message; the session is that of the batch,
             None where the source has none.
-    Raises: LockLost when the service holds the lock no more, TargetUnavailable and TargetRefused when it cannot be
-            asked.
+    Raises: LockLost when the service has released the lock, TargetUnavailable and TargetRefused when it cannot be
+            reached.
     """
 
     async def renew(self, tokens: Sequence[bytes], session_id: str | None, *, timeout_seconds: float) -> int:
-        """Renew the locks and return until when all of them hold, in milliseconds since 1970 UTC."""
+        """Renew the locks and return when the first of them ends, in milliseconds since 1970 UTC."""
         ...
 
     async def dead_letter(
@@ -103,69 +103,69 @@ class Secrets(Protocol):
 
 
 class Withheld(NamedTuple):
-    """That an editor lets nothing of a message through, and why, for the journal."""
+    """The answer of an editor that filters a message, with the reason for the journal."""
 
     reason: str
 
 
 class Editor(Protocol):
-    """A step that changes, drops or multiplies a message, without I/O; it leaves id, ordering key and arrival alone."""
+    """A step that changes, filters or splits a message without I/O; it keeps id, ordering key and arrival."""
 
     name: str
 
     def edit(self, message: Message) -> Sequence[Message] | Withheld:
-        """Return what takes the place of *message*; nothing drops it. Raises MessageRejected and nothing else."""
+        """Return what replaces *message*, nothing to filter it; raises only MessageRejected."""
         ...
 
 
 class Joined(NamedTuple):
-    """That a message goes on in what takes the place of another one of its batch, and shares what becomes of that."""
+    """The answer of an editor that puts a message into another one of the batch, whose result it shares."""
 
     leader: int
-    """Index of the other one in what the editor was given; it is not joined to a third."""
+    """Index of the other one among the messages that the editor was given; that one is not joined itself."""
     outcome: Outcome = Outcome.SENT
-    """What becomes of it once the other one is sent; FILTERED, with the reason, for one that need not be."""
+    """Its outcome if the other one is sent: FILTERED, with the reason, if it need not be sent itself."""
     reason: str | None = None
 
 
 type EditedTogether = Sequence[Message] | Withheld | Joined | MessageRejected
-"""What takes the place of a message, nothing with a reason, the message it is joined to, or what is wrong with it."""
+"""The answer for one message: what replaces it, or why it is filtered, what it is joined to, or what is wrong."""
 
 
 @runtime_checkable
 class BatchEditor(Protocol):
     """
-    A step that is given the messages of a batch together, so that it may join them, and ask the world once for all.
+    A step that is given all messages of a batch, so that it may join them, or ask a store once for all of them.
 
-    Like an `Editor` it leaves id, ordering key and arrival alone; what several are joined to has an id of its own.
+    Like an `Editor` it keeps id, ordering key and arrival; what several messages are joined in has an id of its own.
 
-    In a dry run (`TaskFacts.dry_run`) it is asked as ever, writes nothing that outlives it, and is told of no end.
+    In a dry run (`TaskFacts.dry_run`) it edits as usual, writes nothing that remains, and `settled` is not called.
     """
 
     name: str
     joins: bool
-    """Whether it may answer Joined; it is not given what an earlier delivery of the batch has sent, then."""
+    """Whether it may answer Joined; it is then not given what an earlier delivery of the batch has sent."""
 
     async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
         """
-        Return for each message, in their order, what becomes of it here.
+        Return the answer for each message, in their order; the messages that it was given stay unchanged.
 
-        Raises TargetUnavailable or TargetRefused where what it asks cannot answer, and nothing else: it is then called
-        again with the same messages, which it must have left as they were.
+        Raises only TargetUnavailable or TargetRefused, if what it asks cannot answer; it is then called again with the
+        same messages. One that joins is also called again without messages of which it has rejected a part.
         """
         ...
 
     async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
         """
-        Take note of what became of messages that it was given, before the source is settled.
+        Record the outcomes of messages that it was given, before the source is settled.
 
-        Shape:  one for each message that was edited here; it may come for a message more than once, as deliveries do.
-        Raises: TargetUnavailable or TargetRefused where it cannot; it is then called again.
+        Shape:  one for each message or part; the same message may come more than once, as deliveries do.
+        Raises: TargetUnavailable or TargetRefused if it cannot; it is then called again.
         """
         ...
 
 
-# This, Entry and Record have slots: to read a field, as is done many times, takes three times as long with a tuple.
+# Imprint, Entry and Record have slots: reading a field of a NamedTuple takes three times as long.
 @dataclass(slots=True)
 class Imprint:
     """
@@ -177,14 +177,14 @@ class Imprint:
     body_digest: bytes
     body_size: int
     property_digest: bytes | None
-    """None where the message cannot be read, and the body's digest is that of all its bytes."""
+    """None if the message cannot be read; the body's digest is then that of all its bytes."""
     message_id: str | None
     order_key: str | None
     """The session, without one the partition key."""
     expires_at: int | None
     attempt: int | None
     hops: Sequence[str]
-    """The sites that it had left before it came to this one."""
+    """The sites that it visited before this one."""
     properties: bytes = b""
     """This section as it was encoded, and the next two."""
     application_properties: bytes = b""
@@ -198,12 +198,12 @@ class Entry:
     arrival: Arrival
     imprint: Imprint
     parts: int = 1
-    """How many it becomes, each with an outcome of its own."""
+    """The number of parts that it becomes, each with its own outcome."""
 
 
 @dataclass(slots=True)
 class Record:
-    """One decision for the journal; the reason is the description of what spoke against the message."""
+    """One decision for the journal; the reason describes why a message is not sent."""
 
     task: str
     arrival: Arrival
@@ -212,55 +212,55 @@ class Record:
     target: str | None
     reason: str | None
     stage: str | None = None
-    """The step that spoke against it."""
+    """The stage of the line that ended it."""
     order_key: str | None = None
     part: int | None = None
-    """Which of those it is that a message was split into."""
+    """Its number among the parts of its message, from 0."""
     is_remembered: bool = False
-    """It was accepted in an earlier delivery of the batch, and was not sent now."""
+    """Its outcome is that of an earlier delivery; nothing was sent now."""
     arrived: Imprint | None = None
     """As it was received."""
     departed: Imprint | None = None
-    """As it was to be sent, the same object where nothing had changed; None where nothing was."""
+    """As it was to be sent, the same object if nothing had changed; None if nothing was to be sent."""
     is_joined: bool = False
-    """It was sent in what took the place of another message, and has no copy of its own."""
+    """It was sent inside another message, and has no copy of its own."""
 
 
 type Flush = Callable[[], Awaitable[None]]
-"""Writes to a journal; raises TargetUnavailable or TargetRefused where what is required cannot be kept."""
+"""Writes to a journal; raises TargetUnavailable or TargetRefused if a required record cannot be kept."""
 
 
 class Journal(Protocol):
     """
-    Where it is written what was received, before anything is sent, and what became of it, before the source is settled.
+    The record of what was received, before anything is sent, and of the outcomes, before the source is settled.
 
-    Both are put into words once and then written as often as it takes: whoever keeps them can tell by the bytes what
-    an attempt whose answer was lost has left.
+    Both are encoded once and written until it succeeds: the store can recognize by the bytes what an attempt whose
+    answer was lost has written.
     """
 
     def arriving(self, message: Message) -> Imprint | None:
-        """Return the imprint of a message just received, None where the journal keeps nothing of it."""
+        """Return the imprint of a message just received, None if the journal does not keep it."""
         ...
 
     def unreadable(self, content: bytes) -> Imprint | None:
-        """Return the imprint of what was received and is no message."""
+        """Return the imprint of received bytes that are not a message."""
         ...
 
     def departing(self, message: Message, arrived: Imprint) -> Imprint:
-        """Return the imprint of a message to be sent, *arrived* itself where nothing that counts has changed."""
+        """Return the imprint of a message to be sent, *arrived* itself if nothing has changed."""
         ...
 
     def received(self, entries: Sequence[Entry], batch_id: int) -> Flush:
-        """Return what writes that these were received with the batch of this number."""
+        """Return a writer of what was received with the batch *batch_id*."""
         ...
 
     def decided(self, records: Sequence[Record], batch_id: int) -> Flush:
-        """Return what writes what became of the batch of this number."""
+        """Return a writer of the outcomes of the batch *batch_id*."""
         ...
 
 
 class ReportedMessage(Protocol):
-    """One message of a batch at its end, or one that an editor has made of it."""
+    """One message of a finished batch, or one part of it."""
 
     @property
     def content(self) -> bytes:
@@ -269,27 +269,27 @@ class ReportedMessage(Protocol):
 
     @property
     def arrival(self) -> Arrival:
-        """What the service said of it; of a message that cannot be read, its origin alone."""
+        """What the service reported with it; only the origin if the message cannot be read."""
         ...
 
     @property
     def outcome(self) -> Outcome | None:
-        """What became of it, None where it has to stay at the source."""
+        """The outcome; None or RETRY if it stays at the source."""
         ...
 
     @property
     def target(self) -> object | None:
-        """Where it went or was to go; its text is the target's name."""
+        """The target; its text is the target's name."""
         ...
 
     @property
     def outgoing(self) -> Outgoing | None:
-        """What was to be sent; None where nothing was: withheld, or accepted in an earlier delivery of the batch."""
+        """What was to be sent; None if it was withheld, or accepted in an earlier delivery of the batch."""
         ...
 
 
 class BatchReport(NamedTuple):
-    """What is known of a batch when it is over."""
+    """What is known of a finished batch."""
 
     origin: Origin
     size: int
@@ -300,32 +300,32 @@ class BatchReport(NamedTuple):
     retries: int
     """Attempts to send after the first."""
     error: BuswayError | None
-    """What keeps the batch at its source, None once it is settled."""
+    """The error that keeps the batch at its source, None if it is settled."""
 
 
 class Telemetry(Protocol):
-    """Who is told of the batches of one task."""
+    """Receives a report for each batch of one task."""
 
     def batch(self, report: BatchReport) -> None:
-        """Take note of a batch that is over; raises nothing, waits for nothing and changes nothing."""
+        """Record a finished batch; raises nothing, waits for nothing and changes nothing."""
         ...
 
     def unwritten(self, records: int) -> None:
-        """Take note that so many records of the task's journal could not be written and are lost."""
+        """Record that a number of *records* of the task's journal could not be written and are lost."""
         ...
 
     def outage(self, place: str, error: BuswayError | None) -> None:
-        """Take note of what has come into the way of *place* (a target), or is another thing now; None: it is gone."""
+        """Record that *place* (a target) fails with an error, or with another one now; None: it has recovered."""
         ...
 
 
 class NightTelemetry(Protocol):
-    """Who is told what the nightly reconciliation found."""
+    """Receives the findings of the nightly reconciliation."""
 
     def finding(self, task: str, verdict: str, count: int) -> None:
-        """Take note that so many messages of *task* have a verdict that somebody has to look at."""
+        """Record that *count* messages of *task* have a verdict that a person has to look at."""
         ...
 
     def night(self, verdict: str) -> None:
-        """Take note of what a night came to: a run's verdict in words, or that there is no result."""
+        """Record the verdict of a nightly run, or that it has no result."""
         ...

@@ -1,4 +1,4 @@
-"""Outputs, a journal and a sleep that behave as told, in virtual time."""
+"""Outputs, a journal and a sleep with a chosen behaviour, in virtual time."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,7 @@
 """
-A message as a person reads it, and what is different between two.
+A message as text, and the difference between two.
 
-What a message says can hold anything: nothing of it reaches the terminal that is not printable.
+A message can have any content: only printable characters reach the terminal.
 """
 
 import difflib
@@ -35,11 +35,11 @@ _CONTEXT_LINES = 3
 _DEEPEST = 100
 
 type View = Mapping[str, str]
-"""Each thing that a message says, by its name, and the body in lines."""
+"""The fields and properties of a message by their names, and the body in lines."""
 
 
 def view(message: Message) -> dict[str, str]:
-    """Return all that *message* says."""
+    """Return everything that *message* has."""
     raw = message.sections
     said = _fields(raw.header, _HEADER)
     said |= _fields(raw.properties, _PROPERTIES)
@@ -85,7 +85,7 @@ def body_lines(message: Message) -> list[str]:
         if content is None:
             number, value = sections.body_parts(body)[0]
             if number != sections.VALUE or not isinstance(value.payload, str):
-                return [f"({sections.NAMES[number]}) {_told(value)}"]
+                return [f"({sections.NAMES[number]}) {_text(value)}"]
             content = value.payload.encode()
     except MessageRejected:
         return [_UNREADABLE, *_hex(body)]
@@ -157,7 +157,7 @@ def _fields(section: bytes, names: tuple[str, ...]) -> dict[str, str]:
         return {f"{names[0]} …": _UNREADABLE}
     said = zip(names, values, strict=False)
     return {
-        _NAMES.get(name, name): _told(value)
+        _NAMES.get(name, name): _text(value)
         for name, value in said
         if value.kind != "null" and name not in _OF_THE_DELIVERY
     }
@@ -167,15 +167,15 @@ def _entries(kind: str, section: bytes) -> dict[str, str]:
     said = {}
     try:
         for key, key_start, value_start, stop in map_section.entries(section):
-            name = key if key is not None else _told(decode(section, key_start)[0])
-            said[f"{kind} {printable(name)}"] = _told(decode(section, value_start, stop)[0])
+            name = key if key is not None else _text(decode(section, key_start)[0])
+            said[f"{kind} {printable(name)}"] = _text(decode(section, value_start, stop)[0])
     except MessageRejected:
         return {f"{kind} …": _UNREADABLE}
     return said
 
 
-def _told(value: Value) -> str:
-    """Return a value with its type, where the text does not tell it."""
+def _text(value: Value) -> str:
+    """Return a value as text, with its type unless the text shows it."""
     if value.kind in ("string", "null", "boolean") and not isinstance(value.payload, bytes):
         return json.dumps(value.payload, ensure_ascii=False) if _is_printable(value.payload) else ascii(value.payload)
     said = plain(value)

@@ -2,7 +2,7 @@
 Messages in a file, one JSON object a line: written by hand, or as they were encoded when they were peeked.
 
 By hand they are as those of `busway demo --file` (`cli.demo.message_file`), without a session of their own unless
-one is named, and may say what the service says of a message.
+one is named, and may have what the service reports with a message.
 """
 
 import base64
@@ -55,7 +55,7 @@ def read_messages(file: Path, now: datetime) -> list[Recorded]:
             messages.append(_message(json.loads(line), number, now))
         except (ValueError, RecursionError) as error:
             # What the decoder says quotes nothing, and the rest is ours.
-            problems.append(Problem(f"{file}: line {number}", _told(error)))
+            problems.append(Problem(f"{file}: line {number}", _text_of(error)))
     if not messages and not problems:
         problems.append(Problem(str(file), "holds no message", "one JSON object a line"))
     if problems:
@@ -72,7 +72,7 @@ def save(file: Path, messages: Sequence[Recorded]) -> None:
         raise ConfigError([Problem(str(file), f"cannot be written: {error.strerror}")]) from error
 
 
-def _told(error: Exception) -> str:
+def _text_of(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "is nested too deeply"
     return f"is no JSON: {error}" if isinstance(error, json.JSONDecodeError) else str(error)

@@ -78,7 +78,7 @@ class Sent:
     """A message that came out at the end, with the stamps of the line left out."""
 
     def __init__(self, content: bytes, target: str, partition: str | None = None) -> None:
-        """Look at the encoded *content* that went to *target*, which is a site and an entity."""
+        """Read the encoded *content* that was sent to *target*, which is a site and an entity."""
         self.target = target
         self.partition = partition
         self.raw = Message.received(content, Origin(*target.split("/", 1)))
@@ -134,23 +134,23 @@ class Sent:
 
 
 class Carried:
-    """What became of messages."""
+    """The messages that were sent, and the outcome of each."""
 
     def __init__(self, messages: Sequence[Sent], records: Sequence[Record]) -> None:
-        """Show the *messages* that were sent, and what the journal keeps of all."""
+        """Keep the *messages* that were sent, and the journal's *records* of all."""
         self.messages = messages
         self.records = records
 
     @property
     def message(self) -> Sent:
-        """The one message that was sent; AssertionError where there are more or fewer."""
+        """The one message that was sent; AssertionError if there are more or fewer."""
         if len(self.messages) != 1:
             raise AssertionError(f"{len(self.messages)} messages were sent, expected one: {self.reasons}")
         return self.messages[0]
 
     @property
     def outcomes(self) -> list[Outcome]:
-        """What became of each message, in their order."""
+        """The outcome of each message, in their order."""
         return [record.outcome for record in self.records]
 
     @property
@@ -166,10 +166,10 @@ def edited(
     settings: Mapping[str, str] = _NO_SETTINGS,
 ) -> Carried:
     """
-    Return what editors make of *messages*, which are left as they are.
+    Run *messages* through editors and return the result; the messages stay unchanged.
 
-    *steps* stand as in a task file; *folder* is where the configuration and its files lie, *settings* are app settings.
-    Raises pydantic's ValidationError, a ValueError, where the steps are at fault.
+    *steps* are written as in a task file. *folder* has the configuration and its files. *settings* are app settings.
+    Raises pydantic's ValidationError, a ValueError, if the steps are wrong.
     """
     document = {
         "task": "test",
@@ -195,9 +195,9 @@ def carried(
     settings: Mapping[str, str] = _NO_SETTINGS,
 ) -> Carried:
     """
-    Return what a task of the configuration in *folder* makes of *messages*, from one *partition* of a hub.
+    Run *messages*, from one *partition* of a hub, through a task of the configuration in *folder*; return the result.
 
-    Raises ConfigError where the configuration is at fault, ValueError where it has no such task, and what would keep
+    Raises ConfigError if the configuration is wrong, ValueError if it has no such task, and the error that would keep
     the messages at their source.
     """
     return _carried(load(Path(folder)), task, messages, settings, partition)
@@ -233,7 +233,7 @@ def _carried(
 
 
 def _delivered(number: int, made: Message) -> bytes:
-    """Return *made* as the service hands it over."""
+    """Return *made* as the service delivers it."""
     delivered = made.copy()
     enqueued = round(NOW.timestamp() * 1000)
     delivered.set_annotations({"x-opt-sequence-number": long(number), "x-opt-enqueued-time": timestamp(enqueued)})
@@ -245,7 +245,7 @@ def _empty() -> Message:
 
 
 class _Output:
-    """Takes everything and keeps it."""
+    """Accepts everything and keeps it."""
 
     def __init__(self) -> None:
         self.taken: list[tuple[str, Outgoing]] = []

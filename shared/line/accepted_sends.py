@@ -14,7 +14,7 @@ def key_of(arrival: Arrival) -> Key | None:
     """Return what identifies a message at every delivery, None if the service gave it no sequence number."""
     if arrival.sequence_number is None:
         return None
-    # The enqueued time tells apart the messages of an entity that was deleted and created again.
+    # With the enqueued time, messages of an entity that was deleted and created again differ.
     return arrival.origin.partition, arrival.sequence_number, arrival.enqueued_time
 
 

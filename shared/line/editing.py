@@ -72,7 +72,7 @@ class Editing:
                     self._replace(batch, item, result)
 
     def _edit_together(self, editor: BatchEditor, batch: Batch) -> Awaitable[None] | None:
-        """Give all messages to *editor*; there is nothing to await if there is none."""
+        """Give all messages to *editor*; returns nothing to await if no message is left."""
         waiting = batch.waiting()
         return self._ask(editor, batch, waiting) if waiting else None
 
@@ -165,7 +165,7 @@ def _withhold(batch: Batch, item: Item, withheld: Withheld) -> None:
 
 
 def _has_failing_siblings(answers: Sequence[tuple[Item, EditedTogether]]) -> bool:
-    """Tell whether an editor rejects a part of a message, and has put another part of it into what it returned."""
+    """Return whether an editor rejects a part of a message, and has used another part of it."""
     failing = {item.index for item, result in answers if isinstance(result, MessageRejected)}
     return bool(failing) and any(
         item.index in failing and not isinstance(result, MessageRejected) for item, result in answers

@@ -33,7 +33,7 @@ def reject(batch: Batch, item: Item, rejection: Rejection, accepted: AcceptedSen
 
 
 def _reject_whole(batch: Batch, item: Item, rejection: Rejection) -> None:
-    """Let *item* stand for its whole message, unless parts of it have been sent before."""
+    """Let *item* represent its whole message, unless parts of it have been sent before."""
     batch.rejected.add(item.index)
     parts = batch.parts[item.index]
     if len(parts) == 1:

@@ -44,7 +44,7 @@ class Preparation:
         ]
 
     def receive(self, batch: Batch) -> None:
-        """Read the messages of *batch*; called again, it begins anew."""
+        """Read the messages of *batch*; called again, it starts over."""
         batch.clear()
         unread = Arrival(batch.origin)
         firsts: dict[Key, Item] = {}
@@ -99,7 +99,7 @@ class Preparation:
                 continue
             try:
                 if expires(message, now):
-                    reason = "its life was over before it could be carried on"
+                    reason = "its time to live was over before it could be sent"
                     item.withhold(Outcome.EXPIRED, reason, Stage.STAMPED)
             except MessageRejected as error:
                 self._reject(batch, item, error, Stage.STAMPED)

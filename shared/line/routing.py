@@ -2,7 +2,7 @@
 Which target takes a message.
 
 A route is a Service Bus rule plus a target: the first whose `when` is true of the message takes it, after its `action`
-has been applied. A route without `when` takes everything that comes to it.
+has been applied. A route without `when` takes every message that reaches it.
 """
 
 from collections.abc import Callable, Sequence

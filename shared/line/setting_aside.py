@@ -144,7 +144,7 @@ def dead_letter_queue(item: Item) -> str:
 
 
 def _description(item: Item, parts: Sequence[int]) -> str:
-    """Return what the dead-letter queue says of a message: task, stage, its parts that were refused, and the error."""
+    """Return the dead-letter description of a message: task, stage, the parts that were refused, and the error."""
     if item.rejection is None:
         return ""
     where = "" if not parts else f", part {', '.join(map(str, parts))}"

@@ -1,4 +1,4 @@
-"""The wish to end, for what would otherwise wait for minutes."""
+"""The request to shut down, for code that would otherwise wait for minutes."""
 
 import asyncio
 
@@ -6,18 +6,18 @@ _LOOK_SECONDS = 0.25
 
 
 class Shutdown:
-    """Set once, from any thread or a signal's handler; a sleep notices it."""
+    """A flag that is set once, from any thread or signal handler, and ends every sleep."""
 
     def __init__(self) -> None:
-        """Let everything run."""
+        """Begin without a request."""
         self.is_requested = False
 
     def request(self) -> None:
-        """Ask everything that waits to give up."""
+        """Request the shutdown."""
         self.is_requested = True
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep for so long, or until the end is asked for."""
+        """Sleep for *seconds*, or until the shutdown is requested."""
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         # An event would belong to one loop, and could not be set from the handler of a signal.

@@ -35,4 +35,4 @@ class Task:
     rejects_in_a_row: int | None = DEFAULT_REJECTS_IN_A_ROW
     """The task stops after this many rejected messages in a row; None: never."""
     dry_run: bool = False
-    """Nothing is sent (`busway try`): editors that are given batches are not told the outcomes."""
+    """Nothing is sent (`busway try`): `BatchEditor.settled` is not called."""

@@ -227,7 +227,7 @@ def _encoded_properties(message: Message) -> Changes:
 
 
 def _decoded_properties(message: Message) -> Changes:
-    """Return the values that the texts stand for which `_encoded_properties` has made."""
+    """Return the values that `_encoded_properties` wrote as text."""
     changes: Changes = {}
     if ENCODING.encode() not in message.sections.application_properties:
         return changes

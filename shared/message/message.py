@@ -75,7 +75,7 @@ class Origin(NamedTuple):
 
 class Arrival(NamedTuple):
     """
-    What the service said of a message when it handed it over.
+    What the service reports with a message when it delivers it.
 
     Units: times are milliseconds since 1970 UTC. Source: message annotations of the Service Bus and Event Hubs AMQP
     protocol guides.

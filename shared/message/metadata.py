@@ -149,5 +149,5 @@ def entity_that_gave_up(arrival: Arrival) -> str | None:
 
 @lru_cache(maxsize=256)
 def _owner_of_dead_letters(entity: str) -> str | None:
-    """Return the entity whose dead-letter sub-queue *entity* is, None when it is none."""
+    """Return the entity whose dead-letter sub-queue *entity* is, None if *entity* is something else."""
     return next((entity[: -len(each)] for each in DEAD_LETTER_QUEUES if entity.lower().endswith(each)), None)

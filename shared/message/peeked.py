@@ -20,7 +20,7 @@ class PeekedMessage:
 
     @classmethod
     def of(cls, content: bytes, origin: Origin) -> Self:
-        """Read what the service says of a message; one that cannot be read counts as active, without an arrival."""
+        """Read the annotations of the service; an unreadable message counts as active, without an arrival."""
         try:
             state = map_section.entry(sections.split(content).message_annotations, "x-opt-message-state")
         except Malformed:

@@ -23,7 +23,7 @@ class RuleProperties:
         return None if read is None else read(self._message)
 
     def user(self, name: str) -> Value | None:
-        """Return the application property whose lower-case name is *name*, None when there is none."""
+        """Return the application property whose lower-case name is *name*, None if it is missing."""
         values = self._values
         if name in values:
             return values[name]
@@ -57,7 +57,7 @@ class RuleProperties:
             self._forget()
 
     def _forget(self) -> None:
-        """Look anew: the section is another one now."""
+        """Drop what was read: the section has changed."""
         self._seen = None
         self._values = {}
 

@@ -15,13 +15,13 @@ from shared.message.message import Message
 MAX_MILLISECONDS = 2**32 - 1
 MIN_MILLISECONDS = 1
 
-# By how much the clocks of source and app may be apart.
+# The largest expected difference between the clocks of source and app.
 CLOCK_SKEW = timedelta(seconds=5)
 _SKEW_MILLISECONDS = round(CLOCK_SKEW.total_seconds() * 1000)
 
 
 class Keep:
-    """The copy lives as long as the original was meant to, counted anew from its arrival at the target."""
+    """The copy gets the time to live of the original, counted from its arrival at the target."""
 
     def expires(self, message: Message, now: datetime) -> bool:  # noqa: ARG002 - the policies are called alike
         """Leave *message* as it is; nothing has expired."""

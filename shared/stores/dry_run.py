@@ -1,7 +1,7 @@
 """
-Stores as an editor sees them in a dry run (`TaskFacts.dry_run`): read as they are, and never written.
+Stores for the editors of a dry run (`TaskFacts.dry_run`): they are read, and never written.
 
-What would be written lives as long as these do, so that a message finds what the ones before it would have left.
+Writes are kept in memory, so that a message finds what earlier messages would have written.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from shared.stores.documents import Changed, Document, Documents
 
 
 class DryRunDocuments:
-    """Documents as they are, and as they would be."""
+    """Documents of a store, with the writes of the dry run on top."""
 
     def __init__(self, documents: Documents) -> None:
         """Read what has not been written here from *documents*."""
@@ -34,7 +34,7 @@ class DryRunDocuments:
 
 
 class DryRunBlobs:
-    """Blobs as they are, and as they would be."""
+    """Blobs of a store, with the writes of the dry run on top."""
 
     def __init__(self, blobs: Blobs) -> None:
         """Read what has not been written or deleted here from *blobs*."""
@@ -61,7 +61,7 @@ class DryRunBlobs:
         return Unchanged() if version == known_version else Blob(content, version)
 
     async def delete(self, name: str) -> None:
-        """Read it no more."""
+        """Hide it from later reads."""
         self._written[name] = None
 
     async def append(self, name: str, content: bytes) -> bool:  # noqa: ARG002 - as the protocol says

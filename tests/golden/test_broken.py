@@ -2,7 +2,7 @@
 Sets of tasks that are readable and wrong: each folder of `broken/` with all that a review finds in it.
 
 `findings.txt` has a line for each finding: severity, check, place, what is seen. `busway check tests/golden/broken/*`
-tells of all of them with their remedies.
+reports all of them with their remedies.
 """
 
 from pathlib import Path
@@ -27,10 +27,10 @@ def findings_in(folder: Path) -> list[str]:
     ]
 
 
-def test_one_command_tells_of_all_sets_with_the_remedies() -> None:
-    told = CliRunner().invoke(app, ["check", *map(str, BROKEN)])
-    assert told.exit_code == 1
-    lines = told.stderr.splitlines()
+def test_one_command_reports_all_sets_with_the_remedies() -> None:
+    result = CliRunner().invoke(app, ["check", *map(str, BROKEN)])
+    assert result.exit_code == 1
+    lines = result.stderr.splitlines()
     starts = [lines.index(f"{folder}:") for folder in BROKEN]
     remedies = {check.name: check.remedy for check in CHECKS}
     for folder, start, end in zip(BROKEN, starts, [*starts[1:], len(lines)], strict=True):

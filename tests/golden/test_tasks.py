@@ -11,7 +11,7 @@ written out, or `taken` from where an earlier step has sent it (the next one, or
 lists, by connection, the ids of messages that the target refuses in this step.
 
 Expected messages are compared in the keys that the case names, their application properties as a whole.
-`{matches: EXPRESSION}` stands for a text that differs each time.
+`{matches: EXPRESSION}` matches a text that differs each time.
 """
 
 import asyncio

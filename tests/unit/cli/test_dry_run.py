@@ -60,7 +60,7 @@ def test_why_a_message_would_be_withheld(run) -> None:
     assert result.exit_code == 0, result.output
     assert ends(result) == [
         "would be withheld, looped: site east is on its path east",
-        "would be withheld, expired: its life was over before it could be carried on",
+        "would be withheld, expired: its time to live was over before it could be sent",
         "would be withheld, filtered",
         "would be sent to east/copies",
     ]
@@ -125,9 +125,9 @@ def test_what_a_file_has_instead_of_messages_is_told_for_each_line(tmp_path: Pat
     )
     with pytest.raises(ConfigError) as raised:
         read_messages(file, NOW)
-    told = [(each.path.rsplit(" ", 1)[1], each.problem) for each in raised.value.problems]
-    assert [line for line, _ in told] == [str(n) for n in range(2, 13)]
-    assert (told[2][0], told[2][1][:29]) == ("4", "has the key 'bodi', expected ")
+    problems = [(each.path.rsplit(" ", 1)[1], each.problem) for each in raised.value.problems]
+    assert [line for line, _ in problems] == [str(n) for n in range(2, 13)]
+    assert (problems[2][0], problems[2][1][:29]) == ("4", "has the key 'bodi', expected ")
     file.write_text("\n")
     with pytest.raises(ConfigError, match="holds no message"):
         read_messages(file, NOW)

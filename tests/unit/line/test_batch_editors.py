@@ -107,7 +107,7 @@ class Line:
         assert isinstance(self.output, OutputThatAccepts)
         return [body(each) for each in self.output.messages("orders")]
 
-    def told(self) -> list[tuple[int | None, Outcome, str | None]]:
+    def ends(self) -> list[tuple[int | None, Outcome, str | None]]:
         return [(each.arrival.sequence_number, each.outcome, each.target) for each in self.journal.records]
 
 
@@ -128,7 +128,7 @@ def test_all_that_is_joined_is_sent_in_one_and_each_has_its_outcome() -> None:
     line = Line(Together(one_envelope))
     assert line.run("a", "b", "c") == {Outcome.SENT: 3}
     assert line.sent() == ["a+b+c"]
-    assert line.told() == [(number, Outcome.SENT, "east/orders") for number in (1, 2, 3)]
+    assert line.ends() == [(number, Outcome.SENT, "east/orders") for number in (1, 2, 3)]
     assert [record.message_id for record in line.journal.records] == ["envelope", "m-2", "m-3"]
 
 
@@ -150,7 +150,7 @@ def test_what_is_joined_to_a_message_that_the_target_refuses_is_set_aside_each_b
     line = Line(Together(one_envelope), output=OutputThatRejects(lambda message: message.message_id == "envelope"))
     assert line.run("a", "b", "c") == {Outcome.REJECTED: 3}
     assert [body(each) for each in line.rejects.messages("rejected")] == ["a", "b", "c"]
-    assert line.told() == [(number, Outcome.REJECTED, "west/rejected") for number in (1, 2, 3)]
+    assert line.ends() == [(number, Outcome.REJECTED, "west/rejected") for number in (1, 2, 3)]
 
 
 def test_one_at_fault_is_set_aside_and_the_others_are_joined() -> None:
@@ -197,7 +197,7 @@ def test_one_that_need_not_be_sent_again_is_withheld_once_the_other_is_sent() ->
     line = Line(Together(without_repeats))
     assert line.run("a", "b", "a") == {Outcome.SENT: 2, Outcome.FILTERED: 1}
     assert line.sent() == ["a", "b"]
-    assert line.told()[2] == (3, Outcome.FILTERED, None)
+    assert line.ends()[2] == (3, Outcome.FILTERED, None)
     assert line.journal.records[2].reason == "there already"
     assert not any(record.is_joined for record in line.journal.records)
 
@@ -233,20 +233,20 @@ def test_a_store_that_is_away_for_a_while_holds_the_batch_and_changes_nothing() 
 
 
 @pytest.mark.parametrize(
-    ("faults", "settling_faults", "sent", "told"),
+    ("faults", "settling_faults", "sent", "expected"),
     [(10**9, 0, [], (Outcome.RETRY, "store: away")), (0, 10**9, ["a+b"], (Outcome.SENT, None))],
 )
 def test_a_store_that_stays_away_leaves_the_batch_at_its_source_and_its_outcomes_on_record(
-    faults, settling_faults, sent, told
+    faults, settling_faults, sent, expected
 ) -> None:
     line = Line(Together(one_envelope, faults=faults, settling_faults=settling_faults))
     with pytest.raises(TargetUnavailable, match="store: away"):
         line.run("a", "b")
     assert line.sent() == sent
-    assert [(record.outcome, record.reason) for record in line.journal.records] == [told] * 2
+    assert [(record.outcome, record.reason) for record in line.journal.records] == [expected] * 2
 
 
-def test_while_the_target_is_away_nothing_is_told_as_sent() -> None:
+def test_while_the_target_is_away_nothing_is_reported_as_sent() -> None:
     editor = Together(one_envelope)
     line = Line(editor, output=OutputThatIsDown())
     with pytest.raises(BuswayError):
@@ -318,7 +318,7 @@ def test_what_is_joined_to_a_message_that_is_joined_to_a_third_shares_its_fate()
     line = Line(*editors)
     assert line.run("a", "b", "b") == {Outcome.SENT: 2, Outcome.FILTERED: 1}
     assert line.sent() == ["a+b"]
-    assert line.told()[2] == (3, Outcome.FILTERED, None)
+    assert line.ends()[2] == (3, Outcome.FILTERED, None)
     line = Line(*editors, output=OutputThatRejects(lambda message: message.message_id == "envelope"))
     assert line.run("a", "b", "b") == {Outcome.REJECTED: 3}
     assert [body(each) for each in line.rejects.messages("rejected")] == ["a", "b", "b"]

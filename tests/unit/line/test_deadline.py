@@ -88,7 +88,7 @@ class Line:
         )
 
     def deliver(self, *numbers, **options):
-        """Deliver a batch anew, with locks that begin now."""
+        """Deliver a batch, with locks that begin now."""
         until = self.clock.now().timestamp() + LOCK
         self.locks.until = until
         batch = [delivered(number, locked_until=round(until * 1000), **options) for number in numbers]

@@ -1,4 +1,4 @@
-"""Stores in a dry run: read as they are, never written, and as they would be for who has written."""
+"""Stores in a dry run: they are never written, and a writer reads its own writes."""
 
 import asyncio
 from collections.abc import Callable
