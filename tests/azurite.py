@@ -30,7 +30,7 @@ def running_azurite(folder: Path, port: int = 0) -> Iterator[str]:
         try:
             for line in azurite.stdout:
                 if found := re.search(r"successfully listens on (http\S+)", line):
-                    # It tells of every request, and stands still when nobody reads that.
+                    # It prints every request, and blocks if nothing reads the output.
                     threading.Thread(target=azurite.stdout.read, daemon=True).start()
                     yield f"{ACCOUNT}BlobEndpoint={found[1]}/devstoreaccount1;"
                     break

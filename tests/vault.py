@@ -106,7 +106,7 @@ class _VaultAnswers(_Answers):
         parts = urlsplit(self.path)
         token = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
         if token not in vault.tokens:
-            # The resource is the domain that the vault is in. The part before the first point stands for its name.
+            # The resource is the domain that the vault is in. The part before the first dot is its name.
             resource = f"https://0.0.1:{vault.port}"
             challenge = f'Bearer authorization="https://login.example/tenant", resource="{resource}"'
             self.answer(HTTPStatus.UNAUTHORIZED, _error("Unauthorized"), {"WWW-Authenticate": challenge})

@@ -12,7 +12,7 @@ def publish(connection: str, hub: str, readings: Sequence[tuple[str | None, str,
     with EventHubProducerClient.from_connection_string(connection, eventhub_name=hub) as producer:
         for key, body, properties in readings:
             event = EventData(body)
-            named: dict = dict(properties)
+            named: dict[Any, Any] = dict(properties)
             event.message_id = named.pop("message_id", None)
             event.properties = named
             producer.send_batch([event], partition_key=key)

@@ -41,7 +41,7 @@ class RunningPattern:
     """
     The broker and the host of a configuration folder, from its own files, and the clients of its applications.
 
-    *changed* is what becomes of each namespace before it starts.
+    *changed* changes each namespace before it starts.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class RunningPattern:
         self.host.wait_for(lambda: self.broker.run(left) == 0)
 
     def journal(self) -> list[dict[str, Any]]:
-        """Return the journal's lines so far: what became of messages that were not sent on."""
+        """Return the journal's lines so far: the messages that were not sent, and why."""
         marker = " busway.journal: "
         lines = self.host.log().splitlines()
         return [json.loads(line.split(marker, 1)[1]) for line in lines if marker in line]

@@ -1,7 +1,9 @@
 """The function app of this repository on the local host and broker: messages and targets that are at fault."""
 
 import textwrap
+from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
@@ -71,13 +73,13 @@ rejects: {connection: west, queue: rejected}
 
 
 @pytest.fixture(scope="module")
-def broker():
+def broker() -> Iterator[RunningBroker]:
     with RunningBroker([WEST, EAST]) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def host(broker, tmp_path_factory: pytest.TempPathFactory):
+def host(broker: RunningBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostProcess]:
     folder = tmp_path_factory.mktemp("replication")
     (folder / "tasks").mkdir()
     (folder / "connections.yaml").write_text(CONNECTIONS)
@@ -95,7 +97,7 @@ def host(broker, tmp_path_factory: pytest.TempPathFactory):
 
 
 @pytest.fixture(scope="module")
-def clients(broker):
+def clients(broker: RunningBroker) -> Iterator[dict[str, ServiceBusClient]]:
     with (
         ServiceBusClient.from_connection_string(broker.connection_string("west")) as west,
         ServiceBusClient.from_connection_string(broker.connection_string("east")) as east,
@@ -103,30 +105,32 @@ def clients(broker):
         yield {"west": west, "east": east}
 
 
-def send(client, queue, *messages) -> None:
+def send(client: ServiceBusClient, queue: str, *messages: ServiceBusMessage) -> None:
     with client.get_queue_sender(queue) as sender:
         for message in messages:
             sender.send_messages(message)
 
 
-def take(client, queue, count, **options):
+def take(client: ServiceBusClient, queue: str, count: int, **options: Any) -> dict[str | None, Any]:
     """Return *count* messages by their ids; fewer are an error."""
-    taken: dict = {}
+    taken: dict[str | None, Any] = {}
     mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
     with client.get_queue_receiver(queue, receive_mode=mode, **options) as receiver:
         while len(taken) < count:
             messages = receiver.receive_messages(count - len(taken), max_wait_time=20)
-            assert messages, f"{queue}: {sorted(taken)} arrived, expected {count}"
+            assert messages, f"{queue}: {sorted(map(str, taken))} arrived, expected {count}"
             taken |= {message.message_id: message for message in messages}
     return taken
 
 
-def text(message, name):
-    return message.application_properties[name.encode()].decode()
+def text(message: Any, name: str) -> str:
+    return str(message.application_properties[name.encode()].decode())
 
 
 @pytest.mark.usefixtures("host")
-def test_a_body_over_the_targets_limit_is_set_aside_and_its_neighbours_go_on(clients) -> None:
+def test_a_body_over_the_targets_limit_is_set_aside_and_its_neighbours_go_on(
+    clients: dict[str, ServiceBusClient],
+) -> None:
     big = ServiceBusMessage(b"x" * 400_000, message_id="big", session_id="s")
     send(
         clients["west"],
@@ -146,8 +150,10 @@ def test_a_body_over_the_targets_limit_is_set_aside_and_its_neighbours_go_on(cli
 
 
 @pytest.mark.usefixtures("host")
-def test_properties_that_leave_no_room_for_the_stamps_are_set_aside_whole_in_a_wrapping(clients) -> None:
-    properties: dict = {f"p{number}": "v" * 16_000 for number in range(4)} | {"rest": "v" * 1_420}
+def test_properties_that_leave_no_room_for_the_stamps_are_set_aside_whole_in_a_wrapping(
+    clients: dict[str, ServiceBusClient],
+) -> None:
+    properties: dict[Any, Any] = {f"p{number}": "v" * 16_000 for number in range(4)} | {"rest": "v" * 1_420}
     full = ServiceBusMessage(b"full", message_id="full", application_properties=properties)
     send(clients["west"], "orders", full, ServiceBusMessage(b"3", message_id="n3"))
     assert set(take(clients["east"], "orders", 1)) == {"n3"}
@@ -159,7 +165,7 @@ def test_properties_that_leave_no_room_for_the_stamps_are_set_aside_whole_in_a_w
 
 
 @pytest.mark.usefixtures("host")
-def test_a_stamp_that_is_no_text_is_set_aside(clients) -> None:
+def test_a_stamp_that_is_no_text_is_set_aside(clients: dict[str, ServiceBusClient]) -> None:
     odd = ServiceBusMessage(b"odd", message_id="odd", application_properties={"repl-path": 7})
     send(clients["west"], "orders", odd, ServiceBusMessage(b"4", message_id="n4"))
     assert set(take(clients["east"], "orders", 1)) == {"n4"}
@@ -168,7 +174,7 @@ def test_a_stamp_that_is_no_text_is_set_aside(clients) -> None:
 
 
 @pytest.mark.usefixtures("host")
-def test_a_message_without_session_for_a_session_queue_is_set_aside(clients) -> None:
+def test_a_message_without_session_for_a_session_queue_is_set_aside(clients: dict[str, ServiceBusClient]) -> None:
     send(
         clients["west"],
         "visits",
@@ -185,10 +191,10 @@ def test_a_message_without_session_for_a_session_queue_is_set_aside(clients) -> 
 @pytest.mark.usefixtures("host")
 @pytest.mark.parametrize("queue", ["strict", "strict-sessions"])
 def test_without_rejects_only_the_message_at_fault_goes_to_the_dead_letter_queue(
-    clients, broker, host, queue: str
+    clients: dict[str, ServiceBusClient], broker: RunningBroker, host: HostProcess, queue: str
 ) -> None:
-    sessions: dict = {"session_id": "s"} if queue == "strict-sessions" else {}
-    messages: list = [ServiceBusMessage(b"x", message_id=f"s{number}", **sessions) for number in range(5)]
+    sessions: dict[str, Any] = {"session_id": "s"} if queue == "strict-sessions" else {}
+    messages: list[Any] = [ServiceBusMessage(b"x", message_id=f"s{number}", **sessions) for number in range(5)]
     messages[2].application_properties = {"repl-path": 7}
     with clients["west"].get_queue_sender(queue) as sender:
         sender.send_messages(messages)
@@ -202,19 +208,21 @@ def test_without_rejects_only_the_message_at_fault_goes_to_the_dead_letter_queue
 
 
 @pytest.mark.parametrize(
-    ("queue", "told"),
+    ("queue", "error"),
     [("lost", "east/nowhere: the target refuses"), ("unlistened", "away/orders: the target cannot be")],
 )
 def test_messages_of_a_target_that_is_not_there_stay_at_the_source(
-    host, clients, broker, queue: str, told: str
+    host: HostProcess, clients: dict[str, ServiceBusClient], broker: RunningBroker, queue: str, error: str
 ) -> None:
     send(clients["west"], queue, ServiceBusMessage(b"kept", message_id="kept"))
-    host.wait_for(lambda: f"{queue}: the batch waits and is retried: {told}" in host.log(), 30)
-    assert broker.inspect("west", lambda west: len(list(west.target(queue).backlog.store.peek(0)))) == 1
+    host.wait_for(lambda: f"{queue}: the batch waits and is retried: {error}" in host.log(), 30)
+    assert broker.inspect("west", lambda west: len(list(west.store(queue).peek(0)))) == 1
     assert "SAS_KEY_VALUE" not in host.log()
 
 
-def test_a_host_that_is_told_to_end_lets_go_of_what_it_holds(host, clients, broker) -> None:
+def test_a_host_that_is_error_to_end_lets_go_of_what_it_holds(
+    host: HostProcess, clients: dict[str, ServiceBusClient], broker: RunningBroker
+) -> None:
     """The last test of this module: the host is gone then."""
     send(clients["west"], "unlistened", ServiceBusMessage(b"kept", message_id="held"))
     host.wait_for(lambda: "unlistened: the batch waits" in host.log(), 30)

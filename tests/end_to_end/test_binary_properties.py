@@ -1,6 +1,7 @@
 """An event with binary properties, which no SDK type takes on Azure: nothing is lost, and a stock trigger helps."""
 
 import base64
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +27,14 @@ DIGEST = b"\x00\xff\x10"
 
 
 @pytest.fixture
-def broker():
+def broker() -> Iterator[RunningBroker]:
     with RunningBroker([SITE]) as running:
         yield running
 
 
 @pytest.fixture
-def host(broker, tmp_path: Path):
-    """Start the app with the task of its trigger; where it stands in the hub outlasts it."""
+def host(broker: RunningBroker, tmp_path: Path) -> Callable[[str], HostProcess]:
+    """Return a function that starts the app with a trigger; the checkpoints outlast the app."""
     folder = tmp_path / "config"
     (folder / "tasks").mkdir(parents=True)
     (folder / "connections.yaml").write_text(CONNECTIONS)
@@ -44,27 +45,29 @@ def host(broker, tmp_path: Path):
         "QUEUES": broker.connection_string("site"),
     }
 
-    def start(trigger):
+    def start(trigger: str) -> HostProcess:
         (folder / "tasks" / "readings.yaml").write_text(f"{TASK}trigger: {trigger}\n")
         return HostProcess(str(ROOT), tmp_path, settings)
 
     return start
 
 
-def publish(broker, *events) -> None:
+def publish(broker: RunningBroker, *events: EventData) -> None:
     connection = broker.connection_string("site")
     with EventHubProducerClient.from_connection_string(connection, eventhub_name="hub") as producer:
         producer.send_batch(list(events))
 
 
-def event(body, **properties):
+def event(body: str, **properties: Any) -> EventData:
     made = EventData(body)
     made.properties = dict(properties.items())
     made.message_id = f"id-{body}"
     return made
 
 
-def test_the_batch_stays_in_the_hub_until_a_stock_trigger_takes_it(broker, host) -> None:
+def test_the_batch_stays_in_the_hub_until_a_stock_trigger_takes_it(
+    broker: RunningBroker, host: Callable[[str], HostProcess]
+) -> None:
     with host("raw") as raw:
         raw.wait_until_ready()
         publish(broker, event("before"))
@@ -95,7 +98,7 @@ def test_the_batch_stays_in_the_hub_until_a_stock_trigger_takes_it(broker, host)
     assert [int(each[b"repl-sequence"]) for each in properties] == [0, 1, 2, 3]
 
 
-def test_a_map_as_a_property_goes_through_no_trigger(broker, host) -> None:
+def test_a_map_as_a_property_goes_through_no_trigger(broker: RunningBroker, host: Callable[[str], HostProcess]) -> None:
     with host("stock") as stock:
         stock.wait_until_ready()
         publish(broker, event("one", origin={"floor": 1}))

@@ -1,5 +1,6 @@
 """Chained and encrypted on one side, decrypted and verified on the other, in an app that is killed on the way."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -45,12 +46,12 @@ EACH = 40
 
 
 @pytest.fixture
-def broker():
+def broker() -> Iterator[RunningBroker]:
     with RunningBroker([WEST, EAST]) as running:
         yield running
 
 
-def test_an_app_that_is_killed_breaks_no_chain_and_loses_nothing(broker, tmp_path: Path) -> None:
+def test_an_app_that_is_killed_breaks_no_chain_and_loses_nothing(broker: RunningBroker, tmp_path: Path) -> None:
     (tmp_path / "tasks").mkdir()
     (tmp_path / "connections.yaml").write_text(CONNECTIONS)
     (tmp_path / "tasks" / "tasks.yaml").write_text(TASKS)
@@ -62,7 +63,7 @@ def test_an_app_that_is_killed_breaks_no_chain_and_loses_nothing(broker, tmp_pat
         **settings(sign=jwks(made("Ed25519", "s1")), seal=jwks(made("oct", "e1"))),
     }
 
-    def active(site, queue):
+    def active(site: str, queue: str) -> int:
         return broker.counts(site)[queue].active
 
     with ServiceBusClient.from_connection_string(app["WEST"]) as client, client.get_queue_sender("payments") as sender:
@@ -88,7 +89,7 @@ def test_an_app_that_is_killed_breaks_no_chain_and_loses_nothing(broker, tmp_pat
     assert active("east", "set-aside") == 0
 
 
-def received_in(namespace, session):
+def received_in(namespace: str, session: str) -> list[str]:
     """Return the bodies of a session as they come, until each has come."""
     bodies: list[str] = []
     with ServiceBusClient.from_connection_string(namespace) as client:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fidelity.journeys import JOURNEYS, WIRE, observe
+from tests.fidelity.journeys import JOURNEYS, WIRE, Journey, Observations, observe
 from tests.fidelity.parts import changes, parts
 from tests.fidelity.specimens import SPECIMENS
 from tests.fidelity.table import cell, table
@@ -13,18 +13,18 @@ PAGE = Path(__file__).parents[2] / "docs/fidelity.md"
 
 
 @pytest.fixture(scope="module")
-def observed(tmp_path_factory: pytest.TempPathFactory):
+def observed(tmp_path_factory: pytest.TempPathFactory) -> Observations:
     return observe(tmp_path_factory.mktemp("fidelity"))
 
 
-def test_the_table_on_the_page_is_what_happens(observed) -> None:
+def test_the_table_on_the_page_is_what_happens(observed: Observations) -> None:
     assert table(observed) in PAGE.read_text(encoding="utf-8"), (
         "run `python -m tests.fidelity` and put its table in docs/fidelity.md"
     )
 
 
 @pytest.mark.parametrize("journey", JOURNEYS, ids=lambda journey: f"{journey.mode}-{journey.kinds}")
-def test_every_change_has_a_reason(observed, journey) -> None:
+def test_every_change_has_a_reason(observed: Observations, journey: Journey) -> None:
     for key in SPECIMENS:
         cell(journey, key, observed)
 
@@ -32,7 +32,9 @@ def test_every_change_has_a_reason(observed, journey) -> None:
 @pytest.mark.parametrize(
     "kinds", [each.kinds for each in JOURNEYS if each.mode == WIRE and each.kinds[0] == each.kinds[-1]]
 )
-def test_busway_alone_changes_no_bit_but_its_stamps_and_what_the_target_says_itself(observed, kinds) -> None:
+def test_busway_alone_changes_no_bit_but_its_stamps_and_what_the_target_says_itself(
+    observed: Observations, kinds: str
+) -> None:
     (journey,) = (each for each in JOURNEYS if each.mode == WIRE and each.kinds == kinds)
     changed = {
         (SPECIMENS[key].name, place)

@@ -2,7 +2,10 @@
 
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from http.client import HTTPMessage
 from pathlib import Path
+from typing import Any
 
 import pytest
 from azure.eventhub import EventData, EventHubProducerClient
@@ -25,27 +28,27 @@ NAMESPACE = NamespaceConfig(
 
 
 @pytest.fixture(scope="module")
-def broker():
+def broker() -> Iterator[RunningBroker]:
     with RunningBroker([NAMESPACE]) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def settings(broker, tmp_path_factory: pytest.TempPathFactory):
+def settings(broker: RunningBroker, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     address = broker.connection_string("ns")
     checkpoints = tmp_path_factory.mktemp("checkpoints") / "checkpoints.json"
     return {"SB": address, "EH": address, "RAW_QUEUE": "raw", "BUSWAY_CHECKPOINTS": str(checkpoints)}
 
 
 @pytest.fixture(scope="module")
-def host(settings, tmp_path_factory: pytest.TempPathFactory):
+def host(settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostProcess]:
     with HostProcess("noting", tmp_path_factory.mktemp("host"), settings) as process:
         process.wait_until_ready()
         yield process
         assert process.stop() == 0
 
 
-def send(broker, *bodies, **where) -> None:
+def send(broker: RunningBroker, *bodies: str, **where: Any) -> None:
     address = broker.connection_string("ns")
     with EventHubProducerClient.from_connection_string(address, eventhub_name="hub") as producer:
         batch = producer.create_batch(**where)
@@ -56,7 +59,7 @@ def send(broker, *bodies, **where) -> None:
         producer.send_batch(batch)
 
 
-def test_events_come_in_batches_per_partition_in_order(host, broker) -> None:
+def test_events_come_in_batches_per_partition_in_order(host: HostProcess, broker: RunningBroker) -> None:
     for partition in ("0", "1"):
         send(broker, *(f"in order {partition} {index}" for index in range(25)), partition_id=partition)
     host.wait_for(lambda: len([body for body in host.bodies("raw_events") if "in order" in body]) == 50)
@@ -66,7 +69,7 @@ def test_events_come_in_batches_per_partition_in_order(host, broker) -> None:
     assert max(len(messages) for messages in host.invocations("raw_events")) == 10
 
 
-def test_sdk_type_of_an_event_has_no_lock_token(host, broker) -> None:
+def test_sdk_type_of_an_event_has_no_lock_token(host: HostProcess, broker: RunningBroker) -> None:
     send(broker, "annotated", partition_key="key")
     host.wait_for(lambda: "annotated" in host.bodies("raw_events"))
     (message,) = [message for message in host.messages("raw_events") if message["body"] == "annotated"]
@@ -75,7 +78,7 @@ def test_sdk_type_of_an_event_has_no_lock_token(host, broker) -> None:
     assert "'x-opt-partition-key': 'key'" in str(plain(decode_all(split.message_annotations)))
 
 
-def test_stock_event_gets_body_and_system_properties(host, broker) -> None:
+def test_stock_event_gets_body_and_system_properties(host: HostProcess, broker: RunningBroker) -> None:
     send(broker, "stock", partition_key="key")
     host.wait_for(lambda: "stock" in host.bodies("stock_event"))
     (message,) = [message for message in host.messages("stock_event") if message["body"] == "stock"]
@@ -83,39 +86,45 @@ def test_stock_event_gets_body_and_system_properties(host, broker) -> None:
     assert isinstance(message["sequence"], int)
 
 
-def test_failing_events_are_retried_by_the_policy_and_then_passed_over(host, broker) -> None:
+def test_failing_events_are_retried_by_the_policy_and_then_passed_over(
+    host: HostProcess, broker: RunningBroker
+) -> None:
     send(broker, "fail for ever", partition_id="0")
     send(broker, "after the failure", partition_id="0")
     host.wait_for(lambda: "after the failure" in host.bodies("raw_events"))
     assert host.bodies("raw_events").count("fail for ever") == 3
 
 
-def test_timer_fires_every_second(host) -> None:
+def test_timer_fires_every_second(host: HostProcess) -> None:
     host.wait_for(lambda: len(host.invocations("tick")) >= 2)
     assert host.messages("tick")[0]["past_due"] is False
 
 
-def request(host, path, data=None, method=None):
+def request(
+    host: HostProcess, path: str, data: bytes | None = None, method: str | None = None
+) -> tuple[int, HTTPMessage, str]:
     url = f"http://127.0.0.1:{host.http_port}{path}"
     with urllib.request.urlopen(urllib.request.Request(url, data, method=method)) as response:
         return response.status, response.headers, response.read().decode()
 
 
-def test_http_function_gets_route_query_and_body_and_its_answer_comes_back(host) -> None:
+def test_http_function_gets_route_query_and_body_and_its_answer_comes_back(host: HostProcess) -> None:
     status, headers, body = request(host, "/api/hello/bob?q=1", b"text")
     assert (status, headers["X-Test"], body) == (201, "yes", "bob 1 text")
     assert request(host, "/api/hello")[2] == "None None "
 
 
 @pytest.mark.parametrize(("path", "method", "status"), [("/api/hello/a", "PUT", 405), ("/api/none", "GET", 404)])
-def test_other_requests_are_refused(host, path: str, method: str, status: int) -> None:
+def test_other_requests_are_refused(host: HostProcess, path: str, method: str, status: int) -> None:
     with pytest.raises(urllib.error.HTTPError) as error:
         request(host, path, method=method)
     error.value.close()
     assert error.value.code == status
 
 
-def test_restarted_host_goes_on_after_the_checkpoints(host, broker, settings, tmp_path: Path) -> None:
+def test_restarted_host_goes_on_after_the_checkpoints(
+    host: HostProcess, broker: RunningBroker, settings: dict[str, str], tmp_path: Path
+) -> None:
     host.wait_for(lambda: "after the failure" in host.bodies("stock_event"))
     assert host.stop() == 0
     send(broker, "after the restart", partition_id="1")

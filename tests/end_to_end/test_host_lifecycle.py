@@ -1,10 +1,12 @@
-"""The host when things go wrong around it, and when it is told to stop."""
+"""The host in failures of its surroundings, and when it is stopped."""
 
 import socket
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from azure.eventhub import EventData, EventHubProducerClient
@@ -19,7 +21,7 @@ from shared.clock import ManualClock
 from tests.end_to_end.host_process import HostProcess
 
 
-def namespace(port=None):
+def namespace(port: int | None = None) -> NamespaceConfig:
     queues = (
         *(QueueConfig(name=name) for name in ("raw", "raw-single", "stock-batch", "stock-single")),
         QueueConfig(name="session-single", requires_session=True),
@@ -35,17 +37,17 @@ def namespace(port=None):
 
 
 @pytest.fixture
-def broker():
+def broker() -> Iterator[RunningBroker]:
     with RunningBroker([namespace()]) as running:
         yield running
 
 
-def start(broker, folder, *arguments, **settings):
+def start(broker: RunningBroker, folder: Path, *arguments: str, **settings: str) -> HostProcess:
     address = broker.connection_string("ns")
     return HostProcess("noting", folder, {"SB": address, "EH": address, "RAW_QUEUE": "raw", **settings}, *arguments)
 
 
-def send(broker, queue, *bodies) -> None:
+def send(broker: RunningBroker, queue: str, *bodies: str) -> None:
     with (
         ServiceBusClient.from_connection_string(broker.connection_string("ns")) as client,
         client.get_queue_sender(queue) as sender,
@@ -53,15 +55,15 @@ def send(broker, queue, *bodies) -> None:
         sender.send_messages([ServiceBusMessage(body) for body in bodies])
 
 
-def left(broker, path):
+def left(broker: RunningBroker, path: str) -> int:
     return broker.inspect("ns", lambda namespace: len(list(namespace.store(path).peek(0))))
 
 
-def header(message):
+def header(message: Any) -> Any:
     return plain(decode_all(sections.split(bytes.fromhex(message["amqp"])).header))
 
 
-def test_sigterm_lets_the_batch_in_hand_finish_and_settles_it(broker, tmp_path: Path) -> None:
+def test_sigterm_lets_the_batch_in_hand_finish_and_settles_it(broker: RunningBroker, tmp_path: Path) -> None:
     with start(broker, tmp_path) as host:
         host.wait_until_ready()
         send(broker, "raw", "sleep 1.5", "second")
@@ -73,7 +75,7 @@ def test_sigterm_lets_the_batch_in_hand_finish_and_settles_it(broker, tmp_path: 
         assert host.bodies("raw_batch") == ["sleep 1.5", "second"]
 
 
-def test_idle_host_stops_at_once(broker, tmp_path: Path) -> None:
+def test_idle_host_stops_at_once(broker: RunningBroker, tmp_path: Path) -> None:
     with start(broker, tmp_path) as host:
         host.wait_until_ready()
         started = time.monotonic()
@@ -81,7 +83,7 @@ def test_idle_host_stops_at_once(broker, tmp_path: Path) -> None:
         assert time.monotonic() - started < 2
 
 
-def test_killed_host_loses_nothing(broker, tmp_path: Path) -> None:
+def test_killed_host_loses_nothing(broker: RunningBroker, tmp_path: Path) -> None:
     with start(broker, tmp_path) as host:
         host.wait_until_ready()
         send(broker, "raw", "sleep 5")
@@ -90,7 +92,7 @@ def test_killed_host_loses_nothing(broker, tmp_path: Path) -> None:
     assert left(broker, "raw") == 1
 
 
-def test_missing_entity_does_not_stop_the_other_functions(broker, tmp_path: Path) -> None:
+def test_missing_entity_does_not_stop_the_other_functions(broker: RunningBroker, tmp_path: Path) -> None:
     with start(broker, tmp_path, RAW_QUEUE="absent") as host:
         host.wait_for(lambda: "amqp:not-found" in host.log())
         send(broker, "raw-single", "still served")
@@ -99,7 +101,7 @@ def test_missing_entity_does_not_stop_the_other_functions(broker, tmp_path: Path
         assert host.stop() == 0
 
 
-def test_missing_setting_ends_the_host_with_every_problem(broker, tmp_path: Path) -> None:
+def test_missing_setting_ends_the_host_with_every_problem(broker: RunningBroker, tmp_path: Path) -> None:
     address = broker.connection_string("ns")
     with HostProcess("noting", tmp_path, {"EH": address}) as host:
         host.wait_for(lambda: "ConfigError" in host.log())
@@ -138,7 +140,7 @@ def test_lock_lost_before_completion_is_logged_and_the_message_comes_again(tmp_p
         assert host.stop() == 0
 
 
-def test_wire_hands_over_the_bytes_as_they_arrived(broker, tmp_path: Path) -> None:
+def test_wire_hands_over_the_bytes_as_they_arrived(broker: RunningBroker, tmp_path: Path) -> None:
     with start(broker, tmp_path, "--wire") as host:
         host.wait_until_ready()
         send(broker, "raw", "wire")
@@ -147,7 +149,9 @@ def test_wire_hands_over_the_bytes_as_they_arrived(broker, tmp_path: Path) -> No
         assert host.stop() == 0
 
 
-def test_event_that_dotnet_cannot_bind_is_passed_over_but_reaches_a_stock_binding(broker, tmp_path: Path) -> None:
+def test_event_that_dotnet_cannot_bind_is_passed_over_but_reaches_a_stock_binding(
+    broker: RunningBroker, tmp_path: Path
+) -> None:
     with start(broker, tmp_path) as host:
         host.wait_until_ready()
         address = broker.connection_string("ns")

@@ -1,13 +1,16 @@
-"""The host on the local broker: what functions get, and what becomes of the messages."""
+"""The host on the local broker: what functions receive, and how their messages are settled."""
 
 import itertools
 import time
+from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from local.broker.core.namespace import Namespace
 from local.broker.thread import RunningBroker
 from shared.amqp import sections
 from shared.amqp.codec import decode_all, plain
@@ -29,13 +32,13 @@ NAMESPACE = NamespaceConfig(
 
 
 @pytest.fixture(scope="module")
-def broker():
+def broker() -> Iterator[RunningBroker]:
     with RunningBroker([NAMESPACE]) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def host(broker, tmp_path_factory: pytest.TempPathFactory):
+def host(broker: RunningBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostProcess]:
     address = broker.connection_string("sb")
     settings = {"SB": address, "EH": address, "RAW_QUEUE": "raw"}
     with HostProcess("noting", tmp_path_factory.mktemp("host"), settings) as process:
@@ -45,27 +48,27 @@ def host(broker, tmp_path_factory: pytest.TempPathFactory):
 
 
 @pytest.fixture(scope="module")
-def client(broker):
+def client(broker: RunningBroker) -> Iterator[ServiceBusClient]:
     with ServiceBusClient.from_connection_string(broker.connection_string("sb")) as opened:
         yield opened
 
 
-def send(client, queue, *messages) -> None:
+def send(client: ServiceBusClient, queue: str, *messages: ServiceBusMessage) -> None:
     sender = client.get_topic_sender(queue) if queue == "sessions" else client.get_queue_sender(queue)
     with sender:
         for chunk in itertools.batched(messages, 50, strict=False):
             sender.send_messages(list(chunk))
 
 
-def received(host, function, word):
+def received(host: HostProcess, function: str, word: str) -> list[dict[str, Any]]:
     return [message for message in host.messages(function) if word in message["body"]]
 
 
-def section(message, name):
+def section(message: Any, name: str) -> Any:
     return plain(decode_all(getattr(sections.split(bytes.fromhex(message["amqp"])), name)))
 
 
-def test_batches_of_an_sdk_type_hold_at_most_the_configured_number(host, client) -> None:
+def test_batches_of_an_sdk_type_hold_at_most_the_configured_number(host: HostProcess, client: ServiceBusClient) -> None:
     send(client, "raw", *(ServiceBusMessage(f"batched {index}") for index in range(50)))
     host.wait_for(lambda: len(received(host, "raw_batch", "batched")) == 50)
     assert [message["body"] for message in received(host, "raw_batch", "batched")] == [
@@ -74,7 +77,7 @@ def test_batches_of_an_sdk_type_hold_at_most_the_configured_number(host, client)
     assert max(len(messages) for messages in host.invocations("raw_batch")) == 20
 
 
-def test_sdk_type_gets_the_message_as_azures_host_encodes_it(host, client) -> None:
+def test_sdk_type_gets_the_message_as_azures_host_encodes_it(host: HostProcess, client: ServiceBusClient) -> None:
     send(client, "raw", ServiceBusMessage("encoded", time_to_live=timedelta(minutes=2), subject="s", message_id="m"))
     host.wait_for(lambda: bool(received(host, "raw_batch", "encoded")))
     (message,) = received(host, "raw_batch", "encoded")
@@ -87,20 +90,22 @@ def test_sdk_type_gets_the_message_as_azures_host_encodes_it(host, client) -> No
     assert section(message, "message_annotations")["x-opt-sequence-number"] > 0
 
 
-def test_failed_batch_is_abandoned_whole_and_ends_in_the_dead_letter_queue(host, client) -> None:
+def test_failed_batch_is_abandoned_whole_and_ends_in_the_dead_letter_queue(
+    host: HostProcess, client: ServiceBusClient
+) -> None:
     send(client, "raw", ServiceBusMessage("fail dead"), ServiceBusMessage("neighbour dead"))
     host.wait_for(lambda: len(received(host, "dead_letters", "dead")) == 2)
     counts = [section(message, "header")[4] for message in received(host, "raw_batch", "fail dead")]
     assert counts == [1, 2, 3]
 
 
-def test_large_message_arrives_whole(host, client) -> None:
+def test_large_message_arrives_whole(host: HostProcess, client: ServiceBusClient) -> None:
     send(client, "raw", ServiceBusMessage("large " + "x" * 200_000))
     host.wait_for(lambda: bool(received(host, "raw_batch", "large")))
     assert received(host, "raw_batch", "large")[0]["size"] == 200_006
 
 
-def test_single_messages_run_side_by_side_and_keep_their_locks(host, client) -> None:
+def test_single_messages_run_side_by_side_and_keep_their_locks(host: HostProcess, client: ServiceBusClient) -> None:
     send(client, "raw-single", *(ServiceBusMessage(f"sleep 7 {index}") for index in range(4)))
     started = time.monotonic()
     host.wait_for(lambda: len(host.bodies("raw_single")) >= 4)
@@ -111,7 +116,7 @@ def test_single_messages_run_side_by_side_and_keep_their_locks(host, client) -> 
     assert len([body for body in host.bodies("raw_single") if body.startswith("sleep 7")]) == 4
 
 
-def test_sessions_come_one_after_the_other_in_order(host, client) -> None:
+def test_sessions_come_one_after_the_other_in_order(host: HostProcess, client: ServiceBusClient) -> None:
     messages = [ServiceBusMessage(f"{index % 5} {index}", session_id=f"s{index % 5}") for index in range(100)]
     send(client, "sessions", *messages)
     host.wait_for(lambda: len(host.messages("session_batch")) == 100)
@@ -123,21 +128,23 @@ def test_sessions_come_one_after_the_other_in_order(host, client) -> None:
         assert len(numbers) == 20
 
 
-def test_session_of_a_single_function_keeps_order_through_a_failure(host, client) -> None:
+def test_session_of_a_single_function_keeps_order_through_a_failure(
+    host: HostProcess, client: ServiceBusClient
+) -> None:
     bodies = ["a 0", "sleep 0.01 1", "a 2"]
     send(client, "session-single", *(ServiceBusMessage(body, session_id="only") for body in bodies))
     host.wait_for(lambda: len(host.bodies("session_single")) == 3)
     assert host.bodies("session_single") == bodies
 
 
-def test_stock_batch_shifts_correlation_ids_as_the_real_host_does(host, client) -> None:
+def test_stock_batch_shifts_correlation_ids_as_the_real_host_does(host: HostProcess, client: ServiceBusClient) -> None:
     identifiers = [None, "first", None, "second"]
     send(client, "stock-batch", *(ServiceBusMessage("shift", correlation_id=one) for one in identifiers))
     host.wait_for(lambda: len(host.messages("stock_batch")) == 4)
     assert [message["correlation_id"] for message in host.messages("stock_batch")] == ["first", "second", None, None]
 
 
-def test_stock_single_gets_body_and_properties(host, client) -> None:
+def test_stock_single_gets_body_and_properties(host: HostProcess, client: ServiceBusClient) -> None:
     message = ServiceBusMessage(b"body", message_id="m", application_properties={"n": 1, "text": "t"})
     send(client, "stock-single", message)
     host.wait_for(lambda: host.messages("stock_single"))
@@ -146,10 +153,10 @@ def test_stock_single_gets_body_and_properties(host, client) -> None:
     assert got["delivery_count"] == 1
 
 
-def test_everything_is_settled_in_the_end(host, broker) -> None:
+def test_everything_is_settled_in_the_end(host: HostProcess, broker: RunningBroker) -> None:
     paths = ("raw", "raw/$DeadLetterQueue", "raw-single", "sessions/Subscriptions/all", "session-single", "stock-batch")
 
-    def left(namespace):
+    def left(namespace: Namespace) -> Any:
         return [path for path in paths if list(namespace.store(path).peek(0))]
 
     host.wait_for(lambda: broker.inspect("sb", left) == [])

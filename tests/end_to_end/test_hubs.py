@@ -2,7 +2,9 @@
 
 import textwrap
 import time
+from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from azure.eventhub import EventData, EventHubProducerClient
@@ -83,7 +85,7 @@ rejects: {connection: hub-west, hub: rejected}
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory):
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     folder = tmp_path_factory.mktemp("hubs")
     (folder / "tasks").mkdir()
     (folder / "connections.yaml").write_text(CONNECTIONS)
@@ -102,7 +104,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory):
 
 
 @pytest.fixture(scope="module")
-def clients(broker):
+def clients(broker: RunningBroker) -> Iterator[dict[str, ServiceBusClient]]:
     with (
         ServiceBusClient.from_connection_string(broker.connection_string("west")) as west,
         ServiceBusClient.from_connection_string(broker.connection_string("east")) as east,
@@ -111,7 +113,7 @@ def clients(broker):
 
 
 @pytest.fixture(scope="module")
-def telemetry(broker):
+def telemetry(broker: RunningBroker) -> set[str]:
     """Publish readings of every city with its key, and some to each partition without one."""
     connection = broker.connection_string("west")
     with EventHubProducerClient.from_connection_string(connection, eventhub_name="telemetry") as producer:
@@ -121,10 +123,10 @@ def telemetry(broker):
     return {f"{key}-{number}" for key in KEYS for number in range(EACH)}
 
 
-def hub_events(broker, site, hub):
+def hub_events(broker: RunningBroker, site: str, hub: str) -> list[list[Any]]:
     """Return the events of a hub, by their partitions."""
 
-    def events_of(partition):
+    def events_of(partition: Any) -> list[Message]:
         found: list[Message] = []
         while (each := partition.event(len(found))) is not None:
             found.append(Message.received(each.encode(), Origin(site, hub, partition.partition_id)))
@@ -133,7 +135,7 @@ def hub_events(broker, site, hub):
     return broker.inspect(site, lambda namespace: [events_of(each) for each in namespace.hubs[hub].partitions])
 
 
-def arrived(broker, site, hub, count, seconds: int = 20):
+def arrived(broker: RunningBroker, site: str, hub: str, count: int, seconds: int = 20) -> list[list[Any]]:
     end = time.monotonic() + seconds
     while sum(map(len, partitions := hub_events(broker, site, hub))) < count:
         assert time.monotonic() < end, f"{hub}: {[len(each) for each in partitions]} arrived, expected {count} in all"
@@ -141,8 +143,8 @@ def arrived(broker, site, hub, count, seconds: int = 20):
     return partitions
 
 
-def take(client, queue, count, **options):
-    messages: list = []
+def take(client: ServiceBusClient, queue: str, count: int, **options: Any) -> list[Any]:
+    messages: list[Any] = []
     mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
     with client.get_queue_receiver(queue, receive_mode=mode, **options) as receiver:
         while len(messages) < count:
@@ -152,26 +154,26 @@ def take(client, queue, count, **options):
     return messages
 
 
-def bodies(events):
+def bodies(events: list[Any]) -> list[str]:
     return [each.body.decode() for each in events]
 
 
-def by_key(partitions):
-    found: dict = {}
+def by_key(partitions: list[list[Any]]) -> dict[str | None, list[tuple[int, str]]]:
+    found: dict[str | None, list[tuple[int, str]]] = {}
     for number, events in enumerate(partitions):
         for each in events:
             found.setdefault(each.partition_key, []).append((number, each.body.decode()))
     return found
 
 
-def assert_every_key_in_order(found) -> None:
+def assert_every_key_in_order(found: dict[str | None, list[tuple[int, str]]]) -> None:
     assert set(found) == set(KEYS)
     for key, events in found.items():
         assert [body for _, body in events] == [f"{key}-{number}" for number in range(EACH)]
         assert len({partition for partition, _ in events}) == 1
 
 
-def test_sessions_become_keys_and_sessions_again(broker, clients) -> None:
+def test_sessions_become_keys_and_sessions_again(broker: RunningBroker, clients: dict[str, ServiceBusClient]) -> None:
     with clients["west"].get_queue_sender("orders") as sender:
         for number in range(EACH):
             sender.send_messages(
@@ -188,7 +190,9 @@ def test_sessions_become_keys_and_sessions_again(broker, clients) -> None:
         assert [name for name in properties if name.startswith((b"repl-sb", b"repl-eh"))] == []
 
 
-def test_what_an_event_has_no_place_for_waits_in_its_properties(broker, clients) -> None:
+def test_what_an_event_has_no_place_for_waits_in_its_properties(
+    broker: RunningBroker, clients: dict[str, ServiceBusClient]
+) -> None:
     with clients["west"].get_queue_sender("jobs") as sender:
         sender.send_messages(
             [
@@ -204,7 +208,7 @@ def test_what_an_event_has_no_place_for_waits_in_its_properties(broker, clients)
         assert (each.subject, each.partition_key) == ("job", None)
 
 
-def test_from_hub_to_hub_every_key_keeps_its_order_and_partition(broker, telemetry) -> None:
+def test_from_hub_to_hub_every_key_keeps_its_order_and_partition(broker: RunningBroker, telemetry: set[str]) -> None:
     partitions = arrived(broker, "east", "by-key", len(telemetry))
     assert_every_key_in_order(by_key(partitions))
     sources = hub_events(broker, "west", "telemetry")
@@ -212,7 +216,7 @@ def test_from_hub_to_hub_every_key_keeps_its_order_and_partition(broker, telemet
     assert len({each.message_id.payload for events in partitions for each in events}) == len(telemetry)
 
 
-def test_a_kept_partition_keeps_the_order_of_all_its_keys(broker, telemetry) -> None:
+def test_a_kept_partition_keeps_the_order_of_all_its_keys(broker: RunningBroker, telemetry: set[str]) -> None:
     partitions = arrived(broker, "east", "kept", len(telemetry))
     sources = hub_events(broker, "west", "telemetry")
     assert [bodies(each) for each in partitions] == [bodies(each) for each in sources]
@@ -222,14 +226,16 @@ def test_a_kept_partition_keeps_the_order_of_all_its_keys(broker, telemetry) -> 
 
 
 @pytest.mark.usefixtures("telemetry")
-def test_keys_become_sessions_in_their_order(clients) -> None:
+def test_keys_become_sessions_in_their_order(clients: dict[str, ServiceBusClient]) -> None:
     for key in KEYS:
         messages = take(clients["east"], "readings", EACH, session_id=key)
         assert [str(each) for each in messages] == [f"{key}-{number}" for number in range(EACH)]
 
 
 @pytest.mark.usefixtures("telemetry")
-def test_a_task_of_one_partition_carries_its_events_only(broker, clients) -> None:
+def test_a_task_of_one_partition_carries_its_events_only(
+    broker: RunningBroker, clients: dict[str, ServiceBusClient]
+) -> None:
     expected = bodies(hub_events(broker, "west", "telemetry")[2])
     assert 0 < len(expected) < EACH * len(KEYS)
     messages = take(clients["east"], "one", len(expected))
@@ -237,6 +243,6 @@ def test_a_task_of_one_partition_carries_its_events_only(broker, clients) -> Non
     assert broker.counts("east")["one"].active == 0
 
 
-def test_nothing_was_rejected(broker) -> None:
+def test_nothing_was_rejected(broker: RunningBroker) -> None:
     assert broker.counts("west")["rejected"].active == 0
     assert hub_events(broker, "west", "rejected") == [[]]

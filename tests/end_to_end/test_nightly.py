@@ -1,6 +1,7 @@
 """The nightly timer of the app itself, in the local host."""
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -23,7 +24,7 @@ routes: [{target: {connection: west, queue: copies}}]
 
 
 @pytest.fixture
-def container(tmp_path: Path):
+def container(tmp_path: Path) -> Iterator[ContainerClient]:
     with (
         running_azurite(tmp_path) as storage,
         ContainerClient.from_connection_string(storage, "reconciliation") as client,
@@ -32,7 +33,9 @@ def container(tmp_path: Path):
         yield client
 
 
-def test_the_app_starts_the_job_and_its_invocation_fails_when_there_are_findings(container, tmp_path: Path) -> None:
+def test_the_app_starts_the_job_and_its_invocation_fails_when_there_are_findings(
+    container: ContainerClient, tmp_path: Path
+) -> None:
     (tmp_path / "config" / "tasks").mkdir(parents=True)
     (tmp_path / "config" / "connections.yaml").write_text("west: {kind: service-bus, setting: WEST}\n")
     (tmp_path / "config" / "tasks" / "copy.yaml").write_text(TASK)

@@ -4,6 +4,7 @@ import json
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from azure.servicebus import ServiceBusMessage, ServiceBusReceiver
 
@@ -44,20 +45,20 @@ def test_spillover_tries_each_site_once_and_ends_in_the_auxiliary_queue(tmp_path
             done = pattern.take_from(receiver, EACH // 2)
             give_up(receiver, EACH - EACH // 2, "Poison")
         for message in done:
-            told = stamps(message)
-            assert (told["repl-dlq-reason"], told["repl-dlq-source"]) == ("DatabaseAway", "jobs")
-            assert told["repl-dlq-description"] == f"DatabaseAway at {message.message_id}"
+            stamped = stamps(message)
+            assert (stamped["repl-dlq-reason"], stamped["repl-dlq-source"]) == ("DatabaseAway", "jobs")
+            assert stamped["repl-dlq-description"] == f"DatabaseAway at {message.message_id}"
             assert b"DeadLetterReason" not in (message.application_properties or {})
-            assert message.time_to_live == life, "a life begins anew at the other site"
+            assert message.time_to_live == life, "the time to live starts again at the other site"
             assert message.delivery_count == 0
         auxiliary = pattern.take("east", "jobs-auxiliary", EACH - EACH // 2)
         for message in auxiliary:
-            told = stamps(message)
-            assert (told["repl-dlq-reason"], told["repl-dlq-source"]) == ("DatabaseAway;Poison", "jobs;jobs")
-            assert told["repl-path"] == "west;east"
+            stamped = stamps(message)
+            assert (stamped["repl-dlq-reason"], stamped["repl-dlq-source"]) == ("DatabaseAway;Poison", "jobs;jobs")
+            assert stamped["repl-path"] == "west;east"
         assert sorted(str(each.message_id) for each in (*done, *auxiliary)) == sorted(ids)
 
-        def left():
+        def left() -> int:
             counts = [pattern.broker.counts(site)[queue] for site in ("west", "east") for queue in QUEUES]
             return sum(each.active + each.dead_lettered for each in counts)
 
@@ -75,7 +76,7 @@ def test_spillover_takes_what_the_broker_gave_up_by_itself(tmp_path: Path) -> No
         assert stamps(spilled)["repl-dlq-reason"] == "MaxDeliveryCountExceeded"
         late = ServiceBusMessage("late", message_id="late", time_to_live=timedelta(seconds=1))
         pattern.send("east", "jobs", [late])
-        # Nobody takes it in time; in the west its second of life begins anew, and there it is taken at once.
+        # It is not received in time. In west its time to live of a second starts again, and it is received at once.
         with pattern.receiver("west", "jobs") as receiver:
             (spilled,) = pattern.take_from(receiver, 1)
         assert stamps(spilled)["repl-dlq-reason"] == "TTLExpiredException"
@@ -84,7 +85,13 @@ def test_spillover_takes_what_the_broker_gave_up_by_itself(tmp_path: Path) -> No
 
 
 def test_split_sends_each_to_one_place_in_the_order_of_its_session(tmp_path: Path) -> None:
-    kinds: list[dict] = [{"priority": 9}, {"country": "FR"}, {"country": "US"}, {"priority": 9, "country": "DE"}, {}]
+    kinds: list[dict[Any, Any]] = [
+        {"priority": 9},
+        {"country": "FR"},
+        {"country": "US"},
+        {"priority": 9, "country": "DE"},
+        {},
+    ]
     places = [("east", "orders-express"), ("east", "orders-europe"), ("west", "orders-others")]
     taken_by = [0, 1, 2, 0, 2]
     with RunningPattern(EXAMPLES / "split", tmp_path) as pattern:
@@ -117,7 +124,7 @@ def test_split_sends_each_to_one_place_in_the_order_of_its_session(tmp_path: Pat
 def test_validation_lets_in_what_is_an_order_and_says_of_the_rest_why(tmp_path: Path) -> None:
     line = {"article": "screw", "quantity": 5}
     with RunningPattern(EXAMPLES / "validation", tmp_path) as pattern:
-        named: dict = {"partner": "p", "trusted": True}
+        named: dict[str | bytes, Any] = {"partner": "p", "trusted": True}
         good = [json.dumps({"id": f"{n}", "lines": [line]}) for n in range(EACH)]
         bad = {
             "wrong": json.dumps({"id": "x", "lines": [{**line, "quantity": "s3cr3t"}]}),
@@ -138,8 +145,10 @@ def test_validation_lets_in_what_is_an_order_and_says_of_the_rest_why(tmp_path: 
         assert {b"trusted" in (each.application_properties or {}) for each in inside} == {False}
         rejected = {each.message_id: each for each in pattern.take("partners", "orders-rejected", len(bad))}
         assert {str(each) for each in rejected.values()} == set(bad.values()), "as they came"
-        told = {name: stamps(each) for name, each in rejected.items()}
-        assert {name: (each["repl-reject-reason"], each["repl-reject-description"]) for name, each in told.items()} == {
+        stamped = {name: stamps(each) for name, each in rejected.items()}
+        assert {
+            name: (each["repl-reject-reason"], each["repl-reject-description"]) for name, each in stamped.items()
+        } == {
             "wrong": ("SchemaViolated", 'validate: $.lines[0].quantity: got a string, expected type "integer"'),
             "broken": ("NotJson", "validate: body is not JSON, line 1 column 8: unterminated string starting at"),
             "large": ("BodyTooLarge", f"validate: body has {len(bad['large'])} bytes, expected at most 65536"),

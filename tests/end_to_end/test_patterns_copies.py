@@ -59,7 +59,7 @@ def test_a_plain_copy_leaves_the_original_and_keeps_the_order_of_a_session(tmp_p
 
 
 @pytest.mark.parametrize("name", PATHS)
-def test_every_site_gets_every_message_once_in_order_and_nothing_goes_on(name, tmp_path: Path) -> None:
+def test_every_site_gets_every_message_once_in_order_and_nothing_goes_on(name: str, tmp_path: Path) -> None:
     paths = PATHS[name]
     with RunningPattern(EXAMPLES / name, tmp_path, changed=forgetful) as pattern:
         # All sites send at the same time, to the same sessions.

@@ -3,6 +3,7 @@
 import json
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusMessage
@@ -16,8 +17,8 @@ SITES = ("west", "east")
 PATH_OF_OTHERS = "north;south;there;elsewhere"
 
 
-def without_rules(folder, *, default_beside: bool = False):
-    """Take the rules away from the replication subscriptions, so that all are selected; or put $Default beside them."""
+def without_rules(folder: Path, *, default_beside: bool = False) -> Path:
+    """Remove the rules of the replication subscriptions, so that all messages match; or add $Default to them."""
     for path in beside(folder):
         document = json.loads(path.read_text())
         for subscription in document["UserConfig"]["Namespaces"][0]["Topics"][0]["Subscriptions"]:
@@ -29,7 +30,7 @@ def without_rules(folder, *, default_beside: bool = False):
     return folder
 
 
-def marked(body, **named):
+def marked(body: str, **named: Any) -> ServiceBusMessage:
     return ServiceBusMessage(
         body,
         message_id=body,
@@ -99,14 +100,16 @@ def test_duplicate_detection_drops_the_second_copy_that_default_makes(tmp_path: 
         assert pattern.host.stop() == 0
 
 
-def test_the_check_tells_of_both_before_they_run(tmp_path: Path) -> None:
-    def told(folder):
+def test_the_check_reports_both_before_they_run(tmp_path: Path) -> None:
+    def findings(folder: Path) -> list[tuple[str, str]]:
         configuration = load(folder)
         entities = entities_of([str(path) for path in beside(folder)], configuration.connections)
         return [(finding.check.name, finding.path.rpartition(": ")[2]) for finding in review(configuration, entities)]
 
     folder = copied(EXAMPLES / "all-active", tmp_path / "one")
-    assert told(folder) == []
-    assert told(without_rules(folder, default_beside=True)) == 2 * [("default-beside-action", "source.subscription")]
+    assert findings(folder) == []
+    assert findings(without_rules(folder, default_beside=True)) == 2 * [
+        ("default-beside-action", "source.subscription")
+    ]
     folder = without_rules(copied(EXAMPLES / "all-active", tmp_path / "two"))
-    assert told(folder) == 2 * [("rule-not-deployed", "source.rule")]
+    assert findings(folder) == 2 * [("rule-not-deployed", "source.rule")]

@@ -21,14 +21,14 @@ RUNS = re.findall(r"<!-- run: (\S+) -->\n```sh\n(.*?)```\n\n<!-- prints -->\n```
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
-def test_a_pattern_is_one_file_that_the_page_shows_as_it_is(folder) -> None:
+def test_a_pattern_is_one_file_that_the_page_shows_as_it_is(folder: Path) -> None:
     (file,) = (folder / "tasks").iterdir()
     assert file.name == f"{folder.name}.yaml"
     assert SHOWN[str(file.relative_to(ROOT))] == file.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
-def test_a_strict_check_has_nothing_to_say_of_a_pattern_all_of_whose_entities_are_known(folder) -> None:
+def test_a_strict_check_has_nothing_to_say_of_a_pattern_all_of_whose_entities_are_known(folder: Path) -> None:
     configuration = load(folder)
     entities = entities_of([str(path) for path in beside(folder)], configuration.connections)
     assert [alias for alias, each in configuration.connections.items() if entities.namespace(each) is None] == []
@@ -45,7 +45,7 @@ def test_every_pattern_is_run() -> None:
 
 
 @pytest.fixture
-def app(tmp_path: Path):
+def app(tmp_path: Path) -> Path:
     """Give the repository's app a folder of its own, so that logs and settings of other runs stay as they are."""
     folder = tmp_path / "app"
     folder.mkdir()
@@ -61,7 +61,7 @@ def app(tmp_path: Path):
 
 
 @pytest.mark.parametrize(("pattern", "commands", "printed"), RUNS, ids=[Path(run[0]).name for run in RUNS])
-def test_commands_print_what_the_page_says(pattern, commands, printed, app) -> None:
+def test_commands_print_what_the_page_says(pattern: str, commands: str, printed: str, app: Path) -> None:
     with BuswayProcess("start", pattern, "--port", "0", folder=app) as running:
         while "Press Ctrl-C to stop everything." not in running.lines(1):
             pass

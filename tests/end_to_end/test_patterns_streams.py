@@ -22,15 +22,15 @@ def test_latency_copies_partition_for_partition_in_the_order_of_the_whole_partit
         originals, copies = pattern.at_once(
             partial(read, america, "telemetry", len(readings)), partial(read, europe, "telemetry", len(readings))
         )
-        told = {
+        expected = {
             partition: [(each.body_as_str(), each.partition_key, each.properties[b"n"]) for each in events]
             for partition, events in originals.items()
         }
-        assert len(told) > 1
+        assert len(expected) > 1
         assert {
             partition: [(each.body_as_str(), each.partition_key, each.properties[b"n"]) for each in events]
             for partition, events in copies.items()
-        } == told
+        } == expected
         for partition, events in copies.items():
             numbers = [int(each.properties[b"repl-sequence"]) for each in events]
             assert numbers == [each.sequence_number for each in originals[partition]]

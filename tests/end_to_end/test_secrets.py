@@ -1,6 +1,7 @@
 """The function app of this repository in the host, with a target whose connection string is in a key vault."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,17 +30,17 @@ routes: [{target: {connection: east, queue: copies}}]
 
 
 @pytest.fixture
-def broker():
+def broker() -> Iterator[RunningBroker]:
     with RunningBroker([WEST, EAST]) as running:
         yield running
 
 
-def connection_string(broker, key) -> str:
+def connection_string(broker: RunningBroker, key: str) -> str:
     where = f"Endpoint=sb://localhost:{broker.port('east')};SharedAccessKeyName=Root;SharedAccessKey={key}"
     return f"{where};UseDevelopmentEmulator=true"
 
 
-def send(broker, *bodies) -> None:
+def send(broker: RunningBroker, *bodies: str) -> None:
     with (
         ServiceBusClient.from_connection_string(broker.connection_string("west")) as client,
         client.get_queue_sender("orders") as sender,
@@ -47,7 +48,7 @@ def send(broker, *bodies) -> None:
         sender.send_messages([ServiceBusMessage(body) for body in bodies])
 
 
-def test_a_rotated_secret_is_taken_up_by_the_running_app(broker, tmp_path: Path) -> None:
+def test_a_rotated_secret_is_taken_up_by_the_running_app(broker: RunningBroker, tmp_path: Path) -> None:
     (tmp_path / "tasks").mkdir()
     (tmp_path / "connections.yaml").write_text(CONNECTIONS)
     (tmp_path / "tasks" / "orders.yaml").write_text(TASK)

@@ -1,10 +1,17 @@
 """The function app of this repository takes from every kind of source, with either trigger."""
 
 import time
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from azure.eventhub import EventData, EventHubProducerClient
-from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
+from azure.servicebus import (
+    ServiceBusClient,
+    ServiceBusMessage,
+    ServiceBusReceiveMode,
+    ServiceBusSender,
+)
 
 from local.broker.config import EntityStatus, HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from local.broker.thread import RunningBroker
@@ -80,7 +87,7 @@ rejects: {connection: west, queue: rejected}
 
 
 @pytest.fixture(scope="module", params=["raw", "stock"])
-def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     folder = tmp_path_factory.mktemp(f"sources-{request.param}")
     (folder / "tasks").mkdir()
     (folder / "connections.yaml").write_text(CONNECTIONS)
@@ -100,18 +107,18 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="module")
-def west(broker):
+def west(broker: RunningBroker) -> Iterator[ServiceBusClient]:
     with ServiceBusClient.from_connection_string(broker.connection_string("west")) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
-def arrived(broker):
+def arrived(broker: RunningBroker) -> Iterator[Callable[[str, int], list[Any]]]:
     """Take a number of messages from a queue in east."""
     with ServiceBusClient.from_connection_string(broker.connection_string("east")) as client:
 
-        def take(queue, count):
-            messages: list = []
+        def take(queue: str, count: int) -> list[Any]:
+            messages: list[Any] = []
             mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
             with client.get_queue_receiver(queue, receive_mode=mode) as receiver:
                 while len(messages) < count:
@@ -123,7 +130,7 @@ def arrived(broker):
         yield take
 
 
-def stamps(message):
+def stamps(message: Any) -> dict[str, str]:
     return {
         key.decode(): value.decode()
         for key, value in message.application_properties.items()
@@ -131,13 +138,13 @@ def stamps(message):
     }
 
 
-def send(sender, count, **options) -> None:
+def send(sender: ServiceBusSender, count: int, **options: Any) -> None:
     with sender:
         sender.send_messages([ServiceBusMessage(f"{n}", message_id=f"m{n}", **options) for n in range(count)])
 
 
 @pytest.mark.parametrize("kind", ["plain", "sessions"])
-def test_a_queue(west, arrived, kind: str) -> None:
+def test_a_queue(west: ServiceBusClient, arrived: Callable[[str, int], list[Any]], kind: str) -> None:
     send(west.get_queue_sender(kind), 20, session_id="s", correlation_id="c")
     messages = arrived(f"from-{kind}", 20)
     order = [str(message) for message in messages]
@@ -149,21 +156,25 @@ def test_a_queue(west, arrived, kind: str) -> None:
     assert sorted(int(stamps(message)["repl-sequence"]) for message in messages) == list(range(1, 21))
 
 
-def test_a_subscription_and_the_dead_letters_of_another(west, arrived) -> None:
+def test_a_subscription_and_the_dead_letters_of_another(
+    west: ServiceBusClient, arrived: Callable[[str, int], list[Any]]
+) -> None:
     send(west.get_topic_sender("topic"), 3)
     assert {message.message_id for message in arrived("from-topic", 3)} == {"m0", "m1", "m2"}
     with west.get_subscription_receiver("topic", "dead") as receiver:
         for message in receiver.receive_messages(3, max_wait_time=5):
             receiver.dead_letter_message(message, reason="TooOld", error_description="it is late")
     for message in arrived("from-dead", 3):
-        told = stamps(message)
-        assert told["repl-dlq-reason"] == "TooOld"
-        assert told["repl-dlq-description"] == "it is late"
-        assert told["repl-dlq-source"] == "topic/Subscriptions/dead"
+        stamped = stamps(message)
+        assert stamped["repl-dlq-reason"] == "TooOld"
+        assert stamped["repl-dlq-description"] == "it is late"
+        assert stamped["repl-dlq-source"] == "topic/Subscriptions/dead"
         assert b"DeadLetterReason" not in message.application_properties
 
 
-def test_what_a_queue_and_a_subscription_could_not_forward(west, arrived) -> None:
+def test_what_a_queue_and_a_subscription_could_not_forward(
+    west: ServiceBusClient, arrived: Callable[[str, int], list[Any]]
+) -> None:
     send(west.get_queue_sender("forwards"), 2)
     for message in (first := arrived("from-transfer", 2)):
         assert stamps(message)["repl-dlq-source"] == "forwards"
@@ -174,11 +185,11 @@ def test_what_a_queue_and_a_subscription_could_not_forward(west, arrived) -> Non
     assert stamps(message)["repl-dlq-source"] == "onward/Subscriptions/forwards"
 
 
-def test_a_hub(broker, arrived) -> None:
+def test_a_hub(broker: RunningBroker, arrived: Callable[[str, int], list[Any]]) -> None:
     connection = broker.connection_string("west")
     with EventHubProducerClient.from_connection_string(connection, eventhub_name="telemetry") as producer:
         for partition in ("0", "1"):
-            events: list = [EventData(f"{partition}-{n}") for n in range(5)]
+            events: list[Any] = [EventData(f"{partition}-{n}") for n in range(5)]
             for event in events:
                 event.properties = {"unit": "K", "value": 7}
                 event.raw_amqp_message.annotations = {"iothub-connection-device-id": f"device-{partition}"}
@@ -198,7 +209,7 @@ def test_a_hub(broker, arrived) -> None:
         assert set(stamps(message)) >= {"repl-enqueue-time", "repl-sequence", "repl-offset"}
 
 
-def test_nothing_is_left_at_the_sources(broker) -> None:
+def test_nothing_is_left_at_the_sources(broker: RunningBroker) -> None:
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
         counts = broker.counts("west")

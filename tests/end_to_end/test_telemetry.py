@@ -2,8 +2,10 @@
 
 import json
 import re
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from azure.eventhub import EventData, EventHubProducerClient
@@ -42,7 +44,7 @@ limits: {hold: PT5S}
 """
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 SENDER = "b7ad6b7169203331"
-TRACED: dict = {
+TRACED: dict[str | bytes, Any] = {
     "Diagnostic-Id": f"00-{TRACE}-{SENDER}-01",
     "traceparent": f"00-{TRACE}-{SENDER}-01",
     "tracestate": "rojo=00f067aa0ba902b7",
@@ -52,19 +54,19 @@ SECONDS = 30
 
 
 @pytest.fixture
-def broker():
+def broker() -> Iterator[RunningBroker]:
     with RunningBroker([WEST, EAST]) as running:
         yield running
 
 
 @pytest.fixture
-def collector():
+def collector() -> Iterator[Collector]:
     with Collector() as running:
         yield running
 
 
 @pytest.fixture
-def host(broker, tmp_path: Path):
+def host(broker: RunningBroker, tmp_path: Path) -> Callable[..., HostProcess]:
     (tmp_path / "tasks").mkdir()
     (tmp_path / "connections.yaml").write_text(CONNECTIONS)
     (tmp_path / "tasks" / "all.yaml").write_text(TASKS)
@@ -78,11 +80,11 @@ def host(broker, tmp_path: Path):
     return lambda **more: HostProcess(str(ROOT), tmp_path, {**settings, **more})
 
 
-def over_otlp(collector):
+def over_otlp(collector: Collector) -> dict[str, str]:
     return {"BUSWAY_TELEMETRY": "otlp", "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
 
 
-def send(broker, queue, *messages) -> None:
+def send(broker: RunningBroker, queue: str, *messages: ServiceBusMessage) -> None:
     with (
         ServiceBusClient.from_connection_string(broker.connection_string("west")) as client,
         client.get_queue_sender(queue) as sender,
@@ -90,12 +92,12 @@ def send(broker, queue, *messages) -> None:
         sender.send_messages(list(messages))
 
 
-def take(broker, queue, count):
+def take(broker: RunningBroker, queue: str, count: int) -> list[Any]:
     with (
         ServiceBusClient.from_connection_string(broker.connection_string("east")) as client,
         client.get_queue_receiver(queue, receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE) as receiver,
     ):
-        messages: list = []
+        messages: list[Any] = []
         while len(messages) < count:
             more = receiver.receive_messages(count - len(messages), max_wait_time=20)
             assert more, f"{queue}: {len(messages)} of {count} arrived"
@@ -103,12 +105,14 @@ def take(broker, queue, count):
         return messages
 
 
-def points(collector, name):
+def points(collector: Collector, name: str) -> tuple[Any, list[Any]]:
     metric = collector.metrics()[name]
-    return metric, list(getattr(metric, metric.WhichOneof("data")).data_points)
+    return metric, list(getattr(metric, str(metric.WhichOneof("data"))).data_points)
 
 
-def test_spans_continue_the_trace_of_each_message_and_leave_the_message_alone(broker, collector, host) -> None:
+def test_spans_continue_the_trace_of_each_message_and_leave_the_message_alone(
+    broker: RunningBroker, collector: Collector, host: Callable[..., HostProcess]
+) -> None:
     with host(**over_otlp(collector)) as running:
         running.wait_until_ready()
         send(
@@ -123,7 +127,7 @@ def test_spans_continue_the_trace_of_each_message_and_leave_the_message_alone(br
         running.wait_for(lambda: len(collector.spans()) >= 3)
         assert running.stop() == 0
     for name, value in TRACED.items():
-        assert arrived["traced"][name.encode()] == value.encode()
+        assert arrived["traced"][str(name).encode()] == value.encode()
     assert set(arrived["plain"]) == {b"repl-path", b"repl-enqueue-time", b"repl-sequence"}
     assert arrived["odd"][b"traceparent"] == 17
 
@@ -137,9 +141,9 @@ def test_spans_continue_the_trace_of_each_message_and_leave_the_message_alone(br
         for each in links.values()
     )
     assert sum(int(str(plain(span.attributes)["messaging.batch.message_count"])) for span in batches) == 4
-    told = plain(batches[0].attributes)
-    assert told.pop("messaging.batch.message_count")
-    assert told == {
+    found = plain(batches[0].attributes)
+    assert found.pop("messaging.batch.message_count")
+    assert found == {
         "busway.task": "orders",
         "busway.source": "west/orders",
         "messaging.system": "servicebus",
@@ -165,7 +169,9 @@ def test_spans_continue_the_trace_of_each_message_and_leave_the_message_alone(br
     } == plain(hop.attributes)
 
 
-def test_metrics_count_what_became_of_the_messages(broker, collector, host) -> None:
+def test_metrics_count_the_outcomes_of_the_messages(
+    broker: RunningBroker, collector: Collector, host: Callable[..., HostProcess]
+) -> None:
     with host(**over_otlp(collector), WEBSITE_SITE_NAME="busway-west") as running:
         running.wait_until_ready()
         send(
@@ -184,9 +190,9 @@ def test_metrics_count_what_became_of_the_messages(broker, collector, host) -> N
     metric, counts = points(collector, "busway.messages")
     assert metric.unit == "{message}"
     found = {
-        (str(told["busway.task"]), str(told["busway.outcome"]), told.get("busway.target")): point.as_int
+        (str(each["busway.task"]), str(each["busway.outcome"]), each.get("busway.target")): point.as_int
         for point in counts
-        for told in [plain(point.attributes)]
+        for each in [plain(point.attributes)]
     }
     assert found == {
         ("orders", "sent", "east/copies"): 20,
@@ -196,9 +202,9 @@ def test_metrics_count_what_became_of_the_messages(broker, collector, host) -> N
     metric, sizes = points(collector, "busway.batch.size")
     of_task = {plain(point.attributes)["busway.task"]: point for point in sizes}
     assert (metric.unit, of_task["orders"].sum, of_task["readings"].sum) == ("{message}", 23, 1)
-    told = plain(of_task["readings"].attributes)
-    assert (told["messaging.system"], told["messaging.destination.name"]) == ("eventhubs", "readings")
-    assert told["messaging.consumer.group.name"] == "$Default"
+    readings = plain(of_task["readings"].attributes)
+    assert (readings["messaging.system"], readings["messaging.destination.name"]) == ("eventhubs", "readings")
+    assert readings["messaging.consumer.group.name"] == "$Default"
     metric, durations = points(collector, "messaging.process.duration")
     assert metric.unit == "s"
     assert all(0 < point.sum < SECONDS for point in durations)
@@ -219,7 +225,9 @@ def test_metrics_count_what_became_of_the_messages(broker, collector, host) -> N
     assert collector.service_names() == {"busway-west"}
 
 
-def test_a_batch_that_stays_at_its_source_is_an_error_that_can_be_seen(broker, collector, host) -> None:
+def test_a_batch_that_stays_at_its_source_is_an_error_that_can_be_seen(
+    broker: RunningBroker, collector: Collector, host: Callable[..., HostProcess]
+) -> None:
     with host(**over_otlp(collector)) as running:
         running.wait_until_ready()
         send(broker, "lost", ServiceBusMessage("x", application_properties=dict(TRACED)))
@@ -236,7 +244,9 @@ def test_a_batch_that_stays_at_its_source_is_an_error_that_can_be_seen(broker, c
     assert {plain(point.attributes).get("error.type") for point in durations} == {"TargetRefused"}
 
 
-def test_application_insights_gets_metrics_and_requests_with_their_links(broker, collector, host) -> None:
+def test_application_insights_gets_metrics_and_requests_with_their_links(
+    broker: RunningBroker, collector: Collector, host: Callable[..., HostProcess]
+) -> None:
     settings = {
         "BUSWAY_TELEMETRY": "azure-monitor",
         "APPLICATIONINSIGHTS_CONNECTION_STRING": "InstrumentationKey=00000000-0000-4000-8000-000000000000;"
@@ -278,7 +288,9 @@ def test_application_insights_gets_metrics_and_requests_with_their_links(broker,
     assert named["busway.messages"]["busway.outcome"] == "sent"
 
 
-def test_a_line_for_each_batch_says_it_in_words_and_in_fields(broker, host) -> None:
+def test_a_line_for_each_batch_says_it_in_words_and_in_fields(
+    broker: RunningBroker, host: Callable[..., HostProcess]
+) -> None:
     with host() as running:
         running.wait_until_ready()
         send(broker, "orders", ServiceBusMessage("x", application_properties=dict(TRACED)))
@@ -295,7 +307,7 @@ def test_a_line_for_each_batch_says_it_in_words_and_in_fields(broker, host) -> N
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "problem"),
     [
         ({"BUSWAY_TELEMETRY": "on"}, "BUSWAY_TELEMETRY: is 'on', expected one of off, otlp, azure-monitor"),
         (
@@ -308,9 +320,11 @@ def test_a_line_for_each_batch_says_it_in_words_and_in_fields(broker, host) -> N
         ),
     ],
 )
-def test_a_setting_that_is_wrong_stops_the_start(host, settings, told: str) -> None:
+def test_a_setting_that_is_wrong_stops_the_start(
+    host: Callable[..., HostProcess], settings: dict[str, str], problem: str
+) -> None:
     with host(**settings) as running:
         assert running._process.wait(SECONDS)
         log = running.log()
-    assert told in log
+    assert problem in log
     assert "hidden" not in log

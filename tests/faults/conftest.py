@@ -1,5 +1,6 @@
-"""Scenarios are played several at a time, as most of their time is waiting."""
+"""Several scenarios run at a time, because they mostly wait."""
 
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
@@ -9,12 +10,14 @@ from tests.faults.scenario import Row, Scenario
 
 
 @pytest.fixture(scope="module")
-def played(request):
-    """Play the scenarios that the module's selected tests are about; the test of each waits for its row."""
+def played(request: pytest.FixtureRequest) -> Iterator[dict[str, Future[Row]]]:
+    """Run the scenarios of the module's selected tests; each test waits for the row of its own."""
     chosen: list[Scenario] = [
         item.callspec.params["scenario"]
         for item in request.session.items
-        if item.module is request.module and hasattr(item, "callspec") and "scenario" in item.callspec.params
+        if getattr(item, "module", None) is request.module
+        and hasattr(item, "callspec")
+        and "scenario" in item.callspec.params
     ]
     with ThreadPoolExecutor(PLAYED_AT_ONCE) as pool:
         rows: dict[str, Future[Row]] = {str(scenario): pool.submit(scenario.run) for scenario in chosen}

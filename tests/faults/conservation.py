@@ -1,13 +1,13 @@
 """
-The oracle: what may become of messages that a source has accepted.
+The oracle: the permitted results for messages that a source has accepted.
 
-1. Each is at a target, in rejects, withheld by a decision that the journal tells of, or still at the source. One that
+1. Each is at a target, in rejects, withheld by a decision that the journal records, or still at the source. One that
    is nowhere is lost, wherever the fault struck.
 2. The first copies of the messages of a key arrive in the order in which the source accepted them.
 3. A second copy is counted, and has to be one of those that the scenario can explain.
 4. Nothing lies in the source's dead-letter queue, and nothing arrives that was never sent.
 
-It knows nothing of brokers, hosts and faults: it compares lists of names.
+It has no access to brokers, hosts and faults: it compares lists of names.
 """
 
 from collections import Counter
@@ -61,7 +61,7 @@ class Balance:
 
 
 def balance(account: Account) -> Balance:
-    """Return what became of the accepted messages; a ValueError for names that were accepted twice."""
+    """Return the result of each accepted message; raises ValueError for names that were accepted twice."""
     names = [copy.name for copy in account.accepted]
     if len(set(names)) < len(names):
         raise ValueError("accepted: names twice, expected each message to have a name of its own")

@@ -1,7 +1,7 @@
 """
 A route in operation: a broker with both namespaces in this process, and hosts of the function app in their own.
 
-Faults are set in the broker. What the oracle is told, the SDKs have read from the targets; only what no client can see
+Faults are set in the broker. The SDKs read the targets for the oracle; only what no client can see
 without disturbing it (the source, dead letters, a hub's checkpoints) is looked up in the broker.
 """
 
@@ -134,9 +134,9 @@ class Line:
         self.wait_until(lambda: not self.remaining(), "all carried", seconds)
 
     def _logs(self) -> str:
-        told = [f"at the source: {sorted(self.remaining())}"]
-        told += [f"host {number}:\n{host.log()[-3000:]}" for number, host in enumerate(self.hosts)]
-        return "\n".join(told)
+        lines = [f"at the source: {sorted(self.remaining())}"]
+        lines += [f"host {number}:\n{host.log()[-3000:]}" for number, host in enumerate(self.hosts)]
+        return "\n".join(lines)
 
     # What there is to see
 

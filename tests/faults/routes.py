@@ -34,7 +34,7 @@ class Route:
 
     @property
     def keeps_order(self) -> bool:
-        """Tell whether the services promise an order per key at both ends: a queue without sessions has none."""
+        """Whether the services promise an order per key at both ends; a queue without sessions promises none."""
         return Kind.QUEUE not in (self.source, self.target)
 
     @property

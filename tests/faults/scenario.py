@@ -38,7 +38,7 @@ class Scenario:
         return f"{self.name} ({self.route})"
 
     def run(self) -> "Row":
-        """Play it in a folder of its own."""
+        """Run it in a folder of its own."""
         with tempfile.TemporaryDirectory() as folder:
             line = self.line(
                 self.route,
@@ -55,25 +55,25 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Row:
-    """What the oracle said of one scenario."""
+    """The result of one scenario."""
 
     scenario: Scenario
     balance: Balance
 
     def objections(self) -> list[str]:
-        """Return what is wrong, one sentence each; none if the scenario went as it must."""
-        told = self.balance
+        """Return one sentence for each thing that is wrong."""
+        balance = self.balance
         found = {
-            "lost": told.lost,
-            "never sent, and there": told.foreign,
-            "withheld, and delivered": told.contradicted,
-            "twice without an explanation": sorted(told.unexplained),
-            "still at the source": () if told.remaining == 0 else (str(told.remaining),),
-            "in the source's dead-letter queue": told.dead_lettered,
-            "out of order": told.order_breaks if self.scenario.route.keeps_order else (),
+            "lost": balance.lost,
+            "never sent, and there": balance.foreign,
+            "withheld, and delivered": balance.contradicted,
+            "twice without an explanation": sorted(balance.unexplained),
+            "still at the source": () if balance.remaining == 0 else (str(balance.remaining),),
+            "in the source's dead-letter queue": balance.dead_lettered,
+            "out of order": balance.order_breaks if self.scenario.route.keeps_order else (),
         }
         objections = [f"{what}: {', '.join(names)}" for what, names in found.items() if names]
-        if self.scenario.repeats is not None and self.scenario.repeats != bool(told.duplicates):
-            seen = "some" if told.duplicates else "none"
+        if self.scenario.repeats is not None and self.scenario.repeats != bool(balance.duplicates):
+            seen = "some" if balance.duplicates else "none"
             objections.append(f"{seen} twice, expected {'some' if self.scenario.repeats else 'none'}")
         return objections

@@ -1,4 +1,4 @@
-"""The fault suite's table: a line for each scenario, as the tests assert it."""
+"""The table of the fault suite: one line for each scenario, as the tests assert it."""
 
 from collections.abc import Iterable
 
@@ -20,25 +20,25 @@ _COLUMNS = (
 
 
 def table(rows: Iterable[Row]) -> Table:
-    """Return *rows* as a table; where the services promise no order per key, a dash stands for its breaks."""
+    """Return *rows* as a table; a dash replaces the order breaks if the services promise no order per key."""
     drawn = Table("scenario", "route")
     for column in _COLUMNS:
         drawn.add_column(column, justify="right")
     drawn.add_column("explanation of the duplicates")
     for row in rows:
-        told = row.balance
+        balance = row.balance
         drawn.add_row(
             row.scenario.name,
             str(row.scenario.route),
-            str(told.accepted),
-            str(told.delivered),
-            str(told.withheld),
-            str(told.rejected),
-            str(told.remaining),
-            str(len(told.lost)),
-            str(told.duplicates.total()),
-            str(len(told.order_breaks)) if row.scenario.route.keeps_order else "-",
-            str(len(told.dead_lettered)),
-            row.scenario.explains if told.duplicates else "",
+            str(balance.accepted),
+            str(balance.delivered),
+            str(balance.withheld),
+            str(balance.rejected),
+            str(balance.remaining),
+            str(len(balance.lost)),
+            str(balance.duplicates.total()),
+            str(len(balance.order_breaks)) if row.scenario.route.keeps_order else "-",
+            str(len(balance.dead_lettered)),
+            row.scenario.explains if balance.duplicates else "",
         )
     return drawn

@@ -1,4 +1,4 @@
-"""The oracle objects to whatever is planted, and to nothing else."""
+"""The oracle reports every planted fault, and nothing else."""
 
 import random
 from collections import Counter
@@ -20,23 +20,23 @@ FAIR = Account(
 )
 
 
-def clean(account) -> bool:
-    told = balance(account)
+def clean(account: Account) -> bool:
+    result = balance(account)
     return not (
-        told.lost
-        or told.foreign
-        or told.contradicted
-        or told.unexplained
-        or told.order_breaks
-        or told.dead_lettered
-        or told.duplicates
+        result.lost
+        or result.foreign
+        or result.contradicted
+        or result.unexplained
+        or result.order_breaks
+        or result.dead_lettered
+        or result.duplicates
     )
 
 
 def test_a_fair_account_is_clean() -> None:
-    told = balance(FAIR)
+    result = balance(FAIR)
     assert clean(FAIR)
-    assert (told.accepted, told.delivered, told.withheld, told.rejected, told.remaining) == (30, 27, 1, 1, 1)
+    assert (result.accepted, result.delivered, result.withheld, result.rejected, result.remaining) == (30, 27, 1, 1, 1)
 
 
 @pytest.mark.parametrize("place", ["delivered", "withheld", "rejected", "remaining"])
@@ -49,14 +49,14 @@ def test_a_message_that_is_nowhere_is_lost(place: str) -> None:
 
 def test_every_single_loss_is_found() -> None:
     for number, copy in enumerate(FAIR.delivered):
-        told = balance(replace(FAIR, delivered=[*FAIR.delivered[:number], *FAIR.delivered[number + 1 :]]))
-        assert told.lost == (copy.name,)
+        result = balance(replace(FAIR, delivered=[*FAIR.delivered[:number], *FAIR.delivered[number + 1 :]]))
+        assert result.lost == (copy.name,)
 
 
 def test_a_loss_is_not_made_up_for_by_a_duplicate() -> None:
-    told = balance(replace(FAIR, delivered=[FAIR.delivered[1], *FAIR.delivered[1:]]))
-    assert told.lost == ("a0",)
-    assert told.duplicates == Counter({"a1": 1})
+    result = balance(replace(FAIR, delivered=[FAIR.delivered[1], *FAIR.delivered[1:]]))
+    assert result.lost == ("a0",)
+    assert result.duplicates == Counter({"a1": 1})
 
 
 def test_a_swap_within_a_key_breaks_its_order() -> None:
@@ -76,16 +76,16 @@ def test_the_order_between_keys_does_not_count() -> None:
 
 
 def test_the_second_copy_of_a_message_breaks_no_order() -> None:
-    told = balance(replace(FAIR, delivered=[*FAIR.delivered, FAIR.delivered[0], FAIR.delivered[0]]))
-    assert told.order_breaks == ()
-    assert told.duplicates == told.unexplained == Counter({"a0": 2})
+    result = balance(replace(FAIR, delivered=[*FAIR.delivered, FAIR.delivered[0], FAIR.delivered[0]]))
+    assert result.order_breaks == ()
+    assert result.duplicates == result.unexplained == Counter({"a0": 2})
 
 
 def test_only_as_many_copies_as_can_be_explained_are() -> None:
     delivered = [*FAIR.delivered, *FAIR.delivered[:2], FAIR.delivered[0]]
-    told = balance(replace(FAIR, delivered=delivered, repeatable=Counter({"a0": 1, "a1": 1, "a2": 1})))
-    assert told.duplicates == Counter({"a0": 2, "a1": 1})
-    assert told.unexplained == Counter({"a0": 1})
+    result = balance(replace(FAIR, delivered=delivered, repeatable=Counter({"a0": 1, "a1": 1, "a2": 1})))
+    assert result.duplicates == Counter({"a0": 2, "a1": 1})
+    assert result.unexplained == Counter({"a0": 1})
 
 
 def test_a_message_at_the_target_and_in_rejects_is_there_twice() -> None:
@@ -102,8 +102,8 @@ def test_what_was_never_sent_is_foreign() -> None:
 
 
 def test_a_dead_letter_is_told_and_is_no_place_to_be() -> None:
-    told = balance(replace(FAIR, remaining=frozenset(), dead_lettered=("c9",)))
-    assert (told.lost, told.dead_lettered) == (("c9",), ("c9",))
+    result = balance(replace(FAIR, remaining=frozenset(), dead_lettered=("c9",)))
+    assert (result.lost, result.dead_lettered) == (("c9",), ("c9",))
 
 
 def test_names_must_tell_messages_apart() -> None:
@@ -119,7 +119,7 @@ def test_planted_faults_are_found_in_any_mixture() -> None:
         again = Counter(copy.name for copy in chance.choices(delivered, k=chance.randrange(4)))
         for copy in [each for each in delivered for _ in range(again[each.name])]:
             delivered.insert(chance.randrange(delivered.index(copy) + 1, len(delivered) + 1), copy)
-        told = balance(replace(FAIR, delivered=delivered))
-        assert set(told.lost) == lost
-        assert told.duplicates == told.unexplained == again
-        assert told.order_breaks == ()
+        result = balance(replace(FAIR, delivered=delivered))
+        assert set(result.lost) == lost
+        assert result.duplicates == result.unexplained == again
+        assert result.order_breaks == ()

@@ -1,5 +1,5 @@
 """
-The host is killed ten times while 20,000 messages go through, and the nightly job says what became of them.
+The host is killed ten times while 20,000 messages go through, and the nightly job reconciles them.
 
 The test itself counts nothing at the target: that is what the job is for. Minutes long, and so a part of `make faults`.
 """
@@ -123,7 +123,7 @@ def _send(west: ServiceBusClient, kill: int) -> None:
 
 
 def _has(client: ServiceBusClient, subscription: str, first: int | None = None) -> bool:
-    """Tell whether a subscription holds anything, or the message *first* if one is named."""
+    """Return whether a subscription holds any message, or the message *first* if it is given."""
     with client.get_subscription_receiver("orders", subscription) as receiver:
         found = receiver.peek_messages(1, sequence_number=first or 1)
     return bool(found) and (first is None or found[0].sequence_number == first)

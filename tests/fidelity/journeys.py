@@ -1,5 +1,5 @@
 """
-Sending the specimens over every route, and what has become of them.
+The specimens, sent over every route, and what arrives of them.
 
 A journey is the kinds of the entities on it: `SE` is one hop from Service Bus to Event Hubs, `SESESS` five hops. Each
 has entities and sites of its own, and a function per hop in a host of its own mode.
@@ -55,7 +55,7 @@ class Journey(NamedTuple):
         )
 
     def takes(self, content: bytes) -> bool:
-        """Tell whether the host can hand a message over, which would else keep back those behind it."""
+        """Return whether the host can deliver a message, which would otherwise block the ones behind it."""
         try:
             if self.mode == AZURE:
                 reencode(content, 0)

@@ -10,7 +10,7 @@ from shared.message.metadata import ENQUEUE_TIME, OFFSET, PATH, SEQUENCE
 from tests.fidelity.specimens import SPECIMEN
 
 STAMPS = frozenset((PATH, ENQUEUE_TIME, SEQUENCE, OFFSET, SPECIMEN))
-# What the service that delivers a message says of it, and what it counts.
+# What the delivering service writes on a message, and what it counts.
 _OF_THE_DELIVERY = frozenset(
     (
         *("x-opt-enqueued-time", "x-opt-sequence-number", "x-opt-offset", "x-opt-message-state"),
@@ -47,7 +47,7 @@ def _parts(content: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def changes(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> dict[str, tuple[bytes, bytes]]:
-    """Return the places that differ by a bit; empty bytes stand for what is not there."""
+    """Return the places that differ by a bit; empty bytes mean that a part is missing."""
     return {
         place: (before.get(place, b""), after.get(place, b""))
         for place in sorted(before.keys() | after.keys())
@@ -56,7 +56,7 @@ def changes(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> dict[str
 
 
 def is_same_value(place: str, before: bytes, after: bytes) -> bool:
-    """Tell whether two encodings, at most of another width, are of one value of one type."""
+    """Return whether two encodings, possibly of different widths, are of one value of one type."""
     if place == "body":
         return _body(before) == _body(after)
     return bool(before) and bool(after) and _typed(decode_all(before)) == _typed(decode_all(after))

@@ -36,15 +36,15 @@ def test_a_good_folder_is_shown_as_a_table(folder: Path) -> None:
     assert "west/orders-rejected" in line
 
 
-def test_every_problem_of_every_file_is_told_with_its_path(folder: Path) -> None:
+def test_every_problem_of_every_file_is_lines_with_its_path(folder: Path) -> None:
     (folder / "tasks/orders.yaml").write_text(TASK.replace("rejects:", "rejected:").replace("> 5", ">"))
     (folder / "tasks/more.yaml").write_text(TASK.replace("connection: east", "connection: eest"))
     result = CliRunner().invoke(app, ["check", str(folder)])
     assert result.exit_code == 1
-    told = result.stderr.splitlines()
-    assert any("orders.yaml: rejected: unknown key" in line for line in told)
-    assert any("orders.yaml: routes[0].when" in line for line in told)
-    assert any("more.yaml: routes[0].target.connection" in line and "eest" in line for line in told)
+    lines = result.stderr.splitlines()
+    assert any("orders.yaml: rejected: unknown key" in line for line in lines)
+    assert any("orders.yaml: routes[0].when" in line for line in lines)
+    assert any("more.yaml: routes[0].target.connection" in line and "eest" in line for line in lines)
     assert result.stdout == ""
 
 

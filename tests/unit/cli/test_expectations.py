@@ -42,7 +42,7 @@ def received(sample: Sample, delivery: Delivery, changes: Mapping[str, Value | N
 
 
 def observed(made: list[Sample], spoil: Callable[[Observations], object] = lambda _: None) -> list[Verdict]:
-    """Return the verdicts on a run in which all went well, but for what *spoil* does to the observations."""
+    """Return the verdicts on a run in which everything went well, except what *spoil* does to the observations."""
     observations = Observations(made, lambda _: None)
     for sample in made:
         for delivery in deliveries(sample):
@@ -82,10 +82,10 @@ def test_what_did_not_arrive_is_lost(made: list[Sample], capsys: pytest.CaptureF
     about = f"{gone.message_id} at east/events/Subscriptions/application"
     assert verdict.differences == {"did not arrive": [about]}
     assert not print_report(console(), verdicts, ["west/jobs-rejected: 1 messages, expected none"], 200, 1.0)
-    told = capsys.readouterr().out
-    assert "FAILED: 2 differences" in told
-    assert f"events, west → east: {about}: did not arrive" in told
-    assert "west/jobs-rejected: 1 messages" in told
+    out = capsys.readouterr().out
+    assert "FAILED: 2 differences" in out
+    assert f"events, west → east: {about}: did not arrive" in out
+    assert "west/jobs-rejected: 1 messages" in out
 
 
 def test_what_arrives_twice_is_a_duplicate(made: list[Sample]) -> None:
@@ -132,7 +132,7 @@ def way_of_receipt(seen: Observations, receipt: Receipt) -> tuple[Pattern, str]:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "difference"),
     [
         ({"typed-long": int_(1)}, "property typed-long is int, sent as long"),
         ({"typed-guid": None}, "property typed-guid (uuid) is missing"),
@@ -145,7 +145,9 @@ def way_of_receipt(seen: Observations, receipt: Receipt) -> tuple[Pattern, str]:
         ({"DeadLetterReason": string("x")}, "property DeadLetterReason (string) was not sent"),
     ],
 )
-def test_every_change_of_a_property_is_told(made: list[Sample], changes: Mapping[str, Value | None], told: str) -> None:
+def test_every_change_of_a_property_is_reported(
+    made: list[Sample], changes: Mapping[str, Value | None], difference: str
+) -> None:
     _, copy = deliveries(made[0])
 
     def change(seen: Observations) -> None:
@@ -153,7 +155,7 @@ def test_every_change_of_a_property_is_told(made: list[Sample], changes: Mapping
 
     verdict = way(observed(made, change), Pattern.ALL_ACTIVE, "west → east")
     assert verdict.changes == 1
-    assert told in next(iter(verdict.differences))
+    assert difference in next(iter(verdict.differences))
 
 
 def test_the_name_of_the_rule_is_a_documented_stamp(made: list[Sample]) -> None:
@@ -175,12 +177,12 @@ def test_changes_of_body_and_broker_properties_are_told(made: list[Sample]) -> N
 
     sample = replace(made[0], time_to_live=600_000)
     verdict = way(observed([sample, *made[1:]], change), Pattern.ALL_ACTIVE, "west, as sent")
-    told = " ".join(verdict.differences)
+    text = " ".join(verdict.differences)
     assert verdict.changes == 4
-    assert "the body differs" in told
-    assert "the subject differs" in told
-    assert "the correlation id differs" in told
-    assert "the time to live is 1 ms, expected 600000 ms" in told
+    assert "the body differs" in text
+    assert "the subject differs" in text
+    assert "the correlation id differs" in text
+    assert "the time to live is 1 ms, expected 600000 ms" in text
 
 
 def test_a_payment_must_live_for_two_minutes(made: list[Sample]) -> None:
@@ -201,8 +203,8 @@ def test_a_payment_must_live_for_two_minutes(made: list[Sample]) -> None:
 def test_a_job_must_be_tried_as_often_as_its_queue_allows(made: list[Sample]) -> None:
     job = next(sample for sample in made if sample.failures == 2)
     verdicts = observed(made, lambda seen: seen.abandoned[job.message_id, job.site].pop())
-    told = [difference for verdict in verdicts for difference in verdict.differences]
-    assert told == [f"its consumer failed 2 times at {job.site}, expected 3"]
+    differences = [difference for verdict in verdicts for difference in verdict.differences]
+    assert differences == [f"its consumer failed 2 times at {job.site}, expected 3"]
 
 
 @pytest.mark.parametrize("site", ["west", "east"])

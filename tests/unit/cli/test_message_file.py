@@ -32,7 +32,7 @@ def test_a_line_becomes_a_message(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "reason"),
     [
         ("{", "is not JSON"),
         ("[]", "expected a JSON object"),
@@ -51,12 +51,12 @@ def test_a_line_becomes_a_message(tmp_path: Path) -> None:
         ('{"body": "x", "properties": {"long": "' + 40_000 * "x" + '"}}', "properties: have 40"),
     ],
 )
-def test_a_bad_line_is_told_with_its_number(tmp_path: Path, line: str, told: str) -> None:
+def test_a_bad_line_is_reported_with_its_number(tmp_path: Path, line: str, reason: str) -> None:
     file = tmp_path / "messages.jsonl"
     file.write_text(f'{{"body": "good"}}\n{line}\n', encoding="utf-8")
     (problem,) = problems(file)
     assert f"{file}: line 2: " in problem
-    assert told in problem
+    assert reason in problem
 
 
 def test_all_bad_lines_are_told(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_json_names_every_type(given: object, expected: Value) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "reason"),
     [
         ([1], "expected a scalar"),
         ({"type": "bytes", "value": 1}, "expected one of bool, byte"),
@@ -91,6 +91,6 @@ def test_json_names_every_type(given: object, expected: Value) -> None:
         (2**63, "out of range"),
     ],
 )
-def test_what_cannot_be_carried_is_refused(given: object, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_an_unsupported_value_is_refused(given: object, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
         property_value(given)

@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -29,5 +30,5 @@ def test_the_schema_knows_the_keys_of_a_task() -> None:
         ({"task": "t", "source": {"connection": "c"}}, False),
     ],
 )
-def test_the_schema_tells_taps_from_tasks(document, is_good: bool) -> None:
+def test_the_schema_tells_taps_from_tasks(document: Any, is_good: bool) -> None:
     assert Draft202012Validator(json.loads(text())).is_valid(document) is is_good

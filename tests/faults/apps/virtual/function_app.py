@@ -1,4 +1,4 @@
-"""The function app of this repository by another clock: as `function_app.py`, but for the pipelines' time."""
+"""The function app of this repository with another clock: like `function_app.py`, except the pipelines' time."""
 
 import os
 from pathlib import Path
