@@ -57,9 +57,9 @@ def pipelines(
     telemetry = telemetry or open_telemetry(settings)
     opened = []
     for file, task in zip(configuration.tasks, tasks, strict=True):
-        told = telemetry.of_task(_told_of_source(file, configuration))
-        journal, line = journals.of(file, told), task if hold is None else replace(task, hold=hold)
-        opened.append((file, Pipeline(line, journal, clock, sleep, shutdown=shutdown, telemetry=told)))
+        reports = telemetry.of_task(_source_attributes(file, configuration))
+        journal, line = journals.of(file, reports), task if hold is None else replace(task, hold=hold)
+        opened.append((file, Pipeline(line, journal, clock, sleep, shutdown=shutdown, telemetry=reports)))
     return opened
 
 
@@ -131,11 +131,11 @@ def _task(
     )
 
 
-def _told_of_source(file: TaskFile, configuration: Configuration) -> dict[str, str]:
+def _source_attributes(file: TaskFile, configuration: Configuration) -> dict[str, str]:
     """Return the attributes that every measurement of a task has."""
     source = file.source
     is_hub = source.hub is not None
-    told = {
+    attributes = {
         names.TASK: file.task,
         names.SOURCE: f"{configuration.site(source.connection)}/{source.entity}",
         names.SYSTEM: names.EVENT_HUBS if is_hub else names.SERVICE_BUS,
@@ -143,7 +143,7 @@ def _told_of_source(file: TaskFile, configuration: Configuration) -> dict[str, s
         names.SUBSCRIPTION: source.subscription,
         names.CONSUMER_GROUP: (source.consumer_group or DEFAULT_CONSUMER_GROUP) if is_hub else None,
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def _time_to_live(file: TaskFile) -> TimeToLive:

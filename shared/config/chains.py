@@ -18,7 +18,7 @@ _TEARING = {
 
 
 class OrderedSource(Protocol):
-    """What a source says of the order of its messages."""
+    """The ordering that a source provides."""
 
     @property
     def hub(self) -> str | None:

@@ -1,4 +1,4 @@
-"""What may stand in `config/failover.yaml`: the sites that applications may use, and where it is said which they do."""
+"""The model of `config/failover.yaml`: the sites that applications may use, and where the active one is published."""
 
 from typing import Annotated, Self
 
@@ -78,8 +78,8 @@ class FailoverFile(Strict):
     def _has_one_place(self) -> Self:
         places = [name for name in ("zone", "azure_dns", "endpoints") if getattr(self, name) is not None]
         if len(places) != 1:
-            told = " and ".join(places) or "no place"
-            raise ValueError(f"names {told}, expected one of zone, azure_dns, endpoints")
+            found = " and ".join(places) or "no place"
+            raise ValueError(f"names {found}, expected one of zone, azure_dns, endpoints")
         if self.primary not in self.sites:
             raise ValueError(f"the primary {self.primary!r} is none of the sites {', '.join(self.sites)}")
         if self.endpoints is None:

@@ -1,4 +1,4 @@
-"""The folder of connections and tasks, read as a whole with every problem told at once."""
+"""Reads the folder of connections and tasks as a whole, and reports all problems at once."""
 
 import difflib
 import re
@@ -19,7 +19,7 @@ CONNECTIONS = "connections.yaml"
 JOURNAL = "journal.yaml"
 TASKS = "tasks"
 
-# What pydantic says in words of Python, by the type of the error.
+# Plain text for pydantic's error types, whose own texts use words of Python.
 _PLAIN_WORDS = {
     "missing": "is missing",
     "model_type": "expected a mapping",
@@ -31,12 +31,12 @@ _PLAIN_WORDS = {
 
 @dataclass(frozen=True)
 class Configuration:
-    """Everything that stands in one configuration folder."""
+    """The content of one configuration folder."""
 
     connections: Mapping[str, Connection]
     tasks: Sequence[TaskFile]
     places: Mapping[str, str]
-    """Where each task stands, by its name in lower case."""
+    """The file of each task, by its name in lower case."""
     taps: Sequence[TapFile] = ()
     journal: JournalFile | None = None
 
@@ -66,12 +66,10 @@ def load(folder: Path) -> Configuration:
     readers: dict[tuple[str, str, str], str] = {}
     files = sorted(path for path in (folder / TASKS).glob("*") if path.suffix in {".yaml", ".yml"})
     if not files:
-        problems.append(
-            Problem(str(folder / TASKS), "no task file is there", "a task is a file such as tasks/copy.yaml")
-        )
+        problems.append(Problem(str(folder / TASKS), "there is no task file", "add one, such as tasks/copy.yaml"))
     for path in files:
         for place, document in _documents(path, problems):
-            # Of the document as it stands, so that a fault elsewhere in it hides none of its connections'.
+            # Check the raw document, so that another problem in it does not hide those of its connections.
             problems += _connection_problems(document, place, connections)
             task: TaskFile | TapFile | None
             if isinstance(document, dict) and "tap" in document:
@@ -82,7 +80,7 @@ def load(folder: Path) -> Configuration:
                 continue
             if task.task.lower() in places:
                 problems.append(
-                    Problem(f"{place}: task", f"{task.task!r} is a task in {places[task.task.lower()]} already")
+                    Problem(f"{place}: task", f"{task.task!r} is already a task in {places[task.task.lower()]}")
                 )
             places[task.task.lower()] = place
             if isinstance(task, TapFile):
@@ -122,7 +120,7 @@ def read_one[Model: BaseModel](path: Path, model: type[Model]) -> Model:
 
 
 def _journal(path: Path, connections: Mapping[str, Connection | None], problems: list[Problem]) -> JournalFile | None:
-    """Return where the journal is kept, None without such a file: then what is withheld is told in the log."""
+    """Return the journal's configuration, None without such a file: then withheld messages are only logged."""
     if not path.exists():
         return None
     journal = None
@@ -134,7 +132,7 @@ def _journal(path: Path, connections: Mapping[str, Connection | None], problems:
 
 
 def _connections(path: Path, problems: list[Problem]) -> dict[str, Connection | None]:
-    """Return the connections by alias; None for one at fault, so that it is told of once and not at every use."""
+    """Return the connections by alias; None for an invalid one, so that it is reported once and not at every use."""
     connections: dict[str, Connection | None] = {}
     for place, document in _documents(path, problems):
         if not isinstance(document, dict):
@@ -143,7 +141,9 @@ def _connections(path: Path, problems: list[Problem]) -> dict[str, Connection | 
         for alias, options in document.items():
             if not isinstance(alias, str) or not re.fullmatch(SITE, alias):
                 hint = "text in quotes, such as 'no'" if not isinstance(alias, str) else ""
-                problems.append(Problem(f"{place}: {alias}", "is no alias, expected a text that matches " + SITE, hint))
+                problems.append(
+                    Problem(f"{place}: {alias}", "is not an alias, expected a text that matches " + SITE, hint)
+                )
                 continue
             connections[alias] = _validated(Connection, options, f"{place}: {alias}", problems)
     return connections
@@ -152,15 +152,15 @@ def _connections(path: Path, problems: list[Problem]) -> dict[str, Connection | 
 def _reader_problems(
     task: TaskFile | TapFile, place: str, readers: dict[tuple[str, str, str], str]
 ) -> Iterator[Problem]:
-    """Yield the other task that reads a hub for the same consumer group: each would get a part of the events only."""
+    """Yield a problem if another task reads the hub with the same consumer group."""
     source = task.source
     if source.hub is None:
         return
     group = source.consumer_group or DEFAULT_CONSUMER_GROUP
     reader = readers.setdefault((source.connection, source.hub.lower(), group.lower()), task.task)
     if reader != task.task:
-        told = f"{reader!r} takes from {source.hub} for {group} already, and each would get a part of the events"
-        yield Problem(f"{place}: source.consumer_group", told, "give every task a consumer group of its own")
+        text = f"{reader!r} already reads {source.hub} with {group}, and each would get only some of the events"
+        yield Problem(f"{place}: source.consumer_group", text, "give every task a consumer group of its own")
 
 
 def _connection_problems(
@@ -176,7 +176,7 @@ def _connection_problems(
         elif connection is not None and connection.kind != kind:
             yield Problem(where, f"{alias!r} is of kind {connection.kind}, expected {kind}")
         elif connection is not None and connection.setting is None and path == "source":
-            # The trigger is the host's, and the host reads app settings.
+            # The host opens the trigger, and it reads app settings.
             hint = (
                 "give it a `setting` as well; on Azure that app setting may be a reference to the vault,"
                 f" @Microsoft.KeyVault(SecretUri=https://VAULT.vault.azure.net/secrets/{connection.secret})"
@@ -206,7 +206,7 @@ def _documents(path: Path, problems: list[Problem]) -> Iterator[tuple[str, objec
     except (OSError, UnicodeDecodeError) as error:
         problems.append(Problem(str(path), f"cannot be read as UTF-8 text: {error}"))
     except yaml.YAMLError as error:
-        problems.append(Problem(str(path), f"is not YAML: {' '.join(str(error).split())}"))
+        problems.append(Problem(str(path), f"is not valid YAML: {' '.join(str(error).split())}"))
     else:
         if not documents:
             problems.append(Problem(str(path), "the file is empty"))
@@ -227,7 +227,7 @@ def _validated[Model: BaseModel](
         problems += [
             _problem(model, place, _path_in(document, fault["loc"]), fault["msg"], fault["type"])
             for fault in faults
-            # A list whose only item is at fault is not also too short.
+            # A list whose only item is invalid is not also too short.
             if not (fault["type"] == "too_short" and fault["loc"] in inner)
         ]
         return None
@@ -274,14 +274,14 @@ def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML in which a key that stands twice in one mapping is an error, not the last one's win."""
+    """A YAML loader that refuses a key that occurs twice in one mapping."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:
         seen: set[object] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
             if isinstance(key, str) and key in seen:
-                problem = f"the key {key!r} stands twice"
+                problem = f"the key {key!r} is there twice"
                 raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
             if isinstance(key, str):
                 seen.add(key)

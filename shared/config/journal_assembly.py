@@ -1,4 +1,4 @@
-"""From a configuration to the journals of its tasks, and to its taps; all of an app write to one sink."""
+"""Builds the journals and the taps of a configuration; all of them write to one sink."""
 
 import os
 import socket
@@ -60,7 +60,7 @@ class Journals:
             await self._sink.close()
 
     def of(self, file: TaskFile, telemetry: Telemetry | None = None) -> Journal:
-        """Return the journal of a task, the log where it keeps no other; *telemetry* is told of what it loses."""
+        """Return the journal of a task, the log if it has no other; *telemetry* counts lost records."""
         if self._sink is None or file.journal is False:
             return LogJournal()
         return TaskJournal(
@@ -133,7 +133,7 @@ def _opened(configuration: Configuration, settings: Mapping[str, str], clock: Cl
     journal = configuration.journal
     instance = settings.get(_INSTANCE_SETTING) or f"{socket.gethostname()}{os.getpid()}"
     if journal is None or journal.blob is None:
-        # As that of blobs: numbers of batches begin anew with each process of an instance.
+        # As for blobs: each process of an instance numbers its batches from 1.
         started = round((clock or SystemClock()).now().timestamp() * 1000)
         return None if journal is None else EventHubSink(f"{instance}-{started}")
     problem = account_problem(journal.blob.setting, settings)

@@ -1,8 +1,8 @@
 """
-What may stand in `config/journal.yaml`, and in the file of a tap.
+The models of `config/journal.yaml` and of a tap's file.
 
-A tap is a task that sends nothing: it looks at what a replication task takes or has sent, and writes that to the
-journal, so that the journal does not rest on the word of the replicator alone.
+A tap is a task that sends nothing: it reads what a replication task receives or has sent, and writes that to the
+journal, as evidence that does not depend on the replicator.
 """
 
 from typing import Annotated, Any, Literal, Self
@@ -91,6 +91,6 @@ class TapFile(Strict):
 def file_schema() -> dict[str, Any]:
     """Return the JSON schema of the files in `tasks/`: replication tasks and taps."""
     definitions = TypeAdapter(TaskFile | TapFile).json_schema()["$defs"]
-    # Told apart by one key, so that an editor does not tell of a fault in either what the other would have wanted.
+    # One key selects the model, so that a text editor reports only the problems of that one.
     which = {"if": {"required": ["tap"]}, "then": {"$ref": "#/$defs/TapFile"}, "else": {"$ref": "#/$defs/TaskFile"}}
     return {**which, "$defs": definitions}

@@ -1,5 +1,5 @@
 """
-What may stand in `config/connections.yaml` and `config/tasks/*.yaml`.
+The models of `config/connections.yaml` and `config/tasks/*.yaml`.
 
 The JSON schema in `config/task.schema.json` is made of `TaskFile` and of `TapFile` in `shared.config.journal_models`.
 """
@@ -46,7 +46,7 @@ class Connection(Strict):
     @field_validator("setting")
     @classmethod
     def _can_be_opened(cls, setting: str | None, info: ValidationInfo) -> str | None:
-        # A secret at fault is not in the data, and told of by itself.
+        # An invalid secret is not in the data; it is reported separately.
         if setting is None and info.data.get("secret", "") is None:
             raise ValueError("is missing, expected the name of an app setting, or a secret's for a target")
         return setting
@@ -187,7 +187,7 @@ class Limits(Strict):
 
 
 def _kind_of(value: object) -> str:
-    """Tell which half of a union is meant, so that a fault in one is not reported as a fault in both."""
+    """Return which half of a union is meant, so that an error in one is not reported for both."""
     return "mapping" if isinstance(value, (dict, BaseModel)) else "word"
 
 

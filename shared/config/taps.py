@@ -1,4 +1,4 @@
-"""What is wrong with a tap that the tasks tell: it has to look where its task takes from or sends to."""
+"""Checks taps against the tasks: a tap must read the source of its task or one of its targets."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -19,16 +19,16 @@ def tap_problems(
         place = places[tap.task.lower()]
         task = by_name.get(tap.tap.of)
         if journal is None:
-            yield Problem(place, "there is no journal to write to", "say in journal.yaml where it is kept")
+            yield Problem(place, "there is no journal to write to", "add journal.yaml with the place of the journal")
         elif tap.tap.peek is not None and journal.blob is None:
-            told = "peeks, and the journal in an event hub does not keep how far it has looked"
-            yield Problem(f"{place}: tap.peek", told, "keep the journal in `blob`, or drain a subscription")
+            text = "peeks, and the journal in an event hub cannot keep how far the tap has come"
+            yield Problem(f"{place}: tap.peek", text, "keep the journal in `blob`, or drain a subscription")
         if task is None:
             known = ", ".join(by_name) or "none"
             yield Problem(f"{place}: tap.of", f"no task is called {tap.tap.of!r}", f"the tasks are {known}")
         elif not _looks_at(tap, task):
             ends = {"source": "takes from", "target": "sends to"}[tap.tap.side]
-            yield Problem(f"{place}: source", f"is nothing that {task.task!r} {ends}", "tap the same entity")
+            yield Problem(f"{place}: source", f"is not what {task.task!r} {ends}", "tap the same entity")
         elif tap.tap.side == "source" and tap.tap.peek is None and not is_same_entity(tap, task):
             yield from _selecting_other_messages(tap, task, place)
         if tap.tap.peek is None:
@@ -36,7 +36,7 @@ def tap_problems(
 
 
 def is_same_entity(tap: TapFile, task: TaskFile) -> bool:
-    """Return whether a tap of the source sees messages under the numbers that the task sees them under."""
+    """Return whether a tap of the source sees messages with the same sequence numbers as the task."""
     return _path(tap.source) == _path(task.source)
 
 
@@ -54,9 +54,9 @@ def _looks_at(tap: TapFile, task: TaskFile) -> bool:
 def _selecting_other_messages(tap: TapFile, task: TaskFile, place: str) -> Iterator[Problem]:
     taken, seen = _selected(task.source), _selected(tap.source)
     if taken != seen:
-        # What the task is not given has entered, as the tap tells it, and never arrives.
-        told = f"its rule selects {seen}, that of {task.task!r} {taken}: what only one is given would count as missing"
-        yield Problem(f"{place}: source.rule", told, "give the tap's subscription a rule with the same filter")
+        # A message that only the tap gets would count as missing.
+        text = f"its rule selects {seen}, that of {task.task!r} {taken}: what only one is given would count as missing"
+        yield Problem(f"{place}: source.rule", text, "give the tap's subscription a rule with the same filter")
 
 
 def _selected(source: Source) -> str:
@@ -68,8 +68,8 @@ def _competing(tap: TapFile, readers: Sequence[TaskFile | TapFile], place: str) 
         if other is not tap and tap.source.hub is None and _path(other.source) == _path(tap.source):
             if isinstance(other, TapFile) and other.tap.peek is not None:
                 continue
-            told = f"drains what {other.task!r} takes from, and each would get a part of the messages"
-            yield Problem(f"{place}: source", told, "give the tap a subscription of its own, or let it peek")
+            text = f"drains what {other.task!r} takes from, and each would get only some of the messages"
+            yield Problem(f"{place}: source", text, "give the tap a subscription of its own, or let it peek")
 
 
 def _path(source: Source) -> tuple[str, str]:

@@ -45,12 +45,15 @@ def _duplicates(network: Network, task: TaskFile, route: Route, taker: Queue | T
 
 def _sizes(network: Network, task: TaskFile, route: Route, taker: Queue | Topic, place: str) -> Iterator[Finding]:
     here = network.connection(task.source.connection)
-    there = network.entities.namespace(network.connection(route.target.connection))
+    target_namespace = network.entities.namespace(network.connection(route.target.connection))
     home = network.entities.namespace(here)
     source = network.entities.queue(here, task.source.queue) or network.entities.topic(here, task.source.topic)
-    if home is None or there is None or source is None:
+    if home is None or target_namespace is None or source is None:
         return
-    largest, taken = source.max_message_size or home.max_message_size, taker.max_message_size or there.max_message_size
+    largest, taken = (
+        source.max_message_size or home.max_message_size,
+        taker.max_message_size or target_namespace.max_message_size,
+    )
     if taken < largest:
         seen = f"takes {taken} bytes, {network.label(task.source)} up to {largest}"
         yield Finding(checks.SMALLER_MESSAGES, place, seen)

@@ -8,7 +8,7 @@ from shared.errors import Problem
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check has found: where, what it is there, and how to mend it."""
+    """One finding of a check: the place, and what is wrong there."""
 
     check: Check
     path: str
@@ -20,5 +20,5 @@ class Finding:
         return Problem(self.path, self.seen, self.check.remedy)
 
     def __str__(self) -> str:
-        """Return the finding in one line: severity and name of the check, place, what is wrong, how to mend it."""
+        """Return the finding in one line: severity and name of the check, place, what is wrong, how to fix it."""
         return f"{self.check.severity} {self.check.name}: {self.problem}"

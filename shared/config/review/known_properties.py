@@ -1,9 +1,10 @@
 """
-What a rule can make of messages of which only some properties are known.
+Evaluates rules on messages with partly known properties.
 
-`outcomes` follows the three-valued logic of conditions (`shared.rules.conditions`) and notes what each outcome tells of
-the properties, so that a later condition on the same message is judged by it: who has passed `replication IS NULL` and
-`SET replication = 1` does not pass the first again. Comparisons of order and LIKE on unknown properties go all ways.
+`outcomes` follows the three-valued logic of conditions (`shared.rules.conditions`) and records what each outcome
+implies for the properties, so that a later condition on the same message is judged by it: a message that has passed
+`replication IS NULL` and `SET replication = 1` does not pass the first again. Comparisons of order and LIKE on unknown
+properties have every outcome.
 """
 
 from collections.abc import Iterator, Mapping
@@ -40,7 +41,7 @@ from shared.rules.value_types import type_of
 
 
 class Unknown(Enum):
-    """What can be known of a property whose value is not."""
+    """What can be known of a property with an unknown value."""
 
     ANYTHING = auto()
     SOMETHING = auto()  # there, and not null
@@ -52,10 +53,10 @@ type Knowledge = Value | Unknown
 type Key = tuple[Scope, str]
 type Outcomes = "list[tuple[bool | None, Facts]]"
 
-# Conditions of many parts on many properties have more outcomes than are worth telling apart.
+# Conditions of many parts on many properties have more outcomes than are worth distinguishing.
 _MOST_OUTCOMES = 24
 _MOST_ITEMS = 4
-# Texts beyond this length are not followed: what is known of them is that they are there.
+# Texts beyond this length are not followed: they are only known to exist.
 _LONGEST_TEXT = 4096
 
 

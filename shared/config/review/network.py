@@ -44,14 +44,14 @@ from shared.rules.syntax import Scope
 
 HISTORY = "repl-"
 
-# System properties that a message has anew at each site, or that its journey changes.
+# System properties that stay the same from site to site.
 _LASTING = frozenset(
     ["contenttype", "correlationid", "messageid", "replyto", "replytosessionid", "sessionid", "subject", "to"]
 )
 
 _SAMPLE_KEY: Key = (Scope.USER, SAMPLE_ENQUEUE_TIME)
-# Whether a reason was given, and of what type, is the consumer's affair.
-_TOLD_OF_A_DEATH: tuple[Key, ...] = tuple(
+# The consumer decides whether there is a reason, and of what type.
+_DEAD_LETTER_REASONS: tuple[Key, ...] = tuple(
     (Scope.USER, name)
     for name in (DEAD_LETTER_REASON, DEAD_LETTER_DESCRIPTION, "deadletterreason", "deadlettererrordescription")
 )
@@ -75,7 +75,7 @@ class Network:
     """The entities and tasks of one configuration."""
 
     def __init__(self, configuration: Configuration, entities: Entities) -> None:
-        """Connect what *configuration* names; what *entities* tell of subscriptions wins over what tasks declare."""
+        """Connect what *configuration* names; the subscriptions in *entities* override what tasks declare."""
         self.configuration = configuration
         self.entities = entities
         self.tasks = configuration.tasks
@@ -228,9 +228,9 @@ class Network:
         if not source.dead_letter:
             return facts
         entity = source.model_copy(update={"dead_letter": False}).entity
-        told = dict.fromkeys(_TOLD_OF_A_DEATH, Unknown.ANYTHING)
+        reasons = dict.fromkeys(_DEAD_LETTER_REASONS, Unknown.ANYTHING)
         deaths = _continued(facts, DEAD_LETTER_SOURCE_KEY, entity)
-        return Facts({**facts.known, **told, DEAD_LETTER_SOURCE_KEY: deaths}, facts.others)
+        return Facts({**facts.known, **reasons, DEAD_LETTER_SOURCE_KEY: deaths}, facts.others)
 
     def _selections_of(self, task: TaskFile) -> list[Selection]:
         """Return the rules of the source, as they are deployed if that is known, else as the task declares them."""
@@ -252,7 +252,7 @@ def mark_keys(action: Action | None) -> frozenset[Key]:
 
 
 def is_history(key: Key) -> bool:
-    """Return whether a property is one in which Busway keeps a message's way."""
+    """Return whether a property is one in which Busway keeps a message's path."""
     return key[0] is Scope.USER and key[1].startswith(HISTORY)
 
 
@@ -262,7 +262,7 @@ def compact(facts: Facts) -> Mapping[Key, Knowledge]:
 
 
 def _few(found: list[tuple[Facts, bool]], facts: Facts) -> list[tuple[Facts, bool]]:
-    """Return what was found; where it is more than is worth telling apart, only that it is possible."""
+    """Return what was found; too many alternatives become one, which is possible but not certain."""
     return found if len(found) <= _MOST_ALTERNATIVES else [(facts, False)]
 
 

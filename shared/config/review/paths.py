@@ -1,4 +1,4 @@
-"""A message on its way through the network, with what is known of it."""
+"""The path of a message through the network, with what is known of the message."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -59,7 +59,7 @@ class Edge(NamedTuple):
 
     @property
     def is_rejects(self) -> bool:
-        """Return whether this is where messages at fault go."""
+        """Return whether this is the way of rejected messages."""
         return self.route is None
 
 
@@ -75,7 +75,7 @@ class Stop:
 
 @dataclass
 class Way:
-    """What became of a message at one task."""
+    """Where a message goes from one task, and where it stops."""
 
     onward: list[tuple[Edge, Passage]] = field(default_factory=list)
     stops: list[Stop] = field(default_factory=list)

@@ -17,7 +17,7 @@ from shared.config.review.network import Network, compact
 from shared.config.review.paths import Node, Passage, Stop
 
 _MOST_PASSAGES = 2_000
-# Of a dead-letter history, more than this many hops are not told apart.
+# Of a dead-letter history, more than this many hops are not distinguished.
 _MOST_DEATHS = 3
 
 
@@ -36,11 +36,11 @@ def findings(network: Network) -> Iterator[Finding]:
         is_complete &= all_followed and all_wished
         if all_followed:
             cut += [(node, stop) for stop in stops if stop.node in unhindered - hindered - {node}]
-    told: set[tuple[str, int | None, Check]] = set()
+    reported: set[tuple[str, int | None, Check]] = set()
     for origin, stop in cut:
         check = _check_of(origin, stop, reached)
-        if check is not None and (stop.edge.task.task, stop.edge.route, check) not in told:
-            told.add((stop.edge.task.task, stop.edge.route, check))
+        if check is not None and (stop.edge.task.task, stop.edge.route, check) not in reported:
+            reported.add((stop.edge.task.task, stop.edge.route, check))
             yield _told(network, stop, check)
     yield from _arrivals(network)
     if not is_complete:
@@ -103,8 +103,8 @@ def _told(network: Network, stop: Stop, check: Check) -> Finding:
 
 
 def _arrivals(network: Network) -> Iterator[Finding]:
-    """Yield the entities that get a plain message twice, told of once each."""
-    told: set[Node] = set()
+    """Yield the entities that get a plain message twice, each once."""
+    reported: set[Node] = set()
     for origin in network.tasks:
         if origin.source.dead_letter or network.readers(network.source_node(origin.source))[0] is not origin:
             continue
@@ -112,8 +112,8 @@ def _arrivals(network: Network) -> Iterator[Finding]:
         for passage in _plain_message(network, origin):
             ways.setdefault(passage.node, []).append(passage)
         for node, passages in ways.items():
-            if len(passages) > 1 and node not in told and not _detects_duplicates(network, passages[0]):
-                told.add(node)
+            if len(passages) > 1 and node not in reported and not _detects_duplicates(network, passages[0]):
+                reported.add(node)
                 seen = f"every message comes to {passages[0].way[-1]} twice: by {passages[0]} and by {passages[1]}"
                 yield Finding(checks.ARRIVES_TWICE, network.place(origin, "routes"), seen)
 

@@ -25,7 +25,7 @@ def findings(network: Network) -> Iterator[Finding]:
 
 
 def _ways_out(network: Network, task: TaskFile) -> Iterator[Finding]:
-    """Follow all messages along the routes, as far as their properties can be told apart."""
+    """Follow all messages along the routes, as far as their properties are known."""
     remaining = [Facts()]
     earlier: list[tuple[int, Predicate]] = []
     for index, route in enumerate(task.routes):

@@ -70,7 +70,7 @@ def test_an_error_in_the_set_of_tasks_fails_with_its_remedy() -> None:
     first, *_, last = result.stderr.splitlines()
     assert first.startswith("error one-bit-mark: ")
     assert "tasks/events.yaml: document 2: source.rule.filter: " in first
-    assert first.endswith("or connect every site with every other)")
+    assert first.endswith("or connect every site with every other site)")
     assert last.startswith("Not checked without --entities: ")
     assert last.endswith(" of west, east and north.")
     assert result.stdout == ""

@@ -91,7 +91,7 @@ def test_two_tasks_of_one_consumer_group_are_told_of(problems) -> None:
         a=first, b=HUB_TASK.format(task="second", hub="H", group=", consumer_group: $default")
     )
     assert path == "tasks/b.yaml: source.consumer_group"
-    assert problem == "'first' takes from H for $default already, and each would get a part of the events"
+    assert problem == "'first' already reads H with $default, and each would get only some of the events"
     assert hint == "give every task a consumer group of its own"
 
 
@@ -436,7 +436,7 @@ def test_a_connection_at_fault_is_told_of_once_and_not_at_its_uses(problems) -> 
 @pytest.mark.parametrize("alias", ["no", "5", "'a;b'", "''"])
 def test_an_alias_is_a_name_that_a_path_can_hold(problems, alias: str) -> None:
     (found,) = problems(connections=CONNECTIONS + f"{alias}: {{kind: service-bus, setting: S}}\n", copy=TASK)
-    assert "is no alias" in found[1]
+    assert "is not an alias" in found[1]
 
 
 @pytest.mark.parametrize(
@@ -457,11 +457,11 @@ def test_connections_are_looked_at(problems, connection: str, path: str, problem
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("task: a\ntask: b\n", "the key 'task' stands twice"),
-        ("source: {queue: a, queue: b}\n", "the key 'queue' stands twice"),
-        ("task: [", "is not YAML"),
-        ("task: !!python/object:os.system x", "is not YAML"),
-        ("? [a]\n: b\n", "is not YAML"),
+        ("task: a\ntask: b\n", "the key 'task' is there twice"),
+        ("source: {queue: a, queue: b}\n", "the key 'queue' is there twice"),
+        ("task: [", "is not valid YAML"),
+        ("task: !!python/object:os.system x", "is not valid YAML"),
+        ("? [a]\n: b\n", "is not valid YAML"),
         ("", "the file is empty"),
         ("# only a comment\n---\n", "the file is empty"),
         ("- 1\n", "expected a mapping"),
@@ -481,7 +481,7 @@ def test_a_file_that_is_no_text(folder) -> None:
 
 def test_a_task_that_stands_twice(problems) -> None:
     found = problems(a=TASK, b=TASK.replace("copy", "COPY"))
-    assert found == [("tasks/b.yaml: task", "'COPY' is a task in tasks/a.yaml already", "")]
+    assert found == [("tasks/b.yaml: task", "'COPY' is already a task in tasks/a.yaml", "")]
 
 
 def test_missing_files(tmp_path: Path) -> None:
@@ -489,5 +489,5 @@ def test_missing_files(tmp_path: Path) -> None:
         load(tmp_path)
     assert [(problem.path, problem.problem) for problem in caught.value.problems] == [
         (f"{tmp_path}/connections.yaml", "the file is missing"),
-        (f"{tmp_path}/tasks", "no task file is there"),
+        (f"{tmp_path}/tasks", "there is no task file"),
     ]

@@ -73,12 +73,12 @@ def test_a_tap_of_the_target_and_one_of_the_source_are_accepted(folder) -> None:
         (tap(EAST_JOURNAL, of="other"), "all.yaml: document 2: tap.of: no task is called 'other'"),
         (
             tap("{connection: west, topic: orders, subscription: journal}"),
-            "all.yaml: document 2: source: is nothing that 'copy' sends to",
+            "all.yaml: document 2: source: is not what 'copy' sends to",
         ),
-        (tap(EAST_JOURNAL, side="source"), "all.yaml: document 2: source: is nothing that 'copy' takes from"),
+        (tap(EAST_JOURNAL, side="source"), "all.yaml: document 2: source: is not what 'copy' takes from"),
         (
             tap("{connection: west, topic: orders, subscription: replication}", side="source"),
-            "all.yaml: document 2: source: drains what 'copy' takes from, and each would get a part of the messages",
+            "all.yaml: document 2: source: drains what 'copy' takes from, and each would get only some of the messages",
         ),
         (
             tap("{connection: west, topic: orders, subscription: journal}", side="source"),
@@ -94,7 +94,7 @@ def test_a_tap_of_the_target_and_one_of_the_source_are_accepted(folder) -> None:
         ),
         (tap(EAST_JOURNAL) + "routes: []\n", "all.yaml: document 2: routes: unknown key"),
         (tap("{connection: nowhere, queue: q}"), "all.yaml: document 2: source.connection: no connection is called"),
-        (tap(EAST_JOURNAL).replace("watch", "copy"), "all.yaml: document 2: task: 'copy' is a task in"),
+        (tap(EAST_JOURNAL).replace("watch", "copy"), "all.yaml: document 2: task: 'copy' is already a task in"),
     ],
 )
 def test_what_is_wrong_with_a_tap_is_told(folder, document, expected: str) -> None:
