@@ -48,12 +48,12 @@ editors:
   redelivered message gets the same result.
 - **Options** are checked when the app starts, and by `busway check`: errors in options, schemas and rules are reported
   with file and path.
-- **Never changed.** Editors do not change ids, sessions, partition keys and arrival times. Exceptions: `partition` adds a
-  partition key, and `split` and `batch` compute new ids from the old ones.
+- **Never changed.** Editors do not change ids, sessions, partition keys and arrival times. Exceptions: `partition` adds
+  a partition key, and `split` and `batch` compute new ids from the old ones.
 
 `busway try TASK --peek 10` shows the results of a task's editors for messages that wait in its source
-([Trying a task](operations.md#trying-a-task-without-sending)). [The contract](specs/editor.md) is what every editor must
-do. An editor of your own is a function: [`python`](#python). [Body formats](formats.md) have their own page.
+([Trying a task](operations.md#trying-a-task-without-sending)). [The contract](specs/editor.md) is what every editor
+must do. An editor of your own is a function: [`python`](#python). [Body formats](formats.md) have their own page.
 
 ## Keys and stores
 
@@ -66,8 +66,8 @@ storage account; `NAME__blobServiceUri` uses the identity of the app, and `file:
 
 The examples are tests (`pytest tests/golden`). In each one:
 
-- *In* lists the deliveries with their expected outcomes; `after` waits a number of seconds before a delivery, and `taken`
-  delivers messages that an earlier step has sent.
+- *In* lists the deliveries with their expected outcomes; `after` waits a number of seconds before a delivery, and
+  `taken` delivers messages that an earlier step has sent.
 - *Out* lists the sent messages by target; `matches` is a regular expression for a value that differs in each run.
 - `repl-` properties are the stamps that Busway adds.
 """

@@ -27,17 +27,17 @@ class InMemory:
     def __init__(self) -> None:
         self.kept: dict[Any, Any] = {}
 
-    async def read(self, name):
+    async def read(self, name: str) -> Any:
         return self.kept.get(name)
 
-    async def write(self, name, content, version):
+    async def write(self, name: str, content: bytes, version: str | None) -> Any:
         known = self.kept.get(name)
         assert (known.version if known else None) == version
         self.kept[name] = Document(content, str(int(version or 0) + 1))
         return self.kept[name].version
 
 
-def stored(each, store):
+def stored(each: Any, store: Any) -> Any:
     each._sequences._documents = store
     return each
 
@@ -45,7 +45,7 @@ def stored(each, store):
 batches = st.lists(st.integers(1, 4), min_size=2, max_size=5)
 
 
-def in_batches(items, sizes):
+def in_batches(items: Any, sizes: list[int]) -> Any:
     start = 0
     for size in sizes:
         yield start, items[start : start + size]
@@ -54,7 +54,7 @@ def in_batches(items, sizes):
         yield start, items[start:]
 
 
-def chain_of(count, sizes, redelivered):
+def chain_of(count: int, sizes: list[int], redelivered: Any) -> Any:
     """Return a chain that was made in batches, of which some were delivered twice, with a restart each time."""
     store = InMemory()
     made: dict[int, Message] = {}
@@ -65,18 +65,20 @@ def chain_of(count, sizes, redelivered):
     return [made[number] for number in range(1, count + 1)]
 
 
-def verdicts(links, sizes):
+def verdicts(links: Any, sizes: list[int]) -> list[str]:
     """Return what a verifier says that is begun anew for each batch."""
-    store, told = InMemory(), []
+    store, text = InMemory(), []
     for start, batch in in_batches(arrived(links), sizes):
         if batch:
-            told += carried(stored(verifier(APP), store), arrived(batch, start + 1))
-    return told
+            text += carried(stored(verifier(APP), store), arrived(batch, start + 1))
+    return text
 
 
 @few
 @given(batches, batches, st.integers(0, 2), st.data())
-def test_a_whole_chain_passes_with_its_repetitions(sizes, others, redelivered, data) -> None:
+def test_a_whole_chain_passes_with_redeliveries(
+    sizes: list[int], others: Any, redelivered: Any, data: st.DataObject
+) -> None:
     links = chain_of(sum(sizes), sizes, redelivered)
     repeated = data.draw(st.integers(0, len(links) - 1))
     later = data.draw(st.integers(repeated + 1, len(links)))
@@ -87,7 +89,7 @@ def test_a_whole_chain_passes_with_its_repetitions(sizes, others, redelivered, d
 
 @few
 @given(batches, batches, st.sampled_from(["delete", "swap", "alter", "alter link", "insert", "exchange"]), st.data())
-def test_whatever_is_tampered_with_is_noticed(sizes, others, what, data) -> None:
+def test_whatever_is_tampered_with_is_noticed(sizes: list[int], others: Any, what: Any, data: st.DataObject) -> None:
     links = chain_of(sum(sizes), sizes, 0)
     tampered = [each.copy() for each in links]
     index = data.draw(st.integers(0, len(links) - 2))
@@ -114,10 +116,10 @@ def test_whatever_is_tampered_with_is_noticed(sizes, others, what, data) -> None
             # The link of another message on this one's content.
             other = data.draw(st.integers(0, len(links) - 1).filter(lambda each: each != index))
             tampered[index].set_properties({"repl-chain": links[other].application_property("repl-chain")})
-    told = verdicts(tampered, others)
-    assert any(verdict != "passes" for verdict in told), told
+    text = verdicts(tampered, others)
+    assert any(verdict != "passes" for verdict in text), text
     genuine = {each.encode() for each in links}
-    passed = [each.encode() for each, verdict in zip(tampered, told, strict=True) if verdict == "passes"]
+    passed = [each.encode() for each, verdict in zip(tampered, text, strict=True) if verdict == "passes"]
     # What passes is the genuine sequence from its beginning, without a gap.
     assert set(passed) <= genuine
     assert passed == [each.encode() for each in links[: len(passed)]]

@@ -8,6 +8,7 @@ import struct
 import uuid
 from collections.abc import Callable
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from google.protobuf import descriptor_pb2
@@ -32,7 +33,7 @@ decimals = st.decimals(allow_nan=False, allow_infinity=False)
 instants = st.datetimes(min_value=dt.datetime(1970, 1, 1), timezones=st.just(dt.UTC))  # noqa: DTZ001 - the zone is the other argument
 
 
-def trees(leaves):
+def trees(leaves: Any) -> Any:
     return st.recursive(
         leaves, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4), max_leaves=15
     )
@@ -77,7 +78,7 @@ avro_trees: st.SearchStrategy = st.deferred(
 )
 
 
-def schema_of(document) -> AvroSchema:
+def schema_of(document: Any) -> AvroSchema:
     return AvroSchema(json.dumps(document).encode())
 
 
@@ -131,7 +132,7 @@ READERS: dict[str, Callable[[bytes], object]] = {
 
 @settings(max_examples=60)
 @given(value=trees(scalars | huge | decimals))
-def test_json_reads_what_it_has_written(value) -> None:
+def test_json_reads_what_it_has_written(value: Any) -> None:
     codec = PlainJson()
     written = codec.write(value)
     assert same_numbers(codec.read(written), value)
@@ -140,19 +141,19 @@ def test_json_reads_what_it_has_written(value) -> None:
 
 @settings(max_examples=60)
 @given(value=trees(scalars | huge | decimals | st.binary(max_size=9) | instants | st.uuids()))
-def test_cbor_reads_what_it_has_written(value) -> None:
+def test_cbor_reads_what_it_has_written(value: Any) -> None:
     assert Cbor().read(Cbor().write(value)) == value
 
 
 @settings(max_examples=60)
 @given(value=trees(scalars | longs | st.binary(max_size=9)))
-def test_messagepack_reads_what_it_has_written(value) -> None:
+def test_messagepack_reads_what_it_has_written(value: Any) -> None:
     assert MessagePack().read(MessagePack().write(value)) == value
 
 
 @settings(max_examples=60)
 @given(value=trees(scalars | longs))
-def test_json_goes_through_every_format_without_a_schema_and_back(value) -> None:
+def test_json_goes_through_every_format_without_a_schema_and_back(value: Any) -> None:
     written = PlainJson().write(value)
     for codec in (Cbor(), MessagePack()):
         through = codec.read(codec.write(PlainJson().read(written)))
@@ -161,7 +162,7 @@ def test_json_goes_through_every_format_without_a_schema_and_back(value) -> None
 
 @settings(max_examples=40)
 @given(value=avro_trees)
-def test_avro_reads_what_it_has_written_also_by_way_of_json(value) -> None:
+def test_avro_reads_what_it_has_written_also_by_way_of_json(value: Any) -> None:
     for codec in (RawAvro(SCHEMA), SingleObject(SCHEMA), Container(SCHEMA)):
         written = codec.write(value)
         assert codec.read(written) == value
@@ -170,14 +171,14 @@ def test_avro_reads_what_it_has_written_also_by_way_of_json(value) -> None:
 
 @settings(max_examples=20)
 @given(values=st.lists(avro_trees, max_size=3))
-def test_a_container_holds_any_number_of_values(values) -> None:
+def test_a_container_holds_any_number_of_values(values: Any) -> None:
     content = write_container(SCHEMA, values)
     assert read_container(content) == read_container(content, SCHEMA) == values
 
 
 @settings(max_examples=60)
 @given(value=proto_trees)
-def test_protobuf_reads_what_it_has_written_also_by_way_of_json(value) -> None:
+def test_protobuf_reads_what_it_has_written_also_by_way_of_json(value: Any) -> None:
     written = PROTOBUF.write(value)
     assert PROTOBUF.read(written) == value
     beside_json = Protobuf(descriptors(), "t.Tree")
@@ -185,7 +186,7 @@ def test_protobuf_reads_what_it_has_written_also_by_way_of_json(value) -> None:
 
 
 @given(value=single.filter(bool))
-def test_protobuf_writes_a_float_in_the_fewest_digits(value) -> None:
+def test_protobuf_writes_a_float_in_the_fewest_digits(value: Any) -> None:
     read = PROTOBUF.read(PROTOBUF.write({"small": value}))["small"]
     assert struct.pack("f", read) == struct.pack("f", value)
     assert len(repr(read)) <= len(repr(value))
@@ -194,7 +195,7 @@ def test_protobuf_writes_a_float_in_the_fewest_digits(value) -> None:
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @settings(max_examples=25)
 @given(content=st.binary(max_size=400) | st.binary(max_size=5).map(lambda piece: piece * 3000))
-def test_what_was_compressed_is_decompressed(encoding, content) -> None:
+def test_what_was_compressed_is_decompressed(encoding: Any, content: bytes) -> None:
     compressed = compressor(encoding, 5)(content)
     assert decompressor(encoding, Limits(20_000))(compressed) == content
 
@@ -202,7 +203,7 @@ def test_what_was_compressed_is_decompressed(encoding, content) -> None:
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @settings(max_examples=25)
 @given(content=st.binary(max_size=60), data=st.data())
-def test_what_is_compressed_and_cut_off_is_rejected(encoding, content, data) -> None:
+def test_what_is_compressed_and_cut_off_is_rejected(encoding: Any, content: bytes, data: st.DataObject) -> None:
     compressed = compressor(encoding, 5)(content)
     end = data.draw(st.integers(0, len(compressed) - 1))
     with pytest.raises(MessageRejected):
@@ -220,7 +221,7 @@ def test_what_is_compressed_and_cut_off_is_rejected(encoding, content, data) -> 
 @example(content=b"\x42" * 100_000)
 @example(content=b"\xff" * 40)
 @given(content=st.binary(max_size=60))
-def test_no_bytes_raise_anything_else(name, content) -> None:
+def test_no_bytes_raise_anything_else(name: str, content: bytes) -> None:
     with contextlib.suppress(MessageRejected):
         READERS[name](content)
 
@@ -228,7 +229,7 @@ def test_no_bytes_raise_anything_else(name, content) -> None:
 @pytest.mark.parametrize("name", ["raw", "cbor", "messagepack", "protobuf", "gzip", "zstd", "brotli", "container"])
 @settings(max_examples=60)
 @given(data=st.data())
-def test_no_damage_raises_anything_else(name, data) -> None:
+def test_no_damage_raises_anything_else(name: Any, data: st.DataObject) -> None:
     tree = {
         "whole": 1,
         "long": {"a": 5},
@@ -256,7 +257,7 @@ def test_no_damage_raises_anything_else(name, data) -> None:
         READERS[name](bytes(content))
 
 
-def same_numbers(found, expected) -> bool:
+def same_numbers(found: Any, expected: Any) -> bool:
     """Compare; a Decimal that a double holds may be one."""
     if isinstance(expected, dict):
         return found.keys() == expected.keys() and all(same_numbers(found[name], expected[name]) for name in expected)

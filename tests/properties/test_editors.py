@@ -37,20 +37,20 @@ expressions = st.sampled_from(
 
 @FEW
 @given(documents)
-def test_what_is_written_is_read_as_it_was(document) -> None:
+def test_what_is_written_is_read_as_it_was(document: Any) -> None:
     assert read_exact(write(document)) == document
 
 
 @FEW
 @given(documents.filter(lambda document: document is not None))
-def test_the_identity_leaves_the_value(document) -> None:
+def test_the_identity_leaves_the_value(document: Any) -> None:
     sent = edited({"transform": {"expression": "@"}}, message(write(document))).message
     assert read_exact(sent.body or b"") == document
 
 
 @FEW
 @given(st.binary(max_size=20) | documents.map(write), expressions)
-def test_any_body_gives_a_result_or_a_rejection(body, text) -> None:
+def test_any_body_gives_a_result_or_a_rejection(body: Any, text: str) -> None:
     result = edited({"transform": {"expression": text, "on_null": "write"}}, message(body))
     assert [str(each) for each in result.outcomes] in (["sent"], ["rejected"])
     for sent in result.messages:
@@ -59,7 +59,7 @@ def test_any_body_gives_a_result_or_a_rejection(body, text) -> None:
 
 @FEW
 @given(st.dictionaries(texts, documents, max_size=4))
-def test_flattening_keeps_every_value(document) -> None:
+def test_flattening_keeps_every_value(document: Any) -> None:
     try:
         flat = flatten(document, "/")
     except MessageRejected as error:
@@ -73,7 +73,7 @@ def test_flattening_keeps_every_value(document) -> None:
 
 @FEW
 @given(st.lists(st.integers(0, 6), max_size=6), st.data())
-def test_the_python_editor_loses_no_message(choices, data) -> None:
+def test_the_python_editor_loses_no_message(choices: Any, data: st.DataObject) -> None:
     results = {
         0: lambda each: each,
         1: lambda each: [each, each.copy()],
@@ -101,14 +101,14 @@ def test_the_python_editor_loses_no_message(choices, data) -> None:
 
 @FEW
 @given(documents)
-def test_an_expression_keeps_nothing_from_one_message_to_the_next(document) -> None:
+def test_an_expression_keeps_nothing_from_one_message_to_the_next(document: Any) -> None:
     expression = Expression("[@, property('p')]")
     first, second = message(properties={"p": 1}), Message(message().sections, Arrival(Origin("a", "b")))
     assert expression.of([document], first) == [[document], 1]
     assert expression.of([document], second) == [[document], None]
 
 
-def _leaves(value):
+def _leaves(value: Any) -> Any:
     if isinstance(value, dict) and value:
         return [leaf for each in value.values() for leaf in _leaves(each)]
     if isinstance(value, list) and value:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ KINDS = ["oct", "EC", "X25519"]
 few = settings(max_examples=30, deadline=None)
 
 
-def editor(verb, kind: str = "oct", **options):
+def editor(verb: str, kind: str = "oct", **options: Any) -> Any:
     app = keys.settings(k=keys.jwks(keys.made(kind)))
     return STEPS[verb].model_validate({verb: {"key": "k", **options}}).editor(task_facts(app))
 
@@ -30,12 +31,12 @@ BOUND = {verb: editor(verb, bind=["sys.MessageId"]) for verb in ("encrypt", "dec
 SIGN, VERIFY = editor("sign", properties=["sys.MessageId"]), editor("verify", properties=["sys.MessageId"])
 
 
-def result(each, message):
+def result(each: Any, message: Any) -> Any:
     (found,) = asyncio.run(each.edit_batch([message], timeout_seconds=5))
     return found
 
 
-def one(each, message):
+def one(each: Any, message: Any) -> Any:
     found = result(each, message)
     assert isinstance(found, tuple), found
     return found[0]
@@ -45,7 +46,7 @@ names = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 
 
 @st.composite
-def messages(draw, of=None):
+def messages(draw: st.DrawFn, of: Any = None) -> Message:
     """Return a message whose body is data, unless drawn from *of*."""
     named = draw(st.dictionaries(names, assigned_primitives, max_size=3))
     made = Message.received(delivered(1, body=draw(st.binary(max_size=500)), named=named), Origin("west", "orders"))
@@ -63,7 +64,7 @@ json_values = st.recursive(
 
 @few
 @given(messages(of=bodies.filter(bool)), st.sampled_from(KINDS))
-def test_decrypt_of_encrypt_is_identity(message, kind) -> None:
+def test_decrypt_of_encrypt_is_identity(message: Any, kind: str) -> None:
     sealed = one(EDITORS["encrypt", kind], message)
     back = one(EDITORS["decrypt", kind], sealed)
     # The length of a single data section may have been written in more bytes than it takes.
@@ -76,7 +77,7 @@ def test_decrypt_of_encrypt_is_identity(message, kind) -> None:
 
 @few
 @given(json_values, json_values, st.sampled_from([None, 1, "\t"]), st.booleans())
-def test_decrypt_of_encrypt_is_identity_for_fields_in_any_layout(first, second, indent, ascii_only) -> None:
+def test_decrypt_restores_fields_in_any_layout(first: Any, second: Any, indent: int | None, ascii_only: bool) -> None:
     fields = ["$.card[*]", "$['a b']"]
     document = {"card": {"x": first, "y": [second]}, "rest": first, "a b": second, "more": [1.50, 1e5]}
     body = json.dumps(document, indent=indent, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
@@ -91,7 +92,7 @@ def test_decrypt_of_encrypt_is_identity_for_fields_in_any_layout(first, second, 
 
 @few
 @given(messages(), st.data())
-def test_no_bit_of_an_encryption_can_be_flipped(message, data) -> None:
+def test_no_bit_of_an_encryption_can_be_flipped(message: Any, data: st.DataObject) -> None:
     sealed = one(BOUND["encrypt"], message)
     body = bytearray(sealed.body)
     index = data.draw(st.integers(0, len(body) - 1))
@@ -102,14 +103,14 @@ def test_no_bit_of_an_encryption_can_be_flipped(message, data) -> None:
 
 @few
 @given(st.binary(max_size=300) | st.text(max_size=300).map(str.encode) | json_values.map(json.dumps).map(str.encode))
-def test_nothing_but_an_encryption_is_decrypted_and_nothing_else_is_raised(body) -> None:
+def test_nothing_but_an_encryption_is_decrypted_and_nothing_else_is_raised(body: Any) -> None:
     message = Message.received(delivered(1, body=body), Origin("west", "orders"))
     assert isinstance(result(BOUND["decrypt"], message), MessageRejected)
 
 
 @few
 @given(messages(), st.data())
-def test_what_was_signed_is_valid_and_not_one_bit_of_it_can_be_flipped(message, data) -> None:
+def test_what_was_signed_is_valid_and_not_one_bit_of_it_can_be_flipped(message: Any, data: st.DataObject) -> None:
     signed = one(SIGN, message)
     assert isinstance(result(VERIFY, signed), tuple)
     part = data.draw(st.sampled_from(["body", "id", "signature"]))
@@ -132,7 +133,7 @@ def test_what_was_signed_is_valid_and_not_one_bit_of_it_can_be_flipped(message, 
 
 @few
 @given(st.text(max_size=200))
-def test_nothing_but_a_signature_is_verified_and_nothing_else_is_raised(text) -> None:
+def test_nothing_but_a_signature_is_verified_and_nothing_else_is_raised(text: str) -> None:
     from shared.amqp.values import string  # noqa: PLC0415 - for this test alone
 
     try:
@@ -145,12 +146,12 @@ def test_nothing_but_a_signature_is_verified_and_nothing_else_is_raised(text) ->
 
 @few
 @given(json_values, st.lists(st.sampled_from(["a", "b", 0, 1, None]), min_size=1, max_size=3))
-def test_a_path_finds_what_it_leads_to(document, steps) -> None:
+def test_a_path_finds_what_it_leads_to(document: Any, steps: Any) -> None:
     text = json.dumps(document)
     path = "$" + "".join("[*]" if step is None else f"[{step!r}]" for step in steps)
     found: list[object] = []
 
-    def noted(value, _):
+    def noted(value: Any, _: str) -> Any:
         found.append(json.loads(value))
         return value
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -44,19 +45,19 @@ def round_trip(kind: str, contents: list[bytes]) -> list[bytes]:
 
 @settings(max_examples=60)
 @given(FORMATS, st.lists(WRITTEN, min_size=1, max_size=6))
-def test_json_comes_out_with_the_value_that_it_had(kind, contents) -> None:
+def test_json_comes_out_with_the_value_that_it_had(kind: str, contents: Any) -> None:
     assert [json.loads(each) for each in round_trip(kind, contents)] == [json.loads(each) for each in contents]
 
 
 @settings(max_examples=60)
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=6))
-def test_a_container_gives_back_every_byte(contents) -> None:
+def test_a_container_gives_back_every_byte(contents: Any) -> None:
     assert round_trip("avro", contents) == contents
 
 
 @settings(max_examples=150)
 @given(FORMATS, st.binary(max_size=80) | WRITTEN | st.binary(max_size=60).map(lambda each: b"Obj\x01" + each))
-def test_whatever_it_is_it_is_read_or_rejected(kind, content) -> None:
+def test_whatever_it_is_it_is_read_or_rejected(kind: str, content: bytes) -> None:
     split = SplitStep.model_validate({"split": {"from": kind}}).editor(task_facts())
     try:
         split.edit(Message.received(delivered(1, body=content), ORIGIN))

@@ -1,6 +1,7 @@
 """The validate editor agrees with the library it is built on, touches nothing, and says nothing of what it has seen."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -39,7 +40,7 @@ bodies = st.recursive(
 
 
 @pytest.fixture(scope="module")
-def editor(tmp_path_factory: pytest.TempPathFactory):
+def editor(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("config")
     (folder / "schema.json").write_text(json.dumps(SCHEMA))
     return ValidateStep.model_validate({"validate": {"schema": "schema.json"}}, context={FOLDER: folder}).editor(
@@ -51,7 +52,7 @@ def received(body: bytes) -> Message:
     return Message.received(delivered(body=body), Origin("west", "orders"))
 
 
-def answer_of(editor, message):
+def answer_of(editor: Any, message: Message) -> MessageRejected | None:
     """Return why a message does not pass, None where it does."""
     try:
         assert editor.edit(message) == (message,)
@@ -61,7 +62,7 @@ def answer_of(editor, message):
 
 
 @given(body=bodies | st.dictionaries(names, scalars | texts | st.lists(texts, max_size=4)))
-def test_it_passes_what_the_library_passes_and_tells_nothing_of_the_rest(editor, body) -> None:
+def test_it_passes_what_the_library_passes_and_tells_nothing_of_the_rest(editor: Any, body: Any) -> None:
     message = received(json.dumps(body).encode())
     before = message.encode()
     try:
@@ -75,6 +76,6 @@ def test_it_passes_what_the_library_passes_and_tells_nothing_of_the_rest(editor,
 
 
 @given(body=st.binary(max_size=40) | st.text(alphabet='{}[]",:1eE-.\\u truefalsn', max_size=40).map(str.encode))
-def test_no_body_raises_anything_else(editor, body) -> None:
+def test_no_body_raises_anything_else(editor: Any, body: Any) -> None:
     answer = answer_of(editor, received(body))
     assert answer is None or answer.reason in {"NotJson", "SchemaViolated"}

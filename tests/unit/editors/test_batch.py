@@ -4,6 +4,7 @@ import asyncio
 import io
 import uuid
 from collections.abc import Sequence
+from typing import Any
 
 import fastavro
 import pytest
@@ -18,27 +19,27 @@ from shared.errors import MessageRejected
 from shared.message.message import Message, Origin
 from shared.protocols import EditedTogether, Joined, Withheld
 from tests.fakes import task_facts
-from tests.messages import ENQUEUED, delivered
+from tests.messages import ENQUEUED, delivered, message
 
 ORIGIN = Origin("west", "orders")
 
 
-def message(number: int, body: str = "{}", **options) -> Message:
-    return Message.received(delivered(number, body=body.encode(), **options), ORIGIN)
+def order(number: int, body: str = "{}", **options: Any) -> Message:
+    return message(number, body=body.encode(), **options)
 
 
-def batched(messages: Sequence[Message], **options) -> Sequence[EditedTogether]:
+def batched(messages: Sequence[Message], **options: Any) -> Sequence[EditedTogether]:
     editor = BatchStep.model_validate({"batch": options}).editor(task_facts())
     return asyncio.run(editor.edit_batch(messages, timeout_seconds=1))
 
 
-def envelopes(messages: Sequence[Message], **options) -> list[Message]:
+def envelopes(messages: Sequence[Message], **options: Any) -> list[Message]:
     return [
         each[0] for each in batched(messages, **options) if not isinstance(each, Joined | Withheld | MessageRejected)
     ]
 
 
-def split(whole: Message, **options) -> Sequence[Message]:
+def split(whole: Message, **options: Any) -> Sequence[Message]:
     parts = SplitStep.model_validate({"split": options}).editor(task_facts()).edit(whole)
     assert not isinstance(parts, Withheld)
     return parts
@@ -48,7 +49,7 @@ def bodies(messages: Sequence[Message]) -> list[str]:
     return [(each.body or b"").decode() for each in messages]
 
 
-def container(schema: dict, records: Sequence[dict], codec: str = "null") -> str:
+def container(schema: dict[str, Any], records: Sequence[dict[str, Any]], codec: str = "null") -> str:
     file = io.BytesIO()
     fastavro.writer(file, schema, records, codec=codec)
     return file.getvalue().decode("latin-1")
@@ -58,7 +59,7 @@ def container(schema: dict, records: Sequence[dict], codec: str = "null") -> str
 
 
 def test_an_envelope_takes_its_first_place_and_the_others_are_joined_to_it() -> None:
-    results = batched([message(1, "1"), message(2, "2"), message(3, "3")])
+    results = batched([order(1, "1"), order(2, "2"), order(3, "3")])
     assert [type(each) for each in results] == [tuple, Joined, Joined]
     assert [each.leader for each in results if isinstance(each, Joined)] == [0, 0]
 
@@ -73,21 +74,21 @@ def test_an_envelope_takes_its_first_place_and_the_others_are_joined_to_it() -> 
         ({"as": "json-lines"}, ["1\n2\n3\n"]),
     ],
 )
-def test_an_envelope_is_full_by_count_bytes_or_time(options, expected) -> None:
-    messages = [message(number, str(number), enqueued=ENQUEUED + (number - 1) ** 3 * 5) for number in (1, 2, 3)]
+def test_an_envelope_is_full_by_count_bytes_or_time(options: dict[str, Any], expected: Any) -> None:
+    messages = [order(number, str(number), enqueued=ENQUEUED + (number - 1) ** 3 * 5) for number in (1, 2, 3)]
     assert bodies(envelopes(messages, **options)) == expected
 
 
 def test_messages_are_together_that_share_session_key_path_and_life_and_their_order_is_kept() -> None:
     messages = [
-        message(1, "1", session_id="a"),
-        message(2, "2", session_id="b"),
-        message(3, "3", session_id="a"),
-        message(4, "4", time_to_live=1000),
-        message(5, "5", annotated={"x-opt-partition-key": string("k")}),
-        message(6, "6", named={"repl-path": string("north")}),
-        message(7, "7"),
-        message(8, "8"),
+        order(1, "1", session_id="a"),
+        order(2, "2", session_id="b"),
+        order(3, "3", session_id="a"),
+        order(4, "4", time_to_live=1000),
+        order(5, "5", annotated={"x-opt-partition-key": string("k")}),
+        order(6, "6", named={"repl-path": string("north")}),
+        order(7, "7"),
+        order(8, "8"),
     ]
     found = envelopes(messages)
     assert bodies(found) == ["[1,3]", "[2]", "[4]", "[5]", "[6]", "[7,8]"]
@@ -97,10 +98,10 @@ def test_messages_are_together_that_share_session_key_path_and_life_and_their_or
 
 
 def test_an_envelope_has_what_its_messages_have_alike() -> None:
-    one = message(
+    one = order(
         1, named={"region": string("n"), "only": int_(1), "size": int_(3)}, subject=string("order"), to=string("a")
     )
-    two = message(2, named={"region": string("n"), "size": long(3)}, subject=string("order"), to=string("b"))
+    two = order(2, named={"region": string("n"), "size": long(3)}, subject=string("order"), to=string("b"))
     (found,) = envelopes([one, two])
     assert {name: value.payload for name, value in found.application_properties()} == {"region": "n", "batch-count": 2}
     assert (found.subject, found.to, found.content_type) == ("order", None, "application/json")
@@ -108,7 +109,7 @@ def test_an_envelope_has_what_its_messages_have_alike() -> None:
 
 def test_an_envelope_goes_on_with_the_way_that_its_messages_have_come() -> None:
     stamps = [{"repl-path": string("north"), "repl-sequence": string(str(number))} for number in (5, 6)]
-    (found,) = envelopes([message(number, named=each) for number, each in enumerate(stamps, 1)])
+    (found,) = envelopes([order(number, named=each) for number, each in enumerate(stamps, 1)])
     assert {name: value.payload for name, value in found.application_properties()} == {
         "repl-path": "north",
         "repl-sequence": "5",
@@ -118,7 +119,7 @@ def test_an_envelope_goes_on_with_the_way_that_its_messages_have_come() -> None:
 
 def test_the_same_messages_always_make_the_same_envelope_and_others_another() -> None:
     def envelope_of(*numbers: int) -> Message:
-        return envelopes([message(number, "1") for number in numbers], **{"as": "avro"})[0]
+        return envelopes([order(number, "1") for number in numbers], **{"as": "avro"})[0]
 
     assert envelope_of(1, 2).encode() == envelope_of(1, 2).encode()
     assert envelope_of(1, 2).message_id != envelope_of(1, 3).message_id
@@ -126,8 +127,8 @@ def test_the_same_messages_always_make_the_same_envelope_and_others_another() ->
 
 
 @pytest.mark.parametrize("body", ["", "{", '{"a": 1} 2', "nan", '{"a": 1, "a": 2}', "[" * 100_000, "1" * 5000])
-def test_a_body_that_is_no_json_is_rejected_and_the_others_are_joined(body) -> None:
-    one, two, three = batched([message(1, "1"), message(2, body), message(3, "3")])
+def test_a_body_that_is_no_json_is_rejected_and_the_others_are_joined(body: Any) -> None:
+    one, two, three = batched([order(1, "1"), order(2, body), order(3, "3")])
     assert isinstance(two, MessageRejected)
     assert two.description.startswith("batch: ")
     assert isinstance(one, tuple)
@@ -135,7 +136,7 @@ def test_a_body_that_is_no_json_is_rejected_and_the_others_are_joined(body) -> N
 
 
 def test_a_message_too_large_for_any_envelope_is_rejected_with_the_sizes() -> None:
-    (found,) = batched([message(1, '"' + "x" * 100 + '"')], max_bytes=50)
+    (found,) = batched([order(1, '"' + "x" * 100 + '"')], max_bytes=50)
     assert isinstance(found, MessageRejected)
     assert found.description == "batch: an envelope with this message alone has 105 bytes, expected at most 50"
 
@@ -143,7 +144,7 @@ def test_a_message_too_large_for_any_envelope_is_rejected_with_the_sizes() -> No
 @pytest.mark.parametrize(
     "step", [{"max_count": 0}, {"as": "xml"}, {"within": "PT0S"}, {"content_type": "json"}, {"of": 1}]
 )
-def test_options_at_fault_are_told_of(step) -> None:
+def test_options_at_fault_are_reported(step: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         BatchStep.model_validate({"batch": step})
 
@@ -152,15 +153,15 @@ def test_options_at_fault_are_told_of(step) -> None:
 
 
 def test_lines_and_arrays_come_apart_as_they_were_written() -> None:
-    assert bodies(split(message(1, '[1.10, {"a" : 1e400},"]"]'))) == ["1.10", '{"a" : 1e400}', '"]"']
-    assert bodies(split(message(1, '{"a": 1}\n\n 2 \r\n"x"'), **{"from": "json-lines"})) == ['{"a": 1}', "2", '"x"']
+    assert bodies(split(order(1, '[1.10, {"a" : 1e400},"]"]'))) == ["1.10", '{"a" : 1e400}', '"]"']
+    assert bodies(split(order(1, '{"a": 1}\n\n 2 \r\n"x"'), **{"from": "json-lines"})) == ['{"a": 1}', "2", '"x"']
 
 
 def test_parts_have_ids_of_their_own_that_fit() -> None:
-    assert [each.message_id for each in split(message(1, "[1,2]"))] == [string("m-1/0"), string("m-1/1")]
-    (long_one,) = split(message(1, "[1]", message_id="x" * 127))
+    assert [each.message_id for each in split(order(1, "[1,2]"))] == [string("m-1/0"), string("m-1/1")]
+    (long_one,) = split(order(1, "[1]", message_id="x" * 127))
     assert len(str(long_one.message_id and long_one.message_id.payload)) <= 128
-    nameless = [each.message_id for each in split(message(1, "[1,2]", message_id=None))]
+    nameless = [each.message_id for each in split(order(1, "[1,2]", message_id=None))]
     assert None not in nameless
     assert len({str(each and each.payload) for each in nameless}) == 2
 
@@ -168,7 +169,7 @@ def test_parts_have_ids_of_their_own_that_fit() -> None:
 def test_what_was_put_into_a_container_comes_out_as_it_was() -> None:
     named: dict[str, Value] = {"n": int_(5), "at": timestamp(7), "id": amqp_uuid(uuid.UUID(int=5)), "text": string("ü")}
     options = {"session_id": "s", "subject": string("order"), "content_type": symbol("application/json")}
-    messages = [message(1, "body", named=named, **options), message(2, "\x00", session_id="s")]
+    messages = [order(1, "body", named=named, **options), order(2, "\x00", session_id="s")]
     (whole,) = envelopes(messages, **{"as": "avro"})
     parts = split(whole, **{"from": "avro"})
     assert [each.sections.properties for each in parts] == [each.sections.properties for each in messages]
@@ -177,7 +178,7 @@ def test_what_was_put_into_a_container_comes_out_as_it_was() -> None:
 
 
 def test_a_container_can_be_read_without_busway() -> None:
-    (whole,) = envelopes([message(7, "hello", named={"n": long(5)}, subject=string("order"))], **{"as": "avro"})
+    (whole,) = envelopes([order(7, "hello", named={"n": long(5)}, subject=string("order"))], **{"as": "avro"})
     (record,) = fastavro.reader(io.BytesIO(whole.body or b""))
     assert isinstance(record, dict)
     assert (record["message_id"], record["sequence_number"], record["body"]) == ("m-7", 7, b"hello")
@@ -206,7 +207,7 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "problem"),
     [
         ("", "not an Avro container"),
         ("Obj\x01", "not an Avro container"),
@@ -220,22 +221,22 @@ FOREIGN = {
         (container(FOREIGN, [{"body": b"x", "amqp": b"\x00\x53\x75\xa0\x01x"}]), "other kinds"),
     ],
 )
-def test_what_is_no_container_or_a_trap_is_rejected(content, told) -> None:
+def test_what_is_no_container_or_a_trap_is_rejected(content: Any, problem: str | None) -> None:
     whole = Message.received(delivered(1, body=content.encode("latin-1")), ORIGIN)
-    with pytest.raises(MessageRejected, match=told) as caught:
+    with pytest.raises(MessageRejected, match=problem) as caught:
         split(whole, **{"from": "avro", "max_count": 10})
     assert caught.value.description.startswith("split: ")
 
 
 def test_a_part_of_another_session_than_its_envelope_is_not_let_through() -> None:
-    (whole,) = envelopes([message(1, "x", session_id="a")], **{"as": "avro"})
+    (whole,) = envelopes([order(1, "x", session_id="a")], **{"as": "avro"})
     whole.session_id = "b"
     with pytest.raises(MessageRejected, match="another session"):
         split(whole, **{"from": "avro"})
 
 
 @pytest.mark.parametrize("name", ["json-array", "json-lines", "avro"])
-def test_an_envelope_is_not_larger_than_it_was_thought_to_be(name) -> None:
+def test_an_envelope_is_not_larger_than_it_was_thought_to_be(name: Any) -> None:
     kind = envelope(name)
-    entries = [kind.entry(message(number, f'"{"x" * number}"', named={"n": int_(number)})) for number in range(50)]
+    entries = [kind.entry(order(number, f'"{"x" * number}"', named={"n": int_(number)})) for number in range(50)]
     assert len(kind.joined(entries)) <= kind.overhead + sum(each.size for each in entries)

@@ -2,6 +2,9 @@
 
 import asyncio
 import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -19,7 +22,7 @@ from shared.line.task import Task
 from shared.message.message import Message, Origin
 from shared.message.ttl import Keep
 from shared.protocols import Outcome, Withheld
-from shared.stores.documents import Changed
+from shared.stores.documents import Changed, Documents
 from tests.chained import (
     WEST,
     arrived,
@@ -47,40 +50,40 @@ from tests.messages import delivered
 
 
 @pytest.fixture
-def app(tmp_path):
+def app(tmp_path: Path) -> dict[str, str]:
     return store_settings(tmp_path / "state.db")
 
 
-def messages(first, last):
+def messages(first: Any, last: int) -> list[Message]:
     return [message(number) for number in range(first, last + 1)]
 
 
-def encoded(those):
+def encoded(those: Sequence[Message]) -> list[bytes]:
     return [each.encode() for each in those]
 
 
-def test_a_redelivered_message_has_the_same_link_from_whichever_instance(app) -> None:
+def test_a_redelivered_message_has_the_same_link_from_whichever_instance(app: dict[str, str]) -> None:
     first = linked(chainer(app), messages(1, 5))
     again = chainer(app)
     assert encoded(linked(again, messages(3, 7))[:3]) == encoded(first[2:])
     assert encoded(linked(chainer(app), messages(1, 7))[:5]) == encoded(first)
 
 
-def test_a_crash_between_the_links_and_the_send_leaves_no_gap(app) -> None:
+def test_a_crash_between_the_links_and_the_send_leaves_no_gap(app: dict[str, str]) -> None:
     """What was linked and not sent is linked again when it is delivered again, with what has come since behind it."""
     linked(chainer(app), messages(1, 3))
     sent = linked(chainer(app), messages(1, 1)) + linked(chainer(app), messages(2, 5))
     assert carried(verifier(app), arrived(sent)) == ["passes"] * 5
 
 
-def test_two_instances_that_write_at_once_do_not_fork_the_chain(app) -> None:
+def test_two_instances_that_write_at_once_do_not_fork_the_chain(app: dict[str, str]) -> None:
     one, other = chainer(app), chainer(app)
     links = linked(one, messages(1, 2)) + linked(other, messages(3, 3)) + linked(one, messages(4, 4))
     links += linked(other, messages(5, 6))
     assert carried(verifier(app), arrived(links)) == ["passes"] * 6
 
 
-def test_sequences_go_on_each_by_itself(app) -> None:
+def test_sequences_go_on_each_by_itself(app: dict[str, str]) -> None:
     chain = chainer(app)
     mixed = [message(1, session="a"), message(2, session="b"), message(3, session="a"), message(4, session="b")]
     links = linked(chain, mixed)
@@ -99,7 +102,7 @@ def test_sequences_go_on_each_by_itself(app) -> None:
         ({"property": "Customer"}, "west/orders/c"),
     ],
 )
-def test_what_a_sequence_can_be(app, sequence, name) -> None:
+def test_what_a_sequence_can_be(app: dict[str, str], sequence: Any, name: str) -> None:
     options = ChainOptions.model_validate({"key": "k", "sequence": sequence, "store": {"setting": "STATE"}})
     content = delivered(1, named={"customer": string("c")}, annotated={"x-opt-partition-key": string("customer")})
     assert _sequence_of(options.sequence)(Message.received(content, Origin("west", "orders", "3"))) == name
@@ -110,13 +113,13 @@ def test_what_a_sequence_can_be(app, sequence, name) -> None:
         assert result.reason == "NotChained"
 
 
-def test_a_message_by_which_nothing_is_known_again_is_not_chained(app) -> None:
+def test_a_message_by_which_nothing_is_known_again_is_not_chained(app: dict[str, str]) -> None:
     content = delivered(None, message_id=None, session_id="s")
     (result,) = edit(chainer(app), [Message.received(content, WEST)])
     assert verdict(result) == "NotChained"
 
 
-def test_a_message_that_comes_again_with_another_content_is_not_linked_anew(app) -> None:
+def test_a_message_that_comes_again_with_another_content_is_not_linked_anew(app: dict[str, str]) -> None:
     linked(chainer(app), messages(1, 2))
     same, other = edit(chainer(app), [message(1), message(2, b"another")])
     assert verdict(same) == "passes"
@@ -124,7 +127,7 @@ def test_a_message_that_comes_again_with_another_content_is_not_linked_anew(app)
     assert str(other).startswith("ChainedDifferently: chain: was linked as number 2")
 
 
-def test_what_one_message_was_split_into_is_linked_each(app) -> None:
+def test_what_one_message_was_split_into_is_linked_each(app: dict[str, str]) -> None:
     parts = [message(1, b"a"), message(1, b"b")]
     first = linked(chainer(app), parts)
     assert encoded(linked(chainer(app), parts)) == encoded(first)
@@ -134,7 +137,7 @@ def test_what_one_message_was_split_into_is_linked_each(app) -> None:
 # What verify-chain says
 
 
-def test_missing_reordered_altered_and_inserted_are_told_apart_with_their_numbers(app) -> None:
+def test_missing_reordered_altered_and_inserted_are_distinguished_with_their_numbers(app: dict[str, str]) -> None:
     links = linked(chainer(app), messages(1, 9))
     altered = links[2].copy()
     altered.body = b"order 4"
@@ -157,13 +160,13 @@ def test_missing_reordered_altered_and_inserted_are_told_apart_with_their_number
     assert verdict(results[1]) == "passes"
 
 
-def test_the_sequence_goes_on_when_the_missing_message_comes(app) -> None:
+def test_the_sequence_goes_on_when_the_missing_message_comes(app: dict[str, str]) -> None:
     links = linked(chainer(app), messages(1, 4))
     assert carried(verifier(app), arrived([links[0], links[2], links[3]])) == ["passes", "ChainMissing", "ChainMissing"]
     assert carried(verifier(app), arrived(links[1:], 5)) == ["passes"] * 3
 
 
-def test_the_sequence_goes_on_where_an_operator_says(app) -> None:
+def test_the_sequence_goes_on_where_an_operator_says(app: dict[str, str]) -> None:
     links = linked(chainer(app), messages(1, 6))
     assert carried(verifier(app), arrived([links[0], links[3]])) == ["passes", "ChainMissing"]
     decided = {"accept": {"west/orders/s": 4}}
@@ -172,14 +175,14 @@ def test_the_sequence_goes_on_where_an_operator_says(app) -> None:
     assert carried(verifier(app), arrived([links[3], links[1]], 7)) == ["passes", "ChainReordered"]
 
 
-def test_a_sequence_that_is_new_begins_with_its_first_number_or_where_it_may(app) -> None:
+def test_a_sequence_that_is_new_begins_with_its_first_number_or_where_it_may(app: dict[str, str]) -> None:
     links = linked(chainer(app), messages(1, 4))
     assert carried(verifier(app), arrived(links[2:])) == ["ChainMissing"] * 2
     assert carried(verifier(app, begin="any"), arrived(links[2:])) == ["passes"] * 2
     assert carried(verifier(app), arrived(links[2:], 3)) == ["passes"] * 2
 
 
-def test_a_second_chain_of_the_same_name_is_an_alteration(app, tmp_path) -> None:
+def test_a_second_chain_of_the_same_name_is_an_alteration(app: dict[str, str], tmp_path: Path) -> None:
     one = linked(chainer(app), messages(1, 3))
     other = linked(chainer({**app, "STATE": f"file:{tmp_path / 'other.db'}"}), messages(11, 13))
     verify = verifier(app)
@@ -190,16 +193,18 @@ def test_a_second_chain_of_the_same_name_is_an_alteration(app, tmp_path) -> None
     assert "number 3 of west/orders/s was linked to another number 2 than the one that came" in str(results[1])
 
 
-def test_a_link_of_another_chain_or_over_less_is_an_insertion(app) -> None:
+def test_a_link_of_another_chain_or_over_less_is_an_insertion(app: dict[str, str]) -> None:
     (link,) = linked(chainer(app, properties=["sys.SessionId"]), messages(1, 1))
-    told = [str(edit(verifier(app, **options), arrived([link]))[0]) for options in ({"chain_of": "north/orders"}, {})]
-    assert "ChainInserted: verify-chain: is number 1 of west/orders/s, which is another chain" in told[0]
-    assert "ChainInserted: verify-chain: the link does not cover sys.MessageId" in told[1]
+    problem = [
+        str(edit(verifier(app, **options), arrived([link]))[0]) for options in ({"chain_of": "north/orders"}, {})
+    ]
+    assert "ChainInserted: verify-chain: is number 1 of west/orders/s, which is another chain" in problem[0]
+    assert "ChainInserted: verify-chain: the link does not cover sys.MessageId" in problem[1]
     of = {"properties": ["sys.SessionId"], "chain_of": "west/orders"}
     assert carried(verifier(app, **of), arrived([link])) == ["passes"]
 
 
-def test_a_forged_link_is_an_insertion_and_an_unknown_key_is_asked_for_anew(app) -> None:
+def test_a_forged_link_is_an_insertion_and_an_unknown_key_is_read_again(app: dict[str, str]) -> None:
     (link,) = linked(chainer(app), messages(1, 1))
     value = link.application_property("repl-chain")
     assert value is not None
@@ -215,7 +220,7 @@ def test_a_forged_link_is_an_insertion_and_an_unknown_key_is_asked_for_anew(app)
     assert verdict(result) == "UnknownKey"
 
 
-def test_a_repetition_passes_or_is_withheld_only_when_the_first_was_carried_on(app) -> None:
+def test_a_repetition_passes_or_is_withheld_only_when_the_first_was_passed_on(app: dict[str, str]) -> None:
     links = arrived(linked(chainer(app), messages(1, 3)))
     verify = verifier(app, duplicates="withhold")
     assert [verdict(each) for each in edit(verify, links)] == ["passes"] * 3
@@ -232,7 +237,7 @@ def test_a_repetition_passes_or_is_withheld_only_when_the_first_was_carried_on(a
     assert carried(verifier(app), copies) == ["passes"] * 2
 
 
-def test_what_was_not_carried_on_does_not_count(app) -> None:
+def test_what_was_not_passed_on_does_not_count(app: dict[str, str]) -> None:
     links = arrived(linked(chainer(app), messages(1, 4)))
     verify = verifier(app)
     edit(verify, links)
@@ -242,13 +247,13 @@ def test_what_was_not_carried_on_does_not_count(app) -> None:
     assert carried(after, links) == ["passes"] * 4
 
 
-def test_a_link_is_taken_off_if_so_asked(app) -> None:
+def test_a_link_is_taken_off_if_so_asked(app: dict[str, str]) -> None:
     sent = messages(1, 1)
     (passed,) = linked(verifier(app, remove=True), arrived(linked(chainer(app), sent)))
     assert passed.encode() == sent[0].encode()
 
 
-def test_a_window_of_links_is_remembered_and_older_ones_are_not(app) -> None:
+def test_a_window_of_links_is_remembered_and_older_ones_are_not(app: dict[str, str]) -> None:
     progress = Progress()
     for number in range(1, WINDOW + 50):
         progress.append(f"m{number}", f"h{number}")
@@ -268,17 +273,19 @@ def test_a_window_of_links_is_remembered_and_older_ones_are_not(app) -> None:
 class Away:
     """A store that is away for some questions, or loses answers."""
 
-    def __init__(self, documents, *, reads=0, writes=0, answers=0, changes=0) -> None:
+    def __init__(
+        self, documents: Documents, *, reads: int = 0, writes: int = 0, answers: int = 0, changes: Any = 0
+    ) -> None:
         self._documents = documents
         self.reads, self.writes, self.answers, self.changes = reads, writes, answers, changes
 
-    async def read(self, name):
+    async def read(self, name: str) -> Any:
         if self.reads:
             self.reads -= 1
             raise TargetUnavailable("store: away")
         return await self._documents.read(name)
 
-    async def write(self, name, content, version):
+    async def write(self, name: str, content: bytes, version: str | None) -> str:
         if self.writes:
             self.writes -= 1
             raise TargetUnavailable("store: away")
@@ -292,7 +299,7 @@ class Away:
         return written
 
 
-def with_faults(each, **faults):
+def with_faults(each: Any, **faults: Any) -> Any:
     each._sequences._documents = Away(each._sequences._documents, **faults)
     return each
 
@@ -300,7 +307,7 @@ def with_faults(each, **faults):
 class Line:
     """A pipeline with one editor, in virtual time."""
 
-    def __init__(self, each, output=None) -> None:
+    def __init__(self, each: Any, output: Any = None) -> None:
         self.verified = each
         self.output = output or OutputThatAccepts()
         self.rejects = OutputThatAccepts()
@@ -310,16 +317,16 @@ class Line:
         task = Task("copy", WEST, [each], Router(routes), Target(self.rejects, "west", "rejected"), Keep(), None)
         self.pipeline = Pipeline(task, self.journal, clock, sleep_by(clock))
 
-    def run(self, *numbers):
+    def run(self, *numbers: int) -> Any:
         batch = [delivered(number, body=b"order %d" % number, session_id="s") for number in numbers]
         return asyncio.run(self.pipeline.run(batch))
 
-    def sent(self):
+    def sent(self) -> Any:
         return self.output.messages("orders")
 
 
 @pytest.mark.parametrize("faults", [{"reads": 2}, {"writes": 2}, {"answers": 2}, {"changes": 3}])
-def test_a_store_that_is_away_for_a_while_holds_the_batch_and_breaks_no_chain(app, faults) -> None:
+def test_a_store_that_is_away_for_a_while_holds_the_batch_and_breaks_no_chain(app: dict[str, str], faults: Any) -> None:
     line = Line(with_faults(chainer(app), **faults))
     assert line.run(1, 2, 3) == {Outcome.SENT: 3}
     assert line.run(4) == {Outcome.SENT: 1}
@@ -330,7 +337,7 @@ def test_a_store_that_is_away_for_a_while_holds_the_batch_and_breaks_no_chain(ap
     assert settled.number == 4
 
 
-def test_a_store_that_stays_away_lets_nothing_go_on(app) -> None:
+def test_a_store_that_stays_away_lets_nothing_go_on(app: dict[str, str]) -> None:
     for faults in ({"reads": 10**9}, {"writes": 10**9}, {"changes": 10**9}):
         line = Line(with_faults(chainer(app), **faults))
         with pytest.raises(TargetUnavailable):
@@ -342,7 +349,7 @@ def test_a_store_that_stays_away_lets_nothing_go_on(app) -> None:
     assert line.sent() == []
 
 
-def _delivered(links):
+def _delivered(links: Any) -> Any:
     """Return messages with links as the service delivers them."""
     made = []
     for number, each in enumerate(links, 1):
@@ -352,7 +359,7 @@ def _delivered(links):
     return made
 
 
-def test_while_the_target_is_away_the_links_wait_and_stay_the_same(app) -> None:
+def test_while_the_target_is_away_the_links_wait_and_stay_the_same(app: dict[str, str]) -> None:
     down = OutputThatIsDown()
     line = Line(chainer(app), down)
     with pytest.raises(TargetUnavailable):
@@ -362,13 +369,13 @@ def test_while_the_target_is_away_the_links_wait_and_stay_the_same(app) -> None:
     assert carried(verifier(app), arrived(line.sent())) == ["passes"] * 3
 
 
-def test_what_the_target_refuses_is_missing_in_the_chain_and_said_to_be(app) -> None:
+def test_what_the_target_refuses_is_missing_in_the_chain_and_said_to_be(app: dict[str, str]) -> None:
     line = Line(chainer(app), OutputThatRejects(lambda outgoing: outgoing.message_id == "m-2"))
     assert line.run(1, 2, 3) == {Outcome.SENT: 2, Outcome.REJECTED: 1}
     assert carried(verifier(app), arrived(line.sent())) == ["passes", "ChainMissing"]
 
 
-def test_a_verified_line_goes_on_after_its_target_was_away(app) -> None:
+def test_a_verified_line_goes_on_after_its_target_was_away(app: dict[str, str]) -> None:
     links = [each.encode() for each in _delivered(linked(chainer(app), messages(1, 5)))]
     down = OutputThatIsDown()
     line = Line(verifier(app, duplicates="withhold"), down)
@@ -379,7 +386,7 @@ def test_a_verified_line_goes_on_after_its_target_was_away(app) -> None:
     assert asyncio.run(Line(verifier(app)).pipeline.run(links[3:])) == {Outcome.SENT: 2}
 
 
-def test_a_document_that_is_none_is_a_persons_affair(app) -> None:
+def test_a_document_that_is_none_needs_a_person(app: dict[str, str]) -> None:
     linked(chainer(app), messages(1, 1))
     with sqlite3.connect(app["STATE"].removeprefix("file:")) as opened:
         opened.execute("UPDATE documents SET content = ?", [b'{"number": "x"}'])
@@ -397,13 +404,13 @@ HUB = {"connection": "west", "hub": "orders", "consumer_group": "copy"}
 EVERYTHING = [{"target": {"connection": "east", "queue": "orders"}}]
 
 
-def task(source, *steps, routes=EVERYTHING):
+def task(source: Any, *steps: dict[str, Any], routes: Any = EVERYTHING) -> Any:
     rejects = {"connection": "west", "queue": "rejected"}
     document = {"task": "t", "source": source, "editors": list(steps), "routes": routes, "rejects": rejects}
     return TaskFile.model_validate(document)
 
 
-def chain(sequence="session", **options):
+def chain(sequence: Any = "session", **options: Any) -> Any:
     return {"chain": {**STORE, "sequence": sequence, **options}}
 
 
@@ -421,13 +428,13 @@ def chain(sequence="session", **options):
         (QUEUE, {"verify-chain": {**STORE, "single_instance": True}}),
     ],
 )
-def test_what_can_be_right(source, step) -> None:
+def test_what_can_be_right(source: Any, step: dict[str, Any]) -> None:
     assert task(source, step)
     assert task(source, {"filter": "a = 1"}, step)
 
 
 @pytest.mark.parametrize(
-    ("source", "steps", "told"),
+    ("source", "steps", "problem"),
     [
         (QUEUE, [chain()], "is a session, expected a source with sessions"),
         (HUB, [chain()], "is a session"),
@@ -449,8 +456,8 @@ def test_what_can_be_right(source, step) -> None:
         (SESSION, [chain(), {"split": {}}], "stands before split, which makes other messages"),
     ],
 )
-def test_what_cannot_be_right_is_refused(source, steps, told) -> None:
-    with pytest.raises(ValidationError, match=told):
+def test_what_cannot_be_right_is_refused(source: Any, steps: Any, problem: str | None) -> None:
+    with pytest.raises(ValidationError, match=problem):
         task(source, *steps)
 
 
@@ -460,7 +467,7 @@ def test_a_chain_is_not_divided_between_routes() -> None:
 
 
 @pytest.mark.parametrize("verb", ["chain", "verify-chain"])
-def test_a_store_that_no_app_setting_names_stops_the_start(verb) -> None:
+def test_a_store_that_no_app_setting_names_stops_the_start(verb: str) -> None:
     options = {**STORE, **({"sequence": "session"} if verb == "chain" else {})}
     step = STEPS[verb].model_validate({verb: options})
     for value in ({}, {"STATE": "no connection string"}, {"STATE": "file:/no/such/folder/state.db"}):

@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -25,21 +26,21 @@ from shared.protocols import BatchEditor, EditedTogether, Outcome
 from shared.stores.sqlite_stores import FileBlobs
 from tests import keys
 from tests.fakes import task_facts
-from tests.messages import ENQUEUED, delivered
+from tests.messages import ENQUEUED, delivered, message
 
 ORIGIN = Origin("west", "orders/Subscriptions/all")
 
 
-def message(number: int, body: bytes = b"", **options) -> Message:
-    return Message.received(delivered(number, body=body, **options), ORIGIN)
+def drawing(number: int, body: bytes = b"", **options: Any) -> Message:
+    return message(number, body=body, origin=ORIGIN, **options)
 
 
-def check(path: Path, **options) -> ClaimCheck:
+def check(path: Path, **options: Any) -> ClaimCheck:
     asked = {"setting": "CLAIMS", "above": 10, **options}
     return ClaimCheckStep.model_validate({"claim-check": asked}).editor(task_facts({"CLAIMS": f"file:{path}"}))
 
 
-def restoring(path: Path, **options) -> ClaimRestore:
+def restoring(path: Path, **options: Any) -> ClaimRestore:
     asked = {"setting": "CLAIMS", **options}
     return ClaimRestoreStep.model_validate({"claim-restore": asked}).editor(task_facts({"CLAIMS": f"file:{path}"}))
 
@@ -64,7 +65,7 @@ def names(path: Path) -> list[str]:
     return asyncio.run(FileBlobs(path, "busway-claims").names(""))
 
 
-def said(message: Message) -> dict:
+def said(message: Message) -> Any:
     return json.loads(message.body or b"")
 
 
@@ -84,7 +85,7 @@ def whole(message: Message) -> tuple[object, ...]:
 
 def test_a_large_body_leaves_a_claim_and_comes_back(tmp_path: Path) -> None:
     path = tmp_path / "claims.db"
-    large = message(7, b"a large body", content_type=symbol("text/plain"), named={"a": int_(1)}, session_id="s")
+    large = drawing(7, b"a large body", content_type=symbol("text/plain"), named={"a": int_(1)}, session_id="s")
     (claim,) = edited(check(path), large)
     digest = sha256(b"a large body").hexdigest()
     blob = f"west/orders/Subscriptions/all/2030-03-17/7-{ENQUEUED}-0-{digest[:16]}"
@@ -118,11 +119,11 @@ def test_a_large_body_leaves_a_claim_and_comes_back(tmp_path: Path) -> None:
     above=st.integers(0, 20),
 )
 def test_claim_restore_undoes_claim_check(
-    tmp_path_factory: pytest.TempPathFactory, body, content_type, named, above
+    tmp_path_factory: pytest.TempPathFactory, body: Any, content_type: str | None, named: Any, above: int
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "identity.db"
     options: dict[str, Value] = {} if content_type is None else {"content_type": symbol(content_type)}
-    before = message(1, b"", named=named, **options)
+    before = drawing(1, b"", named=named, **options)
     before.sections.body = body
     (claim,) = edited(check(path, above=above), before)
     assert (claim.application_property(PROPERTY) is not None) == (len(_content(before)) > above)
@@ -138,9 +139,9 @@ def _content(message: Message) -> bytes:
 
 def test_a_redelivered_message_has_the_same_claim_and_other_messages_have_others(tmp_path: Path) -> None:
     path = tmp_path / "claims.db"
-    first, again, part = (message(7, b"a large body") for _ in range(3))
+    first, again, part = (drawing(7, b"a large body") for _ in range(3))
     (claim,) = edited(check(path), first)
-    claims = edited(check(path), again, part, message(8, b"a large body"), message(7, b"another body"))
+    claims = edited(check(path), again, part, drawing(8, b"a large body"), drawing(7, b"another body"))
     assert claims[0].encode() == claim.encode()
     assert len({said(each)["blob"] for each in claims}) == 4
     assert len(names(path)) == 4
@@ -150,7 +151,7 @@ def test_a_redelivered_message_has_the_same_claim_and_other_messages_have_others
 
 def test_small_bodies_and_messages_without_a_claim_go_on_as_they_are(tmp_path: Path) -> None:
     path = tmp_path / "claims.db"
-    small = message(1, b"0123456789")
+    small = drawing(1, b"0123456789")
     assert edited(check(path), small) == [small]
     assert edited(restoring(path), small) == [small]
     assert not path.exists()
@@ -161,7 +162,7 @@ def test_it_works_around_and_within_encryption(tmp_path: Path) -> None:
     facts = task_facts(keys.settings(key=keys.jwks(keys.made("oct"))))
     encrypt = EncryptStep.model_validate({"encrypt": {"key": "key"}}).editor(facts)
     decrypt = DecryptStep.model_validate({"decrypt": {"key": "key"}}).editor(facts)
-    large = message(1, b"a body that is large", content_type=symbol("text/plain"))
+    large = drawing(1, b"a body that is large", content_type=symbol("text/plain"))
     for first, second in ((check(path), encrypt), (encrypt, check(path))):
         (one,) = edited(first, large.copy())
         (two,) = edited(second, one)
@@ -191,36 +192,36 @@ def test_it_works_around_and_within_encryption(tmp_path: Path) -> None:
         ({"blob": "another"}, "BadClaim: claim-restore: the body names another blob than the property"),
     ],
 )
-def test_a_claim_that_is_not_right_is_rejected(tmp_path: Path, changes, expected: str) -> None:
+def test_a_claim_that_is_not_right_is_rejected(tmp_path: Path, changes: Any, expected: str) -> None:
     path = tmp_path / "claims.db"
-    (claim,) = edited(check(path), message(1, b"a large body"))
-    told = fault(restoring(path), altered(claim, changes))
-    assert told.startswith(expected)
-    assert "large" not in told
+    (claim,) = edited(check(path), drawing(1, b"a large body"))
+    problem = fault(restoring(path), altered(claim, changes))
+    assert problem.startswith(expected)
+    assert "large" not in problem
 
 
 @pytest.mark.parametrize("blob", ["../secrets/key", "a/../../b", "./a", "/a", "a//b", "a?b", "", "a/..", "..."])
 def test_a_blob_name_that_leads_elsewhere_is_rejected(tmp_path: Path, blob: str) -> None:
     path = tmp_path / "claims.db"
-    (claim,) = edited(check(path), message(1, b"a large body"))
+    (claim,) = edited(check(path), drawing(1, b"a large body"))
     assert fault(restoring(path), altered(claim, {"blob": blob}, blob)).startswith("BadClaim")
 
 
 def test_a_missing_blob_and_a_body_that_is_no_claim_are_rejected_by_themselves(tmp_path: Path) -> None:
     path = tmp_path / "claims.db"
-    lost, good = edited(check(path), message(1, b"a lost body"), message(2, b"a large body"))
+    lost, good = edited(check(path), drawing(1, b"a lost body"), drawing(2, b"a large body"))
     asyncio.run(FileBlobs(path, "busway-claims").delete(said(lost)["blob"]))
-    results = asked(restoring(path), lost, good, message(3, b"no JSON", named={PROPERTY: string("x")}))
+    results = asked(restoring(path), lost, good, drawing(3, b"no JSON", named={PROPERTY: string("x")}))
     assert [isinstance(each, MessageRejected) for each in results] == [True, False, True]
     assert str(results[0]).startswith("ClaimMissing: claim-restore: the blob that it claims is missing")
     assert str(results[2]).startswith("NotJson: claim-restore")
-    claimed = message(4, b"a large body", named={PROPERTY: string("x")})
+    claimed = drawing(4, b"a large body", named={PROPERTY: string("x")})
     assert fault(check(path), claimed).startswith("ClaimedAlready")
 
 
 def test_blobs_are_deleted_once_their_whole_delivery_is_over_and_only_if_asked(tmp_path: Path) -> None:
     path = tmp_path / "claims.db"
-    claims = edited(check(path), *(message(number, b"a large body") for number in (1, 2, 3)))
+    claims = edited(check(path), *(drawing(number, b"a large body") for number in (1, 2, 3)))
     keeping, deleting = restoring(path), restoring(path, delete=True)
     for editor in (keeping, deleting):
         edited(editor, *claims)
@@ -257,7 +258,7 @@ def test_a_storage_that_is_away_holds_the_delivery_which_goes_on_from_there(tmp_
     blobs = Stalling(tmp_path / "claims.db", "claims")
     blobs.written, blobs.takes = [], 2
     editor = ClaimCheck(blobs, 10)
-    messages = [message(number, b"a large body") for number in (1, 2, 3)]
+    messages = [drawing(number, b"a large body") for number in (1, 2, 3)]
     with pytest.raises(TargetUnavailable):
         asked(editor, *messages)
     blobs.takes = 9
@@ -273,7 +274,7 @@ class Slow(FileBlobs):
 
 
 def test_a_storage_that_does_not_answer_is_away(tmp_path: Path) -> None:
-    (claim,) = edited(check(tmp_path / "claims.db"), message(1, b"a large body"))
+    (claim,) = edited(check(tmp_path / "claims.db"), drawing(1, b"a large body"))
     options = ClaimRestoreStep.model_validate({"claim-restore": {"setting": "S"}}).options
     editor = ClaimRestore(Slow(tmp_path / "claims.db", "busway-claims"), options)
     with pytest.raises(TargetUnavailable, match="did not answer within"):

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
@@ -77,7 +77,7 @@ def prepared(verb: str) -> Case:
 _FOLDER = TemporaryDirectory()
 
 
-def assembled_task(case: Case, *, dry_run: bool = False):
+def assembled_task(case: Case, *, dry_run: bool = False) -> Any:
     configuration = load(case.folder)
     outputs = {alias: NoOutput() for alias in configuration.connections}
     tasks = assemble(configuration, outputs, settings=case.settings, clock=ManualClock(NOW), dry_run=dry_run)
@@ -106,7 +106,7 @@ async def _edited_items(case: Case, contents: Sequence[bytes]) -> list[Item]:
     return batch.items
 
 
-def own_step(case: Case, verb: str):
+def own_step(case: Case, verb: str) -> Any:
     return next(step for step in case.task.editors if step.verb() == verb)
 
 
@@ -118,11 +118,11 @@ def result(item: Item) -> object:
 
 
 @pytest.fixture(params=sorted(STEPS))
-def verb(request: pytest.FixtureRequest):
+def verb(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
-def test_id_ordering_key_and_arrival_stay(verb) -> None:
+def test_id_ordering_key_and_arrival_stay(verb: str) -> None:
     case = prepared(verb)
     origin = assembled_task(case, dry_run=True).origin
     found = [item for item in edited_items(case, case.contents) if item.state is State.RECEIVED]
@@ -146,7 +146,7 @@ def test_id_ordering_key_and_arrival_stay(verb) -> None:
         }
 
 
-def test_the_same_delivery_gives_the_same(verb) -> None:
+def test_the_same_delivery_gives_the_same(verb: str) -> None:
     case = prepared(verb)
     first, second = (edited_items(case, case.contents) for _ in range(2))
     if verb in DRAWS:
@@ -155,7 +155,7 @@ def test_the_same_delivery_gives_the_same(verb) -> None:
         assert list(map(result, first)) == list(map(result, second))
 
 
-def test_what_is_not_a_batch_s_is_the_same_for_each_message_alone(verb) -> None:
+def test_what_is_not_a_batch_s_is_the_same_for_each_message_alone(verb: str) -> None:
     case = prepared(verb)
     if any(isinstance(each, BatchEditor) for each in assembled_task(case, dry_run=True).editors):
         return
@@ -164,7 +164,7 @@ def test_what_is_not_a_batch_s_is_the_same_for_each_message_alone(verb) -> None:
     assert alone == together
 
 
-def test_a_dry_run_leaves_every_store_as_it_was(verb) -> None:
+def test_a_dry_run_leaves_every_store_as_it_was(verb: str) -> None:
     case = prepared(verb)
     before = snapshot(case.folder)
     clock = ManualClock(NOW)
@@ -242,7 +242,7 @@ def hostile() -> dict[str, bytes]:
     return found
 
 
-def test_whatever_a_message_holds_it_is_rejected_at_most_and_not_quoted(verb, caplog: pytest.LogCaptureFixture) -> None:
+def test_any_message_is_at_most_rejected_and_never_quoted(verb: str, caplog: pytest.LogCaptureFixture) -> None:
     case = prepared(verb)
     task = assembled_task(case, dry_run=True)
     partition = "0" if case.task.source.hub is not None else None
@@ -259,7 +259,7 @@ def test_whatever_a_message_holds_it_is_rejected_at_most_and_not_quoted(verb, ca
     assert SECRET.encode().hex() not in caplog.text
 
 
-def test_what_an_editor_does_not_know_is_refused_at_load(verb) -> None:
+def test_what_an_editor_does_not_know_is_refused_at_load(verb: str) -> None:
     case = prepared(verb)
     documents = yaml.safe_load_all((case.folder / "tasks/task.yaml").read_text(encoding="utf-8"))
     document = next(each for each in documents if each["task"] == case.task.task)
@@ -269,7 +269,7 @@ def test_what_an_editor_does_not_know_is_refused_at_load(verb) -> None:
             edited({verb: wrong}, message(), folder=case.folder, settings=case.settings)
 
 
-def test_the_golden_case_says_what_it_shows(verb) -> None:
+def test_the_golden_case_says_what_it_shows(verb: str) -> None:
     first, *_ = case_of(verb).read_text(encoding="utf-8").split("\n")
     assert first.startswith("# ")
     assert first.endswith(".")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -37,7 +38,7 @@ from tests.fakes import (
     sleep_by,
     task_facts,
 )
-from tests.messages import delivered
+from tests.messages import delivered, message
 
 ORIGIN = Origin("west", "orders")
 
@@ -76,13 +77,9 @@ class Line:
         return [each.arrival.sequence_number or 0 for each in self.journal.records if each.outcome is outcome]
 
 
-def editor(clock: ManualClock | None = None, *, settings: dict[str, str] | None = None, **options) -> Deduplicate:
+def editor(clock: ManualClock | None = None, *, settings: dict[str, str] | None = None, **options: Any) -> Deduplicate:
     asked = {"window": "PT1H", "store": "memory", **options}
     return DeduplicateStep.model_validate({"deduplicate": asked}).editor(task_facts(settings, clock))
-
-
-def message(number: int, **options) -> Message:
-    return Message.received(delivered(number, **options), ORIGIN)
 
 
 def asked(deduplicate: Deduplicate, messages: Sequence[Message]) -> Sequence[EditedTogether]:
@@ -132,7 +129,7 @@ def test_a_message_with_the_id_of_one_that_was_sent_is_withheld_with_the_reason(
         ({"by": "sys.CorrelationId"}, {"correlation_id": string("k")}, {"correlation_id": string("k")}, True),
     ],
 )
-def test_an_id_is_what_the_options_say(options, first, second, expected: bool) -> None:
+def test_an_id_is_what_the_options_say(options: dict[str, Any], first: Any, second: Any, expected: bool) -> None:
     assert is_repeat(editor(**options), message(1, **first), message(2, **second)) is expected
 
 
@@ -261,7 +258,7 @@ def test_a_part_that_was_not_sent_is_not_taken_for_one_that_was() -> None:
         max_size=6,
     )
 )
-def test_whatever_fails_no_message_is_lost(tmp_path_factory: pytest.TempPathFactory, deliveries) -> None:
+def test_whatever_fails_no_message_is_lost(tmp_path_factory: pytest.TempPathFactory, deliveries: Any) -> None:
     """Deliver batches to two instances, with targets that fail half-way and instances that begin anew."""
     path = tmp_path_factory.mktemp("ids") / "store.db"
     clock, output = clock_at_delivery(), Flaky()
@@ -303,7 +300,7 @@ class Flaky(OutputThatAccepts):
     def fail(self, after: int, fault: str) -> None:
         self._after, self._fault = after, fault
 
-    def answer(self, outgoing, /):
+    def answer(self, outgoing: Any, /) -> Any:
         if self._fault == "reject a" and outgoing.message_id == "a":
             return MessageRejected("TargetRefusedMessage", "target/entity: no")
         if self._fault == "down":
@@ -316,7 +313,7 @@ class Flaky(OutputThatAccepts):
 # Shared by instances
 
 
-def shared(path: Path, clock: ManualClock, **options) -> Deduplicate:
+def shared(path: Path, clock: ManualClock, **options: Any) -> Deduplicate:
     return editor(clock, settings={"STORE": f"file:{path}"}, store={"setting": "STORE"}, **options)
 
 

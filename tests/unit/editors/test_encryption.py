@@ -13,15 +13,15 @@ from joserfc.jwk import OctKey
 from pydantic import ValidationError
 
 from shared.amqp.codec import encode
-from shared.amqp.values import list_, long, string, symbol
+from shared.amqp.values import list_, long, string
 from shared.config.steps import STEPS
 from shared.editors.protection.keys import parse_ring
 from shared.errors import ConfigError, MessageRejected, TargetRefused, TargetUnavailable
-from shared.message.message import Message, Origin
+from shared.message.message import Message
 from shared.protocols import Secret
 from tests.fakes import task_facts
 from tests.keys import jwks, made, settings
-from tests.messages import delivered
+from tests.messages import message
 
 ORDER = (
     b'{ "id":"4711", "amount" : 10.50, "card": {"number":"4000-1", "name": "A. Sender"}, "lines":[{"n": 1e2 },{"n":2}]}'
@@ -72,15 +72,15 @@ A4 = {
 }
 
 
-def editor(verb, app, **options):
+def editor(verb: str, app: dict[str, str], **options: Any) -> Any:
     return STEPS[verb].model_validate({verb: options}).editor(task_facts(app))
 
 
-def edited(each, *messages):
+def edited(each: Any, *messages: Message) -> Any:
     return asyncio.run(each.edit_batch(messages, timeout_seconds=5))
 
 
-def one(each, message):
+def one(each: Any, message: Any) -> Any:
     (result,) = edited(each, message)
     if isinstance(result, MessageRejected):
         raise result
@@ -88,17 +88,15 @@ def one(each, message):
     return result[0]
 
 
-def message(body=ORDER, number: int = 1, **options):
-    return Message.received(
-        delivered(number, body=body, content_type=symbol("application/json"), **options), Origin("west", "orders")
-    )
+def order(body: Any = ORDER, number: int = 1, **options: Any) -> Message:
+    return message(number, body=body, content_type="application/json", **options)
 
 
 @pytest.mark.parametrize("kind", ["oct", "RSA", "EC", "X25519"])
 @pytest.mark.parametrize("options", [{}, {"bind": ["sys.MessageId", "tenant"]}, {"serialization": "json"}])
-def test_what_was_encrypted_comes_back_byte_by_byte(kind: str, options) -> None:
+def test_what_was_encrypted_comes_back_byte_by_byte(kind: str, options: dict[str, Any]) -> None:
     app = settings(k=jwks(made(kind)))
-    sent = message()
+    sent = order()
     sealed = one(editor("encrypt", app, key="k", **options), sent)
     assert b"4711" not in sealed.body
     assert sealed.content_type == ("application/jose+json" if "serialization" in options else "application/jose")
@@ -109,19 +107,19 @@ def test_what_was_encrypted_comes_back_byte_by_byte(kind: str, options) -> None:
 
 def test_the_key_itself_encrypts_where_the_task_says_so() -> None:
     app = settings(k=jwks(made("oct")))
-    sealed = one(editor("encrypt", app, key="k", alg="dir", enc="A256GCM"), message())
+    sealed = one(editor("encrypt", app, key="k", alg="dir", enc="A256GCM"), order())
     assert sealed.body.split(b".")[1] == b"", "there is no wrapped key"
     assert one(editor("decrypt", app, key="k"), sealed).body == ORDER
 
 
 def test_any_jose_library_decrypts_and_is_decrypted() -> None:
     key = made("oct")
-    sealed = one(editor("encrypt", settings(k=jwks(key)), key="k"), message())
+    sealed = one(editor("encrypt", settings(k=jwks(key)), key="k"), order())
     opened = jwe.decrypt_compact(sealed.body, key, registry=jwe.JWERegistry(strict_check_header=True))
     assert opened.plaintext == ORDER
     assert opened.protected == {"alg": "A256KW", "enc": "A256GCM", "kid": "k1", "cty": "application/json"}
     foreign = jwe.encrypt_compact({"alg": "A256KW", "enc": "A256CBC-HS512"}, ORDER, key)
-    decrypted = one(editor("decrypt", settings(k=jwks(key)), key="k"), message(foreign.encode()))
+    decrypted = one(editor("decrypt", settings(k=jwks(key)), key="k"), order(foreign.encode()))
     assert decrypted.body == ORDER
     assert decrypted.content_type is None, "the sender says nothing of it"
 
@@ -136,8 +134,8 @@ def test_any_jose_library_decrypts_and_is_decrypted() -> None:
     ],
     ids=["A.1", "A.3", "A.4", "A.5"],
 )
-def test_the_examples_of_the_rfc_are_decrypted(key, content, plain: bytes) -> None:
-    assert one(editor("decrypt", settings(k=json.dumps(key)), key="k"), message(content.encode())).body == plain
+def test_the_examples_of_the_rfc_are_decrypted(key: Any, content: Any, plain: bytes) -> None:
+    assert one(editor("decrypt", settings(k=json.dumps(key)), key="k"), order(content.encode())).body == plain
 
 
 @pytest.mark.parametrize(
@@ -151,9 +149,9 @@ def test_the_examples_of_the_rfc_are_decrypted(key, content, plain: bytes) -> No
     ],
     ids=["none", "two sections", "value", "sequence", "empty"],
 )
-def test_a_body_of_every_kind_comes_back(body) -> None:
+def test_a_body_of_every_kind_comes_back(body: Any) -> None:
     app = settings(k=jwks(made("oct")))
-    sent = message()
+    sent = order()
     sent.sections.body = body
     if not body:
         with pytest.raises(MessageRejected, match="NoBody"):
@@ -168,7 +166,7 @@ FIELDS = ["$.card.number", "$.lines[*].n", "$.amount"]
 
 def test_fields_are_encrypted_each_and_all_else_stays_as_it_was() -> None:
     app = settings(k=jwks(made("oct")))
-    sealed = one(editor("encrypt", app, key="k", fields=FIELDS), message())
+    sealed = one(editor("encrypt", app, key="k", fields=FIELDS), order())
     assert sealed.content_type == "application/json"
     document = json.loads(sealed.body)
     assert document["id"] == "4711"
@@ -183,31 +181,29 @@ def test_a_field_that_is_not_there_is_a_fault_unless_it_may_be_missing() -> None
     app = settings(k=jwks(made("oct")))
     for paths in (["$.card.cvc"], ["$.lines[2].n"], ["$.id.deeper"], ["$.card[0]"]):
         with pytest.raises(MessageRejected, match=r"FieldMissing: encrypt: the body has nothing at \$"):
-            one(editor("encrypt", app, key="k", fields=paths), message())
-        sealed = one(editor("encrypt", app, key="k", fields=paths, missing_fields="pass"), message())
+            one(editor("encrypt", app, key="k", fields=paths), order())
+        sealed = one(editor("encrypt", app, key="k", fields=paths, missing_fields="pass"), order())
         assert sealed.body == ORDER
-    assert (
-        one(editor("encrypt", app, key="k", fields=["$.lines[*]"]), message(b'{"lines": []}')).body == b'{"lines": []}'
-    )
+    assert one(editor("encrypt", app, key="k", fields=["$.lines[*]"]), order(b'{"lines": []}')).body == b'{"lines": []}'
 
 
 @pytest.mark.parametrize("body", [b"no json", b'{"a": 1, "a": 2}', b"\xff", b"[" * 100_000, b"1" * 5000])
 def test_a_body_that_is_no_json_has_no_fields(body: bytes) -> None:
     with pytest.raises(MessageRejected, match="NotJson"):
-        one(editor("encrypt", settings(k=jwks(made("oct"))), key="k", fields=["$.a"]), message(body))
+        one(editor("encrypt", settings(k=jwks(made("oct"))), key="k", fields=["$.a"]), order(body))
 
 
 def test_what_is_bound_to_a_message_cannot_be_moved_to_another() -> None:
     app = settings(k=jwks(made("oct")))
     bound = {"bind": ["sys.MessageId", "tenant"]}
-    sealed = one(editor("encrypt", app, key="k", **bound), message(named={"Tenant": string("t")}))
-    other = message(number=2, body=sealed.body, named={"Tenant": string("t")})
+    sealed = one(editor("encrypt", app, key="k", **bound), order(named={"Tenant": string("t")}))
+    other = order(number=2, body=sealed.body, named={"Tenant": string("t")})
     with pytest.raises(MessageRejected, match="BoundElsewhere"):
         one(editor("decrypt", app, key="k"), other)
     sealed.set_properties({"Tenant": string("u")})
     with pytest.raises(MessageRejected, match="BoundElsewhere"):
         one(editor("decrypt", app, key="k"), sealed)
-    loose = one(editor("encrypt", app, key="k"), message())
+    loose = one(editor("encrypt", app, key="k"), order())
     with pytest.raises(MessageRejected, match=r"NotBound: decrypt: the content is not bound to sys.MessageId"):
         one(editor("decrypt", app, key="k", bind=["sys.messageid"]), loose)
 
@@ -215,7 +211,7 @@ def test_what_is_bound_to_a_message_cannot_be_moved_to_another() -> None:
 def test_bound_fields_cannot_be_moved_within_the_body() -> None:
     app = settings(k=jwks(made("oct")))
     paths = {"fields": ["$.a", "$.b"]}
-    sealed = one(editor("encrypt", app, key="k", bind=["sys.MessageId"], **paths), message(b'{"a": 1, "b": 2}'))
+    sealed = one(editor("encrypt", app, key="k", bind=["sys.MessageId"], **paths), order(b'{"a": 1, "b": 2}'))
     document = json.loads(sealed.body)
     sealed.body = json.dumps({"a": document["b"], "b": document["a"]}).encode()
     with pytest.raises(MessageRejected, match="BoundElsewhere: decrypt: a field was encrypted at another place"):
@@ -224,18 +220,18 @@ def test_bound_fields_cannot_be_moved_within_the_body() -> None:
 
 def test_a_message_without_an_id_is_bound_to_the_one_that_it_gets() -> None:
     app = settings(k=jwks(made("oct")))
-    sealed = one(editor("encrypt", app, key="k", bind=["sys.MessageId"]), message(message_id=None))
+    sealed = one(editor("encrypt", app, key="k", bind=["sys.MessageId"]), order(message_id=None))
     from shared.message.metadata import deterministic_id  # noqa: PLC0415 - what the pipeline gives it
 
     sealed.message_id = string(deterministic_id(sealed.arrival) or "")
     assert one(editor("decrypt", app, key="k"), sealed).body == ORDER
 
 
-def segment(header):
+def segment(header: dict[str, Any]) -> str:
     return urlsafe_b64encode(json.dumps(header).encode()).rstrip(b"=").decode()
 
 
-def forged(header, plain: bytes = b"plain"):
+def forged(header: dict[str, Any], plain: bytes = b"plain") -> bytes:
     """Return a JWE that is genuine but for what its header asks for."""
     key = made("oct")
     protected = segment({"alg": "dir", "enc": "A256GCM", "kid": "k1", **header})
@@ -269,38 +265,38 @@ def forged(header, plain: bytes = b"plain"):
         b"\xff" * 100,
     ],
 )  # fmt: skip
-def test_what_is_no_encryption_of_the_key_is_rejected(content) -> None:
+def test_what_is_no_encryption_of_the_key_is_rejected(content: Any) -> None:
     app = settings(k=jwks(made("oct")))
     with pytest.raises(MessageRejected) as raised:
-        one(editor("decrypt", app, key="k"), message(content))
+        one(editor("decrypt", app, key="k"), order(content))
     assert "4711" not in str(raised.value)
     assert json.loads(jwks(made("oct")))["keys"][0]["k"] not in str(raised.value)
 
 
 def test_the_forger_could_have_been_let_in() -> None:
     """Or else the test above proves nothing."""
-    assert one(editor("decrypt", settings(k=jwks(made("oct"))), key="k"), message(forged({}))).body == b"plain"
+    assert one(editor("decrypt", settings(k=jwks(made("oct"))), key="k"), order(forged({}))).body == b"plain"
 
 
 def test_re_encryption_goes_from_one_key_to_another_and_keeps_the_content_type() -> None:
     app = settings(old=jwks(made("oct", "o")), new=jwks(made("RSA", "n")))
-    sealed = one(editor("encrypt", app, key="old", bind=["sys.MessageId"]), message())
+    sealed = one(editor("encrypt", app, key="old", bind=["sys.MessageId"]), order())
     step = {"from": {"key": "old"}, "to": {"key": "new", "bind": ["sys.MessageId"]}}
     moved = one(editor("re-encrypt", app, **step), sealed)
-    assert one(editor("decrypt", app, key="new", bind=["sys.MessageId"]), moved).encode() == message().encode()
+    assert one(editor("decrypt", app, key="new", bind=["sys.MessageId"]), moved).encode() == order().encode()
     with pytest.raises(MessageRejected, match=r"UnknownKey: decrypt: names the key 'n', expected one of secret old"):
         one(editor("decrypt", app, key="old"), moved)
-    fields = one(editor("encrypt", app, key="old", fields=FIELDS), message())
+    fields = one(editor("encrypt", app, key="old", fields=FIELDS), order())
     moved = one(editor("re-encrypt", app, fields=FIELDS, **step), fields)
     assert one(editor("decrypt", app, key="new", fields=FIELDS), moved).body == ORDER
     with pytest.raises(MessageRejected, match="NotDecrypted: re-encrypt"):
-        one(editor("re-encrypt", app, **step), message())
+        one(editor("re-encrypt", app, **step), order())
 
 
 class SecretsThatChange:
     """Secrets whose values a test changes, and which are away when it says so."""
 
-    def __init__(self, **values) -> None:
+    def __init__(self, **values: str) -> None:
         self.values = values
         self.fresh = dict(values)
         self.away = None
@@ -316,11 +312,11 @@ class SecretsThatChange:
             raise TargetRefused(f"secret {name}: the vault has none of that name")
         return Secret(name, str(hash(self.values[name])), self.values[name])
 
-    def problem(self, _):
+    def problem(self, _: str) -> None:
         return None
 
 
-def with_secrets(verb, secrets, **options):
+def with_secrets(verb: str, secrets: Any, **options: Any) -> Any:
     facts = task_facts()._replace(secrets=secrets)
     return STEPS[verb].model_validate({verb: options}).editor(facts)
 
@@ -328,56 +324,54 @@ def with_secrets(verb, secrets, **options):
 def test_the_newest_key_encrypts_every_key_of_the_set_decrypts() -> None:
     old, new = made("oct", "2025"), made("oct", "2026")
     secrets = SecretsThatChange(k=jwks(old, new))
-    sealed = one(with_secrets("encrypt", secrets, key="k"), message())
+    sealed = one(with_secrets("encrypt", secrets, key="k"), order())
     assert jwe.decrypt_compact(sealed.body, new).protected["kid"] == "2026"
-    named = one(with_secrets("encrypt", secrets, key="k", kid="2025"), message())
+    named = one(with_secrets("encrypt", secrets, key="k", kid="2025"), order())
     assert jwe.decrypt_compact(named.body, old).protected["kid"] == "2025"
     decrypt = with_secrets("decrypt", secrets, key="k")
     assert [one(decrypt, each).body for each in (sealed, named)] == [ORDER, ORDER]
     with pytest.raises(TargetRefused, match="secret k: it has no key '2024', which the task names"):
-        one(with_secrets("encrypt", secrets, key="k", kid="2024"), message())
+        one(with_secrets("encrypt", secrets, key="k", kid="2024"), order())
 
 
 def test_a_key_that_came_between_two_batches_is_asked_for_once_a_batch() -> None:
     old, new = made("oct", "2025"), made("oct", "2026")
     secrets = SecretsThatChange(k=jwks(old))
     decrypt = with_secrets("decrypt", secrets, key="k")
-    sealed = [
-        one(with_secrets("encrypt", SecretsThatChange(k=jwks(key)), key="k"), message()) for key in (old, new, new)
-    ]
+    sealed = [one(with_secrets("encrypt", SecretsThatChange(k=jwks(key)), key="k"), order()) for key in (old, new, new)]
     assert one(decrypt, sealed[0]).body == ORDER
     secrets.fresh["k"] = jwks(old, new)
     secrets.asked.clear()
     assert [each[0].body for each in edited(decrypt, *sealed)] == [ORDER] * 3
     assert secrets.asked == [("k", False), ("k", True)]
-    stranger = one(with_secrets("encrypt", SecretsThatChange(k=jwks(made("oct", "x"))), key="k"), message())
+    stranger = one(with_secrets("encrypt", SecretsThatChange(k=jwks(made("oct", "x"))), key="k"), order())
     secrets.asked.clear()
     results = edited(decrypt, stranger, sealed[2], stranger)
     assert [getattr(each, "reason", None) for each in results] == ["UnknownKey", None, "UnknownKey"]
     assert secrets.asked == [("k", False), ("k", True)]
 
 
-def test_a_new_version_that_holds_no_keys_is_told_of_and_not_used(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_new_version_that_holds_no_keys_is_reported_and_not_used(caplog: pytest.LogCaptureFixture) -> None:
     secrets = SecretsThatChange(k=jwks(made("oct")))
     encrypt = with_secrets("encrypt", secrets, key="k")
-    one(encrypt, message())
+    one(encrypt, order())
     secrets.values["k"] = "hidden-material"
-    assert one(encrypt, message()).content_type == "application/jose"
-    assert one(encrypt, message()).content_type == "application/jose"
-    (told,) = [each for each in caplog.messages if "secret k" in each]
-    assert told.startswith("copy: secret k: it is not JSON")
-    assert "hidden-material" not in told
+    assert one(encrypt, order()).content_type == "application/jose"
+    assert one(encrypt, order()).content_type == "application/jose"
+    (expected,) = [each for each in caplog.messages if "secret k" in each]
+    assert expected.startswith("copy: secret k: it is not JSON")
+    assert "hidden-material" not in expected
 
 
 @pytest.mark.parametrize("away", [TargetUnavailable("vault: away"), TargetRefused("vault: no")])
 @pytest.mark.parametrize("verb", ["encrypt", "decrypt", "sign", "verify", "attest"])
-def test_without_its_keys_an_editor_lets_nothing_go_on(verb: str, away) -> None:
+def test_without_its_keys_an_editor_lets_nothing_go_on(verb: str, away: Any) -> None:
     secrets = SecretsThatChange(k=jwks(made("oct")))
     secrets.away = away
-    sent = message()
+    sent = order()
     with pytest.raises(type(away), match="vault"):
         edited(with_secrets(verb, secrets, key="k"), sent)
-    assert sent.encode() == message().encode()
+    assert sent.encode() == order().encode()
 
 
 def test_a_vault_that_does_not_answer_is_not_waited_for_longer_than_the_batch_may() -> None:
@@ -388,14 +382,14 @@ def test_a_vault_that_does_not_answer_is_not_waited_for_longer_than_the_batch_ma
 
     step = with_secrets("encrypt", Silent(), key="k")
     with pytest.raises(TargetUnavailable, match="secret k: no answer within 0 s"):
-        asyncio.run(step.edit_batch([message()], timeout_seconds=0.01))
+        asyncio.run(step.edit_batch([order()], timeout_seconds=0.01))
 
 
 SHORT = {"kty": "oct", "k": "c2hvcnQtYW5kLXNlY3JldA"[:10]}
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "expected"),
     [
         ("hidden-material", "it is not JSON"),
         ('{"keys": []}', "not a list with at least one key"),
@@ -411,8 +405,8 @@ SHORT = {"kty": "oct", "k": "c2hvcnQtYW5kLXNlY3JldA"[:10]}
         (json.dumps({"keys": [{"kty": "oct", "k": "A" * 43}] * 2}), "no distinct ids"),
     ],
 )
-def test_a_secret_that_holds_no_keys_is_a_persons_affair_and_shown_to_nobody(value, told: str) -> None:
-    with pytest.raises(TargetRefused, match=told) as raised:
+def test_a_secret_that_holds_no_keys_needs_a_person_and_is_not_quoted(value: Any, expected: str) -> None:
+    with pytest.raises(TargetRefused, match=expected) as raised:
         parse_ring("payments", value)
     assert str(raised.value).startswith("secret payments: ")
     assert "hidden-material" not in str(raised.value)
@@ -420,7 +414,7 @@ def test_a_secret_that_holds_no_keys_is_a_persons_affair_and_shown_to_nobody(val
 
 
 @pytest.mark.parametrize(
-    ("key", "options", "told"),
+    ("key", "options", "expected"),
     [
         (made("Ed25519"), {}, "is not for encryption"),
         (made("oct", use="sig"), {}, "is not for encryption"),
@@ -429,9 +423,9 @@ def test_a_secret_that_holds_no_keys_is_a_persons_affair_and_shown_to_nobody(val
         (made("oct", alg="dir"), {"enc": "A256CBC-HS512"}, "cannot encrypt with dir and A256CBC-HS512"),
     ],
 )
-def test_a_key_that_is_not_fit_is_a_persons_affair(key, options, told: str) -> None:
-    with pytest.raises(TargetRefused, match=f"secret k: key k1 {told}"):
-        one(editor("encrypt", settings(k=jwks(key)), key="k", **options), message())
+def test_a_key_that_is_not_fit_needs_a_person(key: Any, options: dict[str, Any], expected: str) -> None:
+    with pytest.raises(TargetRefused, match=f"secret k: key k1 {expected}"):
+        one(editor("encrypt", settings(k=jwks(key)), key="k", **options), order())
 
 
 def test_a_key_that_is_no_app_setting_stops_the_start() -> None:
@@ -443,7 +437,7 @@ def test_a_key_that_is_no_app_setting_stops_the_start() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         ({}, "key\n  Field required"),
         ({"key": "no such name"}, "String should match"),
@@ -463,6 +457,6 @@ def test_a_key_that_is_no_app_setting_stops_the_start() -> None:
         ({"key": "k", "bind": ["a", "A"]}, "twice"),
     ],
 )
-def test_options_at_fault_are_told_at_load(options, told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
+def test_options_at_fault_are_reported_at_load(options: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ValidationError, match=expected):
         STEPS["encrypt"].model_validate({"encrypt": options})

@@ -27,7 +27,7 @@ from shared.message.message import Message, Origin
 from shared.protocols import EditedTogether
 from shared.stores.sqlite_stores import FileBlobs
 from tests.fakes import clock_at_delivery, task_facts
-from tests.messages import ENQUEUED, delivered
+from tests.messages import ENQUEUED, delivered, message
 
 ORIGIN = Origin("west", "orders")
 CUSTOMERS = "id,segment,limit,since,active\nc-1,gold,10.50,2020-01-31T12:00:00Z,true\nc-2,,,,\n"
@@ -40,24 +40,24 @@ COLUMNS = {
 
 
 @pytest.fixture
-def folder(tmp_path: Path):
+def folder(tmp_path: Path) -> Path:
     tmp_path.joinpath("customers.csv").write_text(CUSTOMERS, encoding="utf-8")
     return tmp_path
 
 
-def editor(folder: Path, clock: ManualClock | None = None, app: dict | None = None, **options) -> Enrich:
+def editor(folder: Path, clock: ManualClock | None = None, app: dict[str, str] | None = None, **options: Any) -> Enrich:
     return EnrichStep.model_validate({"enrich": options}, context={FOLDER: folder}).editor(task_facts(app, clock))
 
 
-def by_property(folder: Path, clock: ManualClock | None = None, **options) -> Enrich:
+def by_property(folder: Path, clock: ManualClock | None = None, **options: Any) -> Enrich:
     asked = {"table": "customers.csv", "key": {"property": "customer"}, "column": "id", "properties": COLUMNS}
     return editor(folder, clock, **{**asked, **options})
 
 
-def message(customer: Value | str | None = "c-1", body: str = "{}", **options) -> Message:
+def order(customer: Value | str | None = "c-1", body: str = "{}", **options: Any) -> Message:
     value = string(customer) if isinstance(customer, str) else customer
     named = {} if value is None else {"Customer": value}
-    return Message.received(delivered(1, body=body.encode(), named=named, **options), ORIGIN)
+    return message(1, body=body.encode(), named=named, **options)
 
 
 def asked(enrich: Enrich, *messages: Message) -> Sequence[EditedTogether]:
@@ -81,17 +81,17 @@ def fault(enrich: Enrich, given: Message) -> str:
     return str(result)
 
 
-def problem(folder: Path | None, **options) -> str:
-    with pytest.raises(ValidationError) as told:
+def problem(folder: Path | None, **options: Any) -> str:
+    with pytest.raises(ValidationError) as raised:
         EnrichStep.model_validate({"enrich": options}, context={FOLDER: folder})
-    return str(told.value)
+    return str(raised.value)
 
 
 # Into properties
 
 
-def test_columns_become_properties_of_their_types(folder) -> None:
-    before = message()
+def test_columns_become_properties_of_their_types(folder: Path) -> None:
+    before = order()
     after = edited(by_property(folder), before)
     assert properties(after) == {
         "Customer": string("c-1"),
@@ -104,8 +104,8 @@ def test_columns_become_properties_of_their_types(folder) -> None:
     assert (after.message_id, after.arrival, after.body) == (before.message_id, before.arrival, b"{}")
 
 
-def test_a_value_that_is_empty_removes_the_property_and_an_empty_text_is_one(folder) -> None:
-    before = message("c-2")
+def test_a_value_that_is_empty_removes_the_property_and_an_empty_text_is_one(folder: Path) -> None:
+    before = order("c-2")
     before.set_properties({"limit": double(1.0)})
     assert properties(edited(by_property(folder), before)) == {"Customer": string("c-2"), "segment": string("")}
 
@@ -113,47 +113,47 @@ def test_a_value_that_is_empty_removes_the_property_and_an_empty_text_is_one(fol
 @pytest.mark.parametrize(
     ("key", "given"),
     [
-        ({"property": "CUSTOMER"}, message("7")),
-        ({"property": "customer"}, message(long(7))),
-        ({"property": "customer"}, message(symbol("7"))),
-        ({"property": "sys.SessionId"}, message(None, session_id="7")),
+        ({"property": "CUSTOMER"}, order("7")),
+        ({"property": "customer"}, order(long(7))),
+        ({"property": "customer"}, order(symbol("7"))),
+        ({"property": "sys.SessionId"}, order(None, session_id="7")),
         ({"property": "sys.SequenceNumber"}, Message.received(delivered(7), ORIGIN)),
-        ({"body": "$.order.customer.id"}, message(None, body='{"order": {"customer": {"id": "7"}}}')),
-        ({"body": "$.ids[1]"}, message(None, body='{"ids": [1, 7]}')),
+        ({"body": "$.order.customer.id"}, order(None, body='{"order": {"customer": {"id": "7"}}}')),
+        ({"body": "$.ids[1]"}, order(None, body='{"ids": [1, 7]}')),
     ],
 )
-def test_a_key_is_a_property_or_a_value_of_the_body(folder, key, given) -> None:
+def test_a_key_is_a_property_or_a_value_of_the_body(folder: Path, key: Any, given: Any) -> None:
     folder.joinpath("t.csv").write_text("k,v\n7,found\n", encoding="utf-8")
     enrich = editor(folder, table="t.csv", key=key, column="k", properties={"v": "v"})
     assert properties(edited(enrich, given))["v"] == string("found")
 
 
-def test_a_key_that_is_missing_is_rejected_passed_or_gets_what_is_the_default(folder) -> None:
-    assert fault(by_property(folder), message("c-9")) == (
+def test_a_key_that_is_missing_is_rejected_passed_or_gets_what_is_the_default(folder: Path) -> None:
+    assert fault(by_property(folder), order("c-9")) == (
         "KeyMissing: enrich: customer is not a key in the table's column 'id'"
     )
-    assert fault(by_property(folder), message(None)) == (
+    assert fault(by_property(folder), order(None)) == (
         "KeyMissing: enrich: has no text or whole number at customer, expected a key of the table"
     )
-    assert "no text" in fault(by_property(folder), message(boolean(True)))
-    assert properties(edited(by_property(folder, missing="pass"), message("c-9"))) == {"Customer": string("c-9")}
+    assert "no text" in fault(by_property(folder), order(boolean(True)))
+    assert properties(edited(by_property(folder, missing="pass"), order("c-9"))) == {"Customer": string("c-9")}
     default = {"segment": "none", "limit": 0, "since": None, "active": False}
-    after = edited(by_property(folder, missing="default", default=default), message("c-9"))
+    after = edited(by_property(folder, missing="default", default=default), order("c-9"))
     assert properties(after) == {
         "Customer": string("c-9"), "segment": string("none"), "limit": double(0.0), "active": boolean(False),
     }  # fmt: skip
 
 
-def test_one_at_fault_leaves_the_others_alone(folder) -> None:
-    results = asked(by_property(folder), message(), message("c-9"), message("c-2"))
+def test_one_at_fault_leaves_the_others_alone(folder: Path) -> None:
+    results = asked(by_property(folder), order(), order("c-9"), order("c-2"))
     assert [isinstance(each, MessageRejected) for each in results] == [False, True, False]
 
 
-def test_facts_of_the_way_become_properties(folder) -> None:
+def test_facts_of_the_way_become_properties(folder: Path) -> None:
     names = ("task", "site", "entity", "partition", "enqueued_time", "sequence_number", "received_time")
     clock = clock_at_delivery()
     clock.advance(2)
-    after = edited(editor(folder, clock, facts={f"by-{name}": name for name in names}), message(None))
+    after = edited(editor(folder, clock, facts={f"by-{name}": name for name in names}), order(None))
     assert properties(after) == {
         "by-task": string("copy"),
         "by-site": string("west"),
@@ -187,10 +187,10 @@ def into_body(folder: Path, into: str, **members: object) -> Enrich:
     ],
 )
 def test_members_are_put_into_the_body_and_the_rest_keeps_every_byte(
-    folder, body: str, into: str, expected: str
+    folder: Path, body: str, into: str, expected: str
 ) -> None:
     enrich = into_body(folder, into, segment="segment", limit={"column": "limit", "type": "double"})
-    assert edited(enrich, message(body=body)).body == expected.encode()
+    assert edited(enrich, order(body=body)).body == expected.encode()
 
 
 @pytest.mark.parametrize(
@@ -205,14 +205,14 @@ def test_members_are_put_into_the_body_and_the_rest_keeps_every_byte(
         ('{"n": ' + "9" * 5000 + "}", "$", "NotJson"),
     ],
 )
-def test_a_body_that_has_no_such_object_is_rejected(folder, body: str, into: str, expected: str) -> None:
-    told = fault(into_body(folder, into, segment="segment"), message(body=body))
-    assert told.startswith(expected)
-    assert "text" not in told.removeprefix(expected)
+def test_a_body_that_has_no_such_object_is_rejected(folder: Path, body: str, into: str, expected: str) -> None:
+    found = fault(into_body(folder, into, segment="segment"), order(body=body))
+    assert found.startswith(expected)
+    assert "text" not in found.removeprefix(expected)
 
 
-def test_a_body_stays_of_the_kind_that_it_was(folder) -> None:
-    given = message()
+def test_a_body_stays_of_the_kind_that_it_was(folder: Path) -> None:
+    given = order()
     given.sections.body = b"\x00\x53\x77" + encode(string('{"ä": 1}'))
     after = edited(into_body(folder, "$", segment="segment"), given)
     assert after.sections.body == b"\x00\x53\x77" + encode(string('{"ä": 1, "segment": "gold"}'))
@@ -248,7 +248,7 @@ def dumped(value: object, blank: str) -> str:
     members=st.dictionaries(st.text(max_size=3), _JSON, max_size=3),
     blank=st.sampled_from(["", " ", "\n\t"]),
 )
-def test_members_are_put_in_as_json_has_them(body, members, blank) -> None:
+def test_members_are_put_in_as_json_has_them(body: Any, members: Any, blank: str) -> None:
     text = with_members(dumped(body, blank), [], [(name, dumped(each, blank)) for name, each in members.items()])
     assert json.loads(text, parse_float=Decimal) == {**body, **members}
     within = with_members(
@@ -260,17 +260,17 @@ def test_members_are_put_in_as_json_has_them(body, members, blank) -> None:
 # Tables
 
 
-def test_a_json_table_has_types_of_its_own(folder) -> None:
+def test_a_json_table_has_types_of_its_own(folder: Path) -> None:
     rows = [{"id": 7, "t": "x", "n": 3, "d": 1.5, "b": True, "z": None}, {"id": "8"}]
     folder.joinpath("t.json").write_text(json.dumps(rows), encoding="utf-8")
     columns = {name: name for name in "tndbz"}
     enrich = editor(folder, table="t.json", key={"property": "customer"}, column="id", properties=columns)
     added = {"t": string("x"), "n": long(3), "d": double(1.5), "b": boolean(True)}
-    assert properties(edited(enrich, message("7"))) == {"Customer": string("7")} | added
-    assert properties(edited(enrich, message("8"))) == {"Customer": string("8")}
+    assert properties(edited(enrich, order("7"))) == {"Customer": string("7")} | added
+    assert properties(edited(enrich, order("8"))) == {"Customer": string("8")}
 
 
-def test_a_parquet_table_has_types_of_its_own(folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_parquet_table_has_types_of_its_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pytz", None)  # the app need not have it
     duckdb.connect().from_query(
         "SELECT 'c-' || i AS id, i::BIGINT AS n, i + 0.25::DOUBLE AS d, i > 0 AS b, (i + 0.10)::DECIMAL(9, 2) AS e,"
@@ -285,7 +285,7 @@ def test_a_parquet_table_has_types_of_its_own(folder, monkeypatch: pytest.Monkey
         properties={**{name: name for name in "ndbty"}, "z": 'z"'},
         body={"into": "$", "set": {"e": "e", "n": {"column": "n", "type": "string"}}},
     )
-    after = edited(enrich, message("c-1"))
+    after = edited(enrich, order("c-1"))
     assert properties(after) == {
         "Customer": string("c-1"),
         "n": long(1),
@@ -298,7 +298,7 @@ def test_a_parquet_table_has_types_of_its_own(folder, monkeypatch: pytest.Monkey
     assert after.body == b'{"e": 1.10, "n": "1"}'
 
 
-def test_parquet_without_its_library_is_told_with_what_installs_it(folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_without_its_library_reports_how_to_install_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.joinpath("t.parquet").write_bytes(b"PAR1")
     options = {"table": "t.parquet", "key": {"property": "k"}, "column": "id", "properties": {"v": "v"}}
     assert "table t.parquet: is not Parquet that can be read" in problem(folder, **options)
@@ -330,14 +330,14 @@ def test_parquet_without_its_library_is_told_with_what_installs_it(folder, monke
         ("../t.csv", "", "expected one below the folder"),
     ],
 )
-def test_a_table_at_fault_is_told_when_it_is_loaded(
-    folder, name: str, content: str | bytes | None, expected: str
+def test_a_table_at_fault_is_reported_at_load(
+    folder: Path, name: str, content: str | bytes | None, expected: str
 ) -> None:
     if content is not None and not name.startswith(".."):
         folder.joinpath(name).write_bytes(content if isinstance(content, bytes) else content.encode())
-    told = problem(folder, table=name, key={"property": "k"}, column="id", properties={"v": "v"})
-    assert expected in told
-    assert "secret" not in told.partition("[type=")[0]
+    found = problem(folder, table=name, key={"property": "k"}, column="id", properties={"v": "v"})
+    assert expected in found
+    assert "secret" not in found.partition("[type=")[0]
 
 
 @pytest.mark.parametrize(
@@ -359,7 +359,7 @@ def test_a_table_at_fault_is_told_when_it_is_loaded(
         ("string", "7", string("7")),
     ],
 )
-def test_a_text_of_a_csv_table_is_read_as_the_type_asked_for(folder, type_: str, text: str, expected) -> None:
+def test_csv_text_is_converted_to_the_type_of_the_column(folder: Path, type_: str, text: str, expected: Any) -> None:
     folder.joinpath("t.csv").write_text(f'id,v\nc-1,"{text}"\n', encoding="utf-8")
     options: dict[str, Any] = {
         "table": "t.csv",
@@ -370,7 +370,7 @@ def test_a_text_of_a_csv_table_is_read_as_the_type_asked_for(folder, type_: str,
     if expected is None:
         assert f"row 1: the value in 'v' is not usable, expected {type_}" in problem(folder, **options)
     else:
-        assert properties(edited(editor(folder, None, **options), message()))["v"] == expected
+        assert properties(edited(editor(folder, None, **options), order()))["v"] == expected
 
 
 @pytest.mark.parametrize(
@@ -391,18 +391,18 @@ def test_a_text_of_a_csv_table_is_read_as_the_type_asked_for(folder, type_: str,
         ({"facts": {"a": "task"}, "missing": "default"}, "need each other"),
     ],
 )
-def test_options_are_checked(folder, options, expected: str) -> None:
+def test_options_are_checked(folder: Path, options: dict[str, Any], expected: str) -> None:
     assert expected in problem(folder, **options)
 
 
-def test_default_values_fit_the_columns(folder) -> None:
+def test_default_values_fit_the_columns(folder: Path) -> None:
     options = {"table": "customers.csv", "key": {"property": "k"}, "column": "id", "missing": "default"}
     columns = {"limit": {"column": "limit", "type": "long"}}
     assert "need each other" in problem(folder, **options, properties=columns)
-    told = problem(folder, **options, properties=columns, default={"other": 1})
-    assert "default: 'limit', expected a value for each column that is used" in told
-    told = problem(folder, **options, properties=columns, default={"limit": "much"})
-    assert "default: the value in 'limit' is not usable, expected long" in told
+    found = problem(folder, **options, properties=columns, default={"other": 1})
+    assert "default: 'limit', expected a value for each column that is used" in found
+    found = problem(folder, **options, properties=columns, default={"limit": "much"})
+    assert "default: the value in 'limit' is not usable, expected long" in found
 
 
 # Tables that change
@@ -415,10 +415,10 @@ def changed(path: Path, content: str, clock: ManualClock, seconds_ago: float = 6
 
 
 def segment(enrich: Enrich) -> Value | None:
-    return properties(edited(enrich, message())).get("segment")
+    return properties(edited(enrich, order())).get("segment")
 
 
-def test_a_table_that_has_changed_is_read_again_once_in_a_while(folder) -> None:
+def test_a_table_that_has_changed_is_read_again_once_in_a_while(folder: Path) -> None:
     clock = clock_at_delivery()
     enrich = by_property(folder, clock, refresh="PT30S", properties={"segment": "segment"})
     assert segment(enrich) == string("gold")
@@ -429,7 +429,7 @@ def test_a_table_that_has_changed_is_read_again_once_in_a_while(folder) -> None:
 
 
 def test_a_table_that_is_being_written_or_broken_or_gone_leaves_the_one_before(
-    folder, caplog: pytest.LogCaptureFixture
+    folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock, path = clock_at_delivery(), folder / "customers.csv"
     enrich = by_property(folder, clock, refresh="PT1S", properties={"segment": "segment"})

@@ -1,5 +1,7 @@
 """The partition editor: which messages get a key, and which tasks may give one."""
 
+from typing import Any
+
 import pytest
 from pydantic import ValidationError
 
@@ -7,9 +9,10 @@ from shared.amqp.values import NULL, double, string
 from shared.config.models import TaskFile
 from shared.config.testing import edited, message
 from shared.editors.partition import PartitionStep
+from shared.message.message import Message
 
 
-def key_of(received, **options):
+def key_of(received: Message, **options: Any) -> Any:
     return edited({"partition": options}, received).message.partition_key
 
 
@@ -36,7 +39,7 @@ def test_an_empty_key_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "problem"),
     [
         (b'{"v": 1.5}', "the value for the key is neither a text nor a whole number"),
         (b'{"v": true}', "the value for the key is neither"),
@@ -49,10 +52,10 @@ def test_an_empty_key_is_none() -> None:
         (b"{", "body is not JSON"),
     ],
 )
-def test_a_value_that_is_no_key_rejects(body: bytes, told: str) -> None:
+def test_a_value_that_is_no_key_rejects(body: bytes, problem: str) -> None:
     (reason,) = edited({"partition": {"value": "v"}}, message(body)).reasons
     assert ": partition: " in reason
-    assert told in reason
+    assert problem in reason
 
 
 def test_without_a_value_a_message_may_go_on() -> None:
@@ -63,7 +66,7 @@ def test_without_a_value_a_message_may_go_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "problem"),
     [
         ({}, "expected one of value and property"),
         ({"value": "a", "property": "b"}, "expected one of value and property"),
@@ -72,33 +75,33 @@ def test_without_a_value_a_message_may_go_on() -> None:
         ({"value": "a", "missing": "drop"}, "'reject' or 'leave'"),
     ],
 )
-def test_bad_options_are_told_at_load(options, told: str) -> None:
+def test_bad_options_are_reported_at_load(options: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValidationError) as caught:
         PartitionStep.model_validate({"partition": options})
-    assert told in str(caught.value)
+    assert problem in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "told"),
+    ("source", "target", "problem"),
     [
         ({"sessions": True}, {}, "gives messages a partition key that have a session"),
         ({}, {"partition": 3}, "gives messages a partition key, and a route names the partition"),
         ({}, {}, None),
     ],
 )
-def test_a_task_in_which_a_key_has_no_place_is_told_at_load(source, target, told: str | None) -> None:
+def test_a_task_in_which_a_key_has_no_place_is_reported_at_load(source: Any, target: Any, problem: str | None) -> None:
     document = {
         "task": "t",
         "source": {"connection": "west", "queue": "a", **source},
         "editors": [{"partition": {"value": "id"}}],
         "routes": [{"target": {"connection": "hub", "hub": "b", **target}}],
     }
-    if told is None:
+    if problem is None:
         assert TaskFile.model_validate(document).editors
         return
     with pytest.raises(ValidationError) as caught:
         TaskFile.model_validate(document)
-    assert told in str(caught.value)
+    assert problem in str(caught.value)
 
 
 def test_the_annotation_beside_stays() -> None:

@@ -1,5 +1,7 @@
 """The properties editor: names, patterns, actions, and what none of them may touch."""
 
+from typing import Any
+
 import pytest
 from pydantic import ValidationError
 
@@ -8,7 +10,7 @@ from shared.config.testing import edited, message
 from shared.editors.properties import PropertiesStep
 
 
-def changed(properties, **options):
+def changed(properties: Any, **options: Any) -> Any:
     return edited({"properties": options}, message(properties=properties)).message.properties
 
 
@@ -28,7 +30,7 @@ def changed(properties, **options):
         ({"a": 1, "c": 2}, {"remove": ["*"], "rename": {"A": "b"}}, {"b": 1}),
     ],
 )
-def test_changes_application_properties(properties, options, expected) -> None:
+def test_changes_application_properties(properties: Any, options: dict[str, Any], expected: Any) -> None:
     assert changed(properties, **options) == expected
 
 
@@ -47,7 +49,7 @@ def test_broker_properties_are_set_and_removed_by_the_action() -> None:
 
 
 @pytest.mark.parametrize("properties", [{"a": 1, "B": 2}, {"a": 1, "A": 2}])
-def test_a_name_that_is_taken_is_not_written_over(properties) -> None:
+def test_a_name_that_is_taken_is_not_written_over(properties: Any) -> None:
     (reason,) = edited({"properties": {"rename": {"a": "b"}}}, message(properties=properties)).reasons
     assert reason == "PropertyExists: properties: has a property b already, expected the name to be free"
 
@@ -69,7 +71,7 @@ def test_many_stars_cost_no_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "problem"),
     [
         ({}, "changes nothing, expected remove, rename or action"),
         ({"remove": []}, "at least 1 item"),
@@ -93,7 +95,7 @@ def test_many_stars_cost_no_time() -> None:
         ({"action": "SET sys.Nothing = 5"}, "expected a system property"),
     ],
 )
-def test_bad_options_are_told_at_load(options, told: str) -> None:
+def test_bad_options_are_reported_at_load(options: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValidationError) as caught:
         PropertiesStep.model_validate({"properties": options})
-    assert told in str(caught.value)
+    assert problem in str(caught.value)

@@ -1,10 +1,12 @@
 """The python editor: which functions it takes, what they work with, and what becomes of what they do."""
 
 import logging
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -14,13 +16,17 @@ from shared.amqp.values import NULL, Value, binary, double, list_, long, string
 from shared.config.testing import edited, message
 from shared.editors.function_api import json_of, properties_of, put_json, put_text, reject, set_property, text_of
 from shared.errors import MessageRejected
+from shared.message.message import Message
 
 HEAD = "from shared.editors.function_api import *\n"
 
 
+type Run = Callable[..., Any]
+
+
 @pytest.fixture
-def run(tmp_path: Path):
-    def running(source, *messages, **files):
+def run(tmp_path: Path) -> Run:
+    def running(source: str, *messages: Message, **files: str) -> Any:
         (tmp_path / "own.py").write_text(HEAD + dedent(source), encoding="utf-8")
         for name, text in files.items():
             (tmp_path / f"{name}.py").write_text(dedent(text), encoding="utf-8")
@@ -29,19 +35,19 @@ def run(tmp_path: Path):
     return running
 
 
-def test_the_message_that_is_returned_goes_on(run) -> None:
+def test_the_message_that_is_returned_goes_on(run: Run) -> None:
     result = run("def edit(m):\n    put_json(m, {'a': 2})\n    set_property(m, 'n', 5)\n    return m")
     assert (result.message.text, result.message.properties, result.message.message_id) == ('{"a":2}', {"n": 5}, "m-1")
 
 
 @pytest.mark.parametrize("nothing", ["None", "[]", "()"])
-def test_nothing_withholds(run, nothing: str) -> None:
+def test_nothing_withholds(run: Run, nothing: str) -> None:
     result = run(f"def edit(m): return {nothing}")
     assert (result.messages, result.reasons) == ([], ["withheld by python own:edit"])
 
 
 @pytest.mark.parametrize("several", ["[m, m]", "(m, m.copy())"])
-def test_several_messages_have_ids_of_their_own(run, several: str) -> None:
+def test_several_messages_have_ids_of_their_own(run: Run, several: str) -> None:
     result = run(f"def edit(m): return {several}", message(message_id="a"), message(message_id=None))
     ids = [each.message_id for each in result.messages]
     assert ids[:2] == ["a/0", "a/1"]
@@ -51,7 +57,7 @@ def test_several_messages_have_ids_of_their_own(run, several: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "problem"),
     [
         ("raise KeyError('secret')", "EditorFailed: python own:edit: failed with KeyError"),
         ("raise SystemExit('secret')", "EditorFailed: python own:edit: failed with SystemExit"),
@@ -75,27 +81,27 @@ def test_several_messages_have_ids_of_their_own(run, several: str) -> None:
         ("put_json(m, {1: 2}); return m", "NotWritable: python own:edit: the result has an object with a name"),
     ],
 )
-def test_what_goes_wrong_sets_the_message_aside(run, source: str, told: str) -> None:
+def test_what_goes_wrong_rejects_the_message(run: Run, source: str, problem: str) -> None:
     received = message({"secret": 1}, session_id="s", partition_key="s", properties={"repl-path": "north"})
     result = run(f"def edit(m): {source}", received)
     assert [str(each) for each in result.outcomes] == ["rejected"]
-    assert told in result.reasons[0]
+    assert problem in result.reasons[0]
     assert "secret" not in result.reasons[0]
 
 
-def test_no_message_is_lost_beside_one_that_fails(run) -> None:
+def test_no_message_is_lost_beside_one_that_fails(run: Run) -> None:
     received = [message({"n": number}, message_id=str(number)) for number in range(5)]
     result = run("def edit(m):\n    1 / (json_of(m)['n'] - 3)\n    return m", *received)
     assert [str(each) for each in result.outcomes] == ["sent", "sent", "sent", "rejected", "sent"]
 
 
-def test_what_is_changed_elsewhere_passes(run) -> None:
+def test_what_is_changed_elsewhere_passes(run: Run) -> None:
     source = "def edit(m):\n    m.subject = 'x'\n    m.set_annotations({'mine': None})\n    return m"
     sent = run(source, message(session_id="s", partition_key="s", properties={"repl-path": "north"})).message
     assert (sent.subject, sent.session_id, sent.partition_key) == ("x", "s", "s")
 
 
-def test_the_place_of_a_failure_is_told_at_debug_without_values(run, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_place_of_a_failure_is_logged_at_debug_without_values(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "busway.editors")
     run("def edit(m):\n    raise KeyError(text_of(m))", message("a secret"))
     (record,) = [each for each in caplog.records if each.name == "busway.editors"]
@@ -103,7 +109,7 @@ def test_the_place_of_a_failure_is_told_at_debug_without_values(run, caplog: pyt
     assert "a secret" not in caplog.text
 
 
-def test_modules_beside_are_imported_relatively_and_those_of_the_app_by_name(run, tmp_path: Path) -> None:
+def test_modules_beside_are_imported_relatively_and_those_of_the_app_by_name(run: Run, tmp_path: Path) -> None:
     source = "from .rates import RATE\ndef edit(m):\n    put_json(m, RATE)\n    return m"
     assert run(source, rates="RATE = 19").message.text == "19"
     assert edited({"python": "copy:copy"}, message("x"), folder=tmp_path).message.text == "x"
@@ -112,7 +118,7 @@ def test_modules_beside_are_imported_relatively_and_those_of_the_app_by_name(run
 
 
 @pytest.mark.parametrize(
-    ("source", "name", "told"),
+    ("source", "name", "problem"),
     [
         ("", 5, "expected a function as package.module:function"),
         ("", "own", "expected a function as package.module:function"),
@@ -133,13 +139,13 @@ def test_modules_beside_are_imported_relatively_and_those_of_the_app_by_name(run
         ("raise SystemExit(1)", "own:edit", "module own cannot be imported: SystemExit"),
     ],
 )
-def test_a_function_that_cannot_be_used_is_told_at_load(
-    tmp_path: Path, source: str, name: int | str, told: str
+def test_a_function_that_cannot_be_used_is_reported_at_load(
+    tmp_path: Path, source: str, name: int | str, problem: str
 ) -> None:
     (tmp_path / "own.py").write_text(source)
     with pytest.raises(ValidationError) as caught:
         edited({"python": name}, message(), folder=tmp_path)
-    assert told in str(caught.value)
+    assert problem in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +156,7 @@ def test_a_function_that_cannot_be_used_is_told_at_load(
         (1e300, "1E+300"),
     ],
 )
-def test_json_is_written(value, text: str) -> None:
+def test_json_is_written(value: object, text: str) -> None:
     made = message()
     put_json(made, value)
     assert text_of(made) == text
@@ -159,14 +165,14 @@ def test_json_is_written(value, text: str) -> None:
 @pytest.mark.parametrize(
     "value", [float("nan"), [float("inf")], Decimal("NaN"), {"a": b"x"}, object(), {1: 2}, "\ud83d"]
 )
-def test_what_json_cannot_say_is_not_written(value) -> None:
+def test_what_json_cannot_say_is_not_written(value: object) -> None:
     with pytest.raises(MessageRejected) as caught:
         put_json(message(), value)
     assert caught.value.reason == "NotWritable"
 
 
 def test_a_cycle_is_not_written() -> None:
-    cycle: list = []
+    cycle: list[object] = []
     cycle.append(cycle)
     with pytest.raises(MessageRejected):
         put_json(message(), cycle)

@@ -1,6 +1,7 @@
 """The reduce editor: paths, what they keep and drop, and flat bodies."""
 
 import json
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -17,7 +18,7 @@ ORDER = {
 }
 
 
-def left(body=ORDER, **options):
+def left(body: Any = ORDER, **options: Any) -> Any:
     return json.loads(edited({"reduce": options}, message(body)).message.text)
 
 
@@ -34,7 +35,7 @@ def left(body=ORDER, **options):
         (["note"], {"note": None}),
     ],
 )
-def test_keeps_what_is_listed(keep, expected) -> None:
+def test_keeps_what_is_listed(keep: Any, expected: Any) -> None:
     assert left(keep=keep) == expected
 
 
@@ -47,7 +48,7 @@ def test_keeps_what_is_listed(keep, expected) -> None:
         (["lines[]"], {**ORDER, "lines": []}),
     ],
 )  # fmt: skip
-def test_drops_what_is_listed(drop, expected) -> None:
+def test_drops_what_is_listed(drop: Any, expected: Any) -> None:
     assert left(drop=drop) == expected
 
 
@@ -94,9 +95,9 @@ def test_flattens() -> None:
         (b"{", {"keep": ["a"]}, "NotJson: reduce: body is not JSON"),
     ],
 )
-def test_odd_bodies_are_rejected(body: bytes, options, reason: str) -> None:
-    (told,) = edited({"reduce": options}, message(body)).reasons
-    assert told.startswith(reason)
+def test_odd_bodies_are_rejected(body: bytes, options: dict[str, Any], reason: str) -> None:
+    (problem,) = edited({"reduce": options}, message(body)).reasons
+    assert problem.startswith(reason)
 
 
 def test_numbers_keep_every_digit() -> None:
@@ -107,7 +108,7 @@ def test_numbers_keep_every_digit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "problem"),
     [
         ({}, "reduces nothing, expected keep, drop, drop_nulls, drop_empty or flatten"),
         ({"drop_nulls": False}, "reduces nothing"),
@@ -123,7 +124,7 @@ def test_numbers_keep_every_digit() -> None:
         ({"flatten": True}, "valid string"),
     ],
 )
-def test_bad_options_are_told_at_load(options, told: str) -> None:
+def test_bad_options_are_reported_at_load(options: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValidationError) as caught:
         ReduceStep.model_validate({"reduce": options})
-    assert told in str(caught.value)
+    assert problem in str(caught.value)

@@ -1,5 +1,7 @@
 """The route editor: which values of a body become properties, and of which type."""
 
+from typing import Any
+
 import pytest
 from pydantic import ValidationError
 
@@ -8,7 +10,7 @@ from shared.config.testing import edited, message
 from shared.editors.route import RouteStep
 
 
-def lifted(body, properties=None, **options):
+def lifted(body: Any, properties: Any = None, **options: Any) -> Any:
     received = message(body, properties=properties)
     return edited({"route": {"found": {"value": "v", **options}}}, received)
 
@@ -29,7 +31,7 @@ def lifted(body, properties=None, **options):
         ("timestamp", b'{"v": "1969-12-31T23:59:59.999+00:00"}', timestamp(-1)),
     ],
 )
-def test_a_value_becomes_a_property_of_its_type(kind: str, body: bytes, expected) -> None:
+def test_a_value_becomes_a_property_of_its_type(kind: str, body: bytes, expected: Any) -> None:
     sent = lifted(body, type=kind).message
     assert dict(sent.raw.application_properties())["found"] == expected
     assert sent.body == body
@@ -46,7 +48,7 @@ def test_a_value_becomes_a_property_of_its_type(kind: str, body: bytes, expected
         ("timestamp", b'"9999-12-31T23:59:59-23:59"'),
     ],
 )
-def test_a_value_of_another_type_rejects(kind, value) -> None:
+def test_a_value_of_another_type_rejects(kind: str, value: Any) -> None:
     (reason,) = lifted(b'{"v": ' + value + b"}", type=kind).reasons
     assert reason == f"WrongType: route: the value for found is not a {kind}, or is out of range"
 
@@ -67,7 +69,7 @@ def test_a_body_that_is_no_json_rejects() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "problem"),
     [
         ({}, "at least 1 item"),
         ({"a": {}}, "Field required"),
@@ -78,7 +80,7 @@ def test_a_body_that_is_no_json_rejects() -> None:
         ({"repl-path": {"value": "a"}}, "names repl-path, expected none of Busway's own"),
     ],
 )
-def test_bad_options_are_told_at_load(options, told: str) -> None:
+def test_bad_options_are_reported_at_load(options: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValidationError) as caught:
         RouteStep.model_validate({"route": options})
-    assert told in str(caught.value)
+    assert problem in str(caught.value)

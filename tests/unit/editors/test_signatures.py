@@ -5,6 +5,7 @@ import hashlib
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from joserfc import jws
@@ -18,11 +19,11 @@ from shared.editors.protection.bound_properties import canonical_form
 from shared.editors.protection.jws import SigningKey, verify_detached, verify_statement
 from shared.editors.protection.keys import KeyRing, parse_ring
 from shared.errors import MessageRejected, TargetRefused
-from shared.message.message import Message, Origin
+from shared.message.message import Message
 from shared.protocols import Withheld
 from tests.fakes import clock_at_delivery, task_facts
 from tests.keys import jwks, made, settings
-from tests.messages import delivered
+from tests.messages import message
 
 ORDER = b'{"id": "4711", "amount": 10.50}'
 
@@ -37,16 +38,16 @@ A1_SIGNATURE = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
 UNENCODED = "eyJhbGciOiJIUzI1NiIsImI2NCI6ZmFsc2UsImNyaXQiOlsiYjY0Il19..A5dxf2s96_n5FLueVuW1Z_vh161FwXZC4YLPff6dmDY"
 
 
-def editor(verb, app, clock=None, **options):
+def editor(verb: str, app: dict[str, str], clock: Any = None, **options: Any) -> Any:
     return STEPS[verb].model_validate({verb: {"key": "k", **options}}).editor(task_facts(app, clock))
 
 
-def result_of(each, message):
+def result_of(each: Any, message: Message) -> Any:
     (result,) = asyncio.run(each.edit_batch([message], timeout_seconds=5))
     return result
 
 
-def one(each, message):
+def one(each: Any, message: Message) -> Any:
     result = result_of(each, message)
     if isinstance(result, MessageRejected):
         raise result
@@ -54,15 +55,15 @@ def one(each, message):
     return result[0]
 
 
-def message(body=ORDER, number: int = 1, **options):
-    return Message.received(delivered(number, body=body, **options), Origin("west", "orders"))
+def order(body: bytes = ORDER, number: int = 1, **options: Any) -> Message:
+    return message(number, body=body, **options)
 
 
-def signature_of(signed, name: str = "repl-signature"):
+def signature_of(signed: Any, name: str = "repl-signature") -> Any:
     return signed.application_property(name).payload
 
 
-def part(text, index):
+def part(text: Any, index: int) -> Any:
     segment = text.split(".")[index]
     return urlsafe_b64decode(segment + "=" * (-len(segment) % 4))
 
@@ -71,7 +72,7 @@ def part(text, index):
 def test_what_was_signed_is_verified_and_what_was_altered_is_not(kind: str) -> None:
     app = settings(k=jwks(made(kind)))
     public = app if kind == "oct" else settings(k=jwks(made(kind), private=False))
-    signed = one(editor("sign", app, properties=["sys.MessageId", "Tenant"]), message(named={"tenant": string("t")}))
+    signed = one(editor("sign", app, properties=["sys.MessageId", "Tenant"]), order(named={"tenant": string("t")}))
     verify = editor("verify", public, properties=["tenant", "sys.messageid"])
     assert one(verify, signed).encode() == signed.encode()
     for change in (
@@ -86,13 +87,13 @@ def test_what_was_signed_is_verified_and_what_was_altered_is_not(kind: str) -> N
             one(verify, altered)
     if kind != "oct":
         with pytest.raises(TargetRefused, match="expected a private key"):
-            one(editor("sign", public), message())
+            one(editor("sign", public), order())
 
 
 @pytest.mark.parametrize("body", [ORDER, b"", b"\x00\xff\xfe", b"url-safe_text~", b"with.dots"])
-def test_any_jose_library_verifies_the_signature_over_the_bytes_of_the_body(body) -> None:
+def test_any_jose_library_verifies_the_signature_over_the_bytes_of_the_body(body: Any) -> None:
     key = made("EC")
-    signed = one(editor("sign", settings(k=jwks(key))), message(body))
+    signed = one(editor("sign", settings(k=jwks(key))), order(body))
     header, _, signature = signature_of(signed).split(".")
     assert json.loads(part(signature_of(signed), 0)) == {"alg": "ES256", "kid": "k1", "b64": False, "crit": ["b64"]}
     algorithm = jws.JWSRegistry.algorithms["ES256"]
@@ -103,7 +104,7 @@ def test_any_jose_library_verifies_the_signature_over_the_bytes_of_the_body(body
 def test_a_detached_signature_of_another_software_is_verified() -> None:
     key = made("oct")
     text = jws.detach_content(jws.serialize_compact({"alg": "HS256", "kid": "k1"}, ORDER, key))
-    received = message(named={"signature": string(text)})
+    received = order(named={"signature": string(text)})
     assert one(editor("verify", settings(k=jwks(key)), signature="signature"), received) is not None
 
 
@@ -117,7 +118,7 @@ def test_the_examples_of_the_rfcs() -> None:
         verify_detached(UNENCODED, b"$.03", ring)
 
 
-def forged(header, payload=ORDER) -> str:
+def forged(header: dict[str, Any], payload: bytes = ORDER) -> str:
     """Return a detached signature that is genuine but for what its header says."""
     segment = urlsafe_b64encode(json.dumps(header).encode()).rstrip(b"=")
     algorithm = jws.JWSRegistry.algorithms["HS256"]
@@ -131,7 +132,7 @@ GENUINE = {"alg": "HS256", "kid": "k1", "b64": False, "crit": ["b64"]}
 def test_the_forger_could_have_been_let_in() -> None:
     """Or else the test below proves nothing."""
     verify = editor("verify", settings(k=jwks(made("oct"))))
-    assert one(verify, message(named={"repl-signature": string(forged(GENUINE))}))
+    assert one(verify, order(named={"repl-signature": string(forged(GENUINE))}))
 
 
 @pytest.mark.parametrize(
@@ -165,9 +166,9 @@ def test_the_forger_could_have_been_let_in() -> None:
         ("A" * 40_000 + "..A", "SignatureInvalid"),
     ],
 )  # fmt: skip
-def test_a_signature_that_is_none_is_rejected(text, reason: str) -> None:
+def test_a_signature_that_is_none_is_rejected(text: Any, reason: str) -> None:
     value = string(text) if isinstance(text, str) else text
-    received = message(named={} if value is None else {"repl-signature": value})
+    received = order(named={} if value is None else {"repl-signature": value})
     app = settings(k=jwks(made("oct"), made("EC", "k2")))
     with pytest.raises(MessageRejected) as raised:
         one(editor("verify", app), received)
@@ -188,12 +189,12 @@ def test_a_public_key_is_no_secret_to_sign_with() -> None:
     signature = jws.JWSRegistry.algorithms["HS256"].sign(header + b"." + ORDER, OctKey(pem, pem))
     text = f"{header.decode()}..{urlsafe_b64encode(signature).rstrip(b'=').decode()}"
     with pytest.raises(MessageRejected, match="names an algorithm that key k1 is not for"):
-        one(editor("verify", app), message(named={"repl-signature": string(text)}))
+        one(editor("verify", app), order(named={"repl-signature": string(text)}))
 
 
 def test_a_signature_is_valid_for_its_lifetime() -> None:
     app, clock = settings(k=jwks(made("oct"))), clock_at_delivery()
-    signed = one(editor("sign", app, clock, lifetime="PT1H"), message())
+    signed = one(editor("sign", app, clock, lifetime="PT1H"), order())
     verify = editor("verify", app, clock)
     clock.advance(timedelta(minutes=59).total_seconds())
     assert one(verify, signed)
@@ -204,8 +205,8 @@ def test_a_signature_is_valid_for_its_lifetime() -> None:
 
 def test_a_signature_over_less_than_is_asked_for_is_refused_and_taken_off_if_so_asked() -> None:
     app = settings(k=jwks(made("oct")))
-    signed = one(editor("sign", app, into="signed"), message())
-    assert one(editor("verify", app, signature="signed", remove=True), signed).encode() == message().encode()
+    signed = one(editor("sign", app, into="signed"), order())
+    assert one(editor("verify", app, signature="signed", remove=True), signed).encode() == order().encode()
     with pytest.raises(MessageRejected, match=r"NotSigned: verify: the signature does not cover sys\.MessageId"):
         one(editor("verify", app, signature="signed", properties=["sys.MessageId"]), signed)
 
@@ -216,20 +217,20 @@ def test_the_one_spelling_of_properties() -> None:
         "h": symbol("s"), 'q"\n': string("é\u2028"),
     }  # fmt: skip
     names = sorted(["sys.MessageId", "sys.CorrelationId", "absent", *named])
-    assert canonical_form(names, message(named=named)).decode() == (
+    assert canonical_form(names, order(named=named)).decode() == (
         '[["B","boolean","true"],["a","null",null],["absent","null",null],["c","integer","5"],["d","integer","-5"],'
         '["e","integer","7"],["f","double","3fe0000000000000"],["g","binary","_w"],["h","string","s"],'
         '["q\\"\\n","string","é\u2028"],["sys.CorrelationId","null",null],["sys.MessageId","string","m-1"]]'
     )
     widened = {**named, "c": long(5), "e": uint(7), "h": string("s")}
-    assert canonical_form(names, message(named=widened)) == canonical_form(names, message(named=named))
+    assert canonical_form(names, order(named=widened)) == canonical_form(names, order(named=named))
 
 
 @pytest.mark.parametrize("kind", ["oct", "EC"])
 def test_an_attestation_says_where_and_when_a_message_was_received_and_what_it_was(kind: str) -> None:
     key, clock = made(kind), clock_at_delivery()
     clock.advance(1.5)
-    received = message(named={"tenant": string("t"), "repl-path": string("north")}, subject=string("new"))
+    received = order(named={"tenant": string("t"), "repl-path": string("north")}, subject=string("new"))
     attested = one(editor("attest", settings(k=jwks(key)), clock), received)
     opened = jws.deserialize_compact(signature_of(attested, "repl-attestation"), key)
     claims = json.loads(opened.payload)
@@ -253,11 +254,11 @@ def test_an_attestation_says_where_and_when_a_message_was_received_and_what_it_w
     assert first == signature_of(attested, "repl-attestation")
     assert json.loads(jws.deserialize_compact(second, key).payload)["properties_digest"] == claims["properties_digest"]
     with pytest.raises(MessageRejected, match="repl-attestation is a int, expected a string"):
-        one(editor("attest", settings(k=jwks(key))), message(named={"repl-attestation": int_(1)}))
+        one(editor("attest", settings(k=jwks(key))), order(named={"repl-attestation": int_(1)}))
 
 
 def test_a_body_that_is_a_sequence_has_no_bytes_to_sign() -> None:
-    received = message()
+    received = order()
     received.sections.body = b"\x00\x53\x76" + encode(NULL)[:0] + b"\x45"
     with pytest.raises(MessageRejected, match="UnreadableBody: sign"):
         one(editor("sign", settings(k=jwks(made("oct")))), received)
@@ -266,13 +267,13 @@ def test_a_body_that_is_a_sequence_has_no_bytes_to_sign() -> None:
 @pytest.mark.parametrize(
     "key", [made("X25519"), made("oct", use="enc"), made("EC", alg="ES384"), made("oct", alg="A256KW")]
 )
-def test_a_key_that_is_not_for_signing_is_a_persons_affair(key) -> None:
+def test_a_key_that_is_not_for_signing_needs_a_person(key: Any) -> None:
     with pytest.raises(TargetRefused, match="secret k: key k1 is not for signing"):
         SigningKey("k", KeyRing("k", [key]).newest)
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "problem"),
     [
         ({"lifetime": "PT0S"}, "greater than 0"),
         ({"properties": ["sys.TimeToLive"]}, "expected one of sys."),
@@ -281,6 +282,6 @@ def test_a_key_that_is_not_for_signing_is_a_persons_affair(key) -> None:
         ({"algorithm": "none"}, "Extra inputs"),
     ],
 )
-def test_options_at_fault_are_told_at_load(options, told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
+def test_options_at_fault_are_reported_at_load(options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
         STEPS["sign"].model_validate({"sign": {"key": "k", **options}})

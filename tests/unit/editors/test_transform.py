@@ -1,12 +1,14 @@
 """The transform editor: expressions, the numbers in them, and bodies that are not what they claim."""
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from shared.amqp.codec import encode
-from shared.amqp.values import binary, list_, long, string
+from shared.amqp.values import Value, binary, list_, long, string
 from shared.config.testing import edited, message
 from shared.editors.transform import TransformStep
 
@@ -16,7 +18,7 @@ BODY = (
 )
 
 
-def made(expression, body=BODY, **options):
+def made(expression: str, body: Any = BODY, **options: Any) -> Any:
     properties = {"country": "DE", "weight": 1.5, "count": 3, "on": True}
     received = message(body, properties=properties, message_id="m-7", subject="order")
     return edited({"transform": {"expression": expression, **options}}, received)
@@ -100,7 +102,7 @@ def test_what_an_expression_makes_of_a_body(expression: str, expected: str | Non
         ("&a", "NotWritable: transform: the result has a value that JSON cannot represent"),
     ],
 )
-def test_a_body_for_which_an_expression_fails_is_told_without_what_it_says(expression: str, reason: str | None) -> None:
+def test_a_body_for_which_an_expression_fails_is_reported_and_not_quoted(expression: str, reason: str | None) -> None:
     result = made(expression)
     assert [str(outcome) for outcome in result.outcomes] == ["rejected"]
     assert reason is None or reason in result.reasons[0]
@@ -154,7 +156,7 @@ def test_the_content_type_follows_where_one_is_given() -> None:
 
 
 @pytest.mark.parametrize("kind", [string, lambda text: binary(text.encode())])
-def test_an_amqp_value_stays_one(kind) -> None:
+def test_an_amqp_value_stays_one(kind: Callable[..., Value]) -> None:
     received = message()
     received.sections.body = b"\x00\x53\x77" + encode(kind('{"a": 1}'))
     sent = edited({"transform": {"expression": "@"}}, received).message
@@ -162,7 +164,7 @@ def test_an_amqp_value_stays_one(kind) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"\x00\x53\x77" + encode(long(1)), b"\x00\x53\x76" + encode(list_([]))])
-def test_a_body_of_another_kind_is_rejected(body) -> None:
+def test_a_body_of_another_kind_is_rejected(body: Any) -> None:
     received = message()
     received.sections.body = body
     (reason,) = edited({"transform": {"expression": "@"}}, received).reasons
@@ -175,7 +177,7 @@ def test_null_is_withheld_or_written_as_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "problem"),
     [
         ({}, "Field required"),
         ({"expression": ""}, "at least 1 character"),
@@ -193,10 +195,10 @@ def test_null_is_withheld_or_written_as_told() -> None:
         ({"expression": "a", "each": True}, "Extra inputs"),
     ],
 )
-def test_bad_options_are_told_at_load(options, told: str) -> None:
+def test_bad_options_are_reported_at_load(options: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValidationError) as caught:
         TransformStep.model_validate({"transform": options})
-    assert told in str(caught.value)
+    assert problem in str(caught.value)
 
 
 def test_keeps_what_is_no_body() -> None:
