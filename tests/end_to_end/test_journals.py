@@ -1,12 +1,14 @@
-"""The journal of the function app: tasks and taps over broker, host and Azurite, and a host that is killed."""
+"""The journal of the function app: tasks and taps with broker, host and Azurite, and a host that is killed."""
 
 import gzip
 import json
 import socket
 import threading
 import uuid
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient
@@ -87,15 +89,18 @@ tap: {of: jobs, side: target, peek: "* * * * * *"}
 
 
 @pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory):
+def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with running_azurite(tmp_path_factory.mktemp("azurite")) as connection_string:
         yield connection_string
+
+
+Record = dict[str, Any]
 
 
 class App:
     """The function app with a container of its own."""
 
-    def __init__(self, storage, folder, broker) -> None:
+    def __init__(self, storage: str, folder: Path, broker: RunningBroker) -> None:
         self.container = f"journal-{uuid.uuid4().hex}"
         self.client = ContainerClient.from_connection_string(storage, self.container)
         self.broker = broker
@@ -111,24 +116,24 @@ class App:
         }
         self.host = HostProcess(str(ROOT), folder, self.settings)
 
-    def records(self, task, role):
-        """Return what has been written of one side of a task so far, in no certain order of files."""
+    def records(self, task: str, role: str) -> list[Record]:
+        """Return the records of one side of a task so far; the order of files is not defined."""
         if not self.client.exists():
             return []
         names = sorted(self.client.list_blob_names(name_starts_with=f"task={task}/"))
         files = [self.client.download_blob(name).readall() for name in names if f"/role={role}/" in name]
         return [json.loads(line) for file in files for line in gzip.decompress(file).splitlines()]
 
-    def wait_for(self, task, role, count, **fields):
+    def wait_for(self, task: str, role: str, count: int, **fields: Any) -> list[Record]:
         """Wait for *count* records with *fields* and return them."""
 
-        def found():
+        def found() -> list[Record]:
             return [each for each in self.records(task, role) if fields.items() <= each.items()]
 
         self.host.wait_for(lambda: len(found()) >= count)
         return found()
 
-    def send(self, queue_or_topic, *messages) -> None:
+    def send(self, queue_or_topic: str, *messages: ServiceBusMessage) -> None:
         with ServiceBusClient.from_connection_string(self.settings["WEST"]) as client:
             is_topic = queue_or_topic == "orders"
             make = client.get_topic_sender if is_topic else client.get_queue_sender
@@ -137,7 +142,7 @@ class App:
 
 
 @pytest.fixture
-def app(storage, tmp_path: Path):
+def app(storage: str, tmp_path: Path) -> Iterator[App]:
     with RunningBroker([WEST, EAST]) as broker:
         app = App(storage, tmp_path, broker)
         with app.client, app.host:
@@ -145,7 +150,7 @@ def app(storage, tmp_path: Path):
             yield app
 
 
-def test_tasks_and_taps_write_what_they_see_of_the_same_messages(app) -> None:
+def test_tasks_and_taps_record_the_same_messages(app: App) -> None:
     messages = [
         ServiceBusMessage(f"b{n}", message_id=f"m{n}", application_properties={"kind": "internal" if n == 3 else "x"})
         for n in range(5)
@@ -173,11 +178,11 @@ def test_tasks_and_taps_write_what_they_see_of_the_same_messages(app) -> None:
         assert sent[each["src_seq"]]["check"] == f"{digests:016x}"
         assert each["target"] == sent[each["src_seq"]]["target"] == "east/orders"
         assert each["hops"] == ["west"]
-    # The subscription of the tap numbers for itself, and has no mark that the task's rule leaves.
+    # The subscription of the tap has sequence numbers of its own, and no property from the task's rule.
     assert all("src_seq" not in each for each in before)
-    told = ("message_id", "body_digest", "property_digest")
-    assert {tuple(each[name] for name in told) for each in before} == {
-        tuple(each[name] for name in told) for each in received
+    names = ("message_id", "body_digest", "property_digest")
+    assert {tuple(each[name] for name in names) for each in before} == {
+        tuple(each[name] for name in names) for each in received
     }
 
     received = app.wait_for("readings", "source", 9, observer="task")
@@ -191,7 +196,7 @@ def test_tasks_and_taps_write_what_they_see_of_the_same_messages(app) -> None:
     assert app.host.stop() == 0
 
 
-def test_a_host_that_is_killed_between_received_and_outcome_leaves_the_truth_behind(app) -> None:
+def test_the_journal_shows_the_duplicates_of_a_host_that_is_killed_before_the_outcome(app: App) -> None:
     fault = Fault(effect=Effect.LOSE_ACKNOWLEDGEMENT, entity="jobs", operations=frozenset((Operation.SEND,)), times=1)
     app.broker.faults("east").add(fault)
     app.send("jobs", *(ServiceBusMessage(f"b{n}", message_id=f"m{n}") for n in range(3)))
@@ -210,14 +215,14 @@ def test_a_host_that_is_killed_between_received_and_outcome_leaves_the_truth_beh
     assert {each["instance"] for each in sent}.isdisjoint(each["instance"] for each in first)
     again = [each for each in app.records("jobs", "source") if each["instance"] == sent[0]["instance"]]
     assert [each["attempt"] for each in again] == [2, 2, 2]
-    # The task knows of one copy each; who looks at the target sees that there are two.
+    # The task has a record of one copy each; the tap at the target sees two.
     seen = app.wait_for("jobs", "target", 6, observer="tap")
     assert sorted(each["src_seq"] for each in seen) == [1, 1, 2, 2, 3, 3]
     assert len({each["tgt_seq"] for each in seen}) == 6
 
 
-def test_while_the_journal_is_away_nothing_is_sent_and_no_delivery_is_lost(
-    app, tmp_path_factory: pytest.TempPathFactory
+def test_while_the_journal_is_unavailable_nothing_is_sent_and_no_delivery_is_lost(
+    app: App, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     app.host.kill()
     app.host.__exit__()
@@ -241,7 +246,7 @@ def test_while_the_journal_is_away_nothing_is_sent_and_no_delivery_is_lost(
         assert app.host.stop() == 0
 
 
-def test_a_journal_in_an_event_hub_gets_an_event_for_each_batch(storage, tmp_path: Path) -> None:
+def test_a_journal_in_an_event_hub_gets_an_event_for_each_batch(storage: str, tmp_path: Path) -> None:
     journal = replace(EAST, hubs=(*EAST.hubs, HubConfig(name="journal", partition_count=1)))
     with RunningBroker([WEST, journal]) as broker:
         app = App(storage, tmp_path, broker)
@@ -250,11 +255,11 @@ def test_a_journal_in_an_event_hub_gets_an_event_for_each_batch(storage, tmp_pat
         (tmp_path / "journal.yaml").write_text("event_hub: {connection: hub-east, hub: journal}\n")
         with app.client, app.host:
             app.host.wait_until_ready()
-            plain: dict = {"kind": "x"}
+            plain: dict[str | bytes, Any] = {"kind": "x"}
             app.send("orders", *(ServiceBusMessage(f"b{n}", application_properties=plain) for n in range(3)))
-            records: list = []
+            records: list[Record] = []
 
-            def on_event(_, event) -> None:
+            def on_event(_: object, event: Any) -> None:
                 records.extend(json.loads(line) for line in gzip.decompress(b"".join(event.body)).splitlines())
 
             consumer = EventHubConsumerClient.from_connection_string(
@@ -267,8 +272,8 @@ def test_a_journal_in_an_event_hub_gets_an_event_for_each_batch(storage, tmp_pat
             finally:
                 consumer.close()
                 reading.join()
-            told = sorted((each["observer"], each["role"], each["outcome"]) for each in records)
-            assert told == [
+            found = sorted((each["observer"], each["role"], each["outcome"]) for each in records)
+            assert found == [
                 *[("tap", "source", "seen")] * 3,
                 *[("tap", "target", "seen")] * 3,
                 *[("task", "source", "received")] * 3,
