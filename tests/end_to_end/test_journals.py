@@ -232,7 +232,7 @@ def test_while_the_journal_is_unavailable_nothing_is_sent_and_no_delivery_is_los
     app.host.__enter__()
     app.host.wait_until_ready()
     app.send("jobs", ServiceBusMessage("b", message_id="m"))
-    app.host.wait_for(lambda: "jobs: the batch waits and is retried: journal: " in app.host.log())
+    app.host.wait_for(lambda: "jobs: the batch waits and is retried: journal task=jobs/" in app.host.log())
     assert app.broker.counts("east")["jobs"].active == 0
     with (
         running_azurite(tmp_path_factory.mktemp("azurite"), port) as storage,
