@@ -11,6 +11,7 @@ BROKER = ("local.broker", "shared.amqp", "shared.rules", "shared.clock", "shared
 ONLY_THERE = {
     "aiohttp": ("local.host", "local.broker.admin", "shared.nightly", "clients"),
     "cryptography": ("local.broker.admin", "shared.editors", "clients"),
+    "defusedxml": ("local.broker.admin",),
     "dns": ("clients", "cli.failover"),
     "azure.functions": ("function_app", "functions"),
     "azurefunctions": ("functions", "local.host"),
@@ -50,7 +51,7 @@ ONLY_THESE = {
     "shared.clock": ("shared.clock",),
     "local.broker.core": BROKER,
     "local.broker.protocol": BROKER,
-    "local.broker": (*BROKER, "aiohttp", "cryptography", "pytest", "uvloop"),
+    "local.broker": (*BROKER, "aiohttp", "cryptography", "defusedxml", "pytest", "uvloop"),
 }
 
 
