@@ -12,6 +12,7 @@ import sys
 import time
 import uuid
 from collections import Counter
+from collections.abc import Callable
 
 from shared.amqp import values
 from shared.amqp.codec import MAX_DEPTH, decode, encode, items_of, pairs_of, plain
@@ -19,17 +20,19 @@ from shared.amqp.scan import LISTS, MAPS, list_fields, map_entries, skip, text
 from shared.amqp.sections import Sections, body_parts, data, descriptor, split
 from shared.amqp.values import Array, Described, Malformed, Value
 
+type Encode = Callable[[Value], bytes]
+
 _SLOW_SECONDS = 2.0
 _WORTH_KEEPING = ("message", "list", "map", "array")
 
 
-def check(raw: bytes) -> str:
-    """Return what *raw* was taken for; an AssertionError, or any exception but Malformed, is a bug in shared/amqp."""
-    verdict = check_value(raw)
-    return "message" if check_message(raw) else verdict
+def check(raw: bytes, encode: Encode = encode) -> str:
+    """Return the kind of *raw*; an AssertionError, or any exception but Malformed, is a bug in shared/amqp."""
+    verdict = check_value(raw, encode)
+    return "message" if check_message(raw, encode) else verdict
 
 
-def check_value(raw: bytes) -> str:
+def check_value(raw: bytes, encode: Encode = encode) -> str:
     """Check that decoder and scanner agree on the value at the start of *raw*."""
     try:
         value, stop = decode(raw)
@@ -51,7 +54,7 @@ def check_value(raw: bytes) -> str:
     return value.kind
 
 
-def check_message(raw: bytes) -> bool:
+def check_message(raw: bytes, encode: Encode = encode) -> bool:
     """Check that *raw* is split and joined unchanged, and that what its sections hold is read or refused."""
     try:
         sections = split(raw)
@@ -68,7 +71,7 @@ def check_message(raw: bytes) -> bool:
     ):
         if section:
             _, position = descriptor(section, 0)
-            check_value(section[position:])
+            check_value(section[position:], encode)
             _check_scan(section[position:])
     try:
         parts = body_parts(sections.body)
@@ -228,8 +231,8 @@ class Mutator:
                 del content[at:]
 
 
-def run(seed: int, cases: int | None = None, seconds: float | None = None) -> Counter[str]:
-    """Check damaged cases until *cases* or *seconds* are over; return how many were taken for what."""
+def run(seed: int, cases: int | None = None, seconds: float | None = None, encode: Encode = encode) -> Counter[str]:
+    """Check damaged cases until *cases* or *seconds* are reached; return the number of cases of each kind."""
     mutator = Mutator(seed)
     verdicts: Counter[str] = Counter()
     started = time.monotonic()
@@ -237,7 +240,7 @@ def run(seed: int, cases: int | None = None, seconds: float | None = None) -> Co
         raw = mutator.next()
         before = time.monotonic()
         try:
-            verdict = check(raw)
+            verdict = check(raw, encode)
             took = time.monotonic() - before
             assert took < _SLOW_SECONDS, f"took {took:.1f} s"
         except Exception as error:

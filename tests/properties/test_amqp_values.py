@@ -120,14 +120,13 @@ def test_damaged_values_and_messages_are_malformed_or_come_back_the_same(seed: i
     assert verdicts["message"] > 500
 
 
-def test_the_fuzz_run_finds_a_codec_that_loses_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fuzz_run_finds_a_codec_that_loses_bytes() -> None:
     def forgets_width(value: Value) -> bytes:
         return encode(Value(0xA1, value.payload) if value.code == 0xB1 else value)
 
-    monkeypatch.setattr(amqp, "encode", forgets_width)
-    amqp.check(b"\xa1\x01a")
+    amqp.check(b"\xa1\x01a", forgets_width)
     with pytest.raises(AssertionError):
-        amqp.check(b"\xb1\x00\x00\x00\x01a")
+        amqp.check(b"\xb1\x00\x00\x00\x01a", forgets_width)
     with pytest.raises(AssertionError) as raised:
-        amqp.run(1, cases=20_000)
+        amqp.run(1, cases=20_000, encode=forgets_width)
     assert "of seed 1: " in raised.value.__notes__[0]

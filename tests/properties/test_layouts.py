@@ -23,9 +23,9 @@ sections = st.dictionaries(keys, values, max_size=5).map(
 
 
 @given(st.lists(sections, min_size=1, max_size=8))
-def test_a_layout_reads_what_is_there_or_leaves_it_to_a_walk(told) -> None:
+def test_a_layout_reads_what_is_there_or_leaves_it_to_a_walk(examples) -> None:
     layouts = Layouts(INTEGERS, TEXTS, OTHERS)
-    for section in told + told:
+    for section in examples + examples:
         found = {key: decode(section, start, stop)[0] for key, _, start, stop in entries(section)}
         read = layouts.read(section)
         if read is None:
@@ -33,12 +33,12 @@ def test_a_layout_reads_what_is_there_or_leaves_it_to_a_walk(told) -> None:
         assert found.keys() <= {"number", "time", "text", "state"}
         integers, texts = read
         for key, value in zip(INTEGERS, integers, strict=True):
-            there = found.get(key.decode())
-            assert value == (None if there is None else there.payload)
-            assert there is None or there.kind in KINDS
+            found_value = found.get(key.decode())
+            assert value == (None if found_value is None else found_value.payload)
+            assert found_value is None or found_value.kind in KINDS
         for key, text in zip(TEXTS, texts, strict=True):
-            there = found.get(key.decode())
-            assert text == (there.payload if there is not None and there.kind in {"string", "symbol"} else None)
+            found_value = found.get(key.decode())
+            assert text == (found_value.payload if found_value is not None and found_value.kind in {"string", "symbol"} else None)
 
 
 @given(strategies.damaged(sections))

@@ -37,8 +37,8 @@ def or_malformed(function, *arguments):
 
 
 @given(st.lists(lists | strategies.damaged(lists), min_size=1, max_size=6))
-def test_the_fields_of_a_list_are_those_that_a_walk_finds(told) -> None:
-    for section in told + told:
+def test_the_fields_of_a_list_are_those_that_a_walk_finds(examples) -> None:
+    for section in examples + examples:
         walked = or_malformed(list_fields, section, 3, len(section)) if section[:3] == b"\x00\x53\x73" else None
         fields = or_malformed(fields_of, section)
         if walked is not None:
@@ -46,8 +46,8 @@ def test_the_fields_of_a_list_are_those_that_a_walk_finds(told) -> None:
 
 
 @given(st.lists(maps | strategies.damaged(maps), min_size=1, max_size=6), st.sampled_from(("a", "b", "due", "ä", "x")))
-def test_a_name_is_found_where_a_walk_finds_it(told, wanted) -> None:
-    for section in told + told:
+def test_a_name_is_found_where_a_walk_finds_it(examples, wanted) -> None:
+    for section in examples + examples:
         try:
             walked = next(
                 (
@@ -63,9 +63,9 @@ def test_a_name_is_found_where_a_walk_finds_it(told, wanted) -> None:
 
 
 @given(st.lists(maps | strategies.damaged(maps), min_size=1, max_size=6))
-def test_the_digest_of_properties_is_that_of_each_in_its_one_encoding(told) -> None:
+def test_the_digest_of_properties_is_that_of_each_in_its_one_encoding(examples) -> None:
     imprinter = Imprinter()
-    for section in told + told:
+    for section in examples + examples:
         try:
             pairs = [
                 canonical(section, start, value) + canonical(section, value, stop)
