@@ -1,7 +1,8 @@
-"""The SDKs without their pauses, for tests that open many links."""
+"""The SDKs with shorter pauses, for tests that open many links."""
 
 import time
 import types
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -14,17 +15,17 @@ from azure.servicebus._pyamqp.aio import _client_async as service_bus_aio
 
 
 @contextmanager
-def impatient_clients():
+def impatient_clients() -> Iterator[None]:
     """
-    Let the SDKs look more often whether a link is open, and close at once.
+    Make the SDKs check more often whether a link is open, and close at once.
 
-    They sleep for 50 ms between two looks, and close when their keep-alive thread has slept out its second; with some
-    two hundred links that would be minutes. Nothing on the wire differs.
+    They sleep for 50 ms between two checks, and wait up to a second for their keep-alive thread on close: minutes for
+    two hundred links. The SDKs have no option for either. Nothing on the wire differs.
     """
     impatient = types.SimpleNamespace(**vars(time))
     impatient.sleep = lambda seconds: time.sleep(min(seconds, 0.002))
 
-    async def nothing(_) -> None:
+    async def nothing(_: object) -> None:
         pass
 
     with pytest.MonkeyPatch.context() as patch:

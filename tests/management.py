@@ -1,8 +1,8 @@
 """
-Azure Resource Manager on this machine, as far as jobs of Container Apps go, with the managed identity beside it.
+A local Azure Resource Manager for jobs of Container Apps, with a managed identity.
 
-It answers what the REST API reference has (2024-03-01: Jobs - Get, Jobs - Start, Jobs Executions - List) to who comes
-with a token that the identity has given out for it, and refuses others.
+It answers as the REST API reference says (2024-03-01: Jobs - Get, Jobs - Start, Jobs Executions - List) and refuses
+requests without a token from the identity.
 """
 
 import json
@@ -140,7 +140,7 @@ class _Answers(BaseHTTPRequestHandler):
         if not self._is_let_in("POST", lambda: management.run(content)):
             return
         assert urlsplit(self.path).path == f"{JOB}/start", self.path
-        # A container that is told of at all is told of wholly.
+        # A container in a request must be complete.
         assert all(each["image"] and each["name"] for each in content["containers"])
         assert all(
             set(each) <= {"image", "name", "command", "args", "env", "resources"} for each in content["containers"]
@@ -179,8 +179,8 @@ class _Answers(BaseHTTPRequestHandler):
     def _answer(self, status: int, content: object, headers: Mapping[str, str] | None = None) -> None:
         body = json.dumps(content).encode()
         self.send_response(status)
-        told = {"Content-Type": "application/json", "Content-Length": str(len(body)), **(headers or {})}
-        for name, value in told.items():
+        all_headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), **(headers or {})}
+        for name, value in all_headers.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)

@@ -107,7 +107,7 @@ class WireLine:
         return self.stored("west", f"{self._queue}/$DeadLetterQueue")
 
     def is_drained(self) -> bool:
-        """Tell whether the source holds nothing more."""
+        """Return whether the source holds nothing more."""
         return not self.stored("west")
 
     def ids(self, namespace: str = "east", queue: str | None = None) -> list[str]:

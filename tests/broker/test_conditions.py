@@ -6,6 +6,7 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage, exceptions
 from local.broker import errors, fixture
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.faults import Effect, Fault, Operation
+from local.broker.thread import RunningBroker
 
 # The fixture of this folder keeps its broker for all tests; here each one needs a broker without the others' faults.
 broker = fixture.broker
@@ -53,7 +54,7 @@ def broker_namespaces():
 
 
 @pytest.fixture
-def client(broker):
+def client(broker: RunningBroker):
     with ServiceBusClient.from_connection_string(broker.connection_string("west"), retry_total=0) as client:
         yield client
 
@@ -63,12 +64,14 @@ def test_the_table_is_complete() -> None:
     assert known == set(EXCEPTIONS) | OTHERS
 
 
-def refused(condition, *operations):
+def refused(condition: str, *operations):
     return Fault(effect=Effect.REFUSE, condition=condition, operations=frozenset(operations), description="the reason")
 
 
 @pytest.mark.parametrize(("condition", "exception"), EXCEPTIONS.items())
-def test_a_message_that_is_rejected_raises(broker, client, condition, exception) -> None:
+def test_a_message_that_is_rejected_raises(
+    broker: RunningBroker, client: ServiceBusClient, condition: str, exception
+) -> None:
     broker.faults("west").add(refused(condition, Operation.SEND))
     with (
         client.get_queue_sender("q") as sender,
@@ -79,7 +82,9 @@ def test_a_message_that_is_rejected_raises(broker, client, condition, exception)
 
 
 @pytest.mark.parametrize(("condition", "exception"), EXCEPTIONS.items())
-def test_a_link_that_is_refused_raises(broker, client, condition, exception) -> None:
+def test_a_link_that_is_refused_raises(
+    broker: RunningBroker, client: ServiceBusClient, condition: str, exception
+) -> None:
     broker.faults("west").add(refused(condition, Operation.ATTACH))
     with pytest.raises(exceptions.ServiceBusError, match="the reason") as raised, client.get_queue_receiver("q"):
         pytest.fail("the receiver has opened")
@@ -87,7 +92,9 @@ def test_a_link_that_is_refused_raises(broker, client, condition, exception) -> 
 
 
 @pytest.mark.parametrize(("condition", "exception"), EXCEPTIONS.items())
-def test_a_request_that_fails_raises(broker, client, condition, exception) -> None:
+def test_a_request_that_fails_raises(
+    broker: RunningBroker, client: ServiceBusClient, condition: str, exception
+) -> None:
     broker.faults("west").add(refused(condition, Operation.MANAGE))
     with (
         client.get_queue_receiver("q") as receiver,

@@ -3,6 +3,7 @@
 import asyncio
 import datetime as dt
 import threading
+from collections.abc import Callable
 
 import pytest
 from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient, TransportType
@@ -10,14 +11,16 @@ from azure.eventhub.aio import EventHubConsumerClient as AsyncConsumer
 from azure.eventhub.aio import EventHubProducerClient as AsyncProducer
 from azure.eventhub.exceptions import EventHubError
 
+from local.broker.thread import RunningBroker
+
 
 @pytest.fixture
-def hub(entity):
+def hub(entity: Callable[[str], str]):
     return entity("hub")
 
 
 @pytest.fixture
-def producer(broker, hub):
+def producer(broker: RunningBroker, hub):
     with EventHubProducerClient.from_connection_string(
         broker.connection_string("hubs"), eventhub_name=hub, transport_type=TransportType.Amqp
     ) as producer:
@@ -25,10 +28,10 @@ def producer(broker, hub):
 
 
 @pytest.fixture
-def consume(broker, hub):
+def consume(broker: RunningBroker, hub):
     """Read *count* events of all partitions, or of one."""
 
-    def read(count, *, group: str = "$Default", starting_position: str = "-1", **options):
+    def read(count: int, *, group: str = "$Default", starting_position: str = "-1", **options):
         consumer = EventHubConsumerClient.from_connection_string(
             broker.connection_string("hubs"), consumer_group=group, eventhub_name=hub, retry_total=0
         )
@@ -147,11 +150,11 @@ def test_metrics_come_with_events_when_asked_for(producer, consume) -> None:
     assert seen[0][b"last_enqueued_sequence_number"] == 1
 
 
-def test_a_higher_epoch_takes_the_partition(broker, hub, producer) -> None:
+def test_a_higher_epoch_takes_the_partition(broker: RunningBroker, hub, producer) -> None:
     send(producer, ["a"], partition_id="0")
     connection_string = broker.connection_string("hubs")
 
-    async def read(client, seen, lost, **options) -> None:
+    async def read(client: AsyncConsumer, seen, lost, **options) -> None:
         async def on_event(_, event) -> None:
             seen.set_result(event.body_as_str())
 
@@ -187,7 +190,7 @@ def test_a_higher_epoch_takes_the_partition(broker, hub, producer) -> None:
     assert "epoch 2" in asyncio.run(run())
 
 
-def test_the_asynchronous_clients_work_alike(broker, hub) -> None:
+def test_the_asynchronous_clients_work_alike(broker: RunningBroker, hub) -> None:
     async def run():
         connection_string = broker.connection_string("hubs")
         async with AsyncProducer.from_connection_string(connection_string, eventhub_name=hub) as producer:

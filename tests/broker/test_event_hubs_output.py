@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections.abc import Callable
 
 import pytest
 
@@ -22,7 +23,7 @@ SECONDS = 10.0
 BUSY = "com.microsoft:server-busy"
 
 
-def event(number, *, key=None, partition=None, body: bytes = b"body", **options):
+def event(number: int | str, *, key=None, partition=None, body: bytes = b"body", **options):
     annotated = {} if key is None else {"x-opt-partition-key": string(key)}
     content = delivered(None, message_id=f"e-{number}", annotated=annotated, body=body, **options)
     return Outgoing(content, f"e-{number}", None, key, partition)
@@ -44,17 +45,17 @@ def answers_of(connection_string, hub, *batches, timeout_seconds=SECONDS):
 
 
 @pytest.fixture
-def west(broker):
+def west(broker: RunningBroker):
     return broker.connection_string("hubs")
 
 
 @pytest.fixture
-def hub(entity):
+def hub(entity: Callable[[str], str]):
     return entity("hub")
 
 
 @pytest.fixture
-def partitions(broker, hub):
+def partitions(broker: RunningBroker, hub):
     """Return the events of each partition, as messages."""
 
     def events_of(partition: Partition):
@@ -77,7 +78,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch):
     def refuse(condition_for) -> None:
         accept = HubPublisherLink.accept
 
-        def answer(link, message, message_format):
+        def answer(link, message: bytes, message_format):
             condition = condition_for(message)
             if condition is not None:
                 raise Refusal(condition, "no")
@@ -171,15 +172,15 @@ def test_refused_events_are_found_by_halving_and_the_others_keep_their_order(
         for key in ("k0", "k1"):
             numbers = [int(each.message_id.payload[2:]) for each in events if each.partition_key == key]
             assert numbers == sorted(numbers)
-    assert len(links) == 1, "a refusal is no reason to open the link anew"
+    assert len(links) == 1, "a refusal does not reopen the link"
 
 
 def test_a_key_that_has_to_wait_holds_back_only_itself(west, hub, partitions, refusing, links) -> None:
     refusing(lambda message: BUSY if b"\xa1\x04slow" in message else None)
     batch = [event(f"{key}-{n}", key=key, body=b"x" * 300_000) for n in range(4) for key in ("slow", "fast")]
     (answers,) = answers_of(west, hub, batch)
-    told = {(type(answer), each.partition_key) for answer, each in zip(answers, batch, strict=True)}
-    assert told == {(TargetUnavailable, "slow"), (type(None), "fast")}
+    answers_by_key = {(type(answer), each.partition_key) for answer, each in zip(answers, batch, strict=True)}
+    assert answers_by_key == {(TargetUnavailable, "slow"), (type(None), "fast")}
     assert answers[0].retry_after is not None
     assert [identity for events in partitions() for identity in ids(events)] == [f"e-fast-{n}" for n in range(4)]
     assert len(links) == 1
@@ -190,7 +191,7 @@ def test_a_link_closed_over_a_batch_among_several_shows_which_at_the_next_attemp
 ) -> None:
     accept = HubPublisherLink.accept
 
-    def detach_at_poison(link, message, message_format) -> None:
+    def detach_at_poison(link, message: bytes, message_format) -> None:
         if b"poison" in message:
             link.detach(Refusal(MESSAGE_SIZE_EXCEEDED, "no"))
             return
@@ -284,7 +285,7 @@ def test_an_output_goes_on_after_the_broker_was_away() -> None:
         port = chosen.getsockname()[1]
     config = NamespaceConfig(name="alone", hubs=(HubConfig(name="h"),), port=port)
 
-    async def send(output, number):
+    async def send(output, number: int):
         return await output.send("h", [event(number)], timeout_seconds=5)
 
     loop = asyncio.new_event_loop()

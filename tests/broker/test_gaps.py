@@ -33,16 +33,16 @@ def broker():
 
 
 @pytest.fixture
-def peer(broker):
+def peer(broker: RunningBroker):
     with socket.create_connection(("127.0.0.1", broker.port("n")), timeout=2) as peer:
         yield peer
 
 
-def terminus(code, *fields):
+def terminus(code: int, *fields):
     return described(ulong(code), list_(fields))
 
 
-def answer(peer, receives, source, target, capability=None):
+def answer(peer, receives: bool, source, target, capability=None):
     """Attach a link and return the broker's attach as plain data, by the numbers of its fields."""
     capabilities = None if capability is None else symbol(capability)
     encoded = [
@@ -76,7 +76,7 @@ def test_a_transaction_coordinator_can_be_attached(peer) -> None:
 
 
 @pytest.mark.xfail(reason="entities have one partition, whatever the configuration says")
-def test_a_partitioned_queue_tells_the_partition_in_its_sequence_numbers(broker) -> None:
+def test_a_partitioned_queue_tells_the_partition_in_its_sequence_numbers(broker: RunningBroker) -> None:
     with (
         ServiceBusClient.from_connection_string(broker.connection_string("n")) as client,
         client.get_queue_sender("parted") as sender,

@@ -28,7 +28,7 @@ def broker():
 
 
 @pytest.fixture
-def producer(broker):
+def producer(broker: RunningBroker):
     def open_producer(hub):
         return EventHubProducerClient.from_connection_string(broker.connection_string("hubs"), eventhub_name=hub)
 
@@ -40,7 +40,7 @@ def bounds(producer):
     return properties["beginning_sequence_number"], properties["last_enqueued_sequence_number"], properties["is_empty"]
 
 
-def test_events_are_kept_for_as_long_as_the_hub_says(broker, producer) -> None:
+def test_events_are_kept_for_as_long_as_the_hub_says(broker: RunningBroker, producer) -> None:
     with producer("by-time") as client:
         client.send_batch([EventData("old")])
         broker.advance(1800)
@@ -73,7 +73,7 @@ class Reader:
     def wake(self) -> None:
         pass
 
-    def stolen(self, refusal) -> None:
+    def stolen(self, refusal: Refusal) -> None:
         self.reason = refusal
 
 
@@ -112,7 +112,7 @@ def test_readers_without_an_epoch_share_a_partition_up_to_the_limit(partition) -
     assert refused.value.condition == errors.RESOURCE_LIMIT_EXCEEDED
 
 
-def test_the_client_raises_for_a_reader_that_is_refused(broker, producer) -> None:
+def test_the_client_raises_for_a_reader_that_is_refused(broker: RunningBroker, producer) -> None:
     with producer("by-time") as client:
         client.send_batch([EventData("x")])
     hub = broker.inspect("hubs", lambda hubs: hubs.hub("by-time"))

@@ -72,18 +72,20 @@ def client():
         yield open_client
 
 
-def selected(client, name):
+def selected(client: ServiceBusClient, name: str):
     mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
     with client.get_subscription_receiver("orders", name, receive_mode=mode) as receiver:
         return receiver.receive_messages(100, max_wait_time=1)
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_rule_selects(client, rule) -> None:
+def test_a_rule_selects(client: ServiceBusClient, rule) -> None:
     assert {str(message) for message in selected(client, rule)} == SELECTED[rule]
 
 
-def test_a_default_rule_beside_one_with_an_action_gives_a_second_copy_without_the_mark(client) -> None:
+def test_a_default_rule_beside_one_with_an_action_gives_a_second_copy_without_the_mark(
+    client: ServiceBusClient,
+) -> None:
     found = [
         (str(each), (each.application_properties or {}).get(b"replication"))
         for each in selected(client, "default-beside")
@@ -100,5 +102,5 @@ def test_a_default_rule_beside_one_with_an_action_gives_a_second_copy_without_th
     )
 
 
-def test_a_default_rule_beside_one_without_an_action_gives_no_second_copy(client) -> None:
+def test_a_default_rule_beside_one_without_an_action_gives_no_second_copy(client: ServiceBusClient) -> None:
     assert sorted(str(message) for message in selected(client, "default-beside-path")) == sorted(MESSAGES)

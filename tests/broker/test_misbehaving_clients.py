@@ -1,4 +1,4 @@
-"""Clients that break the rules on purpose, on real sockets: they are told so, and everyone else goes on."""
+"""Clients that violate the protocol, on real sockets: they get an error, and other clients are not affected."""
 
 import contextlib
 import resource

@@ -117,9 +117,9 @@ def test_a_source_that_lets_no_lock_be_renewed_is_told_once_and_the_batch_held_f
     line.at(50, broker.faults("east").clear)
     line.run(line.is_drained)
     assert [type(error) for error in line.failures] == [TargetUnavailable]
-    told = [each.getMessage() for each in caplog.records if "cannot be renewed" in each.getMessage()]
-    assert len(told) == 1
-    assert "west/plain" in told[0]
+    warnings = [each.getMessage() for each in caplog.records if "cannot be renewed" in each.getMessage()]
+    assert len(warnings) == 1
+    assert "west/plain" in warnings[0]
     assert line.ids() == ["m-0", "m-1", "m-2"]
 
 

@@ -2,8 +2,10 @@
 
 import asyncio
 import socket
+from collections.abc import Callable
 
 import pytest
+from azure.servicebus import ServiceBusReceivedMessage
 
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.thread import RunningBroker
@@ -16,7 +18,7 @@ from tests.messages import delivered
 SECONDS = 10.0
 
 
-def outgoing(number, *, session_id=None, body: bytes = b"body", **options):
+def outgoing(number: int, *, session_id: str | None = None, body: bytes = b"body", **options):
     # A sequence number of None: as a message leaves, with nothing service-assigned.
     content = delivered(None, message_id=f"m-{number}", session_id=session_id, body=body, **options)
     return Outgoing(content, f"m-{number}", session_id, None)
@@ -26,7 +28,7 @@ def opened(connection_string):
     return ServiceBusOutput("west", lambda: service_bus_client("WEST", {"WEST": connection_string}))
 
 
-def answers_of(connection_string, entity, *batches, timeout_seconds=SECONDS):
+def answers_of(connection_string: str, entity: str, *batches, timeout_seconds=SECONDS):
     async def send():
         output = opened(connection_string)
         try:
@@ -42,7 +44,7 @@ def nobody_at(port) -> str:
 
 
 @pytest.fixture
-def west(broker):
+def west(broker: RunningBroker):
     return broker.connection_string("west")
 
 
@@ -50,7 +52,9 @@ def ids(messages):
     return [message.message_id for message in messages]
 
 
-def test_batches_arrive_in_order_as_they_are(west, entity, take) -> None:
+def test_batches_arrive_in_order_as_they_are(
+    west, entity: Callable[[str], str], take: Callable[..., list[ServiceBusReceivedMessage]]
+) -> None:
     queue = entity("plain")
     batches = [[outgoing(number) for number in range(start, start + 40)] for start in (0, 40)]
     assert answers_of(west, queue, *batches) == [[None] * 40] * 2
@@ -59,14 +63,18 @@ def test_batches_arrive_in_order_as_they_are(west, entity, take) -> None:
     assert {b"".join(message.body) for message in messages} == {b"body"}
 
 
-def test_a_call_of_more_than_the_link_takes_goes_in_several_batches(west, entity, take) -> None:
+def test_a_call_of_more_than_the_link_takes_goes_in_several_batches(
+    west, entity: Callable[[str], str], take: Callable[..., list[ServiceBusReceivedMessage]]
+) -> None:
     queue = entity("plain")
     batch = [outgoing(number, body=b"x" * 50_000) for number in range(12)]
     assert answers_of(west, queue, batch) == [[None] * 12]
     assert ids(take(queue, 12)) == [f"m-{number}" for number in range(12)]
 
 
-def test_a_message_over_the_limit_is_rejected_alone(west, entity, take) -> None:
+def test_a_message_over_the_limit_is_rejected_alone(
+    west, entity: Callable[[str], str], take: Callable[..., list[ServiceBusReceivedMessage]]
+) -> None:
     queue = entity("plain")
     (answers,) = answers_of(west, queue, [outgoing(0), outgoing(1, body=b"x" * 300_000), outgoing(2)])
     assert [type(answer) for answer in answers] == [type(None), MessageRejected, type(None)]
@@ -74,7 +82,9 @@ def test_a_message_over_the_limit_is_rejected_alone(west, entity, take) -> None:
     assert ids(take(queue, 2)) == ["m-0", "m-2"]
 
 
-def test_messages_without_a_session_id_are_rejected_alone_and_the_others_keep_their_order(west, entity, take) -> None:
+def test_messages_without_a_session_id_are_rejected_alone_and_the_others_keep_their_order(
+    west, entity: Callable[[str], str], take: Callable[..., list[ServiceBusReceivedMessage]]
+) -> None:
     queue = entity("sessions")
     batch = [outgoing(number, session_id=None if number in (0, 7, 8, 19) else "s") for number in range(20)]
     (answers,) = answers_of(west, queue, batch)
@@ -104,7 +114,7 @@ def test_an_output_goes_on_after_the_broker_was_away() -> None:
         port = chosen.getsockname()[1]
     config = NamespaceConfig(name="alone", queues=(QueueConfig(name="q"),), port=port)
 
-    async def send(output, number):
+    async def send(output, number: int):
         return await output.send("q", [outgoing(number)], timeout_seconds=5)
 
     loop = asyncio.new_event_loop()
@@ -123,7 +133,7 @@ def test_an_output_goes_on_after_the_broker_was_away() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (None, "is missing"),
         ("", "is missing"),
@@ -132,7 +142,7 @@ def test_an_output_goes_on_after_the_broker_was_away() -> None:
         ("Endpoint=sb://a/;SharedAccessKeyName=n;SharedAccessKey=secret;EntityPath=q", "names one entity"),
     ],
 )
-def test_a_setting_that_cannot_be_used_is_told_without_quoting_it(text: str | None, told: str) -> None:
-    with pytest.raises(ConfigError, match=told) as caught:
+def test_an_invalid_setting_is_reported_without_its_value(text: str | None, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
         service_bus_client("WEST", {} if text is None else {"WEST": text})
     assert "secret" not in str(caught.value)

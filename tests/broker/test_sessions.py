@@ -3,9 +3,10 @@
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
-from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusReceiveMode
+from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
 from azure.servicebus.aio import ServiceBusClient as AsyncClient
 from azure.servicebus.exceptions import (
     OperationTimeoutError,
@@ -13,6 +14,8 @@ from azure.servicebus.exceptions import (
     SessionCannotBeLockedError,
     SessionLockLostError,
 )
+
+from local.broker.thread import RunningBroker
 
 
 def messages_of(*sessions, each: int = 2):
@@ -30,7 +33,9 @@ def bodies(messages):
     return [str(message) for message in messages]
 
 
-def test_a_named_session_yields_its_messages_in_order(client, publish, entity) -> None:
+def test_a_named_session_yields_its_messages_in_order(
+    client: ServiceBusClient, publish: Callable[..., None], entity: Callable[[str], str]
+) -> None:
     queue = entity("sessions")
     publish(queue, messages_of("a", "b", each=3))
     with client.get_queue_receiver(queue, session_id="b") as receiver:
@@ -42,7 +47,9 @@ def test_a_named_session_yields_its_messages_in_order(client, publish, entity) -
             receiver.complete_message(message)
 
 
-def test_the_next_available_sessions_come_one_after_the_other(client, publish, entity) -> None:
+def test_the_next_available_sessions_come_one_after_the_other(
+    client: ServiceBusClient, publish: Callable[..., None], entity: Callable[[str], str]
+) -> None:
     queue = entity("sessions")
     publish(queue, messages_of("a", "b"))
     with (
@@ -54,7 +61,9 @@ def test_the_next_available_sessions_come_one_after_the_other(client, publish, e
         assert bodies(two.receive_messages(2, max_wait_time=1)) == ["b0", "b1"]
 
 
-def test_waiting_for_a_session_that_does_not_come_times_out(client, entity) -> None:
+def test_waiting_for_a_session_that_does_not_come_times_out(
+    client: ServiceBusClient, entity: Callable[[str], str]
+) -> None:
     with (
         pytest.raises(OperationTimeoutError),
         client.get_queue_receiver(entity("sessions"), session_id=NEXT_AVAILABLE_SESSION, max_wait_time=1),
@@ -62,7 +71,9 @@ def test_waiting_for_a_session_that_does_not_come_times_out(client, entity) -> N
         pass
 
 
-def test_a_session_that_comes_late_is_granted_to_who_waits(client, publish, entity) -> None:
+def test_a_session_that_comes_late_is_granted_to_who_waits(
+    client: ServiceBusClient, publish: Callable[..., None], entity: Callable[[str], str]
+) -> None:
     queue = entity("sessions")
     late = threading.Timer(0.5, publish, [queue, messages_of("late")])
     late.start()
@@ -72,7 +83,9 @@ def test_a_session_that_comes_late_is_granted_to_who_waits(client, publish, enti
     late.join()
 
 
-def test_a_session_has_one_receiver_at_a_time(client, publish, entity) -> None:
+def test_a_session_has_one_receiver_at_a_time(
+    client: ServiceBusClient, publish: Callable[..., None], entity: Callable[[str], str]
+) -> None:
     queue = entity("sessions")
     publish(queue, messages_of("a"))
     with (
@@ -85,7 +98,9 @@ def test_a_session_has_one_receiver_at_a_time(client, publish, entity) -> None:
         assert bodies(receiver.receive_messages(2, max_wait_time=1)) == ["a0", "a1"]
 
 
-def test_messages_in_flight_come_back_uncounted_when_the_receiver_closes(client, publish, entity) -> None:
+def test_messages_in_flight_come_back_uncounted_when_the_receiver_closes(
+    client: ServiceBusClient, publish: Callable[..., None], entity: Callable[[str], str]
+) -> None:
     queue = entity("sessions")
     publish(queue, messages_of("a", each=3))
     with client.get_queue_receiver(queue, session_id="a") as receiver:
@@ -96,7 +111,9 @@ def test_messages_in_flight_come_back_uncounted_when_the_receiver_closes(client,
         assert [(str(message), message.delivery_count) for message in messages] == [("a1", 0), ("a2", 0)]
 
 
-def test_an_expired_session_lock_ends_the_link_and_counts(client, publish, entity) -> None:
+def test_an_expired_session_lock_ends_the_link_and_counts(
+    client: ServiceBusClient, publish: Callable[..., None], entity: Callable[[str], str]
+) -> None:
     queue = entity("short-session")
     publish(queue, messages_of("a"))
     with client.get_queue_receiver(queue, session_id="a") as receiver:
@@ -109,14 +126,18 @@ def test_an_expired_session_lock_ends_the_link_and_counts(client, publish, entit
         assert [(str(message), message.delivery_count) for message in messages] == [("a0", 1), ("a1", 1)]
 
 
-def test_the_broker_detaches_a_receiver_whose_session_lock_expired(client, entity, publish) -> None:
+def test_the_broker_detaches_a_receiver_whose_session_lock_expired(
+    client: ServiceBusClient, entity: Callable[[str], str], publish: Callable[..., None]
+) -> None:
     queue = entity("short-session")
     publish(queue, messages_of("a"))
     with client.get_queue_receiver(queue, session_id="a") as receiver, pytest.raises(SessionLockLostError):
         receive_for_ever(receiver)
 
 
-def test_a_renewed_session_lock_holds(client, publish, entity) -> None:
+def test_a_renewed_session_lock_holds(
+    client: ServiceBusClient, publish: Callable[..., None], entity: Callable[[str], str]
+) -> None:
     queue = entity("short-session")
     publish(queue, messages_of("a"))
     with client.get_queue_receiver(queue, session_id="a") as receiver:
@@ -129,7 +150,7 @@ def test_a_renewed_session_lock_holds(client, publish, entity) -> None:
             receiver.complete_message(message)
 
 
-def test_session_state_outlives_the_receiver(client, entity) -> None:
+def test_session_state_outlives_the_receiver(client: ServiceBusClient, entity: Callable[[str], str]) -> None:
     queue = entity("sessions")
     with client.get_queue_receiver(queue, session_id="a") as receiver:
         assert receiver.session.get_state() is None
@@ -140,7 +161,9 @@ def test_session_state_outlives_the_receiver(client, entity) -> None:
         assert receiver.session.get_state() is None
 
 
-def test_sessions_are_listed(client, publish, entity) -> None:
+def test_sessions_are_listed(
+    client: ServiceBusClient, publish: Callable[..., None], entity: Callable[[str], str]
+) -> None:
     queue = entity("sessions")
     publish(queue, messages_of("a", "b"))
     with client.get_queue_receiver(queue, session_id="c") as receiver:
@@ -148,12 +171,12 @@ def test_sessions_are_listed(client, publish, entity) -> None:
     assert sorted(client.list_queue_sessions(queue)) == ["a", "b", "c"]
 
 
-def test_a_message_without_a_session_id_is_refused(send, entity) -> None:
+def test_a_message_without_a_session_id_is_refused(send: Callable[..., None], entity: Callable[[str], str]) -> None:
     with pytest.raises(ServiceBusError, match="session id"):
         send(entity("sessions"), ServiceBusMessage("body"))
 
 
-def test_receivers_must_suit_the_entity(client, entity) -> None:
+def test_receivers_must_suit_the_entity(client: ServiceBusClient, entity: Callable[[str], str]) -> None:
     with pytest.raises(ServiceBusError, match="requires sessions"), client.get_queue_receiver(entity("sessions")):
         pass
     with (
@@ -163,7 +186,9 @@ def test_receivers_must_suit_the_entity(client, entity) -> None:
         pass
 
 
-def test_messages_of_a_session_are_deferred_dead_lettered_and_abandoned(client, publish, entity) -> None:
+def test_messages_of_a_session_are_deferred_dead_lettered_and_abandoned(
+    client: ServiceBusClient, publish: Callable[..., None], entity: Callable[[str], str]
+) -> None:
     queue = entity("sessions")
     publish(queue, messages_of("a", each=4))
     with client.get_queue_receiver(queue, session_id="a") as receiver:
@@ -174,6 +199,7 @@ def test_messages_of_a_session_are_deferred_dead_lettered_and_abandoned(client, 
         receiver.complete_message(four)
         (again,) = receiver.receive_messages(1, max_wait_time=1)
         assert (str(again), again.delivery_count) == ("a2", 1)
+        assert one.sequence_number is not None
         (deferred,) = receiver.receive_deferred_messages(one.sequence_number)
         receiver.complete_message(deferred)
     with client.get_queue_receiver(
@@ -183,10 +209,10 @@ def test_messages_of_a_session_are_deferred_dead_lettered_and_abandoned(client, 
         assert (str(dead), dead.dead_letter_reason, dead.session_id) == ("a1", "why", "a")
 
 
-def test_many_sessions_at_once_keep_their_order(broker, entity) -> None:
+def test_many_sessions_at_once_keep_their_order(broker: RunningBroker, entity: Callable[[str], str]) -> None:
     queue = entity("sessions")
 
-    async def drain(client, seen) -> None:
+    async def drain(client: AsyncClient, seen: dict[str | None, list[int]]) -> None:
         async with client.get_queue_receiver(queue, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=2) as receiver:
             async for message in receiver:
                 seen.setdefault(message.session_id, []).append(int(str(message)))
@@ -195,7 +221,7 @@ def test_many_sessions_at_once_keep_their_order(broker, entity) -> None:
                     return
 
     async def run():
-        seen: dict[str, list[int]] = {}
+        seen: dict[str | None, list[int]] = {}
         async with AsyncClient.from_connection_string(broker.connection_string("west")) as client:
             async with client.get_queue_sender(queue) as sender:
                 await sender.send_messages(

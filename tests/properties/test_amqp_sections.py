@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from shared.amqp.codec import decode_all, encode
 from shared.amqp.scan import join_list, join_map, list_fields, map_entries
 from shared.amqp.sections import DATA, NAMES, SEQUENCE, VALUE, body_parts, data, descriptor, split
-from shared.amqp.values import Described, Malformed
+from shared.amqp.values import Described, Malformed, Value
 from tests import strategies
 from tests.fuzz import amqp
 
@@ -17,7 +17,7 @@ encoded = strategies.messages.map(lambda sections: sections.encode())
 
 @thorough
 @given(strategies.messages, st.binary(max_size=8))
-def test_a_message_is_split_into_its_sections_and_joined_again(sections, before) -> None:
+def test_a_message_is_split_into_its_sections_and_joined_again(sections, before: bytes) -> None:
     raw = sections.encode()
     assert split(raw) == sections
     assert split(before + raw, len(before)) == sections
@@ -38,7 +38,7 @@ def test_the_descriptor_names_the_section_and_says_where_its_content_starts(sect
 
 @thorough
 @given(strategies.bodies)
-def test_the_parts_of_a_body_are_of_one_kind_and_hold_all_of_it(body) -> None:
+def test_the_parts_of_a_body_are_of_one_kind_and_hold_all_of_it(body: bytes) -> None:
     parts = body_parts(body)
     assert len({number for number, _ in parts}) == (1 if body else 0)
     assert all(value.kind == {DATA: "binary", SEQUENCE: "list"}.get(number, value.kind) for number, value in parts)
@@ -47,14 +47,14 @@ def test_the_parts_of_a_body_are_of_one_kind_and_hold_all_of_it(body) -> None:
 
 
 @given(st.binary(max_size=600))
-def test_a_data_section_holds_its_content(content) -> None:
+def test_a_data_section_holds_its_content(content: bytes) -> None:
     [(number, value)] = body_parts(data(content))
     assert (number, value.kind, value.payload) == (DATA, "binary", content)
 
 
 @thorough
 @given(strategies.map_values)
-def test_scanned_entries_joined_are_the_map_again(value) -> None:
+def test_scanned_entries_joined_are_the_map_again(value: Value) -> None:
     raw = encode(value)
     pairs = [raw[start:stop] for _, start, _, stop in map_entries(raw, 0, len(raw))]
     joined = join_map(b"\x00\x53\x72", pairs, len(pairs))
@@ -64,7 +64,7 @@ def test_scanned_entries_joined_are_the_map_again(value) -> None:
 
 @thorough
 @given(strategies.list_values)
-def test_scanned_fields_joined_are_the_list_again_without_the_nulls_at_its_end(value) -> None:
+def test_scanned_fields_joined_are_the_list_again_without_the_nulls_at_its_end(value: Value) -> None:
     raw = encode(value)
     fields = list_fields(raw, 0, len(raw))
     joined = list_fields(join_list(b"", fields), 0, len(join_list(b"", fields)))
@@ -89,5 +89,5 @@ def test_sections_out_of_order_are_malformed(numbers) -> None:
 
 @thorough
 @given(st.binary(max_size=100) | strategies.damaged(encoded) | encoded)
-def test_any_bytes_are_malformed_or_come_back_the_same(raw) -> None:
+def test_any_bytes_are_malformed_or_come_back_the_same(raw: bytes) -> None:
     amqp.check(raw)

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shared.amqp.codec import decode, decode_all, encode, pairs_of, plain
+from shared.amqp.codec import decode, decode_all, encode, items_of, pairs_of, plain
 from shared.amqp.scan import list_fields, map_entries, skip, text
 from shared.amqp.values import KINDS, Malformed, Value
 from tests import strategies
@@ -17,7 +17,7 @@ encoded = strategies.values.map(encode)
 
 @thorough
 @given(strategies.values)
-def test_what_is_encoded_is_decoded_to_the_same_value_and_the_same_bytes(value) -> None:
+def test_what_is_encoded_is_decoded_to_the_same_value_and_the_same_bytes(value: Value) -> None:
     raw = encode(value)
     decoded = decode_all(raw)
     assert repr(decoded) == repr(value)  # unlike ==, the text tells 1 from True and finds a NaN equal to itself
@@ -27,7 +27,7 @@ def test_what_is_encoded_is_decoded_to_the_same_value_and_the_same_bytes(value) 
 @pytest.mark.parametrize("code", strategies.PAYLOADS)
 @settings(max_examples=8)
 @given(data=st.data())
-def test_every_format_code_comes_back_as_it_was(code, data) -> None:
+def test_every_format_code_comes_back_as_it_was(code: int, data: st.DataObject) -> None:
     value = data.draw(strategies.of_codes(code))
     raw = encode(value)
     assert raw[0] == code
@@ -39,7 +39,7 @@ def test_every_format_code_comes_back_as_it_was(code, data) -> None:
 
 @thorough
 @given(encoded, around, around)
-def test_a_value_ends_where_it_ends_whatever_stands_around_it(raw, before, after) -> None:
+def test_a_value_ends_where_it_ends_whatever_stands_around_it(raw: bytes, before: bytes, after: bytes) -> None:
     buffer = before + raw + after
     stop = len(before) + len(raw)
     assert decode(buffer, len(before))[1] == stop
@@ -49,7 +49,7 @@ def test_a_value_ends_where_it_ends_whatever_stands_around_it(raw, before, after
 
 @thorough
 @given(encoded, st.data())
-def test_every_cut_of_a_value_is_malformed(raw, data) -> None:
+def test_every_cut_of_a_value_is_malformed(raw: bytes, data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(raw) - 1))
     with pytest.raises(Malformed):
         decode(raw[:cut])
@@ -63,7 +63,7 @@ def test_every_cut_of_a_value_is_malformed(raw, data) -> None:
 
 @thorough
 @given(strategies.map_values, around)
-def test_scanned_entries_are_the_decoded_pairs(value, before) -> None:
+def test_scanned_entries_are_the_decoded_pairs(value: Value, before: bytes) -> None:
     buffer = before + encode(value)
     entries = map_entries(buffer, len(before), len(buffer))
     keys = [key.payload if key.kind in ("string", "symbol") else None for key, _ in pairs_of(value)]
@@ -75,14 +75,14 @@ def test_scanned_entries_are_the_decoded_pairs(value, before) -> None:
 
 @thorough
 @given(strategies.list_values, around)
-def test_scanned_fields_are_the_decoded_items(value, before) -> None:
+def test_scanned_fields_are_the_decoded_items(value: Value, before: bytes) -> None:
     buffer = before + encode(value)
-    assert list_fields(buffer, len(before), len(buffer)) == [encode(item) for item in value.payload]
+    assert list_fields(buffer, len(before), len(buffer)) == [encode(item) for item in items_of(value)]
 
 
 @thorough
 @given(strategies.primitives)
-def test_text_is_read_from_strings_and_symbols_alone(value) -> None:
+def test_text_is_read_from_strings_and_symbols_alone(value: Value) -> None:
     raw = encode(value)
     if value.kind in ("string", "symbol", "null"):
         assert text(raw) == value.payload
@@ -93,7 +93,7 @@ def test_text_is_read_from_strings_and_symbols_alone(value) -> None:
 
 @thorough
 @given(strategies.values)
-def test_every_value_has_plain_data(value) -> None:
+def test_every_value_has_plain_data(value: Value) -> None:
     def kinds(data: object) -> None:
         assert not isinstance(data, tuple) or isinstance(data, Value)
         if isinstance(data, list):
@@ -109,7 +109,7 @@ def test_every_value_has_plain_data(value) -> None:
 
 @thorough
 @given(st.binary(max_size=100) | strategies.damaged(encoded) | encoded)
-def test_any_bytes_are_malformed_or_come_back_the_same(raw) -> None:
+def test_any_bytes_are_malformed_or_come_back_the_same(raw: bytes) -> None:
     amqp.check_value(raw)
 
 

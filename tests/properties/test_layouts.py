@@ -23,7 +23,7 @@ sections = st.dictionaries(keys, values, max_size=5).map(
 
 
 @given(st.lists(sections, min_size=1, max_size=8))
-def test_a_layout_reads_what_is_there_or_leaves_it_to_a_walk(examples) -> None:
+def test_a_layout_reads_what_is_there_or_leaves_it_to_a_walk(examples: list[bytes]) -> None:
     layouts = Layouts(INTEGERS, TEXTS, OTHERS)
     for section in examples + examples:
         found = {key: decode(section, start, stop)[0] for key, _, start, stop in entries(section)}
@@ -38,11 +38,13 @@ def test_a_layout_reads_what_is_there_or_leaves_it_to_a_walk(examples) -> None:
             assert found_value is None or found_value.kind in KINDS
         for key, text in zip(TEXTS, texts, strict=True):
             found_value = found.get(key.decode())
-            assert text == (found_value.payload if found_value is not None and found_value.kind in {"string", "symbol"} else None)
+            assert text == (
+                found_value.payload if found_value is not None and found_value.kind in {"string", "symbol"} else None
+            )
 
 
 @given(strategies.damaged(sections))
-def test_what_is_no_map_is_left_to_a_walk_or_malformed(section) -> None:
+def test_what_is_no_map_is_left_to_a_walk_or_malformed(section: bytes) -> None:
     layouts = Layouts(INTEGERS, TEXTS, OTHERS)
     try:
         layouts.read(section)

@@ -1,6 +1,5 @@
-"""Whatever the rule: its text reads back, and any text is a rule or says why it is none."""
+"""The text of any rule parses to the same rule, and any text is a rule or a syntax error."""
 
-import math
 import string
 
 from hypothesis import given
@@ -24,6 +23,7 @@ from shared.rules.syntax import (
     Not,
     Or,
     Parameter,
+    Predicate,
     Property,
     PropertyNamed,
     Remove,
@@ -113,17 +113,17 @@ def is_short_enough(node):
 
 
 @given(conditions.filter(is_short_enough))
-def test_a_condition_reads_back(condition) -> None:
+def test_a_condition_reads_back(condition: Predicate) -> None:
     assert parse_filter(str(condition)) == SqlFilter(condition)
 
 
 @given(st.lists(statements, min_size=1, max_size=4).map(tuple).map(Action).filter(is_short_enough))
-def test_an_action_reads_back(action) -> None:
+def test_an_action_reads_back(action: Action) -> None:
     assert parse_action(str(action)) == action
 
 
 @given(st.text(st.characters()) | near_rules)
-def test_any_text_is_a_rule_or_a_syntax_error(text) -> None:
+def test_any_text_is_a_rule_or_a_syntax_error(text: str) -> None:
     for parse in (parse_filter, parse_action):
         rule, error = rule_or_error(parse, text)
         if error is None:
@@ -134,7 +134,7 @@ def test_any_text_is_a_rule_or_a_syntax_error(text) -> None:
             str(error).encode()
 
 
-def rule_or_error(parse, text):
+def rule_or_error(parse, text: str):
     try:
         return parse(text), None
     except RuleSyntaxError as error:
@@ -142,7 +142,9 @@ def rule_or_error(parse, text):
 
 
 @given(conditions, messages)
-def test_any_condition_has_an_outcome_or_an_error_and_not_turns_it(condition, message) -> None:
+def test_any_condition_has_an_outcome_or_an_error_and_not_turns_it(
+    condition: Predicate, message: PropertiesInMemory
+) -> None:
     parameters = {"a": values.long(1)}
     try:
         outcome = SqlFilter(condition).evaluate(message, parameters)
@@ -155,10 +157,10 @@ def test_any_condition_has_an_outcome_or_an_error_and_not_turns_it(condition, me
 
 
 @given(st.lists(statements, min_size=1, max_size=4).map(tuple).map(Action), messages)
-def test_any_action_ends_or_is_an_error(action, message) -> None:
+def test_any_action_ends_or_is_an_error(action: Action, message: PropertiesInMemory) -> None:
     try:
         action.apply(message, {"a": values.long(1)})
     except RuleEvaluationError:
         return
     time_to_live = message.system_values.get("TimeToLive")
-    assert time_to_live is None or (time_to_live.kind == "uint" and math.isfinite(time_to_live.payload))
+    assert time_to_live is None or (time_to_live.kind == "uint" and isinstance(time_to_live.payload, int))

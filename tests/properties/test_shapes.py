@@ -37,7 +37,7 @@ def or_malformed(function, *arguments):
 
 
 @given(st.lists(lists | strategies.damaged(lists), min_size=1, max_size=6))
-def test_the_fields_of_a_list_are_those_that_a_walk_finds(examples) -> None:
+def test_the_fields_of_a_list_are_those_that_a_walk_finds(examples: list[bytes]) -> None:
     for section in examples + examples:
         walked = or_malformed(list_fields, section, 3, len(section)) if section[:3] == b"\x00\x53\x73" else None
         fields = or_malformed(fields_of, section)
@@ -46,7 +46,7 @@ def test_the_fields_of_a_list_are_those_that_a_walk_finds(examples) -> None:
 
 
 @given(st.lists(maps | strategies.damaged(maps), min_size=1, max_size=6), st.sampled_from(("a", "b", "due", "ä", "x")))
-def test_a_name_is_found_where_a_walk_finds_it(examples, wanted) -> None:
+def test_a_name_is_found_where_a_walk_finds_it(examples: list[bytes], wanted) -> None:
     for section in examples + examples:
         try:
             walked = next(
@@ -63,7 +63,7 @@ def test_a_name_is_found_where_a_walk_finds_it(examples, wanted) -> None:
 
 
 @given(st.lists(maps | strategies.damaged(maps), min_size=1, max_size=6))
-def test_the_digest_of_properties_is_that_of_each_in_its_one_encoding(examples) -> None:
+def test_the_digest_of_properties_is_that_of_each_in_its_one_encoding(examples: list[bytes]) -> None:
     imprinter = Imprinter()
     for section in examples + examples:
         try:
@@ -82,7 +82,7 @@ def test_the_digest_of_properties_is_that_of_each_in_its_one_encoding(examples) 
 def test_a_section_of_a_known_shape_is_not_walked_over() -> None:
     walked = []
 
-    def walk(section):
+    def walk(section: bytes):
         walked.append(section)
         return None if section.startswith(b"-") else ([(1, 2, 4), (4, 5, 6)], section[1:2])
 

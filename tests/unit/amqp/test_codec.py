@@ -73,7 +73,7 @@ def test_the_examples_of_the_specification() -> None:
         ("00 00 40 41 42", Described(Value(0x00, Described(NULL, values.TRUE)), values.FALSE)),
     ],
 )
-def test_compounds_arrays_and_described_values(text, payload) -> None:
+def test_compounds_arrays_and_described_values(text: str, payload) -> None:
     raw = raw_of(text)
     assert decode_all(raw) == Value(raw[0], payload)
     assert encode(Value(raw[0], payload)) == raw
@@ -153,7 +153,7 @@ NESTINGS |= {"list": list_in_lists, "map": map_in_maps, "array": array_in_arrays
 
 
 @pytest.mark.parametrize("nesting", NESTINGS)
-def test_nesting_is_limited(nesting) -> None:
+def test_nesting_is_limited(nesting: str) -> None:
     deepest = NESTINGS[nesting](MAX_DEPTH)
     value = decode_all(deepest)
     assert encode(value) == deepest

@@ -88,7 +88,7 @@ ENCODINGS = [
 
 
 @pytest.mark.parametrize(("kind", "text", "payload"), ENCODINGS)
-def test_each_encoding_is_read_and_written_as_the_specification_says(kind, text, payload) -> None:
+def test_each_encoding_is_read_and_written_as_the_specification_says(kind: str, text: str, payload) -> None:
     raw = bytes.fromhex(text)
     value = decode_all(raw)
     assert value.kind == kind
@@ -104,7 +104,7 @@ def test_the_table_has_every_primitive_of_the_specification() -> None:
 
 
 @pytest.mark.parametrize("text", sorted({text for _, text, _ in ENCODINGS}))
-def test_each_encoding_is_malformed_when_cut(text) -> None:
+def test_each_encoding_is_malformed_when_cut(text: str) -> None:
     raw = bytes.fromhex(text)
     for length in range(len(raw)):
         with pytest.raises(Malformed):
@@ -112,7 +112,7 @@ def test_each_encoding_is_malformed_when_cut(text) -> None:
 
 
 @pytest.mark.parametrize("text", sorted({text for _, text, _ in ENCODINGS}))
-def test_each_encoding_is_malformed_when_something_follows(text) -> None:
+def test_each_encoding_is_malformed_when_something_follows(text: str) -> None:
     with pytest.raises(Malformed, match="1 bytes are left after it, expected none"):
         decode_all(bytes.fromhex(text) + b"\x40")
 
@@ -175,7 +175,7 @@ def test_malformed_bytes_are_refused_with_where_and_what(text: str, message: str
 
 
 @pytest.mark.parametrize("code", [*range(0x01, 0x40)])
-def test_a_format_code_below_0x40_is_malformed(code) -> None:
+def test_a_format_code_below_0x40_is_malformed(code: int) -> None:
     with pytest.raises(Malformed, match=f"format code at byte 0: 0x{code:02x} is not defined by AMQP 1.0"):
         decode_all(bytes((code,)) + bytes(20))
     with pytest.raises(ValueError, match="cannot hold"):
@@ -216,7 +216,7 @@ OF_EACH_KIND: list[Any] = [
 
 
 @pytest.mark.parametrize("code", sorted(KINDS))
-def test_what_a_format_code_cannot_hold_is_a_value_error_and_nothing_else(code) -> None:
+def test_what_a_format_code_cannot_hold_is_a_value_error_and_nothing_else(code: int) -> None:
     for payload in OF_EACH_KIND:
         try:
             raw = encode(Value(code, payload))
@@ -237,6 +237,6 @@ def test_what_a_format_code_cannot_hold_is_a_value_error_and_nothing_else(code) 
         *[(0xA3, "ü"), (0xA3, "a" * 256), (0xB0, bytearray(1)), (0xB3, "\x80"), (0x57, b""), (0x57, "a")],
     ],
 )
-def test_nothing_is_written_that_would_be_read_as_something_else(code, payload) -> None:
+def test_nothing_is_written_that_would_be_read_as_something_else(code: int, payload) -> None:
     with pytest.raises(ValueError, match=f"AMQP format code 0x{code:02x} cannot hold this {type(payload).__name__}"):
         encode(Value(code, payload))

@@ -54,14 +54,14 @@ def test_absent_sections_are_empty() -> None:
         ("00 b3 00000010 616d71703a6865616465723a6c697374 45", HEADER),
     ],
 )
-def test_a_descriptor_is_a_number_or_a_name_in_any_encoding(text: str, number) -> None:
+def test_a_descriptor_is_a_number_or_a_name_in_any_encoding(text: str, number: int) -> None:
     raw = raw_of(text)
     assert descriptor(raw, 0) == (number, len(raw) - 1)
     assert split(raw) == Sections(header=raw)
 
 
 @pytest.mark.parametrize("number", NAMES)
-def test_every_section_has_its_name_as_descriptor(number) -> None:
+def test_every_section_has_its_name_as_descriptor(number: int) -> None:
     kind = {0x70: "list", 0x73: "list", 0x75: "binary", 0x76: "list", 0x77: "*"}.get(number, "map")
     name = encode(values.symbol(f"amqp:{NAMES[number]}:{kind}"))
     assert descriptor(b"\x00" + name, 0) == (number, 1 + len(name))
@@ -78,7 +78,7 @@ def test_every_section_has_its_name_as_descriptor(number) -> None:
         raw_of("00 53 77 00 53 70 45"),
     ],
 )
-def test_a_body_of_several_sections_stays_together(body) -> None:
+def test_a_body_of_several_sections_stays_together(body: bytes) -> None:
     assert split(PROPERTIES + body + FOOTER) == Sections(properties=PROPERTIES, body=body, footer=FOOTER)
     assert [number for number, _ in body_parts(body)] == [body[2] if body[1] == 0x53 else DATA] * len(body_parts(body))
 
@@ -128,7 +128,7 @@ def test_data_of_any_size(size: int) -> None:
         (raw_of("00 53 76 45") + BODY, "data at byte 4: after amqp-sequence, expected it before"),
     ],
 )
-def test_what_the_specification_forbids_is_malformed(raw, message: str) -> None:
+def test_what_the_specification_forbids_is_malformed(raw: bytes, message: str) -> None:
     with pytest.raises(Malformed, match=message):
         split(raw)
 

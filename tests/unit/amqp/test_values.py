@@ -47,7 +47,7 @@ from shared.errors import BuswayError, MessageRejected
         (values.array(0xA3, [Value(0xA3, "a"), Value(0xA3, "bc")]), "f0 0000000a 00000002 a3 01 61 02 6263"),
     ],
 )
-def test_a_constructor_chooses_the_encoding(value, text: str) -> None:
+def test_a_constructor_chooses_the_encoding(value: Value, text: str) -> None:
     assert encode(value) == bytes.fromhex(text)
     assert decode_all(bytes.fromhex(text)) == value
 
@@ -82,7 +82,7 @@ def test_the_length_decides_the_encoding_of_binaries_and_symbols(length: int) ->
         (values.timestamp, -(2**63), 2**63 - 1),
     ],
 )
-def test_an_integer_is_of_its_range(constructor, minimum, maximum) -> None:
+def test_an_integer_is_of_its_range(constructor, minimum: int, maximum: int) -> None:
     for payload in (minimum, maximum):
         assert decode_all(encode(constructor(payload))).payload == payload
     for payload in (minimum - 1, maximum + 1):

@@ -1,7 +1,8 @@
-"""The protocol without sockets: what a peer is told that breaks its rules, windows, credit, and any bytes at all."""
+"""The protocol without sockets: answers to violations, windows, credit, and arbitrary bytes."""
 
 import datetime as dt
 import struct
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -24,12 +25,12 @@ from shared.clock import ManualClock
 CLOSED, ENDED, DETACHED = performatives.CLOSE, performatives.END, performatives.DETACH
 
 
-def terminus(code, address, *rest):
+def terminus(code: int, address: str, *rest):
     return described(ulong(code), list_([string(address), *rest]))
 
 
 class Peer:
-    """A client that says exactly what it is told to."""
+    """A client that sends exactly the given bytes."""
 
     def __init__(
         self,
@@ -82,17 +83,17 @@ class Peer:
         fields = [b"\x40", number_field(0), number_field(self.window), number_field(5000)]
         return compose(channel, compose_list(performatives.BEGIN, fields))
 
-    def attach(self, handle, *, receives, address, channel: int = 0, filters=NULL):
+    def attach(self, handle: int, *, receives: bool, address: str, channel: int = 0, filters=NULL):
         source = terminus(0x28, address, *[NULL] * 6, filters) if receives else terminus(0x28, "me")
         target = terminus(0x29, "me" if receives else address)
         link = Attach(f"link-{handle}", handle, receives, 0, 1, source, target, 0, None, None, None)
         return compose(channel, performatives.attach(link))
 
-    def flow(self, handle, credit, *, delivery_count: int = 0, drain: bool = False, received: int = 0):
+    def flow(self, handle: int, credit: int, *, delivery_count: int = 0, drain: bool = False, received: int = 0):
         state = Flow(1 + received, self.window, 0, 5000, handle, delivery_count, credit, drain=drain, echo=False)
         return compose(0, performatives.flow(state))
 
-    def transfer(self, handle, delivery_id, payload, *, more: bool = False, channel: int = 0):
+    def transfer(self, handle: int, delivery_id: int, payload, *, more: bool = False, channel: int = 0):
         head = performatives.transfer(handle, delivery_id, delivery_id.to_bytes(16), settled=False, more=more)
         return compose(channel, head, payload)
 
@@ -102,7 +103,7 @@ class Peer:
         return self.say(*(self.transfer(9, number, data(text)) for number, text in enumerate(texts)))
 
 
-def error_of(heard, code):
+def error_of(heard: list[Any], code: int):
     """Return the condition in the one close, end or detach that was heard."""
     (fields,) = [fields for _, seen, fields, _ in (each for each in heard if isinstance(each, tuple)) if seen == code]
     error = plain(fields[-1])
@@ -110,7 +111,7 @@ def error_of(heard, code):
     return error[0]
 
 
-def codes(heard):
+def codes(heard: list[Any]):
     return [each[1] for each in heard if isinstance(each, tuple)]
 
 

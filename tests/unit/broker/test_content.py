@@ -35,7 +35,7 @@ from shared.clock import ManualClock
 HEADER, ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES, FOOTER = 0x70, 0x72, 0x73, 0x74, 0x78
 
 
-def section(number, value):
+def section(number: int, value: Value):
     return encode(described(ulong(number), value))
 
 
@@ -51,13 +51,13 @@ def application_properties(**pairs):
     return section(APPLICATION_PROPERTIES, map_((string(name), value) for name, value in pairs.items()))
 
 
-def refused(message):
+def refused(message: bytes):
     with pytest.raises(Refusal) as refusal:
         read_content(message)
     return refusal.value.condition
 
 
-def delivered(message):
+def delivered(message: bytes):
     """Return what a receiver gets of an encoded message."""
     clock = ManualClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
     queue = Namespace(NamespaceConfig(name="n", queues=(QueueConfig(name="q"),)), clock).queue("q")
@@ -124,7 +124,7 @@ def test_routing_data_is_read() -> None:
         (section(HEADER, list_([NULL, NULL, string("soon")])), errors.DECODE_ERROR),
     ],
 )
-def test_what_service_bus_does_not_take_is_refused(message, condition) -> None:
+def test_what_service_bus_does_not_take_is_refused(message: bytes, condition: str) -> None:
     assert refused(message) == condition
 
 
@@ -140,7 +140,7 @@ def test_a_batch_is_its_data_sections() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_read_or_refused(junk) -> None:
+def test_any_bytes_are_read_or_refused(junk: bytes) -> None:
     for read in (read_content, read_batch):
         with contextlib.suppress(Refusal):
             read(junk)

@@ -13,6 +13,7 @@ from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.core.content import read_content
 from local.broker.core.namespace import Namespace
 from local.broker.core.ready_queue import MessageSession
+from local.broker.core.session_store import SessionStore
 from local.broker.errors import Refusal
 from shared.amqp.codec import encode
 from shared.amqp.values import NULL, described, list_, string, uint, ulong
@@ -22,7 +23,7 @@ LOCK_SECONDS = 30
 MAX_DELIVERY_COUNT = 3
 
 
-def message(text, *, session_id=None, time_to_live=None):
+def message(text: str, *, session_id: str | None = None, time_to_live=None):
     sections = []
     if time_to_live is not None:
         sections.append(described(ulong(0x70), list_([NULL, NULL, uint(time_to_live)])))
@@ -38,7 +39,7 @@ def identity(stored):
 class Taker:
     """A consumer that keeps what it gets."""
 
-    def __init__(self, store, *, credit=0, is_destructive=False) -> None:
+    def __init__(self, store, *, credit: int = 0, is_destructive: bool = False) -> None:
         self.store = store
         self.credit = credit
         self.is_destructive = is_destructive
@@ -49,7 +50,7 @@ class Taker:
     def can_take(self):
         return self.credit > 0
 
-    def take(self, tag, encoded) -> None:
+    def take(self, tag: bytes, encoded: bytes) -> None:
         self.credit -= 1
         content = read_content(encoded)
         self.taken.append((tag, content.message_id[2:].decode()))
@@ -57,10 +58,10 @@ class Taker:
     def session_granted(self, session) -> None:
         self.session = session
 
-    def session_refused(self, refusal) -> None:
+    def session_refused(self, refusal: Refusal) -> None:
         self.refusal = refusal
 
-    def session_lost(self, refusal) -> None:
+    def session_lost(self, refusal: Refusal) -> None:
         self.refusal = refusal
 
 
@@ -70,7 +71,7 @@ def clock():
 
 
 @pytest.fixture
-def namespace(clock):
+def namespace(clock: ManualClock):
     lock = dt.timedelta(seconds=LOCK_SECONDS)
     return Namespace(
         NamespaceConfig(
@@ -85,12 +86,12 @@ def namespace(clock):
     )
 
 
-def send(namespace, queue, *texts, **options) -> None:
+def send(namespace: Namespace, queue: str, *texts, **options) -> None:
     for text in texts:
         namespace.queue(queue).publish(read_content(message(text, **options)))
 
 
-def join(namespace, queue, credit):
+def join(namespace: Namespace, queue: str, credit: int):
     store = namespace.store(queue)
     taker = Taker(store, credit=credit)
     store.join(taker)
@@ -98,12 +99,12 @@ def join(namespace, queue, credit):
     return taker
 
 
-def pass_time(namespace, clock, seconds) -> None:
+def pass_time(namespace: Namespace, clock: ManualClock, seconds: float) -> None:
     clock.advance(seconds)
     namespace.advance()
 
 
-def test_expired_locks_return_in_sequence_order_and_count(namespace, clock) -> None:
+def test_expired_locks_return_in_sequence_order_and_count(namespace: Namespace, clock: ManualClock) -> None:
     send(namespace, "q", "a", "b", "c")
     taker = join(namespace, "q", 3)
     taker.store.complete(taker.taken[1][0])
@@ -116,7 +117,7 @@ def test_expired_locks_return_in_sequence_order_and_count(namespace, clock) -> N
     assert {stored.delivery_count for stored in taker.store.messages.values()} == {1}
 
 
-def test_a_settled_or_expired_lock_cannot_be_used_again(namespace, clock) -> None:
+def test_a_settled_or_expired_lock_cannot_be_used_again(namespace: Namespace, clock: ManualClock) -> None:
     send(namespace, "q", "a", "b")
     taker = join(namespace, "q", 2)
     (first, _), (second, _) = taker.taken
@@ -129,7 +130,7 @@ def test_a_settled_or_expired_lock_cannot_be_used_again(namespace, clock) -> Non
             assert refused.value.condition == errors.MESSAGE_LOCK_LOST
 
 
-def test_a_renewed_lock_lasts_from_then(namespace, clock) -> None:
+def test_a_renewed_lock_lasts_from_then(namespace: Namespace, clock: ManualClock) -> None:
     send(namespace, "q", "a", "b")
     taker = join(namespace, "q", 2)
     pass_time(namespace, clock, LOCK_SECONDS - 1)
@@ -139,7 +140,9 @@ def test_a_renewed_lock_lasts_from_then(namespace, clock) -> None:
     assert [identity(stored) for stored in taker.store.messages.values()] == ["b"]
 
 
-def test_a_locked_message_outlives_its_time_to_live_until_the_lock_ends(namespace, clock) -> None:
+def test_a_locked_message_outlives_its_time_to_live_until_the_lock_ends(
+    namespace: Namespace, clock: ManualClock
+) -> None:
     send(namespace, "expiring", "a", "b", time_to_live=10_000)
     taker = join(namespace, "expiring", 1)
     pass_time(namespace, clock, 11)
@@ -149,7 +152,7 @@ def test_a_locked_message_outlives_its_time_to_live_until_the_lock_ends(namespac
     assert [identity(stored) for stored in dead.values()] == ["b", "a"]
 
 
-def test_nothing_expires_in_the_dead_letter_queue_nor_when_deferred(namespace, clock) -> None:
+def test_nothing_expires_in_the_dead_letter_queue_nor_when_deferred(namespace: Namespace, clock: ManualClock) -> None:
     send(namespace, "expiring", "dead", "deferred", time_to_live=40_000)
     taker = join(namespace, "expiring", 2)
     taker.store.dead_letter(taker.taken[0][0], "why", "because")
@@ -159,7 +162,7 @@ def test_nothing_expires_in_the_dead_letter_queue_nor_when_deferred(namespace, c
     assert (counts.active, counts.deferred, counts.dead_lettered) == (0, 1, 1)
 
 
-def test_a_message_in_a_dead_letter_queue_is_not_dead_lettered_again(namespace) -> None:
+def test_a_message_in_a_dead_letter_queue_is_not_dead_lettered_again(namespace: Namespace) -> None:
     send(namespace, "q", "a")
     taker = join(namespace, "q", 1)
     taker.store.dead_letter(taker.taken[0][0], "why", "")
@@ -172,16 +175,17 @@ def test_a_message_in_a_dead_letter_queue_is_not_dead_lettered_again(namespace) 
     assert len(dead.taken) == 1 + 2 * MAX_DELIVERY_COUNT
 
 
-def test_consumers_take_turns(namespace) -> None:
+def test_consumers_take_turns(namespace: Namespace) -> None:
     one, two = join(namespace, "q", 10), join(namespace, "q", 10)
     send(namespace, "q", "a", "b", "c", "d")
     assert [text for _, text in one.taken] == ["a", "c"]
     assert [text for _, text in two.taken] == ["b", "d"]
 
 
-def test_an_expired_session_lock_is_taken_from_its_owner(namespace, clock) -> None:
+def test_an_expired_session_lock_is_taken_from_its_owner(namespace: Namespace, clock: ManualClock) -> None:
     send(namespace, "s", "a", "b", session_id="x")
     store = namespace.store("s")
+    assert isinstance(store, SessionStore)
     owner, next_owner = Taker(store, credit=2), Taker(store, credit=2)
     session = store.accept("x", owner)
     store.dispatch_session(session)
@@ -198,8 +202,9 @@ def test_an_expired_session_lock_is_taken_from_its_owner(namespace, clock) -> No
         store.complete(owner.taken[1][0])
 
 
-def test_waiting_for_a_session_ends_at_its_deadline(namespace, clock) -> None:
+def test_waiting_for_a_session_ends_at_its_deadline(namespace: Namespace, clock: ManualClock) -> None:
     store = namespace.store("s")
+    assert isinstance(store, SessionStore)
     taker = Taker(store)
     store.accept_next(taker, int(clock.now().timestamp() * 1000) + 5000)
     pass_time(namespace, clock, 4)
@@ -211,8 +216,9 @@ def test_waiting_for_a_session_ends_at_its_deadline(namespace, clock) -> None:
     assert taker.session is None
 
 
-def test_a_session_without_messages_owner_or_state_is_forgotten(namespace) -> None:
+def test_a_session_without_messages_owner_or_state_is_forgotten(namespace: Namespace) -> None:
     store = namespace.store("s")
+    assert isinstance(store, SessionStore)
     for number in range(100):
         taker = Taker(store, credit=1)
         send(namespace, "s", "a", session_id=f"x{number}")
@@ -224,7 +230,7 @@ def test_a_session_without_messages_owner_or_state_is_forgotten(namespace) -> No
     assert store._held == {}
 
 
-def test_deadlines_that_are_no_longer_needed_do_not_pile_up(namespace) -> None:
+def test_deadlines_that_are_no_longer_needed_do_not_pile_up(namespace: Namespace) -> None:
     store = namespace.store("expiring")
     taker = Taker(store, credit=10**6, is_destructive=True)
     store.join(taker)
@@ -251,12 +257,12 @@ class QueueMachine(RuleBasedStateMachine):
         self.dead: list[Any] = []
         self.locked: dict[Any, Any] = {}
 
-    def returned(self, text) -> None:
+    def returned(self, text: str) -> None:
         self.counts[text] += 1
         (self.dead if self.counts[text] >= MAX_DELIVERY_COUNT else self.ready).append(text)
 
     @rule(count=st.integers(1, 3))
-    def send(self, count) -> None:
+    def send(self, count: int) -> None:
         for _ in range(count):
             text = f"{self.sent:06}"
             self.sent += 1
@@ -265,7 +271,7 @@ class QueueMachine(RuleBasedStateMachine):
             send(self.namespace, "q", text)
 
     @rule(credit=st.integers(1, 3))
-    def receive(self, credit) -> None:
+    def receive(self, credit: int) -> None:
         self.taker.taken.clear()
         self.taker.credit = credit
         self.store.dispatch()
@@ -278,7 +284,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.locked)
     @rule(data=st.data(), outcome=st.sampled_from(["complete", "abandon", "release", "defer", "dead_letter", "renew"]))
-    def settle(self, data, outcome) -> None:
+    def settle(self, data: st.DataObject, outcome) -> None:
         text = data.draw(st.sampled_from(sorted(self.locked)))
         token, _ = self.locked.pop(text)
         match outcome:
@@ -302,7 +308,7 @@ class QueueMachine(RuleBasedStateMachine):
                 self.locked[text] = (token, self.clock.monotonic() + LOCK_SECONDS)
 
     @rule(seconds=st.sampled_from([1, 10, LOCK_SECONDS]))
-    def wait(self, seconds) -> None:
+    def wait(self, seconds: float) -> None:
         pass_time(self.namespace, self.clock, seconds)
         lost = [text for text, (_, until) in self.locked.items() if until <= self.clock.monotonic()]
         for text in lost:

@@ -71,7 +71,7 @@ def property_after(value: Value) -> Value:
     ],
     ids=lambda value: f"{value.kind}-{value.code:02x}",
 )
-def test_simple_property_keeps_type_and_value(value) -> None:
+def test_simple_property_keeps_type_and_value(value: Value) -> None:
     after = property_after(value)
     assert encode(after) == encode(value)
 
@@ -102,7 +102,7 @@ def test_timestamps_are_held_to_the_range_of_datetime() -> None:
         ("com.microsoft:uri", values.string("https://example.org/")),
     ],
 )
-def test_described_types_of_dotnet_are_kept(name: str, value) -> None:
+def test_described_types_of_dotnet_are_kept(name: str, value: Value) -> None:
     described = values.described(values.symbol(name), value)
     assert property_after(described) == described
 
@@ -121,7 +121,7 @@ def test_property_of_another_described_type_is_dropped() -> None:
     [values.binary(b"x"), values.list_([values.int_(1)]), values.list_([]), values.array(0x54, [Value(0x54, 1)])],
     ids=lambda value: value.kind,
 )
-def test_binary_list_and_array_properties_cannot_be_bound(value) -> None:
+def test_binary_list_and_array_properties_cannot_be_bound(value: Value) -> None:
     with pytest.raises(CannotBind):
         reencode(one_property(value), NOW)
 
@@ -136,7 +136,7 @@ def test_binary_list_and_array_properties_cannot_be_bound(value) -> None:
     ],
     ids=["map", "described by a number", "char beyond the BMP", "decimal with scale 6176"],
 )
-def test_property_that_dotnet_cannot_read_fails_the_receive_call(value) -> None:
+def test_property_that_dotnet_cannot_read_fails_the_receive_call(value: Value) -> None:
     with pytest.raises(CannotReceive):
         reencode(one_property(value), NOW)
 
@@ -178,7 +178,7 @@ def test_decimal_with_a_positive_exponent_is_written_out() -> None:
         (values.binary(b"\x0a\xff"), "0AFF"),
     ],
 )
-def test_message_id_and_correlation_id_become_strings(identifier, text) -> None:
+def test_message_id_and_correlation_id_become_strings(identifier, text: str) -> None:
     message = properties(p0=identifier, p5=identifier) + sections.data(b"")
     after = fields_of(sections.split(reencode(message, NOW)).properties)
     assert after[0] == after[5] == values.string(text)
@@ -268,7 +268,7 @@ def value_body(value: Value) -> bytes:
     ],
     ids=["data", "int", "binary", "sequence", "map", "empty list"],
 )
-def test_body_is_kept(body) -> None:
+def test_body_is_kept(body: bytes) -> None:
     assert reencode(body, NOW) == body
 
 
@@ -314,7 +314,7 @@ def test_field_of_the_wrong_type_fails_the_receive_call(field) -> None:
 @given(
     st.binary(max_size=80), st.sampled_from([b"", b"\x00\x53\x74", b"\x00\x53\x73", b"\x00\x53\x70", b"\x00\x53\x77"])
 )
-def test_whatever_arrives_gives_a_message_or_one_of_the_two_errors(content, prefix) -> None:
+def test_whatever_arrives_gives_a_message_or_one_of_the_two_errors(content: bytes, prefix: bytes) -> None:
     try:
         once = reencode(prefix + content, NOW)
     except (CannotReceive, CannotBind):

@@ -6,7 +6,7 @@ from shared.amqp.codec import encode
 from shared.amqp.values import FALSE, NULL, TRUE, Malformed
 
 
-def performative(code, *fields):
+def performative(code: int, *fields):
     return encode(values.described(values.ulong(code), values.list_(fields)))
 
 
@@ -37,7 +37,7 @@ def disposition(*fields):
     return frames.read_disposition(raw, 0, len(raw))
 
 
-def state(code, *fields):
+def state(code: int, *fields):
     return values.described(values.ulong(code), values.list_(fields))
 
 

@@ -6,7 +6,7 @@ from local.host.triggers.service_bus_single import renewal_delay
 from local.host.worker import RetryPolicy
 
 
-def seconds(number):
+def seconds(number: int):
     return timedelta(seconds=number)
 
 
@@ -31,7 +31,7 @@ def test_lock_is_renewed_ten_seconds_before_its_end_or_halfway() -> None:
     assert renewal_delay(seconds(-1)) == seconds(0)
 
 
-def parameters(route, prefix, path):
+def parameters(route: str, prefix: str, path: str) -> dict[str, str] | None:
     match = route_pattern(route, prefix).fullmatch(path)
     return None if match is None else match.groupdict()
 

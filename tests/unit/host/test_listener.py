@@ -8,12 +8,12 @@ from local.host.listener import Stopping, keep_listening
 from shared.errors import TargetUnavailable
 
 
-def pauses_of(attempts):
+def pauses_of(attempts: list[bool]) -> list[float]:
     """Listen in vain, once for each of *attempts*, which say whether the source lets the listener in first."""
     pauses: list[float] = []
     left = iter(attempts)
 
-    async def sleep(seconds) -> None:
+    async def sleep(seconds: float) -> None:
         pauses.append(seconds)
 
     stopping = Stopping(sleep)

@@ -9,7 +9,7 @@ from local.host.timespan import parse_timespan
 from shared.errors import ConfigError
 
 
-def write(folder, name, document) -> None:
+def write(folder, name: str, document) -> None:
     (folder / name).write_text(json.dumps(document))
 
 

@@ -1,5 +1,6 @@
 import json
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,8 @@ TAG = bytes(range(16))
 NOW = 1_800_000_000_000
 
 
-def function(data_type="BINARY", *, many=True, sdk_type=False):
-    trigger = {"type": "serviceBusTrigger", "name": "m", "dataType": data_type}
+def function(data_type: str = "BINARY", *, many: bool = True, sdk_type: bool = False) -> Function:
+    trigger: dict[str, Any] = {"type": "serviceBusTrigger", "name": "m", "dataType": data_type}
     if many:
         trigger["cardinality"] = "MANY"
     if sdk_type:
@@ -23,7 +24,7 @@ def function(data_type="BINARY", *, many=True, sdk_type=False):
     return Function("id", "f", MappingProxyType(trigger), {}, None)
 
 
-def message(body=b"\x00\x53\x75\xa0\x04body", properties=(), application_properties=(), annotations=()):
+def message(body: bytes = b"\x00\x53\x75\xa0\x04body", properties=(), application_properties=(), annotations=()):
     parts = [b"\x00\x53\x70" + encode(values.list_([values.NULL] * 4 + [values.uint(1)]))]
     if annotations:
         parts.append(b"\x00\x53\x72" + encode(values.map_(annotations)))
@@ -107,7 +108,7 @@ def test_property_types_become_what_json_can_hold() -> None:
     }
 
 
-def body_of(data_type, *bodies, many=True):
+def body_of(data_type: str, *bodies, many: bool = True):
     data, _ = service_bus_input(function(data_type, many=many), [message(body) for body in bodies], NOW, wire=False)
     return data
 
@@ -134,6 +135,6 @@ def test_bodies_by_data_type() -> None:
         ("UNDEFINED", sections.data(b"no json")),
     ],
 )
-def test_bodies_that_the_host_cannot_bind(data_type, body) -> None:
+def test_bodies_that_the_host_cannot_bind(data_type: str, body: bytes) -> None:
     with pytest.raises(CannotBind):
         body_of(data_type, body)

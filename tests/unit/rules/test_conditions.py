@@ -13,7 +13,7 @@ SPELLED = {T: "1 = 1", F: "1 = 0", U: "missing = 1"}
 EMPTY = PropertiesInMemory()
 
 
-def outcome(text, properties=EMPTY, **parameters):
+def outcome(text: str, properties=EMPTY, **parameters):
     return parse_filter(text).evaluate(properties, parameters)
 
 
@@ -22,7 +22,7 @@ OR = {(T, T): T, (T, F): T, (T, U): T, (F, F): F, (F, U): U, (U, U): U}
 
 
 @pytest.mark.parametrize(("left", "right"), list(product([T, F, U], repeat=2)))
-def test_truth_tables(left, right) -> None:
+def test_truth_tables(left: bool | None, right: bool | None) -> None:
     pair = (left, right) if (left, right) in AND else (right, left)
     assert outcome(f"{SPELLED[left]} AND {SPELLED[right]}") is AND[pair]
     assert outcome(f"{SPELLED[left]} OR {SPELLED[right]}") is OR[pair]

@@ -1,4 +1,4 @@
-"""Rules as they stand in Microsoft's documentation and in the issue threads of its users."""
+"""Rules from Microsoft's documentation and from the issue threads of its users."""
 
 import uuid
 

@@ -22,7 +22,7 @@ from shared.rules.like import matcher
         ("[a-c].*", None, ["[a-c].*"], ["b.*", "[a-c]xx"]),
     ],
 )
-def test_patterns(pattern: str, escape: str | None, fitting, other) -> None:
+def test_patterns(pattern: str, escape: str | None, fitting: list[str], other: list[str]) -> None:
     test = matcher(pattern, escape)
     assert all(test(text) for text in fitting)
     assert not any(test(text) for text in other)

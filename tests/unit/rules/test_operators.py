@@ -1,6 +1,7 @@
 import math
 import uuid
 from decimal import Decimal
+from typing import Literal
 
 import pytest
 
@@ -14,7 +15,7 @@ from shared.rules.value_types import EPOCH_TICKS, datetime_offset, timespan, typ
 INTEGERS = [values.ubyte, values.ushort, values.uint, values.ulong, values.byte, values.short, values.int_, values.long]
 
 
-def decimal(text, kind="decimal128"):
+def decimal(text: str, kind: str = "decimal128"):
     return decimal_value(kind, Decimal(text))
 
 
@@ -30,7 +31,7 @@ FIVES = [make(5) for make in INTEGERS] + [
 
 @pytest.mark.parametrize("left", FIVES, ids=type_of)
 @pytest.mark.parametrize("right", FIVES, ids=type_of)
-def test_numbers_of_all_types_meet(left, right) -> None:
+def test_numbers_of_all_types_meet(left: Value, right: Value) -> None:
     assert compare("=", left, right) is True
     assert compare("<", left, right) is False
     total = compute("+", left, right, "test")
@@ -70,7 +71,7 @@ def test_numbers_of_all_types_meet(left, right) -> None:
         (Value(0x94, bytes.fromhex("7c" + "00" * 15)), values.long(1), None),
     ],
 )
-def test_equality(left, right, equal) -> None:
+def test_equality(left: Value, right: Value, equal) -> None:
     assert compare("=", left, right) is equal
     assert compare("<>", left, right) is (None if equal is None else not equal)
 
@@ -89,7 +90,7 @@ def test_equality(left, right, equal) -> None:
         (values.binary(b"a"), values.binary(b"b"), None),
     ],
 )
-def test_order(left, right, is_less) -> None:
+def test_order(left: Value, right: Value, is_less) -> None:
     assert compare("<", left, right) is is_less
     assert compare(">=", left, right) is (None if is_less is None else not is_less)
 
@@ -126,7 +127,7 @@ def test_order(left, right, is_less) -> None:
         (values.long(1), "+", values.NULL, None),
     ],
 )
-def test_arithmetic(left, symbol, right, result) -> None:
+def test_arithmetic(left: Value, symbol: Literal["+", "-", "*", "/", "%"], right: Value, result) -> None:
     assert compute(symbol, left, right, "test") == result
 
 
@@ -159,6 +160,6 @@ def test_zero_by_zero_is_not_a_number() -> None:
         (values.uuid(uuid.UUID(int=1)), "-", timespan(1)),
     ],
 )
-def test_arithmetic_that_has_no_result(left, symbol, right) -> None:
+def test_arithmetic_that_has_no_result(left: Value, symbol: Literal["+", "-", "*", "/", "%"], right: Value) -> None:
     with pytest.raises(RuleEvaluationError, match="test: got"):
         compute(symbol, left, right, "test")

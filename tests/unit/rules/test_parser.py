@@ -29,7 +29,7 @@ a, b, c = Property("a"), Property("b"), Property("c")
 one = Literal(values.long(1))
 
 
-def condition(text):
+def condition(text: str):
     return parse_filter(text).condition
 
 

@@ -13,7 +13,7 @@ from tests.unit.rules.properties_in_memory import PropertiesInMemory
 GUID = uuid.UUID("0f8fad5b-d9cb-469f-a165-70867728950e")
 
 
-def applied(text, *, system=None, parameters=None, **user):
+def applied(text: str, *, system=None, parameters=None, **user):
     properties = PropertiesInMemory(system=system, **user)
     parse_action(text).apply(properties, parameters or {})
     return properties
@@ -159,7 +159,7 @@ def test_set_converts_to_the_existing_type_where_it_can(existing, expression: st
         ("SET sys.TransactionPartitionKey = 'k'", "ViaPartitionKey", values.string("k")),
     ],
 )
-def test_system_properties_are_set_in_their_own_type(text: str, name: str, value) -> None:
+def test_system_properties_are_set_in_their_own_type(text: str, name: str, value: Value) -> None:
     assert applied(text, parameters={"span": timespan(10**7)}).system_values == {name: value}
 
 
