@@ -136,7 +136,7 @@ def split() -> Case:
 
 
 def deduplicate() -> Case:
-    """Return the case of new ids, against reading the id and a dict of the latest 100,000 that is told of it."""
+    """Return the case of new ids, against reading the id and a dict of the latest 100,000, to which it is added."""
     options = DeduplicateStep.model_validate({"deduplicate": {"window": "PT1H", "store": "memory"}}).options
     editor = Deduplicate(options, OwnIds(timedelta(hours=1), REMEMBERED, FACTS.clock))
     seen: OrderedDict[bytes, float] = OrderedDict()

@@ -165,10 +165,10 @@ def main() -> None:
         for count in range(1, len(present) + 1):
             verbs = present[:count]
             cost, bare = asyncio.run(costs(verbs, folder))
-            told = f"{' → '.join(verbs)}{note}"
+            label = f"{' → '.join(verbs)}{note}"
             measurements += [
-                Measurement(f"line {told}, an order of {len(CONTENT):,} bytes", cost, "µs"),
-                Measurement(f"line {told} to the bare library calls", cost / bare, "times", MOST),
+                Measurement(f"line {label}, an order of {len(CONTENT):,} bytes", cost, "µs"),
+                Measurement(f"line {label} to the bare library calls", cost / bare, "times", MOST),
             ]
     report(measurements)
 

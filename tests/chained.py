@@ -1,4 +1,4 @@
-"""A chain and what verifies it, each as a pipeline that ends and begins anew at the same store."""
+"""A chain and what verifies it, each as a pipeline that can be restarted with the same store."""
 
 import asyncio
 from collections.abc import Sequence
@@ -66,10 +66,10 @@ def settle(each: BatchEditor, messages: Sequence[Message], outcome: Outcome = Ou
 
 
 def carried(each: BatchEditor, messages: Sequence[Message]) -> list[str]:
-    """Return what becomes of messages that are all carried on, or set aside, in one batch."""
-    told = [verdict(result) for result in edit(each, messages)]
+    """Return the verdicts on messages of one batch, which are then all settled."""
+    verdicts = [verdict(result) for result in edit(each, messages)]
     settle(each, messages)
-    return told
+    return verdicts
 
 
 def verdict(result: EditedTogether) -> str:

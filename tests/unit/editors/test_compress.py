@@ -1,4 +1,4 @@
-"""The compress and decompress editors: what they say of a body, and what they do not take."""
+"""The compress and decompress editors: what they report about a body, and what they do not take."""
 
 import gzip
 import zlib

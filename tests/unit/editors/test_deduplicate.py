@@ -92,7 +92,7 @@ def settled(deduplicate: Deduplicate, messages: Sequence[Message], outcome: Outc
 
 
 def is_repeat(deduplicate: Deduplicate, first: Message, second: Message) -> bool:
-    """Tell whether the second is withheld once the first is sent."""
+    """Return whether the second is withheld once the first is sent."""
     asked(deduplicate, [first])
     settled(deduplicate, [first])
     (result,) = asked(deduplicate, [second])
@@ -226,7 +226,7 @@ def test_ids_of_parts_are_remembered_when_all_parts_are_sent() -> None:
 
 
 def test_a_part_that_was_not_sent_is_not_taken_for_one_that_was() -> None:
-    """Parts are not told apart when they are settled: one joins another, one is sent, and one is left at the source."""
+    """Parts cannot be distinguished at settlement: one joins another, one is sent, one is left at the source."""
     deduplicate = editor(by="part")
     first, second, repeated = (message(1, named={"part": string(part)}) for part in ("a", "b", "a"))
     other = message(2, named={"part": string("b")})

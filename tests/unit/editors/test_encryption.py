@@ -232,7 +232,7 @@ def segment(header: dict[str, Any]) -> str:
 
 
 def forged(header: dict[str, Any], plain: bytes = b"plain") -> bytes:
-    """Return a JWE that is genuine but for what its header asks for."""
+    """Return a JWE that is genuine except for its header."""
     key = made("oct")
     protected = segment({"alg": "dir", "enc": "A256GCM", "kid": "k1", **header})
     assert isinstance(key, OctKey)

@@ -1,4 +1,4 @@
-"""What a table and the task add to a message, and what becomes of tables that change or break."""
+"""What a table and the task add to a message, and what happens to tables that change or break."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The python editor: which functions it takes, what they work with, and what becomes of what they do."""
+"""The python editor: which functions it accepts, what they can use, and what happens to their results."""
 
 import logging
 from collections.abc import Callable

@@ -119,7 +119,7 @@ def test_the_examples_of_the_rfcs() -> None:
 
 
 def forged(header: dict[str, Any], payload: bytes = ORDER) -> str:
-    """Return a detached signature that is genuine but for what its header says."""
+    """Return a detached signature that is genuine except for its header."""
     segment = urlsafe_b64encode(json.dumps(header).encode()).rstrip(b"=")
     algorithm = jws.JWSRegistry.algorithms["HS256"]
     signature = urlsafe_b64encode(algorithm.sign(segment + b"." + payload, made("oct"))).rstrip(b"=")

@@ -1,4 +1,4 @@
-"""The transcode editor: which formats, which content types, and what it says of a body that cannot be written."""
+"""The transcode editor: which formats, which content types, and what it reports about a body that cannot be written."""
 
 import io
 import json
@@ -420,3 +420,13 @@ def test_a_fault_in_a_task_file_is_reported_with_its_path(tmp_path: Path) -> Non
         load(tmp_path)
     (problem,) = caught.value.problems
     assert str(problem).endswith("orders.yaml: editors[0].transcode.to.schema: none.avsc: the file is missing")
+
+
+def test_avro_of_a_schema_that_contains_itself_is_read_up_to_a_depth() -> None:
+    schema = AvroSchema(json.dumps(NODE).encode())
+    value = schema.read(b"\x02" * 199 + b"\x00")
+    for _ in range(199):
+        value = value["next"]
+    assert value == {"next": None}
+    with pytest.raises(MessageRejected, match="NotAvro: body is nested too deeply to be read"):
+        schema.read(b"\x02" * 200 + b"\x00")

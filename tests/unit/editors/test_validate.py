@@ -1,4 +1,4 @@
-"""The validate editor: what it lets through, and what it says of what it does not."""
+"""The validate editor: what it lets through, and what it reports about what it does not."""
 
 import json
 from pathlib import Path
