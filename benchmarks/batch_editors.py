@@ -32,7 +32,8 @@ from shared.editors.options import FOLDER, TaskFacts
 from shared.editors.split import SplitStep
 from shared.editors.state.claims import MEDIA_TYPE, PROPERTY
 from shared.editors.state.sent_ids import OwnIds
-from shared.message.message import Arrival, Message, Origin
+from shared.message.arrival import Arrival, Origin
+from shared.message.message import Message
 from shared.protocols import BatchEditor, Outcome
 from shared.stores.blobs import Blob, TooLarge, Unchanged
 from shared.stores.sqlite_stores import FileBlobs

@@ -33,7 +33,8 @@ from shared.line.batch import Batch
 from shared.line.editing import Editing
 from shared.line.item import Item
 from shared.line.states import State
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from shared.protocols import BatchEditor, Editor
 
 ROUNDS, BATCH = 40, 50

@@ -48,7 +48,8 @@ from shared.editors.route import RouteStep
 from shared.editors.transcode import TranscodeStep
 from shared.editors.transform import TransformStep
 from shared.editors.validate import ValidateStep
-from shared.message.message import Arrival, Message, Origin
+from shared.message.arrival import Arrival, Origin
+from shared.message.message import Message
 from shared.message.rule_properties import RuleProperties
 from shared.protocols import Editor
 from shared.rules.rule import parse_action, parse_filter

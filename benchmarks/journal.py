@@ -20,7 +20,8 @@ from shared.amqp.values import NULL, Value, double, int_, long, string, symbol, 
 from shared.journal.record import Role
 from shared.journal.sink import Stream
 from shared.journal.task import TaskJournal
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from shared.protocols import Entry, Outcome, Record
 
 BATCH = 100

@@ -32,7 +32,8 @@ from shared.editors.re_encrypt import ReEncryptStep
 from shared.editors.sign import SignStep
 from shared.editors.verify import VerifyStep
 from shared.editors.verify_chain import VerifyChainStep
-from shared.message.message import Arrival, Message, Origin
+from shared.message.arrival import Arrival, Origin
+from shared.message.message import Message
 from shared.protocols import BatchEditor
 from shared.stores.documents import Document
 

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 from benchmarks.measurement import Measurement, report
 from benchmarks.worker_cost import message
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from shared.message.rule_properties import RuleProperties
 from shared.rules.rule import parse_filter
 

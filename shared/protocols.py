@@ -7,7 +7,8 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from shared.errors import BuswayError, MessageRejected, Problem
-from shared.message.message import Arrival, Message, Origin
+from shared.message.arrival import Arrival, Origin
+from shared.message.message import Message
 
 
 class Outcome(StrEnum):

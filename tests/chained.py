@@ -8,7 +8,8 @@ from typing import Any
 from shared.amqp.values import string
 from shared.config.steps import STEPS
 from shared.errors import MessageRejected
-from shared.message.message import Arrival, Message, Origin
+from shared.message.arrival import Arrival, Origin
+from shared.message.message import Message
 from shared.protocols import BatchEditor, EditedTogether, Outcome, Withheld
 from tests.fakes import task_facts
 from tests.keys import jwks, made, settings

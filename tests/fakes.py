@@ -9,7 +9,8 @@ from shared.clock import Clock, ManualClock
 from shared.editors.options import TaskFacts
 from shared.errors import BuswayError, MessageRejected, TargetUnavailable
 from shared.journal.log import LogJournal
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from shared.protocols import Flush, Outgoing, Record
 from tests.messages import ENQUEUED
 

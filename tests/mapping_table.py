@@ -11,8 +11,9 @@ from shared.amqp.codec import decode, decode_all, encode
 from shared.amqp.scan import join_list, list_fields
 from shared.amqp.sections import Sections
 from shared.amqp.values import TRUE, Value, binary, int_, list_, string, symbol, timestamp, ubyte, uint
+from shared.message.arrival import Origin
 from shared.message.mapping import Kind, fit_between, restore_event
-from shared.message.message import Message, Origin
+from shared.message.message import Message
 from tests.messages import annotations, application_properties, properties
 
 ORIGIN = Origin("west", "orders")

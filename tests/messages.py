@@ -7,7 +7,8 @@ from shared.amqp.codec import encode
 from shared.amqp.scan import join_list, join_map
 from shared.amqp.sections import Sections, data
 from shared.amqp.values import NULL, TRUE, Value, long, string, symbol, timestamp, uint
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 
 ORIGIN = Origin("west", "orders")
 ENQUEUED = 1_900_000_000_123  # 2030-03-17T17:46:40.123Z

@@ -26,8 +26,8 @@ from shared.journal.task import TaskJournal
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
 from shared.line.task import Task
+from shared.message.arrival import Origin
 from shared.message.loop_prevention import LoopGuard
-from shared.message.message import Origin
 from shared.message.ttl import Keep
 from shared.protocols import Journal, Outgoing, Telemetry
 from shared.rules.rule import parse_action, parse_filter

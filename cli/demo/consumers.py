@@ -15,7 +15,8 @@ from cli.demo.messages import Pattern
 from cli.demo.observations import APPLICATION, AUXILIARY, EVENTS, JOBS, PAYMENTS, Observations, Place, Receipt
 from cli.together import together
 from shared.errors import TargetUnavailable
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from shared.message.metadata import visited_sites
 
 _BATCH_MESSAGES = 50

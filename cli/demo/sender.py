@@ -17,7 +17,8 @@ from shared.amqp.sections import Sections
 from shared.amqp.values import string
 from shared.azure.service_bus_internals import raw_batch
 from shared.errors import TargetUnavailable
-from shared.message.message import Arrival, Message, Origin
+from shared.message.arrival import Arrival, Origin
+from shared.message.message import Message
 from shared.protocols import Outgoing
 
 _BATCH_MESSAGES = 20

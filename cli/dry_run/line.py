@@ -16,7 +16,8 @@ from shared.errors import BuswayError, MessageRejected
 from shared.journal.in_memory import MemoryJournal
 from shared.line.pipeline import Pipeline
 from shared.line.task import Task
-from shared.message.message import Arrival, Message, Origin
+from shared.message.arrival import Arrival, Origin
+from shared.message.message import Message
 from shared.protocols import Outgoing, Record
 
 # A store that is unavailable is asked again once or twice; a person is waiting.

@@ -13,7 +13,8 @@ from shared.azure.peek import first_messages
 from shared.config.files import Configuration
 from shared.config.models import Source, TaskFile
 from shared.errors import MessageRejected, TargetUnavailable
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 
 _WAIT_SECONDS = 10.0
 

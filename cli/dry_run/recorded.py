@@ -17,7 +17,8 @@ from cli.demo.property_types import property_value
 from shared.amqp.sections import Sections
 from shared.amqp.values import Value, long, string, timestamp
 from shared.errors import ConfigError, MessageRejected, Problem
-from shared.message.message import Arrival, Message, Origin
+from shared.message.arrival import Arrival, Origin
+from shared.message.message import Message
 
 _TEXTS = ("session_id", "subject", "content_type", "content_encoding", "to", "reply_to")
 _IDS = ("message_id", "correlation_id")

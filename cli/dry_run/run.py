@@ -21,7 +21,8 @@ from shared.config.files import Configuration, load
 from shared.config.models import TaskFile
 from shared.errors import BuswayError, ConfigError, MessageRejected, Problem
 from shared.line.task import Task
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from shared.protocols import Outcome
 
 _HUB_PARTITION = "0"

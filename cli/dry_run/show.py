@@ -7,7 +7,8 @@ from cli.dry_run.changes import body_lines, changes, diff_lines, printable, view
 from cli.dry_run.line import Result
 from cli.dry_run.observer import Step
 from shared.errors import MessageRejected
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from shared.protocols import Outcome, Record
 
 _STEPS = {

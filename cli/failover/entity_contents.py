@@ -8,7 +8,8 @@ from azure.servicebus.aio import ServiceBusClient
 
 from shared.amqp.values import Malformed
 from shared.azure.peek import peek_all
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from shared.message.metadata import iso_time, visited_sites
 
 type OpenClient = Callable[[], AbstractAsyncContextManager[ServiceBusClient]]

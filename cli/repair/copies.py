@@ -17,7 +17,8 @@ from shared.config.journal_assembly import actions_of
 from shared.config.models import DEFAULT_CONSUMER_GROUP, TaskFile
 from shared.errors import TargetUnavailable
 from shared.journal.imprints import Imprinter
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 
 _DEAD_LETTERS = "/$DeadLetterQueue"
 _MAX_MESSAGES = 200_000

@@ -23,7 +23,8 @@ from shared.config.models import TaskFile
 from shared.config.outputs import open_outputs
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.line.pipeline import Pipeline
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from shared.message.rule_properties import RuleProperties
 from shared.protocols import Outcome, Outgoing, Output
 from shared.rules.rule import parse_action

@@ -9,7 +9,7 @@ from azure.servicebus.aio import ServiceBusClient
 
 from shared.azure.service_bus_internals import ManagementConnection
 from shared.errors import TargetUnavailable
-from shared.message.message import Origin
+from shared.message.arrival import Origin
 from shared.message.peeked import PeekedMessage
 
 MESSAGES_AT_ONCE = 250

@@ -17,9 +17,9 @@ from shared.line.routing import Route, Router
 from shared.line.routing import Target as RoutedTarget
 from shared.line.shutdown import Shutdown
 from shared.line.task import Task
+from shared.message.arrival import Origin
 from shared.message.loop_prevention import LoopGuard
 from shared.message.mapping import fit_between, restore_event
-from shared.message.message import Origin
 from shared.message.ttl import Keep, Remaining, Stamp, TimeToLive
 from shared.protocols import Locks, Output
 from shared.rules.rule import parse_action, parse_filter

@@ -20,7 +20,7 @@ from shared.journal.record import Role
 from shared.journal.sink import Sink
 from shared.journal.tap import Tap
 from shared.journal.task import TaskJournal
-from shared.message.message import Origin
+from shared.message.arrival import Origin
 from shared.protocols import Journal, Telemetry
 from shared.rules.rule import Action, parse_action
 from shared.stores.storage_account import account_problem, open_container

@@ -31,7 +31,8 @@ from shared.editors.options import FOLDER
 from shared.errors import BuswayError
 from shared.journal.in_memory import MemoryJournal
 from shared.line.pipeline import Pipeline
-from shared.message.message import Arrival, Message, Origin
+from shared.message.arrival import Arrival, Origin
+from shared.message.message import Message
 from shared.protocols import Outcome, Outgoing, Record
 
 __all__ = ["Carried", "Outcome", "Sent", "carried", "edited", "message"]

@@ -15,7 +15,8 @@ from shared.amqp.values import int_, string
 from shared.editors.content.envelopes import Entry, Envelope, Format, envelope
 from shared.editors.options import Step, Strict, TaskFacts
 from shared.errors import MessageRejected
-from shared.message.message import Arrival, Message
+from shared.message.arrival import Arrival
+from shared.message.message import Message
 from shared.protocols import EditedTogether, Joined, Outcome
 
 COUNT = "batch-count"

@@ -32,7 +32,8 @@ from shared.editors.protection.links import (
     identities,
 )
 from shared.errors import MessageRejected, TargetUnavailable
-from shared.message.message import Arrival, Message, Origin
+from shared.message.arrival import Arrival, Origin
+from shared.message.message import Message
 from shared.message.rule_properties import RuleProperties
 from shared.protocols import BatchEditor, EditedTogether, Outcome
 from shared.stores.documents import Changed

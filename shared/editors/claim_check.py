@@ -15,7 +15,8 @@ from shared.editors.options import Step, TaskFacts
 from shared.editors.state.claims import PROPERTY, Claim, body_to_store, set_claim
 from shared.editors.state.store import ContainerName, Store
 from shared.errors import MessageRejected
-from shared.message.message import Arrival, Message, Origin
+from shared.message.arrival import Arrival, Origin
+from shared.message.message import Message
 from shared.protocols import EditedTogether, Outcome
 from shared.stores.blobs import Blobs, answered_within, some_at_once
 

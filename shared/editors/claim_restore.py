@@ -10,7 +10,8 @@ from shared.editors.options import Step, TaskFacts
 from shared.editors.state.claims import Claim, claim_of, restore
 from shared.editors.state.store import ContainerName, Store
 from shared.errors import MessageRejected
-from shared.message.message import Arrival, Message
+from shared.message.arrival import Arrival
+from shared.message.message import Message
 from shared.protocols import EditedTogether, Outcome
 from shared.stores.blobs import Blob, Blobs, TooLarge, answered_within, some_at_once
 

@@ -16,7 +16,8 @@ from shared.editors.state.sent_ids import DIGEST_SIZE, OwnIds, SentIds, SharedId
 from shared.editors.state.store import ContainerName, Store
 from shared.editors.validate import PropertyName
 from shared.errors import MessageRejected
-from shared.message.message import Arrival, Message
+from shared.message.arrival import Arrival
+from shared.message.message import Message
 from shared.message.rule_properties import RuleProperties
 from shared.protocols import EditedTogether, Joined, Outcome, Withheld
 from shared.rules import SYSTEM_PROPERTIES

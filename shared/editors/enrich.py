@@ -20,7 +20,8 @@ from shared.editors.options import Step, Strict, TaskFacts, configured_file
 from shared.editors.state.store import Store
 from shared.editors.validate import PropertyName
 from shared.errors import MessageRejected
-from shared.message.message import Arrival, Message
+from shared.message.arrival import Arrival
+from shared.message.message import Message
 from shared.message.rule_properties import RuleProperties
 from shared.protocols import EditedTogether, Outcome
 from shared.rules import SYSTEM_PROPERTIES

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 
 from shared.clock import Clock
 from shared.errors import ConfigError
-from shared.message.message import Origin
+from shared.message.arrival import Origin
 from shared.protocols import BatchEditor, Editor, Secrets
 from shared.rules import SYSTEM_PROPERTIES, Action, SqlFilter, parse_action, parse_filter, unknown_system_properties
 

@@ -10,7 +10,8 @@ from shared.editors.decrypt import Decrypt, DecryptOptions
 from shared.editors.encrypt import Encrypt, EncryptOptions, SealingOptions
 from shared.editors.options import Step, Strict, TaskFacts
 from shared.editors.protection.key_names import KeyName, check_key
-from shared.message.message import Arrival, Message
+from shared.message.arrival import Arrival
+from shared.message.message import Message
 from shared.protocols import BatchEditor, EditedTogether, Outcome
 
 if TYPE_CHECKING:

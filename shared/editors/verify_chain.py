@@ -34,7 +34,8 @@ from shared.editors.protection.links import (
     identities,
 )
 from shared.errors import MessageRejected, TargetUnavailable
-from shared.message.message import Arrival, Message
+from shared.message.arrival import Arrival
+from shared.message.message import Message
 from shared.protocols import BatchEditor, EditedTogether, Outcome, Withheld
 from shared.stores.documents import Changed
 

@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol, Self, runtime_checkable
 
 from shared.journal.tap import Tap
-from shared.message.message import Origin
+from shared.message.arrival import Origin
 from shared.message.peeked import PeekedMessage
 
 _LOGGER = logging.getLogger("busway.journal")

@@ -4,7 +4,7 @@ from functools import lru_cache
 from typing import Any
 
 from shared.journal.lines import Line
-from shared.message.message import Arrival, Origin
+from shared.message.arrival import Arrival, Origin
 from shared.message.metadata import entity_that_gave_up
 from shared.protocols import Entry, Imprint, Outcome, Record
 

@@ -14,7 +14,8 @@ from shared.journal.lines import member
 from shared.journal.record import SEEN, VERSION, Observer, Role
 from shared.journal.recording import ReceivedLine, content_line, microseconds, partition_number, place_of
 from shared.journal.sink import Sink, Stream
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from shared.message.metadata import ENQUEUE_TIME, SEPARATOR, SEQUENCE, entity_that_gave_up, visited_sites
 from shared.rules import Action
 

@@ -13,7 +13,8 @@ from shared.journal.log import log_withheld
 from shared.journal.record import GAP, RECEIVED, VERSION, Observer, Role
 from shared.journal.recording import OutcomeLine, outcome_line, place_of, received_line
 from shared.journal.sink import Sink, Stream
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from shared.protocols import Entry, Flush, Imprint, Record, Telemetry
 from shared.rules import Action
 

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 
-from shared.message.message import Arrival
+from shared.message.arrival import Arrival
 from shared.protocols import Outcome
 
 REMEMBERED_SENDS = 10_000

@@ -6,7 +6,8 @@ from typing import NamedTuple, Protocol
 
 from shared.line.item import Item
 from shared.line.states import Stage, State
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 
 
 class Ask(Protocol):

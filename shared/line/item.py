@@ -16,7 +16,8 @@ from shared.line.states import (
     Stage,
     State,
 )
-from shared.message.message import Arrival, Message
+from shared.message.arrival import Arrival
+from shared.message.message import Message
 from shared.protocols import Imprint, Joined, Outcome, Outgoing
 
 # One lookup for each event of a message that is sent.

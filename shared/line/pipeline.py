@@ -29,7 +29,7 @@ from shared.line.sending import Sender, place_of, wait_seconds
 from shared.line.shutdown import Shutdown
 from shared.line.states import OUTCOMES, Stage, State
 from shared.line.task import Task
-from shared.message.message import Arrival
+from shared.message.arrival import Arrival
 from shared.protocols import BatchEditor, BatchReport, Entry, Flush, Journal, Outcome, Record, Telemetry
 
 _LOGGER = logging.getLogger("busway.pipeline")

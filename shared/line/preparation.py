@@ -15,8 +15,9 @@ from shared.line.failing import reject
 from shared.line.item import Item
 from shared.line.states import Rejection, Stage, State
 from shared.line.task import Task
+from shared.message.arrival import Arrival
 from shared.message.loop_prevention import path_before
-from shared.message.message import Arrival, Message
+from shared.message.message import Message
 from shared.message.metadata import deterministic_id, stamp
 from shared.protocols import Journal, Outcome
 

@@ -5,7 +5,8 @@ from shared.amqp.values import Value, string
 from shared.errors import MessageRejected
 from shared.line.routing import Target
 from shared.line.states import Rejection
-from shared.message.message import Arrival, Message
+from shared.message.arrival import Arrival
+from shared.message.message import Message
 from shared.message.metadata import deterministic_id
 from shared.protocols import Outgoing
 

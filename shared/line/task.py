@@ -7,8 +7,9 @@ from datetime import timedelta
 from shared.line.deadline import DEFAULT_HOLD
 from shared.line.reject_limit import DEFAULT_REJECTS_IN_A_ROW
 from shared.line.routing import Router, Target
+from shared.message.arrival import Origin
 from shared.message.loop_prevention import LoopGuard
-from shared.message.message import Message, Origin
+from shared.message.message import Message
 from shared.message.ttl import TimeToLive
 from shared.protocols import BatchEditor, Editor, Locks
 

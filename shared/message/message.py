@@ -8,7 +8,6 @@ A message as its raw AMQP sections.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 from shared.amqp import map_section, sections
 from shared.amqp.codec import decode, encode
@@ -16,6 +15,7 @@ from shared.amqp.layouts import Layouts
 from shared.amqp.scan import join_list, join_map, text
 from shared.amqp.sections import Sections
 from shared.amqp.values import Malformed, Value, string, symbol, uint
+from shared.message.arrival import Arrival, Origin
 
 _NULL = b"\x40"
 _HEADER = b"\x00\x53\x70"
@@ -63,30 +63,6 @@ _SENDER_HEADER_FIELDS = 3
 _EIGHT_BYTE_INTEGERS = frozenset((0x81, 0x83))  # long and timestamp
 _INTEGERS = frozenset(("long", "int", "uint", "timestamp"))  # what a long holds
 _TEXT_CODES = frozenset((0xA1, 0xA3, 0xB1, 0xB3))
-
-
-class Origin(NamedTuple):
-    """Where a task takes its messages from: the site's name and the entity's path in it."""
-
-    site: str
-    entity: str
-    partition: str | None = None
-
-
-class Arrival(NamedTuple):
-    """
-    What the service reports with a message when it delivers it.
-
-    Units: times are milliseconds since 1970 UTC. Source: message annotations of the Service Bus and Event Hubs AMQP
-    protocol guides.
-    """
-
-    origin: Origin
-    sequence_number: int | None = None
-    offset: str | None = None
-    enqueued_time: int | None = None
-    locked_until: int | None = None
-    dead_letter_source: str | None = None
 
 
 class Message:

@@ -11,7 +11,8 @@ from hashlib import blake2b
 
 from shared.amqp.codec import encode
 from shared.amqp.values import Malformed, Value, string
-from shared.message.message import Arrival, Message
+from shared.message.arrival import Arrival
+from shared.message.message import Message
 
 ENQUEUE_TIME = "repl-enqueue-time"
 SEQUENCE = "repl-sequence"

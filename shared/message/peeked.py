@@ -5,7 +5,8 @@ from typing import Self
 
 from shared.amqp import map_section, sections
 from shared.amqp.values import Malformed
-from shared.message.message import Arrival, Message, Origin
+from shared.message.arrival import Arrival, Origin
+from shared.message.message import Message
 
 _ACTIVE, _SCHEDULED = 0, 2
 

@@ -19,8 +19,9 @@ from shared.errors import BuswayError
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
 from shared.line.task import Task
+from shared.message.arrival import Origin
 from shared.message.loop_prevention import LoopGuard
-from shared.message.message import Message, Origin
+from shared.message.message import Message
 from shared.message.ttl import Keep
 from shared.protocols import Editor, Output
 from tests.fakes import JournalInMemory

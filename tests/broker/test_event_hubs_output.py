@@ -15,7 +15,8 @@ from shared.amqp.values import binary, string
 from shared.azure.connections import event_hub_client, setting_problem
 from shared.azure.senders.event_hubs import EventHubsOutput
 from shared.errors import ConfigError, MessageRejected, TargetRefused, TargetUnavailable
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from shared.protocols import Outgoing
 from tests.messages import delivered
 

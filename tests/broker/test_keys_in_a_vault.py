@@ -12,7 +12,8 @@ from shared.azure.key_vault import REFRESH_SECONDS, SHORTEST_REFRESH_SECONDS, Va
 from shared.clock import ManualClock
 from shared.config.steps import STEPS
 from shared.errors import TargetRefused, TargetUnavailable
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from shared.protocols import BatchEditor
 from tests.fakes import task_facts
 from tests.keys import jwks, made

@@ -8,7 +8,8 @@ from local.broker.core.content import read_content
 from local.broker.faults import Effect, Fault, Operation
 from local.broker.thread import RunningBroker
 from shared.errors import LockLost, MessageRejected, TargetRefused, TargetUnavailable
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from shared.protocols import Outcome
 from tests.broker.line import WireLine, clock_now, identity, namespaces
 from tests.messages import delivered

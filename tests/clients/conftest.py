@@ -10,7 +10,8 @@ import pytest
 
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.thread import RunningBroker
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from tests.clients.applications import Application
 from tests.impatience import impatient_clients
 

@@ -34,7 +34,8 @@ from shared.amqp.sections import DATA, body_parts, split
 from shared.azure.event_hubs_internals import condition_of, raw_batch
 from shared.azure.senders.event_hubs import Publisher
 from shared.errors import MessageRejected, TargetRefused, TargetUnavailable
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from tests.contracts.event_hubs_sdk import encoded_batch
 from tests.messages import delivered
 

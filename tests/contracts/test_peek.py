@@ -17,7 +17,7 @@ from shared.journal.in_memory import MemorySink
 from shared.journal.peeking_tap import PeekingTap
 from shared.journal.record import Role
 from shared.journal.tap import Tap
-from shared.message.message import Origin
+from shared.message.arrival import Origin
 
 LONG_AGO = 1_600_000_000_000
 

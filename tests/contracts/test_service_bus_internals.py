@@ -34,7 +34,8 @@ from shared.amqp.sections import DATA, body_parts, split
 from shared.azure.senders.service_bus import ServiceBusOutput
 from shared.azure.service_bus_internals import condition_of, link_error, raw_batch, send_once
 from shared.errors import MessageRejected, TargetRefused, TargetUnavailable
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from shared.protocols import Outgoing
 from tests.contracts.service_bus_sdk import encoded_batch
 from tests.messages import delivered

@@ -12,7 +12,8 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusRece
 
 from local.broker.config import HubConfig, NamespaceConfig, QueueConfig
 from local.broker.thread import RunningBroker
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from tests.end_to_end.host_process import ROOT, HostProcess
 
 KEYS = ("amsterdam", "berlin", "chicago", "delhi", "essen")

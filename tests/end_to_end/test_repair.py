@@ -26,7 +26,8 @@ from shared.amqp import values
 from shared.amqp.sections import Sections
 from shared.config.files import load
 from shared.journal.imprints import Imprinter
-from shared.message.message import Arrival, Message, Origin
+from shared.message.arrival import Arrival, Origin
+from shared.message.message import Message
 from tests.end_to_end.busway_process import PACKAGES
 
 ROOT = Path(__file__).parents[2]

@@ -21,7 +21,8 @@ from azure.servicebus.aio import ServiceBusClient
 from local.broker.core.namespace import Namespace
 from local.broker.thread import NamespaceFaults, RunningBroker
 from shared.clock import Clock
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from tests.end_to_end.host_process import ROOT, HostProcess
 from tests.faults.conservation import Account, Balance, Copy, balance
 from tests.faults.parties import Letter, name_of, read_hub, read_queue, read_sessions, send

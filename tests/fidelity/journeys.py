@@ -20,7 +20,8 @@ from local.host.received_message import ReceivedMessage
 from shared.azure.connections import event_hub_client, service_bus_client
 from shared.azure.senders.event_hubs import EventHubsOutput
 from shared.azure.senders.service_bus import ServiceBusOutput
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from shared.protocols import Outgoing, Output
 from tests.end_to_end.host_process import ROOT, HostProcess
 from tests.fidelity.specimens import SPECIMEN, SPECIMENS

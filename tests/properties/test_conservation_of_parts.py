@@ -14,7 +14,8 @@ from shared.errors import BuswayError, MessageRejected, TargetUnavailable
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
 from shared.line.task import Task
-from shared.message.message import Arrival, Message, Origin
+from shared.message.arrival import Arrival, Origin
+from shared.message.message import Message
 from shared.message.ttl import Keep
 from shared.protocols import BatchEditor, EditedTogether, Editor, Joined, Outcome, Outgoing
 from tests.fakes import SOMEWHERE, JournalInMemory, OutputThatAccepts, clock_at_delivery, sleep_by

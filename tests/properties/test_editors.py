@@ -12,7 +12,8 @@ from shared.editors.content.expression import Expression
 from shared.editors.content.flattening import flatten
 from shared.editors.python import OwnFunction, Python
 from shared.errors import MessageRejected
-from shared.message.message import Arrival, Message, Origin
+from shared.message.arrival import Arrival, Origin
+from shared.message.message import Message
 from shared.protocols import Withheld
 
 FEW = settings(max_examples=60, deadline=None)

@@ -11,7 +11,8 @@ from shared.amqp import sections
 from shared.config.steps import STEPS
 from shared.editors.content.json_fields import Fields
 from shared.errors import MessageRejected
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from tests import keys
 from tests.fakes import task_facts
 from tests.messages import delivered

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from shared.editors.batch import BatchStep
 from shared.editors.split import SplitStep
 from shared.errors import MessageRejected
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from shared.protocols import Joined, Withheld
 from tests.fakes import task_facts
 from tests.messages import delivered

@@ -13,8 +13,9 @@ from shared.amqp.values import NULL, Malformed, Value, string
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
 from shared.line.task import Task
+from shared.message.arrival import Origin
 from shared.message.loop_prevention import LoopGuard
-from shared.message.message import SERVICE_ASSIGNED, Message, Origin
+from shared.message.message import SERVICE_ASSIGNED, Message
 from shared.message.metadata import stamp, visited_sites
 from shared.message.ttl import Remaining
 from shared.protocols import Outcome

@@ -20,7 +20,8 @@ from shared.config.review.known_properties import Facts, Unknown, is_nothing
 from shared.config.review.network import Network
 from shared.config.review.paths import Passage
 from shared.line.pipeline import Pipeline
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from shared.message.metadata import PATH
 from shared.message.rule_properties import RuleProperties
 from shared.protocols import Outcome

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.amqp.values import Value, string
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from shared.message.rule_properties import RuleProperties
 from tests import strategies
 from tests.messages import delivered

@@ -13,7 +13,8 @@ from shared.amqp.shapes import Shapes, cut_into
 from shared.amqp.values import Malformed, string
 from shared.journal.canonical import canonical
 from shared.journal.imprints import Imprinter
-from shared.message.message import Arrival, Message, Origin
+from shared.message.arrival import Arrival, Origin
+from shared.message.message import Message
 from tests import strategies
 
 # Few keys and short texts, so that sections of the same length and of the same shape come up.

@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from shared.message.ttl import CLOCK_SKEW, MAX_MILLISECONDS, MIN_MILLISECONDS, Remaining
 from tests.messages import ENQUEUED, delivered
 

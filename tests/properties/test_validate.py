@@ -11,7 +11,8 @@ from jsonschema import Draft202012Validator
 from shared.editors.options import FOLDER
 from shared.editors.validate import ValidateStep
 from shared.errors import MessageRejected
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from tests.fakes import task_facts
 from tests.messages import delivered
 

@@ -18,7 +18,8 @@ from joserfc.jwk import JWKRegistry, Key, OctKey
 
 from shared.codecs.json import Json, read
 from shared.errors import MessageRejected, TargetRefused, TargetUnavailable
-from shared.message.message import Arrival, Message
+from shared.message.arrival import Arrival
+from shared.message.message import Message
 from shared.protocols import EditedTogether, Outcome, Secrets, Withheld
 
 _LOGGER = logging.getLogger("busway.editors")

@@ -23,7 +23,8 @@ from shared.editors.content.body import body_or_nothing
 from shared.editors.options import Strict, TaskFacts
 from shared.editors.protection.bound_properties import canonical_form, encoded, is_text, listed, message_id
 from shared.errors import ConfigError, MessageRejected, Problem, TargetRefused, TargetUnavailable
-from shared.message.message import Arrival, Message
+from shared.message.arrival import Arrival
+from shared.message.message import Message
 from shared.stores.documents import Documents
 from shared.stores.dry_run import DryRunDocuments
 from shared.stores.settings import open_documents, store_problem

@@ -15,7 +15,8 @@ from shared.amqp.codec import encode
 from shared.amqp.values import binary, list_, long, string
 from shared.config.testing import message
 from shared.errors import ConfigError
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from tests.messages import delivered
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

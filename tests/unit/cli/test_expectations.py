@@ -13,7 +13,8 @@ from cli.demo.sender import encoded
 from cli.output import console
 from local.broker.config_file import load_config
 from shared.amqp.values import Value, int_, long, string
-from shared.message.message import Arrival, Message, Origin
+from shared.message.arrival import Arrival, Origin
+from shared.message.message import Message
 
 TEMPLATE = Template(b'{"action":"opened"}', "octo/repo", {"event": string("issues")}, "issues", "application/json", "c")
 

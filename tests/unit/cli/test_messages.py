@@ -5,7 +5,8 @@ from cli.demo.observations import deliveries
 from cli.demo.property_types import EXAMPLES
 from cli.demo.run import WEBHOOKS
 from cli.demo.sender import encoded, sdk_message
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 
 TEMPLATES = [Template(b"one", "a"), Template(b"two", "b")]
 

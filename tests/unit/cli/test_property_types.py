@@ -8,7 +8,8 @@ from cli.demo.fidelity import content
 from cli.demo.property_types import EXAMPLES, date_time_offset, decimal, property_value, sdk_form, time_span, uri
 from shared.amqp import values
 from shared.amqp.values import Value
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 
 ALL = [
     pytest.param(name, value, id=f"{name}-{index}")

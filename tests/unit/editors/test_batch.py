@@ -16,7 +16,8 @@ from shared.editors.batch import BatchStep
 from shared.editors.content.envelopes import envelope
 from shared.editors.split import SplitStep
 from shared.errors import MessageRejected
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from shared.protocols import EditedTogether, Joined, Withheld
 from tests.fakes import task_facts
 from tests.messages import ENQUEUED, delivered, message

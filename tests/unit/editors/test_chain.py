@@ -19,7 +19,8 @@ from shared.errors import ConfigError, MessageRejected, TargetUnavailable
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
 from shared.line.task import Task
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from shared.message.ttl import Keep
 from shared.protocols import Outcome, Withheld
 from shared.stores.documents import Changed, Documents

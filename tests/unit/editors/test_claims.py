@@ -21,7 +21,8 @@ from shared.editors.decrypt import DecryptStep
 from shared.editors.encrypt import EncryptStep
 from shared.editors.state.claims import MEDIA_TYPE, PROPERTY
 from shared.errors import ConfigError, MessageRejected, TargetUnavailable
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from shared.protocols import BatchEditor, EditedTogether, Outcome
 from shared.stores.sqlite_stores import FileBlobs
 from tests import keys

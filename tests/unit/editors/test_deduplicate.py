@@ -23,7 +23,8 @@ from shared.errors import BuswayError, ConfigError, MessageRejected, TargetUnava
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
 from shared.line.task import Task
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from shared.message.ttl import Keep
 from shared.protocols import BatchEditor, EditedTogether, Editor, Joined, Outcome, Output, Withheld
 from shared.stores.blobs import Tail

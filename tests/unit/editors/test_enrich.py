@@ -23,7 +23,8 @@ from shared.editors.enrich import Enrich, EnrichStep
 from shared.editors.lookup.json_members import with_members
 from shared.editors.options import FOLDER
 from shared.errors import BuswayError, ConfigError, MessageRejected, TargetRefused
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from shared.protocols import EditedTogether
 from shared.stores.sqlite_stores import FileBlobs
 from tests.fakes import clock_at_delivery, task_facts

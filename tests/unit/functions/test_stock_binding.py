@@ -13,7 +13,8 @@ from local.host.raw_link import Delivery
 from local.host.worker import Function
 from local.host.worker_input import event_hubs_input
 from shared.amqp.values import FALSE, NULL, TRUE, double, int_, long, string, timestamp, ulong
-from shared.message.message import Arrival, Message, Origin
+from shared.message.arrival import Arrival, Origin
+from shared.message.message import Message
 from shared.message.metadata import deterministic_id
 from tests.mapping_table import parts
 from tests.messages import delivered

@@ -14,8 +14,8 @@ from shared.errors import TargetUnavailable
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
 from shared.line.task import Task
+from shared.message.arrival import Origin
 from shared.message.loop_prevention import LoopGuard
-from shared.message.message import Origin
 from shared.message.ttl import Keep
 from tests.fakes import JournalInMemory, OutputThatAccepts, OutputThatIsDown, clock_at_delivery, sleep_by
 from tests.messages import delivered

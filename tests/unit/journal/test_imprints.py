@@ -26,8 +26,9 @@ from shared.amqp.values import (
 from shared.amqp.values import uuid as amqp_uuid
 from shared.journal.imprints import Imprinter, body_digest, of_unreadable
 from shared.journal.recording import check_of
+from shared.message.arrival import Arrival, Origin
 from shared.message.mapping import event_into_message, message_into_event
-from shared.message.message import Arrival, Message, Origin
+from shared.message.message import Message
 from shared.message.metadata import stamp
 from shared.rules import parse_action
 from tests.messages import annotations, header, properties

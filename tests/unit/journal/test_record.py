@@ -19,8 +19,9 @@ from shared.journal.task import TaskJournal
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
 from shared.line.task import Task
+from shared.message.arrival import Arrival, Origin
 from shared.message.loop_prevention import LoopGuard
-from shared.message.message import Arrival, Message, Origin
+from shared.message.message import Message
 from shared.message.ttl import Remaining
 from shared.protocols import EditedTogether, Joined, Outcome, Withheld
 from shared.rules import parse_filter

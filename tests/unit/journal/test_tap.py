@@ -9,7 +9,8 @@ from shared.errors import TargetUnavailable
 from shared.journal.in_memory import MemorySink
 from shared.journal.record import Role
 from shared.journal.tap import Tap
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from shared.message.metadata import stamp
 from tests.fakes import clock_at_delivery, sleep_by
 from tests.messages import ENQUEUED, delivered

@@ -13,7 +13,8 @@ from shared.line.pipeline import Pipeline
 from shared.line.rejection import REASON
 from shared.line.routing import Route, Router, Target
 from shared.line.task import Task
-from shared.message.message import Arrival, Message, Origin
+from shared.message.arrival import Arrival, Origin
+from shared.message.message import Message
 from shared.message.ttl import Keep
 from shared.protocols import BatchEditor, EditedTogether, Editor, Joined, Outcome, Output, Withheld
 from shared.rules import parse_filter

@@ -15,7 +15,7 @@ from shared.line.rejection import REASON
 from shared.line.routing import Route, Router, Target
 from shared.line.shutdown import Shutdown
 from shared.line.task import Task
-from shared.message.message import Origin
+from shared.message.arrival import Origin
 from shared.message.ttl import Keep
 from shared.protocols import Outcome
 from shared.rules import parse_filter

@@ -10,8 +10,9 @@ from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUna
 from shared.line.pipeline import Pipeline
 from shared.line.routing import KEEP_PARTITION, Route, Router, Target
 from shared.line.task import Task
+from shared.message.arrival import Origin
 from shared.message.mapping import event_into_message, message_into_event, restore_event
-from shared.message.message import Message, Origin
+from shared.message.message import Message
 from shared.message.ttl import Keep
 from shared.protocols import Outcome, Outgoing
 from tests.fakes import (

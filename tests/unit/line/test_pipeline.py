@@ -16,8 +16,9 @@ from shared.line.rejection import DESCRIPTION, REASON, SEQUENCE, SOURCE, STAGE, 
 from shared.line.routing import Route, Router, Target
 from shared.line.sending import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS
 from shared.line.task import Task
+from shared.message.arrival import Arrival, Origin
 from shared.message.loop_prevention import LoopGuard
-from shared.message.message import Arrival, Message, Origin
+from shared.message.message import Message
 from shared.message.metadata import deterministic_id
 from shared.message.ttl import CLOCK_SKEW, Keep, Remaining, TimeToLive
 from shared.protocols import Editor, Outcome, Outgoing, Output, Record

@@ -3,7 +3,8 @@ import pytest
 from shared.amqp.values import NULL, TRUE, Value, binary, int_, long, string, timestamp, uint
 from shared.errors import MessageRejected
 from shared.line.routing import Route, Router, Target
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from shared.message.rule_properties import _READ, _WRITE, RuleProperties
 from shared.rules import SYSTEM_PROPERTIES, parse_action, parse_filter
 from tests.fakes import OutputThatAccepts

@@ -14,7 +14,7 @@ from shared.errors import MessageRejected
 from shared.line.item import Item
 from shared.line.routing import Target
 from shared.line.states import OUTCOMES, TRANSITIONS, Event, IllegalTransitionError, Rejection, Stage, State, lines
-from shared.message.message import Arrival
+from shared.message.arrival import Arrival
 from shared.protocols import Joined, Outcome, Outgoing
 from tests.fakes import OutputThatAccepts
 from tests.messages import ORIGIN

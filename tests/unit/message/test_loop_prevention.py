@@ -1,8 +1,9 @@
 import pytest
 
 from shared.amqp.values import string
+from shared.message.arrival import Origin
 from shared.message.loop_prevention import DEFAULT_MAX_HOPS, LoopGuard, path_before
-from shared.message.message import Message, Origin
+from shared.message.message import Message
 from tests.messages import delivered
 
 

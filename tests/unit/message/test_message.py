@@ -23,7 +23,8 @@ from shared.amqp.values import (
     uint,
     ulong,
 )
-from shared.message.message import SERVICE_ASSIGNED, Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import SERVICE_ASSIGNED, Message
 from tests.messages import ENQUEUED, LOCK_MILLISECONDS, annotations, application_properties, delivered, properties
 
 ORIGIN = Origin("west", "orders")

@@ -1,7 +1,8 @@
 import pytest
 
 from shared.amqp.values import NULL, Malformed, int_, string
-from shared.message.message import Arrival, Message, Origin
+from shared.message.arrival import Arrival, Origin
+from shared.message.message import Message
 from shared.message.metadata import deterministic_id, iso_time, stamp, visited_sites
 from tests.messages import ENQUEUED, delivered
 

@@ -2,7 +2,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from shared.message.message import Message, Origin
+from shared.message.arrival import Origin
+from shared.message.message import Message
 from shared.message.ttl import MAX_MILLISECONDS, Keep, Remaining, Stamp
 from tests.messages import ENQUEUED, delivered
 

@@ -25,8 +25,8 @@ from shared.errors import ConfigError, TargetRefused, TargetUnavailable
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
 from shared.line.task import Task
+from shared.message.arrival import Origin
 from shared.message.loop_prevention import LoopGuard
-from shared.message.message import Origin
 from shared.message.ttl import Keep
 from shared.telemetry import names
 from shared.telemetry.batch_log import BatchLog
