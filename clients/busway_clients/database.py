@@ -30,7 +30,7 @@ class Kind(NamedTuple):
 
 class Database:
     """
-    A file of one kind, made where there is none; every commit is on the disk when it returns.
+    A file of one kind, created if it does not exist; every commit is on the disk when it returns.
 
     May be used from several threads. With *is_exclusive* it belongs to this object until it is closed or its process
     ends.

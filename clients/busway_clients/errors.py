@@ -46,8 +46,8 @@ class OutboxFull(ClientsError):
     """
     The outbox has no room for the messages; it has accepted none of them.
 
-    Shape:  outcome says what became of the send that came before, None where there was none; unsent has the ids of the
-            messages that neither a namespace nor the outbox has.
+    Shape:  outcome is that of the send before, None without one; unsent has the ids of the messages that neither a
+            namespace nor the outbox has.
     """
 
     def __init__(self, text: str, outcome: "Outcome | None" = None, unsent: Sequence[str] = ()) -> None:
@@ -114,7 +114,7 @@ class ConnectionEnded(RelayError):
     """
     The connection has ended, and nothing more can be sent or received.
 
-    Shape:  code is that of the WebSocket's close, 1006 where there was none; is_clean tells whether the other side
+    Shape:  code is that of the WebSocket's close, 1006 if it had none; is_clean is whether the other side
             ended it on purpose (1000, 1001).
     """
 

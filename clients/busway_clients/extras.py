@@ -12,5 +12,5 @@ def extra(name: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        told = f"{error.name}: is not installed, expected the extra {name} (pip install 'busway-clients[{name}]')"
-        raise MissingExtra(told, name=error.name, path=error.path) from error
+        text = f"{error.name}: is not installed, expected the extra {name} (pip install 'busway-clients[{name}]')"
+        raise MissingExtra(text, name=error.name, path=error.path) from error

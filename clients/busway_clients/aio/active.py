@@ -15,7 +15,7 @@ class ActiveSender:
     """
     Sends each message to all namespaces at once, with the same message and session ids.
 
-    As `busway_clients.ActiveSender`, with the senders of `azure.servicebus.aio`; may be called from several tasks of
+    Like `busway_clients.ActiveSender`, with the senders of `azure.servicebus.aio`; may be called from several tasks of
     one event loop.
     """
 
@@ -45,7 +45,7 @@ class ActiveSender:
         to: Collection[str] | None = None,
         timeout: float | None = TIMEOUT,  # noqa: ASYNC109 - the SDK's own, for each of its calls
     ) -> Outcome:
-        """Send one message or several, and return which namespace took which; as `busway_clients.ActiveSender.send`."""
+        """Send one message or several, and return which namespace accepted which, like the synchronous sender."""
         prepared = self._sending.prepared(messages, key, timeout)
         names = self._sending.names(to) if prepared else []
         if not names:

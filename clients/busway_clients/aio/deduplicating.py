@@ -19,10 +19,10 @@ Application = Callable[[ServiceBusReceivedMessage], Awaitable[object]]
 
 class DeduplicatingReceiver:
     """
-    Receives from all namespaces at once, and has each message processed once, whichever copy comes first.
+    Receives from all namespaces at once, and gives each message to the application once, whichever copy comes first.
 
-    As `busway_clients.DeduplicatingReceiver`, with the receivers of `azure.servicebus.aio` and an application that is a
-    coroutine function. Stores are the same ones; one that is not in memory is asked in threads.
+    Like `busway_clients.DeduplicatingReceiver`, with the receivers of `azure.servicebus.aio` and an application that is
+    a coroutine function. The stores are the same; calls to one that is not in memory run in threads.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class DeduplicatingReceiver:
 
     @property
     def counts(self) -> Mapping[str, Mapping[Handled, int]]:
-        """Return what became of the messages, by namespace."""
+        """Return the number of messages by outcome, for each namespace."""
         return self._receiving.counts
 
     @property

@@ -24,12 +24,12 @@ class DurableSender:
     """
     Sends by an active or a passive sender, and keeps in an outbox what no namespace takes during an outage.
 
-    As `busway_clients.DurableSender`, with a sender of `busway_clients.aio`; the outbox is the same one, and is asked
+    Like `busway_clients.DurableSender`, with a sender of `busway_clients.aio`; the outbox is the same one, and is asked
     in threads. May be called from several tasks of one event loop.
     """
 
     def __init__(self, sender: Sender, outbox: Outbox, *, session_of: SessionOf | None = None) -> None:
-        """Send by *sender*, and keep in *outbox*; both stay the caller's to close."""
+        """Send by *sender*, and keep in *outbox*; both stay open: the caller closes them."""
         self._sending = DurableSending(
             lambda messages, timeout: sender.send(messages, timeout=timeout),
             outbox,

@@ -19,7 +19,7 @@ class PassiveSender:
     """
     Sends to the active namespace, and to a backup when the active one cannot be reached.
 
-    As `busway_clients.PassiveSender`, with the senders of `azure.servicebus.aio`; may be called from several tasks of
+    Like `busway_clients.PassiveSender`, with the senders of `azure.servicebus.aio`; may be called from several tasks of
     one event loop.
     """
 

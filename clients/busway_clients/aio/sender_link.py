@@ -1,4 +1,4 @@
-"""A sender of `azure.servicebus.aio` for each namespace, so that no send waits longer than it was told to."""
+"""A sender of `azure.servicebus.aio` for each namespace, so that no send waits longer than its timeout."""
 
 import asyncio
 import math
@@ -63,8 +63,8 @@ class SenderLink:
         return delivery
 
 
-async def acquired(turn: asyncio.Lock, timeout: float | None) -> bool:  # noqa: ASYNC109 - told by what it returns
-    """Wait for a turn, and tell whether it came in time. Units: timeout in seconds."""
+async def acquired(turn: asyncio.Lock, timeout: float | None) -> bool:  # noqa: ASYNC109 - the result reports it
+    """Acquire a lock, and return whether that was in time. Units: timeout in seconds."""
     if timeout is None or not turn.locked():
         return await turn.acquire()
     try:

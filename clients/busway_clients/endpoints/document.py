@@ -130,7 +130,7 @@ def json_object(content: bytes, where: str) -> dict[str, object]:
 def _once_each(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a key stands there twice")
+        raise ValueError("a key occurs twice")
     return found
 
 

@@ -26,7 +26,7 @@ _HOST = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)(\.(?!-)[a-z0-9-]{1,63}(?<!-))*")
 
 
 class EndpointUnresolved(ClientsError):
-    """What is published cannot be used, or cannot be reached; who has a good endpoint from before keeps it."""
+    """The published endpoint is invalid or unavailable; clients keep the last good one."""
 
 
 @dataclass(frozen=True)

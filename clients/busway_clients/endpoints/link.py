@@ -135,7 +135,7 @@ class OpeningFailures:
             LOGGER.error("%s cannot be opened: %s", endpoint, describe(error))
 
     def link_to_keep(self) -> Link:
-        """Return the current link, or raise the last error if there is none."""
+        """Return the current link, or raise the last error without one."""
         if self._link is None:
             assert self._last is not None  # noqa: S101 - a watch names at least one endpoint
             raise self._last

@@ -21,7 +21,7 @@ _MEMBERS = {"payload", "protected", "signature"}
 
 
 def is_signed(content: bytes, where: str) -> bool:
-    """Tell whether *content* has a signature; raises EndpointUnresolved if it is no JSON object."""
+    """Return whether *content* has a signature; raises EndpointUnresolved unless it is a JSON object."""
     return "payload" in json_object(content, where)
 
 
@@ -41,7 +41,7 @@ def verified(content: bytes, public_keys: Mapping[str, bytes], where: str) -> by
     key = header.get("kid")
     if not isinstance(key, str) or key not in public_keys:
         raise EndpointUnresolved(f"{where}: is signed by {key!r}, expected {', '.join(sorted(public_keys))}")
-    # Only who has signed documents needs the package.
+    # Only signed documents need the package.
     with extra("signatures"):
         from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415

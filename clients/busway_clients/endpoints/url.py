@@ -64,7 +64,7 @@ class UrlSource:
         except urllib.error.HTTPError as error:
             with error:
                 if error.code != HTTPStatus.NOT_MODIFIED or self._etag is None:
-                    raise EndpointUnresolved(f"{self._where}: {_told(error)}") from error
+                    raise EndpointUnresolved(f"{self._where}: {_describe(error)}") from error
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or error or type(error).__name__
             raise EndpointUnresolved(f"{self._where}: cannot be reached, {reason}") from error
@@ -94,13 +94,13 @@ class UrlSource:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A document that has moved is told of: what it would lead to is a login page more often than not."""
+    """Report a redirect instead of following it, since it often leads to a login page."""
 
     def redirect_request(self, *_: object) -> None:
         return None
 
 
-def _told(error: urllib.error.HTTPError) -> str:
+def _describe(error: urllib.error.HTTPError) -> str:
     if HTTPStatus.MULTIPLE_CHOICES <= error.code < HTTPStatus.BAD_REQUEST:
         return f"redirects ({error.code}), to a login page perhaps, expected the document itself"
     return f"answered {error.code}, expected 200 with the document"

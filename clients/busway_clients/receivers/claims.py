@@ -36,7 +36,7 @@ class Claiming:
         return answer
 
     def give_up(self) -> None:
-        """Wait for the answer no more."""
+        """Stop waiting for the answer."""
         with self._turn:
             self._is_given_up = True
             answer = self._answer

@@ -30,12 +30,12 @@ from busway_clients.steps import Call, Steps, run
 LOOK_SECONDS = 0.05
 _PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 30.0
-# Later they may pass: an entity that is made anew, or a namespace that another takes the place of.
+# Later they may be temporary: an entity is created again, or a namespace is replaced.
 _MISTAKES = {"amqp:not-found", "amqp:not-allowed"}
 
 
 class Receiving:
-    """What both kinds of receiver do alike, as flows: one for each namespace."""
+    """What both kinds of receiver do alike, as steps: one for each namespace."""
 
     def __init__(self, receivers: Mapping[str, SdkReceiver], deduplication: Deduplication) -> None:
         if not receivers:
@@ -90,7 +90,7 @@ class Receiving:
         application: Application,
         **waiting: Any,  # noqa: ANN401 - as Deduplication.handle has them
     ) -> Steps[Handled]:
-        """Handle one message, and count what became of it."""
+        """Handle one message, and count its outcome."""
         if name not in self.receivers:
             raise WrongUse(f"the namespace of a message: is {name!r}, expected one of {', '.join(self.receivers)}")
         handled = yield from self._deduplication.handle(self.receivers[name], message, application, **waiting)
@@ -131,7 +131,7 @@ class DeduplicatingReceiver:
     While one copy is being processed the others wait: if that succeeds they are completed, if it fails the next one
     is processed. After *patience* a waiting one is abandoned. Once means: unless a process dies, or the store does
     not answer to the end of it, between the application's success and the record. The receivers are the SDK's, in
-    peek-lock mode, one queue or subscription of each namespace; they stay the caller's to close.
+    peek-lock mode, one queue or subscription of each namespace; they stay open: the caller closes them.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class DeduplicatingReceiver:
 
     @property
     def counts(self) -> Mapping[str, Mapping[Handled, int]]:
-        """Return what became of the messages, by namespace."""
+        """Return the number of messages by outcome, for each namespace."""
         return self._receiving.counts
 
     @property

@@ -38,7 +38,7 @@ WithoutIdentity = Literal["process", "dead-letter"]
 
 
 class DeadLetter(ClientsError):
-    """Raised by an application for a message that no delivery will mend; it goes to the dead-letter queue."""
+    """Raised by an application for a message that no retry can process; it goes to the dead-letter queue."""
 
     def __init__(self, reason: str, description: str = "") -> None:
         super().__init__(reason)
@@ -47,7 +47,7 @@ class DeadLetter(ClientsError):
 
 
 class Handled(Enum):
-    """What became of a message."""
+    """The outcome of a message."""
 
     PROCESSED = "processed by the application, and completed"
     DUPLICATE = "completed, since a copy had been processed"
@@ -100,7 +100,7 @@ class Deduplication:
         self._store = store
         self._identity = identity
         self._watermark = watermark
-        # To abandon a copy costs one of its deliveries: not as long as whoever has claimed it may have died.
+        # To abandon a copy costs one of its deliveries, so wait until the claim of a dead process has ended.
         self._patience = patience.total_seconds()
         self._beats = None
         if isinstance(store, LeasedStore):
@@ -108,7 +108,7 @@ class Deduplication:
             self._beats = Beats(store, now)
         self._without_identity = without_identity
         self._now = now
-        # Claims of ours that the store could not be told the end of, and whether the application had succeeded.
+        # Our claims whose end the store has not recorded yet, and whether the application succeeded.
         self._unreported: dict[str, tuple[Claim, bool]] = {}
 
     def handle(
@@ -186,7 +186,7 @@ class Deduplication:
         is_over: Callable[[], bool],
         pause: Callable[[float], Call],
     ) -> Steps[Claim | State]:
-        """Claim the message; while another receiver has a copy, wait for what becomes of that."""
+        """Claim the message; while another receiver processes a copy, wait for the result."""
         if identity in self._unreported:
             claim, has_succeeded = self._unreported[identity]
             yield from self._record(claim) if has_succeeded else self._release(claim)

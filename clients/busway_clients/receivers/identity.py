@@ -83,6 +83,6 @@ class Watermark:
             raise WrongUse(f"the skew of a watermark: is {self.skew}, expected none or a positive one")
 
     def is_behind(self, message: ServiceBusReceivedMessage) -> bool:
-        """Tell whether a message has been processed for certain."""
+        """Return whether a message has certainly been processed."""
         time = origin_time(message)
         return time is not None and time < self.processed_until - self.skew

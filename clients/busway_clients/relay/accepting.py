@@ -148,9 +148,9 @@ class Accepting:
         self._queue.put_nowait(connection)
 
     async def _reject(self, endpoint: RelayEndpoint, address: URL, rejection: Rejection) -> None:
-        told = {"sb-hc-statusCode": rejection.status, "sb-hc-statusDescription": rejection.reason}
+        parameters = {"sb-hc-statusCode": rejection.status, "sb-hc-statusDescription": rejection.reason}
         joint = "&" if address.raw_query_string else "?"
-        url = URL(f"{address}{joint}{urlencode(told, quote_via=quote)}", encoded=True)
+        url = URL(f"{address}{joint}{urlencode(parameters, quote_via=quote)}", encoded=True)
         try:
             socket = await self._opening.open(endpoint, url, self._patience)
         except Answered as answer:
@@ -180,8 +180,8 @@ def _address(endpoint: RelayEndpoint, message: Mapping[str, Any]) -> URL:
 
 def _offer(name: str, endpoint: RelayEndpoint, address: URL, message: Mapping[str, Any]) -> Offer:
     headers = message.get("connectHeaders")
-    told = {str(key): str(value) for key, value in headers.items()} if isinstance(headers, dict) else {}
-    asked = next((value for key, value in told.items() if key.lower() == _PROTOCOL), "")
-    protocols = tuple(each.strip() for each in asked.split(",") if each.strip())
+    texts = {str(key): str(value) for key, value in headers.items()} if isinstance(headers, dict) else {}
+    requested = next((value for key, value in texts.items() if key.lower() == _PROTOCOL), "")
+    protocols = tuple(each.strip() for each in requested.split(",") if each.strip())
     suffix, query = endpoint.rest_of(address)
-    return Offer(name, str(message.get("id", "")), suffix, query, told, protocols)
+    return Offer(name, str(message.get("id", "")), suffix, query, texts, protocols)

@@ -165,8 +165,8 @@ class RelayClient:
                     break
             else:
                 return result
-        told = "; ".join(str(error) for error in errors.values())
-        raise RelayFailed(f"connecting: {told}; expected a listener at the active endpoint or a backup", errors)
+        text = "; ".join(str(error) for error in errors.values())
+        raise RelayFailed(f"connecting: {text}; expected a listener at the active endpoint or a backup", errors)
 
     async def _swap(self, name: str) -> None:
         async with self._turn:

@@ -37,7 +37,7 @@ class SystemClock:
 
 
 async def is_done_within(clock: Clock, seconds: float, work: "asyncio.Future[Result]") -> bool:
-    """Wait for *work* that long at most, and tell whether it is done; it is left to go on."""
+    """Wait for *work* at most that long, and return whether it is done; it continues otherwise."""
     limit = asyncio.ensure_future(clock.wait(seconds))
     try:
         waited: list[asyncio.Future[Any]] = [limit, work]

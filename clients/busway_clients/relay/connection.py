@@ -13,7 +13,7 @@ _OWN_CODES = range(3000, 5000)
 
 class Offer(NamedTuple):
     """
-    What a listener is told of a sender before it accepts.
+    What a listener knows of a sender before it accepts.
 
     Shape:  endpoint is the name the listener has for it; suffix and query are what the sender has added to the
             address, protocols what it would speak; headers are all that it sent, without tokens.

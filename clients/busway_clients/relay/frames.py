@@ -14,7 +14,7 @@ _ABNORMAL = 1006
 _NO_STATUS = 1005
 _MAX_REASON = 200
 _CLOSE_SECONDS = 5.0
-# What is sent instead of 1006, which stands for an end without a code.
+# Sent instead of 1006, which means an end without a code.
 _GOING_AWAY = 1001
 
 
@@ -23,7 +23,7 @@ class Frames:
     The messages of a WebSocket, one by one.
 
     While it is silent a ping is sent, and if that is not answered the connection counts as ended: the other side, or
-    the network between, may be gone without a word. Only whoever waits for a message finds that out.
+    the network between, may be gone without notice. Only a caller that waits for a message detects that.
     """
 
     def __init__(self, socket: Socket, endpoint: RelayEndpoint, clock: Clock, silence: float, patience: float) -> None:

@@ -114,8 +114,8 @@ class RelayListener:
             errors = {name: state.error for name, state in self._states.items() if state.error is not None}
             await self._leave()
             await self._opening.close()
-            told = "; ".join(str(error) for error in errors.values())
-            raise RelayFailed(f"listening: {told}", errors)
+            text = "; ".join(str(error) for error in errors.values())
+            raise RelayFailed(f"listening: {text}", errors)
 
     async def close(self, drain: timedelta = _DRAIN) -> None:
         """
@@ -183,8 +183,8 @@ class RelayListener:
             except Exception as error:
                 # A defect ends this channel, not the service.
                 _LOGGER.exception("%s: the control channel failed", name)
-                told = RelayError(f"{endpoint.place}: the control channel failed with {type(error).__name__}")
-                self._now(name, Listening(False, told), first)
+                failure = RelayError(f"{endpoint.place}: the control channel failed with {type(error).__name__}")
+                self._now(name, Listening(False, failure), first)
             finally:
                 await channel.close()
             if opened_at is not None and self._clock.monotonic() - opened_at >= _STEADY:

@@ -36,7 +36,7 @@ class Answered(Exception):
         self.kind = kind
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """Return the answer in words."""
         return f"HTTP {self.status}" + "".join(f" ({part})" for part in (self.reason, self.kind) if part)
 
@@ -98,7 +98,7 @@ class Opening:
     ) -> Socket:
         reasons: list[str] = []
         _reason.set(reasons)
-        told: Exception
+        failure: Exception
         try:
             return await self._opened().ws_connect(
                 url,
@@ -111,18 +111,18 @@ class Opening:
                 ssl=endpoint.tls if endpoint.tls is not None else True,
             )
         except _Redirected as error:
-            told = NotARelay(f"{endpoint.place}: sends elsewhere with HTTP {error.status}, expected a relay")
+            failure = NotARelay(f"{endpoint.place}: redirects with HTTP {error.status}, expected a relay")
         except aiohttp.WSServerHandshakeError as error:
             kind = error.headers.get("Content-Type", "").partition(";")[0] if error.headers else ""
-            told = Answered(error.status, reasons[-1] if reasons else "", kind)
+            failure = Answered(error.status, reasons[-1] if reasons else "", kind)
         except aiohttp.ClientResponseError:
-            told = NotARelay(f"{endpoint.place}: answered what is no HTTP, expected a relay")
+            failure = NotARelay(f"{endpoint.place}: did not answer with HTTP, expected a relay")
         except aiohttp.InvalidURL:
-            told = NotARelay(f"{endpoint.place}: gave an address that is none, expected ws:// or wss://")
+            failure = NotARelay(f"{endpoint.place}: returned an invalid address, expected ws:// or wss://")
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            told = RelayUnavailable(f"{endpoint.place}: cannot be reached ({_cause(error)})")
+            failure = RelayUnavailable(f"{endpoint.place}: cannot be reached ({_cause(error)})")
         # Without the cause: aiohttp's errors quote the address, and that has the token.
-        raise told from None
+        raise failure from None
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -141,7 +141,7 @@ class Opening:
 
 def refusal(endpoint: RelayEndpoint, answer: Answered, role: str) -> RelayError:
     """Return what an answer means, for a `listener` or a `sender`."""
-    where, seen = endpoint.place, answer.told
+    where, seen = endpoint.place, answer.text
     if answer.status < _FIRST_ERROR:
         return NotARelay(f"{where}: answered {seen} instead of opening a WebSocket, expected a relay")
     if answer.status in _PASSING:

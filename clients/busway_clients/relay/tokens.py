@@ -72,7 +72,7 @@ class Identity:
     """Tokens of Microsoft Entra, by a credential of azure-identity of either kind."""
 
     def __init__(self, credential: Any) -> None:  # noqa: ANN401 - the SDK's protocols differ for both kinds
-        """Use the credential's get_token; it stays the caller's to close."""
+        """Use the credential's get_token; it stays for the caller to close."""
         self._get_token: Callable[[str], Any] = credential.get_token
 
     async def token(self, resource: str, now: float) -> Token:  # noqa: ARG002 - one scope for all relays

@@ -24,7 +24,7 @@ def utc_now() -> datetime:
 
 
 class ActiveSending:
-    """What both kinds of active sender decide alike; no I/O."""
+    """What both kinds of active sender decide; no I/O."""
 
     def __init__(
         self,
@@ -93,8 +93,8 @@ class ActiveSender:
     Sends each message to all namespaces at once, with the same message and session ids.
 
     The first namespace is the primary; in the others a message is enqueued *delay* later (scheduled enqueue time), so
-    that consumers at the primary are ahead. The senders are the SDK's, one queue or topic of each namespace; they
-    stay the caller's to close, and are not to be used by anybody else meanwhile. May be called from several threads.
+    that consumers at the primary are ahead. The senders are the SDK's, for one queue or topic of each namespace; the
+    caller closes them, and must not use them otherwise. May be called from several threads.
     """
 
     def __init__(

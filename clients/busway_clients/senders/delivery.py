@@ -1,4 +1,4 @@
-"""Messages to one namespace, in batches as large as its link allows; the flow of both senders."""
+"""Messages to one namespace, in batches as large as its link allows; the steps of both senders."""
 
 import math
 import time
@@ -21,7 +21,7 @@ _AMBIGUOUS = (*PROTOCOL_ERRORS, AttributeError)
 
 
 class SdkSender(Protocol):
-    """What is used of an SDK's sender of either kind, or of one that stands for it."""
+    """The methods that are used of an SDK's sender of either kind, or of a replacement."""
 
     def create_message_batch(self, max_size_in_bytes: int | None = None) -> Any:  # noqa: ANN401 - what the SDK gives
         """Return a batch, or an awaitable of it."""
@@ -40,10 +40,10 @@ class Link(Protocol):
         self, messages: Sequence[Identified], until: float, failed: Exception | None = None
     ) -> Delivery | Awaitable[Delivery]:
         """
-        Send *messages* and return what became of them, or an awaitable of it.
+        Send *messages* and return the result, or an awaitable of it.
 
-        A link that an earlier send has left open, and that fails now, is opened anew once: the service closes those
-        that were idle, which is no outage. Whoever has sent over the open link himself tells how that *failed*.
+        A link that an earlier send left open, and that fails now, is opened again once: the service closes idle links,
+        which is not an outage. A caller that has already tried the open link passes the error as *failed*.
         Units: until as of `end_of`.
         """
 
@@ -68,18 +68,18 @@ def deliver(sender: SdkSender, messages: Sequence[Identified], until: float) -> 
 
 
 def undelivered(messages: Sequence[Identified], error: Exception, taken: int = 0) -> Delivery:
-    """Return what became of messages of which only the first *taken* were accepted."""
+    """Return the result for messages of which only the first *taken* were accepted."""
     ids = ids_of(messages)
     return Delivery(ids[:taken], ids[taken:], _understood(error, messages))
 
 
 def is_lost(delivery: Delivery, until: float) -> bool:
-    """Tell whether a link has failed over which sending may go on once it is open anew."""
+    """Return whether a link has failed and may be opened again in the time that is left."""
     return delivery.error is not None and is_unavailable(delivery.error) and time.monotonic() < until
 
 
 def joined(first: Delivery, second: Delivery) -> Delivery:
-    """Return what became of the messages of which *second* tells what *first* had not delivered."""
+    """Return the result of two attempts, of which *second* sent what *first* had not delivered."""
     return second._replace(accepted=first.accepted + second.accepted)
 
 
@@ -145,9 +145,10 @@ def _wrong_use(seen: str, expected: str, error: Exception) -> WrongUse:
 
 
 def _unencodable(error: Exception) -> Unencodable:
-    # What the SDK says of a message may quote it.
-    told = f"a message: cannot be encoded by the SDK ({type(error).__name__})"
-    return Unencodable(f"{told}, expected values that AMQP has a type for")
+    # The SDK's error may quote the message.
+    return Unencodable(
+        f"a message: cannot be encoded by the SDK ({type(error).__name__}), expected values that AMQP has a type for"
+    )
 
 
 def _batches(sender: SdkSender, messages: Sequence[Identified]) -> Steps[list[tuple[int, Any]]]:

@@ -21,7 +21,7 @@ PAUSE_SECONDS = 5.0
 
 class Accepted(NamedTuple):
     """
-    What became of the messages of one send.
+    The result of one send.
 
     Shape:  sent and kept are message ids: what a namespace has, and what waits in the outbox.
     """
@@ -32,7 +32,7 @@ class Accepted(NamedTuple):
 
 class Drained(NamedTuple):
     """
-    What became of the outbox in one go.
+    The result of one drain of the outbox.
 
     Shape:  sent, held and left count messages; error is what ended it before it was empty, None where nothing did.
     """
@@ -51,7 +51,7 @@ class Sender(Protocol):
 
 
 class DurableSending:
-    """What both kinds of durable sender decide alike, as flows."""
+    """What both kinds of durable sender decide, as steps."""
 
     def __init__(
         self,
@@ -168,13 +168,13 @@ class DurableSending:
 
 
 def is_outage(failed: SendFailed) -> bool:
-    """Tell whether a send failed because namespaces cannot be reached, and no message is at fault."""
+    """Return whether a send failed because namespaces are unavailable, and not because of a message."""
     meanings = {classify(error) for error in failed.errors.values()}
     return ErrorKind.UNAVAILABLE in meanings and ErrorKind.AT_FAULT not in meanings
 
 
 def is_at_fault(failed: SendFailed) -> bool:
-    """Tell whether a send failed for a message that will not be taken at any other time either."""
+    """Return whether a send failed because of a message, which a retry cannot help."""
     return any(classify(error) is ErrorKind.AT_FAULT for error in failed.errors.values())
 
 
@@ -189,7 +189,7 @@ class DurableSender:
 
     def __init__(self, sender: Sender, outbox: Outbox, *, session_of: SessionOf | None = None) -> None:
         """
-        Send by *sender*, and keep in *outbox*; both stay the caller's to close.
+        Send by *sender*, and keep in *outbox*; both stay open: the caller closes them.
 
         *session_of* is that of the sender unless it is given.
         """

@@ -4,7 +4,7 @@ Messages before they are sent: each has an id that a retry sends again, and none
 The id of a message that has none is random and kept on the caller's own object, so that sending the object again sends
 the same id. (A ServiceBusMessage always has one: the SDK gives it a random one when it is made.) Derived from the
 content alone, it would make one of two messages that are equal on purpose. With a key every id is derived from the key
-and the content instead, so that a message that is made anew, or a process which starts anew, arrives at the same ids.
+and the content instead, so that a message that is created again, or a restarted process, gets the same ids.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ SessionOf = Callable[[AmqpAnnotatedMessage], str | None]
 SCHEDULED = b"x-opt-scheduled-enqueue-time"
 _PARTITION = b"x-opt-partition-key"
 _LONGEST_ID = 128
-# As a tuple: a union would be made anew with every message.
+# A tuple: a union would be created again for every message.
 _SDK_MESSAGES = (ServiceBusMessage, AmqpAnnotatedMessage)
 # What two sends of the same content have in common; times and delivery counts are not among it.
 _CONTENT_PROPERTIES = ("group_id", "subject", "correlation_id", "content_type", "to", "reply_to", "reply_to_group_id")
@@ -183,7 +183,7 @@ def _session(raw: AmqpAnnotatedMessage, session_of: SessionOf) -> str | None:
 
 
 def _derived(key: str, raw: AmqpAnnotatedMessage, seen: dict[bytes, int]) -> str:
-    """Return the id of a message with *key*: equal contents of one call are told apart by their order."""
+    """Return the id of a message with *key*: equal contents of one call differ by their order."""
     properties = dict(raw.properties.items()) if raw.properties else {}
     content = {name: value for name, value in parts(raw).items() if name.endswith("body")}
     given = {_decoded(name): _decoded(value) for name, value in (raw.application_properties or {}).items()}

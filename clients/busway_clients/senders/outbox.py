@@ -1,5 +1,5 @@
 """
-A durable outbox: what is accepted here is sent later, in order per session, whatever becomes of this process.
+A durable outbox: messages accepted here are sent later, in order per session, also after a crash of the process.
 
 SQLite in WAL mode with synchronous=FULL: `put` returns when the messages are on the disk. One outbox has the file at
 a time.
@@ -88,8 +88,8 @@ class Outbox:
         except StoreUnavailable as error:
             cause = error.__cause__
             if isinstance(cause, sqlite3.Error) and cause.sqlite_errorcode == sqlite3.SQLITE_BUSY:
-                told = f"{os.fspath(path)}: is in use by another outbox, expected one for each file"
-                raise OutboxInUse(told) from error
+                text = f"{os.fspath(path)}: is in use by another outbox, expected one for each file"
+                raise OutboxInUse(text) from error
             raise
         # What is counted is what was committed: a transaction may fail at its end, as on a full disk.
         self._counting = threading.Lock()

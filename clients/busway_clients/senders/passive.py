@@ -23,7 +23,7 @@ from busway_clients.steps import Call, Steps, run
 
 
 class PassiveSending:
-    """What both kinds of passive sender decide alike, as flows."""
+    """What both kinds of passive sender decide, as steps."""
 
     def __init__(
         self,
@@ -90,10 +90,10 @@ class PassiveSender:
     """
     Sends to the active namespace, and to a backup when the active one cannot be reached.
 
-    A link that was open and has failed is opened anew before that is said of it. The two swap roles if the backup
-    accepts. If none accepts, roles stay as they are and SendFailed has each error.
+    A link that was open and fails is opened again before its namespace counts as unavailable. The two swap roles if the
+    backup     accepts. If none accepts, roles stay as they are and SendFailed has each error.
     Errors that do not mean unavailability (authorization, size, quota, throttling, an entity that is missing) switch
-    nothing. The senders are the SDK's and stay the caller's to close. May be called from several threads.
+    nothing. The senders are the SDK's and stay open: the caller closes them. May be called from several threads.
     """
 
     def __init__(

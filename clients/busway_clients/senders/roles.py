@@ -40,7 +40,7 @@ class RoleStore(Protocol):
         """Whether the roles are in this process."""
 
     def read(self) -> Roles | None:
-        """Return the roles, None where there are none yet; raise StoreUnavailable or UnusableFile."""
+        """Return the roles, None before the first; raise StoreUnavailable or UnusableFile."""
 
     def replace(self, expected: int, order: Sequence[str]) -> Roles:
         """

@@ -1,8 +1,8 @@
 """
-A thread for each sender of the SDK, so that no send waits longer than it was told to.
+A thread for each sender of the SDK, so that no send waits longer than its timeout.
 
 The synchronous SDK has no bound while it opens a connection: a peer that accepts it and says nothing holds the caller
-for ever. Whoever waits here stops waiting, and sends to that namespace fail at once until the SDK has come back.
+for ever. Here the caller stops waiting, and sends to that namespace fail at once until the SDK has returned.
 """
 
 import queue
@@ -111,6 +111,6 @@ class SenderThread:
 
     def _deliver(self, messages: Sequence[Identified], until: float) -> Delivery:
         delivery = run(deliver(self.sender, messages, until))
-        # After an error the SDK may have closed the link, and opens it anew with the next send.
+        # After an error the SDK may have closed the link; the next send opens it again.
         self.is_open = delivery.error is None
         return delivery

@@ -17,7 +17,7 @@ class RoleState(NamedTuple):
     """
     The roles as a sender or a client sees them.
 
-    Shape:  is_agreed is false while the store of the roles could not be read or told; error says why.
+    Shape:  is_agreed is false while the store of the roles is unavailable; error has the reason.
     """
 
     active: str
@@ -65,12 +65,12 @@ class SharedRoles:
         return self._roles.order[0] if is_fresh else None
 
     def refresh(self) -> Steps[None]:
-        """Read the roles anew if those last seen have aged."""
+        """Read the roles again if the last ones are too old."""
         if self.present is None:
             yield from self.look()
 
     def look(self) -> Steps[None]:
-        """Read the roles anew; while the store does not answer, those that were last seen hold."""
+        """Read the roles again; while the store is unavailable, the last ones are used."""
         try:
             held = yield self._call(self._store.read)
             if held is None:
@@ -81,14 +81,14 @@ class SharedRoles:
         self._read_at = self._monotonic()
 
     def appoint(self, name: str) -> Steps[None]:
-        """Make *name* the active one, whoever is active by the present roles."""
+        """Read the roles, and make *name* the active one."""
         if name not in self._names:
             raise WrongUse(f"the name to activate: is {name!r}, expected one of {', '.join(self._names)}")
         yield from self.look()
         yield from self.activate(name)
 
     def activate(self, name: str) -> Steps[None]:
-        """Swap the roles of the active one and *name*; the store is told, and may know better."""
+        """Swap the roles of the active one and *name* here and in the store, whose roles win on a conflict."""
         before = self._roles
         if name == before.active:
             return

@@ -12,7 +12,7 @@ class Bookmarks:
         self._consumer = consumer
 
     def load(self, scope: str) -> Mark:
-        """Return the mark of a session, or of a hub's partition; an empty one where there is none yet."""
+        """Return the mark of a session, or of a hub's partition; an empty one if it has none yet."""
         partition = mark_partition(self._consumer, scope)
         return mark_of(self._store.read(partition, [MARK_KEY]), f"{self._store.name}, {partition}")
 

@@ -82,7 +82,7 @@ class Commit:
     """
     Write the lease of *held_lease* with *changes*, and *entries*, together; raises Conflict. Answered with nothing.
 
-    A hold that is stale conflicts without being written, but for a heartbeat. One that *empties* gives all recent
+    A stale lease raises Conflict without being written, except by a renewal. A commit that *empties* gives all recent
     entries of the lease rows of their own.
     """
 

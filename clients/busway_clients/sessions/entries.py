@@ -1,4 +1,4 @@
-"""What the journal says of a message, and how it stands in a row."""
+"""An entry of the journal: the state of one message, and its row."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ _PLAIN = frozenset(string.ascii_letters + string.digits + "-_.")
 
 
 class State(Enum):
-    """What has become of a message; COMPLETED and FAULTED are final."""
+    """The state of a message; COMPLETED and FAULTED are final."""
 
     PENDING = "pending"
     WORKING = "working"

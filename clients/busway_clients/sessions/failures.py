@@ -34,7 +34,7 @@ REFUSALS = (
     ServiceBusAuthorizationError,
 )
 _LOST = (ServiceBusError, MessageAlreadySettled, ValueError)
-"""What the SDK says at a receiver that is of no more use: a ValueError of one that it has shut down by itself."""
+"""What the SDK raises for a receiver that cannot be used any more: ValueError after it has shut down by itself."""
 
 LONGEST_TOLD = 2048
 """Service Bus takes 4,096 characters of 16 bits as a reason, and as many as a description."""
@@ -45,7 +45,7 @@ _NO_SESSIONS = ("not-allowed", "session")
 def fault_of(error: Exception) -> Fault:
     """Return how the application has failed; of a foreign error only its type, since its text may hold a body."""
     if isinstance(error, Unprocessable):
-        return Fault(_told(error.reason), _told(error.description), is_final=True)
+        return Fault(_text(error.reason), _text(error.description), is_final=True)
     if isinstance(error, LeaseLost):
         # Delivery.check has raised it: the store was away, or someone has taken over.
         return Fault("LeaseLost", str(error), is_final=False, counts=False)
@@ -81,7 +81,7 @@ def must_pause(error: Exception, source: Source, site: str) -> bool:
     return True
 
 
-def _told(what: object) -> str:
+def _text(what: object) -> str:
     """Return *what* as a text that can be sent, and is not too long for the dead-letter queue."""
     text = str(what).encode("utf-8", "replace").decode()
     return text if len(text) <= LONGEST_TOLD else text[: LONGEST_TOLD - 1] + "…"

@@ -1,4 +1,4 @@
-"""Reading the properties of a row, whoever has written it."""
+"""Reads the properties of a row, which may be malformed."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ LONGEST_NUMBER = 19
 
 
 def whole_number(text: str) -> int | None:
-    """Return the number that *text* is, None where it is none from 0 on or has more than LONGEST_NUMBER digits."""
+    """Return *text* as a number, None unless it is 0 or more with at most LONGEST_NUMBER digits."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER else None
 
 

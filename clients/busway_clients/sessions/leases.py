@@ -1,4 +1,4 @@
-"""Who processes a session, what its row says of its messages, and what the journal holds of it altogether."""
+"""The lease on a session, its row, and the record of a session."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -87,7 +87,7 @@ class Lease:
         final = [entry for entry in self._entries() if entry.state.is_final]
         if len(final) < max_final and self.fits():
             return self, []
-        # What is final changes no more, so that its row is written once.
+        # Final entries do not change, so that their rows are written once.
         kept = replace(self, recent={name: each for name, each in self.recent.items() if not each.state.is_final})
         return (kept, final) if kept.fits() else self.split(max_final, keeps_none=True)
 

@@ -1,5 +1,5 @@
 """
-Resume marks: how far a consumer has come, told so that it can go on in the copy that another region has.
+Resume marks: how far a consumer has come, in terms by which it can continue in the copy of another region.
 
 A position is kept per view: what is native at a site as the consumer sees it there ("west/0", the partition last), and
 what of west is seen as copies in east ("west@east/0"). Service Bus has one view per session, without a partition.
@@ -110,7 +110,7 @@ def joined(marks: Collection[Mark]) -> Mark:
     positions: dict[str, Position] = {}
     for mark in marks:
         if shared := positions.keys() & mark.positions.keys():
-            raise JournalRefused(f"two marks tell of {', '.join(sorted(shared))}, expected each view in one")
+            raise JournalRefused(f"two marks have {', '.join(sorted(shared))}, expected each view in one")
         positions |= mark.positions
     return Mark(positions)
 
@@ -180,7 +180,7 @@ class Translation:
         A copy arrives later than its original, so what was enqueued there before the earliest open time was done, but
         for clocks that are apart, for which the allowance is taken off. Before what `place` says is DONE skip.
         Without a position of every partition that the mark should have, reading starts at the beginning ("-1"), also
-        for events of *site* itself, unless *quiet_until* tells of them.
+        for events of *site* itself, unless *quiet_until* covers them.
         """
         partitions = self.partitions.get(site)
         if not partitions:
@@ -262,7 +262,7 @@ def mark_row(mark: Mark) -> Write:
 
 
 def mark_of(rows: Collection[Row], place: str) -> Mark:
-    """Return the mark that is in *rows*, an empty one where there is none; raises JournalMalformed."""
+    """Return the mark in *rows*, an empty one without any; raises JournalMalformed."""
     row = next((row for row in rows if row.key == MARK_KEY), None)
     if row is None:
         return Mark()

@@ -24,7 +24,7 @@ class MessageWork:
 
     @property
     def held_lease(self) -> HeldLease | None:
-        """The lease that is held, None while there is none."""
+        """The lease that is held, None without one."""
         return None if self._work is None else self._work.held_lease
 
     def steps(self) -> Generator[Effect, Any, Ending]:

@@ -10,7 +10,7 @@ from busway_clients.sessions.received import COPY, Arrival
 from busway_clients.sessions.settings import Settings
 
 _MOST_LINES = 16
-"""Copies come on few paths, but whoever publishes writes them; they have to fit into a property of a table."""
+"""Copies take few paths, but publishers can write any; they have to fit into a property of a table."""
 
 
 class _Placed(Protocol):

@@ -72,7 +72,7 @@ class Plan:
         return None if self.next_group() else self._earlier(self.known(), self.waiting[0], ())
 
     def decide(self, arrival: Arrival, entry: Entry) -> None:
-        """Note what has become of a message."""
+        """Record the final state of a message."""
         self.waiting.remove(arrival)
         self.finished.append(Finished(arrival, entry))
 
@@ -215,13 +215,13 @@ class Plan:
             if remembered is not None and remembered == entry.token:
                 return self.final(replace(entry, token=token), State.COMPLETED)
         if entry is not None and self._has_cost_enough(entry):
-            told = f"{entry.attempt} workers were given it, and none came to an end."
-            return self.final(replace(entry, token=token), State.FAULTED, "WorkersLost", told)
+            text = f"{entry.attempt} workers received it, and all of them were lost."
+            return self.final(replace(entry, token=token), State.FAULTED, "WorkersLost", text)
         if self._settings.lock == "session" and self._settings.late == "dead-letter":
             known = self.record.with_entries(*(each.entry for each in self.finished))
             if order.is_late(arrival, known, self._settings):
-                told = "A later message of its session was finished before it came."
-                return self.final(self._entry(arrival, State.PENDING, token), State.FAULTED, "OutOfOrder", told)
+                text = "A later message of its session was finished before it arrived."
+                return self.final(self._entry(arrival, State.PENDING, token), State.FAULTED, "OutOfOrder", text)
         return None
 
     def given_back(self) -> dict[str, Any]:

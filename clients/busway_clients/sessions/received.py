@@ -1,5 +1,5 @@
 """
-What the journal needs to know of a received message: who it is and where it stands in its session.
+What the journal needs to know of a received message: its identity and its place in the session.
 
 Lines are ordered sequences in which a message may have a place. At its own site that is the sequence number of the
 entity (line "west"). A copy that Busway has made has besides the number that it had where Busway took it, which
@@ -59,7 +59,7 @@ def text_properties(properties: Mapping[Any, Any] | None) -> dict[str, Any]:
 
 
 def hops(properties: Mapping[str, Any], name: str) -> list[str]:
-    """Return the values of a repl-* property, one per hop, oldest first; none where there is none."""
+    """Return the values of a repl-* property, one per hop, oldest first."""
     value = properties.get(name)
     return value.split(";") if isinstance(value, str) and value else []
 

@@ -70,13 +70,13 @@ def given_up(rows: Sequence[Row], message_id: str, place: str, settings: Setting
     reached = order.through(lease, settings)
     if entry.number is not None and entry.number > reached + 1:
         raise JournalRefused(f"{place}: message {message_id} has number {entry.number}, expected {reached + 1} first")
-    told = "It was given up by a person while others waited for it."
+    text = "An operator gave it up while others waited for it."
     finished = now.astimezone(UTC).isoformat()
-    final = replace(entry, state=State.FAULTED, reason="GivenUp", description=told, finished=finished)
+    final = replace(entry, state=State.FAULTED, reason="GivenUp", description=text, finished=finished)
     is_recent = lease is not None and message_id in lease.recent
     writes = [] if is_recent else [Write(final.key, final.properties(), _version(rows, final))]
     if lease is not None:
-        # Its row too, so that whoever has the lease reads again.
+        # Its row too, so that the owner of the lease reads again.
         changed = replace(lease, finished=finished, **order.progress(lease, [final]))
         changed = changed.noting([final]) if is_recent else changed
         writes.append(Write(LEASE_KEY, changed.properties(), record.version))

@@ -41,7 +41,7 @@ class RowStore(Protocol):
         """What errors call it; no secret."""
 
     def open(self) -> None:
-        """Make the table where there is none."""
+        """Create the table if it does not exist."""
 
     def read(self, partition: str, keys: Sequence[str]) -> list[Row]:
         """Return those rows of *keys* that are there, and all whose property Open is 1."""

@@ -13,7 +13,7 @@ KEY = "schema"
 
 def opening(rows: Sequence[Row], settings: Settings, name: str) -> Write | None:
     """
-    Return what whoever opens a journal has to write first, None where it has begun and says all that it has to.
+    Return what must be written to open a journal, None if it exists and is complete.
 
     Raises JournalMismatch where it is another kind than *settings* expect.
     """

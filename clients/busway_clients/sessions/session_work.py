@@ -2,7 +2,7 @@
 One visit of a worker to a session (or to a message that is locked by itself), as steps without I/O.
 
 The order of writes is what nothing may change: on record as working, given to the application, on record as completed
-or faulted, settled at the namespace. A worker that dies between two of them leaves what the next one can tell apart.
+or faulted, settled at the namespace. The next worker can see between which of them a worker died.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -50,7 +50,7 @@ class SessionWork:
     """
     The steps of a visit of *worker* to *partition*, with the arrivals that are *given*, or with all that it receives.
 
-    *held_lease* is for the heartbeat too, None while there is none.
+    *held_lease* is for the renewal too, None without a lease.
     """
 
     def __init__(self, partition: str, worker: Worker, given: Sequence[Arrival] | None = None) -> None:
@@ -175,7 +175,7 @@ class SessionWork:
     # What is done
 
     def _process_group(self) -> EffectSteps:
-        """Begin the next messages, give them to the application and decide what becomes of each."""
+        """Begin the next messages, give them to the application, and decide the state of each."""
         group = self._plan.next_group()
         token = self._plan.next_token() if self.held_lease is None else self.held_lease.lease.token
         for arrival in list(group):

@@ -1,4 +1,4 @@
-"""What a consumer of a journal can be told."""
+"""The settings of a consumer with a journal."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -31,13 +31,13 @@ class Settings:
     *patience_seconds*: how long a session that cannot be processed now is held before others get their turn.
     *wait_for_earlier_seconds*: how long a message waits for an earlier one that is known to be missing; None is for
     ever.
-    *late*: what becomes of a message when a later one of its session has been finished already.
+    *late*: what to do with a message when a later one of its session is finished already.
     *max_attempts*: how often the application is given a message before it is faulted.
     *batch*: how many messages of a session are received together.
     *record_every*: how many of them the journal takes on record in one write. A worker that dies leaves up to
     this many that may have been processed and are not on record, and that the next one is given again.
     *idle_seconds*: how long an empty session is kept.
-    *accept_seconds*: how long a lane waits for a session before it asks anew, and so how long stopping may take.
+    *accept_seconds*: how long a lane waits for a session before it asks again, and so how long stopping may take.
     """
 
     application: str | None = None

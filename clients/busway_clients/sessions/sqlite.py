@@ -37,7 +37,7 @@ class SqliteStore:
         return str(self._path)
 
     def open(self) -> None:
-        """Make the table where there is none."""
+        """Create the table if it does not exist."""
         with self._translated():
             self._database()
 

@@ -101,8 +101,8 @@ def translated(name: str, partition: str | None = None) -> Iterator[None]:
             raise Conflict(f"{place}: a row is not as it was expected") from error
         if status in _THROTTLED or status >= _SERVER:
             raise JournalUnavailable(f"{place}: the store answers {status}") from error
-        told = f"{place}: the store answers {status} ({getattr(error, 'error_code', None)})"
+        text = f"{place}: the store answers {status} ({getattr(error, 'error_code', None)})"
         expected = "the table to be there" if status == _GONE else "a request that it takes"
-        raise JournalRefused(f"{told}, expected {expected}") from error
+        raise JournalRefused(f"{text}, expected {expected}") from error
     except AzureError as error:
         raise JournalUnavailable(f"{place}: {type(error).__name__}") from error

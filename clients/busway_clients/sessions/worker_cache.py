@@ -56,7 +56,7 @@ class WorkerCache:
     *leases*: token and beat of a lease of someone else, and since when it has not changed. *seen*: when a message
     came first.
     *blocked*: since when a message waits for an earlier one. *unrecorded*: the token under which the application has
-    succeeded with a message when the store could not be told. *ungiven*: the try that is on record as begun, and that
+    succeeded with a message when the store was unavailable. *ungiven*: the try that is on record as begun, and that
     the application has not had.
     """
 

@@ -1,4 +1,4 @@
-"""Applies the statuses that arrive at a site: `python -m examples.shipments.consume SITE`, until it is told to end."""
+"""Applies the statuses that arrive at a site: `python -m examples.shipments.consume SITE`, until it is stopped."""
 
 import os
 import signal

@@ -1,7 +1,7 @@
 """
-Tells what was applied: `python -m examples.shipments.report`.
+Reports what was applied: `python -m examples.shipments.report`.
 
-`--until COUNT` waits until so many statuses were applied and says no more; `--left SHIPMENTS` until none of their
+`--until COUNT` waits until COUNT statuses are applied and prints nothing else; `--left SHIPMENTS` until none of their
 messages waits at either site.
 """
 

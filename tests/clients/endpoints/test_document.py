@@ -59,7 +59,7 @@ def test_what_is_written_is_read_as_it_was() -> None:
         (b"[1]", "is a list, expected an object"),
         (b"{}", "is empty, expected an object"),
         (b" " * 70_000, "more than 65,536 bytes"),
-        (document()[:-1] + b', "serial": 9}', "stands there twice"),
+        (document()[:-1] + b', "serial": 9}', "occurs twice"),
         (document(version=2), "version is 2, expected 1"),
         (document(version=True), "version is True"),
         (document(serial=None), "serial is missing"),

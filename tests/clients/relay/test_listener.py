@@ -416,9 +416,9 @@ async def _nonsense(request):
     ("answer", "kind", "told"),
     [
         (_page, NotARelay, r"HTTP 200 \(OK\) \(text/html\) instead of opening a WebSocket, expected a relay"),
-        (_elsewhere, NotARelay, "sends elsewhere with HTTP 302, expected a relay"),
+        (_elsewhere, NotARelay, "redirects with HTTP 302, expected a relay"),
         (_busy, RelayUnavailable, "HTTP 503"),
-        (_nonsense, NotARelay, "answered what is no HTTP, expected a relay"),
+        (_nonsense, NotARelay, "did not answer with HTTP, expected a relay"),
     ],
 )
 def test_an_endpoint_that_is_no_relay_is_told(answer, kind, told: str) -> None:

@@ -108,7 +108,7 @@ def test_a_partition_without_a_mark_keeps_times_from_deciding() -> None:
     # As far as the partition that has come less far.
     assert Translation(whole, PARTITIONS).place(copy(450, "2")) is Place.UNSURE
     assert Translation(whole, PARTITIONS).place(copy(506, "2")) is Place.NEXT
-    with pytest.raises(JournalRefused, match="two marks tell of west/0"):
+    with pytest.raises(JournalRefused, match="two marks have west/0"):
         joined([half, half])
 
 

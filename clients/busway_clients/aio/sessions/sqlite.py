@@ -21,7 +21,7 @@ class SqliteStore:
         return self._store.name
 
     async def open(self) -> None:
-        """Make the table where there is none."""
+        """Create the table if it does not exist."""
         await asyncio.to_thread(self._store.open)
 
     async def read(self, partition: str, keys: Sequence[str]) -> list[Row]:

@@ -48,7 +48,7 @@ class TableStore:
         return f"{self._client.url.partition('?')[0]}/{self._client.table_name}"
 
     async def open(self) -> None:
-        """Make the table where there is none."""
+        """Create the table if it does not exist."""
         with requests.translated(self.name):
             try:
                 # First whether it is there: the right to make tables is more than a journal needs.

@@ -49,7 +49,7 @@ class MemoryStore:
             if self._claims.get(claim.identity) != claim.token:
                 raise ClaimLost(f"message {claim.identity}: its claim is not held any more")
             del self._claims[claim.identity]
-            # Written anew, so that the order of the dictionary is that of the times.
+            # Removed first, so that the dictionary is in the order of the times.
             self._done.pop(claim.identity, None)
             self._done[claim.identity] = now
             self._forget(now - self._window)

@@ -38,7 +38,7 @@ class SqliteStore:
     Remembers for *window* what was processed, in a file that the processes of one machine may share.
 
     A claim that is not renewed lasts for *lease*; receivers renew it while the application works. After it another copy
-    may be processed, since whoever had claimed it has died or cannot reach the file.
+    may be processed, since its receiver has died or cannot reach the file.
     """
 
     is_local = False
@@ -84,7 +84,7 @@ class SqliteStore:
                 raise self._lost(claim)
 
     def renew(self, claim: Claim, now: float) -> None:
-        """Let a claim last for another lease from now; raises ClaimLost where it is held no more."""
+        """Let a claim last for another lease from now; raises ClaimLost if it is no longer held."""
         query = f"UPDATE messages SET until = ? WHERE {_HELD} AND NOT is_done"  # noqa: S608 - a constant
         with self._database.transaction() as connection:
             if not connection.execute(query, (now + self.lease.total_seconds(), self._name, *claim)).rowcount:

@@ -43,11 +43,11 @@ class Store(Protocol):
 
 @runtime_checkable
 class LeasedStore(Store, Protocol):
-    """A store whose claims run out unless they are renewed, since whoever has claimed may have died."""
+    """A store whose claims run out unless they are renewed, since a receiver may have died with its claim."""
 
     @property
     def lease(self) -> timedelta:
         """How long a claim lasts from when it was made or renewed."""
 
     def renew(self, claim: Claim, now: float) -> None:
-        """Let a claim last for another lease from now; raises ClaimLost where it is held no more."""
+        """Let a claim last for another lease from now; raises ClaimLost if it is no longer held."""

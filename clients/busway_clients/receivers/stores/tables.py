@@ -66,7 +66,7 @@ class TablesStore:
             raise self._lost(claim)
 
     def renew(self, claim: Claim, now: float) -> None:
-        """Let a claim last for another lease from now; raises ClaimLost where it is held no more."""
+        """Let a claim last for another lease from now; raises ClaimLost if it is no longer held."""
         entity = self._entity(claim, is_done=False, until=now + self.lease.total_seconds())
         if not self._changed_while_held(claim, lambda etag: self._replace(entity, etag)):
             raise self._lost(claim)
@@ -90,7 +90,7 @@ class TablesStore:
 
     def _changed_while_held(self, claim: Claim, change: Callable[[str], object]) -> bool:
         """
-        Change the entity of a claim, and tell whether the claim is held or has been recorded.
+        Change the entity of a claim, and return whether the claim is held or has been recorded.
 
         A renewal may come between, hence again; after a lost answer a change that is repeated finds its own work.
         """
