@@ -5,7 +5,7 @@ import contextlib
 import socket
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import azure.servicebus
 import azure.servicebus.aio
@@ -20,7 +20,7 @@ ENVIRONMENT = {"PYTHONPATH": str(Path(__file__).parents[2] / "clients")}
 class Answering:
     """A peer that says *answer* to whoever connects, and hangs up; its context gives its connection string."""
 
-    def __init__(self, answer) -> None:
+    def __init__(self, answer: Any) -> None:
         self._answer = answer
         self._server = socket.create_server(("127.0.0.1", 0))
         self._thread = threading.Thread(target=self._serve)
@@ -30,7 +30,7 @@ class Answering:
         host = f"127.0.0.1:{self._server.getsockname()[1]}"
         return f"Endpoint=sb://{host};SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true"
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         # What waits in accept() is not woken by a close alone.
         self._server.shutdown(socket.SHUT_RDWR)
         self._thread.join()
@@ -48,7 +48,7 @@ class Answering:
 class Application:
     """What it opens at *places*, connection strings by name, closes with its context."""
 
-    def __init__(self, kind, places) -> None:
+    def __init__(self, kind: str, places: Any) -> None:
         self.kind = kind
         self.classes = busway_clients if kind == "sync" else busway_clients.aio
         self._places = places
@@ -56,53 +56,53 @@ class Application:
         self._opened: list[Any] = []
         self._clients: dict[Any, Any] = {}
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         for each in reversed(self._opened):
             self.call(each.close())
         if self._loop is not None:
             self._loop.close()
 
     @property
-    def loop(self):
+    def loop(self) -> Any:
         return self._loop
 
-    def call(self, answer):
+    def call(self, answer: Any) -> Any:
         """Return what a call has answered, or its coroutine will."""
         if self._loop is None:
             return answer
         return self._loop.run_until_complete(answer) if asyncio.iscoroutine(answer) else answer
 
-    def client(self, name, **options):
+    def client(self, name: str, **options: Any) -> Any:
         if name not in self._clients:
             module = azure.servicebus if self.kind == "sync" else azure.servicebus.aio
             make = module.ServiceBusClient.from_connection_string
             self._clients[name] = self._in_loop(make, self._places[name], **({"retry_total": 0} | options))
         return self._clients[name]
 
-    def senders(self, entity, **options):
+    def senders(self, entity: str, **options: Any) -> dict[Any, Any]:
         return {name: self._in_loop(self.client(name, **options).get_queue_sender, entity) for name in self._places}
 
-    def receivers(self, entity, **options):
+    def receivers(self, entity: str, **options: Any) -> dict[Any, Any]:
         return {name: self._in_loop(self.client(name).get_queue_receiver, entity, **options) for name in self._places}
 
-    def active(self, entity, **options):
+    def active(self, entity: str, **options: Any) -> Any:
         return self._kept(self.classes.ActiveSender(self.senders(entity), **options))
 
-    def passive(self, entity, **options):
+    def passive(self, entity: str, **options: Any) -> Any:
         return self._kept(self.classes.PassiveSender(self.senders(entity), **options))
 
-    def _kept(self, sender):
+    def _kept(self, sender: Any) -> Any:
         if self._loop is None:
             self._opened.append(sender)
         return sender
 
-    def _in_loop(self, make, *arguments, **options):
+    def _in_loop(self, make: Any, *arguments: Any, **options: Any) -> Any:
         """Make something of the SDK; the asynchronous one wants a running loop for it."""
 
-        async def made():
+        async def made() -> Any:
             return make(*arguments, **options)
 
         opened = make(*arguments, **options) if self._loop is None else self._loop.run_until_complete(made())

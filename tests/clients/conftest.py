@@ -3,6 +3,7 @@
 import gc
 import tracemalloc  # noqa: F401 - pytest would import it while it tells what is collected, and an import collects
 from collections import Counter
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -20,13 +21,13 @@ QUEUES = 60
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _impatient_clients():
+def _impatient_clients() -> Iterator[Any]:
     # Not for the session: tests elsewhere that come later get the SDKs as they are.
     with impatient_clients():
         yield
 
 
-def _namespace(name):
+def _namespace(name: str) -> NamespaceConfig:
     queues = [
         QueueConfig(name=f"{kind}-{number}", **options)
         for kind, options in (
@@ -42,52 +43,52 @@ def _namespace(name):
 class Pair:
     """Both namespaces, and what they hold."""
 
-    def __init__(self, broker) -> None:
+    def __init__(self, broker: RunningBroker) -> None:
         self.broker = broker
         self.places = {name: broker.connection_string(name) for name in NAMES}
         self._down: set[Any] = set()
 
-    def go_down(self, name) -> None:
+    def go_down(self, name: str) -> None:
         self.broker.faults(name).go_down()
         self._down.add(name)
 
-    def come_up(self, name) -> None:
+    def come_up(self, name: str) -> None:
         if name in self._down:
             self.broker.faults(name).come_up()
             self._down.remove(name)
 
-    def faults(self, name):
+    def faults(self, name: str) -> Any:
         return self.broker.faults(name)
 
-    def held(self, name, entity):
+    def held(self, name: str, entity: str) -> list[Any]:
         """Return the messages that a queue holds; scheduled ones are not there yet."""
 
-        def look(namespace):
+        def look(namespace: Any) -> list[Any]:
             return [(each.encode(), each) for each in namespace.store(entity).peek(0)]
 
         return [Message.received(encoded, Origin("", "")) for encoded, _ in self.broker.inspect(name, look)]
 
-    def ids(self, name, entity):
+    def ids(self, name: str, entity: str) -> list[Any]:
         return [each.message_id.payload for each in self.held(name, entity)]
 
-    def bodies(self, name, entity):
+    def bodies(self, name: str, entity: str) -> list[Any]:
         return [bytes(each.body).decode() for each in self.held(name, entity)]
 
-    def locked(self, name, entity):
+    def locked(self, name: str, entity: str) -> Any:
         """Return how many messages of a queue are locked."""
         return self.broker.inspect(name, lambda namespace: len(namespace.store(entity)._locks))
 
-    def dead(self, name, entity):
+    def dead(self, name: str, entity: str) -> Any:
         return self.ids(name, f"{entity}/$DeadLetterQueue")
 
 
 @pytest.fixture(scope="module")
-def _broker():
+def _broker() -> Iterator[Any]:
     with RunningBroker([_namespace(name) for name in NAMES]) as running:
         yield running
 
 
-def pytest_collection_modifyitems(items) -> None:
+def pytest_collection_modifyitems(items: Any) -> None:
     # The SDKs leave a socket open when a connection fails while it is being opened.
     for item in items:
         if "clients" in item.path.parts:
@@ -95,14 +96,14 @@ def pytest_collection_modifyitems(items) -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _collected():
+def _collected() -> Iterator[Any]:
     """Collect what the SDKs have left over while its warnings are still ignored."""
     yield
     gc.collect()
 
 
 @pytest.fixture
-def pair(_broker):
+def pair(_broker: RunningBroker) -> Iterator[Any]:
     """Return both namespaces, without faults."""
     both = Pair(_broker)
     yield both
@@ -112,7 +113,7 @@ def pair(_broker):
 
 
 @pytest.fixture(scope="module")
-def queue(_broker):
+def queue(_broker: RunningBroker) -> Any:
     """Return the name of a queue of a kind that no other test uses."""
     # Of a module, as its broker: how many modules a worker runs must not decide whether there is another queue.
     given: Counter[str] = Counter()
@@ -127,6 +128,6 @@ def queue(_broker):
 
 
 @pytest.fixture(params=["sync", "aio"])
-def application(request: pytest.FixtureRequest, pair):
+def application(request: pytest.FixtureRequest, pair: Pair) -> Iterator[Any]:
     with Application(request.param, pair.places) as opened:
         yield opened

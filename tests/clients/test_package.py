@@ -6,6 +6,7 @@ import textwrap
 import tomllib
 import zipfile
 from pathlib import Path
+from typing import Any
 
 from tests.clients.applications import ENVIRONMENT
 
@@ -13,11 +14,11 @@ ROOT = Path(__file__).parents[2]
 CLIENTS = ROOT / "clients"
 
 
-def project():
+def project() -> Any:
     return tomllib.loads((CLIENTS / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
-def name_of(requirement):
+def name_of(requirement: Any) -> Any:
     return requirement.partition(">")[0].partition("[")[0]
 
 

@@ -4,7 +4,9 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
@@ -22,7 +24,7 @@ EXAMPLES = re.findall(
 
 
 @pytest.fixture(scope="module")
-def places():
+def places() -> Iterator[Any]:
     queues = (
         QueueConfig(name="orders", requires_session=True),
         QueueConfig(name="invoices"),
@@ -35,7 +37,7 @@ def places():
 
 
 @pytest.fixture(scope="module")
-def relays():
+def relays() -> Iterator[Any]:
     keys = {"both": ("c2VjcmV0IG9mIGJvdGg=", {"Listen", "Send"})}
     paths = {"RELAY_WEST": "primary-service", "RELAY_EAST": "secondary-service"}
     each = {name: LocalRelay(SystemClock(), keys=keys, paths={path}) for name, path in paths.items()}
@@ -51,7 +53,9 @@ def test_every_example_is_run() -> None:
 
 @pytest.mark.usefixtures("relays")
 @pytest.mark.parametrize(("name", "example", "printed"), EXAMPLES, ids=[each[0] for each in EXAMPLES])
-def test_an_example_prints_what_the_page_says(name, example, printed, places, tmp_path: Path) -> None:
+def test_an_example_prints_what_the_page_says(
+    name: str, example: Any, printed: Any, places: Any, tmp_path: Path
+) -> None:
     if name == "receiver":
         for place in places.values():
             with (

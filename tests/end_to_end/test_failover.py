@@ -4,8 +4,10 @@ import asyncio
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
@@ -14,6 +16,7 @@ from typer.testing import CliRunner
 from cli.failover.configuration import open_failover
 from cli.failover.site_contents import inspect_site
 from cli.main import app
+from local.broker.thread import RunningBroker
 from shared.clock import SystemClock
 from tests.clients.endpoints.zones import ZONE
 from tests.end_to_end.running_pattern import EXAMPLES, namespaces_of
@@ -30,40 +33,40 @@ LONG_AGO = timedelta(hours=1)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def hasty_clients():
+def hasty_clients() -> Iterator[Any]:
     with impatient_clients():
         yield
 
 
 @pytest.fixture(scope="module")
-def broker_namespaces():
+def broker_namespaces() -> Any:
     return namespaces_of(PATTERN)
 
 
 @pytest.fixture
-def folder(tmp_path: Path, broker, monkeypatch: pytest.MonkeyPatch):
+def folder(tmp_path: Path, broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> Path:
     for site in ("west", "east"):
         monkeypatch.setenv(site.upper(), broker.connection_string(site))
     return Path(shutil.copytree(PATTERN, tmp_path / "config"))
 
 
-def busway(folder, *arguments):
+def busway(folder: Path, *arguments: Any) -> Any:
     result = CliRunner().invoke(app, ["failover", *arguments, "--config", str(folder)])
     return result.exit_code, result.stdout, result.stderr
 
 
-def active(folder):
+def active(folder: Path) -> Any:
     return json.loads((folder / "endpoints.json").read_text())["active"]
 
 
-def settled(folder, name: str = "endpoints.json") -> None:
+def settled(folder: Path, name: str = "endpoints.json") -> None:
     """Let the last change be longer ago than applications may go on with what they have read."""
     file = folder / name
     then = file.stat().st_mtime - LONG_AGO.total_seconds()
     os.utime(file, (then, then))
 
 
-def publish(broker, site, *messages) -> None:
+def publish(broker: RunningBroker, site: str, *messages: Any) -> None:
     with (
         ServiceBusClient.from_connection_string(broker.connection_string(site)) as client,
         client.get_topic_sender("payments") as sender,
@@ -71,15 +74,15 @@ def publish(broker, site, *messages) -> None:
         sender.send_messages(list(messages))
 
 
-def local(identity):
+def local(identity: Any) -> ServiceBusMessage:
     return ServiceBusMessage("published there", message_id=identity)
 
 
-def copy(identity, path: str = "west"):
+def copy(identity: Any, path: str = "west") -> ServiceBusMessage:
     return ServiceBusMessage("a copy", message_id=identity, application_properties={"repl-path": path})
 
 
-def drain(broker, site, dead_lettering=None) -> None:
+def drain(broker: RunningBroker, site: str, dead_lettering: Any = None) -> None:
     with (
         ServiceBusClient.from_connection_string(broker.connection_string(site)) as client,
         client.get_subscription_receiver("payments", "application") as receiver,
@@ -91,7 +94,7 @@ def drain(broker, site, dead_lettering=None) -> None:
                 receiver.complete_message(message)
 
 
-def test_there_and_back_again(folder, broker) -> None:
+def test_there_and_back_again(folder: Path, broker: RunningBroker) -> None:
     code, out, _ = busway(folder, "plan", "east")
     assert code == 0
     assert "active.send: west -> east" in out
@@ -136,7 +139,7 @@ def test_there_and_back_again(folder, broker) -> None:
     assert active(folder) == {"send": "west", "receive": "west"}
 
 
-def test_what_force_leaves_behind_is_said(folder, broker) -> None:
+def test_what_force_leaves_behind_is_said(folder: Path, broker: RunningBroker) -> None:
     busway(folder, "switch", "east")
     publish(broker, "east", copy("1"), local("2"), local("3"))
     code, out, _ = busway(folder, "failback", "--force")
@@ -145,7 +148,7 @@ def test_what_force_leaves_behind_is_said(folder, broker) -> None:
     assert active(folder) == {"send": "west", "receive": "west"}
 
 
-def test_messages_that_are_locked_deferred_or_scheduled_count_too(folder, broker) -> None:
+def test_messages_that_are_locked_deferred_or_scheduled_count_too(folder: Path, broker: RunningBroker) -> None:
     busway(folder, "switch", "east")
     publish(broker, "east", local("1"), local("2"))
     with (
@@ -158,7 +161,7 @@ def test_messages_that_are_locked_deferred_or_scheduled_count_too(folder, broker
     assert json.loads(out)["sites"]["east"][0]["local"] == 2
 
 
-def test_more_messages_than_one_request_gives_are_counted(folder, broker) -> None:
+def test_more_messages_than_one_request_gives_are_counted(folder: Path, broker: RunningBroker) -> None:
     busway(folder, "switch", "east")
     publish(broker, "east", *(local(str(number)) for number in range(300)))
     _, out, _ = busway(folder, "show", "--json")
@@ -178,13 +181,13 @@ def test_more_messages_than_one_request_gives_are_counted(folder, broker) -> Non
         (["plan", "east", "--role", "sender"], "'sender': unknown role, expected send or receive"),
     ],
 )
-def test_what_is_not_there_is_told(arguments, told: str, folder) -> None:
+def test_what_is_not_there_is_told(arguments: Any, told: str, folder: Path) -> None:
     code, _, err = busway(folder, *arguments)
     assert code != 0
     assert told in " ".join(err.replace("│", "").split())
 
 
-def test_to_switch_back_is_to_fail_back(folder) -> None:
+def test_to_switch_back_is_to_fail_back(folder: Path) -> None:
     # A mistake in a task must not prevent a switch.
     (folder / "tasks/mistaken.yaml").write_text("task: x\nsorce: 1\n")
     code, _, _ = busway(folder, "switch", "east")
@@ -223,7 +226,7 @@ def test_to_switch_back_is_to_fail_back(folder) -> None:
         ("{file: endpoints.json}", "{file: gone.json}", "gone.json: cannot be read"),
     ],
 )
-def test_a_wrong_file_is_told(before: str, after: str, told: str, folder) -> None:
+def test_a_wrong_file_is_told(before: str, after: str, told: str, folder: Path) -> None:
     file = folder / "failover.yaml"
     text = file.read_text()
     assert before in text
@@ -233,7 +236,7 @@ def test_a_wrong_file_is_told(before: str, after: str, told: str, folder) -> Non
     assert told in err
 
 
-def test_a_missing_connection_string_is_told(folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_connection_string_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("EAST")
     code, out, err = busway(folder, "show")
     assert code == 1
@@ -242,12 +245,12 @@ def test_a_missing_connection_string_is_told(folder, monkeypatch: pytest.MonkeyP
 
 
 def test_a_site_is_opened_with_an_identity_where_its_setting_names_a_host(
-    folder, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("EAST")
     monkeypatch.setenv("EAST__fullyQualifiedNamespace", "east-example.servicebus.windows.net")
 
-    async def host():
+    async def host() -> Any:
         async with open_failover(folder, SystemClock()).client("east") as client:
             return client.fully_qualified_namespace
 
@@ -255,7 +258,7 @@ def test_a_site_is_opened_with_an_identity_where_its_setting_names_a_host(
 
 
 @pytest.mark.usefixtures("broker")
-def test_an_entity_that_is_not_there_is_told(folder) -> None:
+def test_an_entity_that_is_not_there_is_told(folder: Path) -> None:
     file = folder / "failover.yaml"
     file.write_text(file.read_text().replace(ENTITY, "paymnts"))
     told = asyncio.run(inspect_site(open_failover(folder, SystemClock()), "east"))
@@ -265,7 +268,7 @@ def test_an_entity_that_is_not_there_is_told(folder) -> None:
     )
 
 
-def with_register(folder, register) -> None:
+def with_register(folder: Path, register: Any) -> None:
     file = folder / "failover.yaml"
     text = file.read_text()
     for site in ("west", "east"):
@@ -275,7 +278,7 @@ def with_register(folder, register) -> None:
 
 
 @pytest.mark.usefixtures("broker")
-def test_a_zone_is_switched_by_the_same_commands(folder) -> None:
+def test_a_zone_is_switched_by_the_same_commands(folder: Path) -> None:
     with_register(folder, "zone: {file: example.test.zone, origin: example.test}")
     zone = folder / "example.test.zone"
     zone.write_text(ZONE)
@@ -299,7 +302,7 @@ def test_a_zone_is_switched_by_the_same_commands(folder) -> None:
     assert plain["version"] == "2026112104"
 
 
-def test_with_one_alias_nobody_goes_back_while_something_is_left(folder, broker) -> None:
+def test_with_one_alias_nobody_goes_back_while_something_is_left(folder: Path, broker: RunningBroker) -> None:
     with_register(folder, "zone: {file: example.test.zone, origin: example.test}")
     file = folder / "failover.yaml"
     file.write_text(file.read_text().replace("bus-receive.example", "bus-send.example"))
@@ -311,6 +314,6 @@ def test_with_one_alias_nobody_goes_back_while_something_is_left(folder, broker)
     assert "Publishers and consumers stay: east holds 1 messages that were published there" in out
 
 
-def test_a_zone_of_azure_is_opened_without_asking_it(folder) -> None:
+def test_a_zone_of_azure_is_opened_without_asking_it(folder: Path) -> None:
     with_register(folder, "azure_dns: {subscription: sub, resource_group: group, zone: example.test}")
     assert open_failover(folder, SystemClock()).register.where == "Azure DNS zone example.test"

@@ -7,6 +7,9 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -28,7 +31,7 @@ PAGE = (ROOT / "docs/failover.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory):
+def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Give the repository's app a folder of its own, and the page's pattern one in it."""
     folder = tmp_path_factory.mktemp("app")
     for name in ("function_app.py", "host.json"):
@@ -45,14 +48,14 @@ def app(tmp_path_factory: pytest.TempPathFactory):
 
 
 @pytest.fixture(scope="module")
-def running(app):
+def running(app: Path) -> Iterator[Any]:
     with BuswayProcess("start", "build/try", "--port", "0", folder=app) as process:
         while "Press Ctrl-C to stop everything." not in process.lines(1):
             pass
         yield process
 
 
-def result_of(commands, app, **settings):
+def result_of(commands: Any, app: Path, **settings: Any) -> Any:
     path = f"{app / 'bin'}{os.pathsep}{os.environ['PATH']}"
     result = subprocess.run(  # noqa: S603 - the commands are the page's own
         ["/bin/sh", "-e", "-c", commands],
@@ -68,7 +71,7 @@ def result_of(commands, app, **settings):
 
 
 @pytest.mark.usefixtures("running")
-def test_commands_print_what_the_page_says(app) -> None:
+def test_commands_print_what_the_page_says(app: Path) -> None:
     assert f"cp -r {PATTERN} build/try\nbusway start build/try\n" in PAGE
     printed = result_of(COMMANDS, app)
     expected = ".*".join(map(re.escape, PRINTED.split("…")))
@@ -76,7 +79,7 @@ def test_commands_print_what_the_page_says(app) -> None:
 
 
 @pytest.mark.usefixtures("running")
-def test_the_example_sends_and_receives_where_the_document_points(app) -> None:
+def test_the_example_sends_and_receives_where_the_document_points(app: Path) -> None:
     file = app / "build/try/endpoints.json"
     (app / "example.py").write_text(EXAMPLE)
     run = f". build/start/settings\n{shlex.quote(sys.executable)} example.py"

@@ -1,12 +1,13 @@
 """Endpoint documents for tests."""
 
 import json
+from typing import Any
 
 WEST = "west-example.servicebus.windows.net"
 EAST = "east-example.servicebus.windows.net"
 
 
-def document(site: str = "west", serial: int | str | None = 1, **changes):
+def document(site: str = "west", serial: int | str | None = 1, **changes: Any) -> Any:
     """Return a document with *site* for both roles; a change to None takes a key away."""
     whole = {
         "version": 1,

@@ -1,6 +1,8 @@
 """The endpoint in DNS, asked for over the wire."""
 
+from collections.abc import Iterator
 from random import Random
+from typing import Any
 
 import dns.rcode
 import pytest
@@ -17,20 +19,20 @@ EAST = "east-example.servicebus.windows.net"
 
 
 @pytest.fixture
-def server():
+def server() -> Iterator[Any]:
     with NameServer() as running:
         yield running
 
 
-def source_of(server, **options):
+def source_of(server: NameServer, **options: Any) -> DnsSource:
     return DnsSource(ALIAS, nameservers=["127.0.0.1"], port=server.port, timeout_seconds=0.3, **options)
 
 
-def endpoints(server, **options):
+def endpoints(server: NameServer, **options: Any) -> Any:
     return EndpointWatch(source_of(server, **options)).endpoints()
 
 
-def test_the_alias_names_a_site_and_its_records_the_namespace(server) -> None:
+def test_the_alias_names_a_site_and_its_records_the_namespace(server: NameServer) -> None:
     answer = source_of(server).read()
     assert (answer.site, answer.ttl_seconds) == ("west.example.test", 20)
     assert endpoints(server) == (Endpoint(WEST, 5671), Endpoint(WEST, 443))
@@ -38,12 +40,12 @@ def test_the_alias_names_a_site_and_its_records_the_namespace(server) -> None:
     assert endpoints(server) == (Endpoint(EAST, 5671), Endpoint(EAST, 443))
 
 
-def test_the_lower_priority_comes_first_whatever_the_order_of_the_records(server) -> None:
+def test_the_lower_priority_comes_first_whatever_the_order_of_the_records(server: NameServer) -> None:
     server.replace("west SRV 1 1 5671", "west SRV 3 1 5671")
     assert endpoints(server) == (Endpoint(WEST, 443), Endpoint(WEST, 5671))
 
 
-def test_equals_share_by_weight_and_looking_again_moves_nobody(server) -> None:
+def test_equals_share_by_weight_and_looking_again_moves_nobody(server: NameServer) -> None:
     server.replace("_azure_servicebus._amqp.west SRV 2 2 443 west", "_azure_servicebus._amqp.west SRV 1 3 5671 third")
     firsts = [
         EndpointWatch(source_of(server), cache=EndpointCache(random=Random(seed))).endpoints()[0].namespace
@@ -54,7 +56,7 @@ def test_equals_share_by_weight_and_looking_again_moves_nobody(server) -> None:
     assert len({watch.endpoints()[0] for _ in range(20)}) == 1
 
 
-def test_an_alias_of_an_alias_and_a_name_without_alias(server) -> None:
+def test_an_alias_of_an_alias_and_a_name_without_alias(server: NameServer) -> None:
     server.replace("servicebus 20 CNAME west", "servicebus 20 CNAME middle\nmiddle 7 CNAME west")
     assert source_of(server).read().ttl_seconds == 7
     assert endpoints(server)[0] == Endpoint(WEST)
@@ -62,7 +64,7 @@ def test_an_alias_of_an_alias_and_a_name_without_alias(server) -> None:
     assert endpoints(server) == (Endpoint(EAST),)
 
 
-def test_prefixes_are_tried_in_order(server) -> None:
+def test_prefixes_are_tried_in_order(server: NameServer) -> None:
     prefixes = ("_azure_eventhubs._amqp", "_azure_servicebus._amqp")
     assert endpoints(server, prefixes=prefixes)[0] == Endpoint(WEST)
     assert [query for query in server.queries if "SRV" in query] == [
@@ -84,10 +86,10 @@ def test_prefixes_are_tried_in_order(server) -> None:
     ],
 )
 def test_wrong_records_are_told_and_the_endpoint_from_before_is_kept(
-    server, before: str, after: str, told: str
+    server: NameServer, before: str, after: str, told: str
 ) -> None:
     clock = [0.0]
-    errors: list = []
+    errors: list[Any] = []
     watch = EndpointWatch(source_of(server), on_error=errors.append, monotonic=lambda: clock[0])
     good = watch.endpoints()
     server.replace(before, after)
@@ -101,7 +103,7 @@ def test_wrong_records_are_told_and_the_endpoint_from_before_is_kept(
     assert watch.state.error is None
 
 
-def test_records_of_other_ports_only_are_told(server) -> None:
+def test_records_of_other_ports_only_are_told(server: NameServer) -> None:
     server.replace("west SRV 1 1 5671", "west SRV 1 1 5672")
     assert endpoints(server) == (Endpoint(WEST, 443),)
     text = "_azure_servicebus._amqp.west SRV 1 1 9000 x.servicebus.windows.net."
@@ -120,7 +122,9 @@ def test_records_of_other_ports_only_are_told(server) -> None:
         ("answers_garbage", True, "servicebus.example.test CNAME: no "),
     ],
 )
-def test_a_resolver_that_does_not_answer_leaves_what_was_known(server, attribute: str, value, told: str) -> None:
+def test_a_resolver_that_does_not_answer_leaves_what_was_known(
+    server: NameServer, attribute: str, value: Any, told: str
+) -> None:
     clock = [0.0]
     watch = EndpointWatch(source_of(server), monotonic=lambda: clock[0])
     good = watch.endpoints()
@@ -134,7 +138,7 @@ def test_a_resolver_that_does_not_answer_leaves_what_was_known(server, attribute
         fresh.endpoints()
 
 
-def test_nobody_asks_again_before_the_answer_is_old(server) -> None:
+def test_nobody_asks_again_before_the_answer_is_old(server: NameServer) -> None:
     clock = [0.0]
     watch = EndpointWatch(source_of(server), monotonic=lambda: clock[0])
     watch.endpoints()

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
@@ -23,7 +24,7 @@ NOW = datetime(2026, 11, 21, tzinfo=UTC)
 DOMAINS = ("servicebus.windows.net",)
 
 
-def pair(private=None):
+def pair(private: Any = None) -> Any:
     private = Ed25519PrivateKey.generate() if private is None else private
     public = private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     return private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), public
@@ -85,7 +86,7 @@ def test_what_is_written_is_read_as_it_was() -> None:
         (document(expires="2026-11-21T00:00Z"), "has expired"),
     ],
 )
-def test_what_is_no_document_is_told(content, told) -> None:
+def test_what_is_no_document_is_told(content: bytes, told: str) -> None:
     with pytest.raises(EndpointUnresolved, match=told) as caught:
         read_document(content, "file", NOW).answer("send", "file")
     assert str(caught.value).startswith("file")
@@ -94,12 +95,12 @@ def test_what_is_no_document_is_told(content, told) -> None:
 @given(
     st.binary(max_size=200) | st.recursive(st.none() | st.text() | st.integers(), st.lists).map(repr).map(str.encode)
 )
-def test_nothing_but_a_document_is_read(content) -> None:
+def test_nothing_but_a_document_is_read(content: bytes) -> None:
     with pytest.raises(EndpointUnresolved):
         read_document(content, "file", NOW)
 
 
-def read_signed(content, public_keys):
+def read_signed(content: bytes, public_keys: Any) -> Any:
     return DocumentReader("send", "file", public_keys, DOMAINS).answer(content, NOW)
 
 
@@ -119,7 +120,7 @@ def test_a_signed_document_is_read_with_the_key_that_it_names() -> None:
         (signed(b"[]", PRIVATE, "new"), "is empty"),
     ],
 )
-def test_a_signature_that_does_not_hold_is_told(content, told) -> None:
+def test_a_signature_that_does_not_hold_is_told(content: bytes, told: str) -> None:
     with pytest.raises(EndpointUnresolved, match=told):
         read_signed(content, {"new": PUBLIC})
 

@@ -2,8 +2,10 @@
 
 import os
 import threading
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,7 @@ from busway_clients.endpoints.watch import EndpointWatch
 from tests.clients.endpoints.documents import EAST, WEST, document
 
 
-def published(path, content) -> None:
+def published(path: Any, content: bytes) -> None:
     """Replace the file whole, as an operator's tool does."""
     written = path.with_suffix(".new")
     written.write_bytes(content)
@@ -24,16 +26,16 @@ def published(path, content) -> None:
 class Ticking:
     """A watch under a clock of the test, which goes on past everything that is cached."""
 
-    def __init__(self, source) -> None:
+    def __init__(self, source: Any) -> None:
         self.seconds = 0.0
-        self.changes: list = []
+        self.changes: list[Any] = []
         self.watch = EndpointWatch(source, on_change=self.changes.append, monotonic=lambda: self.seconds)
 
-    def first(self):
+    def first(self) -> Any:
         self.seconds += 400
         return self.watch.endpoints()[0].namespace
 
-    def error(self):
+    def error(self) -> str:
         return str(self.watch.state.error)
 
 
@@ -101,7 +103,7 @@ class WebSite:
     def __init__(self) -> None:
         self.content = document("west", 1)
         self.answer = None
-        self.statuses: list = []
+        self.statuses: list[int] = []
         site = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -114,12 +116,12 @@ class WebSite:
                 self.end_headers()
                 self.wfile.write(body)
 
-            def log_message(self, *_) -> None:
+            def log_message(self, *_: object) -> None:
                 pass
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
 
-    def reply(self, headers):
+    def reply(self, headers: Any) -> Any:
         if self.answer is not None:
             return self.answer
         etag = f'"{hash(self.content)}"'
@@ -129,7 +131,7 @@ class WebSite:
 
 
 @pytest.fixture
-def site():
+def site() -> Iterator[WebSite]:
     running = WebSite()
     thread = threading.Thread(target=running.server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -139,11 +141,11 @@ def site():
     thread.join()
 
 
-def url_of(site) -> str:
+def url_of(site: WebSite) -> str:
     return f"http://127.0.0.1:{site.server.server_port}/endpoints.json?sig=secret"
 
 
-def test_a_url_is_asked_with_its_etag(site) -> None:
+def test_a_url_is_asked_with_its_etag(site: WebSite) -> None:
     ticking = Ticking(UrlSource(url_of(site), "receive"))
     assert [ticking.first() for _ in range(3)] == [WEST] * 3
     site.content = document("east", 2)
@@ -164,7 +166,7 @@ def test_a_url_is_asked_with_its_etag(site) -> None:
         ((304, {}, b""), None),
     ],
 )
-def test_what_is_no_document_leaves_what_was_known(site, answer, told: str | None) -> None:
+def test_what_is_no_document_leaves_what_was_known(site: WebSite, answer: Any, told: str | None) -> None:
     ticking = Ticking(UrlSource(url_of(site), "send"))
     assert ticking.first() == WEST
     site.answer = answer
@@ -185,7 +187,7 @@ def test_a_server_that_is_away_is_told() -> None:
         UrlSource(f"http://127.0.0.1:{port}/e", "send").read()
 
 
-def test_a_body_that_drips_is_given_up(site) -> None:
+def test_a_body_that_drips_is_given_up(site: WebSite) -> None:
     seconds = iter(range(0, 1000, 6))
     source = UrlSource(url_of(site), "send", monotonic=lambda: next(seconds), timeout_seconds=5)
     with pytest.raises(EndpointUnresolved, match="did not come whole within 5 s"):

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -29,6 +30,7 @@ from busway_clients.endpoints.sender import FollowingSender
 from busway_clients.endpoints.watch import EndpointWatch
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.faults import Effect, Fault, Operation
+from local.broker.thread import RunningBroker
 from tests.clients.endpoints.name_server import NameServer
 from tests.impatience import impatient_clients
 
@@ -39,7 +41,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 
 @pytest.fixture(scope="module", autouse=True)
-def hasty_clients():
+def hasty_clients() -> Iterator[Any]:
     with impatient_clients():
         yield
 
@@ -49,12 +51,12 @@ DOMAIN = "servicebus.windows.net"
 
 
 @pytest.fixture(scope="module")
-def broker_namespaces():
+def broker_namespaces() -> list[Any]:
     queues = (QueueConfig(name="orders"), QueueConfig(name="sessions", requires_session=True))
     return [NamespaceConfig(name=site, queues=queues) for site in SITES]
 
 
-def endpoint(site, port: int = 5671):
+def endpoint(site: str, port: int = 5671) -> Endpoint:
     return Endpoint(f"{site}.{DOMAIN}", port)
 
 
@@ -80,22 +82,22 @@ class PinnableWatch:
 class Register:
     """A source of one line that a test rewrites, never cached."""
 
-    def __init__(self, broker) -> None:
+    def __init__(self, broker: RunningBroker) -> None:
         self.broker = broker
         self.wanted = [endpoint("west")]
         self.connected: list[Any] = []
 
-    def point_to(self, *endpoints) -> None:
+    def point_to(self, *endpoints: Any) -> None:
         self.wanted = list(endpoints)
 
-    def read(self):
+    def read(self) -> Answer:
         return Answer("site", tuple(Offer(each, index) for index, each in enumerate(self.wanted)), 0)
 
-    def watch(self, kind=EndpointWatch):
+    def watch(self, kind: Any = EndpointWatch) -> Any:
         ticks = iter(range(0, 10**9, 400))
         return kind(self, cache=EndpointCache(), monotonic=lambda: float(next(ticks)))
 
-    def connect(self, to, kind=ServiceBusClient):
+    def connect(self, to: Any, kind: Any = ServiceBusClient) -> Any:
         self.connected.append(to)
         site, _, domain = to.namespace.partition(".")
         if domain != DOMAIN or site not in SITES:
@@ -106,11 +108,11 @@ class Register:
             self.broker.connection_string(site), retry_total=1, retry_backoff_factor=0.01
         )
 
-    def sender(self, queue: str = "orders", **options):
+    def sender(self, queue: str = "orders", **options: Any) -> FollowingSender:
         self.watched = PinnableWatch(self.watch())
         return FollowingSender(self.watched, self.connect, lambda client: client.get_queue_sender(queue), **options)
 
-    def receiver(self, queue: str = "orders", drain_seconds: float = 20.0, **options):
+    def receiver(self, queue: str = "orders", drain_seconds: float = 20.0, **options: Any) -> FollowingReceiver:
         return FollowingReceiver(
             self.watch(),
             self.connect,
@@ -120,11 +122,11 @@ class Register:
 
 
 @pytest.fixture
-def register(broker):
+def register(broker: RunningBroker) -> Register:
     return Register(broker)
 
 
-def put(broker, site, *bodies, queue: str = "orders", session=None) -> None:
+def put(broker: RunningBroker, site: str, *bodies: Any, queue: str = "orders", session: str | None = None) -> None:
     with (
         ServiceBusClient.from_connection_string(broker.connection_string(site)) as client,
         client.get_queue_sender(queue) as sender,
@@ -132,18 +134,18 @@ def put(broker, site, *bodies, queue: str = "orders", session=None) -> None:
         sender.send_messages([ServiceBusMessage(body, session_id=session, message_id=body) for body in bodies])
 
 
-def held(broker, queue: str = "orders"):
+def held(broker: RunningBroker, queue: str = "orders") -> list[Any]:
     return [broker.counts(site)[queue].active for site in SITES]
 
 
-def ids(broker, site, queue: str = "orders"):
-    def look(namespace):
+def ids(broker: RunningBroker, site: str, queue: str = "orders") -> Any:
+    def look(namespace: Any) -> list[Any]:
         return [str(message.content.message_id) for message in namespace.store(queue).peek(0)]
 
     return broker.inspect(site, look)
 
 
-def test_a_sender_goes_where_the_source_points(register, broker) -> None:
+def test_a_sender_goes_where_the_source_points(register: Register, broker: RunningBroker) -> None:
     with register.sender() as sender:
         sender.send_messages(ServiceBusMessage("a"))
         register.point_to(endpoint("east"))
@@ -158,7 +160,7 @@ def test_a_sender_goes_where_the_source_points(register, broker) -> None:
 
 @pytest.mark.parametrize("wrong", [Endpoint("bus.example.org"), endpoint("east", 443)], ids=["unknown", "closed"])
 def test_a_sender_stays_where_it_is_when_the_other_cannot_be_opened(
-    wrong, register, broker, caplog: pytest.LogCaptureFixture
+    wrong: Any, register: Register, broker: RunningBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     seconds = [0.0]
     with register.sender(monotonic=lambda: seconds[0]) as sender:
@@ -178,12 +180,12 @@ def test_a_sender_stays_where_it_is_when_the_other_cannot_be_opened(
 
 
 def test_an_endpoint_that_is_no_namespace_is_told_and_the_sender_stays(
-    register, broker, caplog: pytest.LogCaptureFixture
+    register: Register, broker: RunningBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, closing(WebSite()) as site:
         ports = {"silent": silent.getsockname()[1], "website": site.port}
 
-        def connect(to):
+        def connect(to: Any) -> Any:
             port = ports.get(to.namespace.partition(".")[0])
             if port is None:
                 return register.connect(to)
@@ -211,7 +213,7 @@ class WebSite:
 
     def __init__(self) -> None:
         class Quiet(BaseHTTPRequestHandler):
-            def log_message(self, *_) -> None:
+            def log_message(self, *_: object) -> None:
                 pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Quiet)
@@ -225,7 +227,9 @@ class WebSite:
         self._thread.join()
 
 
-def test_a_send_that_fails_because_the_site_is_away_is_made_at_the_other(register, broker) -> None:
+def test_a_send_that_fails_because_the_site_is_away_is_made_at_the_other(
+    register: Register, broker: RunningBroker
+) -> None:
     with register.sender() as sender:
         sender.send_messages(ServiceBusMessage("a"))
         register.point_to(endpoint("west"))
@@ -243,7 +247,9 @@ def test_a_send_that_fails_because_the_site_is_away_is_made_at_the_other(registe
     assert held(broker) == [1, 1]
 
 
-def test_what_was_accepted_and_not_acknowledged_is_the_same_message_at_the_other(register, broker) -> None:
+def test_what_was_accepted_and_not_acknowledged_is_the_same_message_at_the_other(
+    register: Register, broker: RunningBroker
+) -> None:
     with register.sender() as sender:
         sender.send_messages(ServiceBusMessage("a", message_id="a"))
         register.watched.pin()
@@ -258,7 +264,7 @@ def test_what_was_accepted_and_not_acknowledged_is_the_same_message_at_the_other
     assert set(west[1:]) == set(east)
 
 
-def test_an_error_of_the_entity_is_no_reason_to_look_elsewhere(register, broker) -> None:
+def test_an_error_of_the_entity_is_no_reason_to_look_elsewhere(register: Register, broker: RunningBroker) -> None:
     with register.sender() as sender:
         sender.send_messages(ServiceBusMessage("a"))
         broker.faults("west").add(Fault(effect=Effect.FILL, operations=frozenset((Operation.SEND,))))
@@ -267,10 +273,10 @@ def test_an_error_of_the_entity_is_no_reason_to_look_elsewhere(register, broker)
     assert register.watched.consultations == 0
 
 
-def test_sends_of_many_threads_all_arrive_while_the_sender_moves(register, broker) -> None:
+def test_sends_of_many_threads_all_arrive_while_the_sender_moves(register: Register, broker: RunningBroker) -> None:
     with register.sender() as sender, ThreadPoolExecutor(4) as threads:
 
-        def send(number) -> None:
+        def send(number: int) -> None:
             if number == 20:
                 register.point_to(endpoint("east"))
             sender.send_messages(ServiceBusMessage("x", message_id=str(number)))
@@ -282,7 +288,7 @@ def test_sends_of_many_threads_all_arrive_while_the_sender_moves(register, broke
     assert east >= 17
 
 
-def test_a_receiver_settles_where_it_took_before_it_moves(register, broker) -> None:
+def test_a_receiver_settles_where_it_took_before_it_moves(register: Register, broker: RunningBroker) -> None:
     put(broker, "west", "a", "b", "c")
     put(broker, "east", "d")
     with register.receiver() as receiver:
@@ -303,7 +309,9 @@ def test_a_receiver_settles_where_it_took_before_it_moves(register, broker) -> N
     assert held(broker) == [1, 0]
 
 
-def test_a_receiver_leaves_behind_what_nobody_settles(register, broker, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_receiver_leaves_behind_what_nobody_settles(
+    register: Register, broker: RunningBroker, caplog: pytest.LogCaptureFixture
+) -> None:
     put(broker, "west", "a", "b")
     with register.receiver(drain_seconds=0.1) as receiver:
         kept, _ = receiver.receive_messages(2, max_wait_time=5)
@@ -314,12 +322,12 @@ def test_a_receiver_leaves_behind_what_nobody_settles(register, broker, caplog: 
         with pytest.raises(MessageLockLostError, match="its link was closed"):
             receiver.complete_message(kept)
         receiver.abandon_message(other)
-    assert "2 messages of west.servicebus.windows.net:5671 were left unsettled" in caplog.text
+    assert "2 messages of west.servicebus.windows.net:5671 were not settled" in caplog.text
     broker.faults("west").expire_locks("orders")
     assert held(broker) == [2, 1]
 
 
-def test_a_receiver_whose_site_is_away_goes_where_the_source_points(register, broker) -> None:
+def test_a_receiver_whose_site_is_away_goes_where_the_source_points(register: Register, broker: RunningBroker) -> None:
     put(broker, "west", "a")
     put(broker, "east", "b")
     with register.receiver() as receiver:
@@ -336,7 +344,7 @@ def test_a_receiver_whose_site_is_away_goes_where_the_source_points(register, br
     assert held(broker) == [1, 0]
 
 
-def test_messages_that_are_settled_when_they_come_hold_up_nobody(register, broker) -> None:
+def test_messages_that_are_settled_when_they_come_hold_up_nobody(register: Register, broker: RunningBroker) -> None:
     put(broker, "west", "a")
     put(broker, "east", "b")
     with register.receiver(receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE) as receiver:
@@ -345,15 +353,17 @@ def test_messages_that_are_settled_when_they_come_hold_up_nobody(register, broke
         assert [str(each) for each in receiver.receive_messages(1, max_wait_time=5)] == ["b"]
 
 
-def test_one_session_after_the_other_is_taken_where_the_source_points(register, broker) -> None:
+def test_one_session_after_the_other_is_taken_where_the_source_points(
+    register: Register, broker: RunningBroker
+) -> None:
     put(broker, "west", "a", queue="sessions", session="one")
     put(broker, "east", "c", queue="sessions", session="three")
-    options = {"session_id": NEXT_AVAILABLE_SESSION, "max_wait_time": 1}
-    with register.receiver("sessions", **options) as receiver:
+    with register.receiver("sessions", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=1) as receiver:
         taken = []
         for site in ("west", "east"):
             register.point_to(endpoint(site))
             (message,) = receiver.receive_messages(5, max_wait_time=5)
+            assert receiver.session is not None
             taken.append((receiver.session.session_id, str(message)))
             receiver.complete_message(message)
             receiver.release()
@@ -362,9 +372,9 @@ def test_one_session_after_the_other_is_taken_where_the_source_points(register, 
             receiver.receive_messages(5, max_wait_time=1)
 
 
-def test_asyncio_has_the_same(register, broker) -> None:
+def test_asyncio_has_the_same(register: Register, broker: RunningBroker) -> None:
     async def main() -> None:
-        def connect(to):
+        def connect(to: Any) -> Any:
             return register.connect(to, AsyncClient)
 
         watch = register.watch(AsyncWatch)
@@ -400,9 +410,11 @@ def test_asyncio_has_the_same(register, broker) -> None:
     assert broker.counts("west")["orders"].dead_lettered == 1
 
 
-def test_asyncio_is_not_held_up_by_what_does_not_speak(register, broker, caplog: pytest.LogCaptureFixture) -> None:
-    async def main(port):
-        def connect(to):
+def test_asyncio_is_not_held_up_by_what_does_not_speak(
+    register: Register, broker: RunningBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main(port: Any) -> Any:
+        def connect(to: Any) -> Any:
             if to == endpoint("west"):
                 return register.connect(to, AsyncClient)
             text = f"Endpoint=sb://localhost:{port};SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true"
@@ -426,8 +438,10 @@ def test_asyncio_is_not_held_up_by_what_does_not_speak(register, broker, caplog:
     assert held(broker) == [sent, 0]
 
 
-def test_an_alias_in_dns_takes_sender_and_receiver_from_one_site_to_the_other(register, broker) -> None:
-    def connect(to):
+def test_an_alias_in_dns_takes_sender_and_receiver_from_one_site_to_the_other(
+    register: Register, broker: RunningBroker
+) -> None:
+    def connect(to: Any) -> Any:
         return register.connect(Endpoint(to.namespace.replace("-example", ""), to.port))
 
     with NameServer() as server:

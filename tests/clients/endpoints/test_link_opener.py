@@ -16,13 +16,13 @@ WEST, EAST = Endpoint("west.servicebus.windows.net"), Endpoint("east.servicebus.
 class Doors:
     """Links that open when they are let."""
 
-    def __init__(self, open_seconds) -> None:
+    def __init__(self, open_seconds: Any) -> None:
         self.begun: list[Any] = []
         self.let = threading.Event()
         self.closed = threading.Event()
         self.openings = LinkOpener(self.open, lambda _: self.closed.set(), open_seconds, beside_seconds=0.01)
 
-    def open(self, endpoint) -> str:
+    def open(self, endpoint: Any) -> str:
         self.begun.append(endpoint)
         assert self.let.wait(10)
         return f"link {len(self.begun)}"
@@ -58,7 +58,7 @@ def test_what_nobody_wants_any_more_is_closed() -> None:
 
 
 def test_what_an_opening_raises_is_raised() -> None:
-    def fail(_):
+    def fail(_: Any) -> None:
         raise ConnectionError("refused")
 
     openings = LinkOpener(fail, lambda _: None, 10.0)
@@ -71,12 +71,12 @@ def test_asyncio_has_the_same() -> None:
     async def main() -> None:
         let, closed, begun = asyncio.Event(), [], []
 
-        async def opening(endpoint) -> str:
+        async def opening(endpoint: Any) -> str:
             begun.append(endpoint)
             await let.wait()
             return f"link {len(begun)}"
 
-        async def closing(link) -> None:
+        async def closing(link: Any) -> None:
             closed.append(link)
 
         openings = AsyncLinkOpener(opening, closing, 0.01)

@@ -1,5 +1,7 @@
 """When a client leaves, under a clock of the test."""
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,7 +12,7 @@ WEST, EAST, NORTH = (Endpoint(f"{site}.servicebus.windows.net") for site in ("we
 FALLBACK = Endpoint(WEST.namespace, 443)
 
 
-def settled_client(drain_seconds: float = 30.0, retry_seconds: float = 5.0):
+def settled_client(drain_seconds: float = 30.0, retry_seconds: float = 5.0) -> Any:
     switching = Switching(drain_seconds, retry_seconds)
     switching.note_moved(WEST, (WEST,), 0)
     return switching
@@ -66,7 +68,7 @@ def test_only_what_comes_before_the_present_endpoint_is_opened() -> None:
         max_size=30,
     )
 )
-def test_it_never_leaves_what_is_held_before_its_time_nor_stays_for_ever(steps) -> None:
+def test_it_never_leaves_what_is_held_before_its_time_nor_stays_for_ever(steps: Any) -> None:
     switching, now = settled_client(), 0.0
     wanted_before, since = None, 0.0
     for wanted, held, seconds in steps:

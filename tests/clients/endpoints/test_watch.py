@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
@@ -13,18 +14,18 @@ from busway_clients.endpoints.watch import EndpointWatch
 WEST, EAST = Endpoint("west.servicebus.windows.net"), Endpoint("east.servicebus.windows.net")
 
 
-def said(endpoint, ttl: float = 10.0):
+def said(endpoint: Any, ttl: float = 10.0) -> Answer:
     return Answer(endpoint.namespace, (Offer(endpoint),), ttl)
 
 
 class Script:
     """A source that says one thing after the other, the last one for ever."""
 
-    def __init__(self, *lines) -> None:
+    def __init__(self, *lines: Any) -> None:
         self.lines = list(lines)
         self.reads = 0
 
-    def read(self):
+    def read(self) -> Any:
         self.reads += 1
         line = self.lines.pop(0) if len(self.lines) > 1 else self.lines[0]
         if isinstance(line, Exception):
@@ -86,7 +87,7 @@ def test_a_consultation_serves_all_who_ask_within_a_second() -> None:
 
 
 def test_a_callback_that_fails_is_logged_and_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    def fail(_):
+    def fail(_: Any) -> None:
         raise ZeroDivisionError
 
     watch = EndpointWatch(Script(said(WEST)), on_change=fail)
@@ -98,7 +99,7 @@ def test_a_callback_may_ask_the_watch_and_is_told_one_thing_after_the_other() ->
     seconds = [0.0]
     told = []
 
-    def note(change) -> None:
+    def note(change: Any) -> None:
         told.append(("begins", change.site))
         seconds[0] += 100
         assert watch.consult() == watch.endpoints() == (EAST,)
@@ -131,7 +132,7 @@ def test_the_thread_asks_and_tells_while_nobody_does() -> None:
     source = Script(said(WEST, 0), said(EAST, 0))
     changes = []
 
-    def note(change) -> None:
+    def note(change: Any) -> None:
         changes.append(change.after)
         if len(changes) == 2:
             changed.set()
@@ -148,7 +149,7 @@ def test_who_has_an_endpoint_does_not_wait_for_a_slow_source() -> None:
     class Slow:
         reads = 0
 
-        def read(self):
+        def read(self) -> Any:
             self.reads += 1
             if self.reads > 1:
                 asked.set()
@@ -173,7 +174,7 @@ def test_asyncio_has_the_same() -> None:
         loop = asyncio.get_running_loop()
         changes = []
 
-        def note(change) -> None:
+        def note(change: Any) -> None:
             changes.append(change.after)
             if len(changes) == 2:
                 loop.call_soon(changed.set)

@@ -9,6 +9,7 @@ import textwrap
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,18 +36,19 @@ from busway_clients.receivers.deduplication import PATIENCE
 from busway_clients.receivers.identity import origin_time
 from local.broker.faults import Effect, Fault, Operation
 from tests.clients.applications import ENVIRONMENT, Application
+from tests.clients.conftest import Pair
 
 
 class Effects:
     """What the application has done, counted; it fails as often as it is told to for a body."""
 
-    def __init__(self, failures=(), error=None) -> None:
+    def __init__(self, failures: Any = (), error: Any = None) -> None:
         self.done = Counter[str]()
         self.seen = Counter[str]()
         self._failures = Counter(failures)
         self._error = error or RuntimeError("no")
 
-    def __call__(self, message):
+    def __call__(self, message: Any) -> None:
         body = str(message)
         self.seen[body] += 1
         if self._failures[body] > 0:
@@ -54,11 +56,13 @@ class Effects:
             raise self._error
         self.done[body] += 1
 
-    async def awaited(self, message) -> None:
+    async def awaited(self, message: Any) -> None:
         self(message)
 
 
-def consume(application, entity, effects, store=None, idle: float = 0.5, **options):
+def consume(
+    application: Application, entity: str, effects: Any, store: Any = None, idle: float = 0.5, **options: Any
+) -> Any:
     """Let a receiver run until nothing comes any more; return it."""
     links = application.receivers(entity)
     receiver = application.classes.DeduplicatingReceiver(links, MemoryStore() if store is None else store, **options)
@@ -75,11 +79,13 @@ def consume(application, entity, effects, store=None, idle: float = 0.5, **optio
     return receiver
 
 
-def send_to_both(application, entity, messages) -> None:
+def send_to_both(application: Application, entity: str, messages: Any) -> None:
     application.call(application.active(entity, delay=timedelta()).send(messages))
 
 
-def test_of_two_copies_one_is_processed_and_both_queues_are_empty(application, pair, queue) -> None:
+def test_of_two_copies_one_is_processed_and_both_queues_are_empty(
+    application: Application, pair: Pair, queue: Callable[..., str]
+) -> None:
     entity = queue()
     send_to_both(application, entity, [ServiceBusMessage(f"{number}") for number in range(10)])
     effects = Effects()
@@ -90,7 +96,9 @@ def test_of_two_copies_one_is_processed_and_both_queues_are_empty(application, p
     assert pair.ids("west", entity) == pair.ids("east", entity) == []
 
 
-def test_a_failure_is_not_recorded_and_the_message_processed_later(application, pair, queue) -> None:
+def test_a_failure_is_not_recorded_and_the_message_processed_later(
+    application: Application, pair: Pair, queue: Callable[..., str]
+) -> None:
     entity = queue()
     send_to_both(application, entity, [ServiceBusMessage("a"), ServiceBusMessage("b")])
     effects = Effects({"a": 3})
@@ -100,7 +108,9 @@ def test_a_failure_is_not_recorded_and_the_message_processed_later(application, 
     assert pair.ids("west", entity) == pair.ids("east", entity) == []
 
 
-def test_poison_ends_in_the_dead_letter_queue_and_stops_nobody(application, pair, queue) -> None:
+def test_poison_ends_in_the_dead_letter_queue_and_stops_nobody(
+    application: Application, pair: Pair, queue: Callable[..., str]
+) -> None:
     entity = queue("twice")
     messages = [ServiceBusMessage("bad"), ServiceBusMessage("good")]
     send_to_both(application, entity, messages)
@@ -110,7 +120,9 @@ def test_poison_ends_in_the_dead_letter_queue_and_stops_nobody(application, pair
     assert pair.dead("west", entity) == pair.dead("east", entity) == [messages[0].message_id]
 
 
-def test_an_application_that_knows_poison_sends_it_there_at_once(application, queue) -> None:
+def test_an_application_that_knows_poison_sends_it_there_at_once(
+    application: Application, queue: Callable[..., str]
+) -> None:
     entity = queue()
     send_to_both(application, entity, ServiceBusMessage("bad"))
     effects = Effects({"bad": 100}, DeadLetter("NotAnOrder", "no number in it"))
@@ -122,12 +134,14 @@ def test_an_application_that_knows_poison_sends_it_there_at_once(application, qu
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_while_one_copy_is_processed_the_other_waits_for_what_becomes_of_it(pair, queue, fails: bool) -> None:
+def test_while_one_copy_is_processed_the_other_waits_for_what_becomes_of_it(
+    pair: Pair, queue: Callable[..., str], fails: bool
+) -> None:
     entity = queue()
     inside, may_go = threading.Event(), threading.Event()
     effects = Effects({"x": 1} if fails else {})
 
-    def slow(message) -> None:
+    def slow(message: Any) -> None:
         inside.set()
         assert may_go.wait(20)
         effects(message)
@@ -149,18 +163,20 @@ def test_while_one_copy_is_processed_the_other_waits_for_what_becomes_of_it(pair
     assert pair.ids("west", entity) == pair.ids("east", entity) == []
 
 
-def until(condition, seconds: float = 20.0) -> None:
+def until(condition: Any, seconds: float = 20.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.005)
 
 
-def locked_out(pair, entity):
+def locked_out(pair: Pair, entity: str) -> list[Any]:
     return [pair.broker.counts(name)[entity].active - pair.locked(name, entity) for name in ("west", "east")]
 
 
-def test_a_copy_that_waits_too_long_is_abandoned_and_comes_again(application, pair, queue) -> None:
+def test_a_copy_that_waits_too_long_is_abandoned_and_comes_again(
+    application: Application, pair: Pair, queue: Callable[..., str]
+) -> None:
     entity = queue()
     store = MemoryStore()
     message = ServiceBusMessage("x", message_id="m")
@@ -181,7 +197,9 @@ def test_a_copy_that_waits_too_long_is_abandoned_and_comes_again(application, pa
     assert effects.seen == {}
 
 
-def test_a_claim_whose_holder_has_died_costs_no_delivery(application, queue, tmp_path: Path) -> None:
+def test_a_claim_whose_holder_has_died_costs_no_delivery(
+    application: Application, queue: Callable[..., str], tmp_path: Path
+) -> None:
     entity = queue("twice")
     store = SqliteStore(tmp_path / "seen.db", lease=timedelta(seconds=1))
     application.call(application.passive(entity).send(ServiceBusMessage("x", message_id="m")))
@@ -193,7 +211,9 @@ def test_a_claim_whose_holder_has_died_costs_no_delivery(application, queue, tmp
     assert receiver.counts["west"] == {Handled.PROCESSED: 1}
 
 
-def test_a_claim_is_kept_while_its_holder_works(application, queue, tmp_path: Path) -> None:
+def test_a_claim_is_kept_while_its_holder_works(
+    application: Application, queue: Callable[..., str], tmp_path: Path
+) -> None:
     entity = queue()
     store = SqliteStore(tmp_path / "seen.db", lease=timedelta(seconds=0.8))
     application.call(application.passive(entity).send(ServiceBusMessage("x", message_id="m")))
@@ -201,11 +221,11 @@ def test_a_claim_is_kept_while_its_holder_works(application, queue, tmp_path: Pa
     receiver = application.classes.DeduplicatingReceiver(application.receivers(entity), store)
     seen = []
 
-    def slow(_) -> None:
+    def slow(_: Any) -> None:
         time.sleep(1)
         seen.append(store.claim("m", time.time()))
 
-    async def awaited(_) -> None:
+    async def awaited(_: Any) -> None:
         await asyncio.sleep(1)
         seen.append(store.claim("m", time.time()))
 
@@ -214,19 +234,19 @@ def test_a_claim_is_kept_while_its_holder_works(application, queue, tmp_path: Pa
     store.close()
 
 
-def test_a_claim_that_a_cancelled_receiver_has_asked_for_is_given_back(pair, queue) -> None:
+def test_a_claim_that_a_cancelled_receiver_has_asked_for_is_given_back(pair: Pair, queue: Callable[..., str]) -> None:
     entity = queue()
     asked, may_answer, given_back = threading.Event(), threading.Event(), threading.Event()
 
     class Slow(MemoryStore):
         is_local = False
 
-        def claim(self, identity, now):
+        def claim(self, identity: Any, now: Any) -> Any:
             asked.set()
             assert may_answer.wait(20)
             return super().claim(identity, now)
 
-        def release(self, claim) -> None:
+        def release(self, claim: Any) -> None:
             super().release(claim)
             given_back.set()
 
@@ -248,13 +268,13 @@ def test_a_claim_that_a_cancelled_receiver_has_asked_for_is_given_back(pair, que
     assert isinstance(store.claim("m", time.time()), Claim)
 
 
-def test_a_run_is_idle_when_nothing_comes_from_any_namespace(pair, queue) -> None:
+def test_a_run_is_idle_when_nothing_comes_from_any_namespace(pair: Pair, queue: Callable[..., str]) -> None:
     entity = queue()
     with Application("sync", pair.places) as application:
         senders = application.senders(entity)
         seen = []
 
-        def slowly(message) -> None:
+        def slowly(message: Any) -> None:
             seen.append(str(message))
             time.sleep(0.3)
             if len(seen) < 5:
@@ -270,7 +290,9 @@ def test_a_run_is_idle_when_nothing_comes_from_any_namespace(pair, queue) -> Non
 
 @pytest.mark.parametrize("ends_by", ["idle", "stop"])
 @pytest.mark.parametrize("kind", ["sync", "aio"])
-def test_a_peer_that_says_nothing_does_not_keep_a_run_from_its_end(pair, queue, kind: str, ends_by: str) -> None:
+def test_a_peer_that_says_nothing_does_not_keep_a_run_from_its_end(
+    pair: Pair, queue: Callable[..., str], kind: str, ends_by: str
+) -> None:
     entity = queue()
     effects, idle = Effects(), 0.5 if ends_by == "idle" else None
     mute = socket.create_server(("127.0.0.1", 0))
@@ -282,12 +304,12 @@ def test_a_peer_that_says_nothing_does_not_keep_a_run_from_its_end(pair, queue, 
         receiver = application.classes.DeduplicatingReceiver(receivers, MemoryStore(), open_seconds=2.0)
         stop = (threading if kind == "sync" else asyncio).Event()
 
-        def work(message) -> None:
+        def work(message: Any) -> None:
             effects(message)
             if ends_by == "stop":
                 stop.set()
 
-        async def awaited(message) -> None:
+        async def awaited(message: Any) -> None:
             work(message)
 
         application.call(receiver.run(work if kind == "sync" else awaited, stop, idle=idle))
@@ -295,7 +317,9 @@ def test_a_peer_that_says_nothing_does_not_keep_a_run_from_its_end(pair, queue, 
     assert effects.done == {"x": 1}
 
 
-def test_a_copy_that_waits_does_not_keep_a_run_from_its_end(application, pair, queue) -> None:
+def test_a_copy_that_waits_does_not_keep_a_run_from_its_end(
+    application: Application, pair: Pair, queue: Callable[..., str]
+) -> None:
     entity = queue()
     store = MemoryStore()
     assert isinstance(store.claim("m", time.time()), Claim)
@@ -322,7 +346,7 @@ def test_a_copy_that_waits_does_not_keep_a_run_from_its_end(application, pair, q
     ("kind_of_queue", "told"), [("sessions", "amqp:not-allowed"), ("missing", "MessagingEntityNotFoundError")]
 )
 def test_an_entity_that_cannot_be_received_from_like_this_is_told(
-    application, queue, kind_of_queue: str, told: str
+    application: Application, queue: Callable[..., str], kind_of_queue: str, told: str
 ) -> None:
     entity = queue(kind_of_queue) if kind_of_queue == "sessions" else kind_of_queue
     receivers = {**application.receivers(queue()), "east": application.receivers(entity)["east"]}
@@ -334,7 +358,7 @@ def test_an_entity_that_cannot_be_received_from_like_this_is_told(
 
 
 def test_a_property_may_tell_copies_and_messages_without_it_are_the_applications_choice(
-    application, pair, queue
+    application: Application, pair: Pair, queue: Callable[..., str]
 ) -> None:
     entity = queue()
     marked = [
@@ -364,7 +388,7 @@ def test_a_property_may_tell_copies_and_messages_without_it_are_the_applications
         ({}, "2026-03-01T00:00:00+00:00"),
     ],
 )
-def test_the_time_of_origin_is_the_first_that_is_one(written, first: str) -> None:
+def test_the_time_of_origin_is_the_first_that_is_one(written: Any, first: str) -> None:
     message = SimpleNamespace(application_properties=written, enqueued_time_utc=datetime(2026, 3, 1, tzinfo=UTC))
     assert origin_time(cast("Any", message)) == datetime.fromisoformat(first)
 
@@ -375,11 +399,13 @@ def test_an_empty_message_id_identifies_nothing(held: str | bytes | int | None, 
     assert by_message_id(cast("Any", message)) == identity
 
 
-def test_what_lies_behind_the_watermark_is_not_processed_again(application, pair, queue) -> None:
+def test_what_lies_behind_the_watermark_is_not_processed_again(
+    application: Application, pair: Pair, queue: Callable[..., str]
+) -> None:
     entity = queue()
     mark = datetime.now(UTC)
 
-    def copy(name, age):
+    def copy(name: str, age: Any) -> ServiceBusMessage:
         return ServiceBusMessage(
             name, application_properties={"repl-enqueue-time": f"{(mark - age).isoformat()};2026-01-01T00:00:00Z"}
         )
@@ -398,7 +424,7 @@ def test_what_lies_behind_the_watermark_is_not_processed_again(application, pair
     assert pair.ids("west", entity) == []
 
 
-def test_a_lost_lock_makes_no_second_effect(application, pair, queue) -> None:
+def test_a_lost_lock_makes_no_second_effect(application: Application, pair: Pair, queue: Callable[..., str]) -> None:
     entity = queue()
     application.call(application.passive(entity).send(ServiceBusMessage("x")))
     pair.faults("west").add(
@@ -410,7 +436,9 @@ def test_a_lost_lock_makes_no_second_effect(application, pair, queue) -> None:
     assert receiver.counts["west"] == {Handled.PROCESSED: 1, Handled.DUPLICATE: 1}
 
 
-def test_a_namespace_that_is_down_stops_the_other_one_not(application, pair, queue) -> None:
+def test_a_namespace_that_is_down_stops_the_other_one_not(
+    application: Application, pair: Pair, queue: Callable[..., str]
+) -> None:
     entity = queue()
     send_to_both(application, entity, [ServiceBusMessage("a"), ServiceBusMessage("b")])
     pair.go_down("west")
@@ -429,30 +457,32 @@ class StoreThatIsAway(MemoryStore):
 
     is_local = False
 
-    def __init__(self, question, times) -> None:
+    def __init__(self, question: Any, times: Any) -> None:
         super().__init__()
         self._away = Counter({question: times})
 
-    def _answer(self, question):
+    def _answer(self, question: Any) -> None:
         if self._away[question] > 0:
             self._away[question] -= 1
             raise StoreUnavailable(f"store: no answer to {question}")
 
-    def claim(self, identity, now):
+    def claim(self, identity: Any, now: Any) -> Any:
         self._answer("claim")
         return super().claim(identity, now)
 
-    def record(self, claim, now) -> None:
+    def record(self, claim: Any, now: Any) -> None:
         self._answer("record")
         super().record(claim, now)
 
-    def release(self, claim) -> None:
+    def release(self, claim: Any) -> None:
         self._answer("release")
         super().release(claim)
 
 
 @pytest.mark.parametrize("question", ["claim", "record", "release"])
-def test_a_store_that_is_away_costs_no_delivery_and_no_second_effect(application, pair, queue, question: str) -> None:
+def test_a_store_that_is_away_costs_no_delivery_and_no_second_effect(
+    application: Application, pair: Pair, queue: Callable[..., str], question: str
+) -> None:
     entity = queue("twice")
     application.call(application.passive(entity).send(ServiceBusMessage("x")))
     effects = Effects({"x": 1} if question == "release" else {})
@@ -463,7 +493,7 @@ def test_a_store_that_is_away_costs_no_delivery_and_no_second_effect(application
     assert receiver.errors == {"west": None, "east": None}
 
 
-def test_a_cancelled_application_gives_its_claim_back(pair, queue) -> None:
+def test_a_cancelled_application_gives_its_claim_back(pair: Pair, queue: Callable[..., str]) -> None:
     entity = queue()
     store = MemoryStore()
     with Application("aio", pair.places) as application:
@@ -473,7 +503,7 @@ def test_a_cancelled_application_gives_its_claim_back(pair, queue) -> None:
         async def interrupted() -> None:
             started = asyncio.Event()
 
-            async def endless(_) -> None:
+            async def endless(_: Any) -> None:
                 started.set()
                 await asyncio.Event().wait()
 
@@ -488,7 +518,7 @@ def test_a_cancelled_application_gives_its_claim_back(pair, queue) -> None:
 
 
 def test_a_consumer_killed_before_the_record_has_its_message_processed_again_and_after_it_not(
-    pair, queue, tmp_path: Path
+    pair: Pair, queue: Callable[..., str], tmp_path: Path
 ) -> None:
     entity = queue()
     script = textwrap.dedent("""
@@ -522,7 +552,7 @@ def test_a_consumer_killed_before_the_record_has_its_message_processed_again_and
             pair.faults("west").expire_locks(entity)
             store = SqliteStore(f"{effects}.db")
 
-            def again(message, effects=effects) -> None:
+            def again(message: Any, effects: Any = effects) -> None:
                 with effects.open("a") as file:
                     file.write(f"{message}\n")
 
@@ -546,7 +576,9 @@ def test_wrong_settings_are_told_where_they_are_made() -> None:
         DeduplicatingReceiver({}, MemoryStore(), without_identity=cast("Any", "drop"))
 
 
-def test_a_coroutine_function_is_no_application_of_the_synchronous_receiver(pair, queue) -> None:
+def test_a_coroutine_function_is_no_application_of_the_synchronous_receiver(
+    pair: Pair, queue: Callable[..., str]
+) -> None:
     entity = queue()
     effects, store = Effects(), MemoryStore()
     with Application("sync", pair.places) as application:

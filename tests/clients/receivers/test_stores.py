@@ -5,8 +5,10 @@ import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from azure.data.tables import TableServiceClient
@@ -34,14 +36,14 @@ NOW = 1_800_000_000.0
 _numbers = itertools.count()
 
 
-def remember(store, identity, now) -> None:
+def remember(store: Any, identity: Any, now: Any) -> None:
     claim = store.claim(identity, now)
     assert isinstance(claim, Claim)
     store.record(claim, now)
 
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory):
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with (
         running_tables(tmp_path_factory.mktemp("azurite")) as text,
         TableServiceClient.from_connection_string(text) as service,
@@ -50,7 +52,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory):
 
 
 @pytest.fixture(params=["memory", "sqlite", "tables"])
-def store(request: pytest.FixtureRequest, tmp_path: Path):
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     if request.param == "memory":
         yield MemoryStore(WINDOW)
     elif request.param == "sqlite":
@@ -62,7 +64,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path):
         yield TablesStore(service.create_table(f"seen{next(_numbers)}"), "orders", WINDOW, lease=LEASE)
 
 
-def test_one_claim_at_a_time_until_it_is_given_back(store) -> None:
+def test_one_claim_at_a_time_until_it_is_given_back(store: Any) -> None:
     first = store.claim("a/b\\c#d?é", NOW)
     assert isinstance(first, Claim)
     assert store.claim("a/b\\c#d?é", NOW) is State.BUSY
@@ -74,7 +76,7 @@ def test_one_claim_at_a_time_until_it_is_given_back(store) -> None:
     assert store.claim("a/b\\c#d?é", NOW) is State.BUSY
 
 
-def test_what_was_recorded_is_done_for_the_window_and_no_longer(store) -> None:
+def test_what_was_recorded_is_done_for_the_window_and_no_longer(store: Any) -> None:
     claim = store.claim("m", NOW)
     store.record(claim, NOW)
     assert store.claim("m", NOW + 599) is State.DONE
@@ -83,7 +85,7 @@ def test_what_was_recorded_is_done_for_the_window_and_no_longer(store) -> None:
     assert isinstance(store.claim("m", NOW + 601), Claim)
 
 
-def test_a_claim_that_was_given_back_cannot_be_recorded(store) -> None:
+def test_a_claim_that_was_given_back_cannot_be_recorded(store: Any) -> None:
     claim = store.claim("m", NOW)
     store.release(claim)
     with pytest.raises(ClaimLost, match="message m: its claim"):
@@ -91,7 +93,7 @@ def test_a_claim_that_was_given_back_cannot_be_recorded(store) -> None:
     assert isinstance(store.claim("m", NOW), Claim)
 
 
-def test_a_claim_runs_out_and_its_holder_writes_no_more(store) -> None:
+def test_a_claim_runs_out_and_its_holder_writes_no_more(store: Any) -> None:
     if store.is_local:
         pytest.skip("a claim in memory ends with its process")
     slow = store.claim("m", NOW)
@@ -105,7 +107,7 @@ def test_a_claim_runs_out_and_its_holder_writes_no_more(store) -> None:
     assert store.claim("m", NOW + 124) is State.DONE
 
 
-def test_a_claim_that_is_renewed_lasts_for_another_lease(store) -> None:
+def test_a_claim_that_is_renewed_lasts_for_another_lease(store: Any) -> None:
     if store.is_local:
         pytest.skip("a claim in memory ends with its process")
     claim = store.claim("m", NOW)
@@ -119,7 +121,7 @@ def test_a_claim_that_is_renewed_lasts_for_another_lease(store) -> None:
     assert store.claim("m", NOW + 821) is State.DONE
 
 
-def test_of_many_that_claim_at_the_same_time_one_has_it(store) -> None:
+def test_of_many_that_claim_at_the_same_time_one_has_it(store: Any) -> None:
     answers = []
     together = threading.Barrier(4)
 
@@ -166,7 +168,7 @@ def test_a_file_remembers_the_messages_of_each_name_by_themselves(tmp_path: Path
         store.close()
 
 
-def test_a_table_is_purged_of_what_has_ended(tables) -> None:
+def test_a_table_is_purged_of_what_has_ended(tables: Any) -> None:
     store = TablesStore(tables.create_table("purged"), "orders", WINDOW, lease=LEASE)
     other = TablesStore(tables.get_table_client("purged"), "orders2", WINDOW, lease=LEASE)
     for number in range(3):
@@ -177,7 +179,7 @@ def test_a_table_is_purged_of_what_has_ended(tables) -> None:
     assert other.claim("0", NOW + 1) is State.DONE
 
 
-def test_a_table_that_does_not_exist_is_told(tables) -> None:
+def test_a_table_that_does_not_exist_is_told(tables: Any) -> None:
     store = TablesStore(tables.get_table_client("missing"), "orders")
     with pytest.raises(StoreUnavailable, match="table missing: does not exist"):
         store.claim("m", NOW)
@@ -185,7 +187,7 @@ def test_a_table_that_does_not_exist_is_told(tables) -> None:
         TableRoles(tables.get_table_client("missing"), "sender").read()
 
 
-def test_a_table_with_other_contents_is_told(tables) -> None:
+def test_a_table_with_other_contents_is_told(tables: Any) -> None:
     table = tables.create_table("others")
     store = TablesStore(table, "orders")
     table.create_entity(store._keys("m") | {"state": "pending"})
@@ -232,7 +234,7 @@ def test_wrong_settings_and_files_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.fixture(params=["memory", "file", "table"])
-def roles(request: pytest.FixtureRequest, tmp_path: Path):
+def roles(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     if request.param == "memory":
         return MemoryRoles()
     if request.param == "file":
@@ -240,7 +242,7 @@ def roles(request: pytest.FixtureRequest, tmp_path: Path):
     return TableRoles(request.getfixturevalue("tables").create_table(f"roles{next(_numbers)}"), "sender")
 
 
-def test_roles_change_only_for_one_who_knows_the_present_ones(roles) -> None:
+def test_roles_change_only_for_one_who_knows_the_present_ones(roles: Any) -> None:
     assert roles.read() is None
     assert roles.replace(0, ("west", "east")) == (("west", "east"), 1)
     assert roles.replace(0, ("east", "west")) == (("west", "east"), 1)

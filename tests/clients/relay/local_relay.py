@@ -10,10 +10,12 @@ import hashlib
 import hmac
 import json
 import random
+import ssl
 import threading
 import uuid
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Self
 from urllib.parse import parse_qs, quote
 
 from aiohttp import WSCloseCode, WSMsgType, web
@@ -25,20 +27,20 @@ RENDEZVOUS_SECONDS = 30.0
 class Refused(Exception):
     """A handshake that ends with a status."""
 
-    def __init__(self, status, reason) -> None:
+    def __init__(self, status: Any, reason: str) -> None:
         super().__init__(status, reason)
         self.status = status
         self.reason = reason
 
 
-async def _malformed(*_):
+async def _malformed(*_: object) -> None:
     raise Refused(404, "the base URL is malformed")
 
 
 class Listener:
     """A control channel as the relay sees it."""
 
-    def __init__(self, socket, expires_at) -> None:
+    def __init__(self, socket: Any, expires_at: Any) -> None:
         self.socket = socket
         self.expires_at = expires_at
         self.renewals: list[Any] = []
@@ -49,7 +51,7 @@ class Listener:
 class Meeting:
     """A sender that waits for a listener at the rendezvous."""
 
-    def __init__(self, request) -> None:
+    def __init__(self, request: Any) -> None:
         self.request = request
         self.answer = asyncio.get_running_loop().create_future()
         self.over = asyncio.get_running_loop().create_future()
@@ -58,18 +60,18 @@ class Meeting:
 class LocalRelay:
     """One namespace. keys: name -> (key, rights); paths: hybrid connections; anonymous: those open to any sender."""
 
-    def __init__(self, clock, *, keys, paths, anonymous=()) -> None:
+    def __init__(self, clock: Any, *, keys: Any, paths: Any, anonymous: Any = ()) -> None:
         self.clock = clock
         self.keys = dict(keys)
         self.paths = set(paths)
         self.anonymous = set(anonymous)
-        self.listeners: dict = {path: [] for path in paths}
+        self.listeners: dict[str, list[Any]] = {path: [] for path in paths}
         self.meetings: dict[Any, Any] = {}
         self.attempts: list[Any] = []
         self.random = random.Random(1)
-        self.tls = None
+        self.tls: ssl.SSLContext | None = None
         # Faults.
-        self.answers_instead = None
+        self.answers_instead: Callable[[Any], Awaitable[Any]] | None = None
         self.is_mute = False
         self.bears_no_ping = False
         self.keeps_rendezvous_waiting = False
@@ -78,18 +80,18 @@ class LocalRelay:
         self._transports: set[Any] = set()
         self._tasks: set[Any] = set()
 
-    async def __aenter__(self):
+    async def __aenter__(self) -> Self:
         await self.come_up()
         return self
 
-    async def __aexit__(self, *_) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.go_down()
 
     @property
     def host(self) -> str:
         return f"127.0.0.1:{self._port}"
 
-    def connection_string(self, path, key: str = "listen-and-send") -> str:
+    def connection_string(self, path: Any, key: str = "listen-and-send") -> str:
         return (
             f"Endpoint=sb://{self.host}/;SharedAccessKeyName={key};SharedAccessKey={self.keys[key][0]};"
             f"EntityPath={path};UseDevelopmentEmulator={'true' if self.tls is None else 'false'}"
@@ -120,16 +122,16 @@ class LocalRelay:
             transport.abort()
         self._transports.clear()
 
-    async def close_control(self, path, code, reason) -> None:
+    async def close_control(self, path: Any, code: Any, reason: str) -> None:
         for listener in [*self.listeners[path]]:
             await listener.socket.close(code=code, message=reason.encode())
 
-    async def offer(self, path, message) -> None:
+    async def offer(self, path: Any, message: Any) -> None:
         """Send what a relay would not."""
         for listener in self.listeners[path]:
             await listener.socket.send_str(message)
 
-    async def request(self, path):
+    async def request(self, path: Any) -> Any:
         """Send an HTTP request over the control channel and return the response."""
         [listener] = self.listeners[path]
         number = str(uuid.uuid4())
@@ -139,19 +141,23 @@ class LocalRelay:
         await listener.socket.send_bytes(b"body")
         return await listener.responses[number]
 
-    async def _get(self, request):
+    async def _get(self, request: Any) -> Any:
         self._transports.add(request.transport)
         if self.answers_instead is not None:
             return await self.answers_instead(request)
         action = request.query.get("sb-hc-action")
         self.attempts.append((action, request.raw_path))
-        serve = {"listen": self._listen, "connect": self._connect, "accept": self._accept}.get(action, _malformed)
+        serve: Callable[..., Awaitable[Any]] = {
+            "listen": self._listen,
+            "connect": self._connect,
+            "accept": self._accept,
+        }.get(action, _malformed)
         try:
             return await serve(request, *self._path(request))
         except Refused as refused:
             return web.Response(status=refused.status, reason=refused.reason)
 
-    def _path(self, request):
+    def _path(self, request: Any) -> Any:
         prefix, _, whole = request.path.partition("/$hc/")
         if prefix:
             raise Refused(404, "the base URL is malformed")
@@ -160,7 +166,7 @@ class LocalRelay:
                 return path, whole[len(path) :]
         raise Refused(404, f"Endpoint does not exist. TrackingId:{uuid.uuid4()}")
 
-    def _authorized(self, token, path, right):
+    def _authorized(self, token: Any, path: Any, right: Any) -> Any:
         """Return when a token expires, or refuse it."""
         try:
             kind, _, rest = token.partition(" ")
@@ -184,10 +190,10 @@ class LocalRelay:
             raise Refused(403, f"the token does not confer {right}")
         return expiry
 
-    def _token(self, request):
+    def _token(self, request: Any) -> Any:
         return request.query.get("sb-hc-token") or request.headers.get("ServiceBusAuthorization")
 
-    async def _listen(self, request, path, _):
+    async def _listen(self, request: Any, path: Any, _: Any) -> Any:
         expires_at = self._authorized(self._token(request), path, "Listen")
         if len(self.listeners[path]) >= MAX_LISTENERS:
             raise Refused(403, "the quota of concurrent listeners is used up")
@@ -205,7 +211,7 @@ class LocalRelay:
                 self.listeners[path].remove(listener)
         return socket
 
-    async def _control(self, listener, path, frame) -> None:
+    async def _control(self, listener: Any, path: Any, frame: Any) -> None:
         if frame.type is WSMsgType.PING and self.bears_no_ping:
             await listener.socket.close(code=WSCloseCode.PROTOCOL_ERROR)
         elif frame.type is WSMsgType.PING and not self.is_mute:
@@ -223,12 +229,12 @@ class LocalRelay:
         if response := message.get("response"):
             listener.responses[response["requestId"]].set_result(response)
 
-    async def _expire(self, listener) -> None:
+    async def _expire(self, listener: Any) -> None:
         while (left := listener.expires_at - self.clock.now()) > 0:
             await self.clock.wait(left)
         await listener.socket.close(code=WSCloseCode.POLICY_VIOLATION, message=b"the token has expired")
 
-    async def _connect(self, request, path, suffix):
+    async def _connect(self, request: Any, path: Any, suffix: Any) -> Any:
         if path not in self.anonymous:
             self._authorized(self._token(request), path, "Send")
         if not self.listeners[path]:
@@ -266,7 +272,7 @@ class LocalRelay:
             meeting.over.set_result(None)
         return socket
 
-    async def _accept(self, request, *_):
+    async def _accept(self, request: Any, *_: object) -> Any:
         meeting = self.meetings.get(request.query.get("sb-hc-id"))
         if meeting is None or meeting.answer.done():
             raise Refused(403, "the URL is not valid")
@@ -282,7 +288,7 @@ class LocalRelay:
         await meeting.over
         return socket
 
-    async def _relay(self, source, target) -> None:
+    async def _relay(self, source: Any, target: Any) -> None:
         """Carry frames from one side to the other, and at last how it ended."""
         while True:
             frame = await source.receive()
@@ -302,7 +308,7 @@ class LocalRelay:
                     await target.close(code=WSCloseCode.GOING_AWAY)
                     return
 
-    def _spawn(self, coroutine):
+    def _spawn(self, coroutine: Any) -> Any:
         task = asyncio.ensure_future(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -312,18 +318,18 @@ class LocalRelay:
 class RunningRelays:
     """Relays in a thread of their own, for applications in other processes."""
 
-    def __init__(self, relays) -> None:
+    def __init__(self, relays: Any) -> None:
         self._relays = relays
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="relays")
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self._thread.start()
         for relay in self._relays:
             asyncio.run_coroutine_threadsafe(relay.come_up(), self._loop).result()
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         for relay in self._relays:
             asyncio.run_coroutine_threadsafe(relay.go_down(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -6,6 +6,7 @@ import traceback
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -32,7 +33,7 @@ EAST_ACTIVE = RoleState("east", ("west",))
 def test_the_first_active_one_is_picked_at_random() -> None:
     endpoints = {name: RelayEndpoint(f"{name}.servicebus.windows.net", "hyco") for name in ("west", "east")}
 
-    async def picked(seed):
+    async def picked(seed: Any) -> Any:
         async with RelayClient(endpoints, choice=random.Random(seed)) as client:
             return client.state.active
 
@@ -72,38 +73,38 @@ def test_an_outage_swaps_the_roles_once_and_they_stay_swapped() -> None:
     run(test())
 
 
-async def _down(pair) -> None:
+async def _down(pair: Any) -> None:
     await pair.west.go_down()
 
 
-async def _nobody_listens(pair) -> None:
+async def _nobody_listens(pair: Any) -> None:
     pair.west.listeners["primary-service"] = []
 
 
-async def _a_page(pair) -> None:
-    async def page(_):
+async def _a_page(pair: Any) -> None:
+    async def page(_: Any) -> Any:
         return web.Response(text="<html>", content_type="text/html")
 
     pair.west.answers_instead = page
 
 
-async def _busy(pair) -> None:
-    async def busy(_):
+async def _busy(pair: Any) -> None:
+    async def busy(_: Any) -> Any:
         return web.Response(status=503, reason="busy")
 
     pair.west.answers_instead = busy
 
 
-async def _silent(pair) -> None:
-    async def silent(_) -> None:
+async def _silent(pair: Any) -> None:
+    async def silent(_: Any) -> None:
         pair.time.advance(30)
         await asyncio.Event().wait()
 
     pair.west.answers_instead = silent
 
 
-async def _cut_while_opening(pair) -> None:
-    async def cut(request):
+async def _cut_while_opening(pair: Any) -> None:
+    async def cut(request: Any) -> Any:
         request.transport.abort()
         return web.Response()
 
@@ -121,7 +122,7 @@ async def _cut_while_opening(pair) -> None:
         (_cut_while_opening, RelayUnavailable),
     ],
 )
-def test_what_means_unavailability_switches(fault, kind) -> None:
+def test_what_means_unavailability_switches(fault: Any, kind: type[Exception]) -> None:
     async def test() -> None:
         async with Pair() as pair:
             await pair.echoing(pair.endpoints("east"))

@@ -1,6 +1,7 @@
 """Endpoints and tokens: what a connection string says, what is signed, what is kept out of texts."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from azure.core.credentials import AccessToken
@@ -13,7 +14,7 @@ AZURE = (
 )
 
 
-def token_of(tokens, now: float = 1_000_000.0):
+def token_of(tokens: Any, now: float = 1_000_000.0) -> Any:
     return asyncio.run(tokens.token("http://west.servicebus.windows.net/hyco", now))
 
 
@@ -85,17 +86,17 @@ def test_a_ready_made_token_is_sent_as_it_is() -> None:
 
 
 class Credential:
-    def get_token(self, *scopes):
+    def get_token(self, *scopes: Any) -> AccessToken:
         return AccessToken(f"token for {' '.join(scopes)}", 1_003_600)
 
 
 class AsyncCredential:
-    async def get_token(self, *scopes):
+    async def get_token(self, *scopes: Any) -> AccessToken:
         return AccessToken(f"token for {' '.join(scopes)}", 1_003_600)
 
 
 @pytest.mark.parametrize("credential", [Credential(), AsyncCredential()])
-def test_an_identity_gives_tokens_for_relays(credential) -> None:
+def test_an_identity_gives_tokens_for_relays(credential: Any) -> None:
     assert token_of(Identity(credential)) == ("token for https://relay.azure.net/.default", 1_003_600)
 
 

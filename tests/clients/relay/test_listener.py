@@ -6,6 +6,7 @@ import traceback
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -19,7 +20,7 @@ from tests.clients.relay.pair import Pair
 NEVER = timedelta(days=1)
 
 
-def listens(relay):
+def listens(relay: Any) -> int:
     return len([action for action, _ in relay.attempts if action == "listen"])
 
 
@@ -115,11 +116,11 @@ def test_large_messages_pass_and_too_large_ones_end_the_connection() -> None:
     run(test())
 
 
-async def _no_entry(offer):
+async def _no_entry(offer: Any) -> Any:
     return Rejection(403, "no entry") if offer.suffix == "private" else None
 
 
-def _broken(_):
+def _broken(_: Any) -> None:
     raise RuntimeError("a defect of the application")
 
 
@@ -131,7 +132,7 @@ def _broken(_):
         (None, ("other",), 400, "speaks none of these subprotocols"),
     ],
 )
-def test_a_rejection_reaches_the_sender(decide, protocols, status: int, told: str) -> None:
+def test_a_rejection_reaches_the_sender(decide: Any, protocols: Any, status: int, told: str) -> None:
     async def test() -> None:
         async with Pair() as pair:
             listener = await pair.echoing(decide=decide, protocols=["busway"])
@@ -199,7 +200,7 @@ class Forgetful(SharedAccessKey):
 
     is_away = False
 
-    async def token(self, resource, now):
+    async def token(self, resource: Any, now: Any) -> Any:
         if self.is_away:
             raise OSError("no route to whoever gives tokens")
         return await super().token(resource, now)
@@ -395,19 +396,19 @@ def test_with_tls_whom_to_trust_is_the_applications_choice(tmp_path: Path, caplo
     assert "an offer has no address of wss://, it is passed over" in caplog.text
 
 
-async def _page(_):
+async def _page(_: Any) -> Any:
     return web.Response(text="<html>please log in</html>", content_type="text/html")
 
 
-async def _elsewhere(_):
+async def _elsewhere(_: Any) -> Any:
     return web.Response(status=302, headers={"Location": "http://127.0.0.1:1/"})
 
 
-async def _busy(_):
+async def _busy(_: Any) -> Any:
     return web.Response(status=503)
 
 
-async def _nonsense(request):
+async def _nonsense(request: Any) -> Any:
     request.transport.write(b"220 mail.example.com ESMTP\r\n\r\n")
     return web.Response()
 
@@ -421,8 +422,8 @@ async def _nonsense(request):
         (_nonsense, NotARelay, "did not answer with HTTP, expected a relay"),
     ],
 )
-def test_an_endpoint_that_is_no_relay_is_told(answer, kind, told: str) -> None:
-    async def test():
+def test_an_endpoint_that_is_no_relay_is_told(answer: Any, kind: type[Exception], told: str) -> None:
+    async def test() -> None:
         async with Pair() as pair:
             pair.west.answers_instead = answer
             listener = await pair.listening()
@@ -509,7 +510,7 @@ def test_a_decision_that_never_comes_holds_up_no_closing(caplog: pytest.LogCaptu
         async with Pair() as pair:
             asked = asyncio.Event()
 
-            async def decide(_) -> None:
+            async def decide(_: Any) -> None:
                 asked.set()
                 await asyncio.get_running_loop().create_future()
 
@@ -535,7 +536,7 @@ def test_an_endpoint_that_does_not_answer_holds_up_nobody_who_listens_at_the_oth
         async with Pair() as pair:
             silence = asyncio.Event()
 
-            async def mute(_):
+            async def mute(_: Any) -> Any:
                 await silence.wait()
                 return web.Response(status=503)
 

@@ -2,6 +2,7 @@
 
 import socket
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -21,11 +22,14 @@ from local.broker.faults import Effect, Fault, Operation
 from local.broker.thread import RunningBroker
 from shared.clock import ManualClock
 from tests.clients.applications import Application
+from tests.clients.conftest import Pair
 
 VALUE = AmqpMessageBodyType.VALUE
 
 
-def test_both_namespaces_take_the_same_ids_and_sessions(application, pair, queue) -> None:
+def test_both_namespaces_take_the_same_ids_and_sessions(
+    application: Application, pair: Pair, queue: Callable[..., str]
+) -> None:
     entity = queue("sessions")
     messages = [ServiceBusMessage(f"{number}", session_id="parcel") for number in range(3)]
     outcome = application.call(application.active(entity, delay=timedelta()).send(messages))
@@ -56,7 +60,7 @@ def test_the_secondary_is_enqueued_later_and_in_order(kind: str) -> None:
             assert [str(each) for each in _received(application, receivers["east"], 20)] == sent
 
 
-def _received(application, receiver, count, seconds: float = 5.0):
+def _received(application: Application, receiver: Any, count: int, seconds: float = 5.0) -> Any:
     messages: list[Any] = []
     while len(messages) < count:
         more = application.call(receiver.receive_messages(count - len(messages), max_wait_time=seconds))
@@ -68,7 +72,9 @@ def _received(application, receiver, count, seconds: float = 5.0):
     return messages
 
 
-def test_a_retry_of_the_same_object_sends_the_same_id_and_nothing_else_of_it_changes(application, pair, queue) -> None:
+def test_a_retry_of_the_same_object_sends_the_same_id_and_nothing_else_of_it_changes(
+    application: Application, pair: Pair, queue: Callable[..., str]
+) -> None:
     entity = queue()
     sender = application.active(entity, delay=timedelta())
     message = ServiceBusMessage("once", application_properties={"kind": "order"}, time_to_live=timedelta(hours=1))
@@ -85,7 +91,9 @@ def test_a_retry_of_the_same_object_sends_the_same_id_and_nothing_else_of_it_cha
     assert message.scheduled_enqueue_time_utc is None
 
 
-def test_a_schedule_of_the_application_holds_in_the_primary_and_is_delayed_in_the_secondary(application, queue) -> None:
+def test_a_schedule_of_the_application_holds_in_the_primary_and_is_delayed_in_the_secondary(
+    application: Application, queue: Callable[..., str]
+) -> None:
     entity = queue()
     due = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
     application.call(application.active(entity).send(ServiceBusMessage("later", scheduled_enqueue_time_utc=due)))
@@ -95,7 +103,7 @@ def test_a_schedule_of_the_application_holds_in_the_primary_and_is_delayed_in_th
     assert peeked["east"].scheduled_enqueue_time_utc == due + timedelta(seconds=15)
 
 
-def test_bodies_of_every_kind_arrive_at_both(application, pair, queue) -> None:
+def test_bodies_of_every_kind_arrive_at_both(application: Application, pair: Pair, queue: Callable[..., str]) -> None:
     entity = queue()
     messages: list[Any] = [
         ServiceBusMessage(b"\x00\xff"),
@@ -126,7 +134,7 @@ def test_bodies_of_every_kind_arrive_at_both(application, pair, queue) -> None:
 
 @pytest.mark.parametrize(("success", "is_enough"), [("any", True), ("all", False)])
 def test_a_namespace_that_is_down_is_told_and_the_policy_decides(
-    application, pair, queue, success: str, is_enough: bool
+    application: Application, pair: Pair, queue: Callable[..., str], success: str, is_enough: bool
 ) -> None:
     entity = queue()
     sender = application.active(entity, success=success, delay=timedelta())
@@ -147,7 +155,9 @@ def test_a_namespace_that_is_down_is_told_and_the_policy_decides(
     assert pair.ids("west", entity) == pair.ids("east", entity) == [message.message_id]
 
 
-def test_if_all_namespaces_fail_each_error_is_told(application, pair, queue) -> None:
+def test_if_all_namespaces_fail_each_error_is_told(
+    application: Application, pair: Pair, queue: Callable[..., str]
+) -> None:
     entity = queue()
     sender = application.active(entity)
     pair.go_down("west")
@@ -164,7 +174,9 @@ def test_if_all_namespaces_fail_each_error_is_told(application, pair, queue) -> 
     assert len(caught.value.outcome.accepted_nowhere) == 1
 
 
-def test_many_messages_go_in_batches_and_a_failure_between_two_tells_which_were_taken(application, pair, queue) -> None:
+def test_many_messages_go_in_batches_and_a_failure_between_two_tells_which_were_taken(
+    application: Application, pair: Pair, queue: Callable[..., str]
+) -> None:
     entity = queue()
     sender = application.active(entity, delay=timedelta())
     messages = [ServiceBusMessage("x" * 100_000) for _ in range(25)]
@@ -180,7 +192,9 @@ def test_many_messages_go_in_batches_and_a_failure_between_two_tells_which_were_
     assert pair.ids("east", entity) == [*east.accepted]
 
 
-def test_a_message_too_large_for_a_batch_stops_what_follows_it(application, pair, queue) -> None:
+def test_a_message_too_large_for_a_batch_stops_what_follows_it(
+    application: Application, pair: Pair, queue: Callable[..., str]
+) -> None:
     entity = queue()
     messages = [ServiceBusMessage("a"), ServiceBusMessage("x" * 2_000_000), ServiceBusMessage("b")]
     with pytest.raises(SendFailed) as caught:
@@ -190,7 +204,9 @@ def test_a_message_too_large_for_a_batch_stops_what_follows_it(application, pair
     assert caught.value.outcome.accepted_nowhere == tuple(each.message_id for each in messages[1:])
 
 
-def test_a_lost_acknowledgement_ends_with_the_timeout_and_the_retry_has_the_same_id(application, pair, queue) -> None:
+def test_a_lost_acknowledgement_ends_with_the_timeout_and_the_retry_has_the_same_id(
+    application: Application, pair: Pair, queue: Callable[..., str]
+) -> None:
     entity = queue()
     sender = application.active(entity, success="all", delay=timedelta())
     message = ServiceBusMessage("twice at most")
@@ -206,7 +222,9 @@ def test_a_lost_acknowledgement_ends_with_the_timeout_and_the_retry_has_the_same
     assert pair.ids("east", entity)[1:] == [message.message_id] * 2
 
 
-def test_links_that_were_closed_meanwhile_are_opened_anew(application, pair, queue) -> None:
+def test_links_that_were_closed_meanwhile_are_opened_anew(
+    application: Application, pair: Pair, queue: Callable[..., str]
+) -> None:
     entity = queue()
     sender = application.active(entity, delay=timedelta())
     application.call(sender.send(ServiceBusMessage("1")))
@@ -216,7 +234,7 @@ def test_links_that_were_closed_meanwhile_are_opened_anew(application, pair, que
     assert pair.bodies("west", entity) == pair.bodies("east", entity) == ["1", "2"]
 
 
-def test_an_entity_that_is_missing_on_one_side_is_told(application, queue) -> None:
+def test_an_entity_that_is_missing_on_one_side_is_told(application: Application, queue: Callable[..., str]) -> None:
     entity = queue()
     senders = application.senders(entity)
     senders["east"] = application.senders("nowhere")["east"]
@@ -227,7 +245,9 @@ def test_an_entity_that_is_missing_on_one_side_is_told(application, queue) -> No
         sender.close()
 
 
-def test_with_a_key_ids_are_derived_and_a_new_process_arrives_at_the_same(application, pair, queue) -> None:
+def test_with_a_key_ids_are_derived_and_a_new_process_arrives_at_the_same(
+    application: Application, pair: Pair, queue: Callable[..., str]
+) -> None:
     entity = queue()
     sender = application.active(entity, delay=timedelta())
     for _ in range(2):
@@ -240,7 +260,9 @@ def test_with_a_key_ids_are_derived_and_a_new_process_arrives_at_the_same(applic
     assert pair.ids("west", entity)[-1] not in ids
 
 
-def test_with_a_key_an_object_that_was_sent_or_received_has_the_same_id_again(application, pair, queue) -> None:
+def test_with_a_key_an_object_that_was_sent_or_received_has_the_same_id_again(
+    application: Application, pair: Pair, queue: Callable[..., str]
+) -> None:
     entity = queue()
     properties: dict[Any, Any] = {"text": b"x", b"name": "y", "number": 1}
     message = ServiceBusMessage("same", application_properties=dict(properties), subject="s")
@@ -263,13 +285,15 @@ def test_with_a_key_an_object_that_was_sent_or_received_has_the_same_id_again(ap
         (lambda _: "x" * 129, "session id: has 129 characters"),
     ],
 )
-def test_a_session_that_is_none_is_refused(session_of, told: str) -> None:
+def test_a_session_that_is_none_is_refused(session_of: Any, told: str) -> None:
     nobody: dict[str, Any] = {"west": None, "east": None}
     with pytest.raises(WrongUse, match=told):
         ActiveSender(nobody, session_of=session_of).send(ServiceBusMessage("x"))
 
 
-def test_the_session_of_a_message_without_one_comes_from_the_message(application, pair, queue) -> None:
+def test_the_session_of_a_message_without_one_comes_from_the_message(
+    application: Application, pair: Pair, queue: Callable[..., str]
+) -> None:
     entity = queue("sessions")
     sender = application.active(entity, delay=timedelta(), session_of=lambda raw: raw.application_properties["parcel"])
     application.call(sender.send(ServiceBusMessage("x", application_properties={"parcel": "p1"})))
@@ -285,7 +309,9 @@ def test_the_session_of_a_message_without_one_comes_from_the_message(application
         (AmqpAnnotatedMessage(value_body=1, properties={"message_id": "x" * 129}), "has 129 characters"),
     ],
 )
-def test_what_cannot_be_sent_is_refused_before_anything_is(pair, queue, messages, told: str) -> None:
+def test_what_cannot_be_sent_is_refused_before_anything_is(
+    pair: Pair, queue: Callable[..., str], messages: Any, told: str
+) -> None:
     with Application("sync", pair.places) as application:
         entity = queue()
         with pytest.raises(WrongUse, match=told):
@@ -305,7 +331,7 @@ def test_wrong_settings_are_told_where_they_are_made() -> None:
         ActiveSender(nobody).send(ServiceBusMessage("x"), to=["north"])
 
 
-def test_a_peer_that_says_nothing_holds_nobody(pair, queue) -> None:
+def test_a_peer_that_says_nothing_holds_nobody(pair: Pair, queue: Callable[..., str]) -> None:
     entity = queue()
     with socket.create_server(("127.0.0.1", 0)) as mute:
         host = f"127.0.0.1:{mute.getsockname()[1]}"
@@ -326,7 +352,7 @@ def test_a_peer_that_says_nothing_holds_nobody(pair, queue) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_peer_that_says_nothing_holds_no_task(pair, queue, count: int) -> None:
+def test_a_peer_that_says_nothing_holds_no_task(pair: Pair, queue: Callable[..., str], count: int) -> None:
     entity = queue()
     with socket.create_server(("127.0.0.1", 0)) as mute:
         host = f"127.0.0.1:{mute.getsockname()[1]}"
@@ -342,7 +368,7 @@ def test_a_peer_that_says_nothing_holds_no_task(pair, queue, count: int) -> None
     assert isinstance(outcome.errors["mute"], OperationTimeoutError)
 
 
-def test_a_schedule_of_one_message_delays_no_other(application, queue) -> None:
+def test_a_schedule_of_one_message_delays_no_other(application: Application, queue: Callable[..., str]) -> None:
     entity = queue()
     sender = application.active(entity)
     later = datetime.now(UTC) + timedelta(hours=1)

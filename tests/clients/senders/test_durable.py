@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,37 +35,40 @@ from busway_clients.senders.messages import identified
 from busway_clients.senders.serialization import freeze, parts, thaw
 from local.broker.faults import Effect, Fault
 from tests.clients.applications import ENVIRONMENT, Application
+from tests.clients.conftest import Pair
 
 SECONDS = 30
 
 
 @pytest.fixture
-def outbox(tmp_path: Path):
+def outbox(tmp_path: Path) -> Iterator[Any]:
     opened = Outbox(tmp_path / "outbox.db")
     yield opened
     opened.close()
 
 
 @pytest.fixture
-def durable(application, outbox):
+def durable(application: Application, outbox: Outbox) -> Any:
     return lambda entity: application.classes.DurableSender(application.passive(entity), outbox)
 
 
-def parcel(number, session: str = "parcel"):
+def parcel(number: int, session: str = "parcel") -> ServiceBusMessage:
     return ServiceBusMessage(f"{session}-{number}", session_id=session)
 
 
-def outage(pair) -> None:
+def outage(pair: Pair) -> None:
     for name in ("west", "east"):
         pair.go_down(name)
 
 
-def recovery(pair) -> None:
+def recovery(pair: Pair) -> None:
     for name in ("west", "east"):
         pair.come_up(name)
 
 
-def test_in_good_times_nothing_is_kept(application, pair, queue, outbox, durable) -> None:
+def test_in_good_times_nothing_is_kept(
+    application: Application, pair: Pair, queue: Callable[..., str], outbox: Outbox, durable: Callable[[str], Any]
+) -> None:
     entity = queue("sessions")
     message = parcel(1)
     accepted = application.call(durable(entity).send(message))
@@ -73,7 +77,9 @@ def test_in_good_times_nothing_is_kept(application, pair, queue, outbox, durable
     assert pair.bodies("west", entity) == ["parcel-1"]
 
 
-def test_an_outage_is_waited_out_and_the_order_in_each_session_kept(application, pair, queue, outbox, durable) -> None:
+def test_an_outage_is_waited_out_and_the_order_in_each_session_kept(
+    application: Application, pair: Pair, queue: Callable[..., str], outbox: Outbox, durable: Callable[[str], Any]
+) -> None:
     entity = queue("sessions")
     sender = durable(entity)
     application.call(sender.send(parcel(0)))
@@ -93,7 +99,9 @@ def test_an_outage_is_waited_out_and_the_order_in_each_session_kept(application,
     assert [body for body in arrived if body.startswith("letter")] == [f"letter-{number}" for number in range(1, 4)]
 
 
-def test_a_session_that_the_inner_sender_gives_is_kept_in_order_too(application, pair, queue, outbox) -> None:
+def test_a_session_that_the_inner_sender_gives_is_kept_in_order_too(
+    application: Application, pair: Pair, queue: Callable[..., str], outbox: Outbox
+) -> None:
     entity = queue("sessions")
     passive = application.passive(entity, session_of=lambda raw: raw.application_properties["parcel"])
     sender = application.classes.DurableSender(passive, outbox)
@@ -107,7 +115,7 @@ def test_a_session_that_the_inner_sender_gives_is_kept_in_order_too(application,
 
 
 def test_a_drain_during_the_outage_says_why_it_stopped_and_changes_nothing(
-    application, pair, queue, outbox, durable
+    application: Application, pair: Pair, queue: Callable[..., str], outbox: Outbox, durable: Callable[[str], Any]
 ) -> None:
     sender = durable(queue())
     outage(pair)
@@ -118,8 +126,8 @@ def test_a_drain_during_the_outage_says_why_it_stopped_and_changes_nothing(
     assert len(outbox) == 1
 
 
-def test_messages_of_one_id_are_counted_each(pair, queue, outbox) -> None:
-    def replay(letters):
+def test_messages_of_one_id_are_counted_each(pair: Pair, queue: Callable[..., str], outbox: Outbox) -> None:
+    def replay(letters: Any) -> list[Any]:
         return [ServiceBusMessage(each, message_id=each, session_id="s") for each in letters]
 
     with Application("sync", pair.places) as application:
@@ -132,7 +140,9 @@ def test_messages_of_one_id_are_counted_each(pair, queue, outbox) -> None:
         assert sender.drain().sent == 3
 
 
-def test_poison_holds_its_session_and_nothing_else(application, pair, queue, outbox, durable) -> None:
+def test_poison_holds_its_session_and_nothing_else(
+    application: Application, pair: Pair, queue: Callable[..., str], outbox: Outbox, durable: Callable[[str], Any]
+) -> None:
     entity = queue("sessions")
     sender = durable(entity)
     outage(pair)
@@ -165,7 +175,9 @@ def test_poison_holds_its_session_and_nothing_else(application, pair, queue, out
     assert pair.bodies("west", entity)[-1] == "parcel-3"
 
 
-def test_a_drain_by_senders_that_are_closed_holds_no_message(pair, queue, outbox) -> None:
+def test_a_drain_by_senders_that_are_closed_holds_no_message(
+    pair: Pair, queue: Callable[..., str], outbox: Outbox
+) -> None:
     with Application("sync", pair.places) as application:
         senders = application.senders(queue())
         with application.classes.PassiveSender(senders) as passive:
@@ -181,14 +193,16 @@ def test_a_drain_by_senders_that_are_closed_holds_no_message(pair, queue, outbox
     assert (len(outbox), outbox.held()) == (1, [])
 
 
-def test_what_is_no_outage_is_raised_and_not_kept(application, pair, queue, outbox, durable) -> None:
+def test_what_is_no_outage_is_raised_and_not_kept(
+    application: Application, pair: Pair, queue: Callable[..., str], outbox: Outbox, durable: Callable[[str], Any]
+) -> None:
     pair.faults("west").add(Fault(effect=Effect.FILL))
     with pytest.raises(SendFailed, match="QuotaExceeded"):
         application.call(durable(queue()).send(ServiceBusMessage("x"), timeout=2))
     assert len(outbox) == 0
 
 
-def test_what_is_neither_sent_nor_kept_is_told(pair, queue, tmp_path: Path) -> None:
+def test_what_is_neither_sent_nor_kept_is_told(pair: Pair, queue: Callable[..., str], tmp_path: Path) -> None:
     entity = queue("sessions")
     outbox = Outbox(tmp_path / "small.db", max_messages=1)
     with Application("sync", pair.places) as application:
@@ -217,7 +231,9 @@ def test_what_is_neither_sent_nor_kept_is_told(pair, queue, tmp_path: Path) -> N
     outbox.close()
 
 
-def test_a_disk_that_is_full_after_a_part_was_sent_is_told(pair, queue, outbox) -> None:
+def test_a_disk_that_is_full_after_a_part_was_sent_is_told(
+    pair: Pair, queue: Callable[..., str], outbox: Outbox
+) -> None:
     with Application("sync", pair.places) as application:
         sender = application.classes.DurableSender(application.passive(queue("sessions")), outbox)
         outbox.put(identified(parcel(1)))
@@ -231,7 +247,9 @@ def test_a_disk_that_is_full_after_a_part_was_sent_is_told(pair, queue, outbox) 
     assert len(outbox) == 1
 
 
-def test_a_full_entity_ends_a_drain_and_holds_no_message(application, pair, queue, durable) -> None:
+def test_a_full_entity_ends_a_drain_and_holds_no_message(
+    application: Application, pair: Pair, queue: Callable[..., str], durable: Callable[[str], Any]
+) -> None:
     sender = durable(queue())
     outage(pair)
     application.call(sender.send(ServiceBusMessage("x"), timeout=2))
@@ -241,7 +259,9 @@ def test_a_full_entity_ends_a_drain_and_holds_no_message(application, pair, queu
     assert (drained.held, drained.left) == (0, 1)
 
 
-def test_an_active_sender_leaves_to_the_outbox_what_its_policy_lacks(application, pair, queue, outbox) -> None:
+def test_an_active_sender_leaves_to_the_outbox_what_its_policy_lacks(
+    application: Application, pair: Pair, queue: Callable[..., str], outbox: Outbox
+) -> None:
     entity = queue()
     sender = application.classes.DurableSender(application.active(entity, success="all"), outbox)
     message = ServiceBusMessage("x")
@@ -253,7 +273,9 @@ def test_an_active_sender_leaves_to_the_outbox_what_its_policy_lacks(application
     assert set(pair.ids("west", entity)) == {message.message_id}
 
 
-def test_it_drains_by_itself_for_as_long_as_it_is_asked_to(application, pair, queue, outbox, durable) -> None:
+def test_it_drains_by_itself_for_as_long_as_it_is_asked_to(
+    application: Application, pair: Pair, queue: Callable[..., str], outbox: Outbox, durable: Callable[[str], Any]
+) -> None:
     entity = queue()
     sender = durable(entity)
     outage(pair)
@@ -326,14 +348,14 @@ def test_it_is_bounded_and_takes_all_of_a_send_or_nothing(tmp_path: Path) -> Non
     again.close()
 
 
-def test_only_its_owner_may_read_what_waits(outbox) -> None:
+def test_only_its_owner_may_read_what_waits(outbox: Outbox) -> None:
     outbox.put(identified(parcel(1)))
     path = Path(outbox._database.path)
     assert {each.stat().st_mode & 0o777 for each in (path, Path(f"{path}-wal"))} == {0o600}
 
 
 @contextmanager
-def full_disk(outbox):
+def full_disk(outbox: Outbox) -> Iterator[Any]:
     """Let no file grow beyond what the outbox has written."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (Path(f"{outbox._database.path}-wal").stat().st_size, limits[1]))
@@ -343,7 +365,7 @@ def full_disk(outbox):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_on_a_full_disk_the_outbox_knows_what_it_holds(outbox) -> None:
+def test_on_a_full_disk_the_outbox_knows_what_it_holds(outbox: Outbox) -> None:
     outbox.put(identified([parcel(1), parcel(2)]))
     size = outbox.size_in_bytes
     waiting = outbox.next(2)
@@ -359,7 +381,7 @@ def test_on_a_full_disk_the_outbox_knows_what_it_holds(outbox) -> None:
 
 
 def test_a_full_disk_ends_no_draining_and_sends_nothing_again(
-    pair, queue, outbox, caplog: pytest.LogCaptureFixture
+    pair: Pair, queue: Callable[..., str], outbox: Outbox, caplog: pytest.LogCaptureFixture
 ) -> None:
     entity = queue("sessions")
     outbox.put(identified([parcel(1), parcel(2)]))
@@ -376,18 +398,18 @@ def test_a_full_disk_ends_no_draining_and_sends_nothing_again(
     assert pair.bodies("west", entity) == ["parcel-1", "parcel-2"]
 
 
-def until(is_so) -> None:
+def until(is_so: Any) -> None:
     deadline = time.monotonic() + SECONDS
     while not is_so():
         assert time.monotonic() < deadline
         time.sleep(0.005)
 
 
-def test_asyncio_goes_on_draining_too(outbox, caplog: pytest.LogCaptureFixture) -> None:
+def test_asyncio_goes_on_draining_too(outbox: Outbox, caplog: pytest.LogCaptureFixture) -> None:
     outbox.put(identified(ServiceBusMessage("x")))
 
     class Sender:
-        async def send(self, messages, *, timeout=None):  # noqa: ARG002, ASYNC109 - a sender's
+        async def send(self, messages: Any, *, timeout: Any = None) -> Outcome:  # noqa: ARG002, ASYNC109 - a sender's
             return Outcome({})
 
     async def until_empty() -> None:
@@ -401,7 +423,7 @@ def test_asyncio_goes_on_draining_too(outbox, caplog: pytest.LogCaptureFixture) 
 
 
 @pytest.mark.parametrize("value", [object(), 2**40, {"a": object()}])
-def test_what_cannot_be_encoded_is_refused_when_it_comes(outbox, value) -> None:
+def test_what_cannot_be_encoded_is_refused_when_it_comes(outbox: Outbox, value: Any) -> None:
     with pytest.raises(WrongUse):
         outbox.put(identified(ServiceBusMessage("x", application_properties={"secret": value})))
     assert len(outbox) == 0
@@ -443,7 +465,9 @@ def test_a_file_of_another_kind_or_version_is_refused(tmp_path: Path) -> None:
         Outbox(tmp_path / "new.db", max_messages=0)
 
 
-def test_durable_sends_need_no_outage_to_be_kept_in_order_of_one_call(pair, queue, outbox) -> None:
+def test_durable_sends_need_no_outage_to_be_kept_in_order_of_one_call(
+    pair: Pair, queue: Callable[..., str], outbox: Outbox
+) -> None:
     entity = queue("sessions")
     with Application("sync", pair.places) as application:
         sender = application.classes.DurableSender(application.passive(entity), outbox)

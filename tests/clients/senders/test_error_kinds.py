@@ -36,7 +36,7 @@ MEANINGS = {
 }
 
 
-def errors():
+def errors() -> list[Any]:
     """Return every error class of the SDK with one of its kind; some take a text, some take nothing."""
     kinds: list[tuple[str, Any]] = inspect.getmembers(exceptions, inspect.isclass)
     ours = [(name, kind) for name, kind in kinds if kind.__module__ == exceptions.__name__]
@@ -45,7 +45,7 @@ def errors():
 
 
 @pytest.mark.parametrize(("name", "error"), errors(), ids=lambda each: each if isinstance(each, str) else "")
-def test_every_class_of_the_sdk_has_its_meaning(name, error) -> None:
+def test_every_class_of_the_sdk_has_its_meaning(name: str, error: Any) -> None:
     assert name in MEANINGS[classify(error)]
 
 
@@ -64,7 +64,7 @@ def test_every_class_of_the_sdk_has_its_meaning(name, error) -> None:
         (struct.error(), ErrorKind.UNAVAILABLE),
     ],
 )
-def test_what_the_sdk_wraps_means_what_is_inside(inner, meaning) -> None:
+def test_what_the_sdk_wraps_means_what_is_inside(inner: Any, meaning: Any) -> None:
     wrapped = exceptions.ServiceBusError("Handler failed", error=inner)
     assert classify(wrapped) is meaning
     assert is_unavailable(wrapped) is (meaning is ErrorKind.UNAVAILABLE)

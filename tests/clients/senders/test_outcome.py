@@ -1,5 +1,7 @@
 """What a send says of its messages, by their positions: an id may occur twice."""
 
+from typing import Any
+
 import pytest
 
 from busway_clients import Delivery, Outcome
@@ -27,7 +29,7 @@ LOST = ConnectionError()
         ({}, (), (), ()),
     ],
 )
-def test_an_outcome(deliveries, nowhere, somewhere, accepted_by) -> None:
+def test_an_outcome(deliveries: Any, nowhere: Any, somewhere: Any, accepted_by: Any) -> None:
     outcome = Outcome(deliveries)
     assert (outcome.accepted_nowhere, outcome.missing_somewhere) == (nowhere, somewhere)
     assert outcome.accepted_by == accepted_by

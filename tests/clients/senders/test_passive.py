@@ -5,6 +5,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,10 @@ from busway_clients import (
 from busway_clients.errors import Unencodable
 from local.broker.faults import Effect, Fault, Operation
 from tests.clients.applications import ENVIRONMENT, Answering, Application
+from tests.clients.conftest import Pair
 
 
-def causes(error):
+def causes(error: Any) -> Any:
     assert isinstance(error.__cause__, ExceptionGroup)
     return error.__cause__.exceptions
 
@@ -35,11 +37,11 @@ def causes(error):
 SEND = frozenset({Operation.SEND})
 
 
-def refusal(condition, **options):
+def refusal(condition: Any, **options: Any) -> Fault:
     return Fault(effect=Effect.REFUSE, operations=SEND, condition=condition, **options)
 
 
-def test_in_good_times_one_namespace_is_used(application, pair, queue) -> None:
+def test_in_good_times_one_namespace_is_used(application: Application, pair: Pair, queue: Callable[..., str]) -> None:
     entity = queue()
     sender = application.passive(entity)
     outcome = application.call(sender.send([ServiceBusMessage("1"), ServiceBusMessage("2")]))
@@ -49,7 +51,9 @@ def test_in_good_times_one_namespace_is_used(application, pair, queue) -> None:
     assert sender.state == RoleState("west", ("east",))
 
 
-def test_an_outage_swaps_the_roles_once_and_they_stay_swapped(application, pair, queue) -> None:
+def test_an_outage_swaps_the_roles_once_and_they_stay_swapped(
+    application: Application, pair: Pair, queue: Callable[..., str]
+) -> None:
     entity = queue()
     sender = application.passive(entity)
     application.call(sender.send(ServiceBusMessage("1")))
@@ -66,7 +70,9 @@ def test_an_outage_swaps_the_roles_once_and_they_stay_swapped(application, pair,
     assert pair.bodies("east", entity) == ["2", "3"]
 
 
-def test_a_link_that_was_closed_meanwhile_is_opened_anew_and_is_no_outage(application, pair, queue) -> None:
+def test_a_link_that_was_closed_meanwhile_is_opened_anew_and_is_no_outage(
+    application: Application, pair: Pair, queue: Callable[..., str]
+) -> None:
     entity = queue()
     sender = application.passive(entity)
     for name in ("east", "west"):
@@ -97,7 +103,7 @@ def test_a_link_that_was_closed_meanwhile_is_opened_anew_and_is_no_outage(applic
     ],
     ids=lambda fault: f"{fault.effect} {fault.condition}",
 )
-def test_what_means_unavailability_switches(pair, queue, fault) -> None:
+def test_what_means_unavailability_switches(pair: Pair, queue: Callable[..., str], fault: Any) -> None:
     entity = queue()
     pair.faults("west").add(fault)
     with Application("sync", pair.places) as application:
@@ -121,7 +127,7 @@ def test_what_means_unavailability_switches(pair, queue, fault) -> None:
     ],
     ids=lambda fault: f"{fault.effect} {fault.condition}",
 )
-def test_what_does_not_mean_unavailability_switches_nothing(pair, queue, fault) -> None:
+def test_what_does_not_mean_unavailability_switches_nothing(pair: Pair, queue: Callable[..., str], fault: Any) -> None:
     entity = queue()
     pair.faults("west").add(fault)
     with Application("sync", pair.places) as application:
@@ -136,7 +142,9 @@ def test_what_does_not_mean_unavailability_switches_nothing(pair, queue, fault) 
 @pytest.mark.parametrize(
     "answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"AMQP\x00\x01\x00\x00"], ids=["a page", "amqp"]
 )
-def test_a_peer_that_is_no_namespace_switches(application, queue, answer: bytes) -> None:
+def test_a_peer_that_is_no_namespace_switches(
+    application: Application, queue: Callable[..., str], answer: bytes
+) -> None:
     entity = queue()
     with Answering(answer) as place, Application(application.kind, {"west": place}) as lost:
         senders = {**lost.senders(entity), "east": application.senders(entity)["east"]}
@@ -149,7 +157,7 @@ def test_a_peer_that_is_no_namespace_switches(application, queue, answer: bytes)
 
 @pytest.mark.parametrize("others", [0, 1])
 def test_a_message_that_cannot_be_encoded_is_at_fault_and_switches_nothing(
-    application, pair, queue, others: int
+    application: Application, pair: Pair, queue: Callable[..., str], others: int
 ) -> None:
     entity = queue()
     sender = application.passive(entity)
@@ -161,7 +169,9 @@ def test_a_message_that_cannot_be_encoded_is_at_fault_and_switches_nothing(
     assert pair.ids("west", entity) == pair.ids("east", entity) == []
 
 
-def test_a_closed_sender_and_a_timeout_that_is_none_are_wrong_use(application, queue) -> None:
+def test_a_closed_sender_and_a_timeout_that_is_none_are_wrong_use(
+    application: Application, queue: Callable[..., str]
+) -> None:
     senders = application.senders(queue())
     sender = application.classes.PassiveSender(senders)
     for timeout in (0, -1):
@@ -177,12 +187,14 @@ def test_a_closed_sender_and_a_timeout_that_is_none_are_wrong_use(application, q
         sender.close()
 
 
-def test_an_entity_that_is_missing_switches_nothing(pair) -> None:
+def test_an_entity_that_is_missing_switches_nothing(pair: Pair) -> None:
     with Application("sync", pair.places) as application, pytest.raises(SendFailed, match="EntityNotFoundError"):
         application.passive("nowhere").send(ServiceBusMessage("x"), timeout=2)
 
 
-def test_if_both_fail_the_roles_stay_and_both_errors_are_raised(application, pair, queue) -> None:
+def test_if_both_fail_the_roles_stay_and_both_errors_are_raised(
+    application: Application, pair: Pair, queue: Callable[..., str]
+) -> None:
     entity = queue()
     sender = application.passive(entity)
     pair.go_down("west")
@@ -196,7 +208,9 @@ def test_if_both_fail_the_roles_stay_and_both_errors_are_raised(application, pai
     assert sender.state == RoleState("west", ("east",))
 
 
-def test_what_the_active_one_had_accepted_is_not_sent_again(application, pair, queue) -> None:
+def test_what_the_active_one_had_accepted_is_not_sent_again(
+    application: Application, pair: Pair, queue: Callable[..., str]
+) -> None:
     entity = queue()
     sender = application.passive(entity)
     messages = [ServiceBusMessage("x" * 100_000) for _ in range(8)]
@@ -208,7 +222,7 @@ def test_what_the_active_one_had_accepted_is_not_sent_again(application, pair, q
     assert outcome.accepted_nowhere == ()
 
 
-def test_processes_that_share_a_file_agree(pair, queue, tmp_path: Path) -> None:
+def test_processes_that_share_a_file_agree(pair: Pair, queue: Callable[..., str], tmp_path: Path) -> None:
     entity = queue()
     with Application("sync", pair.places) as first, Application("aio", pair.places) as second:
         ours = first.passive(entity, roles=FileRoles(tmp_path / "roles.db"))
@@ -223,7 +237,7 @@ def test_processes_that_share_a_file_agree(pair, queue, tmp_path: Path) -> None:
         assert pair.bodies("east", entity) == ["3", "4"]
 
 
-def test_senders_of_one_process_that_share_their_roles_agree(pair, queue) -> None:
+def test_senders_of_one_process_that_share_their_roles_agree(pair: Pair, queue: Callable[..., str]) -> None:
     entity = queue()
     with Application("sync", pair.places) as application:
         roles = MemoryRoles()
@@ -240,7 +254,7 @@ class RolesThatChange(MemoryRoles):
 
     will_change = False
 
-    def read(self):
+    def read(self) -> Any:
         held = super().read()
         if self.will_change and held is not None:
             self.will_change = False
@@ -248,7 +262,9 @@ class RolesThatChange(MemoryRoles):
         return held
 
 
-def test_roles_that_change_during_a_send_lay_its_failure_at_no_other_door(application, pair, queue) -> None:
+def test_roles_that_change_during_a_send_lay_its_failure_at_no_other_door(
+    application: Application, pair: Pair, queue: Callable[..., str]
+) -> None:
     entity = queue()
     roles = RolesThatChange()
     sender = application.passive(entity, roles=roles)
@@ -293,20 +309,22 @@ class RolesThatAreAway:
         self.is_away = True
         self.roles = MemoryRoles()
 
-    def read(self):
+    def read(self) -> Any:
         self._answer()
         return self.roles.read()
 
-    def replace(self, expected, order):
+    def replace(self, expected: Any, order: Any) -> Any:
         self._answer()
         return self.roles.replace(expected, order)
 
-    def _answer(self):
+    def _answer(self) -> None:
         if self.is_away:
             raise StoreUnavailable("roles: no answer")
 
 
-def test_a_store_that_does_not_answer_stops_no_send_and_no_switch(application, pair, queue) -> None:
+def test_a_store_that_does_not_answer_stops_no_send_and_no_switch(
+    application: Application, pair: Pair, queue: Callable[..., str]
+) -> None:
     entity = queue()
     roles = RolesThatAreAway()
     sender = application.passive(entity, roles=roles, refresh=timedelta())
@@ -330,13 +348,15 @@ class RolesThatTakeTheirTime(MemoryRoles):
         super().__init__()
         self.is_asked, self.may_answer = threading.Event(), threading.Event()
 
-    def read(self):
+    def read(self) -> Any:
         self.is_asked.set()
         assert self.may_answer.wait(30)
         return super().read()
 
 
-def test_a_send_waits_behind_another_no_longer_than_it_was_told_to(application, pair, queue) -> None:
+def test_a_send_waits_behind_another_no_longer_than_it_was_told_to(
+    application: Application, pair: Pair, queue: Callable[..., str]
+) -> None:
     entity = queue()
     roles = RolesThatTakeTheirTime()
     sender = application.passive(entity, roles=roles)
@@ -363,7 +383,7 @@ def test_a_send_waits_behind_another_no_longer_than_it_was_told_to(application, 
     assert pair.bodies("west", entity) == ["1"]
 
 
-def test_roles_of_other_namespaces_are_refused(pair, queue, tmp_path: Path) -> None:
+def test_roles_of_other_namespaces_are_refused(pair: Pair, queue: Callable[..., str], tmp_path: Path) -> None:
     path = tmp_path / "roles.db"
     FileRoles(path).replace(0, ("north", "south"))
     told = "are of north, south, expected east, west"

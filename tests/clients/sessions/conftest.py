@@ -1,5 +1,6 @@
 import asyncio
 import itertools
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +21,20 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture(autouse=True)
-def _closed_stores():
+def _closed_stores() -> Iterator[Any]:
     yield
     while OPENED:
         OPENED.pop().close()
 
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory):
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with running_tables(tmp_path_factory.mktemp("azurite")) as connection_string:
         yield connection_string
 
 
 @pytest.fixture
-def table(tables):
+def table(tables: Any) -> Any:
     """Return connection string and name of a table that no other test uses."""
     return tables, f"journal{next(_numbers)}"
 
@@ -41,16 +42,16 @@ def table(tables):
 class Synchronous:
     """An awaited store as the contract's tests call it."""
 
-    def __init__(self, make) -> None:
+    def __init__(self, make: Any) -> None:
         self.runner = asyncio.Runner()
 
-        async def made():
+        async def made() -> Any:
             return make()
 
         self.store = self.runner.run(made())
         self.name = self.store.name
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         asked = getattr(self.store, name)
         return lambda *arguments: self.runner.run(asked(*arguments))
 
@@ -60,20 +61,21 @@ class Synchronous:
 
 
 @pytest.fixture(params=["tables", "sqlite", "tables awaited", "sqlite awaited"])
-def store(request: pytest.FixtureRequest, table, tmp_path: Path):
-    made: Any = {
+def store(request: pytest.FixtureRequest, table: tuple[str, str], tmp_path: Path) -> Any:
+    stores: dict[str, Callable[[], Any]] = {
         "tables": lambda: TableStore.from_connection_string(*table),
         "sqlite": lambda: SqliteStore(tmp_path / "journal.db"),
         "tables awaited": lambda: Synchronous(lambda: AsyncTableStore.from_connection_string(*table)),
         "sqlite awaited": lambda: Synchronous(lambda: AsyncSqliteStore(tmp_path / "journal.db")),
-    }[request.param]()
+    }
+    made = stores[request.param]()
     made.open()
     OPENED.append(made)
     return made
 
 
 @pytest.fixture(scope="module")
-def regions():
+def regions() -> Iterator[Any]:
     """Return a broker with the namespaces west and east, and in both the queues sessions-N and plain-N."""
     queues = [
         QueueConfig(name=f"{kind}-{number}", requires_session=kind == "sessions")
@@ -85,7 +87,7 @@ def regions():
 
 
 @pytest.fixture
-def clients(regions):
+def clients(regions: RunningBroker) -> Iterator[Any]:
     made = {
         site: ServiceBusClient.from_connection_string(regions.connection_string(site), retry_total=0)
         for site in ("west", "east")
@@ -96,10 +98,12 @@ def clients(regions):
 
 
 @pytest.fixture
-def send(clients):
+def send(clients: dict[str, ServiceBusClient]) -> Callable[..., None]:
     """Send messages with these ids to queues of both sites, each session's in order."""
 
-    def to_both(queue, ids, session=None, sites=("west", "east")) -> None:
+    def to_both(
+        queue: str, ids: Iterable[str], session: str | None = None, sites: Iterable[str] = ("west", "east")
+    ) -> None:
         for site in sites:
             with clients[site].get_queue_sender(queue) as sender:
                 sender.send_messages([ServiceBusMessage(name, message_id=name, session_id=session) for name in ids])

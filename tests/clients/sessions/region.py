@@ -11,6 +11,7 @@ from busway_clients.sessions.effects import (
     Complete,
     DeadLetter,
     Delivery,
+    Effect,
     LockLost,
     Log,
     Read,
@@ -108,7 +109,16 @@ class Player:
     count = 0
 
     def __init__(
-        self, world, site, queue, *, fails=None, offset: float = 0.0, cache=None, settings=None, rate: float = 1.0
+        self,
+        world: Any,
+        site: str,
+        queue: Any,
+        *,
+        fails: Any = None,
+        offset: float = 0.0,
+        cache: Any = None,
+        settings: Any = None,
+        rate: float = 1.0,
     ) -> None:
         Player.count += 1
         self.world, self.site, self.queue, self.fails = world, site, queue, fails
@@ -147,7 +157,7 @@ class Player:
                 else:
                     effect = steps.send(answer)
 
-    def step(self, perform=None) -> bool:
+    def step(self, perform: Any = None) -> bool:
         """Do the next effect; whether there was one."""
         if self.ending is not None:
             return False
@@ -164,7 +174,7 @@ class Player:
             self.ending = ended.value
         return True
 
-    def step_until(self, kind) -> Any:
+    def step_until(self, kind: type[Effect]) -> Any:
         """Step up to, and not over, an effect of a kind."""
         if self.effect is None:
             self.effect = next(self.steps)
@@ -172,7 +182,7 @@ class Player:
             assert self.step()
         return self.effect
 
-    def perform(self, effect):
+    def perform(self, effect: Any) -> Any:
         journaling = self.world.journaling
         match effect:
             case Commit():
@@ -196,7 +206,7 @@ class Player:
                 self.world.told.append(text)
         return None
 
-    def run(self, delivery: Delivery):
+    def run(self, delivery: Delivery) -> Any:
         if self.fails is not None and (fault := self.fails(delivery)):
             return fault
         self.world.applied.append((delivery.message_id, delivery.attempt, delivery.may_have_run))
@@ -210,5 +220,5 @@ def both(count: int) -> tuple[Queue, Queue]:
     return Queue(west), Queue(east)
 
 
-def with_settings(**changes) -> Settings:
+def with_settings(**changes: Any) -> Settings:
     return replace(SETTINGS, **changes)

@@ -5,11 +5,12 @@ import contextlib
 import itertools
 import threading
 import time
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 
 import pytest
-from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
+from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSubQueue
 from azure.servicebus.aio import ServiceBusClient as AsyncServiceBusClient
 
 import busway_clients.aio.sessions as aio
@@ -30,6 +31,7 @@ from busway_clients.sessions.leases import LEASE_KEY
 from busway_clients.sessions.received import arrival_of
 from busway_clients.sessions.rows import Write
 from busway_clients.sessions.tables import TableStore
+from local.broker.thread import RunningBroker
 from tests.clients.sessions.region import OPENED
 
 QUICK: dict[str, Any] = {"poll_seconds": 0.05, "idle_seconds": 0.2, "retry_seconds": 0.01, "accept_seconds": 0.3}
@@ -41,61 +43,63 @@ _numbers = itertools.count()
 class Effects:
     """What an application has done, and when there is enough of it."""
 
-    def __init__(self, act=None) -> None:
+    def __init__(self, act: Any = None) -> None:
         self.done: list[tuple[str | None, str]] = []
         self._changed = threading.Condition()
         self._act = act
 
-    def __call__(self, delivery) -> None:
+    def __call__(self, delivery: Any) -> None:
         if self._act is not None:
             self._act(delivery)
         with self._changed:
             self.done.append((delivery.session_id, delivery.message_id))
             self._changed.notify_all()
 
-    async def awaited(self, delivery) -> None:
+    async def awaited(self, delivery: Any) -> None:
         self(delivery)
 
-    def of(self, session):
+    def of(self, session: str | None) -> list[Any]:
         return [name for each, name in self.done if each == session]
 
-    def wait_for(self, count) -> None:
+    def wait_for(self, count: int) -> None:
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.done) >= count, SECONDS), self.done
 
 
 @pytest.fixture
-def queue():
+def queue() -> Any:
     number = next(_numbers)
     return lambda kind="sessions": f"{kind}-{number}"
 
 
 @pytest.fixture
-def store(table):
+def store(table: tuple[str, str]) -> Any:
     made = TableStore.from_connection_string(*table)
     OPENED.append(made)
     return made
 
 
-def until(condition) -> None:
+def until(condition: Any) -> None:
     deadline = time.monotonic() + SECONDS
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
 
-def lease_of(journal, session) -> Lease:
+def lease_of(journal: Journal, session: str | None) -> Lease:
     lease = journal.record(session, []).lease
     assert lease is not None
     return lease
 
 
-def active(regions, queue):
+def active(regions: RunningBroker, queue: str) -> dict[str, int]:
     return {site: regions.counts(site)[queue].active for site in ("west", "east")}
 
 
 @contextlib.contextmanager
-def consumers(clients, source, store, effects, **options):
+def consumers(
+    clients: dict[str, ServiceBusClient], source: Any, store: Any, effects: Any, **options: Any
+) -> Iterator[Any]:
     with contextlib.ExitStack() as ends:
         made = []
         for site, client in clients.items():
@@ -105,7 +109,13 @@ def consumers(clients, source, store, effects, **options):
         yield made
 
 
-def test_two_regions_apply_each_message_once_and_each_session_in_order(regions, clients, send, store, queue) -> None:
+def test_two_regions_apply_each_message_once_and_each_session_in_order(
+    regions: RunningBroker,
+    clients: dict[str, ServiceBusClient],
+    send: Callable[..., None],
+    store: Any,
+    queue: Callable[..., str],
+) -> None:
     sessions = {f"shipment-{n}": [f"s{n}-{step}" for step in range(12)] for n in range(4)}
     for session, names in sessions.items():
         send(queue(), names, session)
@@ -121,7 +131,9 @@ def test_two_regions_apply_each_message_once_and_each_session_in_order(regions, 
     assert not record.lease.is_held
 
 
-def test_awaited_consumers_of_queues_without_sessions_lock_each_message(regions, send, table, queue) -> None:
+def test_awaited_consumers_of_queues_without_sessions_lock_each_message(
+    regions: RunningBroker, send: Callable[..., None], table: tuple[str, str], queue: Callable[..., str]
+) -> None:
     names = [f"m{n}" for n in range(20)]
     send(queue("plain"), names)
     settings = Settings(lock="message", **QUICK)
@@ -154,11 +166,15 @@ def test_awaited_consumers_of_queues_without_sessions_lock_each_message(regions,
 
 @pytest.mark.parametrize("is_awaited", [False, True], ids=["threads", "awaited"])
 def test_a_cut_connection_ends_no_consumer_of_messages_that_are_locked_by_themselves(
-    is_awaited: bool, regions, clients, send, queue
+    is_awaited: bool,
+    regions: RunningBroker,
+    clients: dict[str, ServiceBusClient],
+    send: Callable[..., None],
+    queue: Callable[..., str],
 ) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
-    def act(_) -> None:
+    def act(_: Any) -> None:
         begun.set()
         assert go_on.wait(SECONDS)
 
@@ -202,11 +218,15 @@ def test_a_cut_connection_ends_no_consumer_of_messages_that_are_locked_by_themse
 
 
 def test_a_message_that_is_being_processed_elsewhere_keeps_none_of_the_others_waiting(
-    regions, clients, send, store, queue
+    regions: RunningBroker,
+    clients: dict[str, ServiceBusClient],
+    send: Callable[..., None],
+    store: Any,
+    queue: Callable[..., str],
 ) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
-    def long(delivery) -> None:
+    def long(delivery: Any) -> None:
         begun.set()
         assert go_on.wait(SECONDS)
         by.append(("west", delivery.message_id))
@@ -219,7 +239,7 @@ def test_a_message_that_is_being_processed_elsewhere_keeps_none_of_the_others_wa
         assert begun.wait(SECONDS)
         send(queue("plain"), ["m1", "m2", "m3"], sites=["east"])
 
-        def short(delivery) -> None:
+        def short(delivery: Any) -> None:
             by.append(("east", delivery.message_id))
 
         with JournaledConsumer(clients["east"], source, store, short, site="east", settings=settings, lanes=1):
@@ -232,14 +252,16 @@ def test_a_message_that_is_being_processed_elsewhere_keeps_none_of_the_others_wa
 
 
 class _Closing:
-    def __init__(self, store) -> None:
+    def __init__(self, store: Any) -> None:
         self.store = store
 
     async def aclose(self) -> None:
         await self.store.close()
 
 
-def test_awaited_consumers_keep_the_order_of_sessions(regions, send, table, queue) -> None:
+def test_awaited_consumers_keep_the_order_of_sessions(
+    regions: RunningBroker, send: Callable[..., None], table: tuple[str, str], queue: Callable[..., str]
+) -> None:
     names = [f"m{n}" for n in range(10)]
     send(queue(), names, "s")
     effects = Effects()
@@ -274,7 +296,13 @@ class _Unsaid(Exception):
         return "☃" * 40_000 + "\ud800"
 
 
-def test_poison_goes_to_the_dead_letter_queues_with_its_reason_on_record(regions, clients, send, store, queue) -> None:
+def test_poison_goes_to_the_dead_letter_queues_with_its_reason_on_record(
+    regions: RunningBroker,
+    clients: dict[str, ServiceBusClient],
+    send: Callable[..., None],
+    store: Any,
+    queue: Callable[..., str],
+) -> None:
     error: Any = _Unsaid()  # as applications do, whatever the types say
     raised = {
         "m2": Unprocessable("Broken", "no such shipment"),
@@ -283,7 +311,7 @@ def test_poison_goes_to_the_dead_letter_queues_with_its_reason_on_record(regions
         "m5": Unprocessable("Typed", error),
     }
 
-    def act(delivery):
+    def act(delivery: Any) -> None:
         if delivery.message_id in raised:
             raise raised[delivery.message_id]
 
@@ -308,11 +336,17 @@ def test_poison_goes_to_the_dead_letter_queues_with_its_reason_on_record(regions
     assert entries["m3"].attempt == 3
 
 
-def test_the_secondary_begins_nothing_while_the_primary_does(regions, clients, send, store, queue) -> None:
+def test_the_secondary_begins_nothing_while_the_primary_does(
+    regions: RunningBroker,
+    clients: dict[str, ServiceBusClient],
+    send: Callable[..., None],
+    store: Any,
+    queue: Callable[..., str],
+) -> None:
     secondary = Settings(head_start_seconds=300, **QUICK)
     by: list[tuple[str, str]] = []
 
-    def applied_at(site):
+    def applied_at(site: str) -> Any:
         return lambda delivery: by.append((site, delivery.message_id))
 
     with contextlib.ExitStack() as ends:
@@ -327,11 +361,15 @@ def test_the_secondary_begins_nothing_while_the_primary_does(regions, clients, s
 
 
 def test_a_lease_lives_on_while_the_application_takes_longer_than_it_lasts(
-    regions, clients, send, store, queue
+    regions: RunningBroker,
+    clients: dict[str, ServiceBusClient],
+    send: Callable[..., None],
+    store: Any,
+    queue: Callable[..., str],
 ) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
-    def act(_) -> None:
+    def act(_: Any) -> None:
         begun.set()
         assert go_on.wait(SECONDS)
 
@@ -349,7 +387,13 @@ def test_a_lease_lives_on_while_the_application_takes_longer_than_it_lasts(
     assert effects.of("s") == ["m1", "m2"]
 
 
-def test_sessions_on_one_side_only_are_told_and_nothing_is_taken(regions, clients, send, store, queue) -> None:
+def test_sessions_on_one_side_only_are_told_and_nothing_is_taken(
+    regions: RunningBroker,
+    clients: dict[str, ServiceBusClient],
+    send: Callable[..., None],
+    store: Any,
+    queue: Callable[..., str],
+) -> None:
     send(queue("plain"), ["m1"])
     consumer = JournaledConsumer(
         clients["west"], Source(queue("plain")), store, Effects(), site="west", settings=SETTINGS, lanes=1
@@ -377,7 +421,9 @@ def test_sessions_on_one_side_only_are_told_and_nothing_is_taken(regions, client
     assert active(regions, queue("plain"))["west"] == 1
 
 
-def test_a_journal_of_another_queue_is_refused_at_the_start(clients, store, queue) -> None:
+def test_a_journal_of_another_queue_is_refused_at_the_start(
+    clients: dict[str, ServiceBusClient], store: Any, queue: Callable[..., str]
+) -> None:
     Journal(store, Settings(application="SHIPMENTS/subscriptions/Application".lower())).open()
     source = Source("Shipments", subscription="application")
     for names, is_refused in ((source, False), (Source(queue()), True)):
@@ -390,7 +436,12 @@ def test_a_journal_of_another_queue_is_refused_at_the_start(clients, store, queu
 
 
 def test_a_malformed_entry_keeps_its_session_where_it_is_and_no_other(  # noqa: PLR0917 - fixtures
-    regions, clients, send, store, queue, caplog: pytest.LogCaptureFixture
+    regions: RunningBroker,
+    clients: dict[str, ServiceBusClient],
+    send: Callable[..., None],
+    store: Any,
+    queue: Callable[..., str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     Journal(store, SETTINGS).open()
     store.write("s.bad", [Write(LEASE_KEY, {"Open": 0, "Worker": "?"})])
@@ -408,7 +459,7 @@ def test_a_malformed_entry_keeps_its_session_where_it_is_and_no_other(  # noqa: 
 
 
 def test_a_message_that_cannot_be_recognised_is_dead_lettered_and_does_not_stop_its_session(
-    regions, clients, store, queue
+    regions: RunningBroker, clients: dict[str, ServiceBusClient], store: Any, queue: Callable[..., str]
 ) -> None:
     with clients["west"].get_queue_sender(queue()) as sender:
         sender.send_messages(
@@ -448,7 +499,9 @@ def test_a_message_that_cannot_be_recognised_is_dead_lettered_and_does_not_stop_
         ({"n": "9" * 19, "repl-path": "east", "repl-sequence": "9" * 19}, {"number": "n"}, None),
     ],
 )
-def test_what_does_not_fit_into_a_journal_is_not_recognised(properties, settings, problem: str | None) -> None:
+def test_what_does_not_fit_into_a_journal_is_not_recognised(
+    properties: Any, settings: Any, problem: str | None
+) -> None:
     settings = {"identity": None, "number": None, **settings}
     message = Received(properties)
     assert arrival_of(message, "west", **settings).problem == problem
@@ -467,6 +520,6 @@ def test_what_does_not_fit_into_a_journal_is_not_recognised(properties, settings
         ({"lock": "message", "number": "n"}, "keeps no order"),
     ],
 )
-def test_settings_that_cannot_be_are_told_all_at_once(changes, problem: str) -> None:
+def test_settings_that_cannot_be_are_told_all_at_once(changes: Any, problem: str) -> None:
     with pytest.raises(JournalRefused, match=problem):
         Settings(**changes)

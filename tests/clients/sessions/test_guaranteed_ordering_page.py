@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ PAGE = (ROOT / "docs/guaranteed-ordering.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
-def app(tmp_path: Path):
+def app(tmp_path: Path) -> Any:
     """Give the app and the examples a folder of their own, with `busway` and `python` on the path."""
     folder = tmp_path / "app"
     folder.mkdir()
@@ -58,7 +59,7 @@ def test_the_report_tells_that_nothing_was_applied_yet(
     assert capsys.readouterr().out.startswith("statuses applied: 0, of 0 shipments with 0 each\napplied twice: 0\n")
 
 
-def test_a_consumer_is_killed_and_each_status_is_applied_once_and_in_order(app) -> None:
+def test_a_consumer_is_killed_and_each_status_is_applied_once_and_in_order(app: Path) -> None:
     assert f"```\nbusway start {FOLDER}\n```" in PAGE
     with BuswayProcess("start", FOLDER, "--port", "0", folder=app) as running:
         while "Press Ctrl-C to stop everything." not in running.lines(1):

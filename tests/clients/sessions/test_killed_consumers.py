@@ -5,11 +5,15 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from azure.servicebus import ServiceBusClient
 
 from busway_clients.sessions import Journal, JournaledConsumer, Settings, Source, SqliteStore, State
+from local.broker.thread import RunningBroker
 from tests.clients.applications import ENVIRONMENT
 from tests.clients.sessions.region import OPENED
 
@@ -51,7 +55,7 @@ CONSUMER = textwrap.dedent(
 )
 
 
-def until(condition) -> None:
+def until(condition: Any) -> None:
     deadline = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < deadline
@@ -69,13 +73,29 @@ def until(condition) -> None:
     ],
 )
 def test_what_a_killed_consumer_has_recorded_is_not_done_again_and_what_it_may_have_done_is_told(  # noqa: PLR0917 - fixtures
-    regions, clients, send, tmp_path: Path, end: str, before, after, left_in_west
+    regions: RunningBroker,
+    clients: dict[str, ServiceBusClient],
+    send: Callable[..., None],
+    tmp_path: Path,
+    end: str,
+    before: Any,
+    after: Any,
+    left_in_west: Any,
 ) -> None:
     queue = f"sessions-{('claimed', 'given', 'applied', 'recorded').index(end)}"
     send(queue, NAMES, "s")
     journal, effects = tmp_path / "journal.db", tmp_path / "effects"
     effects.touch()
-    command = [sys.executable, "-c", CONSUMER, regions.connection_string("west"), queue, journal, effects, end]
+    command = [
+        sys.executable,
+        "-c",
+        CONSUMER,
+        regions.connection_string("west"),
+        queue,
+        str(journal),
+        str(effects),
+        end,
+    ]
     killed = subprocess.run(command, env=ENVIRONMENT, timeout=60, check=False)  # noqa: S603 - our own script
     assert killed.returncode == -signal.SIGKILL
     assert effects.read_text().splitlines() == before

@@ -43,15 +43,17 @@ START = 1_790_000_000.0
 PARTITIONS = {"west": ["0", "1"], "east": ["0", "1", "2"]}
 
 
-def native(number, partition: str = "", site: str = "west", seconds=None, name=None):
+def native(number: int, partition: str = "", site: str = "west", seconds: Any = None, name: Any = None) -> Seen:
     return Seen(site, site, partition, name, number, START + (number if seconds is None else seconds))
 
 
-def copy(number, partition: str = "", *, site: str = "east", origin: str = "west", seconds=None, name=None):
+def copy(
+    number: int, partition: str = "", *, site: str = "east", origin: str = "west", seconds: Any = None, name: Any = None
+) -> Seen:
     return Seen(origin, site, partition, name, number, START + (number if seconds is None else seconds))
 
 
-def marked(*done):
+def marked(*done: Any) -> Any:
     mark = Mark()
     for seen in done:
         mark = mark.after(seen)
@@ -134,7 +136,7 @@ def test_reading_a_copied_hub_starts_before_the_first_event_that_is_open() -> No
 
 @pytest.mark.parametrize("seed", range(30))
 @pytest.mark.parametrize("numbers_agree", [True, False])
-def test_whatever_happens_a_switch_loses_nothing(seed, numbers_agree: bool) -> None:
+def test_whatever_happens_a_switch_loses_nothing(seed: Any, numbers_agree: bool) -> None:
     chance = random.Random(seed)
     sent = list(itertools.accumulate(chance.choice([0, 0.001, 0.4, 3]) for _ in range(400)))
     partition_of = [str(chance.randrange(2)) for _ in sent]
@@ -164,7 +166,7 @@ def test_whatever_happens_a_switch_loses_nothing(seed, numbers_agree: bool) -> N
         assert all(start.timestamp() <= time_of(s) for start in starts for s in west if s not in done)
 
 
-def time_of(seen):
+def time_of(seen: Any) -> Any:
     assert seen.enqueued is not None
     return seen.enqueued
 
@@ -180,10 +182,10 @@ def test_after_the_switch_back_what_was_done_elsewhere_is_known() -> None:
     assert [by_time.place(native(n, name=f"m{n}")) for n in range(7, 13)] == [Place.DONE] * 4 + [Place.NEXT] * 2
 
 
-def test_marks_are_kept_and_one_instance_alone_moves_each(store) -> None:
+def test_marks_are_kept_and_one_instance_alone_moves_each(store: Any) -> None:
     books = aio.Bookmarks(store.store, "shipping") if hasattr(store, "runner") else Bookmarks(store, "shipping")
 
-    def call(answer):
+    def call(answer: Any) -> Any:
         return store.runner.run(answer) if hasattr(store, "runner") else answer
 
     assert call(books.load("s")) == Mark()
@@ -252,7 +254,7 @@ def test_a_consumer_of_a_hub_goes_on_in_the_copy_where_it_has_stopped() -> None:
 
 
 def test_the_program_of_the_page_processes_each_event_once_over_a_switch_and_a_restart(
-    tables, monkeypatch: pytest.MonkeyPatch
+    tables: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hubs = [
         NamespaceConfig(name=site, hubs=(HubConfig(name="events", partition_count=2),)) for site in ("west", "east")
@@ -262,7 +264,7 @@ def test_the_program_of_the_page_processes_each_event_once_over_a_switch_and_a_r
         for name, value in {"JOURNAL": tables, "WEST": west, "EAST": east}.items():
             monkeypatch.setenv(name, value)
 
-        def run(site, switched, count):
+        def run(site: str, switched: Any, count: int) -> list[Any]:
             monkeypatch.setenv("SITE", site)
             monkeypatch.setenv("SWITCHED", switched.isoformat())
             printed: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -289,7 +291,7 @@ def test_the_program_of_the_page_processes_each_event_once_over_a_switch_and_a_r
         assert run("east", switched, 1) == ["8"]
 
 
-def copy_of(event):
+def copy_of(event: Any) -> Any:
     """Return an event of west as Busway stamps it."""
     copied = EventData(event.body_as_str())
     stamp = event.enqueued_time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -301,18 +303,18 @@ def copy_of(event):
     return copied
 
 
-def publish(connection_string, events, partition: str = "0") -> None:
+def publish(connection_string: Any, events: Any, partition: str = "0") -> None:
     with EventHubProducerClient.from_connection_string(connection_string, eventhub_name="events") as producer:
         producer.send_batch(events, partition_id=partition)
 
 
-def received(connection_string, count, start, partition: str = "0"):
+def received(connection_string: Any, count: int, start: Any, partition: str = "0") -> Any:
     events: list[EventData] = []
     consumer = EventHubConsumerClient.from_connection_string(
         connection_string, consumer_group="$Default", eventhub_name="events"
     )
 
-    def keep(_, event) -> None:
+    def keep(_: Any, event: Any) -> None:
         events.append(event)
         if len(events) == count:
             threading.Thread(target=consumer.close).start()

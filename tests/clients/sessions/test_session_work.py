@@ -4,6 +4,7 @@ should be."""
 import random
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,7 @@ def count_steps(settings: Settings, max_final: int = MAX_FINAL) -> int:
     return count
 
 
-def first_of_each(names):
+def first_of_each(names: Any) -> Any:
     return list(dict.fromkeys(names))
 
 
@@ -277,7 +278,7 @@ def test_what_was_waited_for_in_vain_is_not_waited_for_again() -> None:
 
 
 @pytest.mark.parametrize("dies_at", [Run, Complete], ids=["working", "pending"])
-def test_a_message_that_will_not_come_any_more_is_given_up_by_a_person(dies_at) -> None:
+def test_a_message_that_will_not_come_any_more_is_given_up_by_a_person(dies_at: Any) -> None:
     world = World()
     west, east = both(3)
     if dies_at is Run:
@@ -417,17 +418,19 @@ def test_a_gap_in_the_numbers_stops_the_session_and_keeps_its_messages() -> None
     assert world.names == ["m1", "m2", "m3"]
 
 
-def poison(delivery):
+def poison(delivery: Any) -> Any:
     return Fault("Broken", "cannot be read", is_final=True) if delivery.message_id == "m2" else None
 
 
-def failing(delivery):
+def failing(delivery: Any) -> Any:
     return Fault("ValueError", "it failed", is_final=False) if delivery.message_id == "m2" else None
 
 
 @pytest.mark.parametrize(("fails", "reason"), [(poison, "Broken"), (failing, "ValueError")])
 @pytest.mark.parametrize("record_every", [1, 4])
-def test_poison_is_faulted_on_record_and_dead_lettered_in_both_regions(fails, reason: str, record_every: int) -> None:
+def test_poison_is_faulted_on_record_and_dead_lettered_in_both_regions(
+    fails: Any, reason: str, record_every: int
+) -> None:
     world = World(with_settings(record_every=record_every))
     west, east = both(4)
     Player(world, "west", west, fails=fails).play()
@@ -488,7 +491,7 @@ def test_a_failed_attempt_is_tried_again_before_the_next_message(record_every: i
     world = World(with_settings(record_every=record_every))
     tried = []
 
-    def fails_twice(delivery):
+    def fails_twice(delivery: Any) -> Any:
         tried.append((delivery.message_id, delivery.attempt, delivery.may_have_run))
         is_failure = delivery.message_id == "m2" and delivery.attempt < 3
         return Fault("ValueError", "it failed", is_final=False) if is_failure else None
@@ -515,16 +518,16 @@ def test_a_message_that_ends_every_worker_is_faulted_and_no_other_is(record_ever
 class StoreThatIsAway:
     """A store that does not answer while it is away; *is_deaf* does what it is asked and does not say so."""
 
-    def __init__(self, store) -> None:
+    def __init__(self, store: Any) -> None:
         self.store = store
         self.is_away = self.is_deaf = False
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         asked = getattr(self.store, name)
         if name not in ("read", "write"):
             return asked
 
-        def answer(*arguments):
+        def answer(*arguments: Any) -> Any:
             if self.is_away:
                 raise JournalUnavailable("the store is away")
             result = asked(*arguments)
@@ -580,7 +583,7 @@ def test_an_outage_of_the_store_is_no_failed_attempt_of_the_application(outage: 
     cache = WorkerCache()
     back_at: list[float] = []
 
-    def checks(delivery):
+    def checks(delivery: Any) -> Any:
         if not back_at:
             # The lease runs out while the application works, as the heartbeat does not get through.
             store.is_away = True
@@ -630,7 +633,7 @@ def test_a_message_whose_lock_is_lost_after_it_was_recorded_is_completed_when_it
     player = Player(world, "west", west)
     player.step_until(Complete)
 
-    def lost(_):
+    def lost(_: Any) -> None:
         raise LockLost("SessionLockLostError")
 
     player.step(lost)

@@ -1,9 +1,11 @@
 """What the drill counts."""
 
+from typing import Any
+
 from cli.failover.drill.observations import Delivery, Observations, tally
 
 
-def observed(accepted, deliveries):
+def observed(accepted: Any, deliveries: Any) -> Any:
     seen = Observations()
     for number in accepted:
         seen.accepted[number] = ("west", float(number))

@@ -4,6 +4,7 @@ import json
 import os
 import stat
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -36,13 +37,13 @@ NAMES = {"west": "west.example.test", "east": "east.example.test"}
 PREFIX = "_azure_servicebus._amqp"
 
 
-def zone_file(tmp_path, text=ZONE, aliases=ALIASES, names=NAMES):
+def zone_file(tmp_path: Path, text: Any = ZONE, aliases: Any = ALIASES, names: Any = NAMES) -> Any:
     path = tmp_path / "example.test.zone"
     path.write_text(text)
     return ZoneFile(path, "example.test", aliases, names, PREFIX), path
 
 
-def both(site):
+def both(site: str) -> Any:
     return dict.fromkeys(ROLES, site)
 
 
@@ -125,7 +126,7 @@ def test_of_two_who_switch_at_once_one_is_told(tmp_path: Path) -> None:
     for name, register in (("zone", zone_file(tmp_path)[0]), ("document", endpoint_file(tmp_path)[0])):
         state = register.read()
 
-        def switch(_, register=register, state=state):
+        def switch(_: Any, register: Any = register, state: Any = state) -> Any:
             try:
                 return register.write(both("east"), state).version
             except FailoverRefused as error:
@@ -164,7 +165,7 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
 # The endpoint document
 
 
-def endpoint_file(tmp_path, content=None, **options):
+def endpoint_file(tmp_path: Path, content: Any = None, **options: Any) -> Any:
     path = tmp_path / "endpoints.json"
     path.write_bytes(document("west", 7) if content is None else content)
     return EndpointFile(path, ROLES, ManualClock(NOW), **options), path
@@ -190,7 +191,7 @@ def test_a_document_is_switched_and_who_reads_it_follows(tmp_path: Path) -> None
         (document(expires="2026-11-21T02:00Z"), "has expired"),
     ],
 )
-def test_a_document_that_is_none_is_left_as_it_is(content, text: str, tmp_path: Path) -> None:
+def test_a_document_that_is_none_is_left_as_it_is(content: bytes, text: str, tmp_path: Path) -> None:
     register, path = endpoint_file(tmp_path, content)
     with pytest.raises(FailoverRefused, match=text):
         register.write(both("east"), register.read())
@@ -245,7 +246,7 @@ class ResourceManager:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 self.reply(*manager.put(self.path, body, self.headers.get("If-Match")))
 
-            def reply(self, status, body) -> None:
+            def reply(self, status: Any, body: Any) -> None:
                 content = json.dumps(body).encode()
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
@@ -253,15 +254,15 @@ class ResourceManager:
                 self.end_headers()
                 self.wfile.write(content)
 
-            def log_message(self, *_) -> None:
+            def log_message(self, *_: object) -> None:
                 pass
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
 
-    def record(self, properties, etag):
+    def record(self, properties: Any, etag: Any) -> dict[Any, Any]:
         return {"id": "/x", "name": "x", "type": "Microsoft.Network/dnsZones/x", "etag": etag, "properties": properties}
 
-    def key(self, path):
+    def key(self, path: Any) -> Any:
         path, _, query = path.partition("?")
         base = "/subscriptions/sub/resourceGroups/group/providers/Microsoft.Network/dnsZones/example.test/"
         assert path.startswith(base)
@@ -269,12 +270,12 @@ class ResourceManager:
         kind, name = path.removeprefix(base).split("/")
         return kind, name
 
-    def get(self, path):
+    def get(self, path: Any) -> Any:
         key = self.key(path)
         found = self.records.get(key)
         return (200, found) if found else (404, {"error": {"code": "NotFound", "message": "no such record"}})
 
-    def put(self, path, body, etag):
+    def put(self, path: Any, body: Any, etag: Any) -> Any:
         key = self.key(path)
         if self.meanwhile is not None:
             self.meanwhile()
@@ -286,7 +287,7 @@ class ResourceManager:
 
 
 @pytest.fixture
-def manager():
+def manager() -> Iterator[Any]:
     running = ResourceManager()
     thread = threading.Thread(target=running.server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -296,7 +297,7 @@ def manager():
     thread.join()
 
 
-def azure_dns(manager, clock=None):
+def azure_dns(manager: Any, clock: Any = None) -> AzureDns:
     client = DnsManagementClient(
         cast("Any", object()),
         "sub",
@@ -310,7 +311,7 @@ def azure_dns(manager, clock=None):
     )
 
 
-def test_record_sets_of_azure_are_replaced_under_their_etags(manager) -> None:
+def test_record_sets_of_azure_are_replaced_under_their_etags(manager: Any) -> None:
     clock = ManualClock(NOW)
     register = azure_dns(manager, clock)
     state = register.read()
@@ -334,7 +335,7 @@ def test_record_sets_of_azure_are_replaced_under_their_etags(manager) -> None:
     assert len(manager.requests) == 2
 
 
-def test_what_somebody_else_has_changed_in_azure_is_not_overwritten(manager) -> None:
+def test_what_somebody_else_has_changed_in_azure_is_not_overwritten(manager: Any) -> None:
     register = azure_dns(manager)
     state = register.read()
     manager.records["CNAME", "bus-send"]["etag"] = "z"
@@ -352,13 +353,13 @@ def test_what_somebody_else_has_changed_in_azure_is_not_overwritten(manager) -> 
         register.write(both("east"), state)
 
 
-def test_when_publishers_were_moved_by_hand_in_azure_is_not_known(manager) -> None:
+def test_when_publishers_were_moved_by_hand_in_azure_is_not_known(manager: Any) -> None:
     register = azure_dns(manager)
     assert register.write({"receive": "east"}, register.read()).changed is None
     assert register.write({"send": "east"}, register.read()).changed == NOW
 
 
-def test_records_that_azure_does_not_have_are_told(manager) -> None:
+def test_records_that_azure_does_not_have_are_told(manager: Any) -> None:
     register = azure_dns(manager)
     state = register.read()
     del manager.records["SRV", f"{PREFIX}.east"]
@@ -369,7 +370,7 @@ def test_records_that_azure_does_not_have_are_told(manager) -> None:
         register.read()
 
 
-def test_a_record_that_points_elsewhere_is_told(manager) -> None:
+def test_a_record_that_points_elsewhere_is_told(manager: Any) -> None:
     manager.records["CNAME", "bus-send"]["properties"]["CNAMERecord"]["cname"] = "north.example.test"
     with pytest.raises(FailoverRefused, match=r"points to north.example.test, expected one of west"):
         azure_dns(manager).read()
