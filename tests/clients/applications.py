@@ -18,7 +18,7 @@ ENVIRONMENT = {"PYTHONPATH": str(Path(__file__).parents[2] / "clients")}
 
 
 class Answering:
-    """A peer that says *answer* to whoever connects, and hangs up; its context gives its connection string."""
+    """A peer that sends *answer* on each connection and closes it; its context returns its connection string."""
 
     def __init__(self, answer: Any) -> None:
         self._answer = answer
@@ -46,7 +46,7 @@ class Answering:
 
 
 class Application:
-    """What it opens at *places*, connection strings by name, closes with its context."""
+    """Senders and receivers at *places* (connection strings by name), closed with its context."""
 
     def __init__(self, kind: str, places: Any) -> None:
         self.kind = kind

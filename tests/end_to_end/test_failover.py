@@ -175,16 +175,16 @@ def test_more_messages_than_one_request_gives_are_counted(folder: Path, broker: 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (["switch", "north"], "north: unknown site (failover.yaml has west, east)"),
         (["plan", "east", "--role", "sender"], "'sender': unknown role, expected send or receive"),
     ],
 )
-def test_what_is_not_there_is_told(arguments: Any, told: str, folder: Path) -> None:
+def test_unknown_names_are_reported(arguments: Any, expected: str, folder: Path) -> None:
     code, _, err = busway(folder, *arguments)
     assert code != 0
-    assert told in " ".join(err.replace("│", "").split())
+    assert expected in " ".join(err.replace("│", "").split())
 
 
 def test_to_switch_back_is_to_fail_back(folder: Path) -> None:
@@ -207,7 +207,7 @@ def test_to_switch_back_is_to_fail_back(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "expected"),
     [
         ("primary: west", "primary: north", "the primary 'north' is none of the sites"),
         ("connection: east", "connection: north", "no connection to Service Bus is called 'north'"),
@@ -226,17 +226,17 @@ def test_to_switch_back_is_to_fail_back(folder: Path) -> None:
         ("{file: endpoints.json}", "{file: gone.json}", "gone.json: cannot be read"),
     ],
 )
-def test_a_wrong_file_is_told(before: str, after: str, told: str, folder: Path) -> None:
+def test_a_wrong_file_is_reported(before: str, after: str, expected: str, folder: Path) -> None:
     file = folder / "failover.yaml"
     text = file.read_text()
     assert before in text
     file.write_text(text.replace(before, after))
     code, _, err = busway(folder, "show")
     assert code == 1
-    assert told in err
+    assert expected in err
 
 
-def test_a_missing_connection_string_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_connection_string_is_reported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("EAST")
     code, out, err = busway(folder, "show")
     assert code == 1
@@ -258,11 +258,11 @@ def test_a_site_is_opened_with_an_identity_where_its_setting_names_a_host(
 
 
 @pytest.mark.usefixtures("broker")
-def test_an_entity_that_is_not_there_is_told(folder: Path) -> None:
+def test_a_missing_entity_is_reported(folder: Path) -> None:
     file = folder / "failover.yaml"
     file.write_text(file.read_text().replace(ENTITY, "paymnts"))
-    told = asyncio.run(inspect_site(open_failover(folder, SystemClock()), "east"))
-    assert told == (
+    expected = asyncio.run(inspect_site(open_failover(folder, SystemClock()), "east"))
+    assert expected == (
         "east/paymnts: it cannot be peeked, ServiceBusError; "
         "east answers: check that the entity exists, and the right to listen"
     )
@@ -302,7 +302,7 @@ def test_a_zone_is_switched_by_the_same_commands(folder: Path) -> None:
     assert plain["version"] == "2026112104"
 
 
-def test_with_one_alias_nobody_goes_back_while_something_is_left(folder: Path, broker: RunningBroker) -> None:
+def test_with_one_alias_a_failback_waits_while_something_is_left(folder: Path, broker: RunningBroker) -> None:
     with_register(folder, "zone: {file: example.test.zone, origin: example.test}")
     file = folder / "failover.yaml"
     file.write_text(file.read_text().replace("bus-receive.example", "bus-send.example"))

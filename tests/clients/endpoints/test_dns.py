@@ -73,7 +73,7 @@ def test_prefixes_are_tried_in_order(server: NameServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "expected"),
     [
         ("servicebus 20 CNAME west", "other A 127.0.0.1", "servicebus.example.test CNAME: there is no such name"),
         ("CNAME west", "CNAME test1", "test1.example.test CNAME: there is no such name"),
@@ -85,8 +85,8 @@ def test_prefixes_are_tried_in_order(server: NameServer) -> None:
         ("1 1 5671 west-example.servicebus.windows.net.", "1 1 5671 evilservicebus.windows.net.", "is not a namespace"),
     ],
 )
-def test_wrong_records_are_told_and_the_endpoint_from_before_is_kept(
-    server: NameServer, before: str, after: str, told: str
+def test_wrong_records_are_reported_and_the_endpoint_from_before_is_kept(
+    server: NameServer, before: str, after: str, expected: str
 ) -> None:
     clock = [0.0]
     errors: list[Any] = []
@@ -95,7 +95,7 @@ def test_wrong_records_are_told_and_the_endpoint_from_before_is_kept(
     server.replace(before, after)
     clock[0] += 21
     assert watch.endpoints() == good
-    assert told in str(watch.state.error)
+    assert expected in str(watch.state.error)
     assert errors == [watch.state.error]
     server.replace("20 CNAME west", "20 CNAME east")
     clock[0] += 6
@@ -103,7 +103,7 @@ def test_wrong_records_are_told_and_the_endpoint_from_before_is_kept(
     assert watch.state.error is None
 
 
-def test_records_of_other_ports_only_are_told(server: NameServer) -> None:
+def test_records_of_other_ports_only_are_reported(server: NameServer) -> None:
     server.replace("west SRV 1 1 5671", "west SRV 1 1 5672")
     assert endpoints(server) == (Endpoint(WEST, 443),)
     text = "_azure_servicebus._amqp.west SRV 1 1 9000 x.servicebus.windows.net."
@@ -113,7 +113,7 @@ def test_records_of_other_ports_only_are_told(server: NameServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("attribute", "value", "told"),
+    ("attribute", "value", "expected"),
     [
         ("is_silent", True, "no answer within 0.3 s from 127.0.0.1"),
         ("rcode", dns.rcode.SERVFAIL, "no name server could answer"),
@@ -123,7 +123,7 @@ def test_records_of_other_ports_only_are_told(server: NameServer) -> None:
     ],
 )
 def test_a_resolver_that_does_not_answer_leaves_what_was_known(
-    server: NameServer, attribute: str, value: Any, told: str
+    server: NameServer, attribute: str, value: Any, expected: str
 ) -> None:
     clock = [0.0]
     watch = EndpointWatch(source_of(server), monotonic=lambda: clock[0])
@@ -131,14 +131,14 @@ def test_a_resolver_that_does_not_answer_leaves_what_was_known(
     setattr(server, attribute, value)
     clock[0] += 21
     assert watch.endpoints() == good
-    assert told in str(watch.state.error)
+    assert expected in str(watch.state.error)
     assert (watch.state.failures, watch.state.age_seconds) == (1, 21)
     fresh = EndpointWatch(source_of(server))
     with pytest.raises(EndpointUnresolved, match=r"servicebus\.example\.test"):
         fresh.endpoints()
 
 
-def test_nobody_asks_again_before_the_answer_is_old(server: NameServer) -> None:
+def test_the_source_is_not_read_again_before_the_answer_is_old(server: NameServer) -> None:
     clock = [0.0]
     watch = EndpointWatch(source_of(server), monotonic=lambda: clock[0])
     watch.endpoints()
@@ -151,6 +151,6 @@ def test_nobody_asks_again_before_the_answer_is_old(server: NameServer) -> None:
     assert len(server.queries) == 2 * asked
 
 
-def test_an_alias_that_is_no_name_is_told_at_once() -> None:
+def test_an_alias_that_is_no_name_is_reported_at_once() -> None:
     with pytest.raises(EndpointUnresolved, match="empty"):
         DnsSource("a..b", nameservers=["127.0.0.1"])

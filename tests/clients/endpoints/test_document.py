@@ -46,7 +46,7 @@ def test_what_is_written_is_read_as_it_was() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "expected"),
     [
         (b"", "is empty"),
         (b"  \n", "is empty"),
@@ -86,8 +86,8 @@ def test_what_is_written_is_read_as_it_was() -> None:
         (document(expires="2026-11-21T00:00Z"), "has expired"),
     ],
 )
-def test_what_is_no_document_is_told(content: bytes, told: str) -> None:
-    with pytest.raises(EndpointUnresolved, match=told) as caught:
+def test_what_is_no_document_is_reported(content: bytes, expected: str) -> None:
+    with pytest.raises(EndpointUnresolved, match=expected) as caught:
         read_document(content, "file", NOW).answer("send", "file")
     assert str(caught.value).startswith("file")
 
@@ -110,7 +110,7 @@ def test_a_signed_document_is_read_with_the_key_that_it_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "expected"),
     [
         (document(), "is not signed, expected a signature by new"),
         (signed(document(), PRIVATE, "old"), "is signed by 'old', expected new"),
@@ -120,8 +120,8 @@ def test_a_signed_document_is_read_with_the_key_that_it_names() -> None:
         (signed(b"[]", PRIVATE, "new"), "is empty"),
     ],
 )
-def test_a_signature_that_does_not_hold_is_told(content: bytes, told: str) -> None:
-    with pytest.raises(EndpointUnresolved, match=told):
+def test_a_signature_that_does_not_hold_is_reported(content: bytes, expected: str) -> None:
+    with pytest.raises(EndpointUnresolved, match=expected):
         read_signed(content, {"new": PUBLIC})
 
 
@@ -141,7 +141,7 @@ def test_a_signed_document_is_not_believed_without_a_key() -> None:
         read_signed(signed(document(), PRIVATE, "new"), None)
 
 
-def test_a_key_of_another_kind_is_told() -> None:
+def test_a_key_of_another_kind_is_reported() -> None:
     private, public = pair(generate_private_key(SECP256R1()))
     with pytest.raises(TypeError, match="expected Ed25519"):
         signed(document(), private, "new")

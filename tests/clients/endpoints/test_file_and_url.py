@@ -44,7 +44,7 @@ def test_a_file_is_followed_and_every_fault_leaves_what_was_known(tmp_path: Path
     published(path, document("west", 1))
     ticking = Ticking(FileSource(path, "send"))
     assert ticking.first() == WEST
-    for content, told in (
+    for content, expected in (
         (document("east", 2)[:60], "half-written perhaps"),
         (b"<html>Sign in</html>", "login page"),
         (b"", "is empty"),
@@ -53,9 +53,9 @@ def test_a_file_is_followed_and_every_fault_leaves_what_was_known(tmp_path: Path
     ):
         published(path, content)
         assert ticking.first() == WEST
-        assert told in ticking.error()
+        assert expected in ticking.error()
         assert ticking.first() == WEST
-        assert told in ticking.error()  # what is unchanged is as wrong as before
+        assert expected in ticking.error()  # what is unchanged is as wrong as before
     path.unlink()
     assert ticking.first() == WEST
     assert "cannot be read, No such file" in ticking.error()
@@ -154,7 +154,7 @@ def test_a_url_is_asked_with_its_etag(site: WebSite) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "expected"),
     [
         ((200, {"Content-Type": "text/html"}, b"<html>Sign in</html>"), "a login page perhaps"),
         ((302, {"Location": "https://login.example.org/"}, b""), "redirects (302), to a login page perhaps"),
@@ -166,13 +166,13 @@ def test_a_url_is_asked_with_its_etag(site: WebSite) -> None:
         ((304, {}, b""), None),
     ],
 )
-def test_what_is_no_document_leaves_what_was_known(site: WebSite, answer: Any, told: str | None) -> None:
+def test_what_is_no_document_leaves_what_was_known(site: WebSite, answer: Any, expected: str | None) -> None:
     ticking = Ticking(UrlSource(url_of(site), "send"))
     assert ticking.first() == WEST
     site.answer = answer
     assert ticking.first() == WEST
-    if told is not None:
-        assert told in ticking.error()
+    if expected is not None:
+        assert expected in ticking.error()
         assert "secret" not in ticking.error()
     site.answer = None
     site.content = document("east", 3)
@@ -180,7 +180,7 @@ def test_what_is_no_document_leaves_what_was_known(site: WebSite, answer: Any, t
     assert ticking.watch.state.error is None
 
 
-def test_a_server_that_is_away_is_told() -> None:
+def test_a_server_that_is_unavailable_is_reported() -> None:
     with WebSite().server as gone:
         port = gone.server_port
     with pytest.raises(EndpointUnresolved, match=f"http://127.0.0.1:{port}/e: cannot be reached"):

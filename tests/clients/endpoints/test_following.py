@@ -179,7 +179,7 @@ def test_a_sender_stays_where_it_is_when_the_other_cannot_be_opened(
     assert held(broker) == [4, 1]
 
 
-def test_an_endpoint_that_is_no_namespace_is_told_and_the_sender_stays(
+def test_an_endpoint_that_is_no_namespace_is_reported_and_the_sender_stays(
     register: Register, broker: RunningBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, closing(WebSite()) as site:
@@ -227,7 +227,7 @@ class WebSite:
         self._thread.join()
 
 
-def test_a_send_that_fails_because_the_site_is_away_is_made_at_the_other(
+def test_a_send_that_fails_because_the_site_is_unavailable_is_made_at_the_other(
     register: Register, broker: RunningBroker
 ) -> None:
     with register.sender() as sender:
@@ -309,7 +309,7 @@ def test_a_receiver_settles_where_it_took_before_it_moves(register: Register, br
     assert held(broker) == [1, 0]
 
 
-def test_a_receiver_leaves_behind_what_nobody_settles(
+def test_a_receiver_leaves_unsettled_messages_behind(
     register: Register, broker: RunningBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     put(broker, "west", "a", "b")
@@ -327,7 +327,9 @@ def test_a_receiver_leaves_behind_what_nobody_settles(
     assert held(broker) == [2, 1]
 
 
-def test_a_receiver_whose_site_is_away_goes_where_the_source_points(register: Register, broker: RunningBroker) -> None:
+def test_a_receiver_whose_site_is_unavailable_goes_where_the_source_points(
+    register: Register, broker: RunningBroker
+) -> None:
     put(broker, "west", "a")
     put(broker, "east", "b")
     with register.receiver() as receiver:

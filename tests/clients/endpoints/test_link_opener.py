@@ -1,4 +1,4 @@
-"""LinkOpener beside what goes on: how long they are waited for, and what becomes of those that come late."""
+"""Opening links beside another one: how long a caller waits, and what happens to late ones."""
 
 import asyncio
 import threading
@@ -48,7 +48,7 @@ def test_an_opening_that_is_not_over_yet_is_taken_when_it_is() -> None:
     assert doors.begun == [EAST]
 
 
-def test_what_nobody_wants_any_more_is_closed() -> None:
+def test_an_abandoned_link_is_closed() -> None:
     doors = Doors(60.0)
     with pytest.raises(StillOpening):
         doors.openings.open(EAST, beside=True)

@@ -95,22 +95,22 @@ def test_a_callback_that_fails_is_logged_and_stops_nothing(caplog: pytest.LogCap
     assert "callback of the endpoint watch failed" in caplog.text
 
 
-def test_a_callback_may_ask_the_watch_and_is_told_one_thing_after_the_other() -> None:
+def test_a_callback_may_ask_the_watch_and_is_events_one_thing_after_the_other() -> None:
     seconds = [0.0]
-    told = []
+    events = []
 
     def note(change: Any) -> None:
-        told.append(("begins", change.site))
+        events.append(("begins", change.site))
         seconds[0] += 100
         assert watch.consult() == watch.endpoints() == (EAST,)
-        told.append(("ends", change.site))
+        events.append(("ends", change.site))
 
     watch = EndpointWatch(Script(said(WEST), said(EAST)), on_change=note, monotonic=lambda: seconds[0])
     asking = threading.Thread(target=watch.endpoints, daemon=True)
     asking.start()
     asking.join(10)
     assert not asking.is_alive()
-    assert told == [(what, each.namespace) for each in (WEST, EAST) for what in ("begins", "ends")]
+    assert events == [(what, each.namespace) for each in (WEST, EAST) for what in ("begins", "ends")]
 
 
 def test_an_error_is_logged_once_until_it_is_another(caplog: pytest.LogCaptureFixture) -> None:
@@ -127,7 +127,7 @@ def test_an_error_is_logged_once_until_it_is_another(caplog: pytest.LogCaptureFi
     ]
 
 
-def test_the_thread_asks_and_tells_while_nobody_does() -> None:
+def test_the_thread_reads_the_source_and_calls_back_by_itself() -> None:
     changed = threading.Event()
     source = Script(said(WEST, 0), said(EAST, 0))
     changes = []

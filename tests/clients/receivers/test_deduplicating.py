@@ -40,7 +40,7 @@ from tests.clients.conftest import Pair
 
 
 class Effects:
-    """What the application has done, counted; it fails as often as it is told to for a body."""
+    """The effects of the application, counted; it fails for a body as often as configured."""
 
     def __init__(self, failures: Any = (), error: Any = None) -> None:
         self.done = Counter[str]()
@@ -343,17 +343,17 @@ def test_a_copy_that_waits_does_not_keep_a_run_from_its_end(
 
 
 @pytest.mark.parametrize(
-    ("kind_of_queue", "told"), [("sessions", "amqp:not-allowed"), ("missing", "MessagingEntityNotFoundError")]
+    ("kind_of_queue", "expected"), [("sessions", "amqp:not-allowed"), ("missing", "MessagingEntityNotFoundError")]
 )
-def test_an_entity_that_cannot_be_received_from_like_this_is_told(
-    application: Application, queue: Callable[..., str], kind_of_queue: str, told: str
+def test_an_entity_that_cannot_be_received_from_like_this_is_reported(
+    application: Application, queue: Callable[..., str], kind_of_queue: str, expected: str
 ) -> None:
     entity = queue(kind_of_queue) if kind_of_queue == "sessions" else kind_of_queue
     receivers = {**application.receivers(queue()), "east": application.receivers(entity)["east"]}
     receiver = application.classes.DeduplicatingReceiver(receivers, MemoryStore())
     stop = (threading if application.kind == "sync" else asyncio).Event()
     effects = Effects()
-    with pytest.raises(WrongUse, match=rf"the receiver of east: .*{told}"):
+    with pytest.raises(WrongUse, match=rf"the receiver of east: .*{expected}"):
         application.call(receiver.run(effects if application.kind == "sync" else effects.awaited, stop, idle=0.5))
 
 
@@ -480,7 +480,7 @@ class StoreThatIsAway(MemoryStore):
 
 
 @pytest.mark.parametrize("question", ["claim", "record", "release"])
-def test_a_store_that_is_away_costs_no_delivery_and_no_second_effect(
+def test_a_store_that_is_unavailable_costs_no_delivery_and_no_second_effect(
     application: Application, pair: Pair, queue: Callable[..., str], question: str
 ) -> None:
     entity = queue("twice")
@@ -563,7 +563,7 @@ def test_a_consumer_killed_before_the_record_has_its_message_processed_again_and
         assert pair.ids("west", entity) == []
 
 
-def test_wrong_settings_are_told_where_they_are_made() -> None:
+def test_wrong_settings_are_reported_where_they_are_made() -> None:
     with pytest.raises(WrongUse, match="2026-01-01 00:00:00 without a time zone"):
         Watermark(datetime(2026, 1, 1))  # noqa: DTZ001 - what is refused
     with pytest.raises(WrongUse, match="the skew of a watermark: is -1 day"):

@@ -179,7 +179,7 @@ def test_a_table_is_purged_of_what_has_ended(tables: Any) -> None:
     assert other.claim("0", NOW + 1) is State.DONE
 
 
-def test_a_table_that_does_not_exist_is_told(tables: Any) -> None:
+def test_a_table_that_does_not_exist_is_reported(tables: Any) -> None:
     store = TablesStore(tables.get_table_client("missing"), "orders")
     with pytest.raises(StoreUnavailable, match="table missing: does not exist"):
         store.claim("m", NOW)
@@ -187,7 +187,7 @@ def test_a_table_that_does_not_exist_is_told(tables: Any) -> None:
         TableRoles(tables.get_table_client("missing"), "sender").read()
 
 
-def test_a_table_with_other_contents_is_told(tables: Any) -> None:
+def test_a_table_with_other_contents_is_reported(tables: Any) -> None:
     table = tables.create_table("others")
     store = TablesStore(table, "orders")
     table.create_entity(store._keys("m") | {"state": "pending"})

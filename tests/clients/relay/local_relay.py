@@ -147,11 +147,12 @@ class LocalRelay:
             return await self.answers_instead(request)
         action = request.query.get("sb-hc-action")
         self.attempts.append((action, request.raw_path))
-        serve: Callable[..., Awaitable[Any]] = {
+        actions: dict[str, Callable[..., Awaitable[Any]]] = {
             "listen": self._listen,
             "connect": self._connect,
             "accept": self._accept,
-        }.get(action, _malformed)
+        }
+        serve = actions.get(action, _malformed)
         try:
             return await serve(request, *self._path(request))
         except Refused as refused:
@@ -175,7 +176,7 @@ class LocalRelay:
             key, rights = self.keys[values["skn"]]
         except (AttributeError, KeyError, ValueError):
             raise Refused(401, "the token is missing or malformed") from None
-        # What is signed is the resource as it stands in the token, still encoded.
+        # The signature covers the resource as it is in the token, still encoded.
         raw = rest.partition("sr=")[2].partition("&")[0]
         expected = hmac.new(key.encode(), f"{raw}\n{expiry}".encode(), hashlib.sha256).digest()
         if kind != "SharedAccessSignature" or quote(raw, safe="%") != raw:

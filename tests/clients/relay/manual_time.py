@@ -7,7 +7,7 @@ from typing import Any
 
 
 class ManualTime:
-    """A clock of busway_clients.relay; whoever waits goes on when the test has advanced far enough."""
+    """A clock for busway_clients.relay; waits end when the test has advanced it far enough."""
 
     def __init__(self, start: float = 1_700_000_000.0) -> None:
         self._now = start
@@ -36,7 +36,7 @@ class ManualTime:
                 due.set_result(None)
 
     def is_waited_for(self, shortest: float, longest: float) -> Any:
-        """Tell whether somebody waits for a time of a length between the two."""
+        """Return whether a wait with a length between the two is in progress."""
         return any(shortest <= seconds <= longest for _, _, seconds, due in self._waiting if not due.done())
 
     async def until_waited_for(self, shortest: float, longest: Any = None) -> None:

@@ -180,10 +180,10 @@ def test_a_token_that_is_wrong_switches_nothing_and_is_in_no_text(authorization:
                 await client.connect()
             assert isinstance(caught.value.errors["west"], RelayRefused)
             assert client.state == WEST_ACTIVE
-            told = "".join(traceback.format_exception(caught.value))
-            assert "c2VjcmV0" not in told
-            assert "Signature" not in told
-            assert "%26sig%3D" not in told
+            expected = "".join(traceback.format_exception(caught.value))
+            assert "c2VjcmV0" not in expected
+            assert "Signature" not in expected
+            assert "%26sig%3D" not in expected
 
     run(test())
 
@@ -245,7 +245,7 @@ def test_a_request_that_is_answered_too_late_counts_as_unanswered() -> None:
     run(test())
 
 
-def test_a_connection_that_breaks_is_told_and_the_next_one_goes_elsewhere() -> None:
+def test_a_connection_that_breaks_is_reported_and_the_next_one_goes_elsewhere() -> None:
     async def test() -> None:
         async with Pair() as pair:
             await pair.echoing()
@@ -390,7 +390,7 @@ def test_anonymous_senders_need_no_token_where_the_relay_lets_them() -> None:
     run(test())
 
 
-def test_wrong_settings_are_told_where_they_are_made() -> None:
+def test_wrong_settings_are_reported_where_they_are_made() -> None:
     async def test() -> None:
         with pytest.raises(WrongUse, match="are none, expected an active one"):
             RelayClient({})

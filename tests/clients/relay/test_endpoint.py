@@ -43,7 +43,7 @@ def test_a_sender_adds_to_the_address() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("", "has no Endpoint"),
         ("Endpoint=west", "has no Endpoint"),
@@ -53,14 +53,14 @@ def test_a_sender_adds_to_the_address() -> None:
         ("Endpoint=sb://west/;EntityPath=/", "the path is empty"),
     ],
 )
-def test_a_connection_string_that_lacks_something_is_told_without_its_key(text: str, told: str) -> None:
-    with pytest.raises(WrongUse, match=told) as caught:
+def test_a_connection_string_that_lacks_something_is_reported_without_its_key(text: str, expected: str) -> None:
+    with pytest.raises(WrongUse, match=expected) as caught:
         RelayEndpoint.from_connection_string(text)
     assert "c2VjcmV0" not in str(caught.value)
 
 
 @pytest.mark.parametrize("host", ["", "https://west", "west/hyco", "user@west"])
-def test_a_host_that_is_none_is_told(host: str) -> None:
+def test_a_host_that_is_none_is_reported(host: str) -> None:
     with pytest.raises(WrongUse, match="the host of a relay"):
         RelayEndpoint(host, "hyco")
 

@@ -125,19 +125,19 @@ def _broken(_: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("decide", "protocols", "status", "told"),
+    ("decide", "protocols", "status", "expected"),
     [
         (_no_entry, (), 403, r"HTTP 403 \(no entry\)"),
         (lambda _: Rejection(418, "a teapot"), (), 418, r"HTTP 418 \(a teapot\)"),
         (None, ("other",), 400, "speaks none of these subprotocols"),
     ],
 )
-def test_a_rejection_reaches_the_sender(decide: Any, protocols: Any, status: int, told: str) -> None:
+def test_a_rejection_reaches_the_sender(decide: Any, protocols: Any, status: int, expected: str) -> None:
     async def test() -> None:
         async with Pair() as pair:
             listener = await pair.echoing(decide=decide, protocols=["busway"])
             client = await pair.client()
-            with pytest.raises(RelayFailed, match=told) as caught:
+            with pytest.raises(RelayFailed, match=expected) as caught:
                 await client.connect("private", protocols=protocols)
             [error] = caught.value.errors.values()
             assert isinstance(error, RelayRefused)
@@ -202,7 +202,7 @@ class Forgetful(SharedAccessKey):
 
     async def token(self, resource: Any, now: Any) -> Any:
         if self.is_away:
-            raise OSError("no route to whoever gives tokens")
+            raise OSError("no route to the token service")
         return await super().token(resource, now)
 
 
@@ -386,7 +386,7 @@ def test_with_tls_whom_to_trust_is_the_applications_choice(tmp_path: Path, caplo
             trusting = ssl.create_default_context(cafile=str(tmp_path / AUTHORITY_FILE))
             endpoints = {"west": pair.endpoint("west", tls=trusting)}
             await pair.echoing(endpoints)
-            # In plain text nobody is met, whoever says so.
+            # A rendezvous without TLS is refused, whatever the relay says.
             await pair.west.offer("primary-service", '{"accept": {"address": "ws://127.0.0.1:1/$hc/primary-service"}}')
             assert await (await pair.client(endpoints)).request("1") == "west: 1"
             with pytest.raises(RelayFailed, match=r"cannot be reached \(ClientConnectorCertificateError"):
@@ -414,7 +414,7 @@ async def _nonsense(request: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("answer", "kind", "told"),
+    ("answer", "kind", "expected"),
     [
         (_page, NotARelay, r"HTTP 200 \(OK\) \(text/html\) instead of opening a WebSocket, expected a relay"),
         (_elsewhere, NotARelay, "redirects with HTTP 302, expected a relay"),
@@ -422,13 +422,13 @@ async def _nonsense(request: Any) -> Any:
         (_nonsense, NotARelay, "did not answer with HTTP, expected a relay"),
     ],
 )
-def test_an_endpoint_that_is_no_relay_is_told(answer: Any, kind: type[Exception], told: str) -> None:
+def test_an_endpoint_that_is_no_relay_is_reported(answer: Any, kind: type[Exception], expected: str) -> None:
     async def test() -> None:
         async with Pair() as pair:
             pair.west.answers_instead = answer
             listener = await pair.listening()
             assert type(listener.state["west"].error) is kind
-            with pytest.raises(RelayError, match=told):
+            with pytest.raises(RelayError, match=expected):
                 raise listener.state["west"].error
             assert listener.state["east"].is_on
 
@@ -447,10 +447,10 @@ def test_if_no_endpoint_would_have_it_it_says_why_at_each() -> None:
             with pytest.raises(RelayFailed, match=r"HTTP 401 .*the signature is invalid.*HTTP 404") as caught:
                 await listener.open()
             assert [type(each) for each in caught.value.errors.values()] == [RelayRefused, RelayRefused]
-            told = "".join(traceback.format_exception(caught.value))
-            assert "c2VjcmV0" not in told
-            assert "SharedAccessSignature" not in told
-            assert "sb-hc-token" not in told
+            expected = "".join(traceback.format_exception(caught.value))
+            assert "c2VjcmV0" not in expected
+            assert "SharedAccessSignature" not in expected
+            assert "sb-hc-token" not in expected
 
     run(test())
 
@@ -466,7 +466,7 @@ def test_a_key_that_may_not_send_is_refused_as_a_sender() -> None:
     run(test())
 
 
-def test_one_listener_too_many_is_told() -> None:
+def test_one_listener_too_many_is_reported() -> None:
     async def test() -> None:
         async with Pair() as pair:
             for _ in range(25):
@@ -531,7 +531,7 @@ def test_a_decision_that_never_comes_holds_up_no_closing(caplog: pytest.LogCaptu
     assert "an offer is passed over, it was not settled within 77 s of closing" in caplog.text
 
 
-def test_an_endpoint_that_does_not_answer_holds_up_nobody_who_listens_at_the_other() -> None:
+def test_an_endpoint_that_does_not_answer_does_not_delay_listening_at_the_other() -> None:
     async def test() -> None:
         async with Pair() as pair:
             silence = asyncio.Event()
@@ -556,7 +556,7 @@ def test_an_endpoint_that_does_not_answer_holds_up_nobody_who_listens_at_the_oth
     run(test())
 
 
-def test_leaving_its_context_ends_what_nobody_has_taken() -> None:
+def test_leaving_its_context_ends_connections_that_were_not_accepted() -> None:
     async def test() -> None:
         async with Pair() as pair:
             client = await pair.client(pair.endpoints("west"))
@@ -569,12 +569,12 @@ def test_leaving_its_context_ends_what_nobody_has_taken() -> None:
     run(test())
 
 
-def test_wrong_settings_are_told_where_they_are_made() -> None:
+def test_wrong_settings_are_reported_where_they_are_made() -> None:
     with pytest.raises(WrongUse, match="the endpoints of a listener: are none"):
         RelayListener({})
 
 
-def test_an_endpoint_twice_is_told() -> None:
+def test_an_endpoint_twice_is_reported() -> None:
     async def test() -> None:
         async with Pair() as pair:
             with pytest.raises(WrongUse, match="expected different ones"):

@@ -133,7 +133,7 @@ def test_bodies_of_every_kind_arrive_at_both(application: Application, pair: Pai
 
 
 @pytest.mark.parametrize(("success", "is_enough"), [("any", True), ("all", False)])
-def test_a_namespace_that_is_down_is_told_and_the_policy_decides(
+def test_a_namespace_that_is_down_is_reported_and_the_policy_decides(
     application: Application, pair: Pair, queue: Callable[..., str], success: str, is_enough: bool
 ) -> None:
     entity = queue()
@@ -155,7 +155,7 @@ def test_a_namespace_that_is_down_is_told_and_the_policy_decides(
     assert pair.ids("west", entity) == pair.ids("east", entity) == [message.message_id]
 
 
-def test_if_all_namespaces_fail_each_error_is_told(
+def test_if_all_namespaces_fail_each_error_is_reported(
     application: Application, pair: Pair, queue: Callable[..., str]
 ) -> None:
     entity = queue()
@@ -222,7 +222,7 @@ def test_a_lost_acknowledgement_ends_with_the_timeout_and_the_retry_has_the_same
     assert pair.ids("east", entity)[1:] == [message.message_id] * 2
 
 
-def test_links_that_were_closed_meanwhile_are_opened_anew(
+def test_links_that_were_closed_meanwhile_are_opened_again(
     application: Application, pair: Pair, queue: Callable[..., str]
 ) -> None:
     entity = queue()
@@ -234,7 +234,7 @@ def test_links_that_were_closed_meanwhile_are_opened_anew(
     assert pair.bodies("west", entity) == pair.bodies("east", entity) == ["1", "2"]
 
 
-def test_an_entity_that_is_missing_on_one_side_is_told(application: Application, queue: Callable[..., str]) -> None:
+def test_an_entity_that_is_missing_on_one_side_is_reported(application: Application, queue: Callable[..., str]) -> None:
     entity = queue()
     senders = application.senders(entity)
     senders["east"] = application.senders("nowhere")["east"]
@@ -277,7 +277,7 @@ def test_with_a_key_an_object_that_was_sent_or_received_has_the_same_id_again(
 
 
 @pytest.mark.parametrize(
-    ("session_of", "told"),
+    ("session_of", "expected"),
     [
         (lambda _: 7, "returned a int, expected text or None"),
         (lambda _: b"p1", "returned a bytes, expected text or None"),
@@ -285,9 +285,9 @@ def test_with_a_key_an_object_that_was_sent_or_received_has_the_same_id_again(
         (lambda _: "x" * 129, "session id: has 129 characters"),
     ],
 )
-def test_a_session_that_is_none_is_refused(session_of: Any, told: str) -> None:
+def test_a_session_that_is_none_is_refused(session_of: Any, expected: str) -> None:
     nobody: dict[str, Any] = {"west": None, "east": None}
-    with pytest.raises(WrongUse, match=told):
+    with pytest.raises(WrongUse, match=expected):
         ActiveSender(nobody, session_of=session_of).send(ServiceBusMessage("x"))
 
 
@@ -301,7 +301,7 @@ def test_the_session_of_a_message_without_one_comes_from_the_message(
 
 
 @pytest.mark.parametrize(
-    ("messages", "told"),
+    ("messages", "expected"),
     [
         ("text", "is a str, expected one message"),
         (["text"], "is a str, expected a ServiceBusMessage"),
@@ -310,16 +310,16 @@ def test_the_session_of_a_message_without_one_comes_from_the_message(
     ],
 )
 def test_what_cannot_be_sent_is_refused_before_anything_is(
-    pair: Pair, queue: Callable[..., str], messages: Any, told: str
+    pair: Pair, queue: Callable[..., str], messages: Any, expected: str
 ) -> None:
     with Application("sync", pair.places) as application:
         entity = queue()
-        with pytest.raises(WrongUse, match=told):
+        with pytest.raises(WrongUse, match=expected):
             application.active(entity).send(messages)
         assert pair.ids("west", entity) == []
 
 
-def test_wrong_settings_are_told_where_they_are_made() -> None:
+def test_wrong_settings_are_reported_where_they_are_made() -> None:
     nobody: dict[str, Any] = {"west": None, "east": None}
     with pytest.raises(WrongUse, match="at least two"):
         ActiveSender({"west": nobody["west"]})

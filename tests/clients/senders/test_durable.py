@@ -202,7 +202,7 @@ def test_what_is_no_outage_is_raised_and_not_kept(
     assert len(outbox) == 0
 
 
-def test_what_is_neither_sent_nor_kept_is_told(pair: Pair, queue: Callable[..., str], tmp_path: Path) -> None:
+def test_what_is_neither_sent_nor_kept_is_reported(pair: Pair, queue: Callable[..., str], tmp_path: Path) -> None:
     entity = queue("sessions")
     outbox = Outbox(tmp_path / "small.db", max_messages=1)
     with Application("sync", pair.places) as application:
@@ -231,7 +231,7 @@ def test_what_is_neither_sent_nor_kept_is_told(pair: Pair, queue: Callable[..., 
     outbox.close()
 
 
-def test_a_disk_that_is_full_after_a_part_was_sent_is_told(
+def test_a_disk_that_is_full_after_a_part_was_sent_is_reported(
     pair: Pair, queue: Callable[..., str], outbox: Outbox
 ) -> None:
     with Application("sync", pair.places) as application:
@@ -329,7 +329,7 @@ def test_all_that_put_has_returned_for_survives_kill_9(tmp_path: Path) -> None:
     waiting = [int(each.message.message_id) for each in outbox.next(100_000)]
     outbox.close()
     assert waiting[: len(accepted)] == accepted
-    # One more at most: on the disk, and not yet told.
+    # One more at most: on the disk, and not yet reported.
     assert len(waiting) - len(accepted) <= 1
 
 

@@ -1,4 +1,4 @@
-"""What a send says of its messages, by their positions: an id may occur twice."""
+"""The outcome of a send is by position, since an id may occur twice."""
 
 from typing import Any
 

@@ -70,7 +70,7 @@ def test_an_outage_swaps_the_roles_once_and_they_stay_swapped(
     assert pair.bodies("east", entity) == ["2", "3"]
 
 
-def test_a_link_that_was_closed_meanwhile_is_opened_anew_and_is_no_outage(
+def test_a_link_that_was_closed_meanwhile_is_opened_again_and_is_no_outage(
     application: Application, pair: Pair, queue: Callable[..., str]
 ) -> None:
     entity = queue()
@@ -301,7 +301,7 @@ def test_of_two_that_switch_at_the_same_time_one_does(tmp_path: Path) -> None:
 
 
 class RolesThatAreAway:
-    """A store that does not answer until it is told to."""
+    """A store that does not answer until the test allows it."""
 
     is_local = False
 
@@ -340,7 +340,7 @@ def test_a_store_that_does_not_answer_stops_no_send_and_no_switch(
 
 
 class RolesThatTakeTheirTime(MemoryRoles):
-    """A store that answers when it is told to."""
+    """A store that answers when the test allows it."""
 
     is_local = False
 
@@ -354,7 +354,7 @@ class RolesThatTakeTheirTime(MemoryRoles):
         return super().read()
 
 
-def test_a_send_waits_behind_another_no_longer_than_it_was_told_to(
+def test_a_send_waits_behind_another_no_longer_than_it_may(
     application: Application, pair: Pair, queue: Callable[..., str]
 ) -> None:
     entity = queue()
@@ -386,8 +386,8 @@ def test_a_send_waits_behind_another_no_longer_than_it_was_told_to(
 def test_roles_of_other_namespaces_are_refused(pair: Pair, queue: Callable[..., str], tmp_path: Path) -> None:
     path = tmp_path / "roles.db"
     FileRoles(path).replace(0, ("north", "south"))
-    told = "are of north, south, expected east, west"
-    with Application("sync", pair.places) as application, pytest.raises(WrongUse, match=told):
+    expected = "are of north, south, expected east, west"
+    with Application("sync", pair.places) as application, pytest.raises(WrongUse, match=expected):
         application.passive(queue(), roles=FileRoles(path)).send(ServiceBusMessage("x"))
 
 
@@ -398,7 +398,7 @@ def test_a_file_that_holds_something_else_is_refused(tmp_path: Path) -> None:
         FileRoles(page)
 
 
-def test_wrong_settings_are_told_where_they_are_made() -> None:
+def test_wrong_settings_are_reported_where_they_are_made() -> None:
     nobody: dict[str, Any] = {"west": None, "east": None}
     with pytest.raises(WrongUse, match="are none, expected an active one"):
         PassiveSender({})

@@ -56,7 +56,7 @@ def new_store() -> SqliteStore:
 
 @dataclass
 class Queue:
-    """The session in one region; whoever received a message and died leaves it there."""
+    """The session in one region; a worker that dies leaves the messages that it received."""
 
     messages: list[Arrival]
     dead: dict[str, str] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class World:
     settings: Settings = SETTINGS
     seconds: float = 0.0
     applied: list[tuple[str, int, bool]] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)
     store: Any = None
     max_final: int = MAX_FINAL
 
@@ -203,7 +203,7 @@ class Player:
             case Wait(seconds):
                 self.world.seconds += seconds
             case Log(text):
-                self.world.told.append(text)
+                self.world.log.append(text)
         return None
 
     def run(self, delivery: Delivery) -> Any:

@@ -306,7 +306,7 @@ def test_poison_goes_to_the_dead_letter_queues_with_its_reason_on_record(
     error: Any = _Unsaid()  # as applications do, whatever the types say
     raised = {
         "m2": Unprocessable("Broken", "no such shipment"),
-        "m3": ValueError("a body that must not be told"),
+        "m3": ValueError("a body that must not be reported"),
         "m4": Unprocessable("Long\ud800", "☃" * 40_000),
         "m5": Unprocessable("Typed", error),
     }
@@ -325,12 +325,12 @@ def test_poison_goes_to_the_dead_letter_queues_with_its_reason_on_record(
             dead: list[Any] = []
             while len(dead) < len(raised):
                 dead += receiver.receive_messages(4, max_wait_time=5)
-            told = [(one.message_id, one.dead_letter_reason, one.dead_letter_error_description) for one in dead]
-        assert told[0] == ("m2", "Broken", "no such shipment")
-        assert told[1][:2] == ("m3", "ValueError")
-        assert "body" not in told[1][2]
-        assert told[2] == ("m4", "Long?", "☃" * 2047 + "…")
-        assert told[3] == ("m5", "Typed", "☃" * 2047 + "…")
+            dead_letters = [(one.message_id, one.dead_letter_reason, one.dead_letter_error_description) for one in dead]
+        assert dead_letters[0] == ("m2", "Broken", "no such shipment")
+        assert dead_letters[1][:2] == ("m3", "ValueError")
+        assert "body" not in dead_letters[1][2]
+        assert dead_letters[2] == ("m4", "Long?", "☃" * 2047 + "…")
+        assert dead_letters[3] == ("m5", "Typed", "☃" * 2047 + "…")
     entries = Journal(store, SETTINGS).record("s", ["m1", *raised]).entries
     assert [entries[name].state.value for name in ("m1", *raised)] == ["completed", *["faulted"] * 4]
     assert entries["m3"].attempt == 3
@@ -387,7 +387,7 @@ def test_a_lease_lives_on_while_the_application_takes_longer_than_it_lasts(
     assert effects.of("s") == ["m1", "m2"]
 
 
-def test_sessions_on_one_side_only_are_told_and_nothing_is_taken(
+def test_sessions_on_one_side_only_are_dead_letters_and_nothing_is_taken(
     regions: RunningBroker,
     clients: dict[str, ServiceBusClient],
     send: Callable[..., None],
@@ -520,6 +520,6 @@ def test_what_does_not_fit_into_a_journal_is_not_recognised(
         ({"lock": "message", "number": "n"}, "keeps no order"),
     ],
 )
-def test_settings_that_cannot_be_are_told_all_at_once(changes: Any, problem: str) -> None:
+def test_settings_that_cannot_be_are_dead_letters_all_at_once(changes: Any, problem: str) -> None:
     with pytest.raises(JournalRefused, match=problem):
         Settings(**changes)

@@ -201,7 +201,7 @@ def test_marks_are_kept_and_one_instance_alone_moves_each(store: Any) -> None:
     assert call(books.load("other")) == Mark()
 
 
-def test_a_mark_of_another_schema_or_that_is_malformed_is_told() -> None:
+def test_a_mark_of_another_schema_or_that_is_malformed_is_reported() -> None:
     store = SqliteStore(":memory:")
     OPENED.append(store)
     store.open()

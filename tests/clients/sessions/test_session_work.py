@@ -49,7 +49,7 @@ def first_of_each(names: Any) -> Any:
 @pytest.mark.parametrize("record_every", [1, 3])
 @pytest.mark.parametrize("is_performed", [True, False], ids=["after", "before"])
 @pytest.mark.parametrize("second", ["east", "west"])
-def test_a_crash_at_any_step_leaves_nothing_undone_and_nothing_done_twice_unless_told(
+def test_a_crash_at_any_step_leaves_nothing_undone_and_nothing_done_twice_unless_reported(
     max_final: int, record_every: int, is_performed: bool, second: str
 ) -> None:
     settings = with_settings(record_every=record_every)
@@ -76,7 +76,7 @@ def test_a_crash_at_any_step_leaves_nothing_undone_and_nothing_done_twice_unless
         assert set(world.states().values()) == {"completed"}
         assert (west.messages, east.messages) == ([], [])
         again = [one for one in world.applied[len(ran_before) :] if one[0] in ran_before]
-        # Only what ran and was not on record runs again, and then the application is told.
+        # Only what ran and was not on record runs again, and then the application is informed.
         assert len(again) <= record_every
         assert all(may_have_run for _, _, may_have_run in again)
         twice += len(again)
@@ -131,8 +131,8 @@ def test_a_slow_worker_that_was_overtaken_can_write_and_settle_nothing() -> None
     assert fast.world.journal.record(SESSION, []).lease.token > delivery.token
     assert slow.play() is Ending.BUSY
     assert [one.message_id for one in west.messages] == ["m1", "m2"]
-    assert "lease" in world.told[-1]
-    # What it had applied cannot be undone; it was told the token with which to fence it.
+    assert "lease" in world.log[-1]
+    # What it had applied cannot be undone; it received the token with which to fence it.
     assert world.states() == {"m1": "completed", "m2": "completed"}
     assert Player(world, "west", west).play() is Ending.EMPTY
     assert west.messages == []
@@ -241,7 +241,7 @@ def test_a_later_message_waits_for_an_earlier_one_that_only_the_other_region_has
     assert impatient.play() is Ending.BUSY
     assert world.applied == []
     assert [one.message_id for one in east.messages] == ["m2", "m3"]
-    assert any("waits for message m1" in told for told in world.told)
+    assert any("waits for message m1" in line for line in world.log)
     Player(world, "west", west).play()
     Player(world, "east", east).play()
     assert world.names == ["m1", "m2", "m3"]
@@ -412,7 +412,7 @@ def test_a_gap_in_the_numbers_stops_the_session_and_keeps_its_messages() -> None
     assert Player(world, "west", queue).play() is Ending.BUSY
     assert world.names == ["m1"]
     assert [one.message_id for one in queue.messages] == ["m3"]
-    assert "number 2 of its session" in world.told[-1]
+    assert "number 2 of its session" in world.log[-1]
     queue = Queue([arrival("m2", 2, "west", number=2), *queue.messages])
     Player(world, "west", queue).play()
     assert world.names == ["m1", "m2", "m3"]
@@ -539,7 +539,7 @@ class StoreThatIsAway:
         return answer
 
 
-def test_while_the_store_is_away_nothing_is_processed_or_settled_and_afterwards_nothing_twice() -> None:
+def test_while_the_store_is_unavailable_nothing_is_processed_or_settled_and_afterwards_nothing_twice() -> None:
     store = StoreThatIsAway(new_store())
     world = World(store=store)
     west, _ = both(3)

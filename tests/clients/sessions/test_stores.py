@@ -60,7 +60,7 @@ def versions(store: Any, keys: Any) -> dict[Any, Any]:
     return {row.key: row.version for row in store.read("p", keys)}
 
 
-def test_a_row_is_inserted_once_and_replaced_by_whoever_knows_its_version(store: Any) -> None:
+def test_a_row_is_inserted_once_and_replaced_by_a_writer_that_knows_its_version(store: Any) -> None:
     [first] = store.write("p", [Write("k", {"Open": 0, "Text": "one"}, None)])
     with pytest.raises(Conflict):
         store.write("p", [Write("k", {"Open": 0, "Text": "two"}, None)])
@@ -188,7 +188,7 @@ def test_a_journal_belongs_to_one_application(store: Any) -> None:
         (LEASE_KEY, {**LEASED, "Recent": '{"a":{"State":"done"}}'}, "Recent, message a: State is 'done'"),
     ],
 )
-def test_a_malformed_row_is_told_by_its_place(tmp_path: Path, row: Any, properties: Any, problem: Any) -> None:
+def test_a_malformed_row_is_reported_by_its_place(tmp_path: Path, row: Any, properties: Any, problem: Any) -> None:
     store = SqliteStore(tmp_path / "journal.db")
     OPENED.append(store)
     store.open()

@@ -23,7 +23,7 @@ def test_what_comes_once_and_in_order_costs_nothing() -> None:
     assert seen.is_complete
 
 
-def test_lost_doubled_and_late_are_told_apart() -> None:
+def test_lost_doubled_and_late_are_reported_apart() -> None:
     deliveries = [
         (0, "a", "west"),
         (4, "a", "east"),

@@ -83,7 +83,7 @@ def test_one_role_is_moved_and_a_switch_to_where_it_is_changes_nothing(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "expected"),
     [
         ("bus-send 30 CNAME west ; publishers", "", "bus-send.example.test. is no CNAME there"),
         ("CNAME west ; publishers", "CNAME north", "bus-send.example.test. points to north.example.test., expected"),
@@ -100,13 +100,13 @@ def test_one_role_is_moved_and_a_switch_to_where_it_is_changes_nothing(tmp_path:
         ("ns A 127.0.0.1", "<html>", "cannot be parsed as zone example.test."),
     ],
 )
-def test_a_zone_that_is_not_understood_is_left_as_it_is(before: str, after: str, told: str, tmp_path: Path) -> None:
+def test_a_zone_that_is_not_understood_is_left_as_it_is(before: str, after: str, expected: str, tmp_path: Path) -> None:
     assert before in ZONE
     register, path = zone_file(tmp_path, ZONE.replace(before, after))
     content = path.read_bytes()
     with pytest.raises(FailoverRefused) as caught:
         register.write(both("east"), register.read())
-    assert told in str(caught.value)
+    assert expected in str(caught.value)
     assert path.read_bytes() == content
 
 
@@ -122,7 +122,7 @@ def test_a_serial_goes_round_as_the_protocol_says(tmp_path: Path) -> None:
     assert register.write(both("east"), register.read()).version == "1"
 
 
-def test_of_two_who_switch_at_once_one_is_told(tmp_path: Path) -> None:
+def test_of_two_who_switch_at_once_one_is_reported(tmp_path: Path) -> None:
     for name, register in (("zone", zone_file(tmp_path)[0]), ("document", endpoint_file(tmp_path)[0])):
         state = register.read()
 
@@ -155,7 +155,7 @@ def test_a_file_stays_its_owners_and_a_link_to_it_a_link(tmp_path: Path) -> None
     assert [each.name for each in kept.parent.iterdir()] == [path.name]
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     register, path = zone_file(tmp_path)
     path.unlink()
     with pytest.raises(FailoverRefused, match="cannot be read, No such file"):
@@ -198,13 +198,13 @@ def test_a_document_that_is_none_is_left_as_it_is(content: bytes, text: str, tmp
     assert path.read_bytes() == content
 
 
-def test_a_site_without_endpoints_is_told(tmp_path: Path) -> None:
+def test_a_site_without_endpoints_is_reported(tmp_path: Path) -> None:
     register, _ = endpoint_file(tmp_path)
     with pytest.raises(FailoverRefused, match="has no endpoints of north, got west, east"):
         register.write(both("north"), register.read())
 
 
-def test_a_signed_document_is_checked_and_signed_anew(tmp_path: Path) -> None:
+def test_a_signed_document_is_checked_and_signed_again(tmp_path: Path) -> None:
     private = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     other = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     content = signed(document("west", 7), private, "2026")
@@ -359,7 +359,7 @@ def test_when_publishers_were_moved_by_hand_in_azure_is_not_known(manager: Any) 
     assert register.write({"send": "east"}, register.read()).changed == NOW
 
 
-def test_records_that_azure_does_not_have_are_told(manager: Any) -> None:
+def test_records_that_azure_does_not_have_are_reported(manager: Any) -> None:
     register = azure_dns(manager)
     state = register.read()
     del manager.records["SRV", f"{PREFIX}.east"]
@@ -370,7 +370,7 @@ def test_records_that_azure_does_not_have_are_told(manager: Any) -> None:
         register.read()
 
 
-def test_a_record_that_points_elsewhere_is_told(manager: Any) -> None:
+def test_a_record_that_points_elsewhere_is_reported(manager: Any) -> None:
     manager.records["CNAME", "bus-send"]["properties"]["CNAMERecord"]["cname"] = "north.example.test"
     with pytest.raises(FailoverRefused, match=r"points to north.example.test, expected one of west"):
         azure_dns(manager).read()
