@@ -72,7 +72,7 @@ class DnsSource:
             if found is not None and found.rrset is not None:
                 return Answer(_text(zone), self._offers(found), min(ttl, found.rrset.ttl))
         names = ", ".join(_text(prefix.concatenate(zone)) for prefix in self._prefixes)
-        raise EndpointUnresolved(f"{_text(self._alias)}: there is no SRV record {names}")
+        raise EndpointUnresolved(f"{_text(self._alias)}: SRV record {names} is missing")
 
     def _zone(self) -> tuple[dns.name.Name, float]:
         """Return what the alias names in the end; an alias that is none is its own zone."""
@@ -106,7 +106,7 @@ class DnsSource:
         except dns.resolver.NXDOMAIN as error:
             if kind == "SRV":
                 return None
-            raise EndpointUnresolved(f"{where}: there is no such name") from error
+            raise EndpointUnresolved(f"{where}: the name does not exist") from error
         except dns.resolver.LifetimeTimeout as error:
             asked = ", ".join(map(str, self._resolver.nameservers))
             raise EndpointUnresolved(f"{where}: no answer within {self._resolver.lifetime:g} s from {asked}") from error

@@ -26,7 +26,7 @@ class Claiming:
         self._is_given_up = False
 
     def ask(self) -> Claim | State:
-        """Ask the store; a claim that nobody waits for any more is given back."""
+        """Ask the store; release the claim if the caller no longer waits for it."""
         answer = self._store.claim(self._identity, self._now())
         with self._turn:
             self._answer = answer

@@ -73,7 +73,7 @@ class Receiving:
                         "and with a session if that requires sessions"
                     ) from error
                 if self.errors[name] is None:
-                    _LOGGER.warning("%s cannot be received from: %s", name, describe(error))
+                    _LOGGER.warning("receiving from %s fails and is retried: %s", name, describe(error))
                 self.errors[name] = error
                 yield pause(pausing if receive_run.idle is None else min(pausing, receive_run.idle))
                 pausing = min(pausing * 2, _LONGEST_PAUSE_SECONDS)

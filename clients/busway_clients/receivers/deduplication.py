@@ -250,4 +250,4 @@ def _settled(act: Callable[[], Any]) -> Steps[None]:
     try:
         yield Call(act)
     except (AzureError, OSError, ValueError) as error:
-        _LOGGER.warning("a message could not be settled and will come again: %s", type(error).__name__)
+        _LOGGER.warning("a message could not be settled and will be delivered again: %s", type(error).__name__)

@@ -87,7 +87,7 @@ class Accepting:
         return connection
 
     def untaken(self) -> list[RelayConnection]:
-        """Return the connections that nobody has taken, which nobody can take any more."""
+        """Remove and return the connections that were not accepted."""
         left = []
         while not self._queue.empty():
             left.append(self._queue.get_nowait())
@@ -101,7 +101,7 @@ class Accepting:
             await is_done_within(self._clock, seconds, settling)
             await ended(settling)
             for task in [*self._tasks]:
-                _LOGGER.warning("an offer is passed over, it was not settled within %g s of closing", seconds)
+                _LOGGER.warning("an offer is dropped: it was not decided within %g s of closing", seconds)
                 await ended(task)
         self._queue.put_nowait(None)
 
@@ -116,7 +116,7 @@ class Accepting:
                 await self._reject(endpoint, address, rejection)
         except RelayError as error:
             # The relay tells the sender, and the listener has other offers.
-            _LOGGER.warning("%s: an offer came to nothing: %s", name, error)
+            _LOGGER.warning("%s: an offer failed: %s", name, error)
 
     async def _rejection(self, offer: Offer) -> Rejection | None:
         if self._queue.qsize() + len(self._tasks) > self._waiting:
@@ -129,7 +129,7 @@ class Accepting:
             decided = self._decide(offer)
             return await decided if inspect.isawaitable(decided) else decided
         except Exception:
-            _LOGGER.exception("%s: the decision about an offer failed, it is rejected with 500", offer.endpoint)
+            _LOGGER.exception("%s: the decision on an offer failed; it is rejected with 500", offer.endpoint)
             return Rejection(500, "the listener could not decide")
 
     def _spoken(self, offer: Offer) -> tuple[str, ...]:
@@ -174,7 +174,7 @@ def _address(endpoint: RelayEndpoint, message: Mapping[str, Any]) -> URL:
     except ValueError:
         address = URL()
     if address.host is None or address.scheme not in {expected, "wss"}:
-        raise RelayError(f"{endpoint.place}: an offer has no address of {expected}://, it is passed over")
+        raise RelayError(f"{endpoint.place}: an offer has no {expected}:// address and is ignored")
     return address
 
 

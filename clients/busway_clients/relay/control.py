@@ -76,7 +76,7 @@ class ControlChannel:
             except (ValueError, RecursionError):
                 content = None
             if not isinstance(content, dict):
-                _LOGGER.warning("%s: a control message is no JSON object, it is passed over", self._endpoint.place)
+                _LOGGER.warning("%s: a control message is not a JSON object and is ignored", self._endpoint.place)
             elif isinstance(offer := content.get("accept"), dict):
                 on_accept(offer)
             elif isinstance(request := content.get("request"), dict):
@@ -103,7 +103,7 @@ class ControlChannel:
             try:
                 token, expires_at = await self._opening.token(self._endpoint)
             except RelayError as error:
-                _LOGGER.warning("%s: the token is not renewed: %s", self._endpoint.place, error)
+                _LOGGER.warning("%s: the token could not be renewed: %s", self._endpoint.place, error)
                 continue
             if expires_at > self._expires_at:
                 await frames.send(json.dumps({"renewToken": {"token": token}}))

@@ -152,7 +152,7 @@ class RelayListener:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Close the listener; connections that nobody has taken end at once, and all of them where the block failed."""
+        """Close the listener; connections that were not accepted end at once, and all of them if the block failed."""
         drain = _DRAIN if kind is None else timedelta()
         await self._leave()
         await self._accepting.finish(drain.total_seconds())

@@ -90,7 +90,7 @@ class Opening:
         finally:
             await ended(opening)
             if not is_taken and not opening.cancelled() and opening.exception() is None:
-                # It was opened while its caller went away.
+                # The caller was cancelled while it opened.
                 await opening.result().close()
 
     async def _open(
@@ -147,7 +147,7 @@ def refusal(endpoint: RelayEndpoint, answer: Answered, role: str) -> RelayError:
     if answer.status in _PASSING:
         return RelayUnavailable(f"{where}: answered {seen}, expected a WebSocket")
     if answer.status == _NO_PATH and role == "sender":
-        # The same answer for a hybrid connection that is missing and for one that nobody listens on.
+        # The same answer for a missing hybrid connection and for one without a listener.
         return RelayUnavailable(f"{where}: answered {seen}, expected a hybrid connection with a listener")
     return RelayRefused(f"{where}: refused the {role} with {seen}", answer.status)
 

@@ -54,7 +54,7 @@ class SharedAccessKey:
 
 
 class SharedAccessSignature:
-    """A token that somebody else has signed; when it has expired the relay refuses it."""
+    """A token signed elsewhere; the relay rejects it when it has expired."""
 
     def __init__(self, text: str) -> None:
         """Use *text*, from `SharedAccessSignature` on; raises WrongUse for what is no such token."""

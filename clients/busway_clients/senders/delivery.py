@@ -98,7 +98,7 @@ def end_of(timeout: float | None, began: float | None = None) -> float:
 
 
 def left(end: float) -> float | None:
-    """Return the seconds that are left, None where there is no end; raises OperationTimeoutError where none are."""
+    """Return the seconds that are left, None without a limit; raises OperationTimeoutError if none are left."""
     if end == math.inf:
         return None
     remaining = end - time.monotonic()

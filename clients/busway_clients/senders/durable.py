@@ -153,7 +153,7 @@ class DurableSending:
         yield Call(lambda: self._outbox.hold(waiting.number, fault), blocks=True)
 
     def log(self, result: Drained | StoreUnavailable) -> None:
-        """Log what hindered a drain that will be tried again."""
+        """Log the error of a drain that is retried."""
         if isinstance(result, StoreUnavailable):
             _LOGGER.error("the outbox cannot be drained: %s", result)
         elif result.error is not None:

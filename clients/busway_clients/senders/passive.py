@@ -137,7 +137,7 @@ class PassiveSender:
         prepared = self._sending.prepared(messages, key, timeout)
         if not prepared:
             return Outcome({})
-        # In two steps, since to wait with an end costs more even where there is nobody to wait for.
+        # In two steps: acquiring with a timeout is slower even if the lock is free.
         if not self._turn.acquire(blocking=False):
             seconds = -1 if timeout is None else min(timeout, threading.TIMEOUT_MAX)
             if not self._turn.acquire(timeout=seconds):

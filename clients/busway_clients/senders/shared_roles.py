@@ -1,4 +1,4 @@
-"""Who is active, as one process sees it: the roles last seen, and the store where processes agree on them."""
+"""The active namespace: the last known roles, and the store that processes share."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ class SharedRoles:
     """
     The roles of some names, of which one is active; every change is a flow, for callers of both kinds.
 
-    A store that does not answer stops nobody: the roles last seen hold until it does.
+    While the store is unavailable, the last known roles are used.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class SharedRoles:
 
     @property
     def state(self) -> RoleState:
-        """Return the roles as they were last seen, and whether they are agreed upon."""
+        """Return the last known roles, and whether the store confirms them."""
         return RoleState(self._roles.active, self._roles.backups, self._error is None, self._error)
 
     @property
@@ -93,7 +93,7 @@ class SharedRoles:
         if name == before.active:
             return
         order = [name if each == before.active else before.active if each == name else each for each in before.order]
-        _LOGGER.warning("the active one is no longer %s but %s", before.active, name)
+        _LOGGER.warning("the active name changes from %s to %s", before.active, name)
         self._roles = before._replace(order=tuple(order))
         try:
             self._adopt((yield self._call(lambda: self._store.replace(before.version, order))))
@@ -109,7 +109,7 @@ class SharedRoles:
 
     def _disagree(self, error: ClientsError) -> None:
         if self._error is None:
-            _LOGGER.warning("roles are not agreed upon, those last seen hold: %s", error)
+            _LOGGER.warning("the store of the roles is unavailable, the last known roles are used: %s", error)
         self._error = error
 
     def _call(self, act: Callable[[], Any]) -> Call:

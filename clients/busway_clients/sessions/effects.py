@@ -1,4 +1,4 @@
-"""What a visit asks of its surroundings; a shell, synchronous or not, does it and sends back the answer."""
+"""The requests that the work on a session yields; `consuming.py` performs them and sends back the answers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from busway_clients.sessions.received import Arrival
 @dataclass
 class HeldLease:
     """
-    A lease as this worker has it; what the visit and the heartbeat write goes through it, one write at a time.
+    A lease as this worker has it; what the work and the renewal write goes through it, one write at a time.
 
     *renewed* is the local monotonic time just before the last write that succeeded was sent.
     """
@@ -26,7 +26,7 @@ class HeldLease:
     is_lost: bool = False
 
     def is_fresh(self, now: float) -> bool:
-        """Whether nobody can have taken over yet."""
+        """Whether no other worker can have taken over yet."""
         return self.lease.is_held and not self.is_lost and now < self.renewed + self.lease.seconds
 
     def must_renew(self, now: float, seconds: float) -> bool:
@@ -43,9 +43,9 @@ class Delivery:
     """
     A message as the application gets it.
 
-    *token* grows with every owner of the session: a store that refuses a token below the highest it has seen is safe
-    from a worker that was overtaken. *attempt* is 1 at the first time. *may_have_run* says that an earlier try ended
-    without a word, so that its effects may be there already.
+    *token* grows with every owner of the session: a store that rejects lower tokens than the highest it has seen is
+    protected from a worker that has lost the session. *attempt* starts at 1. *may_have_run* is true if an earlier
+    attempt ended without a record, so that its effects may exist already.
     """
 
     message: Any
@@ -59,7 +59,7 @@ class Delivery:
     def check(self) -> None:
         """Raise LeaseLost where another worker may have taken over; for use just before an effect."""
         if not self.is_held():
-            raise LeaseLost(f"message {self.message_id}: its lease has run out, expected to be done before")
+            raise LeaseLost(f"message {self.message_id}: its lease has ended")
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Log:
-    """Log something that a person may want to know."""
+    """Log a warning."""
 
     text: str
 

@@ -27,7 +27,7 @@ class State(Enum):
 
     @property
     def is_final(self) -> bool:
-        """Whether nobody is to process the message any more."""
+        """Whether the message must not be processed any more."""
         return self in (State.COMPLETED, State.FAULTED)
 
 

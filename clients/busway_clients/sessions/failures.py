@@ -47,7 +47,7 @@ def fault_of(error: Exception) -> Fault:
     if isinstance(error, Unprocessable):
         return Fault(_text(error.reason), _text(error.description), is_final=True)
     if isinstance(error, LeaseLost):
-        # Delivery.check has raised it: the store was away, or someone has taken over.
+        # Raised by Delivery.check: the store was unavailable, or another worker has taken over.
         return Fault("LeaseLost", str(error), is_final=False, counts=False)
     return Fault(type(error).__name__, "The application failed each time it was given the message.", is_final=False)
 

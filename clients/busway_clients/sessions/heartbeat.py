@@ -1,4 +1,4 @@
-"""What keeps a lease while the application works."""
+"""The renewal of a lease while the application works."""
 
 from collections.abc import Generator
 from typing import Any
@@ -9,7 +9,7 @@ from busway_clients.sessions.leases import Record
 
 
 def renew(held: HeldLease) -> Generator[Effect, Any, bool]:
-    """Yield what renews a lease while the application works; whether it is still this worker's."""
+    """Renew a lease, and return whether it is still held by this worker."""
     while True:
         try:
             yield Commit(held, {}, [], is_renewal=True)

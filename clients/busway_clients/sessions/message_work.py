@@ -1,4 +1,4 @@
-"""Messages that are locked one by one, each in a visit of its own; and which of both a receiver is for."""
+"""The work on messages that are locked one by one, and the choice of work for a receiver."""
 
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
@@ -12,10 +12,10 @@ from busway_clients.sessions.session_work import Ending, SessionWork
 
 class MessageWork:
     """
-    The steps of a lane with a receiver whose messages are locked by themselves; *held_lease* is of the visit at hand.
+    The steps of a lane whose messages are locked by themselves; *held_lease* is that of the current message.
 
-    A message that cannot be processed now is set aside, its lock kept, and visited again later: it keeps none of the
-    others waiting, until a whole batch is set aside.
+    A message that cannot be processed now is set aside, with its lock renewed, and tried again later. It does not delay
+    others until a whole batch is set aside.
     """
 
     def __init__(self, new_worker: Callable[[], Worker]) -> None:

@@ -197,7 +197,7 @@ class Plan:
         self._cache.ungiven[self.partition, entry.message_id] = noted
 
     def _ungiven(self, entry: Entry) -> Try | None:
-        """Return the try that is on record and that this process did not make, as the store was away."""
+        """Return the attempt that is recorded and that this process did not make, since the store was unavailable."""
         noted = self._cache.ungiven[self.partition, entry.message_id]
         is_that = noted is not None and noted[:2] == (entry.worker, entry.attempt)
         return noted if is_that and entry.state is State.WORKING else None

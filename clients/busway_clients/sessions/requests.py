@@ -51,7 +51,7 @@ def partition_of(settings: Settings, session_id: str | None, message_id: str) ->
 
 
 def reopened(rows: Sequence[Row], message_id: str, place: str) -> Write:
-    """Return the row by which a faulted message may be processed again; raises JournalRefused where it is another."""
+    """Return the row that reopens a faulted message; raises JournalRefused if it is not faulted."""
     record = record_of(rows, place)
     entry = _entry(record, message_id, place, [State.FAULTED])
     # One attempt on record keeps it from being taken for a message that comes too late. It has no place any more: it
@@ -63,7 +63,7 @@ def reopened(rows: Sequence[Row], message_id: str, place: str) -> Write:
 
 
 def given_up(rows: Sequence[Row], message_id: str, place: str, settings: Settings, now: datetime) -> list[Write]:
-    """Return the rows by which nobody waits for an open message any more; raises JournalRefused where it is another."""
+    """Return the rows that fault an open message; raises JournalRefused if it is not open."""
     record = record_of(rows, place)
     entry = _entry(record, message_id, place, [State.PENDING, State.WORKING])
     lease = record.lease

@@ -1,8 +1,8 @@
 """
-One visit of a worker to a session (or to a message that is locked by itself), as steps without I/O.
+The work of one worker on a session (or on a message that is locked by itself), as steps without I/O.
 
-The order of writes is what nothing may change: on record as working, given to the application, on record as completed
-or faulted, settled at the namespace. The next worker can see between which of them a worker died.
+The order of writes must not change: recorded as working, given to the application, recorded as completed or faulted,
+settled at the namespace. The next worker can see between which of them a worker died.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -38,7 +38,7 @@ EffectSteps: TypeAlias = Generator[Effect, Any, Any]
 
 
 class Ending(Enum):
-    """Why a visit has ended; after all but EMPTY there may be messages that were left as they are."""
+    """Why the work ended; after all except EMPTY, messages may be left."""
 
     EMPTY = "empty"
     BUSY = "busy"
@@ -48,7 +48,7 @@ class Ending(Enum):
 
 class SessionWork:
     """
-    The steps of a visit of *worker* to *partition*, with the arrivals that are *given*, or with all that it receives.
+    The work of *worker* on *partition*, with the *given* messages, or with all that it receives.
 
     *held_lease* is for the renewal too, None without a lease.
     """
@@ -66,8 +66,8 @@ class SessionWork:
         """
         Yield effects until there is nothing to do, or nothing that can be done now.
 
-        Raises JournalUnavailable when the store stays away, JournalMalformed and JournalRefused as the store does; in
-        all cases what is not on record is not settled.
+        Raises JournalUnavailable when the store stays unavailable, JournalMalformed and JournalRefused as the store
+        does. No message is settled before it is recorded.
         """
         try:
             return (yield from self._process())
@@ -285,7 +285,7 @@ class SessionWork:
             self.held_lease = None
 
     def _release(self) -> EffectSteps:
-        """Give the lease back, so that nobody has to wait until it is over."""
+        """Release the lease, so that no other worker has to wait until it ends."""
         yield from self._flush()
         while self.held_lease is not None:
             if (yield from self._write([], **self._plan.given_back())):
@@ -304,7 +304,7 @@ class SessionWork:
             return
 
     def _patiently(self, effect: Effect) -> EffectSteps:
-        """Yield an effect on the store, again and again while the store is away, for as long as there is patience."""
+        """Yield an effect on the store, and retry while the store is unavailable, at most for patience_seconds."""
         started = self.worker.monotonic()
         while True:
             try:

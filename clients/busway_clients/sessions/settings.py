@@ -26,8 +26,8 @@ class Settings:
     *number*: the application property with the consecutive number of a message in its session, from *first_number*
     on. With it no message is processed before the one numbered one less, wherever that is.
     *lease_seconds*: how long a worker that is not heard of keeps its lease.
-    *head_start_seconds*: 0 at the primary region; elsewhere how long a message that nobody has begun is left to it.
-    *poll_seconds*: how often the journal is asked while something is waited for.
+    *head_start_seconds*: 0 in the primary region; elsewhere the time for which new messages are left to that region.
+    *poll_seconds*: how often the journal is read while a lane waits.
     *patience_seconds*: how long a session that cannot be processed now is held before others get their turn.
     *wait_for_earlier_seconds*: how long a message waits for an earlier one that is known to be missing; None is for
     ever.

@@ -1,4 +1,4 @@
-"""What a worker remembers from one visit to the next; losing it costs time, never a message."""
+"""What a consumer remembers between the work on one session and the next; losing it costs time, never a message."""
 
 import threading
 from collections import OrderedDict

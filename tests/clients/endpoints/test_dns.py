@@ -75,9 +75,9 @@ def test_prefixes_are_tried_in_order(server: NameServer) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
-        ("servicebus 20 CNAME west", "other A 127.0.0.1", "servicebus.example.test CNAME: there is no such name"),
-        ("CNAME west", "CNAME test1", "test1.example.test CNAME: there is no such name"),
-        ("CNAME west", "CNAME ns", "there is no SRV record _azure_servicebus._amqp.ns.example.test"),
+        ("servicebus 20 CNAME west", "other A 127.0.0.1", "servicebus.example.test CNAME: the name does not exist"),
+        ("CNAME west", "CNAME test1", "test1.example.test CNAME: the name does not exist"),
+        ("CNAME west", "CNAME ns", "SRV record _azure_servicebus._amqp.ns.example.test"),
         ("CNAME west", "CNAME servicebus", "leads from alias to alias more than 8 times"),
         ("1 1 5671 west-example.servicebus.windows.net.", "1 1 5671 .", "'.' is no host name"),
         ("1 1 5671 west-example.servicebus.windows.net.", "1 1 5671 bus.example.org.", "bus.example.org is not a name"),
@@ -118,7 +118,7 @@ def test_records_of_other_ports_only_are_reported(server: NameServer) -> None:
         ("is_silent", True, "no answer within 0.3 s from 127.0.0.1"),
         ("rcode", dns.rcode.SERVFAIL, "no name server could answer"),
         ("rcode", dns.rcode.REFUSED, "no name server could answer"),
-        ("rcode", dns.rcode.NXDOMAIN, "there is no such name"),
+        ("rcode", dns.rcode.NXDOMAIN, "the name does not exist"),
         ("answers_garbage", True, "servicebus.example.test CNAME: no "),
     ],
 )

@@ -311,7 +311,7 @@ def test_many_at_the_same_time_swap_once(caplog: pytest.LogCaptureFixture) -> No
             assert client.state == EAST_ACTIVE
 
     run(test())
-    assert caplog.text.count("the active one is no longer west but east") == 1
+    assert caplog.text.count("the active name changes from west to east") == 1
 
 
 def test_clients_that_share_their_roles_agree(tmp_path: Path) -> None:
