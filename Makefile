@@ -27,6 +27,7 @@ test-fast: $(command) ## the tests that need neither Java nor Node.js, in under 
 check: $(command) ## formatter, linter, plain English, strict types, import contracts
 	$(python) -m ruff format --check
 	$(python) -m ruff check
+	$(python) tools/check-english
 	$(python) -m mypy
 	.venv/bin/lint-imports --no-logo
 

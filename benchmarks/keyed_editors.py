@@ -1,11 +1,10 @@
 """
-What each editor that encrypts, signs or chains costs for a message with an order of 1 KB, against the library's call.
+The cost of each editor that encrypts, signs or chains a message with an order of 1 KB, against the library's call.
 
-Batches of 50 messages are edited as the pipeline has them edited; the bare calls get the same bodies, one by one, and
-write what they sign as JSON, as claims are, with the digests that an attestation needs. Both take turns, so that what
-slows down the machine slows down both. The store of chains is in memory: what a storage account costs is once a batch,
-and the network's affair. An HMAC costs less than what is to be gathered for an attestation or a link, so that these
-have their bar with Ed25519.
+The pipeline edits batches of 50 messages. The bare calls get the same bodies one by one, write what they sign as JSON
+and compute the digests that an attestation needs. Both alternate, so that other load slows down both. The store of
+chains is in memory: a storage account costs one request per batch. Attestations and links have their bar with Ed25519,
+because an HMAC costs less than collecting the claims.
 """
 
 import asyncio

@@ -1,1 +1,1 @@
-"""Azure on a laptop: the parts that stand in for the cloud during development and tests; none of them is deployed."""
+"""Azure on a laptop: the broker and the Functions host for development and tests; never deployed."""

@@ -1,4 +1,4 @@
-"""Who may import which foreign package, and which modules get by on little; the layers are import-linter's."""
+"""Which module may import which foreign package; import-linter holds the layers."""
 
 import pytest
 
@@ -93,7 +93,7 @@ def test_private_names_of_the_sdks_are_imported_in_few_modules_with_contract_tes
 @pytest.mark.parametrize("root", ONLY_THESE)
 def test_module_needs_only_the_standard_library_and_these(root: str) -> None:
     found = modules(root)
-    assert found, f"{root} is not there any more: mend the table"
+    assert found, f"{root} is not there any more: correct the table"
     strays = {
         module: name
         for module, names in found.items()
