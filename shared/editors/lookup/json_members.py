@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 
-from shared.codecs.json_spans import Edit, apply_edits, entries, first_value
+from shared.codecs.json_spans import Edit, Key, apply_edits, entries, first_value
 from shared.errors import MessageRejected
 
 type Members = Sequence[tuple[str, str]]
@@ -20,29 +20,44 @@ def with_members(text: str, path: Sequence[str], members: Members) -> str:
     start = first_value(text)
     for depth, step in enumerate(path):
         _check_object(text, start, path[:depth])
+        end: int | None = None
         # What follows the member is not read: that saves 14 µs for a body of 400 bytes.
-        found = next((begin for key, begin, _ in entries(text, start) if key == step), None)
-        if found is not None:
-            start = found
-        elif depth + 1 == len(path):
-            return _put(text, start, [(step, f"{{{_joined(members)}}}")])
+        for key, begin, stop in entries(text, start):
+            end = stop
+            if key == step:
+                start = begin
+                break
         else:
-            raise MessageRejected(
-                "FieldMissing", f"the body has nothing at {_written(path[: depth + 1])}, expected an object"
-            )
+            if depth + 1 < len(path):
+                raise MessageRejected(
+                    "FieldMissing", f"the body has nothing at {_written(path[: depth + 1])}, expected an object"
+                )
+            return apply_edits(text, [_addition(start, end, [(step, f"{{{_joined(members)}}}")])])
     _check_object(text, start, path)
     return _put(text, start, members)
 
 
 def _put(text: str, start: int, members: Members) -> str:
     """Return *text* with *members* in the object that begins at *start*."""
-    spans = {key: (begin, end) for key, begin, end in entries(text, start)}
-    edits: list[Edit] = [(*spans[name], value) for name, value in members if name in spans]
+    values = dict(members)
+    spans: dict[Key, tuple[int, int]] = {}
+    end: int | None = None
+    for key, begin, stop in entries(text, start):
+        end = stop
+        if key in values:
+            spans[key] = begin, stop
+    edits = [(*spans[name], value) for name, value in values.items() if name in spans]
     added = [each for each in members if each[0] not in spans]
     if added:
-        position = max((end for _, end in spans.values()), default=start + 1)
-        edits.append((position, position, f"{', ' if spans else ''}{_joined(added)}"))
+        edits.append(_addition(start, end, added))
     return apply_edits(text, edits)
+
+
+def _addition(start: int, end: int | None, members: Members) -> Edit:
+    """Return the edit that adds *members* to the object at *start*, whose last member ends at *end*."""
+    if end is None:
+        return start + 1, start + 1, _joined(members)
+    return end, end, f", {_joined(members)}"
 
 
 def _joined(members: Members) -> str:
