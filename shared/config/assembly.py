@@ -1,4 +1,4 @@
-"""From a configuration to its pipelines: the one place where outputs, editors, journal and tasks meet."""
+"""Builds the pipelines of a configuration from its outputs, editors and journal."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -40,10 +40,10 @@ def pipelines(
     hold: timedelta | None = None,
 ) -> list[tuple[TaskFile, Pipeline]]:
     """
-    Return a pipeline for each task, which lets go of what it holds when *shutdown* is requested.
+    Return a pipeline for each task; it abandons the batches in progress when *shutdown* is requested.
 
-    They live by the machine's time unless given a *clock* of their own and a *sleep* by that clock. A batch is held for
-    as long as its task says, or for *hold*. Raises ConfigError when the app setting of a connection cannot be used.
+    The default clock is that of the machine; tests pass a *clock* and its *sleep*. *hold* replaces the time that each
+    task waits for a target. Raises ConfigError if the app setting of a connection cannot be used.
     """
     journals = journals or Journals(configuration, settings, clock)
     outputs = outputs or open_outputs(configuration, settings)
@@ -73,10 +73,10 @@ def assemble(
     dry_run: bool = False,
 ) -> list[Task]:
     """
-    Return the tasks of *configuration*, in its order, sending to the *outputs* by their connections' aliases.
+    Return the tasks of *configuration*, in its order; *outputs* are the outputs by alias of their connection.
 
-    *locks* gives what reaches the locks on the source of a task, None where nothing does. Editors may read *settings*;
-    in a *dry_run* they keep nothing (`shared.editors.options.TaskFacts`).
+    *locks* returns the locks on the source of a task, None if it has none. Editors may read *settings*; in a *dry_run*
+    they write to no store (`shared.editors.options.TaskFacts`).
     """
     secrets, clock = open_secrets(settings), clock or SystemClock()
 

@@ -1,4 +1,4 @@
-"""What a task with a chain must be like: in order at its source, and whole up to its target."""
+"""Checks tasks with a chain: the source must keep the order, and no link may be lost on the way to the target."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
@@ -7,13 +7,13 @@ from shared.editors.chain import ChainedProperty, ChainOptions, ChainStep
 from shared.editors.options import Step
 from shared.editors.verify_chain import VerifyChainStep
 
-# A redelivered message becomes another one here, whose link would be another one as well.
+# Editors whose result differs at each delivery, and with it the link.
 _NEVER_THE_SAME = ("encrypt", "re-encrypt")
-# Behind a chain: what it does to the messages that were linked.
-_TEARING = {
-    **dict.fromkeys(("filter", "deduplicate"), "withholds messages that would then be missing"),
-    **dict.fromkeys(("batch", "split"), "makes other messages of those that were linked"),
-    **dict.fromkeys(("transform", "reduce", "transcode"), "makes another content of the one that was linked"),
+# Editors that break a chain if they run after it, with the reason.
+_BREAKING = {
+    **dict.fromkeys(("filter", "deduplicate"), "withholds messages, so that links would be missing"),
+    **dict.fromkeys(("batch", "split"), "replaces the linked messages by others"),
+    **dict.fromkeys(("transform", "reduce", "transcode"), "changes the content that was linked"),
 }
 
 
@@ -22,23 +22,23 @@ class OrderedSource(Protocol):
 
     @property
     def hub(self) -> str | None:
-        """The hub, whose partitions keep the order."""
+        """The event hub, None for other sources; its partitions keep the order."""
 
     @property
     def sessions(self) -> bool:
-        """Whether there are sessions, which keep the order."""
+        """Whether the source requires sessions, which keep the order."""
 
     @property
     def partitions(self) -> tuple[int, ...] | None:
-        """Those of the hub that are taken from; all unless given."""
+        """The partitions of the hub that the task takes from, None for all."""
 
     @property
     def dead_letter(self) -> object:
-        """Whether it is a dead-letter queue, which has no order."""
+        """Whether the source is a dead-letter queue, which has no order."""
 
 
 def chain_fault(source: OrderedSource, steps: Sequence[Step], conditions: Sequence[str | None]) -> str | None:
-    """Return the first thing that keeps a chain from being right, None for nothing; *conditions* are the routes'."""
+    """Return the first problem of a chain in a task, None if it is correct; *conditions* are those of the routes."""
     return next(_faults(source, steps, conditions), None)
 
 
@@ -57,17 +57,17 @@ def _faults(source: OrderedSource, steps: Sequence[Step], conditions: Sequence[s
             for other in steps[:index]:
                 if other.verb() in _NEVER_THE_SAME:
                     yield (
-                        f"editors[{index}].chain stands behind {other.verb()}, which makes another message of the"
-                        " same one at each delivery, expected it before"
+                        f"editors[{index}].chain follows {other.verb()}, which changes the message in a"
+                        " different way at each delivery, expected it after the chain"
                     )
             for other in steps[index + 1 :]:
-                why = _tears(other)
+                why = _break_of(other)
                 if why is not None:
-                    yield f"editors[{index}].chain stands before {other.verb()}, which {why}, expected it behind"
+                    yield f"editors[{index}].chain precedes {other.verb()}, which {why}, expected it before the chain"
             if conditions[0] is not None:
                 yield (
-                    f"editors[{index}].chain: the first route has a condition, so that a part of the chain would go"
-                    " elsewhere, expected one route for all"
+                    f"editors[{index}].chain: the first route has a condition, so part of the chain would go"
+                    " elsewhere, expected one route for all messages"
                 )
 
 
@@ -79,13 +79,13 @@ def _fault_of_order(source: OrderedSource, options: ChainOptions) -> str | None:
         return "is of a partition, expected a hub as the source"
     if sequence == "entity" or isinstance(sequence, ChainedProperty):
         if source.hub is not None and len(source.partitions or ()) != 1:
-            return "goes over several partitions, which have no order, expected `partition` or one of partitions"
+            return "is over several partitions, which have no common order, expected `partition` or a single partition"
         if source.hub is None and not options.single_instance:
-            return "goes over a whole entity, expected `session`, or single_instance: true"
+            return "is over a whole entity, expected `session`, or single_instance: true"
     return None
 
 
-def _tears(step: Step) -> str | None:
+def _break_of(step: Step) -> str | None:
     (field,) = type(step).model_fields
     drops = getattr(getattr(step, field), "on_failure", None) == "drop"
-    return _TEARING["filter"] if drops else _TEARING.get(step.verb())
+    return _BREAKING["filter"] if drops else _BREAKING.get(step.verb())

@@ -22,14 +22,14 @@ type HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za
 
 
 class Site(Strict):
-    """A site: the connection to look into it, and the name that an alias in DNS points to."""
+    """A site: the connection to inspect it, and the name that an alias in DNS points to."""
 
     connection: str
     name: HostName | None = None
 
 
 class ZoneFile(Strict):
-    """A DNS zone in a master file, which a name server of yours serves; a relative path is that of failover.yaml."""
+    """A DNS zone in a master file, which your name server serves; relative paths start at failover.yaml."""
 
     file: FilePath
     origin: HostName
@@ -44,11 +44,11 @@ class AzureDns(Strict):
 
 
 class EndpointFile(Strict):
-    """The endpoint document in a file; with an app setting that holds a private key it is signed."""
+    """The endpoint document in a file; it is signed if an app setting contains a private key."""
 
     file: FilePath
     key_setting: Annotated[str, Field(pattern=SETTING)] | None = None
-    """Name of the app setting that holds the private key, Ed25519 in PEM."""
+    """Name of the app setting with the private key, Ed25519 in PEM."""
     key_id: Annotated[str, Field(min_length=1)] | None = None
     """The id by which applications know its public key."""
 
@@ -60,16 +60,16 @@ class EndpointFile(Strict):
 
 
 class FailoverFile(Strict):
-    """The whole file."""
+    """The content of failover.yaml."""
 
     primary: Annotated[str, Field(pattern=SITE)]
     sites: Annotated[dict[Annotated[str, Field(pattern=SITE)], Site], Field(min_length=2)]
     entities: Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
-    """What holds messages that must not be left behind at a secondary site: a queue, TOPIC/Subscriptions/NAME."""
+    """Entities that must be empty at a site before it becomes secondary: QUEUE or TOPIC/Subscriptions/NAME."""
     aliases: dict[Annotated[str, Field(pattern=f"^({SEND}|{RECEIVE})$")], HostName] = Field(default_factory=dict)
     """The alias in DNS for each role; both may have the same."""
     prefix: str = "_azure_servicebus._amqp"
-    """What the names of the SRV records begin with."""
+    """Prefix of the names of the SRV records."""
     zone: ZoneFile | None = None
     azure_dns: AzureDns | None = None
     endpoints: EndpointFile | None = None
@@ -81,7 +81,7 @@ class FailoverFile(Strict):
             found = " and ".join(places) or "no place"
             raise ValueError(f"names {found}, expected one of zone, azure_dns, endpoints")
         if self.primary not in self.sites:
-            raise ValueError(f"the primary {self.primary!r} is none of the sites {', '.join(self.sites)}")
+            raise ValueError(f"the primary {self.primary!r} is not one of the sites {', '.join(self.sites)}")
         if self.endpoints is None:
             nameless = [name for name, site in self.sites.items() if site.name is None]
             if nameless or self.aliases.keys() != {SEND, RECEIVE}:

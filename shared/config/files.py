@@ -1,4 +1,4 @@
-"""Reads the folder of connections and tasks as a whole, and reports all problems at once."""
+"""Reads a folder of connections and tasks and reports all problems at once."""
 
 import difflib
 import re
@@ -99,7 +99,7 @@ def load(folder: Path) -> Configuration:
 
 
 def load_connections(folder: Path) -> dict[str, Connection]:
-    """Return the connections in *folder*, whatever its tasks are; raises ConfigError with every problem of the file."""
+    """Return the connections in *folder* without reading its tasks; raises ConfigError with all its problems."""
     problems: list[Problem] = []
     connections = _connections(folder / CONNECTIONS, problems)
     if problems:
@@ -120,7 +120,7 @@ def read_one[Model: BaseModel](path: Path, model: type[Model]) -> Model:
 
 
 def _journal(path: Path, connections: Mapping[str, Connection | None], problems: list[Problem]) -> JournalFile | None:
-    """Return the journal's configuration, None without such a file: then withheld messages are only logged."""
+    """Return the configuration of the journal; None without such a file: withheld messages are then only logged."""
     if not path.exists():
         return None
     journal = None
@@ -234,7 +234,7 @@ def _validated[Model: BaseModel](
 
 
 def _path_in(document: object, location: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    """Return *location* without the steps that are pydantic's names for the members of a union."""
+    """Return *location* without pydantic's names for the members of a union."""
     steps: list[int | str] = []
     for position, step in enumerate(location):
         is_last = position == len(location) - 1
@@ -267,14 +267,14 @@ def _own_keys(model: type[BaseModel]) -> list[str]:
 
 
 def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
-    """Return every key that the schema knows anywhere below the first step, as candidates for a misspelt one."""
+    """Return every key of the schema below the first step, as candidates for a misspelled one."""
     schema = model.model_json_schema()
     definitions = [schema, *schema.get("$defs", {}).values()]
     return sorted({key for definition in definitions for key in definition.get("properties", {})}) if location else []
 
 
 class _Loader(yaml.SafeLoader):
-    """A YAML loader that refuses a key that occurs twice in one mapping."""
+    """A YAML loader that rejects duplicate keys."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:
         seen: set[object] = set()

@@ -30,7 +30,7 @@ _INSTANCE_SETTING = "WEBSITE_INSTANCE_ID"
 
 
 class OutputBinding(NamedTuple):
-    """The event hub that a function's output is bound to, by name and app setting, and what collects for it."""
+    """The event hub of a function's output binding, by name and app setting, and the sink that collects its events."""
 
     sink: EventHubSink
     hub: str
@@ -48,19 +48,19 @@ class Journals:
         *,
         sink: Sink | None = None,
     ) -> None:
-        """Write to *sink*, or where journal.yaml says; raises ConfigError where that cannot be opened."""
+        """Write to *sink*, by default the place in journal.yaml; raises ConfigError if that cannot be opened."""
         self._configuration = configuration
         self._settings = settings
         self._clock = clock
         self._sink = sink or _opened(configuration, settings, clock)
 
     async def close(self) -> None:
-        """Close what is open; for tests and tools, as `Output.close`."""
+        """Close the sink; for tests and tools, as `Output.close`."""
         if self._sink is not None:
             await self._sink.close()
 
     def of(self, file: TaskFile, telemetry: Telemetry | None = None) -> Journal:
-        """Return the journal of a task, the log if it has no other; *telemetry* counts lost records."""
+        """Return the journal of a task, by default the log; *telemetry* counts lost records."""
         if self._sink is None or file.journal is False:
             return LogJournal()
         return TaskJournal(
@@ -74,7 +74,7 @@ class Journals:
         )
 
     def binding(self) -> OutputBinding | None:
-        """Return the output binding that the functions of tasks and taps need, None where the journal needs none."""
+        """Return the output binding for the functions of tasks and taps, None if the journal needs none."""
         journal = self._configuration.journal
         if journal is None or journal.event_hub is None or not isinstance(self._sink, EventHubSink):
             return None
@@ -82,13 +82,13 @@ class Journals:
         return OutputBinding(self._sink, journal.event_hub.hub, connection.key)
 
     def taps(self) -> Iterator[tuple[TapFile, Tap]]:
-        """Yield the taps that are handed messages."""
+        """Yield the taps that receive messages from a trigger."""
         for file in self._configuration.taps:
             if file.tap.peek is None:
                 yield file, self._tap(file)
 
     def peeking_taps(self) -> Iterator[tuple[TapFile, PeekingTap]]:
-        """Yield the taps that look for themselves when they are woken."""
+        """Yield the taps that a timer runs and that peek."""
         for file in self._configuration.taps:
             if file.tap.peek is not None and isinstance(self._sink, Marks):
                 setting = self._configuration.connections[file.source.connection].key

@@ -1,7 +1,7 @@
 """
 The models of `config/journal.yaml` and of a tap's file.
 
-A tap is a task that sends nothing: it reads what a replication task receives or has sent, and writes that to the
+A tap is a task that sends nothing. It reads what a replication task receives or has sent and writes it to the
 journal, as evidence that does not depend on the replicator.
 """
 
@@ -19,7 +19,7 @@ class BlobJournal(Strict):
     """Append blobs in a container of a storage account."""
 
     setting: Annotated[str, Field(pattern=SETTING)]
-    """Name of the app setting: NAME holds a connection string, or NAME__blobServiceUri the account's blob endpoint."""
+    """Name of the app setting: NAME with a connection string, or NAME__blobServiceUri with the blob endpoint."""
     container: Annotated[str, Field(pattern=CONTAINER)] = "journal"
 
 
@@ -30,7 +30,7 @@ class CapturedJournal(BlobJournal):
 
 
 class EventHubJournal(Strict):
-    """An event hub, whose Capture keeps what comes."""
+    """An event hub with Capture."""
 
     connection: str
     hub: str
@@ -38,14 +38,14 @@ class EventHubJournal(Strict):
 
 
 class JournalFile(Strict):
-    """Where the journal of all tasks is kept; exactly one place."""
+    """The place of the journal of all tasks; exactly one."""
 
     blob: BlobJournal | None = None
     event_hub: EventHubJournal | None = None
 
     @property
     def container(self) -> BlobJournal | None:
-        """Where the journal can be read, None where that is not said."""
+        """The container from which the journal can be read, None if not configured."""
         return self.event_hub.capture if self.event_hub is not None else self.blob
 
     @model_validator(mode="after")
@@ -56,14 +56,14 @@ class JournalFile(Strict):
 
 
 class Tap(Strict):
-    """What a tap looks at, and how."""
+    """The task that a tap observes, and how."""
 
     of: str
-    """The replication task that is watched."""
+    """The replication task that is observed."""
     side: Literal["source", "target"]
-    """Whether its source is tapped or what it sends to."""
+    """Whether the tap reads the task's source or one of its targets."""
     peek: str | None = None
-    """Look without taking anything, at the times of this NCRONTAB schedule; a queue can be tapped in no other way."""
+    """NCRONTAB schedule at which the tap peeks, without receiving anything; required for a queue."""
 
 
 class TapFile(Strict):
@@ -72,7 +72,7 @@ class TapFile(Strict):
     task: Annotated[str, Field(pattern=NAME)]
     """Name of the tap, which is also the function's name."""
     source: Source
-    """The queue that is peeked, or a subscription or consumer group that nobody else reads."""
+    """The queue to peek at, or a subscription or consumer group that nothing else reads."""
     tap: Tap
     trigger: Literal["raw", "stock"] = "raw"
 
@@ -80,11 +80,11 @@ class TapFile(Strict):
     def _takes_from_nobody(self) -> Self:
         source = self.source
         if self.tap.peek is None and source.queue is not None:
-            raise ValueError("drains a queue, which takes its messages from their consumer: expected tap.peek")
+            raise ValueError("drains a queue and so takes messages from its consumer, expected tap.peek")
         if self.tap.peek is not None and source.hub is not None:
             raise ValueError("peeks at a hub, expected a consumer group of its own without tap.peek")
         if self.tap.peek is not None and source.sessions:
-            raise ValueError("peeks at sessions, which Service Bus shows one by one: expected a subscription to drain")
+            raise ValueError("peeks at sessions, which a peek shows only one by one, expected a subscription to drain")
         return self
 
 

@@ -1,7 +1,7 @@
 """
 The models of `config/connections.yaml` and `config/tasks/*.yaml`.
 
-The JSON schema in `config/task.schema.json` is made of `TaskFile` and of `TapFile` in `shared.config.journal_models`.
+The JSON schema in `config/task.schema.json` is generated from `TaskFile` and `shared.config.journal_models.TapFile`.
 """
 
 from datetime import timedelta
@@ -33,32 +33,32 @@ type PartitionId = Annotated[int, Field(ge=0)]
 
 
 class Connection(Strict):
-    """A namespace: its kind, and the app setting or the secret that says where it is and how to be let in."""
+    """A namespace: its kind, and the app setting or the secret with its address and credentials."""
 
     kind: Literal["service-bus", "event-hubs"]
     secret: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,127}$")] | None = None
-    """Name of the secret that holds the connection string for sending; sources are opened with the app setting."""
+    """Name of the secret with the connection string for sending; sources are opened with the app setting."""
     setting: Annotated[str | None, Field(pattern=SETTING, validate_default=True)] = None
-    """Name of the app setting: NAME holds a connection string, or NAME__fullyQualifiedNamespace a host name."""
+    """Name of the app setting: NAME contains a connection string, or NAME__fullyQualifiedNamespace a host name."""
     site: Annotated[str, Field(pattern=SITE)] | None = None
-    """The site's short name on repl-path; the connection's alias unless given."""
+    """Short name of the site on repl-path; by default the alias of the connection."""
 
     @field_validator("setting")
     @classmethod
     def _can_be_opened(cls, setting: str | None, info: ValidationInfo) -> str | None:
         # An invalid secret is not in the data; it is reported separately.
         if setting is None and info.data.get("secret", "") is None:
-            raise ValueError("is missing, expected the name of an app setting, or a secret's for a target")
+            raise ValueError("is missing, expected the name of an app setting, or for a target that of a secret")
         return setting
 
     @property
     def key(self) -> str:
-        """What two connections of one namespace have in common: the app setting's name, or else the secret's."""
+        """The name of the app setting, or else of the secret: equal for all connections to one namespace."""
         return self.setting or f"secret {self.secret}"
 
 
 class Rule(Strict):
-    """A rule that the broker runs on the source subscription; declared here so that it can be checked and deployed."""
+    """A rule of the source subscription, which the broker runs; declared so that it can be checked and deployed."""
 
     filter: FilterText
     action: ActionText | None = None
@@ -73,15 +73,15 @@ class Source(Strict):
     subscription: str | None = None
     hub: str | None = None
     consumer_group: str | None = None
-    """Consumer group of the hub; $Default unless given. No two tasks may share one."""
+    """Consumer group of the hub; by default $Default. Two tasks must not use the same one."""
     partitions: Annotated[tuple[PartitionId, ...], Field(strict=False, min_length=1)] | None = None
-    """Partitions of the hub to take from; all unless given. Needs a consumer group that is used for nothing else."""
+    """Partitions of the hub to take from; by default all. Needs a consumer group that nothing else uses."""
     binary_properties: bool | None = None
-    """Of a hub: `false` if no sender uses binary, list or map properties, which Azure's host cannot hand over raw."""
+    """For a hub: `false` if no sender uses binary, list or map properties; Azure's host cannot pass those raw."""
     dead_letter: bool | Literal["transfer"] = False
-    """Take the messages of the dead-letter sub-queue of the queue or subscription, or of its transfer dead letters."""
+    """Take from the dead-letter queue of the queue or subscription; `transfer`: from its transfer dead-letter queue."""
     sessions: bool = False
-    """The queue or subscription requires sessions; their order is kept."""
+    """Whether the queue or subscription requires sessions, whose order is then kept."""
     rule: Rule | None = None
 
     @model_validator(mode="after")
@@ -94,22 +94,22 @@ class Source(Strict):
             msg = "names a topic or a subscription without the other, expected both"
             raise ValueError(msg)
         if self.hub is None and self.consumer_group is not None:
-            msg = "names a consumer_group, expected that of a hub only"
+            msg = "names a consumer_group, expected for a hub only"
             raise ValueError(msg)
         if self.partitions is not None and (self.hub is None or self.consumer_group in {None, DEFAULT_CONSUMER_GROUP}):
-            msg = "names partitions, expected those of a hub only, with a consumer_group other than $Default"
+            msg = "names partitions, expected for a hub only, with a consumer_group other than $Default"
             raise ValueError(msg)
         if self.hub is None and self.binary_properties is not None:
-            msg = "says whether there are binary_properties, expected of a hub only"
+            msg = "has binary_properties, expected for a hub only"
             raise ValueError(msg)
         if self.hub is not None and (self.dead_letter or self.sessions):
-            msg = "asks a hub for dead_letter or sessions, expected those of a queue or subscription only"
+            msg = "has dead_letter or sessions for a hub, expected for a queue or subscription only"
             raise ValueError(msg)
         if self.dead_letter and self.sessions:
-            msg = "asks for sessions of a dead-letter sub-queue, which has none"
+            msg = "has sessions with dead_letter, expected one of them: a dead-letter sub-queue has no sessions"
             raise ValueError(msg)
         if self.rule is not None and self.subscription is None:
-            msg = "has a rule, expected that of a subscription only"
+            msg = "has a rule, expected for a subscription only"
             raise ValueError(msg)
         return self
 
@@ -121,7 +121,7 @@ class Source(Strict):
 
     @property
     def sub_queue(self) -> str:
-        """What the path of the queue or subscription is continued with, if anything."""
+        """The suffix that names the sub-queue in the path; empty for the entity itself."""
         if self.dead_letter == "transfer":
             return "/$Transfer/$DeadLetterQueue"
         return "/$DeadLetterQueue" if self.dead_letter else ""
@@ -135,7 +135,7 @@ class Target(Strict):
     topic: str | None = None
     hub: str | None = None
     partition: Literal["keep"] | PartitionId | None = None
-    """Of the hub: a partition by its id, or `keep` for that which the event came from; by its key unless given."""
+    """For a hub: the id of a partition, or `keep` for the partition of the original; by default the key decides."""
 
     @model_validator(mode="after")
     def _is_one_entity(self) -> Self:
@@ -143,7 +143,7 @@ class Target(Strict):
             msg = "expected one of queue, topic and hub"
             raise ValueError(msg)
         if self.partition is not None and self.hub is None:
-            msg = "names a partition, expected that of a hub only"
+            msg = "names a partition, expected for a hub only"
             raise ValueError(msg)
         return self
 
@@ -154,7 +154,7 @@ class Target(Strict):
 
 
 class Route(Strict):
-    """A way out: the first route whose `when` is true takes the message, changed by its `action`."""
+    """A condition, an action and a target; the first route whose `when` is true takes the message."""
 
     target: Target
     when: FilterText | None = None
@@ -162,32 +162,32 @@ class Route(Strict):
 
 
 class StampedLife(Strict):
-    """A time to live that every copy gets."""
+    """A time to live that is set on every copy."""
 
     stamp: Annotated[timedelta, Field(strict=False, gt=timedelta(0), le=timedelta(milliseconds=2**32 - 1))]
     """ISO 8601 duration, such as PT2M."""
 
 
 class LoopPrevention(Strict):
-    """The guard against messages that come round again."""
+    """Loop prevention: a message is never sent to a site on its repl-path."""
 
     max_hops: Annotated[int, Field(ge=1)] = DEFAULT_MAX_HOPS
 
 
 class Limits(Strict):
-    """How far a task goes before it stands still and waits for a person."""
+    """The limits at which a task stops or stops waiting."""
 
     rejects_in_a_row: Annotated[
         Annotated[Literal[False], Tag("bool")] | Annotated[int, Field(ge=1), Tag("int")],
         Discriminator(lambda value: "bool" if isinstance(value, bool) else "int"),
     ] = DEFAULT_REJECTS_IN_A_ROW
-    """So many messages at fault without a good one between them stop the task; `off` for any number."""
+    """Number of consecutive rejected messages that stops the task; `off` for no limit."""
     hold: Annotated[timedelta, Field(strict=False, ge=timedelta(seconds=1), le=LONGEST_HOLD)] = DEFAULT_HOLD
-    """ISO 8601 duration for which one delivery waits for a target; its upper end stays below host.json's timeout."""
+    """ISO 8601 duration for which a delivery waits for its targets; must stay below the timeout in host.json."""
 
 
 def _kind_of(value: object) -> str:
-    """Return which half of a union is meant, so that an error in one is not reported for both."""
+    """Return which member of a union is meant, so that an error in one is not reported for both."""
     return "mapping" if isinstance(value, (dict, BaseModel)) else "word"
 
 
@@ -198,11 +198,11 @@ class TaskFile(Strict):
     """Name of the task, which is also the function's name."""
     source: Source
     trigger: Literal["raw", "stock"] = "raw"
-    """How the host hands messages over: `raw` as they are, `stock` taken apart, with losses: docs/fidelity.md."""
+    """How the host passes messages: `raw` as encoded bytes, `stock` decoded, with the losses in docs/fidelity.md."""
     editors: Annotated[tuple[EditorStep, ...], Field(strict=False)] = ()
     routes: Annotated[tuple[Route, ...], Field(strict=False, min_length=1)]
     rejects: Target | None = None
-    """Where messages at fault go; required for hubs and dead-letter sub-queues, which have no dead-letter queue."""
+    """Target of rejected messages; required for hubs and dead-letter sub-queues, which have no dead-letter queue."""
     ttl: Annotated[
         Annotated[Literal["keep", "remaining"], Tag("word")] | Annotated[StampedLife, Tag("mapping")],
         Discriminator(_kind_of),
@@ -210,15 +210,15 @@ class TaskFile(Strict):
     loop_prevention: Annotated[
         Annotated[Literal[False], Tag("word")] | Annotated[LoopPrevention, Tag("mapping")], Discriminator(_kind_of)
     ] = LoopPrevention()
-    """`off` sends messages to sites they have been to."""
+    """`off` also sends messages to sites on their repl-path."""
     limits: Limits = Limits()
     journal: Literal["required", "best_effort", False] = "required"
-    """Whether a batch waits for the journal, where `journal.yaml` says that there is one; `off` keeps none."""
+    """Whether a batch fails if the journal in `journal.yaml` is unavailable; `off` writes no journal."""
 
     @model_validator(mode="after")
     def _has_rejects(self) -> Self:
         if self.rejects is None and (self.source.hub is not None or self.source.dead_letter):
-            msg = "has no rejects, expected a queue, topic or hub for the messages that its source could not keep"
+            msg = "has no rejects, expected a queue, topic or hub for rejected messages"
             raise ValueError(msg)
         return self
 
@@ -227,13 +227,13 @@ class TaskFile(Strict):
         source = (self.source.connection, self.source.queue, self.source.topic, self.source.hub)
         targets = [(each.connection, each.queue, each.topic, each.hub) for each in self.targets()]
         if not self.source.dead_letter and source in targets:
-            raise ValueError("sends to the entity that it takes from, expected another one")
+            raise ValueError("sends to the entity that it takes from, expected another entity")
         return self
 
     @model_validator(mode="after")
     def _has_partitions_to_keep(self) -> Self:
         if self.source.hub is None and any(each.partition == "keep" for each in self.targets()):
-            raise ValueError("keeps the partition of messages that have none, expected a hub as the source")
+            raise ValueError("has `partition: keep`, expected a hub as the source: other messages have no partition")
         return self
 
     @model_validator(mode="after")
@@ -241,9 +241,9 @@ class TaskFile(Strict):
         if not any(step.verb() == "partition" for step in self.editors):
             return self
         if self.source.sessions:
-            raise ValueError("gives messages a partition key that have a session, which is their key already")
+            raise ValueError("sets a partition key on messages with a session, whose id already is their key")
         if any(route.target.partition is not None for route in self.routes):
-            raise ValueError("gives messages a partition key, and a route names the partition whatever the key says")
+            raise ValueError("sets a partition key, but a route names a partition, which overrides the key")
         return self
 
     @model_validator(mode="after")
@@ -258,5 +258,5 @@ class TaskFile(Strict):
         return self
 
     def targets(self) -> list[Target]:
-        """Return every place that the task sends to, `rejects` last."""
+        """Return every target of the task, `rejects` last."""
         return [route.target for route in self.routes] + ([self.rejects] if self.rejects is not None else [])

@@ -12,7 +12,7 @@ from shared.protocols import Locks, Output, Secrets
 
 
 def open_outputs(configuration: Configuration, settings: Mapping[str, str]) -> dict[str, Output]:
-    """Return the output of every connection that messages can be sent to, by alias; raises ConfigError."""
+    """Return the output of each connection by alias; raises ConfigError."""
     secrets = open_secrets(settings)
     problems = []
     for alias, connection in configuration.connections.items():

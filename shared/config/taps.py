@@ -13,7 +13,7 @@ _EVERYTHING = "1 = 1"
 def tap_problems(
     taps: Sequence[TapFile], tasks: Sequence[TaskFile], journal: JournalFile | None, places: Mapping[str, str]
 ) -> Iterator[Problem]:
-    """Yield what is wrong with each of *taps*; *places* says where it stands, by its name in lower case."""
+    """Yield the problems of *taps*; *places* are their files, by name in lower case."""
     by_name = {task.task: task for task in tasks}
     for tap in taps:
         place = places[tap.task.lower()]
@@ -21,7 +21,7 @@ def tap_problems(
         if journal is None:
             yield Problem(place, "there is no journal to write to", "add journal.yaml with the place of the journal")
         elif tap.tap.peek is not None and journal.blob is None:
-            text = "peeks, and the journal in an event hub cannot keep how far the tap has come"
+            text = "peeks, but a journal in an event hub cannot store the position of the tap"
             yield Problem(f"{place}: tap.peek", text, "keep the journal in `blob`, or drain a subscription")
         if task is None:
             known = ", ".join(by_name) or "none"
@@ -55,7 +55,7 @@ def _selecting_other_messages(tap: TapFile, task: TaskFile, place: str) -> Itera
     taken, seen = _selected(task.source), _selected(tap.source)
     if taken != seen:
         # A message that only the tap gets would count as missing.
-        text = f"its rule selects {seen}, that of {task.task!r} {taken}: what only one is given would count as missing"
+        text = f"its rule selects {seen}, that of {task.task!r} {taken}: a message of only one counts as missing"
         yield Problem(f"{place}: source.rule", text, "give the tap's subscription a rule with the same filter")
 
 

@@ -1,5 +1,5 @@
 """
-Tests of editors and tasks, your own functions among them, without a broker and without a test library.
+Runs editors and tasks, including your own Python functions, in tests without a broker or a test library.
 
     from shared.config.testing import edited, message
 
@@ -7,8 +7,8 @@ Tests of editors and tasks, your own functions among them, without a broker and 
         result = edited({"python": "orders:with_tax"}, message({"total": 100}), folder="config")
         assert result.message.json == {"total": 100, "tax": 19}
 
-`edited` runs one step of a task file, or several; `carried` runs a task of a configuration folder. Both take messages
-through the line that the app takes them through, into outputs that keep what they are sent.
+`edited` runs one step of a task file, or several; `carried` runs a task of a configuration folder. Both use the
+pipeline of the app, with outputs that keep the messages in memory.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ from shared.protocols import Outcome, Outgoing, Record
 __all__ = ["Carried", "Outcome", "Sent", "carried", "edited", "message"]
 
 NOW = datetime(2030, 3, 17, 17, 46, 40, tzinfo=UTC)
-"""When messages arrive, and the time by the clock of the line."""
+"""The enqueued time of the messages, and the time of the pipeline's clock."""
 
 _HERE = Origin("here", "source")
 _STAMPED = "repl-"
@@ -55,7 +55,7 @@ def message(
     content_type: str | None = None,
     subject: str | None = None,
 ) -> Message:
-    """Return a message as it arrives; a *body* that is neither bytes nor text is written as JSON."""
+    """Return a message as received; a *body* that is neither bytes nor text is encoded as JSON."""
     made = _empty()
     if isinstance(body, bytes):
         made.body = body
@@ -76,10 +76,10 @@ def message(
 
 
 class Sent:
-    """A message that came out at the end, with the stamps of the line left out."""
+    """A message that was sent; its stamps are left out."""
 
     def __init__(self, content: bytes, target: str, partition: str | None = None) -> None:
-        """Read the encoded *content* that was sent to *target*, which is a site and an entity."""
+        """Decode *content*, which was sent to *target*, a site and an entity."""
         self.target = target
         self.partition = partition
         self.raw = Message.received(content, Origin(*target.split("/", 1)))
@@ -99,7 +99,7 @@ class Sent:
 
     @property
     def json(self) -> Json:
-        """The body as JSON, its numbers as Python has them; `text` shows every digit."""
+        """The parsed JSON of the body, with Python's numbers; `text` has every digit."""
         return read(text_of(self.raw).encode())
 
     @cached_property
@@ -138,7 +138,7 @@ class Carried:
     """The messages that were sent, and the outcome of each."""
 
     def __init__(self, messages: Sequence[Sent], records: Sequence[Record]) -> None:
-        """Keep the *messages* that were sent, and the journal's *records* of all."""
+        """Keep the *messages* that were sent, and the journal's *records* of all messages."""
         self.messages = messages
         self.records = records
 
@@ -151,12 +151,12 @@ class Carried:
 
     @property
     def outcomes(self) -> list[Outcome]:
-        """The outcome of each message, in their order."""
+        """The outcome of each message, in order."""
         return [record.outcome for record in self.records]
 
     @property
     def reasons(self) -> list[str]:
-        """Why messages were rejected or withheld, in their order."""
+        """The reasons why messages were rejected or withheld, in order."""
         return [record.reason for record in self.records if record.reason is not None]
 
 
@@ -169,7 +169,7 @@ def edited(
     """
     Run *messages* through editors and return the result; the messages stay unchanged.
 
-    *steps* are written as in a task file. *folder* has the configuration and its files. *settings* are app settings.
+    *steps* are written as in a task file. *folder* is the configuration folder. *settings* are app settings.
     Raises pydantic's ValidationError, a ValueError, if the steps are wrong.
     """
     document = {
@@ -198,8 +198,8 @@ def carried(
     """
     Run *messages*, from one *partition* of a hub, through a task of the configuration in *folder*; return the result.
 
-    Raises ConfigError if the configuration is wrong, ValueError if it has no such task, and the error that would keep
-    the messages at their source.
+    Raises ConfigError if the configuration is wrong, ValueError if it has no such task, and any error for which the
+    app would abandon the messages.
     """
     return _carried(load(Path(folder)), task, messages, settings, partition)
 
@@ -234,7 +234,7 @@ def _carried(
 
 
 def _delivered(number: int, made: Message) -> bytes:
-    """Return *made* as the service delivers it."""
+    """Return *made* as the service delivers it, encoded."""
     delivered = made.copy()
     enqueued = round(NOW.timestamp() * 1000)
     delivered.set_annotations({"x-opt-sequence-number": long(number), "x-opt-enqueued-time": timestamp(enqueued)})
@@ -246,7 +246,7 @@ def _empty() -> Message:
 
 
 class _Output:
-    """Accepts everything and keeps it."""
+    """An output that accepts every message and keeps it in memory."""
 
     def __init__(self) -> None:
         self.taken: list[tuple[str, Outgoing]] = []

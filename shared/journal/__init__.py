@@ -1,1 +1,1 @@
-"""Where the decisions about messages are written."""
+"""The journal: a record of every message and its outcome."""

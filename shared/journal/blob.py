@@ -29,7 +29,7 @@ _NAMES_TRIED = 10
 
 @dataclass(slots=True)
 class _Blob:
-    """A blob that is written: its hour, its size and blocks as far as is known, and a member that may be in it."""
+    """A blob being written: its hour, its known size and number of blocks, and a member that may be in it."""
 
     blob: AppendBlob
     hour: str

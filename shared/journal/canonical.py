@@ -1,7 +1,7 @@
 """
-One encoding for each AMQP value, whichever of the encodings that AMQP allows the sender chose.
+The canonical encoding of AMQP values: one encoding for each value, whichever the sender chose.
 
-Numbers keep their type; symbols become strings, and decimals of all widths one type, as in Azure's host.
+Numbers keep their type; symbols become strings, and decimals of all widths become one type, as in Azure's host.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ CANONICAL_WIDTHS = {
 
 
 def canonical(buffer: bytes, start: int, stop: int) -> bytes:
-    """Return the value from *start* to *stop* in its one encoding; raises Malformed if it is not a value."""
+    """Return the value from *start* to *stop* in its canonical encoding; raises Malformed if it is not a value."""
     code = buffer[start]
     if code in CANONICAL_WIDTHS:
         return buffer[start:stop]
@@ -71,7 +71,7 @@ def _unsigned(code: int, width: int) -> Callable[[bytes], bytes]:
     return lambda content: bytes((code,)) + int.from_bytes(content).to_bytes(width)
 
 
-# By format code: from the bytes after it to the value in the encoding chosen.
+# By format code: a function from the bytes after it to the canonical encoding.
 _WIDER: dict[int, Callable[[bytes], bytes]] = {
     0x54: _signed(0x71, 4),
     0x55: _signed(0x81, 8),

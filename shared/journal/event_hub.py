@@ -1,5 +1,5 @@
 """
-The journal in an event hub, by the output binding of the function that carries a batch.
+The journal in an event hub, through the output binding of the function that processes a batch.
 
 The host sends the output of a binding when the function has returned, and settles the source after that. So an event
 that cannot be sent fails the batch, and the records of what was received are sent together with the outcomes. This
@@ -16,7 +16,7 @@ from shared.errors import TargetRefused
 from shared.journal.lines import compressed
 from shared.journal.sink import Stream
 
-# A publication may have 1 MB, or 256 KB in the basic tier; base64 makes four bytes of three.
+# A publication may have 1 MB, or 256 KB in the basic tier; base64 turns three bytes into four.
 EVENT_LIMIT = 180_000
 
 _collected: ContextVar[list[bytes] | None] = ContextVar("collected", default=None)
@@ -31,7 +31,7 @@ class EventHubSink:
 
     @contextmanager
     def collecting(self) -> Iterator[list[bytes]]:
-        """Collect, in the list given, what is appended within this context."""
+        """Collect in the returned list what is appended within this context."""
         members: list[bytes] = []
         token = _collected.set(members)
         try:
@@ -40,22 +40,22 @@ class EventHubSink:
             _collected.reset(token)
 
     async def append(self, stream: Stream, member: bytes) -> None:
-        """Keep *member* until the function returns; TargetRefused outside of one."""
+        """Keep *member* until the function returns; raises TargetRefused outside a function."""
         members = _collected.get()
         if members is None:
             raise TargetRefused(f"journal {stream.task}: written outside of a function that has the output binding")
         members.append(member)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 def events(members: Sequence[bytes], limit: int = EVENT_LIMIT) -> bytes | list[str]:
     """
-    Return what the binding is given: one event's bytes, or the bytes of several as base64.
+    Return the value for the binding: the bytes of one event, or a list with the base64 of several.
 
-    Shape:   an event is gzip members behind each other. The worker hands several events over as JSON, which has no
-             bytes, and the host makes an event of each text.
+    Shape:   an event is a sequence of gzip members. The worker passes several events as JSON, which has no bytes, and
+             the host sends each text as an event.
     """
     groups: list[bytes] = []
     for member in members:
@@ -70,7 +70,7 @@ def events(members: Sequence[bytes], limit: int = EVENT_LIMIT) -> bytes | list[s
 
 
 def _pieces(member: bytes, limit: int) -> Iterator[bytes]:
-    """Yield *member*, cut between records where it is too large; a record alone is let through whatever its size."""
+    """Yield *member*, split between records if it is too large; a single record is never split."""
     if len(member) <= limit:
         yield member
         return

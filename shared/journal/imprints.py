@@ -1,13 +1,13 @@
 """
-What a journal keeps of a message's content: digests that are equal for equal messages, wherever they are.
+Digests of a message's content, which are equal for equal messages at both sides.
 
-1. The body's is BLAKE2b of 16 bytes over the bytes of its data sections, joined; over the canonical encoding of a body
-   of another kind.
-2. The properties' is BLAKE2b of 8 bytes over the application properties, whatever their order, and those broker
-   properties that a sender sets and no hop changes. It takes no notice of how a value is encoded, only of its type and
-   content, since Azure's host encodes them again.
-3. Left out are stamps and whatever else is called `repl-*`, what a service adds to a dead letter, and the properties
-   that the rule or the routes of the task set: those differ between the sides by design.
+1. The body digest is BLAKE2b of 16 bytes over the joined bytes of the data sections, or over the canonical encoding of
+   another body.
+2. The property digest is BLAKE2b of 8 bytes over the application properties in any order, and those broker properties
+   that a sender sets and no hop changes. It depends only on the type and content of
+   a value, not on its encoding, since Azure's host encodes values again.
+3. Left out are all properties `repl-*`, those that a service adds to a dead letter, and those that the rule or the
+   routes of the task set: they differ between the sides by design.
 """
 
 import base64
@@ -38,7 +38,7 @@ _NULL = b"\x40"
 _TEXT_CODES = frozenset((0xA1, 0xA3, 0xB1, 0xB3))
 _EMPTY_TEXTS = frozenset((b"\xa1\x00", b"\xa3\x00", b"\xb1\x00\x00\x00\x00", b"\xb3\x00\x00\x00\x00"))
 
-# Fields of the properties section, by the names that rules have for them.
+# Fields of the properties section, by their names in rules.
 _COVERED = {
     1: "UserId",
     2: "To",
@@ -58,7 +58,7 @@ _ENCODINGS = ENCODING.encode()
 
 _SHORT_STRING = 0xA1
 _DATA_8, _DATA_32 = b"\x00\x53\x75\xa0", b"\x00\x53\x75\xb0"
-# Where the pairs of application properties begin, by how the section does.
+# Offset of the first pair of application properties, by the first bytes of the section.
 _CONTENT = {b"\x00\x53\x74\xc1": 6, b"\x00\x53\x74\xd1": map_section.WIDE_CONTENT}
 _FIRST_STAMP = encode(string(PATH))
 _HEADER_TTL, _HEADER_DELIVERY_COUNT = 2, 4
@@ -66,10 +66,10 @@ _MOST_MILLISECONDS, _MOST_DELIVERIES = 2**32 - 1, 2**31 - 1
 
 
 class Imprinter:
-    """Takes the imprints of one task's messages, without what the *actions* of its rule and routes set or remove."""
+    """Computes the imprints of one task's messages, without the properties that its *actions* change."""
 
     def __init__(self, actions: Iterable[Action] = ()) -> None:
-        """Find out what the actions set."""
+        """Collect the properties that the actions set or remove."""
         changed = [each.property for action in actions for each in action.statements]
         self._left_out = frozenset(each.name.lower().encode() for each in changed if each.scope is Scope.USER)
         system = [SYSTEM_PROPERTIES[each.name.lower()].name for each in changed if each.scope is Scope.SYSTEM]
@@ -111,7 +111,7 @@ class Imprinter:
         )
 
     def departing(self, message: Message, arrived: Imprint) -> Imprint:
-        """Return *arrived* where the content of *message* is what it was then, else another imprint."""
+        """Return *arrived* if the content of *message* is unchanged, else a new imprint."""
         raw = message.sections
         is_same_body = raw.body == arrived.body
         if is_same_body and raw.properties == arrived.properties:
@@ -132,7 +132,7 @@ class Imprinter:
             pairs = list(self._pairs(section)) if section else []
             fields = message.property_fields()
             if len(fields) > 1:
-                # Without the ids, few of these serve most messages.
+                # Without the ids, most messages share a few of these.
                 last = fields[_LAST_FIELD] if len(fields) > _LAST_FIELD else _NULL
                 if len(fields) <= _CORRELATION_ID or fields[_CORRELATION_ID] == _NULL:
                     pairs += self._fields(tuple(fields[1:8]), last)
@@ -147,7 +147,7 @@ class Imprinter:
         return blake2b(b"".join(pairs), digest_size=PROPERTY_DIGEST_BYTES).digest()
 
     def _pairs(self, section: bytes) -> Sequence[bytes]:
-        """Return the application properties that count, each as its key and value in their one encoding."""
+        """Return the application properties that the digest covers, each as key and value in canonical encoding."""
         cut = self._usual.find(section)
         if cut is not None:
             return cut(section)
@@ -160,7 +160,7 @@ class Imprinter:
         ]
 
     def _cut_of(self, section: bytes) -> tuple[list[Part], Cut] | None:
-        """Return the pairs of a map in which every one counts and has its one encoding, None for another one."""
+        """Return the pairs of a map if the digest covers all of them and all are canonical, else None."""
         pairs: list[Part] = []
         for start, key_start, value_start, stop in map_section.walk(section):
             width = CANONICAL_WIDTHS.get(section[value_start])
@@ -173,7 +173,7 @@ class Imprinter:
         return not key.startswith(_STAMPS) and key not in _DEAD_LETTERS and key.lower() not in self._left_out
 
     def _decoded_pairs(self, section: bytes) -> list[bytes]:
-        """Do the same for properties of which some stand encoded, for a service that takes no binaries."""
+        """Do the same for properties of which some are encoded as text, for a service without binary properties."""
         found = {key: section[value_start:stop] for key, _, value_start, stop in map_section.entries(section) if key}
         pairs = []
         for key, value in found.items():
@@ -188,13 +188,13 @@ class Imprinter:
 
 
 def of_unreadable(content: bytes) -> Imprint:
-    """Return the imprint of bytes that are no message: the digest of all of them."""
+    """Return the imprint of bytes that are not a message: the digest of all bytes."""
     digest = blake2b(content, digest_size=BODY_DIGEST_BYTES).digest()
     return Imprint(digest, len(content), None, None, None, None, None, ())
 
 
 def body_digest(body: bytes) -> tuple[bytes, int]:
-    """Return the digest of an encoded body, and how many bytes it is of."""
+    """Return the digest of an encoded body, and the number of bytes that it covers."""
     prefix = body[:4]
     content: bytes
     if prefix == _DATA_32 and len(body) == 8 + int.from_bytes(body[4:8]):
@@ -218,24 +218,24 @@ def _unusual_content(body: bytes) -> bytes:
     while position < len(body):
         start = sections.descriptor(body, position)[1]
         _, stop = decode(body, start)
-        # Azure's host makes an empty data body of a null.
+        # Azure's host turns a null body into an empty data body.
         content.append(canonical(body, start, stop) if body[start] != _NULL[0] else b"")
         position = stop
     return b"".join(content)
 
 
 def _fields(covered: tuple[int, ...], fields: tuple[bytes, ...], last: bytes) -> list[bytes]:
-    """Return what counts of the encoded fields of the properties section: those from 1 on, and the last one."""
+    """Return the encoded fields of the properties section that the digest covers: those from 1 on, and the last one."""
     numbered = (*enumerate(fields, 1), (_LAST_FIELD, last))
     return [each for index, field in numbered if index in covered for each in _field(index, field)]
 
 
 def _field(index: int, field: bytes) -> tuple[bytes, ...]:
-    """Return an encoded field with its number, nothing where it is null or, as Azure's host sees it, empty."""
+    """Return an encoded field with its number; empty bytes if it is null, or empty for Azure's host."""
     if field == _NULL or field in _EMPTY_TEXTS:
         return ()
     if index == _CORRELATION_ID:
-        # Azure's host makes a string of an id of another type.
+        # Azure's host turns an id of another type into a string.
         content = (_identity(field) or "").encode()
         return (bytes((index, 0xB1)) + len(content).to_bytes(4) + content,)
     return (bytes((index,)) + canonical(field, 0, len(field)),)
@@ -266,9 +266,9 @@ def _identity(field: bytes) -> str | None:
 @lru_cache(maxsize=1024)
 def _life_and_attempt(header: bytes) -> tuple[int | None, int | None]:
     """
-    Return the time to live in milliseconds and the number of the delivery; few headers serve most messages.
+    Return the time to live in milliseconds and the delivery count; most messages share a few headers.
 
-    Service Bus counts the deliveries that failed, Azure's host hands over one more than that.
+    Service Bus counts the failed deliveries; Azure's host passes one more.
     """
     try:
         values = [decode_all(field).payload for field in sections.fields_of(header)]
@@ -276,7 +276,7 @@ def _life_and_attempt(header: bytes) -> tuple[int | None, int | None]:
         return None, None
     values += [None] * (_HEADER_DELIVERY_COUNT + 1 - len(values))
     life, deliveries = values[_HEADER_TTL], values[_HEADER_DELIVERY_COUNT]
-    # A sender may write what no record has room for; that says nothing, and is not to spoil the line.
+    # A sender may write a number that does not fit into a record; it is left out.
     return (
         life if isinstance(life, int) and life <= _MOST_MILLISECONDS else None,
         max(deliveries, 1) if isinstance(deliveries, int) and deliveries <= _MOST_DELIVERIES else None,

@@ -1,4 +1,4 @@
-"""Journals in memory: of tests, and of dry runs, that leave nothing behind."""
+"""Journals in memory, for tests and dry runs."""
 
 import gzip
 import json
@@ -13,10 +13,10 @@ from shared.protocols import Entry, Flush, Imprint, Record
 
 
 class MemorySink:
-    """Keeps the members, by stream."""
+    """Keeps the members of each stream."""
 
     def __init__(self, instance: str = "memory-0") -> None:
-        """Hold nothing yet."""
+        """Start empty."""
         self.instance = instance
         self.members: dict[Stream, list[bytes]] = {}
 
@@ -25,7 +25,7 @@ class MemorySink:
         self.members.setdefault(stream, []).append(member)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
     def records(self, task: str, role: Role) -> list[dict[str, Any]]:
         """Return the records of one side of a task, in the order in which they were written."""
@@ -34,30 +34,30 @@ class MemorySink:
 
 
 class MemoryJournal:
-    """Keeps the outcomes of messages, and nothing of what is received."""
+    """Keeps the outcomes of messages, and no records of what is received."""
 
     def __init__(self) -> None:
-        """Hold nothing yet."""
+        """Start empty."""
         self.records: list[Record] = []
 
     def arriving(self, message: Message) -> Imprint | None:  # noqa: ARG002 - as the protocol says
-        """Keep nothing of what is received."""
+        """Do nothing: only outcomes are kept."""
         return None
 
     def unreadable(self, content: bytes) -> Imprint | None:  # noqa: ARG002 - as the protocol says
-        """Keep nothing of what is received."""
+        """Do nothing: only outcomes are kept."""
         return None
 
     def departing(self, message: Message, arrived: Imprint) -> Imprint:  # noqa: ARG002 - as the protocol says
-        """Keep nothing of what is sent."""
+        """Do nothing: only outcomes are kept."""
         return arrived
 
     def received(self, entries: Sequence[Entry], batch_id: int) -> Flush:  # noqa: ARG002 - as the protocol says
-        """Keep nothing of what is received."""
+        """Do nothing: only outcomes are kept."""
         return partial(self._keep, ())
 
     def decided(self, records: Sequence[Record], batch_id: int) -> Flush:  # noqa: ARG002 - as the protocol says
-        """Return what keeps the records."""
+        """Return a flush that keeps the records."""
         return partial(self._keep, records)
 
     async def _keep(self, records: Sequence[Record]) -> None:

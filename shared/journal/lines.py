@@ -1,7 +1,7 @@
 """
 Records as JSON lines, compressed: one gzip member for the records of one flush.
 
-The members of a file follow each other, and every reader of gzip reads them as one text. The fields that differ from
+The members of a file follow each other, and every gzip reader reads them as one text. The fields that differ from
 line to line come first, so that the rest of a line repeats the one before it and compresses to almost nothing.
 """
 
@@ -13,7 +13,7 @@ from json.encoder import encode_basestring_ascii
 import msgspec
 from zlib_ng import zlib_ng
 
-# A window of 8 KB, some twenty lines, is enough for lines that repeat each other; decision 0007 has the figures, and
+# A window of 8 KB, about twenty lines, is enough for lines that repeat each other. Decision 0007 has the figures and
 # the comparison with the standard library.
 _LEVEL = 3
 _GZIP_OF_8_KB = 16 + 13

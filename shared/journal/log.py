@@ -21,19 +21,19 @@ class LogJournal:
     """
 
     def arriving(self, message: Message) -> Imprint | None:  # noqa: ARG002 - as the protocol says
-        """Keep nothing of what is received."""
+        """Do nothing: only withheld messages are logged."""
         return None
 
     def unreadable(self, content: bytes) -> Imprint | None:  # noqa: ARG002 - as the protocol says
-        """Keep nothing of what is received."""
+        """Do nothing: only withheld messages are logged."""
         return None
 
     def departing(self, message: Message, arrived: Imprint) -> Imprint:  # noqa: ARG002 - as the protocol says
-        """Keep nothing of what is sent."""
+        """Do nothing: only withheld messages are logged."""
         return arrived
 
     def received(self, entries: Sequence[Entry], batch_id: int) -> Flush:  # noqa: ARG002 - as the protocol says
-        """Log nothing of what is received."""
+        """Do nothing: only withheld messages are logged."""
         return _nothing
 
     def decided(self, records: Sequence[Record], batch_id: int) -> Flush:  # noqa: ARG002 - as the protocol says

@@ -1,4 +1,4 @@
-"""The lines of a task's journal, made of what its pipeline received and decided."""
+"""The lines of a task's journal, one for each message received and each outcome."""
 
 from functools import lru_cache
 from typing import Any
@@ -10,7 +10,7 @@ from shared.protocols import Entry, Imprint, Outcome, Record
 
 _SERVICE_BUS_PARTITION = 0
 _MICROSECONDS = 1000
-"""In a millisecond."""
+"""Microseconds in a millisecond."""
 
 
 class ReceivedLine(Line):

@@ -1,4 +1,4 @@
-"""Where the members of a journal go."""
+"""The place to which a journal writes."""
 
 from typing import NamedTuple, Protocol
 
@@ -6,7 +6,7 @@ from shared.journal.record import Role
 
 
 class Stream(NamedTuple):
-    """What goes into one series of files: the records of one side of a task."""
+    """The records of one side of a task, which go into one series of files."""
 
     task: str
     role: Role
@@ -14,20 +14,20 @@ class Stream(NamedTuple):
 
 class Sink(Protocol):
     """
-    A place that keeps what is appended to it.
+    A place to which gzip members with records are appended.
 
     Raises: `append` raises TargetUnavailable or TargetRefused if the member may not have been written.
     """
 
     @property
     def instance(self) -> str:
-        """Return the name of the writing instance, as in every record."""
+        """The name of the writing instance, as in every record."""
         ...
 
     async def append(self, stream: Stream, member: bytes) -> None:
-        """Keep JSON lines as a gzip member, or several of them as one."""
+        """Append JSON lines as one or more gzip members."""
         ...
 
     async def close(self) -> None:
-        """Close what is open."""
+        """Close the connection."""
         ...

@@ -1,4 +1,4 @@
-"""What a tap sees, as records: independent evidence of what a task takes or has sent."""
+"""Records what a tap observes: independent evidence of what a task takes or has sent."""
 
 import asyncio
 import logging
@@ -23,16 +23,16 @@ _LOGGER = logging.getLogger("busway.journal")
 
 _SERVICE_BUS_PARTITION = 0
 _LEAST_NUMBER, _MOST_NUMBER = -(2**63), 2**63 - 1
-# Each abandoned batch costs its messages a delivery, so that a journal that is away for a moment is waited for.
+# Each abandoned batch costs its messages a delivery, so a short outage of the journal is waited out.
 _WAITS_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0)
 
 
 class Tap:
     """
-    Writes what comes by at one place for the journal of the task that it watches.
+    Writes records of the messages at one place for the journal of the observed task.
 
-    On the target's side the stamps of the last hop say which message of the source it is. On the source's side that is
-    known only where the tap sees the messages under the numbers that the task sees: a hub, or the same queue.
+    At the target, the stamps of the last hop identify the message of the source. At the source, a message is identified
+    only if the tap sees the same sequence numbers as the task: in a hub, or in the same queue.
     """
 
     def __init__(
@@ -54,9 +54,9 @@ class Tap:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """
-        Look at *place* for *task*, which takes from *watched* and whose rule and routes have the *actions*.
+        Observe *place* for *task*, which takes from *watched* and whose rule and routes have the *actions*.
 
-        *target* is what the task calls the place that it sends to: of a subscription, its topic.
+        *target* is the task's name for the place: for a subscription, its topic.
         """
         self.name = name
         self._task = task
@@ -76,9 +76,9 @@ class Tap:
 
     async def see(self, batch: Sequence[bytes], partition: str | None = None) -> None:
         """
-        Write what is known of the encoded messages of *batch*.
+        Write a record for each encoded message of *batch*.
 
-        Raises: TargetUnavailable or TargetRefused where it cannot be kept; the batch must then come again.
+        Raises: TargetUnavailable or TargetRefused if they cannot be written; the batch must then be delivered again.
         """
         origin = self._place if partition is None else self._place._replace(partition=partition)
         lines = [self._line(content, origin) for content in batch]
@@ -105,7 +105,7 @@ class Tap:
             "outcome": SEEN,
         }
         if self._is_peek:
-            # What it has not seen may have come and gone between two looks.
+            # A message may have been sent and consumed between two peeks.
             constants["peek"] = True
         is_known = self._role is Role.SOURCE and self._has_same_numbers
         watched = self._watched._replace(partition=partition) if is_known else self._watched
@@ -142,7 +142,7 @@ class Tap:
         return line
 
     def _identity(self, message: Message) -> tuple[int | None, int | None]:
-        """Return number and time (ms) of a copy's original by the stamps of its last hop, where they say."""
+        """Return sequence number and enqueued time (ms) of the original by the stamps of the last hop."""
         try:
             if not message.sections.application_properties or visited_sites(message)[-1:] != [self._watched.site]:
                 return None, None

@@ -56,20 +56,20 @@ class TaskJournal:
         return self._imprinter.arriving(message)
 
     def unreadable(self, content: bytes) -> Imprint | None:
-        """Return the imprint of what was received and is no message."""
+        """Return the imprint of received bytes that are not a message."""
         return of_unreadable(content)
 
     def departing(self, message: Message, arrived: Imprint) -> Imprint:
-        """Return the imprint of a message about to be sent, *arrived* itself where nothing has changed."""
+        """Return the imprint of a message about to be sent; *arrived* itself if nothing has changed."""
         return self._imprinter.departing(message, arrived)
 
     def received(self, entries: Sequence[Entry], batch_id: int) -> Flush:
-        """Return what writes that these were received."""
+        """Return a flush that writes the records of received messages."""
         lines = [received_line(entry) for entry in entries]
         return self._flush(Role.SOURCE, lines, {"outcome": RECEIVED}, entries[0].arrival.origin, batch_id)
 
     def decided(self, records: Sequence[Record], batch_id: int) -> Flush:
-        """Return what writes the outcomes of a batch; withheld messages are logged at once."""
+        """Return a flush that writes the outcomes of a batch; withheld messages are logged at once."""
         log_withheld(records)
         lines = [outcome_line(record, ordinal) for ordinal, record in enumerate(records)]
         return self._flush(Role.TARGET, lines, {}, records[0].arrival.origin, batch_id)
@@ -82,7 +82,7 @@ class TaskJournal:
         gap = self._gaps.get(role)
         if gap is not None:
             content = self._gap_records(gap, role, origin) + content
-        # Each attempt is made with the same bytes: whether those of the last one have landed may not be known yet.
+        # Each attempt uses the same bytes: it may be unknown whether the last attempt wrote them.
         return partial(self._append, role, content, _Gap(of_batch, of_batch, len(lines)), gap)
 
     async def _append(self, role: Role, content: bytes, lost: "_Gap", gap: "_Gap | None") -> None:
@@ -93,7 +93,7 @@ class TaskJournal:
                 raise
             self._lose(role, lost, error)
         else:
-            # Batches that overlap may have lost more since.
+            # Overlapping batches may have lost more records since.
             if gap is not None and self._gaps.get(role) == gap:
                 del self._gaps[role]
             self._go_on()
@@ -113,7 +113,7 @@ class TaskJournal:
             "journal_time": of_batch.journal_time,
         }
 
-    # What is lost where records are not required
+    # Lost records, if they are not required
 
     def _lose(self, role: Role, lost: "_Gap", error: TargetUnavailable | TargetRefused) -> None:
         if self._telemetry is not None:
@@ -138,21 +138,21 @@ class TaskJournal:
 
 
 class _OfBatch(NamedTuple):
-    """Which batch records are of, and when they were made."""
+    """The batch of a record, and the time at which it was written."""
 
     batch_id: int
     journal_time: int
 
 
 class _Gap(NamedTuple):
-    """Records of one side that are lost: how many, of the batches from the first to the last."""
+    """Lost records of one side: their number, and the first and the last batch."""
 
     first: _OfBatch
     last: _OfBatch
     records: int
 
     def with_more(self, lost: "_Gap") -> "_Gap":
-        """Return the gap that both make."""
+        """Return the union of both gaps."""
         ends = (self.first, self.last, lost.first, lost.last)
         times = sorted(ends, key=lambda each: each.journal_time)
         return _Gap(times[0], times[-1], self.records + lost.records)

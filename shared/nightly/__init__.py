@@ -1,1 +1,1 @@
-"""The nightly reconciliation as the app sees it: a job to start, a result to wait for, and somebody to tell."""
+"""The nightly reconciliation in the app: start the job, wait for its result, report it."""

@@ -28,7 +28,7 @@ DATE = "--date"
 _SECONDS = aiohttp.ClientTimeout(total=30)
 _OF_AN_EXECUTION = ("image", "name", "command", "args", "env")
 _RUNNING = frozenset(("Running", "Processing", "Unknown"))
-# What passes by itself: a conflict with another operation on the job, throttling, a fault of the service.
+# Errors for which a retry may help: a conflict with another operation on the job, and throttling.
 _PASSING = frozenset((HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS))
 
 
@@ -50,7 +50,7 @@ class ContainerJob:
     """A job of Container Apps, with the identity of the app (DefaultAzureCredential)."""
 
     def __init__(self, url: str) -> None:
-        """Name the job by its *url* in Resource Manager, which is without a query."""
+        """Use the job with this *url* in Resource Manager, without a query."""
         self._url = url
         parts = urlsplit(url)
         self._scope = f"{parts.scheme}://{parts.netloc}/.default"
@@ -105,7 +105,7 @@ class ContainerJob:
                 ) as answer,
             ):
                 if not answer.ok:
-                    raise _translated(self._where, answer.status, await answer.read(), answer.headers)
+                    raise _translate(self._where, answer.status, await answer.read(), answer.headers)
                 body = await answer.read()
         except ClientAuthenticationError as error:
             raise TargetRefused(f"{self._where}: the app's identity has no token for Azure Resource Manager") from error
@@ -147,7 +147,7 @@ def _is_for(template: object, day: date) -> bool:
     return day.isoformat() in dated
 
 
-def _translated(where: str, status: int, content: bytes, headers: Mapping[str, str]) -> BuswayError:
+def _translate(where: str, status: int, content: bytes, headers: Mapping[str, str]) -> BuswayError:
     try:
         code = json.loads(content)["error"]["code"]
     except (ValueError, KeyError, TypeError):

@@ -124,8 +124,8 @@ class Results:
             return None
         try:
             fields = json.loads(found.content)
-            # "told" is the name in the file since the first version.
-            reported = tuple(map(str, fields["told"]))
+            # Earlier versions used another name for the list, which is the only one in a note.
+            (reported,) = [tuple(map(str, value)) for value in fields.values() if isinstance(value, list)]
             return Note(str(fields["claimed"]), bool(fields["started"]), reported, found.version)
         except (ValueError, KeyError, TypeError) as error:
             where = f"{self.where}/{_note(day)}"
@@ -133,7 +133,7 @@ class Results:
 
     async def save(self, day: date, note: Note) -> Note | None:
         """Replace the note that was read with *note*; return it with its new version, None if another writer won."""
-        content = {"date": day.isoformat(), "claimed": note.claimed, "started": note.started, "told": note.reported}
+        content = {"date": day.isoformat(), "claimed": note.claimed, "started": note.started, "reported": note.reported}
         text = json.dumps(content, indent=1)
         try:
             version = await self._container.write_version(f"{self._prefix}{_note(day)}", text.encode(), note.etag)

@@ -15,7 +15,7 @@ DUE = "BUSWAY_NIGHTLY_DUE"
 OFTEN = "0 */15 * * * *"
 MORNING = time(6)
 READY = time(1, 30)
-"""From when on a day can be reconciled, UTC: its last hour is closed and its last messages have had time to arrive."""
+"""Time (UTC) from which the day before can be reconciled: its last hour is closed, its last messages arrived."""
 
 MANAGEMENT = "https://management.azure.com"
 _LOOPBACK = ("127.0.0.1", "localhost")
@@ -25,10 +25,10 @@ _PARTS = ("subscriptions", "resourcegroups", "providers", "jobs")
 @dataclass(frozen=True)
 class NightlySettings:
     """
-    What the settings say.
+    The settings of the nightly reconciliation.
 
     Shape:   *results* is the URL of a container; *job* that of a Container Apps job in Azure Resource Manager, or None
-             where something else starts the job and its results are watched alone; *schedule* is NCRONTAB.
+             if something else starts the job and only its results are read; *schedule* is NCRONTAB.
     Units:   *due* is a time of the day in UTC.
     """
 
@@ -39,7 +39,7 @@ class NightlySettings:
 
 
 def nightly_settings(settings: Mapping[str, str]) -> NightlySettings | None:
-    """Return what the app's *settings* say, None where they ask for nothing; raises ConfigError."""
+    """Return the settings of the reconciliation, None if it is not configured; raises ConfigError."""
     results, job, due = (settings.get(name) or None for name in (RESULTS, JOB, DUE))
     if results is None:
         if job is None:
@@ -48,23 +48,23 @@ def nightly_settings(settings: Mapping[str, str]) -> NightlySettings | None:
         raise ConfigError([Problem(RESULTS, f"the app setting is missing beside {JOB}", hint)])
     problems = []
     if not _is_safe(results) or len(urlsplit(results).path.strip("/")) == 0:
-        hint = "it looks like https://ACCOUNT.blob.core.windows.net/CONTAINER"
-        problems.append(Problem(RESULTS, "the app setting is no URL of a container", hint))
+        hint = "expected https://ACCOUNT.blob.core.windows.net/CONTAINER"
+        problems.append(Problem(RESULTS, "the app setting is not the URL of a container", hint))
     at = None if job is None else job if "://" in job else f"{MANAGEMENT}/{job.strip('/')}"
     if at is not None and not _is_job(at):
-        hint = "it looks like /subscriptions/…/resourceGroups/…/providers/Microsoft.App/jobs/NAME"
-        problems.append(Problem(JOB, "the app setting is no resource id of a Container Apps job", hint))
+        hint = "expected /subscriptions/…/resourceGroups/…/providers/Microsoft.App/jobs/NAME"
+        problems.append(Problem(JOB, "the app setting is not the resource id of a Container Apps job", hint))
     morning = MORNING if due is None else _time(due)
     if morning is None or morning <= READY:
         hint = f"it looks like {MORNING:%H:%M} and is later than {READY:%H:%M}"
-        problems.append(Problem(DUE, "the app setting is no time at which a result is due", hint))
+        problems.append(Problem(DUE, "the app setting is not a time at which a result can be due", hint))
     if problems or morning is None:
         raise ConfigError(problems)
     return NightlySettings(results, at, settings.get(SCHEDULE) or OFTEN, morning)
 
 
 def _is_safe(url: str) -> bool:
-    """Return whether a token may be sent to *url*: over TLS, or not off this machine."""
+    """Return whether a token may be sent to *url*: over TLS, or to this machine."""
     parts = urlsplit(url)
     return bool(parts.hostname) and (
         parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)

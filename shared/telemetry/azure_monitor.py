@@ -1,7 +1,7 @@
 """
-Metrics and spans to Application Insights.
+Exports metrics and spans to Application Insights.
 
-The exporter signs in with the app's identity where APPLICATIONINSIGHTS_AUTHENTICATION_STRING is `Authorization=AAD`, as
+The exporter signs in with the app's identity if APPLICATIONINSIGHTS_AUTHENTICATION_STRING is `Authorization=AAD`, as
 the Functions host does for its own telemetry.
 """
 
@@ -17,7 +17,7 @@ CONNECTION_STRING = "APPLICATIONINSIGHTS_CONNECTION_STRING"
 
 
 def exporters(settings: Mapping[str, str]) -> tuple[MetricExporter, SpanExporter]:
-    """Return the exporters; raises ConfigError where the app setting of Application Insights cannot be used."""
+    """Return the exporters; raises ConfigError if the app setting of Application Insights cannot be used."""
     text = settings.get(CONNECTION_STRING)
     if not text:
         hint = "copy it from the Application Insights resource"
@@ -25,7 +25,7 @@ def exporters(settings: Mapping[str, str]) -> tuple[MetricExporter, SpanExporter
     try:
         return AzureMonitorMetricExporter(connection_string=text), AzureMonitorTraceExporter(connection_string=text)
     except ValueError:
-        hint = "it looks like InstrumentationKey=GUID;IngestionEndpoint=https://HOST/"
+        hint = "expected InstrumentationKey=GUID;IngestionEndpoint=https://HOST/"
         problem = Problem(CONNECTION_STRING, "the app setting is no connection string of Application Insights", hint)
-    # Outside of the except clause: the exporter's error text may quote the setting.
+    # Raise outside the except clause: the exporter's error may quote the setting.
     raise ConfigError([problem])

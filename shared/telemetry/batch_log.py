@@ -29,10 +29,10 @@ class BatchLog:
         """Do nothing: the journal has logged it."""
 
     def outage(self, place: str, error: BuswayError | None) -> None:
-        """Say nothing: `shared.line.outages` has logged it."""
+        """Do nothing: `shared.line.outages` has logged it."""
 
     def batch(self, report: BatchReport) -> None:
-        """Log one line."""
+        """Log one line for the batch."""
         if not _LOGGER.isEnabledFor(logging.INFO):
             return
         outcomes = Counter(map(outcome_of, report.messages))

@@ -1,7 +1,7 @@
 """
-Batches as OpenTelemetry metrics and spans, through the API alone.
+Batches as OpenTelemetry metrics and spans; uses the API only.
 
-A batch is a span with a link to every trace that its messages belong to, since a span has one parent and a batch many.
+A batch is a span with a link to the trace of each message, since a span can have only one parent.
 A message that its sender traces also gets a span within that trace, so that the trace shows the hop.
 """
 
@@ -24,10 +24,10 @@ type Attributes = Mapping[str, str | int]
 
 
 class Instruments:
-    """The instruments of all tasks: each exists once, whatever the number of tasks."""
+    """The instruments, which all tasks share."""
 
     def __init__(self, meter: metrics.Meter, tracer: Tracer) -> None:
-        """Make every instrument of `names`."""
+        """Create every instrument of `names`."""
         self.tracer = tracer
         self.messages = _counter(meter, names.MESSAGES)
         self.lag = _histogram(meter, names.LAG)
@@ -42,15 +42,15 @@ class Instruments:
         self.nights = _counter(meter, names.NIGHTS)
 
     def of_task(self, source: Mapping[str, str]) -> "TaskInstruments":
-        """Return what measures a task, by the attributes of its *source* (`names.OF_THE_SOURCE`)."""
+        """Return the measurements of a task with the attributes of its *source* (`names.OF_THE_SOURCE`)."""
         return TaskInstruments(self, source)
 
     def finding(self, task: str, verdict: str, count: int) -> None:
-        """Count messages that a night found at fault."""
+        """Count messages with a finding."""
         self.found.add(count, {names.TASK: task, names.VERDICT: verdict})
 
     def night(self, verdict: str) -> None:
-        """Count a night."""
+        """Count a reconciliation by its verdict."""
         self.nights.add(1, {names.VERDICT: verdict})
 
 
@@ -73,7 +73,7 @@ class TaskInstruments:
         self._trace(report)
 
     def unwritten(self, records: int) -> None:
-        """Count records of the journal that are lost."""
+        """Count lost records of the journal."""
         self._instruments.unwritten.add(records, self._source)
 
     def outage(self, place: str, error: BuswayError | None) -> None:
@@ -94,7 +94,7 @@ class TaskInstruments:
         received = transmitted = 0
         for message in report.messages:
             outcome = outcome_of(message)
-            # A target is one object for all messages of a batch, and its name takes longer to make than all the rest.
+            # All messages of a batch share the target objects, and building a target's name takes longer than the rest.
             counts[outcome, id(message.target)] += 1
             targets[id(message.target)] = message.target
             received += len(message.content)
@@ -170,7 +170,7 @@ def _links(traced: Sequence[tuple[ReportedMessage, Context]]) -> list[Link]:
     for message, context in traced:
         sent_in = span_context(context)
         time = message.arrival.enqueued_time
-        # What an editor has made of one message has one sender.
+        # The messages into which an editor split one message have the same trace.
         links[sent_in.trace_id, sent_in.span_id] = Link(sent_in, {} if time is None else {names.ENQUEUED_TIME: time})
     return list(links.values())
 

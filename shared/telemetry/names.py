@@ -1,8 +1,8 @@
 """
-The names and units of all that Busway measures; docs/telemetry.md is this module in prose.
+The names and units of all measurements; docs/telemetry.md describes them.
 
-Where the semantic conventions of OpenTelemetry have a name it is theirs (messaging.*, network.*, error.type), and where
-the Azure SDKs have one that Azure Monitor looks for it is theirs (az.namespace, enqueuedTime). All else is busway.*.
+Names come from the semantic conventions of OpenTelemetry (messaging.*, network.*, error.type) or, if Azure Monitor uses
+them, from the Azure SDKs (az.namespace, enqueuedTime). All others begin with busway.
 
 Source: OpenTelemetry semantic conventions 1.44, messaging metrics, spans and Azure messaging systems.
 """
@@ -29,7 +29,7 @@ OPERATION_TYPE: Final = "messaging.operation.type"
 DIRECTION: Final = "network.io.direction"
 ERROR_TYPE: Final = "error.type"
 
-# Attributes of spans alone
+# Attributes of spans only
 PARTITION: Final = "messaging.destination.partition.id"
 BATCH_COUNT: Final = "messaging.batch.message_count"
 MESSAGE_ID: Final = "messaging.message.id"
@@ -47,12 +47,12 @@ SERVICE_BUS: Final = "servicebus"
 EVENT_HUBS: Final = "eventhubs"
 AZURE_NAMESPACES: Final = {SERVICE_BUS: "Microsoft.ServiceBus", EVENT_HUBS: "Microsoft.EventHub"}
 REMEMBERED: Final = "remembered"
-"""The outcome of a message that its target took in an earlier delivery of its batch, when it was counted as sent."""
+"""The outcome of a message that its target accepted in an earlier delivery of the batch, which counted it as sent."""
 
 TRANSMITTED: Final = frozenset((Outcome.SENT.value, Outcome.REJECTED.value))
 """Outcomes of messages whose bytes a target has accepted."""
 FAILED: Final = frozenset((Outcome.REJECTED.value, Outcome.RETRY.value))
-"""Outcomes that make the span of a message one of an error."""
+"""Outcomes that mark the span of a message as an error."""
 
 # Application properties that carry a trace, in the order in which the Azure SDKs look for them
 TRACE_PARENTS: Final = ("traceparent", "Diagnostic-Id")
@@ -60,7 +60,7 @@ TRACE_STATE: Final = "tracestate"
 
 
 class Metric(NamedTuple):
-    """One instrument: what it is called, what it counts in, and by which attributes beside those of the source."""
+    """An instrument: name, kind, unit, and the attributes that it has in addition to those of the source."""
 
     name: str
     kind: Literal["counter", "up-down counter", "histogram"]
@@ -70,7 +70,7 @@ class Metric(NamedTuple):
     boundaries: tuple[float, ...] = ()
 
 
-# Every metric has them, as far as the source has them.
+# Attributes of every metric; those that the source does not have are left out.
 OF_THE_SOURCE: Final = (TASK, SOURCE, SYSTEM, DESTINATION, SUBSCRIPTION, CONSUMER_GROUP)
 
 MESSAGES: Final = Metric("busway.messages", "counter", "{message}", "Messages by outcome.", (OUTCOME, TARGET))
@@ -86,7 +86,7 @@ BATCH_SIZE: Final = Metric(
     "busway.batch.size",
     "histogram",
     "{message}",
-    "Messages that the host handed over at once.",
+    "Messages in a batch.",
     (),
     (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000),
 )
@@ -94,7 +94,7 @@ DURATION: Final = Metric(
     "messaging.process.duration",
     "histogram",
     "s",
-    "Duration of a batch, from its arrival to its last answer and the journal.",
+    "Duration of a batch, from its arrival to the last answer of a target or the journal.",
     (OPERATION, ERROR_TYPE),
     (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 30, 60, 300),
 )
@@ -103,7 +103,7 @@ OBSTACLES: Final = Metric(
     "busway.obstacles",
     "up-down counter",
     "{obstacle}",
-    "Targets that batches are held for: unavailable or refusing.",
+    "Targets that batches wait for because they are unavailable or refuse messages.",
     (TARGET, ERROR_TYPE),
 )
 BYTES: Final = Metric(
@@ -113,31 +113,29 @@ UNWRITTEN: Final = Metric(
     "busway.journal.lost",
     "counter",
     "{record}",
-    "Records that tasks with a journal of their best effort could not write and went on without.",
+    "Journal records that tasks with `journal: best_effort` could not write.",
 )
 
-# Of the nightly reconciliation, which has no source.
+# Metrics of the nightly reconciliation, which has no source.
 FOUND: Final = Metric(
     "busway.findings",
     "counter",
     "{message}",
-    "Messages that a nightly reconciliation found at fault or could not decide about.",
+    "Messages with a finding or an undecided verdict in a nightly reconciliation.",
     (TASK, VERDICT),
 )
-NIGHTS: Final = Metric(
-    "busway.nights", "counter", "{night}", "Nights by what their reconciliation came to.", (VERDICT,)
-)
+NIGHTS: Final = Metric("busway.nights", "counter", "{night}", "Nightly reconciliations by verdict.", (VERDICT,))
 
 METRICS: Final = (MESSAGES, LAG, BATCH_SIZE, DURATION, RETRIES, OBSTACLES, BYTES, UNWRITTEN, FOUND, NIGHTS)
 
 BATCH_SPAN: Final = "process {task}"
-"""Of a batch: a consumer span with a link to the trace of each message."""
+"""Name of a batch's span: a consumer span with a link to the trace of each message."""
 MESSAGE_SPAN: Final = "process {task} message"
-"""Of a message that carries a trace: a consumer span within that trace."""
+"""Name of the span of a message with a trace: a consumer span within that trace."""
 
 
 def outcome_of(message: ReportedMessage) -> str:
-    """Return the value of OUTCOME for a message of a batch that is over."""
+    """Return the value of OUTCOME for a message of a finished batch."""
     if message.outcome is None:
         return Outcome.RETRY.value
     if message.outgoing is None and message.outcome in (Outcome.SENT, Outcome.REJECTED):

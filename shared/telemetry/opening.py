@@ -1,7 +1,7 @@
 """
-Opens the telemetry that an app setting asks for.
+Opens the telemetry that an app setting selects.
 
-Import lazily: only apps that ask for metrics need OpenTelemetry.
+Exporters are imported lazily: only apps with metrics need OpenTelemetry.
 """
 
 import importlib
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SETTING = "BUSWAY_TELEMETRY"
 OFF = "off"
-# Each is a module of this package.
+# By the value of the app setting, a module of this package.
 EXPORTERS = {"otlp": "otlp", "azure-monitor": "azure_monitor"}
 
 _PACKAGES = {
@@ -40,7 +40,7 @@ class Telemetries(Protocol):
 
 
 class _Logged:
-    """Log lines alone."""
+    """Telemetry as log lines only."""
 
     def of_task(self, source: Mapping[str, str]) -> Telemetry:
         return BatchLog(source[TASK])
@@ -49,14 +49,14 @@ class _Logged:
         return self
 
     def finding(self, task: str, verdict: str, count: int) -> None:
-        """Do nothing: the log line of the reconciliation has it."""
+        """Do nothing: the reconciliation logs it."""
 
     def night(self, verdict: str) -> None:
-        """Do nothing, as `finding`."""
+        """Do nothing: the reconciliation logs it."""
 
 
 class _Measured:
-    """Log lines and measurements."""
+    """Telemetry as log lines and measurements."""
 
     def __init__(self, instruments: "Instruments") -> None:
         self._instruments = instruments
@@ -90,9 +90,9 @@ class _Both:
 
 def open_telemetry(settings: Mapping[str, str]) -> Telemetries:
     """
-    Return what gives each task its telemetry; to be opened once in an app.
+    Return the telemetry of an app; call it once.
 
-    A log line in any case; metrics and spans as the app setting BUSWAY_TELEMETRY says. Raises ConfigError.
+    Log lines are always written; the app setting BUSWAY_TELEMETRY selects metrics and spans. Raises ConfigError.
     """
     choice = settings.get(SETTING) or OFF
     if choice == OFF:

@@ -1,4 +1,4 @@
-"""Metrics and spans to a collector, over OTLP with HTTP; the settings OTEL_EXPORTER_OTLP_* say where it is."""
+"""Exports metrics and spans to a collector over OTLP with HTTP; the settings OTEL_EXPORTER_OTLP_* name it."""
 
 from collections.abc import Mapping
 
@@ -9,5 +9,5 @@ from opentelemetry.sdk.trace.export import SpanExporter
 
 
 def exporters(_: Mapping[str, str], /) -> tuple[MetricExporter, SpanExporter]:
-    """Return the exporters; they read their settings from the environment, as OpenTelemetry has it."""
+    """Return the exporters; they read their settings from the environment."""
     return OTLPMetricExporter(), OTLPSpanExporter()

@@ -1,9 +1,9 @@
 """
 The OpenTelemetry SDK behind the instruments.
 
-The providers are Busway's own and not the process's, which other code in the worker may set. What OpenTelemetry has a
-setting for is left to it: intervals (OTEL_METRIC_EXPORT_INTERVAL, OTEL_BSP_*), sampling (OTEL_TRACES_SAMPLER), limits
-(OTEL_SPAN_LINK_COUNT_LIMIT), names (OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES), and all off (OTEL_SDK_DISABLED).
+The providers are not the global ones of the process, which other code in the worker may set. OpenTelemetry's own
+settings apply: intervals (OTEL_METRIC_EXPORT_INTERVAL, OTEL_BSP_*), sampling (OTEL_TRACES_SAMPLER), limits
+(OTEL_SPAN_LINK_COUNT_LIMIT), names (OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES), no telemetry (OTEL_SDK_DISABLED).
 """
 
 from collections.abc import Mapping
@@ -17,13 +17,13 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from shared.telemetry.instruments import Instruments
 from shared.telemetry.names import SCOPE, SERVICE
 
-# What Azure Functions calls the app and its instance.
+# Azure Functions sets these to the names of the app and its instance.
 _SITE_NAME = "WEBSITE_SITE_NAME"
 _INSTANCE = "WEBSITE_INSTANCE_ID"
 
 
 def instruments(metrics: MetricExporter, spans: SpanExporter, settings: Mapping[str, str]) -> Instruments:
-    """Return the instruments whose measurements go to the two exporters, the last of them as the process ends."""
+    """Return instruments that export to *metrics* and *spans*, the last time when the process ends."""
     resource = _resource(settings)
     meters = MeterProvider([PeriodicExportingMetricReader(metrics)], resource=resource)
     tracers = TracerProvider(resource=resource)
@@ -35,5 +35,5 @@ def _resource(settings: Mapping[str, str]) -> Resource:
     attributes = {"service.name": settings.get(_SITE_NAME) or SERVICE}
     if _INSTANCE in settings:
         attributes["service.instance.id"] = settings[_INSTANCE]
-    # The second of two resources wins: OpenTelemetry's own settings.
+    # The second resource, with OpenTelemetry's own settings, wins.
     return Resource(attributes).merge(OTELResourceDetector().detect())

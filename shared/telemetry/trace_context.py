@@ -1,8 +1,8 @@
 """
-The trace that a message belongs to, read from the application properties in which the Azure SDKs write it.
+Reads the trace of a message from the application properties in which the Azure SDKs write it.
 
-They write `traceparent` and, for readers older than the W3C's standard, the same text as `Diagnostic-Id`; `tracestate`
-where there is one. Nothing is written here: what a sender has put on its message arrives as it was.
+They write `traceparent`, the same text as `Diagnostic-Id` for readers older than the W3C standard, and `tracestate` if
+it exists. Nothing is written here: the properties of the sender arrive unchanged.
 
 Source: azure/servicebus/_common/tracing.py (7.15.0), azure/eventhub/_tracing.py (5.15.1); W3C Trace Context.
 """
@@ -22,8 +22,8 @@ _PROPAGATOR = TraceContextTextMapPropagator()
 
 
 def trace_context(content: bytes) -> Context | None:
-    """Return the context of an encoded message's trace, None where it carries none that can be read."""
-    # Most messages carry none, and searching their bytes costs far less than cutting them into sections.
+    """Return the trace context of an encoded message, None if it is missing or invalid."""
+    # Most messages have none, and searching their bytes is much faster than splitting them into sections.
     if _MARK not in content and _OLDER_MARK not in content:
         return None
     try:
@@ -45,5 +45,5 @@ def trace_context(content: bytes) -> Context | None:
 
 
 def span_context(context: Context) -> SpanContext:
-    """Return the span that a message's *context* names: the one in which it was sent."""
+    """Return the span in *context*: the one in which the message was sent."""
     return get_current_span(context).get_span_context()

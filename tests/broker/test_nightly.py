@@ -349,7 +349,7 @@ def test_two_instances_start_one_job_and_tell_one_result(management, container) 
 @pytest.mark.parametrize("had_started", [True, False])
 def test_an_instance_that_died_between_claim_and_start_is_made_up_for(management, container, had_started: bool) -> None:
     watch = Watch(container, management.job)
-    claimed = {"date": str(DAY), "claimed": AT_TWO.isoformat(), "started": False, "told": []}
+    claimed = {"date": str(DAY), "claimed": AT_TWO.isoformat(), "started": False, "reported": []}
     container.upload_blob(f"nightly/{DAY}.json", json.dumps(claimed))
     if had_started:
         management.run({"containers": [{"args": ["--date=2026-11-20"]}]})
@@ -362,7 +362,7 @@ def test_an_instance_that_died_between_claim_and_start_is_made_up_for(management
 
 def test_the_result_of_a_job_whose_starter_died_is_told(management, container) -> None:
     watch = Watch(container, management.job)
-    claimed = {"date": str(DAY), "claimed": AT_TWO.isoformat(), "started": False, "told": []}
+    claimed = {"date": str(DAY), "claimed": AT_TWO.isoformat(), "started": False, "reported": []}
     container.upload_blob(f"nightly/{DAY}.json", json.dumps(claimed))
     watch.write(1, verdict="findings", missing=1)
     assert "findings" in watch.after(minutes=15)
@@ -398,3 +398,13 @@ def test_settings_that_cannot_be_used_are_named(told, path: str) -> None:
 
 def test_without_settings_there_is_no_nightly() -> None:
     assert nightly_settings({"BUSWAY_NIGHTLY_JOB": "", "BUSWAY_RECONCILIATION": ""}) is None
+
+
+def test_note_of_an_earlier_version_is_read(management: Any, container: Any) -> None:
+    watch = Watch(container, management.job)
+    earlier = {"date": str(DAY), "claimed": AT_TWO.isoformat(), "started": True, "former_name": ["overdue"]}
+    container.upload_blob(f"nightly/{DAY}.json", json.dumps(earlier))
+    assert watch.after(hours=12) is None
+    watch.write(1, verdict="findings", missing=1)
+    assert "findings" in watch.after(minutes=15)
+    assert watch.note()["reported"][0] == "overdue"

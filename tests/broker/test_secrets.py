@@ -387,6 +387,6 @@ def test_a_secret_that_is_a_missing_app_setting_stops_the_start(tmp_path: Path) 
 
 def test_a_connection_without_setting_and_secret_is_a_fault(tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigError, match="west: setting: is missing, expected the name of an app setting, or a secret"
+        ConfigError, match="west: setting: is missing, expected the name of an app setting, or for a target"
     ):
         configured(tmp_path, "site: w", "secret: east-key")

@@ -209,7 +209,7 @@ def test_to_switch_back_is_to_fail_back(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
-        ("primary: west", "primary: north", "the primary 'north' is none of the sites"),
+        ("primary: west", "primary: north", "the primary 'north' is not one of the sites"),
         ("connection: east", "connection: north", "no connection to Service Bus is called 'north'"),
         ("endpoints: {file: endpoints.json}", "", "names no place, expected one of zone, azure_dns, endpoints"),
         ("endpoints: {file", "zone: {file: a, origin: b}\nendpoints: {file", "names zone and endpoints"),

@@ -1,8 +1,8 @@
 """
-What is wrong with a set of tasks as a whole, before any of them runs.
+Reviews a set of tasks as a whole, before any of them runs.
 
-`shared.config.files` refuses files that cannot be read; a review judges a configuration that can. It is pure: the
-configuration and, where they are given, the entities of its namespaces go in, findings come out.
+`shared.config.files` rejects invalid files; a review looks for mistakes in a valid configuration. It is pure: it
+takes the configuration and, if known, the entities of its namespaces, and returns findings.
 """
 
 from shared.config.files import Configuration

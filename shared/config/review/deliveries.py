@@ -1,4 +1,4 @@
-"""What happens to a message that is delivered again, or is larger than its target takes."""
+"""Checks duplicate detection and message sizes."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ _MESSAGE_ID = (Scope.SYSTEM, "messageid")
 
 
 def findings(network: Network) -> Iterator[Finding]:
-    """Yield the targets that take a message twice, drop one that they should not, or take smaller ones."""
+    """Yield the targets that accept duplicates, drop messages as duplicates, or accept only smaller messages."""
     for task in network.tasks:
         for index, route in enumerate(task.routes):
             taker = network.entities.taker(network.connection(route.target.connection), route.target)
@@ -35,7 +35,7 @@ def _duplicates(network: Network, task: TaskFile, route: Route, taker: Queue | T
         seen = f"sends back to {target} what died there, which drops every id that it has seen in the last {window}"
         yield Finding(checks.RESENT_AS_DUPLICATE, place, seen)
     deliverer = network.entities.deliverer(network.connection(task.source.connection), task.source)
-    # In a dead-letter queue the number of deliveries is not limited: nothing dies there.
+    # A dead-letter queue does not limit the number of deliveries.
     if deliverer is not None and not task.source.dead_letter:
         horizon = deliverer.lock_duration * deliverer.max_delivery_count
         if window < horizon:

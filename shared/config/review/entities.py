@@ -1,8 +1,7 @@
 """
-What a review may ask about the entities of a namespace.
+The entities of a namespace, as a review reads them.
 
-Read-only protocols, so that whatever describes entities will do: the broker's reader of the emulators' Config.json has
-these names.
+They are protocols with the names that the broker's reader of Config.json uses, so that its result can be passed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,14 +13,14 @@ from shared.rules import Rule
 
 
 class Named(Protocol):
-    """Anything with a name."""
+    """An entity with a name."""
 
     @property
     def name(self) -> str: ...
 
 
 class Deliverer(Named, Protocol):
-    """What messages are taken from: a queue or a subscription; None means never for a duration."""
+    """A queue or a subscription, from which messages are taken; a duration of None is unlimited."""
 
     @property
     def requires_session(self) -> bool: ...
@@ -38,7 +37,7 @@ class Deliverer(Named, Protocol):
 
 
 class Taker(Named, Protocol):
-    """What messages are sent to: a queue or a topic; None means the namespace's own limit for a size."""
+    """A queue or a topic, to which messages are sent; a size of None is the limit of the namespace."""
 
     @property
     def default_message_time_to_live(self) -> timedelta | None: ...
@@ -69,7 +68,7 @@ class Topic(Taker, Protocol):
 
 
 class Hub(Named, Protocol):
-    """An event hub; the consumer group $Default need not be named."""
+    """An event hub; the consumer group $Default may be left out."""
 
     @property
     def partition_count(self) -> int: ...
@@ -91,30 +90,30 @@ class Namespace(Protocol):
 
 
 class Entities:
-    """The namespaces that are known, by the key of their connection; nothing is known of the others."""
+    """The known namespaces, by the key of their connection."""
 
     def __init__(self, namespaces: Mapping[str, Namespace]) -> None:
-        """Answer from *namespaces*."""
+        """Look entities up in *namespaces*."""
         self._namespaces = namespaces
 
     def namespace(self, connection: Connection) -> Namespace | None:
-        """Return the namespace behind *connection*, None where it is not known."""
+        """Return the namespace of *connection*, None if unknown."""
         return self._namespaces.get(connection.key)
 
     def deliverer(self, connection: Connection, source: Source) -> Queue | Subscription | None:
-        """Return the queue or subscription that *source* names, None for a hub and where it is not known."""
+        """Return the queue or subscription of *source*, None for a hub or if unknown."""
         if source.queue is not None:
             return self.queue(connection, source.queue)
         topic = self.topic(connection, source.topic)
         return None if topic is None else _find(topic.subscriptions, source.subscription)
 
     def subscription(self, connection: Connection, source: Source) -> Subscription | None:
-        """Return the subscription that *source* names, None for another entity and where it is not known."""
+        """Return the subscription of *source*, None for another entity or if unknown."""
         topic = self.topic(connection, source.topic)
         return None if topic is None else _find(topic.subscriptions, source.subscription)
 
     def taker(self, connection: Connection, target: Target) -> Queue | Topic | None:
-        """Return the queue or topic that *target* names, None for a hub and where it is not known."""
+        """Return the queue or topic of *target*, None for a hub or if unknown."""
         return self.queue(connection, target.queue) or self.topic(connection, target.topic)
 
     def queue(self, connection: Connection, name: str | None) -> Queue | None:
@@ -134,5 +133,5 @@ class Entities:
 
 
 def _find[Entity: Named](entities: Sequence[Entity], name: str | None) -> Entity | None:
-    """Return the entity of this name; case does not count."""
+    """Return the entity of this name, ignoring case."""
     return None if name is None else next((each for each in entities if each.name.lower() == name.lower()), None)

@@ -1,4 +1,4 @@
-"""One thing that a review has found."""
+"""A finding of a review."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from shared.errors import Problem
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding of a check: the place, and what is wrong there."""
+    """A finding: the check, the place, and what is wrong there."""
 
     check: Check
     path: str

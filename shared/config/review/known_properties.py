@@ -53,40 +53,40 @@ type Knowledge = Value | Unknown
 type Key = tuple[Scope, str]
 type Outcomes = "list[tuple[bool | None, Facts]]"
 
-# Conditions of many parts on many properties have more outcomes than are worth distinguishing.
+# Limits the work for long conditions on many properties.
 _MOST_OUTCOMES = 24
 _MOST_ITEMS = 4
-# Texts beyond this length are not followed: they are only known to exist.
+# Of longer texts, only the existence is recorded.
 _LONGEST_TEXT = 4096
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a message's properties; of an application property not named, what `others` says."""
+    """The known facts about a message's properties; `others` applies to unlisted application properties."""
 
     known: Mapping[Key, Knowledge] = field(default_factory=dict)
     others: Unknown = Unknown.ANYTHING
 
     def of(self, key: Key) -> Knowledge:
-        """Return what is known of a property; each message has system properties, so they can be anything."""
+        """Return the knowledge about a property; an unlisted system property can have any value."""
         return self.known.get(key, self.others if key[0] is Scope.USER else Unknown.ANYTHING)
 
     def with_(self, key: Key, knowledge: Knowledge) -> "Facts":
-        """Return these facts and one more."""
+        """Return these facts with one added or replaced."""
         return Facts({**self.known, key: knowledge}, self.others)
 
     def without(self, keys: frozenset[Key]) -> "Facts":
-        """Return these facts, *keys* being absent from the message."""
+        """Return these facts with *keys* absent from the message."""
         return Facts({**self.known, **dict.fromkeys(keys, Unknown.ABSENT)}, self.others)
 
-    # `shared.rules.Properties`, for conditions on properties that are all decided
+    # `shared.rules.Properties`, for conditions whose properties all have known values
 
     def system(self, name: str) -> Value | None:
-        """Return the value of a decided system property."""
+        """Return the value of a system property if known."""
         return self._value((Scope.SYSTEM, name.lower()))
 
     def user(self, name: str) -> Value | None:
-        """Return the value of a decided application property."""
+        """Return the value of an application property if known."""
         return self._value((Scope.USER, name))
 
     def _value(self, key: Key) -> Value | None:
@@ -95,7 +95,7 @@ class Facts:
 
 
 def key_of(node: Property) -> Key:
-    """Return the one key of a property, however it is spelled."""
+    """Return the key of a property, which does not depend on its spelling."""
     name = node.name.lower()
     if node.scope is Scope.SYSTEM and name in SYSTEM_PROPERTIES:
         return node.scope, SYSTEM_PROPERTIES[name].name.lower()
@@ -103,7 +103,7 @@ def key_of(node: Property) -> Key:
 
 
 def outcomes(node: Predicate, facts: Facts) -> Outcomes:
-    """Return every truth that *node* can have for messages of which *facts* hold, with what is known of them then."""
+    """Return each truth value that *node* can have for messages with *facts*, with the facts in that case."""
     match node:
         case Not(operand):
             return [(None if truth is None else not truth, then) for truth, then in outcomes(operand, facts)]
@@ -123,17 +123,17 @@ def outcomes(node: Predicate, facts: Facts) -> Outcomes:
 
 
 def satisfied(node: Predicate, facts: Facts) -> list[Facts]:
-    """Return what is known of messages that satisfy *node*, one entry for each way to do so."""
+    """Return the facts about messages that satisfy *node*, one entry for each way to satisfy it."""
     return [then for truth, then in outcomes(node, facts) if truth is True]
 
 
 def unsatisfied(node: Predicate, facts: Facts) -> list[Facts]:
-    """Return what is known of messages that do not satisfy *node*: it is false of them, or unknown."""
+    """Return the facts about messages that do not satisfy *node*, for which it is false or unknown."""
     return [then for truth, then in outcomes(node, facts) if truth is not True]
 
 
 def applied(action: Action, facts: Facts) -> Facts:
-    """Return what is known of a message after *action*."""
+    """Return the facts about a message after *action*."""
     for statement in action.statements:
         key = key_of(statement.property)
         if isinstance(statement, Set):
@@ -216,7 +216,7 @@ def _equality(key: Key, values: tuple[Value, ...], facts: Facts, *, is_negated: 
 
 
 def _sides(node: Comparison | In | Like) -> tuple[Expression, ...]:
-    """Return the expressions whose being unknown makes all of *node* unknown."""
+    """Return the expressions that make *node* unknown if they are unknown."""
     if isinstance(node, Comparison):
         return node.left, node.right
     return (node.operand,) if isinstance(node, In) else (node.operand, node.pattern)
@@ -234,7 +234,7 @@ def _is_decided(node: Predicate | Expression, facts: Facts) -> bool:
 
 
 def _is_dynamic(node: object) -> bool:
-    """Return whether a node's value depends on more than the properties it names outright."""
+    """Return whether a node's value depends on more than the properties that it names."""
     if isinstance(node, NewId | Parameter | PropertyNamed):
         return True
     if isinstance(node, Value):
@@ -255,18 +255,18 @@ def _evaluated(node: Expression, facts: Facts) -> Knowledge:
         value = compile_expression(node)(facts, {}) or NULL
     except RuleEvaluationError:
         return Unknown.ANYTHING
-    # `SET p = p + p` in a ring of tasks makes a text that doubles with every round.
+    # `SET p = p + p` in a ring of tasks creates a text that doubles with every round.
     is_long = isinstance(value.payload, str | bytes) and len(value.payload) > _LONGEST_TEXT
     return Unknown.SOMETHING if is_long else value
 
 
 def _set(present: Knowledge, new: Knowledge, scope: Scope) -> Knowledge:
     if scope is Scope.SYSTEM:
-        # A system property has a type of its own; of those that conditions name, most are strings.
+        # A system property has a fixed type, which is string for most.
         return new if isinstance(new, Value) and new.kind in ("string", "null") else Unknown.ANYTHING
     if not isinstance(new, Value) or is_nothing(present):
         return new if isinstance(new, Value) or new is not Unknown.ABSENT else NULL
     if isinstance(present, Value):
         return converted(new, type_of(present)) or new
-    # It takes the type of what is there, which is not known.
+    # The new value is converted to the type of the present one, which is unknown.
     return new if new.payload is None else Unknown.SOMETHING

@@ -1,9 +1,9 @@
 """
-Messages that come back to where they were, to be carried again.
+Finds messages that return to an entity and are copied again.
 
-A loop needs tasks that do not prevent loops: a guard cuts every circle that it is part of, at the latest by its number
-of hops. So only the others are searched, and `rejects`, which no guard watches. What a circle would do is tried out: a
-message is sent round it several times, and has to pass every rule again with what rules and stamps have made of it.
+Loop prevention in one task cuts every circle that the task is part of, at the latest by the number of hops. So only
+tasks without it are searched, and `rejects`, to which it does not apply. Each circle is simulated: a message passes it
+several times, and every rule sees the properties that rules and stamps have set.
 """
 
 from collections.abc import Iterator
@@ -22,13 +22,15 @@ _MOST_ALTERNATIVES = 8
 
 
 def findings(network: Network) -> Iterator[Finding]:
-    """Yield the loops, each once, and the names and actions that blind the guard against them."""
+    """Yield each loop once, and the site names and actions that make loop prevention fail."""
     yield from _blinded_guards(network)
     search = _Search(network, is_history_kept=not any(True for _ in _changes_of_history(network)))
     for circle in search.circles():
-        yield _told(network, circle, is_certain=search.verdicts[circle])
+        yield _finding(network, circle, is_certain=search.verdicts[circle])
     if search.steps > _MOST_STEPS or len(search.verdicts) > _MOST_LOOPS:
-        yield Finding(checks.TOO_MANY_WAYS, "tasks", f"{len(network.tasks)} tasks, of which many prevent no loops")
+        yield Finding(
+            checks.TOO_MANY_WAYS, "tasks", f"{len(network.tasks)} tasks, many of them without loop prevention"
+        )
 
 
 type Circle = tuple[Edge, ...]
@@ -44,7 +46,7 @@ class _Search:
     verdicts: dict[Circle, bool] = field(default_factory=dict)
 
     def circles(self) -> list[Circle]:
-        """Return the circles on which messages go round for ever, or may."""
+        """Return the circles in which messages loop without end, or may."""
         nodes = self.network.nodes()
         seen: set[frozenset[str]] = set()
         found = []
@@ -65,7 +67,7 @@ class _Search:
     def _from(
         self, start: Node, node: Node, done: frozenset[Node], edges: Circle, passages: list[Passage]
     ) -> Iterator[Circle]:
-        """Yield the circles from *start* that go on at *node*, as far as messages get through once."""
+        """Yield the circles from *start* that continue at *node* and that messages can pass once."""
         for task in self.network.readers(node):
             for edge in self.network.edges(task):
                 self.steps += 1
@@ -81,7 +83,7 @@ class _Search:
                     yield from self._from(start, target, done | {target}, (*edges, edge), through)
 
     def _verdict(self, circle: Circle) -> bool | None:
-        """Return whether messages surely go round this circle, None if they surely do not."""
+        """Return whether messages certainly loop in this circle, None if they certainly do not."""
         passages = [self.network.start(circle[0].task)]
         for _ in range(_ROUNDS):
             passages = [replace(passage, is_certain=True) for passage in passages]
@@ -92,7 +94,7 @@ class _Search:
         return any(passage.is_certain for passage in passages)
 
     def _along(self, edge: Edge, passages: list[Passage]) -> list[Passage]:
-        """Return what of *passages* comes through along *edge*, without alternatives that are too many to follow."""
+        """Return the *passages* that get through along *edge*, limited to a fixed number of alternatives."""
         found: list[Passage] = []
         for passage in passages:
             if edge.is_rejects:
@@ -102,7 +104,7 @@ class _Search:
         return found[:_MOST_ALTERNATIVES]
 
 
-def _told(network: Network, circle: Circle, *, is_certain: bool) -> Finding:
+def _finding(network: Network, circle: Circle, *, is_certain: bool) -> Finding:
     first = circle[0].task
     check = checks.ENDLESS_LOOP
     if not is_certain:
@@ -130,7 +132,7 @@ def _blinded_guards(network: Network) -> Iterator[Finding]:
 
 
 def _changes_of_history(network: Network) -> Iterator[tuple[str, str]]:
-    """Yield every action that changes a message's history: its place, and the property."""
+    """Yield the place and property of every action that changes a message's history."""
     for task in network.tasks:
         actions = [(f"routes[{index}].action", route.action) for index, route in enumerate(task.routes)]
         if task.source.rule is not None:

@@ -1,8 +1,8 @@
 """
-The tasks as a network: entities, and the ways on which tasks, rules and guards take messages between them.
+The tasks as a network: entities, and the paths of messages between them through tasks, rules and guards.
 
-A message is followed with what is known of its properties. `review.known_properties` judges rules, editors
-and routes; stamps (`shared.message.metadata`) and loop guard (`shared.message.loop_prevention`) are the real ones.
+A message is followed with the known facts about its properties. `review.known_properties` evaluates rules, editors and
+routes; stamps (`shared.message.metadata`) and loop guard (`shared.message.loop_prevention`) are those of the app.
 """
 
 from collections.abc import Iterator, Mapping
@@ -44,7 +44,7 @@ from shared.rules.syntax import Scope
 
 HISTORY = "repl-"
 
-# System properties that stay the same from site to site.
+# System properties that every hop keeps.
 _LASTING = frozenset(
     ["contenttype", "correlationid", "messageid", "replyto", "replytosessionid", "sessionid", "subject", "to"]
 )
@@ -65,7 +65,7 @@ _MOST_ALTERNATIVES = 24
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A rule that selects messages at a source, and what it does to them; without a condition it is not known."""
+    """A rule of a source and its action; a filter of None is unknown."""
 
     filter: Filter | None
     action: Action | None = None
@@ -75,7 +75,7 @@ class Network:
     """The entities and tasks of one configuration."""
 
     def __init__(self, configuration: Configuration, entities: Entities) -> None:
-        """Connect what *configuration* names; the subscriptions in *entities* override what tasks declare."""
+        """Connect the entities of *configuration*; the subscriptions in *entities* override the declared rules."""
         self.configuration = configuration
         self.entities = entities
         self.tasks = configuration.tasks
@@ -91,12 +91,12 @@ class Network:
         return self.configuration.connections[alias]
 
     def place(self, task: TaskFile, path: str = "") -> str:
-        """Return where in the files a task, or a part of it, stands."""
+        """Return the file of a task, and the path of a part in it."""
         place = self.configuration.place(task)
         return f"{place}: {path}" if path else place
 
     def label(self, end: Source | Target) -> str:
-        """Return site and entity, as journals and log lines name them."""
+        """Return site and entity, as in journals and log lines."""
         return f"{self.configuration.site(end.connection)}/{end.entity}"
 
     def source_node(self, source: Source) -> Node:
@@ -108,7 +108,7 @@ class Network:
         return Node(self.connection(target.connection).key, target.entity.lower())
 
     def readers(self, node: Node) -> list[TaskFile]:
-        """Return the tasks that take what is sent to *node*, its dead letters included."""
+        """Return the tasks that take from *node*, including its dead letters."""
         return self._readers.get(node, [])
 
     def nodes(self) -> list[Node]:
@@ -125,15 +125,15 @@ class Network:
     # Journeys
 
     def start(self, task: TaskFile, others: Unknown = Unknown.ANYTHING) -> Passage:
-        """Return a message of an application at the source of *task*, never carried before."""
+        """Return a message that an application has sent to the source of *task*."""
         facts = Facts({PATH_KEY: Unknown.ABSENT, DEAD_LETTER_SOURCE_KEY: Unknown.ABSENT}, others)
         return Passage(self.source_node(task.source), facts, (self.label(task.source),))
 
     def through(self, task: TaskFile, passage: Passage, *, unhindered: bool = False) -> Way:
         """
-        Return where *task* takes a message by its routes.
+        Return the places to which *task* sends a message by its routes.
 
-        Unhindered, it goes where it would without the guard, and without the marks that rules have set on its way.
+        *unhindered* ignores loop prevention and the marks that rules have set.
         """
         way = Way()
         for facts, is_certain, marks in self._selected(task, passage, way, unhindered=unhindered):
@@ -147,7 +147,7 @@ class Network:
         return way
 
     def rejected(self, task: TaskFile, passage: Passage) -> list[tuple[Edge, Passage]]:
-        """Return a message that is at fault, in the `rejects` of *task*: as it came, without a stamp."""
+        """Return a rejected message in the `rejects` of *task*: as received, without a stamp."""
         if task.rejects is None:
             return []
         edge, node = Edge(task, task.rejects, None), self.target_node(task.rejects)
@@ -160,7 +160,7 @@ class Network:
     def _selected(
         self, task: TaskFile, passage: Passage, way: Way, *, unhindered: bool
     ) -> list[tuple[Facts, bool, frozenset[Key]]]:
-        """Return what rule and editors of *task* let through of a message: what is known then, and how surely."""
+        """Return the facts about messages that pass the rule and editors of *task*, and whether all pass."""
         facts = _after_a_hop(passage.facts)
         unmarked = facts.without(passage.marks)
         found = self._let_through(task, unmarked if unhindered else facts, passage)
@@ -182,7 +182,7 @@ class Network:
                 found.append((changed, passage.is_certain and is_certain, marks))
         for editor in task.editors:
             found = [
-                # What else most editors look at, such as the body, is not known here.
+                # Most editors also depend on the body, which is unknown here.
                 (after_editor(editor, after), is_certain and is_sure and isinstance(editor, FilterStep), marks)
                 for each, is_certain, marks in found
                 for after, is_sure in _filtered(filter_of(editor), each)
@@ -211,7 +211,7 @@ class Network:
             remaining = _few(left, stamped)
 
     def _objection(self, arrived: Passage, edge: Edge) -> str | None:
-        """Return why the guard of the task withholds a message, None where it does not."""
+        """Return why the task's loop prevention withholds a message, None if it does not."""
         guard = edge.task.loop_prevention
         site = self.configuration.site(edge.target.connection)
         visited = arrived.path
@@ -233,7 +233,7 @@ class Network:
         return Facts({**facts.known, **reasons, DEAD_LETTER_SOURCE_KEY: deaths}, facts.others)
 
     def _selections_of(self, task: TaskFile) -> list[Selection]:
-        """Return the rules of the source, as they are deployed if that is known, else as the task declares them."""
+        """Return the deployed rules of the source if known, else the declared ones."""
         source = task.source
         if source.subscription is None:
             return [Selection(parse_filter("1 = 1"))]
@@ -262,12 +262,12 @@ def compact(facts: Facts) -> Mapping[Key, Knowledge]:
 
 
 def _few(found: list[tuple[Facts, bool]], facts: Facts) -> list[tuple[Facts, bool]]:
-    """Return what was found; too many alternatives become one, which is possible but not certain."""
+    """Return the alternatives; too many of them become one, which is possible but not certain."""
     return found if len(found) <= _MOST_ALTERNATIVES else [(facts, False)]
 
 
 def filter_of(editor: EditorStep) -> SqlFilter | None:
-    """Return a rule of which every message is true that *editor* lets through; None where nothing is known of them."""
+    """Return a condition that every message that passes *editor* satisfies, None if unknown."""
     if isinstance(editor, FilterStep):
         return _filter(editor.rule)
     if not isinstance(editor, ValidateStep) or not isinstance(editor.options.on_failure, str):
@@ -277,7 +277,7 @@ def filter_of(editor: EditorStep) -> SqlFilter | None:
 
 
 def after_editor(editor: EditorStep, facts: Facts) -> Facts:
-    """Return what is known of a message that *editor* has let through."""
+    """Return the facts about a message that has passed *editor*."""
     if isinstance(editor, PropertiesStep):
         return _with_properties_edited(editor.options, facts)
     if isinstance(editor, PartitionStep):
@@ -322,18 +322,18 @@ def _filter(text: str) -> SqlFilter:
 
 
 def _filtered(rule: Filter | None, facts: Facts) -> list[tuple[Facts, bool]]:
-    """Return what is known of messages that a filter selects, and whether it surely selects them."""
+    """Return the facts about messages that a filter selects, and whether it certainly selects them."""
     if isinstance(rule, SqlFilter):
         is_certain = not unsatisfied(rule.condition, facts)
         return [(each, is_certain) for each in satisfied(rule.condition, facts)]
     if isinstance(rule, FalseFilter):
         return []
-    # Of a correlation filter, as of a rule that is not known, it is only known that it may select.
+    # A correlation filter, like an unknown rule, may select the message or not.
     return [(facts, not (rule is None or isinstance(rule, CorrelationFilter)))]
 
 
 def _continued(facts: Facts, key: Key, part: str) -> Knowledge:
-    """Return what is known of a history to which *part* is appended; an action may have made it of anything."""
+    """Return a history with *part* appended; unknown if an action may have changed it."""
     if facts.of(key) in (Unknown.ANYTHING, Unknown.SOMETHING):
         return Unknown.SOMETHING
     return string(SEPARATOR.join([*history(facts, key), part]))

@@ -1,4 +1,4 @@
-"""The path of a message through the network, with what is known of the message."""
+"""The path of a message through the network, with the known facts about the message."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -23,10 +23,10 @@ class Node(NamedTuple):
 @dataclass(frozen=True)
 class Passage:
     """
-    A message at an entity: what is known of it, and the way it came.
+    A message at an entity: the known facts about it, and its path.
 
-    `is_certain` says that it surely came here once its first conditions held; `marks` are the properties that rules of
-    sources have set; `way` are the places it has passed, the present one last, `visited` the entities before that.
+    `is_certain` means that every message that satisfied the first conditions arrives here; `marks` are the properties
+    that the rules of sources have set; `way` lists the places, the current one last; `visited` the entities before it.
     """
 
     node: Node
@@ -38,12 +38,12 @@ class Passage:
 
     @property
     def path(self) -> list[str]:
-        """Return the sites that it has left."""
+        """The sites that it has left."""
         return history(self.facts, PATH_KEY)
 
     @property
     def deaths(self) -> int:
-        """Return from how many dead-letter queues it was taken."""
+        """The number of dead-letter queues from which it was taken."""
         return len(history(self.facts, DEAD_LETTER_SOURCE_KEY))
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class Passage:
 
 
 class Edge(NamedTuple):
-    """One way out of a task: a route by its index, or `rejects`."""
+    """A way out of a task: a route by its index, or `rejects`."""
 
     task: TaskFile
     target: Target
@@ -59,13 +59,13 @@ class Edge(NamedTuple):
 
     @property
     def is_rejects(self) -> bool:
-        """Return whether this is the way of rejected messages."""
+        """Whether rejected messages go this way."""
         return self.route is None
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Where a message could not go on: `cause` is mark, content, site or hops."""
+    """A place where a message was stopped; `cause` is mark, content, site or hops."""
 
     passage: Passage
     edge: Edge
@@ -75,14 +75,14 @@ class Stop:
 
 @dataclass
 class Way:
-    """Where a message goes from one task, and where it stops."""
+    """The places to which a task sends a message, and those where the message is stopped."""
 
     onward: list[tuple[Edge, Passage]] = field(default_factory=list)
     stops: list[Stop] = field(default_factory=list)
 
 
 def history(facts: Facts, key: Key) -> list[str]:
-    """Return the parts of a history, oldest first; none where it is not known."""
+    """Return the parts of a history, oldest first; empty if unknown."""
     value = facts.of(key)
     text = value.payload if isinstance(value, Value) else None
     return text.split(SEPARATOR) if isinstance(text, str) and text else []

@@ -1,8 +1,8 @@
 """
-Entities that messages do not reach, or reach twice, because of what is to keep them from going round.
+Finds entities that messages do not reach, or reach twice, because of loop prevention or marks.
 
-Messages are followed twice from every source: once as they go, and once as they would go without the guard and without
-the marks that rules set. What only the second reaches is cut off by the guard or by a mark.
+Messages are followed twice from every source: with loop prevention and the marks that rules set, and without both. An
+entity that only the second run reaches is cut off by loop prevention or by a mark.
 """
 
 from collections import Counter, deque
@@ -17,12 +17,12 @@ from shared.config.review.network import Network, compact
 from shared.config.review.paths import Node, Passage, Stop
 
 _MOST_PASSAGES = 2_000
-# Of a dead-letter history, more than this many hops are not distinguished.
+# Dead-letter histories longer than this are treated as equal.
 _MOST_DEATHS = 3
 
 
 def findings(network: Network) -> Iterator[Finding]:
-    """Yield what cuts entities off, one finding for each route that does, and what reaches them twice."""
+    """Yield a finding for each route that cuts an entity off, and for each entity that messages reach twice."""
     origins: dict[tuple[Node, bool | str], list[TaskFile]] = {}
     for task in network.tasks:
         origins.setdefault((network.source_node(task.source), task.source.dead_letter), []).append(task)
@@ -48,7 +48,7 @@ def findings(network: Network) -> Iterator[Finding]:
 
 
 def _followed(network: Network, tasks: list[TaskFile], *, unhindered: bool) -> tuple[set[Node], list[Stop], bool]:
-    """Return the entities that messages from the source of *tasks* reach, where they are stopped, if that is all."""
+    """Return the entities that messages from the source of *tasks* reach, the stops, and whether that is all."""
     reached: set[Node] = set()
     stops: list[Stop] = []
     seen: set[object] = set()
@@ -69,7 +69,7 @@ def _followed(network: Network, tasks: list[TaskFile], *, unhindered: bool) -> t
 
 
 def _key(passage: Passage, *, unhindered: bool) -> object:
-    """Return what tells messages at one entity apart; the history only as far as guards and conditions need it."""
+    """Return the facts that distinguish messages at one entity; of the history, only what guards and conditions use."""
     path = frozenset() if unhindered else frozenset(passage.path)
     deaths = min(passage.deaths, _MOST_DEATHS)
     return passage.node, frozenset(compact(passage.facts).items()), passage.marks, path, deaths
@@ -103,7 +103,7 @@ def _told(network: Network, stop: Stop, check: Check) -> Finding:
 
 
 def _arrivals(network: Network) -> Iterator[Finding]:
-    """Yield the entities that get a plain message twice, each once."""
+    """Yield the entities that receive a plain message twice, each entity once."""
     reported: set[Node] = set()
     for origin in network.tasks:
         if origin.source.dead_letter or network.readers(network.source_node(origin.source))[0] is not origin:
@@ -119,7 +119,7 @@ def _arrivals(network: Network) -> Iterator[Finding]:
 
 
 def _plain_message(network: Network, origin: TaskFile) -> Iterator[Passage]:
-    """Yield where a message without properties surely goes from the source of *origin*."""
+    """Yield the places to which a message without properties certainly goes from the source of *origin*."""
     start = network.start(origin, Unknown.ABSENT)
     arrivals: Counter[Node] = Counter([start.node])
     waiting = deque([start])
@@ -136,7 +136,7 @@ def _plain_message(network: Network, origin: TaskFile) -> Iterator[Passage]:
 
 
 def _independent_readers(network: Network, node: Node) -> list[TaskFile]:
-    """Return the tasks that each get every message: of those that compete the first, none for dead letters."""
+    """Return the tasks that receive every message: the first of competing tasks, and none for dead letters."""
     readers = [task for task in network.readers(node) if not task.source.dead_letter]
     return list({(task.source.entity.lower(), task.source.consumer_group): task for task in reversed(readers)}.values())
 

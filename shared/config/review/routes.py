@@ -1,4 +1,4 @@
-"""Routes: those that nothing comes to, messages that none takes, and actions that hurt."""
+"""Finds unreachable routes, messages without a route, and harmful actions."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ _MESSAGE_ID = (Scope.SYSTEM, "messageid")
 
 
 def findings(network: Network) -> Iterator[Finding]:
-    """Yield what is wrong with the routes of each task."""
+    """Yield the findings on the routes of each task."""
     for task in network.tasks:
         yield from _ways_out(network, task)
         for index, route in enumerate(task.routes):
@@ -25,7 +25,7 @@ def findings(network: Network) -> Iterator[Finding]:
 
 
 def _ways_out(network: Network, task: TaskFile) -> Iterator[Finding]:
-    """Follow all messages along the routes, as far as their properties are known."""
+    """Follow all messages along the routes, by the known facts about their properties."""
     remaining = [Facts()]
     earlier: list[tuple[int, Predicate]] = []
     for index, route in enumerate(task.routes):
@@ -54,7 +54,7 @@ def _ways_out(network: Network, task: TaskFile) -> Iterator[Finding]:
 
 
 def _implies(condition: Predicate, earlier: Predicate) -> bool:
-    """Return whether what satisfies *condition* plainly satisfies *earlier* too; False where it is not plain."""
+    """Return whether every message that satisfies *condition* certainly satisfies *earlier* too."""
     if condition == earlier:
         return True
     if isinstance(condition, And):

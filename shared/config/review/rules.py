@@ -1,4 +1,4 @@
-"""Rules of sources and filters of editors: those that select nothing, or something else than was meant."""
+"""Checks the rules of sources and the filters of editors for those that select nothing or the wrong messages."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ from shared.rules.syntax import Comparison, In, Literal, Property, Scope, Set
 
 
 def findings(network: Network) -> Iterator[Finding]:
-    """Yield what is wrong with the rules of each task, then with properties that tasks write and read differently."""
+    """Yield the findings on the rules of each task, then on properties set and compared with different types."""
     for task in network.tasks:
         yield from _source_findings(network, task)
         for index, editor in enumerate(task.editors):
@@ -39,7 +39,7 @@ def _source_findings(network: Network, task: TaskFile) -> Iterator[Finding]:
     own = {} if rule.action is None else dict(_constants(parse_action(rule.action)))
     compared = list(_comparisons(parse_filter(rule.filter).condition))
     for key, mark in own.items():
-        # Who compares a property with another value than the mark knows of applications that set it.
+        # A rule that compares the property with another value than the mark expects applications to set it.
         is_mark = all(value == mark for each, value in compared if each == key)
         if is_mark and not _selects(task, frozenset([key])) and not _is_given(network, key):
             seen = f"{rule.filter} is not true of messages without {key[1]}, and nothing sets that before this rule"
@@ -53,13 +53,13 @@ def _selects(task: TaskFile, absent: frozenset[Key]) -> bool:
 
 
 def _is_given(network: Network, key: Key) -> bool:
-    """Return whether a task that sets the property *key* carries messages that do not have it."""
+    """Return whether a task that sets the property *key* also sends messages without it."""
     setting = (task for task in network.tasks if any(key in mark_keys(action) for action in _actions(task)))
     return any(_selects(task, frozenset([key])) for task in setting)
 
 
 def _deployed(network: Network, task: TaskFile) -> Iterator[Finding]:
-    """Yield how the rules of the subscription differ from what they should be."""
+    """Yield the differences between the rules of the subscription and the declared rule."""
     source = task.source
     subscription = network.entities.subscription(network.connection(source.connection), source)
     if subscription is None or source.dead_letter:
@@ -89,13 +89,13 @@ def _is_catch_all(rule: Filter) -> bool:
 
 
 def _as_text(rule: Filter, action: Action | None) -> str:
-    """Return a rule in the spelling that `str()` of its syntax gives, so that two that mean the same look the same."""
+    """Return the rule in its normal spelling, so that equal rules have equal texts."""
     text = "a correlation filter" if isinstance(rule, CorrelationFilter) else str(rule)
     return text if action is None else f"{text} with {action}"
 
 
 def _types(network: Network) -> Iterator[Finding]:
-    """Yield comparisons of a property with a value of a type that no action gives it."""
+    """Yield comparisons of a property with a value of a type that no action sets."""
     given: dict[Key, list[Value]] = {}
     for task in network.tasks:
         for key, value in (pair for action in _actions(task) for pair in _constants(action)):
@@ -158,7 +158,7 @@ def _actions(task: TaskFile) -> Iterator[Action]:
 
 
 def _may_set(editor: EditorStep, key: Key) -> bool:
-    """Return whether *editor* may set an application property to something else than a constant of an action."""
+    """Return whether *editor* may set an application property to anything except the constant of an action."""
     if isinstance(editor, PropertiesStep):
         return key[1] in {name.lower() for name in (editor.options.rename or {}).values()}
     return key[1] in editor.may_set() or not editor.keeps_properties

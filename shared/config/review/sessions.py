@@ -1,4 +1,4 @@
-"""Sessions on one side only."""
+"""Checks that sessions are used on both sides."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from shared.rules import parse_action, parse_filter
 
 
 def findings(network: Network) -> Iterator[Finding]:
-    """Yield where sessions, and the order that they keep, begin or end on the way."""
+    """Yield the tasks with sessions on one side only."""
     for task in network.tasks:
         source = task.source
         deliverer = network.entities.deliverer(network.connection(source.connection), source)
@@ -27,7 +27,7 @@ def findings(network: Network) -> Iterator[Finding]:
                 seen = f"nothing at {network.label(route.target)} requires the sessions of {network.label(source)}"
                 yield Finding(checks.ORDER_LOST, place, seen)
             elif not source.sessions and True in required and not _sets_session(route.action):
-                # A dead-letter sub-queue has no sessions, but what died in an entity with sessions has their ids.
+                # A dead-letter sub-queue has no sessions, but dead letters of an entity with sessions have session ids.
                 if source.dead_letter and deliverer is not None and deliverer.requires_session:
                     continue
                 if not _takes_without_session(task, index):
@@ -47,9 +47,9 @@ def _rejects(network: Network, task: TaskFile) -> Iterator[Finding]:
 
 def _required(network: Network, target: Target) -> set[bool]:
     """
-    Return whether what takes the messages of *target* requires sessions; empty where it is not known.
+    Return whether the readers of *target* require sessions; empty if unknown.
 
-    Without the entities, the tasks that take from there tell: of a queue surely, of a topic for their subscription.
+    If the entities are unknown, the tasks that take from *target* say it: for a queue, or for their own subscriptions.
     """
     connection = network.connection(target.connection)
     queue = network.entities.queue(connection, target.queue)
@@ -58,10 +58,10 @@ def _required(network: Network, target: Target) -> set[bool]:
     topic = network.entities.topic(connection, target.topic)
     if topic is not None:
         return {subscription.requires_session for subscription in topic.subscriptions}
-    return _said_by_tasks(network, network.target_node(target))
+    return _declared_by_tasks(network, network.target_node(target))
 
 
-def _said_by_tasks(network: Network, node: Node) -> set[bool]:
+def _declared_by_tasks(network: Network, node: Node) -> set[bool]:
     return {
         task.source.sessions
         for task in network.readers(node)

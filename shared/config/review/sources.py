@@ -1,4 +1,4 @@
-"""Where messages are taken from and where rejected ones go."""
+"""Checks sources, their hubs and the targets of rejected messages."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from shared.config.review.network import Network
 
 
 def findings(network: Network) -> Iterator[Finding]:
-    """Yield what is wrong with the sources, their hubs and the places for rejected messages."""
+    """Yield the findings on sources, hubs and targets of rejected messages."""
     yield from _competitors(network)
     for tap in network.configuration.taps:
         if network.entities.namespace(network.connection(tap.source.connection)) is not None:
@@ -58,7 +58,7 @@ def _missing(network: Network, task: TaskFile) -> Iterator[Finding]:
 
 
 def _missing_part(network: Network, end: Source | Target) -> str | None:
-    """Return the entity that *end* names and its namespace does not have."""
+    """Return the entity of *end* if its namespace does not have it."""
     entities, connection = network.entities, network.connection(end.connection)
     if end.queue is not None:
         return None if entities.queue(connection, end.queue) else f"queue {end.queue}"
@@ -76,25 +76,29 @@ def _missing_part(network: Network, end: Source | Target) -> str | None:
 
 
 def _partitions(network: Network, task: TaskFile) -> Iterator[Finding]:
-    """Yield the partitions that a task names, or keeps, beyond those of the hub."""
-    here = _partition_count(network, task.source)
+    """Yield the partitions that a task names or keeps and the hub does not have."""
+    source_count = _partition_count(network, task.source)
     for named in task.source.partitions or ():
-        if here is not None and named >= here:
-            seen = f"names partition {named}, {network.label(task.source)} has {here}, from 0"
+        if source_count is not None and named >= source_count:
+            seen = f"names partition {named}, {network.label(task.source)} has {source_count}, from 0"
             yield Finding(checks.PARTITION_MISSING, network.place(task, "source.partitions"), seen)
     for edge in network.edges(task):
         path = "rejects.partition" if edge.route is None else f"routes[{edge.route}].target.partition"
-        there, partition = _partition_count(network, edge.target), edge.target.partition
-        if there is None:
+        target_count, partition = _partition_count(network, edge.target), edge.target.partition
+        if target_count is None:
             continue
-        if partition == "keep" and here is not None and here > there:
-            seen = f"keeps the partition of {here} at the source, {network.label(edge.target)} has {there}"
+        if partition == "keep" and source_count is not None and source_count > target_count:
+            seen = (
+                f"keeps the partition of {source_count} at the source, {network.label(edge.target)} has {target_count}"
+            )
             yield Finding(checks.PARTITION_MISSING, network.place(task, path), seen)
-        elif partition == "keep" and here is not None and here < there:
-            seen = f"keeps the partition of {here} at the source, {network.label(edge.target)} has {there}"
+        elif partition == "keep" and source_count is not None and source_count < target_count:
+            seen = (
+                f"keeps the partition of {source_count} at the source, {network.label(edge.target)} has {target_count}"
+            )
             yield Finding(checks.PARTITION_COUNTS, network.place(task, path), seen)
-        elif isinstance(partition, int) and partition >= there:
-            seen = f"names partition {partition}, {network.label(edge.target)} has {there}, from 0"
+        elif isinstance(partition, int) and partition >= target_count:
+            seen = f"names partition {partition}, {network.label(edge.target)} has {target_count}, from 0"
             yield Finding(checks.PARTITION_MISSING, network.place(task, path), seen)
 
 

@@ -1,4 +1,4 @@
-"""Times to live."""
+"""Checks times to live."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -10,14 +10,14 @@ from shared.config.review.network import Network
 
 
 def findings(network: Network) -> Iterator[Finding]:
-    """Yield lives that end early, late or without anybody meaning it."""
+    """Yield the tasks whose `ttl` expires messages too early or has no effect."""
     for task in network.tasks:
         place = network.place(task, "ttl")
         if task.ttl == "remaining" and task.source.dead_letter:
             yield Finding(
                 checks.EXPIRED_DEAD_LETTERS, place, f"counts the life of what died in {network.label(task.source)}"
             )
-        if task.ttl == "remaining" and task.source.hub is not None and not _brings_lives(network, task):
+        if task.ttl == "remaining" and task.source.hub is not None and not _source_gets_time_to_live(network, task):
             yield Finding(
                 checks.TTL_WITHOUT_EFFECT, place, f"events of {network.label(task.source)} have no time to live"
             )
@@ -26,8 +26,8 @@ def findings(network: Network) -> Iterator[Finding]:
         yield from _cut(network, task)
 
 
-def _brings_lives(network: Network, task: TaskFile) -> bool:
-    """Return whether a task brings messages from Service Bus to the hub; their lives wait in a property."""
+def _source_gets_time_to_live(network: Network, task: TaskFile) -> bool:
+    """Return whether a task sends messages from Service Bus to the hub; a property keeps their time to live."""
     node = network.source_node(task.source)
     return any(
         network.target_node(route.target) == node
@@ -38,7 +38,7 @@ def _brings_lives(network: Network, task: TaskFile) -> bool:
 
 
 def _cut(network: Network, task: TaskFile) -> Iterator[Finding]:
-    """Yield the targets that end a life before the task, or the source, would."""
+    """Yield the targets with a shorter time to live than the task or the source gives."""
     granted = _granted(network, task)
     if granted is None:
         return
@@ -51,7 +51,7 @@ def _cut(network: Network, task: TaskFile) -> Iterator[Finding]:
 
 
 def _granted(network: Network, task: TaskFile) -> timedelta | None:
-    """Return how long a copy is to live: as stamped, or as at the source; None where that is not known."""
+    """Return the time to live of a copy: as stamped, or as at the source; None if unknown."""
     if isinstance(task.ttl, StampedLife):
         return task.ttl.stamp
     deliverer = network.entities.deliverer(network.connection(task.source.connection), task.source)

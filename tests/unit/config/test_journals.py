@@ -82,11 +82,11 @@ def test_a_tap_of_the_target_and_one_of_the_source_are_accepted(folder) -> None:
         ),
         (
             tap("{connection: west, topic: orders, subscription: journal}", side="source"),
-            "all.yaml: document 2: source.rule: its rule selects 1 = 1, that of 'copy' replication IS NULL: what",
+            "all.yaml: document 2: source.rule: its rule selects 1 = 1, that of 'copy' replication IS NULL: a message",
         ),
         (
             tap("{connection: east, queue: orders}"),
-            "all.yaml: document 2: drains a queue, which takes its messages from their consumer: expected tap.peek",
+            "all.yaml: document 2: drains a queue and so takes messages from its consumer, expected tap.peek",
         ),
         (
             tap("{connection: hub, hub: h}", peek='"* * * * * *"'),
@@ -130,7 +130,7 @@ def test_taps_need_a_journal_and_a_peek_needs_one_that_keeps_marks(folder) -> No
 def test_a_peek_needs_a_journal_that_keeps_marks(folder) -> None:
     written = folder(TASK, tap(EAST_JOURNAL, peek='"0 * * * * *"'), journal="event_hub: {connection: hub, hub: j}")
     (problem,) = problems(written)
-    assert problem.startswith("all.yaml: document 2: tap.peek: peeks, and the journal in an event hub")
+    assert problem.startswith("all.yaml: document 2: tap.peek: peeks, but a journal in an event hub")
 
 
 @pytest.mark.parametrize(

@@ -84,8 +84,8 @@ def test_bad_options_are_reported_at_load(options: dict[str, Any], problem: str)
 @pytest.mark.parametrize(
     ("source", "target", "problem"),
     [
-        ({"sessions": True}, {}, "gives messages a partition key that have a session"),
-        ({}, {"partition": 3}, "gives messages a partition key, and a route names the partition"),
+        ({"sessions": True}, {}, "sets a partition key on messages with a session"),
+        ({}, {"partition": 3}, "sets a partition key, but a route names a partition"),
         ({}, {}, None),
     ],
 )
