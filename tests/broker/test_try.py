@@ -1,15 +1,19 @@
-"""`busway try` over the wire: what a task would make of what waits in its source, which stays as it was."""
+"""`busway try` over the wire: it shows what a task would do with the messages at its source, and changes nothing."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, Protocol
 
 import pytest
 import yaml
 from azure.eventhub import EventData, EventHubProducerClient
-from azure.servicebus import ServiceBusMessage
-from typer.testing import CliRunner
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from typer.testing import CliRunner, Result
 
 from cli.main import app
+from local.broker.thread import RunningBroker
+from tests.broker.sdk_calls import SendMessages, TakeEntity
 
 CONNECTIONS = {
     "west": {"kind": "service-bus", "setting": "WEST"},
@@ -18,12 +22,18 @@ CONNECTIONS = {
 }
 
 
+class RunTask(Protocol):
+    """Runs `busway try` for a task with the given keys; *without* names the settings that are missing."""
+
+    def __call__(self, *arguments: str, without: Sequence[str] = (), **task: Any) -> Result: ...
+
+
 @pytest.fixture
-def run(broker, tmp_path: Path):
-    """Run `busway try` on one task of a configuration of its own."""
+def run(broker: RunningBroker, tmp_path: Path) -> RunTask:
+    """Return a function that runs `busway try` on one task of its own configuration."""
     settings = {name.upper(): broker.connection_string(name) for name in CONNECTIONS}
 
-    def run_task(*arguments, without=(), **task):
+    def run_task(*arguments: str, without: Sequence[str] = (), **task: Any) -> Result:
         (tmp_path / "tasks").mkdir(exist_ok=True)
         (tmp_path / "connections.yaml").write_text(yaml.safe_dump(CONNECTIONS))
         document = {"task": "copy", "routes": [{"target": {"connection": "east", "queue": "copies"}}], **task}
@@ -37,8 +47,8 @@ def run(broker, tmp_path: Path):
 EDITORS = [{"filter": "kind <> 'test'"}, {"reduce": {"drop": ["[].note"]}}, {"split": {}}]
 
 
-def test_what_waits_in_a_queue_is_shown_step_by_step_and_left_there(
-    broker, entity, publish, run, tmp_path: Path
+def test_messages_of_a_queue_are_shown_step_by_step_and_stay_there(
+    broker: RunningBroker, entity: TakeEntity, publish: SendMessages, run: RunTask, tmp_path: Path
 ) -> None:
     queue = entity("plain")
     publish(
@@ -53,7 +63,7 @@ def test_what_waits_in_a_queue_is_shown_step_by_step_and_left_there(
             ServiceBusMessage("{}", message_id="c", application_properties={"kind": "test"}),
         ],
     )
-    task = {
+    task: dict[str, Any] = {
         "source": {"connection": "west", "queue": queue},
         "editors": EDITORS,
         "routes": [
@@ -70,7 +80,7 @@ def test_what_waits_in_a_queue_is_shown_step_by_step_and_left_there(
     saved = tmp_path / "saved.jsonl"
     result = run("--peek", "10", "--save", str(saved), **task)
     assert result.exit_code == 1
-    for told in (
+    for text in (
         "message 1 of 3: a, sequence number 1",
         '    -       "note": "x"',
         '    +       "n": 1.50',
@@ -85,13 +95,13 @@ def test_what_waits_in_a_queue_is_shown_step_by_step_and_left_there(
         "  → would be withheld, filtered: withheld by an editor",
         "3 messages tried and left in place; would be: 2 sent, 1 rejected, 1 filtered",
     ):
-        assert any(line.startswith(told) for line in result.output.splitlines()), told
+        assert any(line.startswith(text) for line in result.output.splitlines()), text
     assert (broker.counts("west")[queue], broker.counts("east")) == before
     again = run("--messages", str(saved), **task)
     assert (again.exit_code, again.output) == (1, result.output)
 
 
-def test_a_machine_gets_a_document_for_each_message(entity, publish, run) -> None:
+def test_json_output_has_a_document_for_each_message(entity: TakeEntity, publish: SendMessages, run: RunTask) -> None:
     queue = entity("plain")
     publish(queue, ServiceBusMessage("text", message_id="a"))
     result = run(
@@ -115,7 +125,7 @@ def test_a_machine_gets_a_document_for_each_message(entity, publish, run) -> Non
     ]
 
 
-def test_sessions_are_delivered_one_by_one(entity, publish, run) -> None:
+def test_sessions_are_delivered_one_by_one(entity: TakeEntity, publish: SendMessages, run: RunTask) -> None:
     queue = entity("sessions")
     publish(queue, [ServiceBusMessage(f"{n}", message_id=f"m{n}", session_id=f"s{n % 2}") for n in range(4)])
     result = run(
@@ -130,7 +140,9 @@ def test_sessions_are_delivered_one_by_one(entity, publish, run) -> None:
     assert "  editors[0].batch: goes on with message 1" in result.output
 
 
-def test_dead_letters_are_seen_in_their_queue(client, entity, publish, run) -> None:
+def test_dead_letters_are_read_from_their_queue(
+    client: ServiceBusClient, entity: TakeEntity, publish: SendMessages, run: RunTask
+) -> None:
     queue = entity("plain")
     publish(queue, ServiceBusMessage("text", message_id="a"))
     with client.get_queue_receiver(queue) as receiver:
@@ -146,7 +158,9 @@ def test_dead_letters_are_seen_in_their_queue(client, entity, publish, run) -> N
     assert '+ property repl-dlq-reason: "why"' in result.output
 
 
-def test_of_a_hub_the_last_events_of_the_partitions_of_the_task_are_seen(broker, entity, run) -> None:
+def test_the_last_events_of_the_partitions_of_the_task_are_shown(
+    broker: RunningBroker, entity: TakeEntity, run: RunTask
+) -> None:
     hub = entity("hub")
     with EventHubProducerClient.from_connection_string(broker.connection_string("hubs"), eventhub_name=hub) as producer:
         for n in range(6):
@@ -168,8 +182,8 @@ def test_of_a_hub_the_last_events_of_the_partitions_of_the_task_are_seen(broker,
     ]
 
 
-def test_what_cannot_be_tried_is_told_with_another_exit_code(entity, run, tmp_path: Path) -> None:
-    queue = {"source": {"connection": "west", "queue": entity("plain")}}
+def test_a_dry_run_that_fails_has_another_exit_code(entity: TakeEntity, run: RunTask, tmp_path: Path) -> None:
+    queue: dict[str, Any] = {"source": {"connection": "west", "queue": entity("plain")}}
     empty = run("--peek", "1", **queue)
     assert (empty.exit_code, empty.stderr) == (2, f"west/{queue['source']['queue']}: holds no message to be tried\n")
     missing = run("--peek", "1", without=("WEST",), **queue)

@@ -128,7 +128,7 @@ def text(message: Any, name: str) -> str:
 
 
 @pytest.mark.usefixtures("host")
-def test_a_body_over_the_targets_limit_is_set_aside_and_its_neighbours_go_on(
+def test_a_body_over_the_targets_limit_is_rejected_alone(
     clients: dict[str, ServiceBusClient],
 ) -> None:
     big = ServiceBusMessage(b"x" * 400_000, message_id="big", session_id="s")
@@ -150,7 +150,7 @@ def test_a_body_over_the_targets_limit_is_set_aside_and_its_neighbours_go_on(
 
 
 @pytest.mark.usefixtures("host")
-def test_properties_that_leave_no_room_for_the_stamps_are_set_aside_whole_in_a_wrapping(
+def test_a_message_without_room_for_the_stamps_is_rejected_in_a_wrapper(
     clients: dict[str, ServiceBusClient],
 ) -> None:
     properties: dict[Any, Any] = {f"p{number}": "v" * 16_000 for number in range(4)} | {"rest": "v" * 1_420}
@@ -165,7 +165,7 @@ def test_properties_that_leave_no_room_for_the_stamps_are_set_aside_whole_in_a_w
 
 
 @pytest.mark.usefixtures("host")
-def test_a_stamp_that_is_no_text_is_set_aside(clients: dict[str, ServiceBusClient]) -> None:
+def test_a_stamp_of_a_wrong_type_is_rejected(clients: dict[str, ServiceBusClient]) -> None:
     odd = ServiceBusMessage(b"odd", message_id="odd", application_properties={"repl-path": 7})
     send(clients["west"], "orders", odd, ServiceBusMessage(b"4", message_id="n4"))
     assert set(take(clients["east"], "orders", 1)) == {"n4"}
@@ -174,7 +174,7 @@ def test_a_stamp_that_is_no_text_is_set_aside(clients: dict[str, ServiceBusClien
 
 
 @pytest.mark.usefixtures("host")
-def test_a_message_without_session_for_a_session_queue_is_set_aside(clients: dict[str, ServiceBusClient]) -> None:
+def test_a_message_without_session_for_a_session_queue_is_rejected(clients: dict[str, ServiceBusClient]) -> None:
     send(
         clients["west"],
         "visits",
@@ -190,7 +190,7 @@ def test_a_message_without_session_for_a_session_queue_is_set_aside(clients: dic
 
 @pytest.mark.usefixtures("host")
 @pytest.mark.parametrize("queue", ["strict", "strict-sessions"])
-def test_without_rejects_only_the_message_at_fault_goes_to_the_dead_letter_queue(
+def test_without_rejects_only_the_bad_message_is_dead_lettered(
     clients: dict[str, ServiceBusClient], broker: RunningBroker, host: HostProcess, queue: str
 ) -> None:
     sessions: dict[str, Any] = {"session_id": "s"} if queue == "strict-sessions" else {}
@@ -211,7 +211,7 @@ def test_without_rejects_only_the_message_at_fault_goes_to_the_dead_letter_queue
     ("queue", "error"),
     [("lost", "east/nowhere: the target refuses"), ("unlistened", "away/orders: the target cannot be")],
 )
-def test_messages_of_a_target_that_is_not_there_stay_at_the_source(
+def test_messages_for_a_missing_target_stay_at_the_source(
     host: HostProcess, clients: dict[str, ServiceBusClient], broker: RunningBroker, queue: str, error: str
 ) -> None:
     send(clients["west"], queue, ServiceBusMessage(b"kept", message_id="kept"))
@@ -220,7 +220,7 @@ def test_messages_of_a_target_that_is_not_there_stay_at_the_source(
     assert "SAS_KEY_VALUE" not in host.log()
 
 
-def test_a_host_that_is_error_to_end_lets_go_of_what_it_holds(
+def test_a_stopping_host_releases_held_batches(
     host: HostProcess, clients: dict[str, ServiceBusClient], broker: RunningBroker
 ) -> None:
     """The last test of this module: the host is gone then."""

@@ -65,7 +65,7 @@ def event(body: str, **properties: Any) -> EventData:
     return made
 
 
-def test_the_batch_stays_in_the_hub_until_a_stock_trigger_takes_it(
+def test_the_batch_stays_in_the_hub_until_a_stock_trigger_receives_it(
     broker: RunningBroker, host: Callable[[str], HostProcess]
 ) -> None:
     with host("raw") as raw:
@@ -98,7 +98,9 @@ def test_the_batch_stays_in_the_hub_until_a_stock_trigger_takes_it(
     assert [int(each[b"repl-sequence"]) for each in properties] == [0, 1, 2, 3]
 
 
-def test_a_map_as_a_property_goes_through_no_trigger(broker: RunningBroker, host: Callable[[str], HostProcess]) -> None:
+def test_no_trigger_receives_an_event_with_a_map_property(
+    broker: RunningBroker, host: Callable[[str], HostProcess]
+) -> None:
     with host("stock") as stock:
         stock.wait_until_ready()
         publish(broker, event("one", origin={"floor": 1}))

@@ -51,7 +51,7 @@ def broker() -> Iterator[RunningBroker]:
         yield running
 
 
-def test_an_app_that_is_killed_breaks_no_chain_and_loses_nothing(broker: RunningBroker, tmp_path: Path) -> None:
+def test_a_killed_app_breaks_no_chain_and_loses_no_message(broker: RunningBroker, tmp_path: Path) -> None:
     (tmp_path / "tasks").mkdir()
     (tmp_path / "connections.yaml").write_text(CONNECTIONS)
     (tmp_path / "tasks" / "tasks.yaml").write_text(TASKS)

@@ -27,7 +27,7 @@ def written(folder: Path, **namespace: object) -> Path:
     return file
 
 
-def test_a_ready_line_for_each_namespace_in_the_order_of_the_files() -> None:
+def test_each_namespace_has_a_ready_line_in_file_order() -> None:
     with broker(*CONFIGS) as process:
         found = [READY.fullmatch(line) for line in process.lines(3)]
         assert [match and match[1] for match in found] == ["sbemulatorns", "sbemulatorns", "emulatorNs1"]
@@ -50,7 +50,7 @@ def test_the_connection_string_reaches_its_own_namespace() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_within_two_seconds_even_with_a_client(number: int) -> None:
+def test_a_signal_stops_it_within_two_seconds_even_with_a_client(number: int) -> None:
     with broker(*CONFIGS) as process:
         match = READY.fullmatch(process.lines(3)[0])
         assert match is not None
@@ -61,7 +61,7 @@ def test_a_signal_ends_it_within_two_seconds_even_with_a_client(number: int) -> 
     assert seconds < 2
 
 
-def test_namespaces_get_consecutive_ports_but_for_those_that_name_their_own(tmp_path: Path) -> None:
+def test_namespaces_without_a_port_get_consecutive_ports(tmp_path: Path) -> None:
     with socket.socket() as first, socket.socket() as own:
         first.bind(("127.0.0.1", 0))
         own.bind(("127.0.0.1", 0))
@@ -72,7 +72,7 @@ def test_namespaces_get_consecutive_ports_but_for_those_that_name_their_own(tmp_
     assert [(match[1], match[3]) for match in found if match] == [("one", str(port)), ("two", str(own_port))]
 
 
-def test_a_port_in_use_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_in_one_line(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -83,7 +83,7 @@ def test_a_port_in_use_is_told_in_one_line(tmp_path: Path) -> None:
     assert err == f"port {port}: cannot listen for one, Address already in use\n"
 
 
-def test_every_problem_of_every_file_is_told(tmp_path: Path) -> None:
+def test_every_problem_of_every_file_is_reported(tmp_path: Path) -> None:
     bad = written(tmp_path, Name="bad", Queues=[{"Name": "q", "Properties": {"MaxDeliveryCount": 0, "Foo": 1}}])
     with broker(bad, tmp_path / "absent.json") as process:
         code, out, err = process.result()

@@ -15,7 +15,7 @@ TASKS = {
 }
 
 
-def test_it_is_ready_with_its_functions_and_ends_on_sigterm() -> None:
+def test_it_prints_its_functions_when_ready_and_stops_on_sigterm() -> None:
     with BuswayProcess("broker", *CONFIGS, "--port", "0") as broker:
         west, east = (line.split(" ", 2)[2] for line in broker.lines(2))
         with BuswayProcess("host", settings={"WEST": west, "EAST": east}) as host:
@@ -27,7 +27,7 @@ def test_it_is_ready_with_its_functions_and_ends_on_sigterm() -> None:
             assert seconds < 10
 
 
-def test_every_problem_of_the_configuration_is_told(tmp_path: Path) -> None:
+def test_every_problem_of_the_configuration_is_reported(tmp_path: Path) -> None:
     for name in ("function_app.py", "host.json"):
         shutil.copy(ROOT / name, tmp_path)
     shutil.copytree(ROOT / "config", tmp_path / "tasks-of-mine")
@@ -42,7 +42,7 @@ def test_every_problem_of_the_configuration_is_told(tmp_path: Path) -> None:
     assert "no connection is called 'vest'" in err
 
 
-def test_a_folder_without_an_app_is_told(tmp_path: Path) -> None:
+def test_a_folder_without_an_app_is_reported(tmp_path: Path) -> None:
     with BuswayProcess("host", folder=tmp_path) as host:
         code, _, err = host.result()
     assert code == 1

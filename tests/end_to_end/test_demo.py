@@ -51,7 +51,7 @@ def test_other_messages_can_be_sent(tmp_path: Path) -> None:
     assert "All expectations hold: 20 messages" in out
 
 
-def test_a_bad_line_of_a_file_is_told_before_anything_starts(tmp_path: Path) -> None:
+def test_a_bad_line_in_a_file_is_reported_before_the_start(tmp_path: Path) -> None:
     file = tmp_path / "messages.jsonl"
     file.write_text('{"body": "one"}\n{"bodi": "two"}\n')
     with BuswayProcess("demo", "--file", str(file)) as demo:

@@ -1,4 +1,4 @@
-"""`busway failover` on two sites of the local broker: what it says, changes, and refuses."""
+"""`busway failover` on two sites of the local broker: what it prints, changes and refuses."""
 
 import asyncio
 import json
@@ -94,13 +94,13 @@ def drain(broker: RunningBroker, site: str, dead_lettering: Any = None) -> None:
                 receiver.complete_message(message)
 
 
-def test_there_and_back_again(folder: Path, broker: RunningBroker) -> None:
+def test_failover_and_failback(folder: Path, broker: RunningBroker) -> None:
     code, out, _ = busway(folder, "plan", "east")
     assert code == 0
     assert "active.send: west -> east" in out
     assert active(folder) == {"send": "west", "receive": "west"}
 
-    # The site that is left may be away: nothing is asked of it.
+    # The previous site may be down: the switch does not contact it.
     broker.faults("west").go_down()
     code, out, _ = busway(folder, "switch", "east")
     assert code == 0
@@ -127,7 +127,7 @@ def test_there_and_back_again(folder: Path, broker: RunningBroker) -> None:
     assert "Consumers stay: east holds 2 messages that were published there" in out
     code, out, _ = busway(folder, "show", "--json")
     assert json.loads(out)["sites"]["east"][0]["local"] == 2
-    # What a consumer there could not process nobody in the west will see.
+    # Consumers in the west never see a message that a consumer in the east could not process.
     drain(broker, "east", dead_lettering="2")
     code, out, _ = busway(folder, "failback", "--json")
     plain = json.loads(out)
@@ -139,7 +139,7 @@ def test_there_and_back_again(folder: Path, broker: RunningBroker) -> None:
     assert active(folder) == {"send": "west", "receive": "west"}
 
 
-def test_what_force_leaves_behind_is_said(folder: Path, broker: RunningBroker) -> None:
+def test_force_reports_the_messages_that_it_leaves_behind(folder: Path, broker: RunningBroker) -> None:
     busway(folder, "switch", "east")
     publish(broker, "east", copy("1"), local("2"), local("3"))
     code, out, _ = busway(folder, "failback", "--force")
@@ -148,7 +148,7 @@ def test_what_force_leaves_behind_is_said(folder: Path, broker: RunningBroker) -
     assert active(folder) == {"send": "west", "receive": "west"}
 
 
-def test_messages_that_are_locked_deferred_or_scheduled_count_too(folder: Path, broker: RunningBroker) -> None:
+def test_locked_and_deferred_messages_are_counted(folder: Path, broker: RunningBroker) -> None:
     busway(folder, "switch", "east")
     publish(broker, "east", local("1"), local("2"))
     with (
@@ -161,7 +161,7 @@ def test_messages_that_are_locked_deferred_or_scheduled_count_too(folder: Path, 
     assert json.loads(out)["sites"]["east"][0]["local"] == 2
 
 
-def test_more_messages_than_one_request_gives_are_counted(folder: Path, broker: RunningBroker) -> None:
+def test_more_messages_than_one_request_returns_are_counted(folder: Path, broker: RunningBroker) -> None:
     busway(folder, "switch", "east")
     publish(broker, "east", *(local(str(number)) for number in range(300)))
     _, out, _ = busway(folder, "show", "--json")
@@ -187,7 +187,7 @@ def test_unknown_names_are_reported(arguments: Any, expected: str, folder: Path)
     assert expected in " ".join(err.replace("│", "").split())
 
 
-def test_to_switch_back_is_to_fail_back(folder: Path) -> None:
+def test_a_switch_back_to_the_primary_refers_to_failback(folder: Path) -> None:
     # A mistake in a task must not prevent a switch.
     (folder / "tasks/mistaken.yaml").write_text("task: x\nsorce: 1\n")
     code, _, _ = busway(folder, "switch", "east")
@@ -226,7 +226,7 @@ def test_to_switch_back_is_to_fail_back(folder: Path) -> None:
         ("{file: endpoints.json}", "{file: gone.json}", "gone.json: cannot be read"),
     ],
 )
-def test_a_wrong_file_is_reported(before: str, after: str, expected: str, folder: Path) -> None:
+def test_an_invalid_failover_file_is_reported(before: str, after: str, expected: str, folder: Path) -> None:
     file = folder / "failover.yaml"
     text = file.read_text()
     assert before in text
@@ -244,9 +244,7 @@ def test_a_missing_connection_string_is_reported(folder: Path, monkeypatch: pyte
     assert "EAST: the app setting is missing" in err
 
 
-def test_a_site_is_opened_with_an_identity_where_its_setting_names_a_host(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_setting_with_a_host_name_uses_an_identity(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("EAST")
     monkeypatch.setenv("EAST__fullyQualifiedNamespace", "east-example.servicebus.windows.net")
 
@@ -302,7 +300,7 @@ def test_a_zone_is_switched_by_the_same_commands(folder: Path) -> None:
     assert plain["version"] == "2026112104"
 
 
-def test_with_one_alias_a_failback_waits_while_something_is_left(folder: Path, broker: RunningBroker) -> None:
+def test_with_one_alias_a_failback_waits_while_messages_are_left(folder: Path, broker: RunningBroker) -> None:
     with_register(folder, "zone: {file: example.test.zone, origin: example.test}")
     file = folder / "failover.yaml"
     file.write_text(file.read_text().replace("bus-receive.example", "bus-send.example"))
@@ -314,6 +312,6 @@ def test_with_one_alias_a_failback_waits_while_something_is_left(folder: Path, b
     assert "Publishers and consumers stay: east holds 1 messages that were published there" in out
 
 
-def test_a_zone_of_azure_is_opened_without_asking_it(folder: Path) -> None:
+def test_an_azure_zone_is_opened_without_a_request(folder: Path) -> None:
     with_register(folder, "azure_dns: {subscription: sub, resource_group: group, zone: example.test}")
     assert open_failover(folder, SystemClock()).register.where == "Azure DNS zone example.test"

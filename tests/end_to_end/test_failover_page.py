@@ -71,7 +71,7 @@ def result_of(commands: Any, app: Path, **settings: Any) -> Any:
 
 
 @pytest.mark.usefixtures("running")
-def test_commands_print_what_the_page_says(app: Path) -> None:
+def test_commands_print_what_the_page_shows(app: Path) -> None:
     assert f"cp -r {PATTERN} build/try\nbusway start build/try\n" in PAGE
     printed = result_of(COMMANDS, app)
     expected = ".*".join(map(re.escape, PRINTED.split("…")))
@@ -79,7 +79,7 @@ def test_commands_print_what_the_page_says(app: Path) -> None:
 
 
 @pytest.mark.usefixtures("running")
-def test_the_example_sends_and_receives_where_the_document_points(app: Path) -> None:
+def test_the_example_uses_the_site_in_the_document(app: Path) -> None:
     file = app / "build/try/endpoints.json"
     (app / "example.py").write_text(EXAMPLE)
     run = f". build/start/settings\n{shlex.quote(sys.executable)} example.py"
@@ -93,7 +93,7 @@ def test_the_example_sends_and_receives_where_the_document_points(app: Path) -> 
         assert {f"received payment {number}" for number in range(3)} <= set(lines[1:])
 
 
-def test_what_the_page_shows_of_files_is_so() -> None:
+def test_the_files_on_the_page_are_valid() -> None:
     shown = re.findall(r"```yaml\n(primary.*?)```", PAGE, re.DOTALL)
     azure = re.findall(r"```yaml\n(azure_dns.*?)```", PAGE, re.DOTALL)
     zone = shown[1].partition("zone:")[0]
@@ -103,13 +103,13 @@ def test_what_the_page_shows_of_files_is_so() -> None:
     assert read_document(document.encode(), "page", SystemClock().now()).serial == 12
 
 
-def test_the_report_is_one_that_the_drill_prints(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_on_the_page_has_the_rows_of_a_drill(capsys: pytest.CaptureFixture[str]) -> None:
     report(Result(Tally(3, 3, [], {}, 0), 1.0, 1.0, 1.0, 1.0, 1.0, 0, 0, ()), Objectives())
     names = [line.split("│")[1].strip() for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
     assert names == [line.split("│")[1].strip() for line in DRILL.splitlines() if line.startswith("│")]
 
 
-def test_a_drill_loses_nothing_and_says_so() -> None:
+def test_a_drill_loses_no_message() -> None:
     with BuswayProcess("failover", "drill", "--messages", "16", "--decide", "0", "--json") as drill:
         code, out, err = drill.result(120)
     assert err == ""

@@ -17,7 +17,7 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> Observations:
     return observe(tmp_path_factory.mktemp("fidelity"))
 
 
-def test_the_table_on_the_page_is_what_happens(observed: Observations) -> None:
+def test_the_table_on_the_page_matches_the_observations(observed: Observations) -> None:
     assert table(observed) in PAGE.read_text(encoding="utf-8"), (
         "run `python -m tests.fidelity` and put its table in docs/fidelity.md"
     )
@@ -32,9 +32,7 @@ def test_every_change_has_a_reason(observed: Observations, journey: Journey) -> 
 @pytest.mark.parametrize(
     "kinds", [each.kinds for each in JOURNEYS if each.mode == WIRE and each.kinds[0] == each.kinds[-1]]
 )
-def test_busway_alone_changes_no_bit_but_its_stamps_and_what_the_target_says_itself(
-    observed: Observations, kinds: str
-) -> None:
+def test_without_the_host_only_stamps_and_target_properties_differ(observed: Observations, kinds: str) -> None:
     (journey,) = (each for each in JOURNEYS if each.mode == WIRE and each.kinds == kinds)
     changed = {
         (SPECIMENS[key].name, place)

@@ -59,7 +59,7 @@ def send(broker: RunningBroker, *bodies: str, **where: Any) -> None:
         producer.send_batch(batch)
 
 
-def test_events_come_in_batches_per_partition_in_order(host: HostProcess, broker: RunningBroker) -> None:
+def test_events_arrive_in_batches_per_partition_in_order(host: HostProcess, broker: RunningBroker) -> None:
     for partition in ("0", "1"):
         send(broker, *(f"in order {partition} {index}" for index in range(25)), partition_id=partition)
     host.wait_for(lambda: len([body for body in host.bodies("raw_events") if "in order" in body]) == 50)
@@ -86,9 +86,7 @@ def test_stock_event_gets_body_and_system_properties(host: HostProcess, broker: 
     assert isinstance(message["sequence"], int)
 
 
-def test_failing_events_are_retried_by_the_policy_and_then_passed_over(
-    host: HostProcess, broker: RunningBroker
-) -> None:
+def test_failing_events_are_retried_by_the_policy_and_then_skipped(host: HostProcess, broker: RunningBroker) -> None:
     send(broker, "fail for ever", partition_id="0")
     send(broker, "after the failure", partition_id="0")
     host.wait_for(lambda: "after the failure" in host.bodies("raw_events"))
@@ -108,7 +106,7 @@ def request(
         return response.status, response.headers, response.read().decode()
 
 
-def test_http_function_gets_route_query_and_body_and_its_answer_comes_back(host: HostProcess) -> None:
+def test_http_function_gets_route_query_and_body_and_its_response_is_returned(host: HostProcess) -> None:
     status, headers, body = request(host, "/api/hello/bob?q=1", b"text")
     assert (status, headers["X-Test"], body) == (201, "yes", "bob 1 text")
     assert request(host, "/api/hello")[2] == "None None "
@@ -122,7 +120,7 @@ def test_other_requests_are_refused(host: HostProcess, path: str, method: str, s
     assert error.value.code == status
 
 
-def test_restarted_host_goes_on_after_the_checkpoints(
+def test_restarted_host_continues_after_the_checkpoints(
     host: HostProcess, broker: RunningBroker, settings: dict[str, str], tmp_path: Path
 ) -> None:
     host.wait_for(lambda: "after the failure" in host.bodies("stock_event"))

@@ -63,7 +63,7 @@ def header(message: Any) -> Any:
     return plain(decode_all(sections.split(bytes.fromhex(message["amqp"])).header))
 
 
-def test_sigterm_lets_the_batch_in_hand_finish_and_settles_it(broker: RunningBroker, tmp_path: Path) -> None:
+def test_sigterm_lets_the_current_batch_finish_and_settles_it(broker: RunningBroker, tmp_path: Path) -> None:
     with start(broker, tmp_path) as host:
         host.wait_until_ready()
         send(broker, "raw", "sleep 1.5", "second")
@@ -75,7 +75,7 @@ def test_sigterm_lets_the_batch_in_hand_finish_and_settles_it(broker: RunningBro
         assert host.bodies("raw_batch") == ["sleep 1.5", "second"]
 
 
-def test_idle_host_stops_at_once(broker: RunningBroker, tmp_path: Path) -> None:
+def test_idle_host_stops_immediately(broker: RunningBroker, tmp_path: Path) -> None:
     with start(broker, tmp_path) as host:
         host.wait_until_ready()
         started = time.monotonic()
@@ -83,7 +83,7 @@ def test_idle_host_stops_at_once(broker: RunningBroker, tmp_path: Path) -> None:
         assert time.monotonic() - started < 2
 
 
-def test_killed_host_loses_nothing(broker: RunningBroker, tmp_path: Path) -> None:
+def test_killed_host_loses_no_message(broker: RunningBroker, tmp_path: Path) -> None:
     with start(broker, tmp_path) as host:
         host.wait_until_ready()
         send(broker, "raw", "sleep 5")
@@ -110,7 +110,7 @@ def test_missing_setting_ends_the_host_with_every_problem(broker: RunningBroker,
     assert "raw_batch.messages" in host.log()
 
 
-def test_host_comes_back_after_the_connection_is_lost(tmp_path: Path) -> None:
+def test_host_reconnects_after_a_lost_connection(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -126,7 +126,7 @@ def test_host_comes_back_after_the_connection_is_lost(tmp_path: Path) -> None:
             assert host.stop() == 0
 
 
-def test_lock_lost_before_completion_is_logged_and_the_message_comes_again(tmp_path: Path) -> None:
+def test_lock_lost_before_completion_is_logged_and_the_message_is_redelivered(tmp_path: Path) -> None:
     clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
     with RunningBroker([namespace()], clock) as broker, start(broker, tmp_path) as host:
         host.wait_until_ready()
@@ -140,7 +140,7 @@ def test_lock_lost_before_completion_is_logged_and_the_message_comes_again(tmp_p
         assert host.stop() == 0
 
 
-def test_wire_hands_over_the_bytes_as_they_arrived(broker: RunningBroker, tmp_path: Path) -> None:
+def test_wire_mode_passes_the_bytes_unchanged(broker: RunningBroker, tmp_path: Path) -> None:
     with start(broker, tmp_path, "--wire") as host:
         host.wait_until_ready()
         send(broker, "raw", "wire")
@@ -149,7 +149,7 @@ def test_wire_hands_over_the_bytes_as_they_arrived(broker: RunningBroker, tmp_pa
         assert host.stop() == 0
 
 
-def test_event_that_dotnet_cannot_bind_is_passed_over_but_reaches_a_stock_binding(
+def test_event_that_dotnet_cannot_bind_is_skipped_but_reaches_a_stock_binding(
     broker: RunningBroker, tmp_path: Path
 ) -> None:
     with start(broker, tmp_path) as host:

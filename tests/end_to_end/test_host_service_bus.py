@@ -68,7 +68,7 @@ def section(message: Any, name: str) -> Any:
     return plain(decode_all(getattr(sections.split(bytes.fromhex(message["amqp"])), name)))
 
 
-def test_batches_of_an_sdk_type_hold_at_most_the_configured_number(host: HostProcess, client: ServiceBusClient) -> None:
+def test_batches_of_an_sdk_type_have_at_most_the_configured_size(host: HostProcess, client: ServiceBusClient) -> None:
     send(client, "raw", *(ServiceBusMessage(f"batched {index}") for index in range(50)))
     host.wait_for(lambda: len(received(host, "raw_batch", "batched")) == 50)
     assert [message["body"] for message in received(host, "raw_batch", "batched")] == [
@@ -90,7 +90,7 @@ def test_sdk_type_gets_the_message_as_azures_host_encodes_it(host: HostProcess, 
     assert section(message, "message_annotations")["x-opt-sequence-number"] > 0
 
 
-def test_failed_batch_is_abandoned_whole_and_ends_in_the_dead_letter_queue(
+def test_failed_batch_is_abandoned_as_a_whole_and_finally_dead_lettered(
     host: HostProcess, client: ServiceBusClient
 ) -> None:
     send(client, "raw", ServiceBusMessage("fail dead"), ServiceBusMessage("neighbour dead"))
@@ -99,13 +99,13 @@ def test_failed_batch_is_abandoned_whole_and_ends_in_the_dead_letter_queue(
     assert counts == [1, 2, 3]
 
 
-def test_large_message_arrives_whole(host: HostProcess, client: ServiceBusClient) -> None:
+def test_large_message_arrives_complete(host: HostProcess, client: ServiceBusClient) -> None:
     send(client, "raw", ServiceBusMessage("large " + "x" * 200_000))
     host.wait_for(lambda: bool(received(host, "raw_batch", "large")))
     assert received(host, "raw_batch", "large")[0]["size"] == 200_006
 
 
-def test_single_messages_run_side_by_side_and_keep_their_locks(host: HostProcess, client: ServiceBusClient) -> None:
+def test_single_messages_run_concurrently_and_keep_their_locks(host: HostProcess, client: ServiceBusClient) -> None:
     send(client, "raw-single", *(ServiceBusMessage(f"sleep 7 {index}") for index in range(4)))
     started = time.monotonic()
     host.wait_for(lambda: len(host.bodies("raw_single")) >= 4)
@@ -116,7 +116,7 @@ def test_single_messages_run_side_by_side_and_keep_their_locks(host: HostProcess
     assert len([body for body in host.bodies("raw_single") if body.startswith("sleep 7")]) == 4
 
 
-def test_sessions_come_one_after_the_other_in_order(host: HostProcess, client: ServiceBusClient) -> None:
+def test_sessions_are_delivered_one_after_the_other_in_order(host: HostProcess, client: ServiceBusClient) -> None:
     messages = [ServiceBusMessage(f"{index % 5} {index}", session_id=f"s{index % 5}") for index in range(100)]
     send(client, "sessions", *messages)
     host.wait_for(lambda: len(host.messages("session_batch")) == 100)
@@ -153,7 +153,7 @@ def test_stock_single_gets_body_and_properties(host: HostProcess, client: Servic
     assert got["delivery_count"] == 1
 
 
-def test_everything_is_settled_in_the_end(host: HostProcess, broker: RunningBroker) -> None:
+def test_every_message_is_settled_in_the_end(host: HostProcess, broker: RunningBroker) -> None:
     paths = ("raw", "raw/$DeadLetterQueue", "raw-single", "sessions/Subscriptions/all", "session-single", "stock-batch")
 
     def left(namespace: Namespace) -> Any:

@@ -191,7 +191,7 @@ def test_sessions_become_keys_and_sessions_again(broker: RunningBroker, clients:
         assert [name for name in properties if name.startswith((b"repl-sb", b"repl-eh"))] == []
 
 
-def test_what_an_event_has_no_place_for_waits_in_its_properties(
+def test_fields_without_an_event_equivalent_are_kept_in_properties(
     broker: RunningBroker, clients: dict[str, ServiceBusClient]
 ) -> None:
     with clients["west"].get_queue_sender("jobs") as sender:
@@ -234,7 +234,7 @@ def test_keys_become_sessions_in_their_order(clients: dict[str, ServiceBusClient
 
 
 @pytest.mark.usefixtures("telemetry")
-def test_a_task_of_one_partition_carries_its_events_only(
+def test_a_task_of_one_partition_copies_only_its_events(
     broker: RunningBroker, clients: dict[str, ServiceBusClient]
 ) -> None:
     expected = bodies(hub_events(broker, "west", "telemetry")[2])

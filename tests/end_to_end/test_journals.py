@@ -196,7 +196,7 @@ def test_tasks_and_taps_record_the_same_messages(app: App) -> None:
     assert app.host.stop() == 0
 
 
-def test_the_journal_shows_the_duplicates_of_a_host_that_is_killed_before_the_outcome(app: App) -> None:
+def test_the_journal_shows_the_duplicates_of_a_host_killed_before_the_outcome(app: App) -> None:
     fault = Fault(effect=Effect.LOSE_ACKNOWLEDGEMENT, entity="jobs", operations=frozenset((Operation.SEND,)), times=1)
     app.broker.faults("east").add(fault)
     app.send("jobs", *(ServiceBusMessage(f"b{n}", message_id=f"m{n}") for n in range(3)))

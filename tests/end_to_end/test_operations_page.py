@@ -12,7 +12,7 @@ from tests.end_to_end.busway_process import ROOT
 PAGE = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
 
 
-def test_the_dry_run_on_the_page_prints_what_it_says(tmp_path: Path) -> None:
+def test_the_dry_run_prints_what_the_page_shows(tmp_path: Path) -> None:
     found = re.search(r"<!-- try -->\n```sh\n(.*?)```\n\n<!-- prints -->\n```text\n(.*?)```\n", PAGE, re.DOTALL)
     assert found is not None
     commands, printed = found.groups()

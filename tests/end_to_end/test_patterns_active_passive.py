@@ -35,7 +35,7 @@ class Consumer:
             (self.seen_again if message.message_id in self.done else self.done).append(message.message_id)
 
 
-def test_consumers_switch_over_and_back_and_miss_nothing_and_do_nothing_twice(tmp_path: Path) -> None:
+def test_consumers_switch_and_return_without_losses_or_repeated_processing(tmp_path: Path) -> None:
     with RunningPattern(PATTERN, tmp_path) as pattern:
         consumer = Consumer(pattern)
         pattern.send("west", "payments", payments("p1", "p2", "p3", "p4", "p5"))
@@ -67,7 +67,7 @@ def test_consumers_switch_over_and_back_and_miss_nothing_and_do_nothing_twice(tm
         assert pattern.host.stop() == 0
 
 
-def test_copies_are_there_for_two_minutes_and_originals_for_longer(tmp_path: Path) -> None:
+def test_copies_expire_after_two_minutes_and_originals_later(tmp_path: Path) -> None:
     clock = ManualClock(datetime.now(UTC))
     with RunningPattern(PATTERN, tmp_path, clock=clock) as pattern:
         pattern.send("west", "payments", payments("old"))
@@ -87,7 +87,7 @@ def test_copies_are_there_for_two_minutes_and_originals_for_longer(tmp_path: Pat
         assert pattern.host.stop() == 0
 
 
-def test_what_waited_to_be_copied_has_two_minutes_from_then(tmp_path: Path) -> None:
+def test_the_two_minutes_of_a_delayed_copy_start_when_it_is_copied(tmp_path: Path) -> None:
     clock = ManualClock(datetime.now(UTC))
     with RunningPattern(PATTERN, tmp_path, clock=clock) as pattern:
         with pattern.host_away():

@@ -33,7 +33,7 @@ def abandon(receiver: ServiceBusReceiver, deliveries: int) -> None:
         receiver.abandon_message(message)
 
 
-def test_spillover_tries_each_site_once_and_ends_in_the_auxiliary_queue(tmp_path: Path) -> None:
+def test_spillover_tries_each_site_once_and_then_uses_the_auxiliary_queue(tmp_path: Path) -> None:
     with RunningPattern(EXAMPLES / "spillover", tmp_path, changed=lambda namespace: namespace) as pattern:
         ids = [f"job-{n}" for n in range(EACH)]
         life = timedelta(minutes=5)
@@ -67,7 +67,7 @@ def test_spillover_tries_each_site_once_and_ends_in_the_auxiliary_queue(tmp_path
         assert pattern.host.stop() == 0
 
 
-def test_spillover_takes_what_the_broker_gave_up_by_itself(tmp_path: Path) -> None:
+def test_spillover_receives_messages_that_the_broker_dead_lettered(tmp_path: Path) -> None:
     with RunningPattern(EXAMPLES / "spillover", tmp_path) as pattern:
         pattern.send("east", "jobs", [ServiceBusMessage("poison", message_id="poison")])
         with pattern.receiver("east", "jobs") as receiver:
@@ -84,7 +84,7 @@ def test_spillover_takes_what_the_broker_gave_up_by_itself(tmp_path: Path) -> No
         assert pattern.host.stop() == 0
 
 
-def test_split_sends_each_to_one_place_in_the_order_of_its_session(tmp_path: Path) -> None:
+def test_split_sends_each_message_to_one_target_in_session_order(tmp_path: Path) -> None:
     kinds: list[dict[Any, Any]] = [
         {"priority": 9},
         {"country": "FR"},
@@ -121,7 +121,7 @@ def test_split_sends_each_to_one_place_in_the_order_of_its_session(tmp_path: Pat
         assert pattern.host.stop() == 0
 
 
-def test_validation_lets_in_what_is_an_order_and_says_of_the_rest_why(tmp_path: Path) -> None:
+def test_validation_accepts_orders_and_rejects_the_rest_with_a_reason(tmp_path: Path) -> None:
     line = {"article": "screw", "quantity": 5}
     with RunningPattern(EXAMPLES / "validation", tmp_path) as pattern:
         named: dict[str | bytes, Any] = {"partner": "p", "trusted": True}

@@ -59,7 +59,7 @@ def test_a_plain_copy_leaves_the_original_and_keeps_the_order_of_a_session(tmp_p
 
 
 @pytest.mark.parametrize("name", PATHS)
-def test_every_site_gets_every_message_once_in_order_and_nothing_goes_on(name: str, tmp_path: Path) -> None:
+def test_every_site_gets_every_message_once_in_order_and_copies_stop(name: str, tmp_path: Path) -> None:
     paths = PATHS[name]
     with RunningPattern(EXAMPLES / name, tmp_path, changed=forgetful) as pattern:
         # All sites send at the same time, to the same sessions.
@@ -90,7 +90,7 @@ def test_every_site_gets_every_message_once_in_order_and_nothing_goes_on(name: s
         assert pattern.host.stop() == 0
 
 
-def test_a_message_that_clients_send_to_both_sites_is_there_once_at_each(tmp_path: Path) -> None:
+def test_a_message_that_clients_send_to_both_sites_arrives_once_at_each(tmp_path: Path) -> None:
     sites = ("west", "east")
     with RunningPattern(EXAMPLES / "all-active", tmp_path, changed=lambda namespace: namespace) as pattern:
         pattern.at_once(*(partial(pattern.send, site, "orders", orders("both", EACH)) for site in sites))
@@ -101,7 +101,7 @@ def test_a_message_that_clients_send_to_both_sites_is_there_once_at_each(tmp_pat
         assert [pattern.active(site, "orders/application") for site in sites] == [0, 0]
 
 
-def test_while_a_site_is_away_its_copies_wait_in_order_and_nothing_else_does(tmp_path: Path) -> None:
+def test_in_an_outage_only_the_copies_for_that_site_wait_in_order(tmp_path: Path) -> None:
     with RunningPattern(EXAMPLES / "all-active", tmp_path) as pattern:
         away = pattern.broker.faults("east")
         away.add(Fault(effect=Effect.DROP_CONNECTION, entity="orders", operations=frozenset({Operation.SEND})))

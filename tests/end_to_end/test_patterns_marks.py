@@ -39,7 +39,7 @@ def marked(body: str, **named: Any) -> ServiceBusMessage:
     )
 
 
-def test_what_an_application_sends_with_a_mark_stays_and_is_told_of_where_busway_sees_it(tmp_path: Path) -> None:
+def test_a_message_sent_with_a_mark_stays_and_is_reported_if_busway_receives_it(tmp_path: Path) -> None:
     """The rule of the broker is Busway's eye: what it does not select, Busway cannot know of."""
     messages = [
         marked("new"),
@@ -70,7 +70,7 @@ def test_what_an_application_sends_with_a_mark_stays_and_is_told_of_where_busway
 
 
 @pytest.mark.parametrize("default_beside", [False, True], ids=["no-rule", "default-beside-the-rule"])
-def test_where_the_rule_does_not_stop_copies_the_guard_does(default_beside: bool, tmp_path: Path) -> None:
+def test_the_guard_stops_copies_that_the_rule_does_not_stop(default_beside: bool, tmp_path: Path) -> None:
     folder = without_rules(copied(EXAMPLES / "all-active", tmp_path / "config"), default_beside=default_beside)
     copies = 2 if default_beside else 1
     with RunningPattern(folder, tmp_path, changed=forgetful) as pattern:

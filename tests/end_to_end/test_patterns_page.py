@@ -21,14 +21,14 @@ RUNS = re.findall(r"<!-- run: (\S+) -->\n```sh\n(.*?)```\n\n<!-- prints -->\n```
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
-def test_a_pattern_is_one_file_that_the_page_shows_as_it_is(folder: Path) -> None:
+def test_the_page_shows_the_file_of_each_pattern(folder: Path) -> None:
     (file,) = (folder / "tasks").iterdir()
     assert file.name == f"{folder.name}.yaml"
     assert SHOWN[str(file.relative_to(ROOT))] == file.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
-def test_a_strict_check_has_nothing_to_say_of_a_pattern_all_of_whose_entities_are_known(folder: Path) -> None:
+def test_a_strict_check_of_a_pattern_with_known_entities_has_no_findings(folder: Path) -> None:
     configuration = load(folder)
     entities = entities_of([str(path) for path in beside(folder)], configuration.connections)
     assert [alias for alias, each in configuration.connections.items() if entities.namespace(each) is None] == []
@@ -61,7 +61,7 @@ def app(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("pattern", "commands", "printed"), RUNS, ids=[Path(run[0]).name for run in RUNS])
-def test_commands_print_what_the_page_says(pattern: str, commands: str, printed: str, app: Path) -> None:
+def test_commands_print_what_the_page_shows(pattern: str, commands: str, printed: str, app: Path) -> None:
     with BuswayProcess("start", pattern, "--port", "0", folder=app) as running:
         while "Press Ctrl-C to stop everything." not in running.lines(1):
             pass

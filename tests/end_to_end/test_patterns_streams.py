@@ -13,7 +13,7 @@ KEYS = ("press", "pump", "robot", "saw")
 EACH = 10
 
 
-def test_latency_copies_partition_for_partition_in_the_order_of_the_whole_partition(tmp_path: Path) -> None:
+def test_latency_keeps_partitions_and_their_order(tmp_path: Path) -> None:
     with RunningPattern(EXAMPLES / "latency", tmp_path) as pattern:
         america, europe = (pattern.broker.connection_string(site) for site in ("america", "europe"))
         # Some have no key, so that the hub deals them out; they keep their partition and their place in it too.
@@ -41,7 +41,7 @@ def test_latency_copies_partition_for_partition_in_the_order_of_the_whole_partit
         assert pattern.host.stop() == 0
 
 
-def test_latency_says_which_partition_the_target_does_not_have(tmp_path: Path) -> None:
+def test_latency_reports_a_missing_target_partition(tmp_path: Path) -> None:
     folder = copied(EXAMPLES / "latency", tmp_path / "fewer")
     entities = folder / "entities/europe.json"
     entities.write_text(entities.read_text().replace('"PartitionCount": "4"', '"PartitionCount": "2"'))
@@ -59,7 +59,7 @@ def test_latency_says_which_partition_the_target_does_not_have(tmp_path: Path) -
         pattern.host.wait_for(lambda: expected in pattern.host.log(), seconds=60)
 
 
-def test_merge_brings_all_together_in_order_per_device_and_loses_none_to_equal_ids(tmp_path: Path) -> None:
+def test_merge_keeps_the_order_per_device_and_messages_with_equal_ids(tmp_path: Path) -> None:
     with RunningPattern(EXAMPLES / "merge", tmp_path, changed=lambda namespace: namespace) as pattern:
         # Each region counts its own messages, so their ids are equal; and every second event has none.
         hubs = {
@@ -127,7 +127,7 @@ loop_prevention: off
 """
 
 
-def test_a_queue_becomes_a_stream_and_what_an_event_has_no_place_for_comes_back(tmp_path: Path) -> None:
+def test_a_queue_becomes_a_stream_and_back_without_losing_fields(tmp_path: Path) -> None:
     folder = copied(EXAMPLES / "queue-to-stream", tmp_path / "and-back")
     with (folder / "tasks/queue-to-stream.yaml").open("a") as file:
         file.write(BACK)

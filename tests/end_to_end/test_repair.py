@@ -219,7 +219,7 @@ def test_dead_letters_are_sent_once_as_the_task_would_send_them(site: Site) -> N
     assert [each.message_id for each in site.arrived("orders")] == ["o-3"]
 
 
-def test_the_ledger_is_beside_the_runs_or_beside_a_manifest_that_was_copied(tmp_path: Path) -> None:
+def test_the_ledger_is_next_to_the_runs_or_to_a_copied_manifest(tmp_path: Path) -> None:
     nights = [tmp_path / "out" / "runs" / night / "repair.jsonl" for night in ("a", "b")]
     assert {ledger_of(night) for night in nights} == {tmp_path / "out" / "repaired.jsonl"}
     copied = [tmp_path / "laptop" / f"repair-{night}.jsonl" for night in ("a", "b")]

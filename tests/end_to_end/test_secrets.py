@@ -48,7 +48,7 @@ def send(broker: RunningBroker, *bodies: str) -> None:
         sender.send_messages([ServiceBusMessage(body) for body in bodies])
 
 
-def test_a_rotated_secret_is_taken_up_by_the_running_app(broker: RunningBroker, tmp_path: Path) -> None:
+def test_the_running_app_uses_a_rotated_secret(broker: RunningBroker, tmp_path: Path) -> None:
     (tmp_path / "tasks").mkdir()
     (tmp_path / "connections.yaml").write_text(CONNECTIONS)
     (tmp_path / "tasks" / "orders.yaml").write_text(TASK)

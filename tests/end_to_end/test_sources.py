@@ -172,7 +172,7 @@ def test_a_subscription_and_the_dead_letters_of_another(
         assert b"DeadLetterReason" not in message.application_properties
 
 
-def test_what_a_queue_and_a_subscription_could_not_forward(
+def test_transfer_dead_letters_of_a_queue_and_a_subscription(
     west: ServiceBusClient, arrived: Callable[[str, int], list[Any]]
 ) -> None:
     send(west.get_queue_sender("forwards"), 2)
@@ -209,7 +209,7 @@ def test_a_hub(broker: RunningBroker, arrived: Callable[[str, int], list[Any]]) 
         assert set(stamps(message)) >= {"repl-enqueue-time", "repl-sequence", "repl-offset"}
 
 
-def test_nothing_is_left_at_the_sources(broker: RunningBroker) -> None:
+def test_no_message_is_left_at_the_sources(broker: RunningBroker) -> None:
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
         counts = broker.counts("west")

@@ -110,7 +110,7 @@ def points(collector: Collector, name: str) -> tuple[Any, list[Any]]:
     return metric, list(getattr(metric, str(metric.WhichOneof("data"))).data_points)
 
 
-def test_spans_continue_the_trace_of_each_message_and_leave_the_message_alone(
+def test_spans_continue_the_trace_of_each_message_and_do_not_change_it(
     broker: RunningBroker, collector: Collector, host: Callable[..., HostProcess]
 ) -> None:
     with host(**over_otlp(collector)) as running:
@@ -225,7 +225,7 @@ def test_metrics_count_the_outcomes_of_the_messages(
     assert collector.service_names() == {"busway-west"}
 
 
-def test_a_batch_that_stays_at_its_source_is_an_error_that_can_be_seen(
+def test_a_batch_that_stays_at_its_source_is_a_visible_error(
     broker: RunningBroker, collector: Collector, host: Callable[..., HostProcess]
 ) -> None:
     with host(**over_otlp(collector)) as running:
@@ -288,7 +288,7 @@ def test_application_insights_gets_metrics_and_requests_with_their_links(
     assert named["busway.messages"]["busway.outcome"] == "sent"
 
 
-def test_a_line_for_each_batch_says_it_in_words_and_in_fields(
+def test_each_batch_has_a_log_line_with_text_and_fields(
     broker: RunningBroker, host: Callable[..., HostProcess]
 ) -> None:
     with host() as running:
@@ -320,7 +320,7 @@ def test_a_line_for_each_batch_says_it_in_words_and_in_fields(
         ),
     ],
 )
-def test_a_setting_that_is_wrong_stops_the_start(
+def test_an_invalid_setting_prevents_the_start(
     host: Callable[..., HostProcess], settings: dict[str, str], problem: str
 ) -> None:
     with host(**settings) as running:

@@ -33,7 +33,7 @@ def clean(account: Account) -> bool:
     )
 
 
-def test_a_fair_account_is_clean() -> None:
+def test_an_account_without_faults_is_clean() -> None:
     result = balance(FAIR)
     assert clean(FAIR)
     assert (result.accepted, result.delivered, result.withheld, result.rejected, result.remaining) == (30, 27, 1, 1, 1)
@@ -53,7 +53,7 @@ def test_every_single_loss_is_found() -> None:
         assert result.lost == (copy.name,)
 
 
-def test_a_loss_is_not_made_up_for_by_a_duplicate() -> None:
+def test_a_duplicate_does_not_compensate_for_a_loss() -> None:
     result = balance(replace(FAIR, delivered=[FAIR.delivered[1], *FAIR.delivered[1:]]))
     assert result.lost == ("a0",)
     assert result.duplicates == Counter({"a1": 1})
@@ -65,7 +65,7 @@ def test_a_swap_within_a_key_breaks_its_order() -> None:
     assert balance(replace(FAIR, delivered=delivered)).order_breaks == ("a3",)
 
 
-def test_a_message_that_comes_far_too_late_is_one_break_and_not_one_for_each_that_passed_it() -> None:
+def test_a_very_late_message_is_one_order_break() -> None:
     delivered = [*FAIR.delivered[1:10], FAIR.delivered[0], *FAIR.delivered[10:]]
     assert balance(replace(FAIR, delivered=delivered)).order_breaks == ("a0",)
 
@@ -75,43 +75,43 @@ def test_the_order_between_keys_does_not_count() -> None:
     assert balance(replace(FAIR, delivered=delivered)).order_breaks == ()
 
 
-def test_the_second_copy_of_a_message_breaks_no_order() -> None:
+def test_a_duplicate_breaks_no_order() -> None:
     result = balance(replace(FAIR, delivered=[*FAIR.delivered, FAIR.delivered[0], FAIR.delivered[0]]))
     assert result.order_breaks == ()
     assert result.duplicates == result.unexplained == Counter({"a0": 2})
 
 
-def test_only_as_many_copies_as_can_be_explained_are() -> None:
+def test_only_the_explained_number_of_copies_is_explained() -> None:
     delivered = [*FAIR.delivered, *FAIR.delivered[:2], FAIR.delivered[0]]
     result = balance(replace(FAIR, delivered=delivered, repeatable=Counter({"a0": 1, "a1": 1, "a2": 1})))
     assert result.duplicates == Counter({"a0": 2, "a1": 1})
     assert result.unexplained == Counter({"a0": 1})
 
 
-def test_a_message_at_the_target_and_in_rejects_is_there_twice() -> None:
+def test_a_message_at_the_target_and_in_rejects_is_a_duplicate() -> None:
     assert balance(replace(FAIR, rejected=("c8", "a0"))).unexplained == Counter({"a0": 1})
 
 
-def test_a_message_that_was_withheld_and_arrived_is_contradicted() -> None:
+def test_a_withheld_message_that_arrived_is_a_contradiction() -> None:
     assert balance(replace(FAIR, withheld=frozenset({"c7", "a0"}))).contradicted == ("a0",)
 
 
-def test_what_was_never_sent_is_foreign() -> None:
+def test_a_message_that_was_never_sent_is_foreign() -> None:
     assert balance(replace(FAIR, delivered=[*FAIR.delivered, Copy("a", "x")])).foreign == ("x",)
     assert balance(replace(FAIR, rejected=("c8", "y"))).foreign == ("y",)
 
 
-def test_a_dead_letter_is_told_and_is_no_place_to_be() -> None:
+def test_a_dead_letter_is_reported_and_counts_as_lost() -> None:
     result = balance(replace(FAIR, remaining=frozenset(), dead_lettered=("c9",)))
     assert (result.lost, result.dead_lettered) == (("c9",), ("c9",))
 
 
-def test_names_must_tell_messages_apart() -> None:
+def test_names_must_be_unique() -> None:
     with pytest.raises(ValueError, match="names twice"):
         balance(replace(FAIR, accepted=[*ACCEPTED, ACCEPTED[0]]))
 
 
-def test_planted_faults_are_found_in_any_mixture() -> None:
+def test_planted_faults_are_found_in_any_combination() -> None:
     chance = random.Random(20261121)
     for _ in range(200):
         delivered = list(FAIR.delivered)

@@ -60,7 +60,7 @@ EAST = NamespaceConfig(
 
 
 @pytest.mark.skipif("BUSWAY_SLOW" not in os.environ, reason="takes minutes; make faults runs it")
-def test_the_job_finds_that_nothing_is_missing_after_ten_kills(tmp_path: Path) -> None:
+def test_the_job_finds_no_missing_message_after_ten_kills(tmp_path: Path) -> None:
     check_spark()
     (tmp_path / "tasks").mkdir()
     (tmp_path / "connections.yaml").write_text(

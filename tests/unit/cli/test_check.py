@@ -36,7 +36,7 @@ def test_a_good_folder_is_shown_as_a_table(folder: Path) -> None:
     assert "west/orders-rejected" in line
 
 
-def test_every_problem_of_every_file_is_lines_with_its_path(folder: Path) -> None:
+def test_every_problem_is_printed_with_the_path_of_its_file(folder: Path) -> None:
     (folder / "tasks/orders.yaml").write_text(TASK.replace("rejects:", "rejected:").replace("> 5", ">"))
     (folder / "tasks/more.yaml").write_text(TASK.replace("connection: east", "connection: eest"))
     result = CliRunner().invoke(app, ["check", str(folder)])
@@ -48,13 +48,13 @@ def test_every_problem_of_every_file_is_lines_with_its_path(folder: Path) -> Non
     assert result.stdout == ""
 
 
-def test_a_folder_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
+def test_a_missing_folder_is_a_problem(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["check", str(tmp_path / "nowhere")])
     assert result.exit_code == 1
     assert "connections.yaml: the file is missing" in result.stderr
 
 
-def test_the_repository_has_no_problem() -> None:
+def test_the_configuration_of_the_repository_has_no_problem() -> None:
     result = CliRunner().invoke(app, ["check", str(Path(__file__).parents[3] / "config")])
     assert result.exit_code == 0
     assert "events-west-to-east" in result.output
@@ -87,7 +87,7 @@ def test_a_warning_fails_only_a_strict_check() -> None:
     assert strict.stderr == result.stderr
 
 
-def test_entities_are_judged_where_they_are_given(tmp_path: Path) -> None:
+def test_given_entities_are_checked(tmp_path: Path) -> None:
     folder = tmp_path / "config"
     shutil.copytree(GOLDEN / "07-default-left-beside-a-rule", folder)
     moved = (folder / "entities").rename(tmp_path / "elsewhere")
@@ -106,14 +106,14 @@ def test_entities_that_cannot_be_read_are_a_problem(folder: Path) -> None:
     assert "west.json: cannot be read" in result.stderr
 
 
-def test_the_entities_of_the_folder_are_judged_unasked() -> None:
+def test_entities_in_the_folder_are_checked_by_default() -> None:
     result = CliRunner().invoke(app, ["check", str(GOLDEN / "07-default-left-beside-a-rule")])
     assert result.exit_code == 1
     assert "warning default-beside-action: " in result.stderr
     assert "Not checked" not in result.stderr
 
 
-def test_of_several_folders_each_is_judged_and_one_that_is_wrong_fails_all() -> None:
+def test_several_folders_are_checked_and_one_invalid_folder_fails_the_command() -> None:
     good, bad = str(EXAMPLES / "all-active"), str(GOLDEN / "02-one-bit-mark-in-a-ring")
     result = CliRunner().invoke(app, ["check", "--strict", good, bad, good])
     assert result.exit_code == 1

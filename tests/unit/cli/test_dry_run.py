@@ -1,12 +1,14 @@
 import base64
 import json
 import logging
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Protocol
 
 import pytest
 import yaml
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from cli.dry_run.changes import body_lines, changes, diff_lines, view
 from cli.dry_run.recorded import read_messages, save
@@ -23,9 +25,26 @@ NOW = datetime(2030, 1, 1, tzinfo=UTC)
 SECRET = "4000 0566 5566 5556"
 
 
+class RunTask(Protocol):
+    """Runs `busway try` for a task with the given keys, on recorded messages."""
+
+    def __call__(
+        self,
+        recorded: Sequence[Mapping[str, object]],
+        *arguments: str,
+        settings: Mapping[str, str] | None = None,
+        **task: Any,
+    ) -> Result: ...
+
+
 @pytest.fixture
-def run(tmp_path: Path):
-    def run_task(written, *arguments, settings=None, **task):
+def run(tmp_path: Path) -> RunTask:
+    def run_task(
+        recorded: Sequence[Mapping[str, object]],
+        *arguments: str,
+        settings: Mapping[str, str] | None = None,
+        **task: Any,
+    ) -> Result:
         (tmp_path / "tasks").mkdir()
         connections = {name: {"kind": "service-bus", "setting": name.upper()} for name in ("west", "east")}
         connections["hub"] = {"kind": "event-hubs", "setting": "HUB"}
@@ -38,26 +57,26 @@ def run(tmp_path: Path):
         }
         (tmp_path / "tasks/copy.yaml").write_text(yaml.safe_dump(document))
         file = tmp_path / "messages.jsonl"
-        file.write_text("".join(json.dumps(line) + "\n" for line in written))
+        file.write_text("".join(json.dumps(line) + "\n" for line in recorded))
         names = ["try", "copy", "--config", str(tmp_path), "--messages", str(file), *arguments]
         return CliRunner().invoke(app, names, env=settings)
 
     return run_task
 
 
-def ends(result):
+def ends(result: Result) -> list[str]:
     return [line.removeprefix("  → ") for line in result.output.splitlines() if line.startswith("  → ")]
 
 
-def test_why_a_message_would_be_withheld(run) -> None:
-    written = [
+def test_the_reason_why_a_message_would_be_withheld_is_shown(run: RunTask) -> None:
+    recorded: list[dict[str, object]] = [
         {"body": "looped", "properties": {"repl-path": "east", "kind": "a"}},
         {"body": "expired", "time_to_live": 1, "enqueued_time": 1, "properties": {"kind": "a"}},
         {"body": "unrouted", "properties": {"kind": "b"}},
         {"body": "good", "properties": {"kind": "a"}},
     ]
     route = {"when": "kind = 'a'", "target": {"connection": "east", "queue": "copies"}}
-    result = run(written, routes=[route], ttl="remaining")
+    result = run(recorded, routes=[route], ttl="remaining")
     assert result.exit_code == 0, result.output
     assert ends(result) == [
         "would be withheld, looped: site east is on its path east",
@@ -68,19 +87,19 @@ def test_why_a_message_would_be_withheld(run) -> None:
     assert "  routes: no route takes it\n" in result.output
 
 
-def test_what_is_no_message_would_be_rejected(run) -> None:
+def test_an_undecodable_message_would_be_rejected(run: RunTask) -> None:
     result = run([{"raw": base64.b64encode(b"no AMQP").decode()}])
     assert result.exit_code == 1
     assert "message 1 of 1: 7 bytes that are no AMQP message" in result.output
     assert ends(result)[0].startswith("would be rejected (received) and set aside in west/orders/$DeadLetterQueue: ")
 
 
-def test_many_messages_at_fault_do_not_stop_a_trial(run) -> None:
+def test_many_rejected_messages_do_not_stop_a_dry_run(run: RunTask) -> None:
     result = run([{"body": "no JSON"}] * 60, editors=[{"reduce": {"drop": ["a"]}}])
     assert (result.exit_code, len(ends(result))) == (1, 60)
 
 
-def test_events_of_other_partitions_are_passed_over(run) -> None:
+def test_events_of_other_partitions_are_skipped(run: RunTask) -> None:
     result = run(
         [{"body": "a", "partition": "0"}, {"body": "b", "partition": "1"}],
         source={"connection": "hub", "hub": "events", "consumer_group": "own", "partitions": [1]},
@@ -90,12 +109,12 @@ def test_events_of_other_partitions_are_passed_over(run) -> None:
     assert ends(result) == ["passed over: the task does not take from this partition", "would be sent to east/copies"]
 
 
-def test_a_setting_that_an_editor_needs_is_told(run) -> None:
+def test_a_missing_function_of_an_editor_is_reported(run: RunTask) -> None:
     result = run([{"body": "a"}], editors=[{"python": "nothing.of.mine:edit"}])
     assert (result.exit_code, "nothing.of.mine" in result.stderr) == (2, True)
 
 
-def test_nothing_of_a_message_is_logged(run, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_content_of_a_message_is_logged(run: RunTask, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         result = run(
             [{"body": SECRET, "properties": {"card": SECRET}}], editors=[{"reduce": {"drop": ["a"]}}], settings={}
@@ -104,7 +123,7 @@ def test_nothing_of_a_message_is_logged(run, caplog: pytest.LogCaptureFixture) -
     assert SECRET not in caplog.text
 
 
-def test_what_a_file_has_instead_of_messages_is_told_for_each_line(tmp_path: Path) -> None:
+def test_every_invalid_line_of_a_file_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "m.jsonl"
     file.write_text(
         "\n".join(
@@ -139,7 +158,7 @@ def test_what_a_file_has_instead_of_messages_is_told_for_each_line(tmp_path: Pat
         read_messages(tmp_path / "gone", NOW)
 
 
-def test_messages_are_saved_as_they_are_and_a_sender_s_get_a_number(tmp_path: Path) -> None:
+def test_messages_are_saved_unchanged_and_unsent_ones_get_a_number(tmp_path: Path) -> None:
     file = tmp_path / "m.jsonl"
     file.write_text(json.dumps({"body": {"n": 1}, "message_id": "a", "partition": "3", "session_id": "s"}) + "\n")
     (found,) = read_messages(file, NOW)
@@ -153,7 +172,7 @@ def test_messages_are_saved_as_they_are_and_a_sender_s_get_a_number(tmp_path: Pa
     assert Message.received(read_messages(file, NOW)[0].content, Origin("w", "q")).arrival.sequence_number == 1
 
 
-def test_json_is_shown_in_lines_with_every_digit() -> None:
+def test_json_is_shown_indented_with_every_digit() -> None:
     text = '{"n":1.10,"big":1e400,"a":[],"o":{},"l":[1,{"x":"é\\u0041, }"}],"d":1,"d":2}'
     assert body_lines(message(text)) == [
         "{",
@@ -174,22 +193,22 @@ def test_json_is_shown_in_lines_with_every_digit() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "plain text", '{"n": NaN}', "{'n': 1}", "a\tb"])
-def test_text_is_shown_as_it_is(text: str) -> None:
+def test_text_is_shown_unchanged(text: str) -> None:
     assert body_lines(message(text)) == [text.replace("\t", "  ")]
 
 
 @pytest.mark.parametrize("content", [b"\x1b[2J", "\u202e".encode(), b"\xff" * 20, b"[" * 5_000 + b"\x00"])
-def test_nothing_that_a_terminal_might_act_on_is_shown(content) -> None:
+def test_terminal_control_characters_are_not_shown(content: bytes) -> None:
     made = message(content, properties={"p\x1b": "\x1b[2J\u202e"}, subject="\x9b", message_id="\x07")
     assert all(text.replace("\n", " ").isprintable() for pair in view(made).items() for text in pair)
 
 
-def test_a_deeply_nested_body_is_shown_somehow() -> None:
+def test_a_deeply_nested_body_can_be_shown() -> None:
     assert body_lines(message("[" * 50_000 + "]" * 50_000))
     assert body_lines(message("[" * 500 + "]" * 500))
 
 
-def test_bodies_that_are_no_data_are_shown_by_their_kind() -> None:
+def test_other_bodies_are_shown_with_their_kind() -> None:
     made = message()
     made.sections.body = b"\x00\x53\x77" + encode(list_([long(1), binary(b"\x01")]))
     assert body_lines(made) == ["(amqp-value) [1, b'\\x01'] (list)"]
@@ -199,21 +218,21 @@ def test_bodies_that_are_no_data_are_shown_by_their_kind() -> None:
     assert body_lines(made) == ["(none)"]
 
 
-def test_a_change_behind_what_is_shown_is_a_change() -> None:
+def test_a_change_beyond_the_shown_part_is_reported() -> None:
     before, after = (view(message(b"\xff" * 1_000 + end)) for end in (b"a", b"b"))
     assert set(changes(before, after)) == {"body"}
     assert "more bytes, SHA-256" in before["body"]
     assert any(line.startswith("+   … 489 more bytes") for line in diff_lines(before, after))
 
 
-def test_a_message_says_all_that_it_has() -> None:
+def test_every_section_of_a_message_is_shown() -> None:
     made = Message.received(
         delivered(7, named={"p": long(1)}, annotated={"x-own": string("a")}, session_id="s", time_to_live=5),
         Origin("w", "q"),
     )
     made.correlation_id = string("c")
-    said = view(made)
-    assert said == {
+    shown = view(made)
+    assert shown == {
         "durable": "true",
         "time-to-live": "5 (uint)",
         "message-id": '"m-7"',

@@ -66,7 +66,7 @@ def way(verdicts: list[Verdict], pattern: Pattern, name: str) -> Verdict:
     return found
 
 
-def test_a_run_without_fault_has_no_differences(made: list[Sample], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_without_faults_has_no_differences(made: list[Sample], capsys: pytest.CaptureFixture[str]) -> None:
     verdicts = observed(made)
     assert [verdict.differences for verdict in verdicts if verdict.differences] == []
     assert sum(verdict.sent for verdict in verdicts) == sum(verdict.arrived for verdict in verdicts) == 370
@@ -75,7 +75,7 @@ def test_a_run_without_fault_has_no_differences(made: list[Sample], capsys: pyte
     assert "All expectations hold" in capsys.readouterr().out
 
 
-def test_what_did_not_arrive_is_lost(made: list[Sample], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_message_that_did_not_arrive_is_lost(made: list[Sample], capsys: pytest.CaptureFixture[str]) -> None:
     gone = made[0]
     verdicts = observed(made, lambda seen: seen.receipts.remove(seen.receipts[1]))
     verdict = way(verdicts, Pattern.ALL_ACTIVE, "west → east")
@@ -89,12 +89,12 @@ def test_what_did_not_arrive_is_lost(made: list[Sample], capsys: pytest.CaptureF
     assert "west/jobs-rejected: 1 messages" in out
 
 
-def test_what_arrives_twice_is_a_duplicate(made: list[Sample]) -> None:
+def test_a_message_that_arrives_twice_is_a_duplicate(made: list[Sample]) -> None:
     verdicts = observed(made, lambda seen: seen.receipts.append(seen.receipts[0]))
     assert way(verdicts, Pattern.ALL_ACTIVE, "west, as sent").duplicates == 1
 
 
-def test_what_comes_back_has_bounced(made: list[Sample]) -> None:
+def test_a_message_that_comes_back_has_bounced(made: list[Sample]) -> None:
     own, copy = deliveries(made[0])
 
     def bounce(seen: Observations) -> None:
@@ -105,14 +105,14 @@ def test_what_comes_back_has_bounced(made: list[Sample]) -> None:
     assert sum(verdict.duplicates for verdict in verdicts) == 0
 
 
-def test_a_message_at_another_place_than_its_own_is_told(made: list[Sample]) -> None:
+def test_a_message_in_a_wrong_entity_is_reported(made: list[Sample]) -> None:
     job = next(sample for sample in made if sample.pattern is Pattern.SPILLOVER and not sample.failures)
     stray = Delivery(job.message_id, Place(job.site, AUXILIARY), is_copy=False)
     verdicts = observed(made, lambda seen: seen.receipts.append(received(job, stray)))
     assert [verdict.duplicates for verdict in verdicts if verdict.duplicates] == [1]
 
 
-def test_messages_of_a_session_that_change_places_break_its_order(made: list[Sample]) -> None:
+def test_swapped_messages_of_a_session_break_its_order(made: list[Sample]) -> None:
     def swap(seen: Observations) -> None:
         events = [
             index
@@ -159,7 +159,7 @@ def test_every_change_of_a_property_is_reported(
     assert difference in next(iter(verdict.differences))
 
 
-def test_the_name_of_the_rule_is_a_documented_stamp(made: list[Sample]) -> None:
+def test_the_rule_name_is_a_documented_stamp(made: list[Sample]) -> None:
     _, copy = deliveries(made[0])
 
     def change(seen: Observations) -> None:
@@ -168,7 +168,7 @@ def test_the_name_of_the_rule_is_a_documented_stamp(made: list[Sample]) -> None:
     assert way(observed(made, change), Pattern.ALL_ACTIVE, "west → east").changes == 0
 
 
-def test_changes_of_body_and_broker_properties_are_told(made: list[Sample]) -> None:
+def test_changes_of_body_and_broker_properties_are_reported(made: list[Sample]) -> None:
     def change(seen: Observations) -> None:
         message = seen.receipts[0].message
         message.body = b"other"
@@ -209,13 +209,13 @@ def test_a_job_must_be_tried_as_often_as_its_queue_allows(made: list[Sample]) ->
 
 
 @pytest.mark.parametrize("site", ["west", "east"])
-def test_the_count_of_tries_is_that_of_the_queue(site: str) -> None:
+def test_the_number_of_attempts_is_that_of_the_queue(site: str) -> None:
     (namespace,) = load_config([Path(__file__).parents[3] / f"infra/emulators/{site}.json"])
     (jobs,) = (queue for queue in namespace.queues if queue.name == "jobs")
     assert jobs.max_delivery_count == MAX_DELIVERY_COUNT
 
 
-def test_messages_of_others_are_told() -> None:
+def test_foreign_messages_are_reported() -> None:
     observations = Observations([], lambda _: None)
     stranger = samples([TEMPLATE], 20)[0]
     observations.note(received(stranger, next(deliveries(stranger))))

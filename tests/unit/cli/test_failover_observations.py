@@ -14,7 +14,7 @@ def observed(accepted: Any, deliveries: Any) -> Any:
     return seen
 
 
-def test_what_comes_once_and_in_order_costs_nothing() -> None:
+def test_a_complete_and_ordered_delivery_has_no_findings() -> None:
     seen = observed(range(4), [(0, "a", "west"), (1, "b", "west"), (2, "a", "east"), (3, "b", "east")])
     counted = tally(seen)
     assert (counted.accepted, counted.processed, counted.lost, counted.duplicates, counted.order_breaks) == (
@@ -23,7 +23,7 @@ def test_what_comes_once_and_in_order_costs_nothing() -> None:
     assert seen.is_complete
 
 
-def test_lost_doubled_and_late_are_reported_apart() -> None:
+def test_losses_duplicates_and_order_breaks_are_distinguished() -> None:
     deliveries = [
         (0, "a", "west"),
         (4, "a", "east"),
@@ -40,12 +40,12 @@ def test_lost_doubled_and_late_are_reported_apart() -> None:
     assert not seen.is_complete
 
 
-def test_a_message_that_was_processed_though_its_sender_got_no_answer_is_not_lost() -> None:
+def test_a_processed_message_without_an_answer_to_its_sender_is_not_lost() -> None:
     counted = tally(observed([0], [(0, "a", "west"), (1, "b", "west")]))
     assert (counted.accepted, counted.processed, counted.lost) == (1, 2, [])
 
 
-def test_the_switch_is_over_when_the_last_consumer_got_something() -> None:
+def test_a_switch_ends_when_every_consumer_received_a_message() -> None:
     seen = observed([0, 1], [(0, "a", "east"), (1, "b", "west"), (2, "b", "east")])
     assert seen.first_delivered("east", ["a", "b"], 0) == 2
     assert seen.first_delivered("east", ["a", "b"], 1) is None

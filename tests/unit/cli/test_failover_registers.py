@@ -47,7 +47,7 @@ def both(site: str) -> Any:
     return dict.fromkeys(ROLES, site)
 
 
-def test_a_zone_is_switched_and_who_asks_the_name_server_follows(tmp_path: Path) -> None:
+def test_a_zone_is_switched_and_clients_of_the_name_server_follow(tmp_path: Path) -> None:
     register, path = zone_file(tmp_path)
     path.chmod(0o640)
     state = register.read()
@@ -72,7 +72,7 @@ def test_a_zone_is_switched_and_who_asks_the_name_server_follows(tmp_path: Path)
             assert answer.offers[0].endpoint.namespace == f"{site}-example.servicebus.windows.net"
 
 
-def test_one_role_is_moved_and_a_switch_to_where_it_is_changes_nothing(tmp_path: Path) -> None:
+def test_one_role_is_moved_and_a_repeated_switch_changes_nothing(tmp_path: Path) -> None:
     register, path = zone_file(tmp_path)
     after = register.write({"send": "east"}, register.read())
     assert after.active == {"send": "east", "receive": "west"}
@@ -100,7 +100,7 @@ def test_one_role_is_moved_and_a_switch_to_where_it_is_changes_nothing(tmp_path:
         ("ns A 127.0.0.1", "<html>", "cannot be parsed as zone example.test."),
     ],
 )
-def test_a_zone_that_is_not_understood_is_left_as_it_is(before: str, after: str, expected: str, tmp_path: Path) -> None:
+def test_an_invalid_zone_is_not_changed(before: str, after: str, expected: str, tmp_path: Path) -> None:
     assert before in ZONE
     register, path = zone_file(tmp_path, ZONE.replace(before, after))
     content = path.read_bytes()
@@ -117,12 +117,12 @@ def test_roles_with_one_alias_move_together(tmp_path: Path) -> None:
     assert register.write(both("east"), register.read()).active == both("east")
 
 
-def test_a_serial_goes_round_as_the_protocol_says(tmp_path: Path) -> None:
+def test_a_serial_wraps_around(tmp_path: Path) -> None:
     register, _ = zone_file(tmp_path, ZONE.replace("2026112101", "4294967295"))
     assert register.write(both("east"), register.read()).version == "1"
 
 
-def test_of_two_who_switch_at_once_one_is_reported(tmp_path: Path) -> None:
+def test_only_one_of_several_concurrent_switches_succeeds(tmp_path: Path) -> None:
     for name, register in (("zone", zone_file(tmp_path)[0]), ("document", endpoint_file(tmp_path)[0])):
         state = register.read()
 
@@ -137,7 +137,7 @@ def test_of_two_who_switch_at_once_one_is_reported(tmp_path: Path) -> None:
         assert sum("somebody has changed it meanwhile" in each for each in results) == 3, name
 
 
-def test_a_file_stays_its_owners_and_a_link_to_it_a_link(tmp_path: Path) -> None:
+def test_a_file_keeps_its_owner_and_a_link_stays_a_link(tmp_path: Path) -> None:
     register, path = zone_file(tmp_path)
     kept = tmp_path / "share" / path.name
     kept.parent.mkdir()
@@ -171,7 +171,7 @@ def endpoint_file(tmp_path: Path, content: Any = None, **options: Any) -> Any:
     return EndpointFile(path, ROLES, ManualClock(NOW), **options), path
 
 
-def test_a_document_is_switched_and_who_reads_it_follows(tmp_path: Path) -> None:
+def test_a_document_is_switched_and_its_readers_follow(tmp_path: Path) -> None:
     register, path = endpoint_file(tmp_path, document("west", 7, active={**both("west"), "audit": "west"}))
     state = register.read()
     assert (state.active, state.ttl_seconds, state.version) == (both("west"), 30, "7")
@@ -191,7 +191,7 @@ def test_a_document_is_switched_and_who_reads_it_follows(tmp_path: Path) -> None
         (document(expires="2026-11-21T02:00Z"), "has expired"),
     ],
 )
-def test_a_document_that_is_none_is_left_as_it_is(content: bytes, text: str, tmp_path: Path) -> None:
+def test_an_invalid_document_is_not_changed(content: bytes, text: str, tmp_path: Path) -> None:
     register, path = endpoint_file(tmp_path, content)
     with pytest.raises(FailoverRefused, match=text):
         register.write(both("east"), register.read())
@@ -204,7 +204,7 @@ def test_a_site_without_endpoints_is_reported(tmp_path: Path) -> None:
         register.write(both("north"), register.read())
 
 
-def test_a_signed_document_is_checked_and_signed_again(tmp_path: Path) -> None:
+def test_a_signed_document_is_verified_and_signed_again(tmp_path: Path) -> None:
     private = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     other = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     content = signed(document("west", 7), private, "2026")
@@ -311,7 +311,7 @@ def azure_dns(manager: Any, clock: Any = None) -> AzureDns:
     )
 
 
-def test_record_sets_of_azure_are_replaced_under_their_etags(manager: Any) -> None:
+def test_azure_record_sets_are_replaced_with_their_etags(manager: Any) -> None:
     clock = ManualClock(NOW)
     register = azure_dns(manager, clock)
     state = register.read()
@@ -335,7 +335,7 @@ def test_record_sets_of_azure_are_replaced_under_their_etags(manager: Any) -> No
     assert len(manager.requests) == 2
 
 
-def test_what_somebody_else_has_changed_in_azure_is_not_overwritten(manager: Any) -> None:
+def test_concurrent_changes_in_azure_are_not_overwritten(manager: Any) -> None:
     register = azure_dns(manager)
     state = register.read()
     manager.records["CNAME", "bus-send"]["etag"] = "z"
@@ -353,13 +353,13 @@ def test_what_somebody_else_has_changed_in_azure_is_not_overwritten(manager: Any
         register.write(both("east"), state)
 
 
-def test_when_publishers_were_moved_by_hand_in_azure_is_not_known(manager: Any) -> None:
+def test_the_time_of_a_manual_change_in_azure_is_unknown(manager: Any) -> None:
     register = azure_dns(manager)
     assert register.write({"receive": "east"}, register.read()).changed is None
     assert register.write({"send": "east"}, register.read()).changed == NOW
 
 
-def test_records_that_azure_does_not_have_are_reported(manager: Any) -> None:
+def test_missing_azure_records_are_reported(manager: Any) -> None:
     register = azure_dns(manager)
     state = register.read()
     del manager.records["SRV", f"{PREFIX}.east"]
@@ -370,7 +370,7 @@ def test_records_that_azure_does_not_have_are_reported(manager: Any) -> None:
         register.read()
 
 
-def test_a_record_that_points_elsewhere_is_reported(manager: Any) -> None:
+def test_a_record_that_points_to_an_unknown_site_is_reported(manager: Any) -> None:
     manager.records["CNAME", "bus-send"]["properties"]["CNAMERecord"]["cname"] = "north.example.test"
     with pytest.raises(FailoverRefused, match=r"points to north.example.test, expected one of west"):
         azure_dns(manager).read()

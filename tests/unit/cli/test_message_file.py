@@ -59,7 +59,7 @@ def test_a_bad_line_is_reported_with_its_number(tmp_path: Path, line: str, reaso
     assert reason in problem
 
 
-def test_all_bad_lines_are_told(tmp_path: Path) -> None:
+def test_all_bad_lines_are_reported(tmp_path: Path) -> None:
     file = tmp_path / "messages.jsonl"
     file.write_text("{\n{\n", encoding="utf-8")
     assert len(problems(file)) == 2

@@ -52,7 +52,7 @@ def test_messages_carry_every_property_type() -> None:
     assert all(f"{TYPED}char" in sample.properties for sample in foreign)
 
 
-def test_recorded_webhooks_are_kept_together_by_repository() -> None:
+def test_recorded_webhooks_have_one_session_per_repository() -> None:
     templates = webhook_templates(WEBHOOKS)
     assert len(templates) == 329
     assert max(len(template.body) for template in templates) > 20_000
@@ -61,7 +61,7 @@ def test_recorded_webhooks_are_kept_together_by_repository() -> None:
     assert all(template.session_id for template in templates)
 
 
-def test_a_foreign_message_says_what_the_sdk_would() -> None:
+def test_a_foreign_message_has_the_same_fields_as_with_the_sdk() -> None:
     sample = next(each for each in samples(webhook_templates(WEBHOOKS), 20) if each.is_foreign)
     message = Message.received(encoded(sample).content, Origin(sample.site, sample.pattern))
     assert dict(message.application_properties()) == sample.properties

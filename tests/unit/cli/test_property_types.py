@@ -31,7 +31,7 @@ def arrived(encoded: bytes) -> Value | None:
 
 
 @pytest.mark.parametrize(("name", "value"), ALL)
-def test_the_sdk_sends_every_type_but_char(name: str, value: Value) -> None:
+def test_the_sdk_sends_every_type_except_char(name: str, value: Value) -> None:
     if name == "char":
         with pytest.raises(ValueError, match="char"):
             sdk_form(value)

@@ -30,7 +30,7 @@ def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InstallJava:
     ("version", "sentence"),
     [(None, "not found in JAVA_HOME"), ("11.0.2", "has version 11, but Spark needs 17 or later")],
 )
-def test_without_java_the_command_could_not_decide(java: InstallJava, version: str | None, sentence: str) -> None:
+def test_without_java_there_is_no_verdict(java: InstallJava, version: str | None, sentence: str) -> None:
     java(version)
     result = RUNNER.invoke(app, ["reconcile"])
     assert result.exit_code == 2

@@ -10,11 +10,11 @@ from cli.schema import text
 FILE = Path(__file__).parents[3] / "config/task.schema.json"
 
 
-def test_the_schema_in_config_is_that_of_the_model() -> None:
+def test_the_schema_in_config_matches_the_model() -> None:
     assert FILE.read_text(encoding="utf-8") == text(), "run: busway schema > config/task.schema.json"
 
 
-def test_the_schema_knows_the_keys_of_a_task() -> None:
+def test_the_schema_accepts_the_keys_of_a_task() -> None:
     assert {"task", "source", "routes", "rejects", "ttl"} <= json.loads(text())["$defs"]["TaskFile"][
         "properties"
     ].keys()
@@ -30,5 +30,5 @@ def test_the_schema_knows_the_keys_of_a_task() -> None:
         ({"task": "t", "source": {"connection": "c"}}, False),
     ],
 )
-def test_the_schema_tells_taps_from_tasks(document: Any, is_good: bool) -> None:
+def test_the_schema_distinguishes_taps_and_tasks(document: Any, is_good: bool) -> None:
     assert Draft202012Validator(json.loads(text())).is_valid(document) is is_good

@@ -13,7 +13,7 @@ from shared.config.files import load
 EXAMPLES = Path(__file__).parents[3] / "config/examples"
 
 
-def test_a_namespace_is_for_the_setting_of_the_connection_that_its_file_is_named_after(tmp_path: Path) -> None:
+def test_a_namespace_file_is_named_after_its_connection(tmp_path: Path) -> None:
     folder = tmp_path / "config"
     shutil.copytree(EXAMPLES / "all-active", folder)
     (folder / "connections.yaml").write_text(
@@ -23,7 +23,7 @@ def test_a_namespace_is_for_the_setting_of_the_connection_that_its_file_is_named
     assert [settings_of(file, connections) for file in beside(folder)] == [{"SECOND"}, {"FIRST"}]
 
 
-def test_a_file_that_is_named_after_no_connection_is_told_of_before_anything_starts(tmp_path: Path) -> None:
+def test_a_namespace_file_without_a_connection_is_reported_before_the_start(tmp_path: Path) -> None:
     folder = tmp_path / "config"
     shutil.copytree(EXAMPLES / "all-active", folder)
     (folder / "entities/east.json").rename(folder / "entities/aest.json")
@@ -33,13 +33,13 @@ def test_a_file_that_is_named_after_no_connection_is_told_of_before_anything_sta
     assert f"entities/aest.json: {problem}" in result.stderr
 
 
-def test_a_folder_that_is_not_there_is_told_of(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["start", str(tmp_path / "nowhere")])
     assert result.exit_code == 1
     assert "connections.yaml: the file is missing" in result.stderr
 
 
-def test_sending_to_what_is_no_connection_says_what_there_is() -> None:
+def test_sending_to_an_unknown_connection_lists_the_known_ones() -> None:
     result = CliRunner().invoke(app, ["send", "--config", str(EXAMPLES / "all-active"), "wset/orders", "hello"])
     assert result.exit_code == 1
     assert "wset/orders: is not an entity of a connection (expected west/ENTITY, east/ENTITY)" in result.stderr
