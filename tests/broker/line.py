@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
+from azure.servicebus.aio import ServiceBusClient
+
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.core.message import StoredMessage
 from local.broker.thread import RunningBroker
@@ -164,7 +166,7 @@ class WireLine:
     def _output(self, name: str) -> ServiceBusOutput:
         return ServiceBusOutput(name, lambda: self._client(name))
 
-    def _client(self, name: str):
+    def _client(self, name: str) -> ServiceBusClient:
         return service_bus_client("X", {"X": self.broker.connection_string(name)})
 
     def _opened[Client: Output | ServiceBusLocks](self, client: Client) -> Client:

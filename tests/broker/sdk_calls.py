@@ -19,3 +19,9 @@ class ReceiveMessages(Protocol):
     """Receives up to *count* messages of a queue; *options* are those of the receiver."""
 
     def __call__(self, name: str, count: int, **options: Any) -> list[ServiceBusReceivedMessage]: ...
+
+
+def some[Found](value: Found | None) -> Found:
+    """Return a value of a received message that the SDK's types allow to be missing."""
+    assert value is not None
+    return value

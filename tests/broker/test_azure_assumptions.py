@@ -1,6 +1,7 @@
 """The tests for live namespaces on the local broker: that they test something, and that the broker agrees with them."""
 
 import importlib.util
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,12 +20,12 @@ TESTS = [test for name, test in vars(_module).items() if name.startswith("test_"
 
 
 @pytest.fixture(scope="module")
-def west():
+def west() -> Iterator[str]:
     queues = (QueueConfig(name=_module.QUEUE), QueueConfig(name=_module.SESSIONS, requires_session=True))
     with RunningBroker([NamespaceConfig(name="west", queues=queues)]) as broker:
         yield broker.connection_string("west")
 
 
 @pytest.mark.parametrize("test", TESTS, ids=lambda test: test.__name__)
-def test_the_broker_agrees(test, west) -> None:
+def test_the_broker_agrees(test: Callable[[str], None], west: str) -> None:
     test(west)

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from azure.core.exceptions import ServiceRequestError, ServiceResponseError
 from azure.core.pipeline.transport import AioHttpTransport
 from azure.storage.blob.aio import ContainerClient
 
+from shared.clock import ManualClock
 from shared.editors.claim_check import ClaimCheck
 from shared.editors.claim_restore import ClaimRestore, ClaimRestoreStep
 from shared.editors.deduplicate import Deduplicate, DeduplicateStep
@@ -24,8 +25,8 @@ from shared.line.task import Task
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.message.ttl import Keep
-from shared.protocols import EditedTogether, Outcome
-from shared.stores.blobs import Blob, Tail, TooLarge, Unchanged
+from shared.protocols import EditedTogether, Outcome, Output
+from shared.stores.blobs import Blob, Blobs, Tail, TooLarge, Unchanged
 from shared.stores.container import BlobContainer
 from shared.stores.sqlite_stores import FileBlobs
 from shared.stores.storage_account import open_container
@@ -33,20 +34,22 @@ from tests.azurite import running_azurite
 from tests.fakes import JournalInMemory, OutputThatAccepts, clock_at_delivery, sleep_by
 from tests.messages import delivered
 
+type OpenBlobs = Callable[[], Blobs]
+
 ORIGIN = Origin("west", "orders")
 
 
 @pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory):
+def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with running_azurite(tmp_path_factory.mktemp("azurite")) as connection_string:
         yield connection_string
 
 
 @pytest.fixture(params=["account", "file"])
-def opened(request: pytest.FixtureRequest, storage, tmp_path: Path):
+def opened(request: pytest.FixtureRequest, storage: str, tmp_path: Path) -> OpenBlobs:
     """Return what opens a store with a container of its own."""
 
-    def open_blobs():
+    def open_blobs() -> Blobs:
         if request.param == "file":
             return FileBlobs(tmp_path / "store.db", "blobs")
         name = "c" + hashlib.sha256(request.node.name.encode()).hexdigest()[:20]
@@ -55,13 +58,13 @@ def opened(request: pytest.FixtureRequest, storage, tmp_path: Path):
     return open_blobs
 
 
-async def close(*stores) -> None:
+async def close(*stores: object) -> None:
     for store in stores:
         if isinstance(store, BlobContainer | ContainerClient):
             await store.close()
 
 
-def test_a_blob_is_written_whole_read_deleted_and_told_from_its_next_version(opened) -> None:
+def test_a_blob_is_written_whole_read_deleted_and_told_from_its_next_version(opened: OpenBlobs) -> None:
     async def run() -> None:
         blobs = opened()
         assert await blobs.read("a/b", limit=9) is None
@@ -87,7 +90,7 @@ def test_a_blob_is_written_whole_read_deleted_and_told_from_its_next_version(ope
     asyncio.run(run())
 
 
-def test_what_is_appended_is_read_from_where_one_has_come(opened) -> None:
+def test_what_is_appended_is_read_from_where_one_has_come(opened: OpenBlobs) -> None:
     async def run() -> None:
         blobs, others = opened(), opened()
         assert await blobs.tail("log", 0) == Tail(b"", is_full=False)
@@ -112,7 +115,7 @@ class Transport(AioHttpTransport):  # type: ignore[misc] # the SDK loads it when
         self.lost_answers = 0
         self.requests: Counter[str] = Counter()
 
-    async def send(self, request, **options):
+    async def send(self, request: Any, **options: Any) -> Any:
         told = f"{request.method} {request.url}"
         self.requests["append" if "comp=appendblock" in told else request.method] += 1
         is_cut = self.cut in told
@@ -126,14 +129,14 @@ class Transport(AioHttpTransport):  # type: ignore[misc] # the SDK loads it when
         return response
 
 
-def over(transport, storage, name):
+def over(transport: Transport, storage: str, name: str) -> BlobContainer:
     return BlobContainer(ContainerClient.from_connection_string(storage, name, retry_total=0, transport=transport))
 
 
 class Line:
     """One instance of a task that withholds duplicates by a store, in virtual time."""
 
-    def __init__(self, blobs, output, clock) -> None:
+    def __init__(self, blobs: Blobs, output: Output, clock: ManualClock) -> None:
         asked = {"deduplicate": {"window": "PT2H", "store": {"setting": "S"}}}
         options = DeduplicateStep.model_validate(asked).options
         self.blobs = blobs
@@ -142,11 +145,11 @@ class Line:
         task = Task("copy", ORIGIN, [editor], Router([route]), None, Keep(), None)
         self.pipeline = Pipeline(task, JournalInMemory(), clock, sleep_by(clock))
 
-    async def run(self, *batch):
+    async def run(self, *batch: tuple[int, str]) -> Counter[Outcome]:
         return await self.pipeline.run([delivered(number, message_id=identity) for number, identity in batch])
 
 
-def test_instances_share_the_ids_of_what_was_sent_through_restarts_and_outages(storage) -> None:
+def test_instances_share_the_ids_of_what_was_sent_through_restarts_and_outages(storage: str) -> None:
     async def run() -> None:
         clock, output, transport = clock_at_delivery(), OutputThatAccepts(), Transport()
         blobs = over(transport, storage, "shared-ids")
@@ -185,7 +188,7 @@ def said(claim: Message) -> Any:
     return json.loads(claim.body or b"")
 
 
-def test_bodies_go_to_the_storage_and_come_back(storage) -> None:
+def test_bodies_go_to_the_storage_and_come_back(storage: str) -> None:
     async def run() -> None:
         container = ContainerClient.from_connection_string(storage, "busway-claims")
         blobs = open_container("CLAIMS", {"CLAIMS": storage}, "busway-claims")
@@ -217,7 +220,7 @@ def test_bodies_go_to_the_storage_and_come_back(storage) -> None:
     asyncio.run(run())
 
 
-def test_a_wrong_key_is_told_as_what_a_person_has_to_mend(storage) -> None:
+def test_a_wrong_key_is_told_as_what_a_person_has_to_mend(storage: str) -> None:
     wrong = storage.replace("AccountKey=Eby8", "AccountKey=Abcd")
 
     async def run() -> None:
@@ -242,7 +245,7 @@ def test_a_wrong_key_is_told_as_what_a_person_has_to_mend(storage) -> None:
     asyncio.run(run())
 
 
-def test_a_storage_that_is_away_is_told_so(storage) -> None:
+def test_a_storage_that_is_away_is_told_so(storage: str) -> None:
     async def run() -> None:
         transport = Transport()
         transport.lost_requests = 10**9

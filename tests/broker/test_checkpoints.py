@@ -2,9 +2,10 @@
 
 import threading
 import uuid
+from collections.abc import Callable, Iterator
 
 import pytest
-from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient
+from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient, PartitionContext
 from azure.eventhub.extensions.checkpointstoreblob import BlobCheckpointStore
 
 from local.broker.config import HubConfig, NamespaceConfig
@@ -15,24 +16,24 @@ PARTITIONS = 4
 
 
 @pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory):
+def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with running_azurite(tmp_path_factory.mktemp("azurite")) as connection_string:
         yield connection_string
 
 
 @pytest.fixture
-def hub():
+def hub() -> Iterator[str]:
     hub = HubConfig(name="events", partition_count=PARTITIONS)
     with RunningBroker([NamespaceConfig(name="hubs", hubs=(hub,))]) as broker:
         yield broker.connection_string("hubs")
 
 
 @pytest.fixture
-def consume(hub, storage):
+def consume(hub: str, storage: str) -> Callable[[int], list[str]]:
     container = f"checkpoints-{uuid.uuid4().hex}"
     BlobCheckpointStore.from_connection_string(storage, container)._container_client.create_container()
 
-    def read(count):
+    def read(count: int) -> list[str]:
         """Read *count* events by claiming partitions, with a checkpoint after each."""
         store = BlobCheckpointStore.from_connection_string(storage, container)
         consumer = EventHubConsumerClient.from_connection_string(
@@ -41,7 +42,7 @@ def consume(hub, storage):
         bodies: list[str] = []
         done = threading.Event()
 
-        def on_event(context, event) -> None:
+        def on_event(context: PartitionContext, event: EventData | None) -> None:
             if event is None:
                 return
             bodies.append(event.body_as_str())
@@ -60,13 +61,13 @@ def consume(hub, storage):
     return read
 
 
-def send(hub, bodies) -> None:
+def send(hub: str, bodies: list[str]) -> None:
     with EventHubProducerClient.from_connection_string(hub, eventhub_name="events") as producer:
         for number, body in enumerate(bodies):
             producer.send_batch([EventData(body)], partition_id=str(number % PARTITIONS))
 
 
-def test_reading_goes_on_after_the_last_checkpoint(hub, consume) -> None:
+def test_reading_goes_on_after_the_last_checkpoint(hub: str, consume: Callable[[int], list[str]]) -> None:
     send(hub, [f"a{number}" for number in range(8)])
     assert consume(8) == [f"a{number}" for number in range(8)]
     send(hub, [f"b{number}" for number in range(8)])

@@ -1,5 +1,7 @@
 """Every condition that the broker can give, and the exception that azure-servicebus makes of it."""
 
+from collections.abc import Iterator
+
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, exceptions
 
@@ -49,12 +51,12 @@ OTHERS = {
 
 
 @pytest.fixture(scope="module")
-def broker_namespaces():
+def broker_namespaces() -> list[NamespaceConfig]:
     return [NamespaceConfig(name="west", queues=(QueueConfig(name="q"),))]
 
 
 @pytest.fixture
-def client(broker: RunningBroker):
+def client(broker: RunningBroker) -> Iterator[ServiceBusClient]:
     with ServiceBusClient.from_connection_string(broker.connection_string("west"), retry_total=0) as client:
         yield client
 
@@ -64,13 +66,13 @@ def test_the_table_is_complete() -> None:
     assert known == set(EXCEPTIONS) | OTHERS
 
 
-def refused(condition: str, *operations):
+def refused(condition: str, *operations: Operation) -> Fault:
     return Fault(effect=Effect.REFUSE, condition=condition, operations=frozenset(operations), description="the reason")
 
 
 @pytest.mark.parametrize(("condition", "exception"), EXCEPTIONS.items())
 def test_a_message_that_is_rejected_raises(
-    broker: RunningBroker, client: ServiceBusClient, condition: str, exception
+    broker: RunningBroker, client: ServiceBusClient, condition: str, exception: type[exceptions.ServiceBusError]
 ) -> None:
     broker.faults("west").add(refused(condition, Operation.SEND))
     with (
@@ -83,7 +85,7 @@ def test_a_message_that_is_rejected_raises(
 
 @pytest.mark.parametrize(("condition", "exception"), EXCEPTIONS.items())
 def test_a_link_that_is_refused_raises(
-    broker: RunningBroker, client: ServiceBusClient, condition: str, exception
+    broker: RunningBroker, client: ServiceBusClient, condition: str, exception: type[exceptions.ServiceBusError]
 ) -> None:
     broker.faults("west").add(refused(condition, Operation.ATTACH))
     with pytest.raises(exceptions.ServiceBusError, match="the reason") as raised, client.get_queue_receiver("q"):
@@ -93,7 +95,7 @@ def test_a_link_that_is_refused_raises(
 
 @pytest.mark.parametrize(("condition", "exception"), EXCEPTIONS.items())
 def test_a_request_that_fails_raises(
-    broker: RunningBroker, client: ServiceBusClient, condition: str, exception
+    broker: RunningBroker, client: ServiceBusClient, condition: str, exception: type[exceptions.ServiceBusError]
 ) -> None:
     broker.faults("west").add(refused(condition, Operation.MANAGE))
     with (

@@ -2,34 +2,37 @@
 
 import asyncio
 import sqlite3
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from shared.errors import TargetRefused, TargetUnavailable
 from shared.stores.container import ContainerDocuments
-from shared.stores.documents import Changed, Document
+from shared.stores.documents import Changed, Document, Documents
 from shared.stores.settings import open_documents, store_problem
 from shared.stores.storage_account import open_container
 from tests.azurite import running_azurite
 
+type OpenDocuments = Callable[[], Documents]
+
 
 @pytest.fixture(scope="module")
-def account(tmp_path_factory: pytest.TempPathFactory):
+def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with running_azurite(tmp_path_factory.mktemp("azurite")) as connection_string:
         yield connection_string
 
 
 @pytest.fixture(params=["blobs", "file"])
-def opening(request: pytest.FixtureRequest, account, tmp_path: Path):
+def opening(request: pytest.FixtureRequest, account: str, tmp_path: Path) -> OpenDocuments:
     container = request.node.name.replace("_", "-").replace("[", "-").replace("]", "").lower()[-40:].strip("-")
     settings = {"STATE": account if request.param == "blobs" else f"file:{tmp_path / 'state.db'}"}
     assert store_problem("STATE", settings) is None
     return lambda: open_documents("STATE", settings, container)
 
 
-def run(opening, work):
-    async def opened():
+def run[Result](opening: OpenDocuments, work: Callable[[Documents], Awaitable[Result]]) -> Result:
+    async def opened() -> Result:
         documents = opening()
         try:
             return await work(documents)
@@ -40,35 +43,37 @@ def run(opening, work):
     return asyncio.run(opened())
 
 
-def test_what_is_written_is_read_also_after_a_restart(opening) -> None:
-    async def first(documents):
+def test_what_is_written_is_read_also_after_a_restart(opening: OpenDocuments) -> None:
+    async def first(documents: Documents) -> str:
         assert await documents.read("a/b") is None
         version = await documents.write("a/b", b"one", None)
         assert await documents.read("a/b") == Document(b"one", version)
         return await documents.write("a/b", b"two", version)
 
-    async def second(documents):
+    async def second(documents: Documents) -> tuple[Document | None, Document | None]:
         return await documents.read("a/b"), await documents.read("a/c")
 
     version = run(opening, first)
     assert run(opening, second) == (Document(b"two", version), None)
 
 
-def test_who_has_not_read_the_last_version_does_not_write(opening) -> None:
-    async def work(documents) -> None:
+def test_who_has_not_read_the_last_version_does_not_write(opening: OpenDocuments) -> None:
+    async def work(documents: Documents) -> None:
         version = await documents.write("a", b"one", None)
         with pytest.raises(Changed, match="document a: another"):
             await documents.write("a", b"other", None)
         await documents.write("a", b"two", version)
         with pytest.raises(Changed, match="document a: another"):
             await documents.write("a", b"other", version)
-        assert (await documents.read("a")).content == b"two"
+        found = await documents.read("a")
+        assert found is not None
+        assert found.content == b"two"
 
     run(opening, work)
 
 
-def test_of_many_who_write_at_once_one_does(opening) -> None:
-    async def work(documents) -> None:
+def test_of_many_who_write_at_once_one_does(opening: OpenDocuments) -> None:
+    async def work(documents: Documents) -> None:
         version = await documents.write("a", b"", None)
         writes = [documents.write("a", b"%d" % number, version) for number in range(5)]
         ends = await asyncio.gather(*writes, return_exceptions=True)
@@ -77,8 +82,8 @@ def test_of_many_who_write_at_once_one_does(opening) -> None:
     run(opening, work)
 
 
-def test_an_account_that_is_away_or_refuses_is_told_apart(account) -> None:
-    async def asked(text) -> None:
+def test_an_account_that_is_away_or_refuses_is_told_apart(account: str) -> None:
+    async def asked(text: str) -> None:
         documents = ContainerDocuments(open_container("STATE", {"STATE": text}, "states", errors_name="document "))
         try:
             await documents.read("a")

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -14,27 +15,34 @@ from local.broker.thread import RunningBroker
 from shared.amqp.values import binary, string
 from shared.azure.connections import event_hub_client, setting_problem
 from shared.azure.senders.event_hubs import EventHubsOutput
-from shared.errors import ConfigError, MessageRejected, TargetRefused, TargetUnavailable
+from shared.errors import BuswayError, ConfigError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.protocols import Outgoing
 from tests.messages import delivered
 
+type ReadPartitions = Callable[[], list[list[Message]]]
+type Refuse = Callable[[Callable[[bytes], str | None]], None]
+
 SECONDS = 10.0
 BUSY = "com.microsoft:server-busy"
 
 
-def event(number: int | str, *, key=None, partition=None, body: bytes = b"body", **options):
+def event(
+    number: int | str, *, key: str | None = None, partition: str | None = None, body: bytes = b"body", **options: Any
+) -> Outgoing:
     annotated = {} if key is None else {"x-opt-partition-key": string(key)}
     content = delivered(None, message_id=f"e-{number}", annotated=annotated, body=body, **options)
     return Outgoing(content, f"e-{number}", None, key, partition)
 
 
-def opened(connection_string):
+def opened(connection_string: str) -> EventHubsOutput:
     return EventHubsOutput("west", lambda hub: event_hub_client("WEST", {"WEST": connection_string}, hub))
 
 
-def answers_of(connection_string, hub, *batches, timeout_seconds=SECONDS):
+def answers_of(
+    connection_string: str, hub: str, *batches: list[Outgoing], timeout_seconds: float = SECONDS
+) -> list[list[BuswayError | None]]:
     async def send():
         output = opened(connection_string)
         try:
@@ -46,20 +54,20 @@ def answers_of(connection_string, hub, *batches, timeout_seconds=SECONDS):
 
 
 @pytest.fixture
-def west(broker: RunningBroker):
+def west(broker: RunningBroker) -> str:
     return broker.connection_string("hubs")
 
 
 @pytest.fixture
-def hub(entity: Callable[[str], str]):
+def hub(entity: Callable[[str], str]) -> str:
     return entity("hub")
 
 
 @pytest.fixture
-def partitions(broker: RunningBroker, hub):
+def partitions(broker: RunningBroker, hub: str) -> ReadPartitions:
     """Return the events of each partition, as messages."""
 
-    def events_of(partition: Partition):
+    def events_of(partition: Partition) -> list[Message]:
         found: list[Message] = []
         while (each := partition.event(len(found))) is not None:
             found.append(Message.received(each.encode(), Origin("west", hub, partition.partition_id)))
@@ -68,12 +76,12 @@ def partitions(broker: RunningBroker, hub):
     return lambda: broker.inspect("hubs", lambda hubs: [events_of(each) for each in hubs.hubs[hub].partitions])
 
 
-def ids(events):
+def ids(events: list[Message]) -> list[object]:
     return [each.message_id.payload for each in events]
 
 
 @pytest.fixture
-def refusing(monkeypatch: pytest.MonkeyPatch):
+def refusing(monkeypatch: pytest.MonkeyPatch) -> Refuse:
     """Let the hub answer to a batch what a function of its bytes says, if anything."""
 
     def refuse(condition_for) -> None:
@@ -91,7 +99,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.fixture
-def links(monkeypatch: pytest.MonkeyPatch):
+def links(monkeypatch: pytest.MonkeyPatch) -> list[HubPublisherLink]:
     """Count the links that are opened."""
     opened_links = []
     opening = HubPublisherLink.open
@@ -104,7 +112,9 @@ def links(monkeypatch: pytest.MonkeyPatch):
     return opened_links
 
 
-def test_events_keep_their_bytes_and_get_the_key_of_their_batch(west, hub, partitions) -> None:
+def test_events_keep_their_bytes_and_get_the_key_of_their_batch(
+    west: str, hub: str, partitions: ReadPartitions
+) -> None:
     sent = event(1, key="k", named={"photo": binary(b"\x00\xff")}, body=b"\xff\x00")
     assert answers_of(west, hub, [sent]) == [[None]]
     ((arrived,),) = [each for each in partitions() if each]
@@ -113,7 +123,9 @@ def test_events_keep_their_bytes_and_get_the_key_of_their_batch(west, hub, parti
     assert arrived.application_property("photo") == binary(b"\x00\xff")
 
 
-def test_events_of_a_key_share_a_partition_and_keep_their_order(west, hub, partitions, links) -> None:
+def test_events_of_a_key_share_a_partition_and_keep_their_order(
+    west: str, hub: str, partitions: ReadPartitions, links: list[HubPublisherLink]
+) -> None:
     keys = [f"customer {number}" for number in range(30)]
     batches = [
         [event(f"{key}-{number}", key=key) for number in range(start, start + 3) for key in keys] for start in (0, 3)
@@ -130,7 +142,9 @@ def test_events_of_a_key_share_a_partition_and_keep_their_order(west, hub, parti
     assert len(links) == 1, "one link for all keys and both calls"
 
 
-def test_a_named_partition_takes_events_of_all_keys_in_their_order(west, hub, partitions) -> None:
+def test_a_named_partition_takes_events_of_all_keys_in_their_order(
+    west: str, hub: str, partitions: ReadPartitions
+) -> None:
     batch = [event(number, key=f"k{number % 3}", partition="2") for number in range(50)]
     assert answers_of(west, hub, batch, [event(50, partition="2"), event(51, partition="0")]) == [
         [None] * 50,
@@ -142,14 +156,16 @@ def test_a_named_partition_takes_events_of_all_keys_in_their_order(west, hub, pa
     assert (ids(first), second, fourth) == (["e-51"], [], [])
 
 
-def test_a_call_of_more_than_the_link_takes_goes_in_several_batches(west, hub, partitions) -> None:
+def test_a_call_of_more_than_the_link_takes_goes_in_several_batches(
+    west: str, hub: str, partitions: ReadPartitions
+) -> None:
     batch = [event(number, key="k", body=b"x" * 300_000) for number in range(8)]
     assert answers_of(west, hub, batch) == [[None] * 8]
     ((arrived),) = [each for each in partitions() if each]
     assert ids(arrived) == [f"e-{number}" for number in range(8)]
 
 
-def test_an_event_over_the_limit_is_rejected_alone(west, hub, partitions) -> None:
+def test_an_event_over_the_limit_is_rejected_alone(west: str, hub: str, partitions: ReadPartitions) -> None:
     (answers,) = answers_of(west, hub, [event(0, key="k"), event(1, key="k", body=b"x" * 1_100_000), event(2, key="k")])
     assert [type(each) for each in answers] == [type(None), MessageRejected, type(None)]
     assert answers[1].reason == "MessageSizeExceeded"
@@ -159,7 +175,7 @@ def test_an_event_over_the_limit_is_rejected_alone(west, hub, partitions) -> Non
 
 
 def test_refused_events_are_found_by_halving_and_the_others_keep_their_order(
-    west, hub, partitions, refusing, links
+    west: str, hub: str, partitions: ReadPartitions, refusing: Refuse, links: list[HubPublisherLink]
 ) -> None:
     refusing(lambda message: NOT_ALLOWED if b"poison" in message else None)
     poison = {3, 4, 17}
@@ -176,7 +192,9 @@ def test_refused_events_are_found_by_halving_and_the_others_keep_their_order(
     assert len(links) == 1, "a refusal does not reopen the link"
 
 
-def test_a_key_that_has_to_wait_holds_back_only_itself(west, hub, partitions, refusing, links) -> None:
+def test_a_key_that_has_to_wait_holds_back_only_itself(
+    west: str, hub: str, partitions: ReadPartitions, refusing: Refuse, links: list[HubPublisherLink]
+) -> None:
     refusing(lambda message: BUSY if b"\xa1\x04slow" in message else None)
     batch = [event(f"{key}-{n}", key=key, body=b"x" * 300_000) for n in range(4) for key in ("slow", "fast")]
     (answers,) = answers_of(west, hub, batch)
@@ -188,7 +206,7 @@ def test_a_key_that_has_to_wait_holds_back_only_itself(west, hub, partitions, re
 
 
 def test_a_link_closed_over_a_batch_among_several_shows_which_at_the_next_attempt(
-    west, hub, partitions, monkeypatch: pytest.MonkeyPatch
+    west: str, hub: str, partitions: ReadPartitions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     accept = HubPublisherLink.accept
 
@@ -221,14 +239,14 @@ def test_a_link_closed_over_a_batch_among_several_shows_which_at_the_next_attemp
 
 @pytest.mark.parametrize(("place", "partition"), [("nowhere", None), (None, "7")])
 def test_a_hub_or_partition_that_does_not_exist_is_for_a_person(
-    west, hub, place: str | None, partition: str | None
+    west: str, hub: str, place: str | None, partition: str | None
 ) -> None:
     (answers,) = answers_of(west, place or hub, [event(0, partition=partition), event(1, partition=partition)])
     assert [type(answer) for answer in answers] == [TargetRefused] * 2
     assert str(answers[0]).startswith("west/nowhere:" if place else f"west/{hub}/Partitions/7:")
 
 
-def test_a_partition_that_does_not_exist_stops_no_other(west, hub) -> None:
+def test_a_partition_that_does_not_exist_stops_no_other(west: str, hub: str) -> None:
     (answers,) = answers_of(west, hub, [event(0, partition="7"), event(1, partition="1"), event(2)])
     assert [type(answer) for answer in answers] == [TargetRefused, type(None), type(None)]
 
@@ -243,7 +261,7 @@ def test_a_target_that_is_not_there_is_unavailable_within_the_time() -> None:
 
 
 def test_a_hub_that_does_not_answer_is_unavailable_within_the_time_and_keeps_what_it_took(
-    west, hub, monkeypatch: pytest.MonkeyPatch
+    west: str, hub: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     accept = HubPublisherLink.on_transfer
 
@@ -257,7 +275,7 @@ def test_a_hub_that_does_not_answer_is_unavailable_within_the_time_and_keeps_wha
 
 
 def test_a_send_that_was_cut_short_leaves_no_half_read_link(
-    west, hub, partitions, monkeypatch: pytest.MonkeyPatch
+    west: str, hub: str, partitions: ReadPartitions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     accept = HubPublisherLink.on_transfer
 

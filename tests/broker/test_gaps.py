@@ -8,6 +8,8 @@ import contextlib
 import socket
 import ssl
 import struct
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
@@ -26,23 +28,25 @@ COORDINATOR, SOURCE, TARGET = 0x30, 0x28, 0x29
 
 
 @pytest.fixture(scope="module")
-def broker():
+def broker() -> Iterator[RunningBroker]:
     queues = (QueueConfig(name="q"), QueueConfig(name="parted", enable_partitioning=True))
     with RunningBroker([NamespaceConfig(name="n", queues=queues, hubs=(HubConfig(name="h"),))]) as running:
         yield running
 
 
 @pytest.fixture
-def peer(broker: RunningBroker):
+def peer(broker: RunningBroker) -> Iterator[socket.socket]:
     with socket.create_connection(("127.0.0.1", broker.port("n")), timeout=2) as peer:
         yield peer
 
 
-def terminus(code: int, *fields):
+def terminus(code: int, *fields: Value) -> Value:
     return described(ulong(code), list_(fields))
 
 
-def answer(peer, receives: bool, source, target, capability=None):
+def answer(
+    peer: socket.socket, receives: bool, source: Value, target: Value, capability: str | None = None
+) -> list[Any]:
     """Attach a link and return the broker's attach as plain data, by the numbers of its fields."""
     capabilities = None if capability is None else symbol(capability)
     encoded = [
@@ -69,7 +73,7 @@ def answer(peer, receives: bool, source, target, capability=None):
 
 
 @pytest.mark.xfail(reason="transactions are not there: no coordinator")
-def test_a_transaction_coordinator_can_be_attached(peer) -> None:
+def test_a_transaction_coordinator_can_be_attached(peer: socket.socket) -> None:
     capabilities = symbol("amqp:local-transactions")
     attached = answer(peer, False, terminus(SOURCE, string("me")), terminus(COORDINATOR, capabilities))
     assert attached[6] is not None
@@ -89,7 +93,7 @@ def test_a_partitioned_queue_tells_the_partition_in_its_sequence_numbers(broker:
 
 
 @pytest.mark.xfail(reason="AMQP over TLS is not there", raises=(ssl.SSLError, ConnectionError))
-def test_amqp_is_spoken_over_tls(peer) -> None:
+def test_amqp_is_spoken_over_tls(peer: socket.socket) -> None:
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -99,7 +103,7 @@ def test_amqp_is_spoken_over_tls(peer) -> None:
 
 
 @pytest.mark.xfail(reason="AMQP over WebSockets is not there")
-def test_amqp_is_spoken_over_web_sockets(peer) -> None:
+def test_amqp_is_spoken_over_web_sockets(peer: socket.socket) -> None:
     peer.sendall(
         b"GET /$servicebus/websocket HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
@@ -109,14 +113,14 @@ def test_amqp_is_spoken_over_web_sockets(peer) -> None:
 
 
 @pytest.mark.xfail(reason="JMS 2.0 is not there: no temporary queues")
-def test_a_temporary_queue_can_be_made_by_attaching_to_it(peer) -> None:
+def test_a_temporary_queue_can_be_made_by_attaching_to_it(peer: socket.socket) -> None:
     is_dynamic = [NULL, NULL, NULL, NULL, TRUE]
     attached = answer(peer, True, terminus(SOURCE, *is_dynamic), terminus(TARGET, string("me")))
     assert attached[5] is not None
 
 
 @pytest.mark.xfail(reason="the Kafka protocol is not there")
-def test_an_event_hubs_namespace_speaks_kafka(peer) -> None:
+def test_an_event_hubs_namespace_speaks_kafka(peer: socket.socket) -> None:
     # An ApiVersions request, version 0: length, api key 18, api version, correlation id, client id.
     request = struct.pack(">hhih2s", 18, 0, 7, 2, b"me")
     peer.sendall(struct.pack(">i", len(request)) + request)
@@ -126,7 +130,7 @@ def test_an_event_hubs_namespace_speaks_kafka(peer) -> None:
 
 
 @pytest.mark.xfail(reason="idempotent publishing is not there")
-def test_a_hub_offers_idempotent_publishing(peer) -> None:
+def test_a_hub_offers_idempotent_publishing(peer: socket.socket) -> None:
     capability = "com.microsoft:idempotent-producer"
     attached = answer(peer, False, terminus(SOURCE, string("me")), terminus(TARGET, string("h")), capability)
     assert capability in str(attached[11])

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import uuid
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,16 +22,18 @@ from shared.stores.container import BlobContainer
 from shared.stores.storage_account import open_container
 from tests.azurite import running_azurite
 
+type Step = Callable[[], Awaitable[object]]
+
 STREAM = Stream("copy", Role.SOURCE)
 START = datetime(2026, 11, 21, 13, 59, 58, tzinfo=UTC)
 
 
-def member(text):
+def member(text: str) -> bytes:
     return gzip.compress(text.encode() + b"\n", mtime=0)
 
 
 @pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory):
+def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with running_azurite(tmp_path_factory.mktemp("azurite")) as connection_string:
         yield connection_string
 
@@ -45,7 +48,7 @@ class Transport(AioHttpTransport):  # type: ignore[misc] # the SDK loads it when
         self.requests: list[Any] = []
         self.before_append = None
 
-    async def send(self, request, **options):
+    async def send(self, request: Any, **options: Any) -> Any:
         self.requests.append(request.method)
         is_append = "comp=appendblock" in request.url
         if is_append and self.before_append is not None:
@@ -64,15 +67,15 @@ class Transport(AioHttpTransport):  # type: ignore[misc] # the SDK loads it when
 class Journal:
     """A sink on a container of its own, and a look at what is in it."""
 
-    def __init__(self, storage, **options) -> None:
+    def __init__(self, storage: str, **options: Any) -> None:
         self.name = f"journal-{uuid.uuid4().hex}"
         self.storage = storage
         self.transport = Transport()
         self.clock = ManualClock(START)
         self.sink = self.another(**options)
 
-    def another(self, **options):
-        def opened():
+    def another(self, **options: Any) -> BlobSink:
+        def opened() -> BlobContainer:
             client = ContainerClient.from_connection_string(
                 self.storage, self.name, retry_total=0, transport=self.transport
             )
@@ -80,8 +83,8 @@ class Journal:
 
         return BlobSink(opened, "vm.1", self.clock, **options)
 
-    def run(self, *steps):
-        async def all_steps():
+    def run(self, *steps: Step) -> list[object]:
+        async def all_steps() -> list[object]:
             try:
                 return [await step() for step in steps]
             finally:
@@ -89,10 +92,10 @@ class Journal:
 
         return asyncio.run(all_steps())
 
-    def append(self, text, sink=None):
+    def append(self, text: str, sink: BlobSink | None = None) -> Step:
         return lambda: (sink or self.sink).append(STREAM, member(text))
 
-    def files(self):
+    def files(self) -> dict[str, list[str]]:
         container = SyncContainerClient.from_connection_string(self.storage, self.name)
         return {
             blob.name: gzip.decompress(container.download_blob(blob.name).readall()).decode().split()
@@ -102,20 +105,20 @@ class Journal:
 
 
 @pytest.fixture
-def journal(storage):
+def journal(storage: str) -> Journal:
     return Journal(storage)
 
 
 FIRST = "task=copy/date=2026-11-21/hour=13/role=source/vm1-1795269598000.jsonl.gz"
 
 
-def test_flushes_are_members_of_one_blob_and_the_container_is_made(journal) -> None:
+def test_flushes_are_members_of_one_blob_and_the_container_is_made(journal: Journal) -> None:
     journal.run(journal.append("a"), journal.append("b"))
     assert journal.files() == {FIRST: ["a", "b"]}
     assert journal.sink.instance == "vm1-1795269598000"
 
 
-def test_a_new_hour_has_a_new_blob(journal) -> None:
+def test_a_new_hour_has_a_new_blob(journal: Journal) -> None:
     async def an_hour_begins() -> None:
         journal.clock.advance(2)
 
@@ -124,13 +127,13 @@ def test_a_new_hour_has_a_new_blob(journal) -> None:
     assert journal.files() == {FIRST: ["a"], second: ["b"]}
 
 
-def test_a_full_blob_is_followed_by_another(storage) -> None:
+def test_a_full_blob_is_followed_by_another(storage: str) -> None:
     journal = Journal(storage, block_limit=2)
     journal.run(*(journal.append(text) for text in "abc"))
     assert list(journal.files().values()) == [["a", "b"], ["c"]]
 
 
-def test_roles_and_tasks_have_blobs_of_their_own(journal) -> None:
+def test_roles_and_tasks_have_blobs_of_their_own(journal: Journal) -> None:
     journal.run(
         journal.append("a"),
         lambda: journal.sink.append(Stream("copy", Role.TARGET), member("b")),
@@ -141,7 +144,7 @@ def test_roles_and_tasks_have_blobs_of_their_own(journal) -> None:
     }
 
 
-def test_an_append_whose_answer_is_lost_is_not_made_again(journal) -> None:
+def test_an_append_whose_answer_is_lost_is_not_made_again(journal: Journal) -> None:
     async def lose() -> None:
         journal.transport.lost_answers = 1
 
@@ -151,14 +154,14 @@ def test_an_append_whose_answer_is_lost_is_not_made_again(journal) -> None:
 
 @pytest.mark.parametrize(("later", "expected"), [("bc", "abc"), ("dc", "abdc")])
 def test_when_not_even_the_look_is_answered_the_next_attempt_looks_first(
-    journal, monkeypatch: pytest.MonkeyPatch, later: str, expected: str
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, later: str, expected: str
 ) -> None:
     async def lose() -> None:
         journal.transport.lost_answers = 1
         send = journal.transport.send
-        looked: list = []
+        looked: list[Any] = []
 
-        async def no_look(request, **options):
+        async def no_look(request: Any, **options: Any) -> Any:
             if request.method == "HEAD" and not looked:
                 looked.append(request)
                 raise ServiceResponseError("cut")
@@ -174,7 +177,7 @@ def test_when_not_even_the_look_is_answered_the_next_attempt_looks_first(
     assert journal.files() == {FIRST: list(expected)}
 
 
-def test_a_request_that_was_not_sent_fails_and_can_be_made_again(journal) -> None:
+def test_a_request_that_was_not_sent_fails_and_can_be_made_again(journal: Journal) -> None:
     async def lose() -> None:
         journal.transport.lost_requests = 1
 
@@ -186,7 +189,7 @@ def test_a_request_that_was_not_sent_fails_and_can_be_made_again(journal) -> Non
     assert journal.files() == {FIRST: ["a", "b"]}
 
 
-def test_a_blob_that_somebody_else_has_written_is_left_alone(journal) -> None:
+def test_a_blob_that_somebody_else_has_written_is_left_alone(journal: Journal) -> None:
     async def intrude() -> None:
         async with ContainerClient.from_connection_string(journal.storage, journal.name) as other:
             await other.get_blob_client(FIRST).append_block(member("x"))
@@ -198,13 +201,13 @@ def test_a_blob_that_somebody_else_has_written_is_left_alone(journal) -> None:
     assert list(journal.files().values()) == [["a", "x"], ["b", "c"]]
 
 
-def test_two_instances_of_one_name_that_start_in_one_millisecond_do_not_share_a_blob(journal) -> None:
+def test_two_instances_of_one_name_that_start_in_one_millisecond_do_not_share_a_blob(journal: Journal) -> None:
     other = journal.another()
     journal.run(journal.append("a"), journal.append("b", other), journal.append("c"), other.close)
     assert list(journal.files().values()) == [["a", "c"], ["b"]]
 
 
-def test_a_blob_that_was_deleted_is_followed_by_another(journal) -> None:
+def test_a_blob_that_was_deleted_is_followed_by_another(journal: Journal) -> None:
     async def delete() -> None:
         async with ContainerClient.from_connection_string(journal.storage, journal.name) as other:
             await other.delete_blob(FIRST)
@@ -214,7 +217,7 @@ def test_a_blob_that_was_deleted_is_followed_by_another(journal) -> None:
     assert list(journal.files().values()) == [["b"]]
 
 
-def test_appends_of_batches_that_run_side_by_side_take_turns(journal) -> None:
+def test_appends_of_batches_that_run_side_by_side_take_turns(journal: Journal) -> None:
     async def together() -> None:
         await asyncio.gather(*(journal.append(text)() for text in "abcdefgh"))
 
@@ -223,7 +226,7 @@ def test_appends_of_batches_that_run_side_by_side_take_turns(journal) -> None:
     assert sorted(texts) == list("abcdefgh")
 
 
-def test_a_mark_is_read_back_and_replaced(journal) -> None:
+def test_a_mark_is_read_back_and_replaced(journal: Journal) -> None:
     assert journal.run(
         lambda: journal.sink.append(STREAM, member("a")),
         lambda: journal.sink.read_mark("tap"),
@@ -233,7 +236,7 @@ def test_a_mark_is_read_back_and_replaced(journal) -> None:
     ) == [None, None, None, None, b"2"]
 
 
-def test_a_key_that_does_not_fit_is_refused_without_being_told(storage) -> None:
+def test_a_key_that_does_not_fit_is_refused_without_being_told(storage: str) -> None:
     wrong = storage.replace("Eby8vdM02xNO", "AAAAAAAAAAAA")
     journal = Journal(wrong)
     with pytest.raises(TargetRefused, match="role Storage Blob Data Contributor") as caught:

@@ -1,9 +1,11 @@
 """Keys in a key vault, for the unmodified SDK: away, missing, and exchanged between two batches."""
 
 import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from azure.keyvault.secrets.aio import SecretClient
@@ -20,28 +22,31 @@ from tests.keys import jwks, made
 from tests.messages import delivered
 from tests.vault import Vault
 
+type Edit = Callable[..., Awaitable[Sequence[Any]]]
+type Scene = Callable[[Edit, ManualClock], Awaitable[object]]
+
 
 @pytest.fixture
-def vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Vault]:
     with Vault(tmp_path / "certificate") as running:
         for name, value in running.identity().items():
             monkeypatch.setenv(name, value)
         yield running
 
 
-def order(number: int = 1):
+def order(number: int = 1) -> Message:
     return Message.received(delivered(number, body=b"order %d" % number), Origin("west", "orders"))
 
 
-def play(vault, scene):
+def play(vault: Vault, scene: Scene) -> Any:
     clock = ManualClock(datetime(2030, 1, 1, tzinfo=UTC))
 
-    async def played():
+    async def played() -> Any:
         connect = partial(SecretClient, retry_total=0, connection_verify=vault.authority)
         secrets = VaultSecrets(vault.url, clock, connect)
         facts = task_facts()._replace(secrets=secrets, clock=clock)
 
-        async def edited(verb, *messages):
+        async def edited(verb: str, *messages: Message) -> Sequence[Any]:
             editor = STEPS[verb].model_validate({verb: {"key": "orders"}}).editor(facts)
             assert isinstance(editor, BatchEditor)
             return await editor.edit_batch(messages, timeout_seconds=30)
@@ -54,10 +59,10 @@ def play(vault, scene):
     return asyncio.run(played())
 
 
-def test_a_rotation_while_messages_are_on_their_way(vault) -> None:
+def test_a_rotation_while_messages_are_on_their_way(vault: Vault) -> None:
     old, new = made("oct", "2025"), made("oct", "2026")
 
-    async def scene(edited, clock):
+    async def scene(edited: Edit, clock: ManualClock) -> object:
         ((first,),) = await edited("encrypt", order(1))
         vault.set("orders", jwks(old, new))
         clock.advance(REFRESH_SECONDS)
@@ -75,10 +80,10 @@ def test_a_rotation_while_messages_are_on_their_way(vault) -> None:
     assert current[0].body == b"order 2"
 
 
-def test_a_key_that_this_app_has_not_seen_yet_is_asked_for_at_once(vault) -> None:
+def test_a_key_that_this_app_has_not_seen_yet_is_asked_for_at_once(vault: Vault) -> None:
     old, new = made("oct", "2025"), made("oct", "2026")
 
-    async def scene(edited, clock):
+    async def scene(edited: Edit, clock: ManualClock) -> object:
         await edited("decrypt", order())
         vault.set("orders", jwks(new))
         clock.advance(REFRESH_SECONDS)
@@ -101,9 +106,9 @@ def test_a_key_that_this_app_has_not_seen_yet_is_asked_for_at_once(vault) -> Non
     [((503, "ServiceUnavailable", {}), TargetUnavailable), ((403, "Forbidden", {}), TargetRefused)],
 )
 def test_while_the_vault_is_away_the_keys_at_hand_serve_on_and_without_any_nothing_goes_on(
-    vault, failing, error
+    vault: Vault, failing: tuple[int, str, dict[str, str]], error: type[TargetUnavailable | TargetRefused]
 ) -> None:
-    async def scene(edited, clock):
+    async def scene(edited: Edit, clock: ManualClock) -> object:
         vault.failing = failing
         with pytest.raises(error, match="secret orders in"):
             await edited("encrypt", order())
@@ -117,8 +122,8 @@ def test_while_the_vault_is_away_the_keys_at_hand_serve_on_and_without_any_nothi
     assert play(vault, scene) == b"order 1"
 
 
-def test_a_secret_that_is_missing_or_no_key_is_a_persons_affair(vault) -> None:
-    async def scene(edited, clock):
+def test_a_secret_that_is_missing_or_no_key_is_a_persons_affair(vault: Vault) -> None:
+    async def scene(edited: Edit, clock: ManualClock) -> object:
         with pytest.raises(TargetRefused, match="has no secret with this name"):
             await edited("encrypt", order())
         vault.set("orders", "Endpoint=sb://hidden")

@@ -4,8 +4,11 @@ Which rules keep a copy from going back, and which do not: what the articles wri
 Each rule selects on a subscription of its own; the messages carry the marks that applications and rules leave.
 """
 
+import uuid
+from collections.abc import Iterator
+
 import pytest
-from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
+from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusReceiveMode
 
 from local.broker.config import NamespaceConfig, SubscriptionConfig, TopicConfig
 from local.broker.thread import RunningBroker
@@ -22,7 +25,7 @@ RULES = {
     "path": "[repl-path] IS NULL",
     "from-others-than-west": "[repl-path] IS NULL OR [repl-path] <> 'west'",
 }
-MESSAGES: dict[str, dict] = {
+MESSAGES: dict[str, dict[str | bytes, int | float | bytes | bool | str | uuid.UUID]] = {
     "new": {},
     "marked": {"replication": 1},
     "marked-as-text": {"replication": "1"},
@@ -48,7 +51,7 @@ CARRIED = [("carried", None), ("carried-from-east", None)]
 
 
 @pytest.fixture(scope="module")
-def client():
+def client() -> Iterator[ServiceBusClient]:
     subscriptions = [
         SubscriptionConfig(name=name, rules=(Rule(name, parse_filter(text), MARKED),)) for name, text in RULES.items()
     ]
@@ -72,14 +75,14 @@ def client():
         yield open_client
 
 
-def selected(client: ServiceBusClient, name: str):
+def selected(client: ServiceBusClient, name: str) -> list[ServiceBusReceivedMessage]:
     mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
     with client.get_subscription_receiver("orders", name, receive_mode=mode) as receiver:
         return receiver.receive_messages(100, max_wait_time=1)
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_rule_selects(client: ServiceBusClient, rule) -> None:
+def test_a_rule_selects(client: ServiceBusClient, rule: str) -> None:
     assert {str(message) for message in selected(client, rule)} == SELECTED[rule]
 
 

@@ -7,6 +7,8 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
@@ -19,10 +21,15 @@ from local.broker.protocol.connection import OUTPUT_LIMIT
 from local.broker.protocol.fields import compose_list, number_field, read_list, symbol_field
 from local.broker.protocol.frames import AMQP_HEADER, HEADER, SASL, SASL_HEADER, compose
 from local.broker.protocol.performatives import Attach, Flow
+from local.broker.socket_peer import SocketPeer
 from local.broker.thread import RunningBroker
 from shared.amqp.codec import plain
 from shared.amqp.sections import data
 from shared.amqp.values import described, list_, string, ulong
+
+type Connect = Callable[[], socket.socket]
+type Frame = tuple[int, int, list[Any]]
+"""A channel, the code of a performative, and its fields."""
 
 OPEN_FRAME = compose(0, performatives.open_("me", max_frame_size=65536, channel_max=10, idle_time_out=60_000))
 BEGIN_FRAME = compose(0, compose_list(performatives.BEGIN, [b"\x40", number_field(0), *[number_field(2**31)] * 2]))
@@ -32,14 +39,14 @@ QUEUE, OTHER, LARGE = "q", "other", "large"
 
 
 @pytest.fixture(scope="module")
-def broker():
+def broker() -> Iterator[RunningBroker]:
     queues = tuple(QueueConfig(name=name) for name in (QUEUE, OTHER, LARGE))
     with RunningBroker([NamespaceConfig(name="n", queues=queues)]) as running:
         yield running
 
 
 @pytest.fixture(autouse=True)
-def _others_go_on(broker):
+def _others_go_on(broker: RunningBroker) -> Iterator[None]:
     """After every test a well-behaved client sends and receives, on a connection that was there before."""
     with (
         ServiceBusClient.from_connection_string(broker.connection_string("n"), retry_total=0) as client,
@@ -54,29 +61,29 @@ def _others_go_on(broker):
 
 
 @pytest.fixture
-def connect(broker):
+def connect(broker: RunningBroker) -> Iterator[Connect]:
     with contextlib.ExitStack() as peers:
         yield lambda: peers.enter_context(socket.create_connection(("127.0.0.1", broker.port("n")), timeout=5))
 
 
-def attach(handle, *, receives, address=QUEUE):
+def attach(handle: int, *, receives: bool, address: str = QUEUE) -> bytes:
     source = described(ulong(0x28), list_([string(address if receives else "me")]))
     target = described(ulong(0x29), list_([string("me" if receives else address)]))
     link = Attach(f"link-{handle}-{receives}", handle, receives, 0, 1, source, target, 0, None, None, None)
     return compose(0, performatives.attach(link))
 
 
-def transfer(handle, number, payload, *, channel: int = 0, more: bool = False):
+def transfer(handle: int, number: int, payload: bytes, *, channel: int = 0, more: bool = False) -> bytes:
     head = performatives.transfer(handle, number, number.to_bytes(16), settled=False, more=more)
     return compose(channel, head, payload)
 
 
-def flow(handle, credit, *, echo: bool = False):
+def flow(handle: int, credit: int, *, echo: bool = False) -> bytes:
     state = Flow(1, 2**31, 0, 5000, handle, 0, credit, drain=False, echo=echo)
     return compose(0, performatives.flow(state))
 
 
-def frames(stream):
+def frames(stream: bytes) -> list[Frame]:
     """Return the (channel, code, fields) of all complete frames in what was received; protocol headers are left out."""
     found = []
     while len(stream) >= 8:
@@ -93,7 +100,7 @@ def frames(stream):
     return found
 
 
-def until_closed(peer):
+def until_closed(peer: socket.socket) -> bytes:
     received = b""
     with contextlib.suppress(ConnectionError):
         while part := peer.recv(65536):
@@ -101,7 +108,7 @@ def until_closed(peer):
     return received
 
 
-def condition(heard, code):
+def condition(heard: list[Frame], code: int) -> object:
     """Return the condition of the first close, end or detach."""
     fields = next(fields for _, seen, fields in heard if seen == code)
     error = plain(fields[-1])
@@ -109,7 +116,7 @@ def condition(heard, code):
     return error[0]
 
 
-def heard_until(peer, code):
+def heard_until(peer: socket.socket, code: int) -> list[Frame]:
     received = b""
     while not any(seen == code for _, seen, _ in frames(received)):
         part = peer.recv(65536)
@@ -131,7 +138,7 @@ def heard_until(peer, code):
     ],
     ids=["http", "tls", "ssh", "amqp 0-9-1", "amqp over tls", "zeros", "ones"],
 )
-def test_garbage_before_the_header_is_answered_with_the_header_that_is_spoken(connect, garbage) -> None:
+def test_garbage_before_the_header_is_answered_with_the_header_that_is_spoken(connect: Connect, garbage: bytes) -> None:
     peer = connect()
     peer.sendall(garbage)
     assert until_closed(peer) == AMQP_HEADER.encode()
@@ -174,7 +181,9 @@ CONNECTION_ERRORS = {
 
 
 @pytest.mark.parametrize(("sent", "expected"), CONNECTION_ERRORS.values(), ids=CONNECTION_ERRORS)
-def test_what_breaks_the_connection_closes_it_with_the_condition_of_the_specification(connect, sent, expected) -> None:
+def test_what_breaks_the_connection_closes_it_with_the_condition_of_the_specification(
+    connect: Connect, sent: bytes, expected: str
+) -> None:
     peer = connect()
     peer.sendall(PREAMBLE + sent)
     assert condition(frames(until_closed(peer)), CLOSED) == expected
@@ -192,7 +201,7 @@ SESSION_ERRORS = {
 
 
 @pytest.mark.parametrize(("sent", "expected"), SESSION_ERRORS.values(), ids=SESSION_ERRORS)
-def test_what_breaks_a_session_ends_it_and_leaves_the_connection(connect, sent, expected) -> None:
+def test_what_breaks_a_session_ends_it_and_leaves_the_connection(connect: Connect, sent: bytes, expected: str) -> None:
     peer = connect()
     peer.sendall(PREAMBLE + sent)
     assert condition(heard_until(peer, ENDED), ENDED) == expected
@@ -200,7 +209,7 @@ def test_what_breaks_a_session_ends_it_and_leaves_the_connection(connect, sent, 
     heard_until(peer, performatives.BEGIN)
 
 
-def test_a_delivery_without_an_id_detaches_its_link_and_leaves_the_session(connect) -> None:
+def test_a_delivery_without_an_id_detaches_its_link_and_leaves_the_session(connect: Connect) -> None:
     peer = connect()
     nameless = compose(0, compose_list(performatives.TRANSFER, [number_field(1)]), data(b"x"))
     peer.sendall(PREAMBLE + attach(1, receives=False) + nameless + attach(2, receives=False))
@@ -213,7 +222,9 @@ def test_a_delivery_without_an_id_detaches_its_link_and_leaves_the_session(conne
     [b"", b"garbage", b"\x00\x53\x75", b"\x00\x53\x75\xb0\xff\xff\xff\xff", b"\x00\x53\x73\xc0\x01\x05"],
     ids=["nothing", "noise", "a section without content", "a body that is cut", "a list that is cut"],
 )
-def test_a_message_that_is_none_is_rejected_and_the_link_goes_on(broker, connect, message: bytes) -> None:
+def test_a_message_that_is_none_is_rejected_and_the_link_goes_on(
+    broker: RunningBroker, connect: Connect, message: bytes
+) -> None:
     peer = connect()
     before = broker.counts("n")[OTHER].active
     link = attach(1, receives=False, address=OTHER)
@@ -231,7 +242,7 @@ def test_a_message_that_is_none_is_rejected_and_the_link_goes_on(broker, connect
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, len(PREAMBLE) + 200), st.booleans())
-def test_frames_may_be_cut_anywhere(connect, cut, resets) -> None:
+def test_frames_may_be_cut_anywhere(connect: Connect, cut: int, resets: bool) -> None:
     conversation = PREAMBLE + attach(1, receives=False) + transfer(1, 0, data(b"x" * 100)) + attach(2, receives=True)
     peer = connect()
     peer.sendall(conversation[:cut])
@@ -240,7 +251,7 @@ def test_frames_may_be_cut_anywhere(connect, cut, resets) -> None:
     peer.close()
 
 
-def test_a_link_that_never_ends_its_message_is_cut_short(connect) -> None:
+def test_a_link_that_never_ends_its_message_is_cut_short(connect: Connect) -> None:
     peer = connect()
     part = bytes(60_000)
     peer.sendall(PREAMBLE + attach(1, receives=False))
@@ -252,21 +263,22 @@ def test_a_link_that_never_ends_its_message_is_cut_short(connect) -> None:
     assert "amqp:link:message-size-exceeded" in str(plain(state))
 
 
-def largest_backlog(broker):
+def largest_backlog(broker: RunningBroker) -> int:
     """Return the most bytes that wait for one peer: in its output and in its transport."""
 
-    def look(_):
+    def look(_: object) -> int:
         (listener,) = broker._server._listeners.values()
+        peers = [peer for peer in listener.peers if isinstance(peer, SocketPeer)]
         return max(
             peer._connection._output_size + peer._transport.get_write_buffer_size()
-            for peer in listener.peers
+            for peer in peers
             if peer._transport is not None
         )
 
     return broker.inspect("n", look)
 
 
-def test_what_waits_for_a_client_that_stops_reading_is_bounded(broker, connect) -> None:
+def test_what_waits_for_a_client_that_stops_reading_is_bounded(broker: RunningBroker, connect: Connect) -> None:
     count, size = 400, 100_000
     with (
         ServiceBusClient.from_connection_string(broker.connection_string("n")) as client,
@@ -291,7 +303,9 @@ def test_what_waits_for_a_client_that_stops_reading_is_bounded(broker, connect) 
         received += len(part)
 
 
-def test_a_client_that_only_asks_and_never_reads_is_not_read_from_any_more(broker, connect) -> None:
+def test_a_client_that_only_asks_and_never_reads_is_not_read_from_any_more(
+    broker: RunningBroker, connect: Connect
+) -> None:
     peer = connect()
     peer.sendall(PREAMBLE + attach(1, receives=True))
     peer.setblocking(False)
@@ -309,7 +323,7 @@ def test_a_client_that_only_asks_and_never_reads_is_not_read_from_any_more(broke
     assert largest_backlog(broker) <= 2 * OUTPUT_LIMIT
 
 
-def test_thousands_of_half_open_connections_leave_room_for_others(broker) -> None:
+def test_thousands_of_half_open_connections_leave_room_for_others(broker: RunningBroker) -> None:
     # Both ends of each are in this process.
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     count = min(10_000, (soft - 500) // 2)
@@ -330,11 +344,11 @@ def test_thousands_of_half_open_connections_leave_room_for_others(broker) -> Non
     assert _connections(broker) <= 2
 
 
-def _connections(broker):
+def _connections(broker: RunningBroker) -> int:
     return broker.inspect("n", lambda _: sum(len(each.peers) for each in broker._server._listeners.values()))
 
 
-def test_a_crowd_of_them_at_once_is_survived(broker) -> None:
+def test_a_crowd_of_them_at_once_is_survived(broker: RunningBroker) -> None:
     attacks = [
         bytes(1000),
         PREAMBLE + b"\xff" * 1000,

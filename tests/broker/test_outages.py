@@ -1,12 +1,15 @@
 """A target that is away, over the wire and in virtual time: no delivery is burnt, nothing is lost, order is kept."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
 
 from local.broker.core.content import read_content
+from local.broker.core.namespace import Namespace
 from local.broker.faults import Effect, Fault, Operation
 from local.broker.thread import RunningBroker
+from shared.clock import ManualClock
 from shared.errors import LockLost, MessageRejected, TargetRefused, TargetUnavailable
 from shared.message.arrival import Origin
 from shared.message.message import Message
@@ -19,20 +22,20 @@ TEN_MINUTES = 600.0
 
 
 @pytest.fixture
-def clock():
+def clock() -> ManualClock:
     return clock_now()
 
 
 @pytest.fixture
-def broker(clock):
+def broker(clock: ManualClock) -> Iterator[RunningBroker]:
     with RunningBroker(namespaces(), clock) as running:
         yield running
 
 
-def publish(broker, queue, count, sessions: int = 3) -> None:
+def publish(broker: RunningBroker, queue: str, count: int, sessions: int = 3) -> None:
     """Put messages into a queue of west, in turn into its sessions."""
 
-    def put(west) -> None:
+    def put(west: Namespace) -> None:
         for number in range(count):
             session = f"s{number % sessions}" if queue == "sessions" else None
             west.target(queue).publish(read_content(delivered(None, message_id=f"m-{number}", session_id=session)))
@@ -40,7 +43,7 @@ def publish(broker, queue, count, sessions: int = 3) -> None:
     broker.inspect("west", put)
 
 
-def delivery_counts(line):
+def delivery_counts(line: WireLine) -> set[int]:
     return {message.delivery_count for message in line.stored("west")}
 
 
@@ -54,7 +57,9 @@ def delivery_counts(line):
     ],
     ids=["throttled", "full", "disabled"],
 )
-def test_an_outage_of_ten_minutes_is_one_delivery(broker, clock, queue: str, fault) -> None:
+def test_an_outage_of_ten_minutes_is_one_delivery(
+    broker: RunningBroker, clock: ManualClock, queue: str, fault: Fault
+) -> None:
     broker.faults("east").add(fault)
     publish(broker, queue, 30)
     line = WireLine(broker, clock, queue=queue)
@@ -73,7 +78,9 @@ def test_an_outage_of_ten_minutes_is_one_delivery(broker, clock, queue: str, fau
         assert of_one == sorted(of_one)
 
 
-def test_an_outage_that_costs_a_new_link_at_each_attempt_is_one_delivery(broker, clock) -> None:
+def test_an_outage_that_costs_a_new_link_at_each_attempt_is_one_delivery(
+    broker: RunningBroker, clock: ManualClock
+) -> None:
     broker.faults("east").add(Fault(effect=Effect.REFUSE, operations=SEND, condition="amqp:internal-error"))
     publish(broker, "plain", 3)
     line = WireLine(broker, clock)
@@ -84,7 +91,9 @@ def test_an_outage_that_costs_a_new_link_at_each_attempt_is_one_delivery(broker,
 
 
 @pytest.mark.parametrize("queue", ["plain", "sessions"])
-def test_a_hold_that_is_over_costs_one_delivery_and_the_next_goes_on(broker, clock, queue: str) -> None:
+def test_a_hold_that_is_over_costs_one_delivery_and_the_next_goes_on(
+    broker: RunningBroker, clock: ManualClock, queue: str
+) -> None:
     broker.faults("east").add(Fault(effect=Effect.THROTTLE, operations=SEND))
     publish(broker, queue, 3, sessions=1)
     line = WireLine(broker, clock, queue=queue, hold=timedelta(minutes=5))
@@ -95,7 +104,7 @@ def test_a_hold_that_is_over_costs_one_delivery_and_the_next_goes_on(broker, clo
     assert line.dead() == []
 
 
-def test_without_renewal_a_batch_is_held_for_its_lock(broker, clock) -> None:
+def test_without_renewal_a_batch_is_held_for_its_lock(broker: RunningBroker, clock: ManualClock) -> None:
     broker.faults("east").add(Fault(effect=Effect.THROTTLE, operations=SEND))
     publish(broker, "plain", 3)
     line = WireLine(broker, clock, has_locks=False)
@@ -106,7 +115,7 @@ def test_without_renewal_a_batch_is_held_for_its_lock(broker, clock) -> None:
 
 
 def test_a_source_that_lets_no_lock_be_renewed_is_told_once_and_the_batch_held_for_its_lock(
-    broker, clock, caplog: pytest.LogCaptureFixture
+    broker: RunningBroker, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     refusal = Fault(
         effect=Effect.REFUSE, operations=frozenset((Operation.MANAGE,)), condition="amqp:unauthorized-access"
@@ -126,7 +135,9 @@ def test_a_source_that_lets_no_lock_be_renewed_is_told_once_and_the_batch_held_f
 
 @pytest.mark.parametrize("queue", ["plain", "sessions"])
 @pytest.mark.parametrize("back_after", [45, 200], ids=["before the next renewal", "after it"])
-def test_a_lost_lock_is_noticed_and_nothing_sent_twice(broker, clock, queue: str, back_after: int) -> None:
+def test_a_lost_lock_is_noticed_and_nothing_sent_twice(
+    broker: RunningBroker, clock: ManualClock, queue: str, back_after: int
+) -> None:
     broker.faults("east").add(Fault(effect=Effect.THROTTLE, operations=SEND))
     publish(broker, queue, 3, sessions=1)
     line = WireLine(broker, clock, queue=queue)
@@ -145,17 +156,21 @@ class Refusing:
 
     name = "refusing"
 
-    def __init__(self, *ids) -> None:
+    def __init__(self, *ids: object) -> None:
         self._ids = ids
 
-    def edit(self, message):
-        if message.message_id.payload in self._ids:
-            raise MessageRejected("Poison", f"{message.message_id.payload} is poison")
+    def edit(self, message: Message) -> list[Message]:
+        assert message.message_id is not None
+        message_id = message.message_id.payload
+        if message_id in self._ids:
+            raise MessageRejected("Poison", f"{message_id!s} is poison")
         return [message]
 
 
 @pytest.mark.parametrize("queue", ["plain", "sessions"])
-def test_only_the_message_at_fault_goes_to_the_dead_letter_queue_of_the_source(broker, clock, queue: str) -> None:
+def test_only_the_message_at_fault_goes_to_the_dead_letter_queue_of_the_source(
+    broker: RunningBroker, clock: ManualClock, queue: str
+) -> None:
     publish(broker, queue, 12)
     line = WireLine(broker, clock, queue=queue, has_rejects=False, editors=[Refusing("m-4", "m-5")])
     line.run(line.is_drained)
@@ -172,7 +187,9 @@ def test_only_the_message_at_fault_goes_to_the_dead_letter_queue_of_the_source(b
 
 
 @pytest.mark.parametrize("queue", ["plain", "sessions"])
-def test_a_message_at_fault_does_not_end_the_hold_of_its_neighbours(broker, clock, queue: str) -> None:
+def test_a_message_at_fault_does_not_end_the_hold_of_its_neighbours(
+    broker: RunningBroker, clock: ManualClock, queue: str
+) -> None:
     broker.faults("east").add(Fault(effect=Effect.THROTTLE, operations=SEND))
     publish(broker, queue, 4, sessions=1)
     line = WireLine(broker, clock, queue=queue, has_rejects=False, editors=[Refusing("m-1")])
@@ -183,7 +200,9 @@ def test_a_message_at_fault_does_not_end_the_hold_of_its_neighbours(broker, cloc
     assert [identity(message) for message in line.dead()] == ["m-1"]
 
 
-def test_where_the_source_lets_nothing_be_settled_the_neighbours_are_sent_once(broker, clock) -> None:
+def test_where_the_source_lets_nothing_be_settled_the_neighbours_are_sent_once(
+    broker: RunningBroker, clock: ManualClock
+) -> None:
     refusal = Fault(
         effect=Effect.REFUSE, operations=frozenset((Operation.MANAGE,)), condition="amqp:unauthorized-access"
     )
@@ -195,7 +214,9 @@ def test_where_the_source_lets_nothing_be_settled_the_neighbours_are_sent_once(b
     assert line.ids() == ["m-0", "m-2"]
 
 
-def test_a_run_of_rejects_stops_the_task_and_leaves_the_rest_at_the_source(broker, clock) -> None:
+def test_a_run_of_rejects_stops_the_task_and_leaves_the_rest_at_the_source(
+    broker: RunningBroker, clock: ManualClock
+) -> None:
     publish(broker, "plain", 9)
     editors = [Refusing(*(f"m-{number}" for number in range(9)))]
     line = WireLine(broker, clock, editors=editors, rejects_in_a_row=4, hold=timedelta(minutes=5))

@@ -17,8 +17,13 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
+from local.broker.thread import RunningBroker
+from tests.broker.sdk_calls import ReceiveMessages, SendMessages, TakeEntity, some
 
-def test_messages_arrive_in_order_with_their_properties(client, send, entity) -> None:
+
+def test_messages_arrive_in_order_with_their_properties(
+    client: ServiceBusClient, send: SendMessages, entity: TakeEntity
+) -> None:
     queue = entity("plain")
     send(
         queue,
@@ -48,21 +53,23 @@ def test_messages_arrive_in_order_with_their_properties(client, send, entity) ->
         assert first.application_properties == {b"text": b"t", b"number": 0, b"yes": True, b"half": 0.5}
         assert first.delivery_count == 0
         assert isinstance(first.lock_token, uuid.UUID)
-        age = dt.datetime.now(dt.UTC) - first.enqueued_time_utc
+        age = dt.datetime.now(dt.UTC) - some(first.enqueued_time_utc)
         assert abs(age) < dt.timedelta(seconds=10)
         for message in messages:
             receiver.complete_message(message)
         assert receiver.receive_messages(1, max_wait_time=0.3) == []
 
 
-def test_a_message_without_an_id_is_given_one(publish, entity, take) -> None:
+def test_a_message_without_an_id_is_given_one(publish: SendMessages, entity: TakeEntity, take: ReceiveMessages) -> None:
     queue = entity("plain")
     publish(queue, ServiceBusMessage("body"))
     (message,) = take(queue, 1)
-    assert len(message.message_id) > 0
+    assert message.message_id
 
 
-def test_a_batch_object_arrives_message_by_message(client, entity, take) -> None:
+def test_a_batch_object_arrives_message_by_message(
+    client: ServiceBusClient, entity: TakeEntity, take: ReceiveMessages
+) -> None:
     queue = entity("plain")
     with client.get_queue_sender(queue) as sender:
         batch = sender.create_message_batch()
@@ -72,7 +79,9 @@ def test_a_batch_object_arrives_message_by_message(client, entity, take) -> None
     assert [message.message_id for message in take(queue, 200)] == [str(number) for number in range(200)]
 
 
-def test_an_abandoned_message_comes_back_in_its_place_with_a_count(client, publish, entity) -> None:
+def test_an_abandoned_message_comes_back_in_its_place_with_a_count(
+    client: ServiceBusClient, publish: SendMessages, entity: TakeEntity
+) -> None:
     queue = entity("plain")
     publish(queue, [ServiceBusMessage(str(number)) for number in range(3)])
     with client.get_queue_receiver(queue) as receiver:
@@ -83,7 +92,9 @@ def test_an_abandoned_message_comes_back_in_its_place_with_a_count(client, publi
         assert [(str(message), message.delivery_count) for message in again] == [("0", 1), ("1", 1), ("2", 1)]
 
 
-def test_a_message_abandoned_too_often_is_dead_lettered(client, publish, entity, take) -> None:
+def test_a_message_abandoned_too_often_is_dead_lettered(
+    client: ServiceBusClient, publish: SendMessages, entity: TakeEntity, take: ReceiveMessages
+) -> None:
     queue = entity("short-lock")
     publish(queue, ServiceBusMessage("body", application_properties={"kept": 1}))
     with client.get_queue_receiver(queue) as receiver:
@@ -93,11 +104,13 @@ def test_a_message_abandoned_too_often_is_dead_lettered(client, publish, entity,
         assert receiver.receive_messages(1, max_wait_time=0.3) == []
     (dead,) = take(queue, 1, sub_queue=ServiceBusSubQueue.DEAD_LETTER)
     assert dead.dead_letter_reason == "MaxDeliveryCountExceeded"
-    assert "2 delivery attempts" in dead.dead_letter_error_description
-    assert dead.application_properties[b"kept"] == 1
+    assert "2 delivery attempts" in some(dead.dead_letter_error_description)
+    assert some(dead.application_properties)[b"kept"] == 1
 
 
-def test_an_expired_lock_is_lost_and_the_message_comes_back(client, publish, entity) -> None:
+def test_an_expired_lock_is_lost_and_the_message_comes_back(
+    client: ServiceBusClient, publish: SendMessages, entity: TakeEntity
+) -> None:
     queue = entity("short-lock")
     publish(queue, [ServiceBusMessage("first"), ServiceBusMessage("second")])
     with client.get_queue_receiver(queue) as receiver:
@@ -109,19 +122,21 @@ def test_an_expired_lock_is_lost_and_the_message_comes_back(client, publish, ent
         assert [(str(each), each.delivery_count) for each in again] == [("first", 1), ("second", 0)]
 
 
-def test_the_broker_refuses_to_settle_with_a_lost_lock(client, publish, entity) -> None:
+def test_the_broker_refuses_to_settle_with_a_lost_lock(
+    client: ServiceBusClient, publish: SendMessages, entity: TakeEntity
+) -> None:
     queue = entity("short-lock")
     publish(queue, ServiceBusMessage("body"))
     with client.get_queue_receiver(queue) as receiver:
         (message,) = receiver.receive_messages(1, max_wait_time=2)
         # The SDK compares this annotation with its clock before it asks the broker.
-        message.raw_amqp_message.annotations[b"x-opt-locked-until"] += 60_000
+        some(message.raw_amqp_message.annotations)[b"x-opt-locked-until"] += 60_000
         time.sleep(1.1)
         with pytest.raises(MessageLockLostError, match="lock supplied is invalid"):
             receiver.complete_message(message)
 
 
-def test_a_renewed_lock_holds(client, publish, entity) -> None:
+def test_a_renewed_lock_holds(client: ServiceBusClient, publish: SendMessages, entity: TakeEntity) -> None:
     queue = entity("short-lock")
     publish(queue, ServiceBusMessage("body"))
     with client.get_queue_receiver(queue) as receiver:
@@ -134,7 +149,7 @@ def test_a_renewed_lock_holds(client, publish, entity) -> None:
         assert receiver.peek_messages(1, sequence_number=1) == []
 
 
-def test_dead_lettering_keeps_the_reason(client, publish, entity) -> None:
+def test_dead_lettering_keeps_the_reason(client: ServiceBusClient, publish: SendMessages, entity: TakeEntity) -> None:
     queue = entity("plain")
     publish(queue, ServiceBusMessage("body", message_id="dead"))
     with client.get_queue_receiver(queue) as receiver:
@@ -144,11 +159,13 @@ def test_dead_lettering_keeps_the_reason(client, publish, entity) -> None:
         (dead,) = receiver.receive_messages(1, max_wait_time=2)
         assert (dead.message_id, dead.dead_letter_reason) == ("dead", "reason")
         assert dead.dead_letter_error_description == "description"
-        assert dead.application_properties[b"DeadLetterReason"] == b"reason"
+        assert some(dead.application_properties)[b"DeadLetterReason"] == b"reason"
         receiver.complete_message(dead)
 
 
-def test_deferred_messages_wait_for_their_number(client, publish, entity) -> None:
+def test_deferred_messages_wait_for_their_number(
+    client: ServiceBusClient, publish: SendMessages, entity: TakeEntity
+) -> None:
     queue = entity("plain")
     publish(queue, [ServiceBusMessage("one"), ServiceBusMessage("two")])
     with client.get_queue_receiver(queue) as receiver:
@@ -160,10 +177,12 @@ def test_deferred_messages_wait_for_their_number(client, publish, entity) -> Non
         assert str(deferred) == "one"
         receiver.complete_message(deferred)
         with pytest.raises(MessageNotFoundError):
-            receiver.receive_deferred_messages([first.sequence_number])
+            receiver.receive_deferred_messages([some(first.sequence_number)])
 
 
-def test_peeking_sees_messages_in_every_state(client, publish, entity) -> None:
+def test_peeking_sees_messages_in_every_state(
+    client: ServiceBusClient, publish: SendMessages, entity: TakeEntity
+) -> None:
     queue = entity("plain")
     later = dt.datetime.now(dt.UTC) + dt.timedelta(hours=1)
     publish(queue, [ServiceBusMessage(text) for text in ("locked", "deferred", "active")])
@@ -182,7 +201,9 @@ def test_peeking_sees_messages_in_every_state(client, publish, entity) -> None:
         assert [str(message) for message in receiver.peek_messages(1, sequence_number=3)] == ["active"]
 
 
-def test_scheduled_messages_come_at_their_time_and_can_be_cancelled(client, entity, take) -> None:
+def test_scheduled_messages_come_at_their_time_and_can_be_cancelled(
+    client: ServiceBusClient, entity: TakeEntity, take: ReceiveMessages
+) -> None:
     queue = entity("plain")
     soon = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=0.7)
     with client.get_queue_sender(queue) as sender:
@@ -192,11 +213,13 @@ def test_scheduled_messages_come_at_their_time_and_can_be_cancelled(client, enti
             sender.cancel_scheduled_messages(numbers[0])
     messages = take(queue, 1)
     assert [str(message) for message in messages] == ["kept"]
-    assert messages[0].enqueued_time_utc >= soon - dt.timedelta(milliseconds=1)
-    assert messages[0].sequence_number > numbers[1]
+    assert some(messages[0].enqueued_time_utc) >= soon - dt.timedelta(milliseconds=1)
+    assert some(messages[0].sequence_number) > numbers[1]
 
 
-def test_messages_expire_to_the_dead_letter_queue(publish, entity, take) -> None:
+def test_messages_expire_to_the_dead_letter_queue(
+    publish: SendMessages, entity: TakeEntity, take: ReceiveMessages
+) -> None:
     queue = entity("expiring")
     publish(queue, ServiceBusMessage("body", time_to_live=dt.timedelta(seconds=1)))
     (dead,) = take(queue, 1, sub_queue=ServiceBusSubQueue.DEAD_LETTER)
@@ -204,7 +227,9 @@ def test_messages_expire_to_the_dead_letter_queue(publish, entity, take) -> None
     assert take(queue, 0) == []
 
 
-def test_the_entity_clips_the_time_to_live_and_drops_what_has_expired(client, publish, entity, broker) -> None:
+def test_the_entity_clips_the_time_to_live_and_drops_what_has_expired(
+    client: ServiceBusClient, publish: SendMessages, entity: TakeEntity, broker: RunningBroker
+) -> None:
     queue = entity("dropping")
     publish(queue, ServiceBusMessage("body", time_to_live=dt.timedelta(hours=1)))
     with client.get_queue_receiver(queue) as receiver:
@@ -215,14 +240,16 @@ def test_the_entity_clips_the_time_to_live_and_drops_what_has_expired(client, pu
         assert broker.inspect("west", lambda west: len(west.queue(queue).backlog.dead_letters.messages)) == 0
 
 
-def test_receive_and_delete_leaves_nothing(publish, entity, take) -> None:
+def test_receive_and_delete_leaves_nothing(publish: SendMessages, entity: TakeEntity, take: ReceiveMessages) -> None:
     queue = entity("plain")
     publish(queue, [ServiceBusMessage(str(number)) for number in range(50)])
     assert [str(message) for message in take(queue, 50)] == [str(number) for number in range(50)]
     assert take(queue, 1) == []
 
 
-def test_prefetched_messages_are_released_uncounted_when_the_receiver_closes(client, publish, entity, receive) -> None:
+def test_prefetched_messages_are_released_uncounted_when_the_receiver_closes(
+    client: ServiceBusClient, publish: SendMessages, entity: TakeEntity, receive: ReceiveMessages
+) -> None:
     queue = entity("plain")
     publish(queue, [ServiceBusMessage(str(number)) for number in range(20)])
     with client.get_queue_receiver(queue, prefetch_count=10) as receiver:
@@ -232,7 +259,7 @@ def test_prefetched_messages_are_released_uncounted_when_the_receiver_closes(cli
     assert [(str(message), message.delivery_count) for message in rest] == [(str(n), 0) for n in range(1, 20)]
 
 
-def test_a_message_of_many_frames_goes_both_ways(client, take) -> None:
+def test_a_message_of_many_frames_goes_both_ways(client: ServiceBusClient, take: ReceiveMessages) -> None:
     body = bytes(range(256)) * 4000
     with client.get_queue_sender("premium") as sender:
         sender.send_messages(ServiceBusMessage(body))
@@ -240,7 +267,9 @@ def test_a_message_of_many_frames_goes_both_ways(client, take) -> None:
     assert b"".join(message.body) == body
 
 
-def test_a_message_over_the_limit_is_refused_and_the_link_goes_on(client, entity, take) -> None:
+def test_a_message_over_the_limit_is_refused_and_the_link_goes_on(
+    client: ServiceBusClient, entity: TakeEntity, take: ReceiveMessages
+) -> None:
     queue = entity("plain")
     with client.get_queue_sender(queue) as sender:
         with pytest.raises(MessageSizeExceededError):
@@ -249,7 +278,9 @@ def test_a_message_over_the_limit_is_refused_and_the_link_goes_on(client, entity
     assert [str(message) for message in take(queue, 1)] == ["fits"]
 
 
-def test_more_properties_than_service_bus_takes_are_refused(client, entity, take) -> None:
+def test_more_properties_than_service_bus_takes_are_refused(
+    client: ServiceBusClient, entity: TakeEntity, take: ReceiveMessages
+) -> None:
     queue = entity("plain")
     message = ServiceBusMessage("body", application_properties={f"name-{n}": "x" * 1000 for n in range(70)})
     with client.get_queue_sender(queue) as sender:
@@ -259,30 +290,33 @@ def test_more_properties_than_service_bus_takes_are_refused(client, entity, take
     assert [str(each) for each in take(queue, 1)] == ["fits"]
 
 
-def test_all_body_types_keep_their_type(send, entity, take) -> None:
+def test_all_body_types_keep_their_type(client: ServiceBusClient, entity: TakeEntity, take: ReceiveMessages) -> None:
     queue = entity("plain")
-    send(queue, AmqpAnnotatedMessage(value_body={"a": 1}))
-    send(queue, AmqpAnnotatedMessage(sequence_body=[[1, "two"], [3]]))
+    with client.get_queue_sender(queue) as sender:
+        sender.send_messages(AmqpAnnotatedMessage(value_body={"a": 1}))
+        sender.send_messages(AmqpAnnotatedMessage(sequence_body=[[1, "two"], [3]]))
     value, sequence = take(queue, 2)
     assert value.raw_amqp_message.body == {b"a": 1}
     assert list(sequence.raw_amqp_message.body) == [[1, b"two"], [3]]
 
 
-def test_an_entity_that_does_not_exist_is_reported(send, receive) -> None:
+def test_an_entity_that_does_not_exist_is_reported(send: SendMessages, receive: ReceiveMessages) -> None:
     with pytest.raises(MessagingEntityNotFoundError):
         receive("nowhere", 1)
     with pytest.raises(MessagingEntityNotFoundError):
         send("nowhere", ServiceBusMessage("body"))
 
 
-def test_duplicates_are_accepted_and_dropped(send, entity, take) -> None:
+def test_duplicates_are_accepted_and_dropped(send: SendMessages, entity: TakeEntity, take: ReceiveMessages) -> None:
     queue = entity("unique")
     send(queue, [ServiceBusMessage("1", message_id="a"), ServiceBusMessage("2", message_id="a")])
     send(queue, [ServiceBusMessage("3", message_id="a"), ServiceBusMessage("4", message_id="b")])
     assert [str(message) for message in take(queue, 2)] == ["1", "4"]
 
 
-def test_messages_are_forwarded_and_so_are_dead_letters(client, publish, take) -> None:
+def test_messages_are_forwarded_and_so_are_dead_letters(
+    client: ServiceBusClient, publish: SendMessages, take: ReceiveMessages
+) -> None:
     publish("first", ServiceBusMessage("body"))
     with client.get_queue_receiver("third") as receiver:
         (message,) = receiver.receive_messages(1, max_wait_time=2)
@@ -291,13 +325,15 @@ def test_messages_are_forwarded_and_so_are_dead_letters(client, publish, take) -
     assert (dead.dead_letter_reason, dead.dead_letter_source) == ("why", "third")
 
 
-def test_forwarding_in_a_circle_ends_in_the_transfer_dead_letter_queue(publish, take) -> None:
+def test_forwarding_in_a_circle_ends_in_the_transfer_dead_letter_queue(
+    publish: SendMessages, take: ReceiveMessages
+) -> None:
     publish("circle", ServiceBusMessage("body"))
     (dead,) = take("circle", 1, sub_queue=ServiceBusSubQueue.TRANSFER_DEAD_LETTER)
     assert dead.dead_letter_reason == "MaxTransferHopCountExceeded"
 
 
-def test_namespaces_are_apart(broker, send, entity) -> None:
+def test_namespaces_are_apart(broker: RunningBroker, send: SendMessages, entity: TakeEntity) -> None:
     queue = entity("plain")
     send(queue, ServiceBusMessage("west"))
     with ServiceBusClient.from_connection_string(broker.connection_string("east")) as east:
@@ -308,7 +344,7 @@ def test_namespaces_are_apart(broker, send, entity) -> None:
         ]
 
 
-def test_two_receivers_share_a_queue(client, publish, entity) -> None:
+def test_two_receivers_share_a_queue(client: ServiceBusClient, publish: SendMessages, entity: TakeEntity) -> None:
     queue = entity("plain")
     with client.get_queue_receiver(queue) as one, client.get_queue_receiver(queue) as two:
         publish(queue, [ServiceBusMessage(str(number)) for number in range(10)])
@@ -317,7 +353,7 @@ def test_two_receivers_share_a_queue(client, publish, entity) -> None:
     assert sorted(seen, key=int) == [str(number) for number in range(10)]
 
 
-def test_the_asynchronous_client_works_alike(broker, entity) -> None:
+def test_the_asynchronous_client_works_alike(broker: RunningBroker, entity: TakeEntity) -> None:
     queue = entity("plain")
 
     async def run() -> None:

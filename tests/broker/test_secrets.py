@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import traceback
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -19,10 +20,10 @@ from shared.azure.outputs import output_with_connection_string
 from shared.azure.secrets import SettingSecrets, open_secrets, setting_of
 from shared.azure.senders.renewed import RenewedOutput
 from shared.clock import ManualClock
-from shared.config.files import load
+from shared.config.files import Configuration, load
 from shared.config.outputs import open_outputs
-from shared.errors import ConfigError, TargetRefused, TargetUnavailable
-from shared.protocols import Outgoing
+from shared.errors import BuswayError, ConfigError, TargetRefused, TargetUnavailable
+from shared.protocols import Outgoing, Secret
 from tests.messages import delivered
 from tests.vault import Vault
 
@@ -30,7 +31,7 @@ HIDDEN = "never-to-be-seen-4711"
 
 
 @pytest.fixture
-def vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Vault]:
     with Vault(tmp_path / "certificate") as running:
         for name, value in running.identity().items():
             monkeypatch.setenv(name, value)
@@ -38,14 +39,14 @@ def vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.fixture(autouse=True)
-def _nothing_hidden_is_told(caplog: pytest.LogCaptureFixture):
+def _nothing_hidden_is_told(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     caplog.set_level(logging.DEBUG)
     yield
     assert HIDDEN not in caplog.text
 
 
 @contextlib.asynccontextmanager
-async def secrets_of(vault, clock=None):
+async def secrets_of(vault: Vault, clock: ManualClock | None = None) -> AsyncIterator[VaultSecrets]:
     # The certificate that the environment names is the whole process's, and read once.
     opened = VaultSecrets(vault.url, clock, partial(SecretClient, retry_total=0, connection_verify=vault.authority))
     try:
@@ -54,12 +55,12 @@ async def secrets_of(vault, clock=None):
         await opened.close()
 
 
-def a_clock():
+def a_clock() -> ManualClock:
     return ManualClock(datetime(2030, 1, 1, tzinfo=UTC))
 
 
-def test_a_secret_is_read_by_the_identity_of_the_app(vault) -> None:
-    async def run():
+def test_a_secret_is_read_by_the_identity_of_the_app(vault: Vault) -> None:
+    async def run() -> list[Secret]:
         async with secrets_of(vault) as secrets:
             return await asyncio.gather(*(secrets.get("west") for _ in range(3)))
 
@@ -71,10 +72,10 @@ def test_a_secret_is_read_by_the_identity_of_the_app(vault) -> None:
     assert HIDDEN not in repr(first) + str(first) + f"{first!r:>200}"
 
 
-def test_a_new_version_is_taken_up_after_a_while_and_at_once_when_asked_for(vault) -> None:
+def test_a_new_version_is_taken_up_after_a_while_and_at_once_when_asked_for(vault: Vault) -> None:
     clock = a_clock()
 
-    async def run():
+    async def run() -> list[str]:
         async with secrets_of(vault, clock) as secrets:
             values = [(await secrets.get("west")).reveal()]
             vault.set("west", "second")
@@ -102,7 +103,9 @@ def test_a_new_version_is_taken_up_after_a_while_and_at_once_when_asked_for(vaul
         ((503, "ServiceUnavailable", {}), TargetUnavailable, "busy or failing, 503"),
     ],
 )
-def test_what_the_vault_says_becomes_an_error_that_names_vault_and_secret(vault, failing, kind, told: str) -> None:
+def test_what_the_vault_says_becomes_an_error_that_names_vault_and_secret(
+    vault: Vault, failing: tuple[int, str, dict[str, str]] | None, kind: type[BuswayError], told: str
+) -> None:
     async def run() -> None:
         async with secrets_of(vault) as secrets:
             await secrets.get("west")
@@ -117,7 +120,7 @@ def test_what_the_vault_says_becomes_an_error_that_names_vault_and_secret(vault,
         assert raised.value.retry_after.total_seconds() == 7
 
 
-def test_an_identity_without_a_token_is_a_persons_affair(vault, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_identity_without_a_token_is_a_persons_affair(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         async with secrets_of(vault) as secrets:
             await secrets.get("west")
@@ -127,7 +130,7 @@ def test_an_identity_without_a_token_is_a_persons_affair(vault, monkeypatch: pyt
         asyncio.run(run())
 
 
-def test_a_vault_that_is_away_leaves_the_last_version_in_force(vault, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_vault_that_is_away_leaves_the_last_version_in_force(vault: Vault, caplog: pytest.LogCaptureFixture) -> None:
     clock = a_clock()
 
     async def run() -> None:
@@ -182,22 +185,22 @@ EAST = NamespaceConfig(
 
 
 @pytest.fixture(scope="module")
-def broker():
+def broker() -> Iterator[RunningBroker]:
     with RunningBroker([EAST]) as running:
         yield running
 
 
-def connection_string(broker, key) -> str:
+def connection_string(broker: RunningBroker, key: str) -> str:
     where = f"Endpoint=sb://localhost:{broker.port('east')};SharedAccessKeyName=Root;SharedAccessKey={key}"
     return f"{where};UseDevelopmentEmulator=true"
 
 
-def arrived(broker):
+def arrived(broker: RunningBroker) -> int:
     return broker.counts("east")["copies"].active
 
 
 @contextlib.asynccontextmanager
-async def renewed(vault, clock, kind: str = "service-bus"):
+async def renewed(vault: Vault, clock: ManualClock, kind: str = "service-bus") -> AsyncIterator[RenewedOutput]:
     async with secrets_of(vault, clock) as secrets:
         output = RenewedOutput(
             "east", "east-key", secrets, partial(output_with_connection_string, "east", kind, "east-key")
@@ -208,7 +211,7 @@ async def renewed(vault, clock, kind: str = "service-bus"):
             await output.close()
 
 
-async def answer_to(output, number, entity: str = "copies"):
+async def answer_to(output: RenewedOutput, number: int, entity: str = "copies") -> BuswayError | None:
     message = Outgoing(delivered(None, message_id=f"m-{number}"), f"m-{number}", None, None)
     (answer,) = await output.send(entity, [message], timeout_seconds=10)
     return answer
@@ -216,7 +219,7 @@ async def answer_to(output, number, entity: str = "copies"):
 
 @pytest.mark.parametrize(("kind", "entity"), [("service-bus", "copies"), ("event-hubs", "events")])
 def test_a_target_that_has_replaced_its_key_is_sent_to_with_the_new_version(
-    vault, broker, kind: str, entity: str
+    vault: Vault, broker: RunningBroker, kind: str, entity: str
 ) -> None:
     clock = a_clock()
 
@@ -237,10 +240,12 @@ def test_a_target_that_has_replaced_its_key_is_sent_to_with_the_new_version(
     assert len(vault.requests) == 2
 
 
-def test_a_new_version_that_is_none_leaves_the_output_as_it_is(vault, broker, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_new_version_that_is_none_leaves_the_output_as_it_is(
+    vault: Vault, broker: RunningBroker, caplog: pytest.LogCaptureFixture
+) -> None:
     clock = a_clock()
 
-    async def run():
+    async def run() -> int:
         async with renewed(vault, clock) as output:
             before = arrived(broker)
             for value in (connection_string(broker, "the-new-key"), f"nonsense {HIDDEN}"):
@@ -254,7 +259,7 @@ def test_a_new_version_that_is_none_leaves_the_output_as_it_is(vault, broker, ca
     assert caplog.text.count("keeps using the old version of secret east-key: east: secret east-key is no") == 1
 
 
-def test_calls_under_way_keep_the_output_that_they_are_in(vault) -> None:
+def test_calls_under_way_keep_the_output_that_they_are_in(vault: Vault) -> None:
     async def run() -> None:
         async with secrets_of(vault, clock) as secrets:
             output = RenewedOutput("east", "east-key", secrets, opened.append_new)
@@ -288,7 +293,7 @@ class OutputThatWaits:
         self.is_entered = asyncio.Event()
         self.is_closed = False
 
-    async def send(self, _, messages, *, timeout_seconds):
+    async def send(self, _: str, messages: Sequence[Outgoing], *, timeout_seconds: float) -> list[BuswayError | None]:
         assert timeout_seconds > 0
         self.is_entered.set()
         await self.may_answer.wait()
@@ -305,13 +310,13 @@ class Openings:
         self.outputs: asyncio.Queue[OutputThatWaits] = asyncio.Queue()
         self.values: list[Any] = []
 
-    def append_new(self, value):
+    def append_new(self, value: Any) -> OutputThatWaits:
         self.values.append(value)
         output = OutputThatWaits()
         self.outputs.put_nowait(output)
         return output
 
-    async def entered(self):
+    async def entered(self) -> OutputThatWaits:
         async with asyncio.timeout(10):
             output = await self.outputs.get()
             await output.is_entered.wait()
@@ -321,8 +326,8 @@ class Openings:
 @pytest.mark.parametrize(
     "value", [HIDDEN, f"Endpoint=sb://a/;SharedAccessKeyName=n;SharedAccessKey={HIDDEN};EntityPath=q"]
 )
-def test_a_secret_that_is_no_connection_string_is_refused_and_not_quoted(vault, value) -> None:
-    async def run():
+def test_a_secret_that_is_no_connection_string_is_refused_and_not_quoted(vault: Vault, value: str) -> None:
+    async def run() -> BuswayError | None:
         async with renewed(vault, a_clock()) as output:
             return await answer_to(output, 1)
 
@@ -334,8 +339,8 @@ def test_a_secret_that_is_no_connection_string_is_refused_and_not_quoted(vault, 
     assert HIDDEN not in told
 
 
-def test_a_vault_that_is_away_at_the_first_message_is_tried_again(vault) -> None:
-    async def run():
+def test_a_vault_that_is_away_at_the_first_message_is_tried_again(vault: Vault) -> None:
+    async def run() -> BuswayError | None:
         async with renewed(vault, a_clock()) as output:
             return await answer_to(output, 1)
 
@@ -352,7 +357,7 @@ routes: [{target: {connection: east, queue: copies}}]
 """
 
 
-def configured(folder, west, east):
+def configured(folder: Path, west: str, east: str) -> Configuration:
     (folder / "tasks").mkdir()
     (folder / "connections.yaml").write_text(
         f"west: {{kind: service-bus, {west}}}\neast: {{kind: service-bus, {east}}}\n"

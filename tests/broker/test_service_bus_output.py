@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusReceivedMessage
@@ -11,25 +12,27 @@ from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.thread import RunningBroker
 from shared.azure.connections import service_bus_client
 from shared.azure.senders.service_bus import ServiceBusOutput
-from shared.errors import ConfigError, MessageRejected, TargetRefused, TargetUnavailable
+from shared.errors import BuswayError, ConfigError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.protocols import Outgoing
 from tests.messages import delivered
 
 SECONDS = 10.0
 
 
-def outgoing(number: int, *, session_id: str | None = None, body: bytes = b"body", **options):
+def outgoing(number: int, *, session_id: str | None = None, body: bytes = b"body", **options: Any) -> Outgoing:
     # A sequence number of None: as a message leaves, with nothing service-assigned.
     content = delivered(None, message_id=f"m-{number}", session_id=session_id, body=body, **options)
     return Outgoing(content, f"m-{number}", session_id, None)
 
 
-def opened(connection_string):
+def opened(connection_string: str) -> ServiceBusOutput:
     return ServiceBusOutput("west", lambda: service_bus_client("WEST", {"WEST": connection_string}))
 
 
-def answers_of(connection_string: str, entity: str, *batches, timeout_seconds=SECONDS):
-    async def send():
+def answers_of(
+    connection_string: str, entity: str, *batches: list[Outgoing], timeout_seconds: float = SECONDS
+) -> list[list[BuswayError | None]]:
+    async def send() -> list[list[BuswayError | None]]:
         output = opened(connection_string)
         try:
             return [await output.send(entity, batch, timeout_seconds=timeout_seconds) for batch in batches]
@@ -39,21 +42,21 @@ def answers_of(connection_string: str, entity: str, *batches, timeout_seconds=SE
     return asyncio.run(send())
 
 
-def nobody_at(port) -> str:
+def nobody_at(port: int) -> str:
     return f"Endpoint=sb://localhost:{port};SharedAccessKeyName=a;SharedAccessKey=b;UseDevelopmentEmulator=true"
 
 
 @pytest.fixture
-def west(broker: RunningBroker):
+def west(broker: RunningBroker) -> str:
     return broker.connection_string("west")
 
 
-def ids(messages):
+def ids(messages: list[ServiceBusReceivedMessage]) -> list[str | None]:
     return [message.message_id for message in messages]
 
 
 def test_batches_arrive_in_order_as_they_are(
-    west, entity: Callable[[str], str], take: Callable[..., list[ServiceBusReceivedMessage]]
+    west: str, entity: Callable[[str], str], take: Callable[..., list[ServiceBusReceivedMessage]]
 ) -> None:
     queue = entity("plain")
     batches = [[outgoing(number) for number in range(start, start + 40)] for start in (0, 40)]
@@ -64,7 +67,7 @@ def test_batches_arrive_in_order_as_they_are(
 
 
 def test_a_call_of_more_than_the_link_takes_goes_in_several_batches(
-    west, entity: Callable[[str], str], take: Callable[..., list[ServiceBusReceivedMessage]]
+    west: str, entity: Callable[[str], str], take: Callable[..., list[ServiceBusReceivedMessage]]
 ) -> None:
     queue = entity("plain")
     batch = [outgoing(number, body=b"x" * 50_000) for number in range(12)]
@@ -73,17 +76,18 @@ def test_a_call_of_more_than_the_link_takes_goes_in_several_batches(
 
 
 def test_a_message_over_the_limit_is_rejected_alone(
-    west, entity: Callable[[str], str], take: Callable[..., list[ServiceBusReceivedMessage]]
+    west: str, entity: Callable[[str], str], take: Callable[..., list[ServiceBusReceivedMessage]]
 ) -> None:
     queue = entity("plain")
     (answers,) = answers_of(west, queue, [outgoing(0), outgoing(1, body=b"x" * 300_000), outgoing(2)])
     assert [type(answer) for answer in answers] == [type(None), MessageRejected, type(None)]
+    assert isinstance(answers[1], MessageRejected)
     assert answers[1].reason == "MessageSizeExceeded"
     assert ids(take(queue, 2)) == ["m-0", "m-2"]
 
 
 def test_messages_without_a_session_id_are_rejected_alone_and_the_others_keep_their_order(
-    west, entity: Callable[[str], str], take: Callable[..., list[ServiceBusReceivedMessage]]
+    west: str, entity: Callable[[str], str], take: Callable[..., list[ServiceBusReceivedMessage]]
 ) -> None:
     queue = entity("sessions")
     batch = [outgoing(number, session_id=None if number in (0, 7, 8, 19) else "s") for number in range(20)]
@@ -94,7 +98,7 @@ def test_messages_without_a_session_id_are_rejected_alone_and_the_others_keep_th
     assert ids(take(queue, 16, session_id="s")) == [f"m-{number}" for number in range(20) if number not in refused]
 
 
-def test_an_entity_that_does_not_exist_is_for_a_person(west) -> None:
+def test_an_entity_that_does_not_exist_is_for_a_person(west: str) -> None:
     (answers,) = answers_of(west, "nowhere", [outgoing(0), outgoing(1)])
     assert [type(answer) for answer in answers] == [TargetRefused] * 2
     assert "west/nowhere" in str(answers[0])
@@ -114,7 +118,7 @@ def test_an_output_goes_on_after_the_broker_was_away() -> None:
         port = chosen.getsockname()[1]
     config = NamespaceConfig(name="alone", queues=(QueueConfig(name="q"),), port=port)
 
-    async def send(output, number: int):
+    async def send(output: ServiceBusOutput, number: int) -> list[BuswayError | None]:
         return await output.send("q", [outgoing(number)], timeout_seconds=5)
 
     loop = asyncio.new_event_loop()

@@ -6,7 +6,14 @@ import time
 from collections.abc import Callable
 
 import pytest
-from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
+from azure.servicebus import (
+    NEXT_AVAILABLE_SESSION,
+    ServiceBusClient,
+    ServiceBusMessage,
+    ServiceBusReceivedMessage,
+    ServiceBusReceiveMode,
+    ServiceBusReceiver,
+)
 from azure.servicebus.aio import ServiceBusClient as AsyncClient
 from azure.servicebus.exceptions import (
     OperationTimeoutError,
@@ -18,18 +25,18 @@ from azure.servicebus.exceptions import (
 from local.broker.thread import RunningBroker
 
 
-def messages_of(*sessions, each: int = 2):
+def messages_of(*sessions: str, each: int = 2) -> list[ServiceBusMessage]:
     return [
         ServiceBusMessage(f"{session}{number}", session_id=session) for number in range(each) for session in sessions
     ]
 
 
-def receive_for_ever(receiver) -> None:
+def receive_for_ever(receiver: ServiceBusReceiver) -> None:
     while True:
         receiver.receive_messages(5, max_wait_time=0.5)
 
 
-def bodies(messages):
+def bodies(messages: list[ServiceBusReceivedMessage]) -> list[str]:
     return [str(message) for message in messages]
 
 
@@ -220,7 +227,7 @@ def test_many_sessions_at_once_keep_their_order(broker: RunningBroker, entity: C
                 if str(message) == "9":
                     return
 
-    async def run():
+    async def run() -> dict[str | None, list[int]]:
         seen: dict[str | None, list[int]] = {}
         async with AsyncClient.from_connection_string(broker.connection_string("west")) as client:
             async with client.get_queue_sender(queue) as sender:

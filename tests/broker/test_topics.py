@@ -1,17 +1,23 @@
 """Topics, subscriptions and rules, as azure-servicebus sees them."""
 
 import datetime as dt
+from collections.abc import Callable
+from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusMessage, ServiceBusReceiveMode
+from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusReceiveMode
 from azure.servicebus.exceptions import ServiceBusError
+
+from tests.broker.sdk_calls import SendMessages, TakeEntity
+
+type TakeMessages = Callable[..., list[ServiceBusReceivedMessage]]
 
 
 @pytest.fixture
-def take(client):
+def take(client: ServiceBusClient) -> TakeMessages:
     """Take the messages there are from a subscription."""
 
-    def take_messages(topic, subscription, count, **options):
+    def take_messages(topic: str, subscription: str, count: int, **options: Any) -> list[ServiceBusReceivedMessage]:
         with client.get_subscription_receiver(
             topic, subscription, receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE, **options
         ) as receiver:
@@ -23,7 +29,9 @@ def take(client):
     return take_messages
 
 
-def test_every_subscription_gets_what_its_rules_select(send, take, entity) -> None:
+def test_every_subscription_gets_what_its_rules_select(
+    send: SendMessages, take: TakeMessages, entity: TakeEntity
+) -> None:
     topic = entity("topic")
     send(
         topic,
@@ -41,7 +49,9 @@ def test_every_subscription_gets_what_its_rules_select(send, take, entity) -> No
     assert replicated[0].application_properties == {b"priority": 9, b"replication": 1, b"RuleName": b"replication"}
 
 
-def test_rules_with_an_action_make_copies_of_their_own(publish, take, entity) -> None:
+def test_rules_with_an_action_make_copies_of_their_own(
+    publish: SendMessages, take: TakeMessages, entity: TakeEntity
+) -> None:
     topic = entity("topic")
     publish(topic, ServiceBusMessage("body", subject="old", message_id="id"))
     plain, marked = take(topic, "many", 2)
@@ -50,7 +60,9 @@ def test_rules_with_an_action_make_copies_of_their_own(publish, take, entity) ->
     assert (marked.subject, marked.message_id) == ("new", "id")
 
 
-def test_copies_are_numbered_by_the_subscription_and_by_the_topic(publish, take, entity) -> None:
+def test_copies_are_numbered_by_the_subscription_and_by_the_topic(
+    publish: SendMessages, take: TakeMessages, entity: TakeEntity
+) -> None:
     topic = entity("topic")
     publish(topic, [ServiceBusMessage("low", application_properties={"priority": 1})] * 3)
     publish(topic, ServiceBusMessage("high", application_properties={"priority": 9}))
@@ -58,15 +70,19 @@ def test_copies_are_numbered_by_the_subscription_and_by_the_topic(publish, take,
     assert (message.sequence_number, message.enqueued_sequence_number) == (1, 4)
 
 
-def test_a_subscription_with_sessions_sets_aside_what_has_none(publish, take, entity) -> None:
+def test_a_subscription_with_sessions_sets_aside_what_has_none(
+    publish: SendMessages, take: TakeMessages, entity: TakeEntity
+) -> None:
     topic = entity("topic")
     publish(topic, [ServiceBusMessage("with", session_id="a"), ServiceBusMessage("without")])
     assert [str(message) for message in take(topic, "sessions", 1, session_id="a")] == ["with"]
     (dead,) = take(topic, "sessions", 1, sub_queue="deadletter")
-    assert "Session ID is null" in dead.dead_letter_reason
+    assert "Session ID is null" in str(dead.dead_letter_reason)
 
 
-def test_scheduled_messages_reach_the_subscriptions_at_their_time(client, take, entity) -> None:
+def test_scheduled_messages_reach_the_subscriptions_at_their_time(
+    client: ServiceBusClient, take: TakeMessages, entity: TakeEntity
+) -> None:
     topic = entity("topic")
     soon = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=0.5)
     with client.get_topic_sender(topic) as sender:
@@ -77,7 +93,9 @@ def test_scheduled_messages_reach_the_subscriptions_at_their_time(client, take, 
     assert str(message) == "later"
 
 
-def test_a_topic_is_not_received_from_and_a_subscription_not_sent_to(client, send, entity) -> None:
+def test_a_topic_is_not_received_from_and_a_subscription_not_sent_to(
+    client: ServiceBusClient, send: SendMessages, entity: TakeEntity
+) -> None:
     topic = entity("topic")
     with pytest.raises(ServiceBusError, match="expected a queue or subscription"), client.get_queue_receiver(topic):
         pass

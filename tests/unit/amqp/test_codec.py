@@ -1,6 +1,7 @@
 import gc
 import tracemalloc
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -73,7 +74,7 @@ def test_the_examples_of_the_specification() -> None:
         ("00 00 40 41 42", Described(Value(0x00, Described(NULL, values.TRUE)), values.FALSE)),
     ],
 )
-def test_compounds_arrays_and_described_values(text: str, payload) -> None:
+def test_compounds_arrays_and_described_values(text: str, payload: Any) -> None:
     raw = raw_of(text)
     assert decode_all(raw) == Value(raw[0], payload)
     assert encode(Value(raw[0], payload)) == raw
@@ -234,7 +235,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_memory_is_bounded_by_the_length_of_the_input(hostile) -> None:
+def test_memory_is_bounded_by_the_length_of_the_input(hostile: str) -> None:
     raw = HOSTILE[hostile]
 
     def read() -> None:
@@ -281,7 +282,7 @@ def test_plain_data_forgets_types_and_descriptors() -> None:
         values.map_([(values.list_([]), NULL)]),
     ],
 )
-def test_a_key_that_no_dict_can_hold_stays_a_value(key) -> None:
+def test_a_key_that_no_dict_can_hold_stays_a_value(key: Value) -> None:
     assert plain(values.map_([(key, values.TRUE)])) == {key: True}
 
 
@@ -316,7 +317,7 @@ def test_items_and_pairs_are_of_lists_and_maps_alone() -> None:
         (0xD0, (Value(0x50, "a"),)),
     ],
 )
-def test_what_could_not_be_read_again_is_not_written(code: int, payload) -> None:
+def test_what_could_not_be_read_again_is_not_written(code: int, payload: Any) -> None:
     with pytest.raises(ValueError, match=r"cannot hold|unpack"):
         encode(Value(code, payload))
 

@@ -88,7 +88,7 @@ ENCODINGS = [
 
 
 @pytest.mark.parametrize(("kind", "text", "payload"), ENCODINGS)
-def test_each_encoding_is_read_and_written_as_the_specification_says(kind: str, text: str, payload) -> None:
+def test_each_encoding_is_read_and_written_as_the_specification_says(kind: str, text: str, payload: Any) -> None:
     raw = bytes.fromhex(text)
     value = decode_all(raw)
     assert value.kind == kind
@@ -134,7 +134,7 @@ def test_a_float_keeps_its_bits(bits: int) -> None:
 @pytest.mark.parametrize(
     "bits", [0x7FF0000000000001, 0x7FF8000000000000, 0xFFF7FFFFFFFFFFFF, 0xFFFFFFFFFFFFFFFF, 1 << 63]
 )
-def test_a_double_keeps_its_bits(bits) -> None:
+def test_a_double_keeps_its_bits(bits: int) -> None:
     raw = b"\x82" + bits.to_bytes(8)
     assert encode(decode_all(raw)) == raw
 
@@ -237,6 +237,6 @@ def test_what_a_format_code_cannot_hold_is_a_value_error_and_nothing_else(code: 
         *[(0xA3, "ü"), (0xA3, "a" * 256), (0xB0, bytearray(1)), (0xB3, "\x80"), (0x57, b""), (0x57, "a")],
     ],
 )
-def test_nothing_is_written_that_would_be_read_as_something_else(code: int, payload) -> None:
+def test_nothing_is_written_that_would_be_read_as_something_else(code: int, payload: Any) -> None:
     with pytest.raises(ValueError, match=f"AMQP format code 0x{code:02x} cannot hold this {type(payload).__name__}"):
         encode(Value(code, payload))

@@ -125,7 +125,7 @@ def test_joined_entries_and_fields_are_read_again() -> None:
         ([b"\xa1\x01\x40"], "00 53 70 d0 00000007 00000001 a1 01 40"),
     ],
 )
-def test_the_nulls_at_the_end_of_a_list_are_left_out(fields, raw: str) -> None:
+def test_the_nulls_at_the_end_of_a_list_are_left_out(fields: list[bytes], raw: str) -> None:
     given = list(fields)
     assert join_list(b"\x00\x53\x70", fields) == raw_of(raw)
     assert fields == given

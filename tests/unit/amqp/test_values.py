@@ -1,4 +1,5 @@
 import uuid
+from collections.abc import Callable
 
 import pytest
 
@@ -82,7 +83,7 @@ def test_the_length_decides_the_encoding_of_binaries_and_symbols(length: int) ->
         (values.timestamp, -(2**63), 2**63 - 1),
     ],
 )
-def test_an_integer_is_of_its_range(constructor, minimum: int, maximum: int) -> None:
+def test_an_integer_is_of_its_range(constructor: Callable[[int], Value], minimum: int, maximum: int) -> None:
     for payload in (minimum, maximum):
         assert decode_all(encode(constructor(payload))).payload == payload
     for payload in (minimum - 1, maximum + 1):

@@ -19,13 +19,13 @@ from local.broker.protocol.performatives import Attach, Flow
 from local.broker.protocol.session import INCOMING_WINDOW
 from shared.amqp.codec import plain
 from shared.amqp.sections import data
-from shared.amqp.values import NULL, described, list_, map_, string, symbol, ulong
+from shared.amqp.values import NULL, Value, described, list_, map_, string, symbol, ulong
 from shared.clock import ManualClock
 
 CLOSED, ENDED, DETACHED = performatives.CLOSE, performatives.END, performatives.DETACH
 
 
-def terminus(code: int, address: str, *rest):
+def terminus(code: int, address: str, *rest: Value) -> Value:
     return described(ulong(code), list_([string(address), *rest]))
 
 
@@ -52,14 +52,14 @@ class Peer:
         self.max_frame_size = max_frame_size
         self.idle_time_out = idle_time_out
 
-    def say(self, *parts):
+    def say(self, *parts: bytes) -> list[Any]:
         self.connection.receive(b"".join(parts))
         return self.heard()
 
-    def heard(self):
+    def heard(self) -> list[Any]:
         """Return what has been sent: (channel, code, fields, payload), protocol headers as bytes."""
         stream = self.connection.take_output()
-        heard: list = []
+        heard: list[Any] = []
         while stream:
             if stream.startswith(b"AMQP"):
                 heard.append(stream[:8])
@@ -73,37 +73,39 @@ class Peer:
             stream = stream[size:]
         return heard
 
-    def open(self):
+    def open(self) -> list[Any]:
         opening = performatives.open_(
             "me", max_frame_size=self.max_frame_size, channel_max=10, idle_time_out=self.idle_time_out
         )
         return self.say(AMQP_HEADER.encode(), compose(0, opening), self.begin())
 
-    def begin(self, channel: int = 0):
+    def begin(self, channel: int = 0) -> bytes:
         fields = [b"\x40", number_field(0), number_field(self.window), number_field(5000)]
         return compose(channel, compose_list(performatives.BEGIN, fields))
 
-    def attach(self, handle: int, *, receives: bool, address: str, channel: int = 0, filters=NULL):
+    def attach(self, handle: int, *, receives: bool, address: str, channel: int = 0, filters: Value = NULL) -> bytes:
         source = terminus(0x28, address, *[NULL] * 6, filters) if receives else terminus(0x28, "me")
         target = terminus(0x29, "me" if receives else address)
         link = Attach(f"link-{handle}", handle, receives, 0, 1, source, target, 0, None, None, None)
         return compose(channel, performatives.attach(link))
 
-    def flow(self, handle: int, credit: int, *, delivery_count: int = 0, drain: bool = False, received: int = 0):
+    def flow(
+        self, handle: int, credit: int, *, delivery_count: int = 0, drain: bool = False, received: int = 0
+    ) -> bytes:
         state = Flow(1 + received, self.window, 0, 5000, handle, delivery_count, credit, drain=drain, echo=False)
         return compose(0, performatives.flow(state))
 
-    def transfer(self, handle: int, delivery_id: int, payload, *, more: bool = False, channel: int = 0):
+    def transfer(self, handle: int, delivery_id: int, payload: bytes, *, more: bool = False, channel: int = 0) -> bytes:
         head = performatives.transfer(handle, delivery_id, delivery_id.to_bytes(16), settled=False, more=more)
         return compose(channel, head, payload)
 
-    def send(self, *texts):
+    def send(self, *texts: bytes) -> list[Any]:
         """Attach a sender and send."""
         self.say(self.attach(9, receives=False, address="q"))
         return self.say(*(self.transfer(9, number, data(text)) for number, text in enumerate(texts)))
 
 
-def error_of(heard: list[Any], code: int):
+def error_of(heard: list[Any], code: int) -> object:
     """Return the condition in the one close, end or detach that was heard."""
     (fields,) = [fields for _, seen, fields, _ in (each for each in heard if isinstance(each, tuple)) if seen == code]
     error = plain(fields[-1])
@@ -111,7 +113,7 @@ def error_of(heard: list[Any], code: int):
     return error[0]
 
 
-def codes(heard: list[Any]):
+def codes(heard: list[Any]) -> list[int]:
     return [each[1] for each in heard if isinstance(each, tuple)]
 
 
@@ -167,7 +169,7 @@ def test_another_protocol_is_told_which_one_is_spoken(start: bytes) -> None:
          "amqp:not-allowed"),
     ],
 )  # fmt: skip
-def test_a_peer_that_breaks_the_rules_of_the_connection_is_told_which(frame, condition: str) -> None:
+def test_a_peer_that_breaks_the_rules_of_the_connection_is_told_which(frame: bytes, condition: str) -> None:
     peer = Peer()
     peer.open()
     assert error_of(peer.say(frame), CLOSED) == condition
@@ -221,7 +223,7 @@ def test_frames_for_a_channel_that_has_ended_are_ignored() -> None:
         ),
     ],
 )
-def test_a_refused_link_is_attached_without_a_terminus_and_detached(attach, condition: str) -> None:
+def test_a_refused_link_is_attached_without_a_terminus_and_detached(attach: dict[str, Any], condition: str) -> None:
     peer = Peer()
     peer.open()
     heard = peer.say(peer.attach(0, **attach))
@@ -381,7 +383,7 @@ def test_what_a_connection_held_is_given_back_when_it_is_lost() -> None:
     assert not store._held
 
 
-def _conversation():
+def _conversation() -> list[bytes]:
     peer = Peer()
     session_filter = map_([(symbol("com.microsoft:session-filter"), NULL)])
     opening = performatives.open_("me", max_frame_size=65536, channel_max=10, idle_time_out=60_000)
@@ -405,7 +407,7 @@ def _conversation():
 
 
 @given(st.data())
-def test_any_bytes_get_an_answer_and_never_a_crash(source) -> None:
+def test_any_bytes_get_an_answer_and_never_a_crash(source: st.DataObject) -> None:
     parts = list(_conversation())
     for _ in range(source.draw(st.integers(1, 3))):
         index = source.draw(st.integers(0, len(parts) - 1))
@@ -423,7 +425,7 @@ def test_any_bytes_get_an_answer_and_never_a_crash(source) -> None:
                 part += source.draw(st.binary(max_size=30))
         parts[index] = bytes(part)
     peer = Peer()
-    for part in parts:
-        peer.say(part)
+    for each in parts:
+        peer.say(each)
     peer.connection.release()
     assert not peer.namespace.store("q")._ready.consumers

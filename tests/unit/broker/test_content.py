@@ -13,7 +13,7 @@ from local.broker.core.content import read_batch, read_content
 from local.broker.core.namespace import Namespace
 from local.broker.errors import Refusal
 from shared.amqp.codec import encode
-from shared.amqp.sections import data, split
+from shared.amqp.sections import Sections, data, split
 from shared.amqp.values import (
     NULL,
     TRUE,
@@ -35,29 +35,29 @@ from shared.clock import ManualClock
 HEADER, ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES, FOOTER = 0x70, 0x72, 0x73, 0x74, 0x78
 
 
-def section(number: int, value: Value):
+def section(number: int, value: Value) -> bytes:
     return encode(described(ulong(number), value))
 
 
-def annotations(**pairs):
+def annotations(**pairs: Value) -> bytes:
     return section(ANNOTATIONS, map_((symbol(name.replace("_", "-")), value) for name, value in pairs.items()))
 
 
-def properties(*fields):
+def properties(*fields: Value) -> bytes:
     return section(PROPERTIES, list_(fields))
 
 
-def application_properties(**pairs):
+def application_properties(**pairs: Value) -> bytes:
     return section(APPLICATION_PROPERTIES, map_((string(name), value) for name, value in pairs.items()))
 
 
-def refused(message: bytes):
+def refused(message: bytes) -> str:
     with pytest.raises(Refusal) as refusal:
         read_content(message)
     return refusal.value.condition
 
 
-def delivered(message: bytes):
+def delivered(message: bytes) -> Sections:
     """Return what a receiver gets of an encoded message."""
     clock = ManualClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
     queue = Namespace(NamespaceConfig(name="n", queues=(QueueConfig(name="q"),)), clock).queue("q")

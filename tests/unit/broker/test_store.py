@@ -11,9 +11,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from local.broker import errors
 from local.broker.config import NamespaceConfig, QueueConfig
 from local.broker.core.content import read_content
+from local.broker.core.message import StoredMessage
 from local.broker.core.namespace import Namespace
 from local.broker.core.ready_queue import MessageSession
 from local.broker.core.session_store import SessionStore
+from local.broker.core.store import MessageStore
 from local.broker.errors import Refusal
 from shared.amqp.codec import encode
 from shared.amqp.values import NULL, described, list_, string, uint, ulong
@@ -23,7 +25,7 @@ LOCK_SECONDS = 30
 MAX_DELIVERY_COUNT = 3
 
 
-def message(text: str, *, session_id: str | None = None, time_to_live=None):
+def message(text: str, *, session_id: str | None = None, time_to_live: int | None = None) -> bytes:
     sections = []
     if time_to_live is not None:
         sections.append(described(ulong(0x70), list_([NULL, NULL, uint(time_to_live)])))
@@ -32,14 +34,14 @@ def message(text: str, *, session_id: str | None = None, time_to_live=None):
     return b"".join(map(encode, sections))
 
 
-def identity(stored):
+def identity(stored: StoredMessage) -> str:
     return stored.content.message_id[2:].decode()
 
 
 class Taker:
     """A consumer that keeps what it gets."""
 
-    def __init__(self, store, *, credit: int = 0, is_destructive: bool = False) -> None:
+    def __init__(self, store: MessageStore, *, credit: int = 0, is_destructive: bool = False) -> None:
         self.store = store
         self.credit = credit
         self.is_destructive = is_destructive
@@ -47,7 +49,7 @@ class Taker:
         self.session: MessageSession | None = None
         self.refusal: Refusal | None = None
 
-    def can_take(self):
+    def can_take(self) -> bool:
         return self.credit > 0
 
     def take(self, tag: bytes, encoded: bytes) -> None:
@@ -55,7 +57,7 @@ class Taker:
         content = read_content(encoded)
         self.taken.append((tag, content.message_id[2:].decode()))
 
-    def session_granted(self, session) -> None:
+    def session_granted(self, session: MessageSession) -> None:
         self.session = session
 
     def session_refused(self, refusal: Refusal) -> None:
@@ -66,12 +68,12 @@ class Taker:
 
 
 @pytest.fixture
-def clock():
+def clock() -> ManualClock:
     return ManualClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
 
 
 @pytest.fixture
-def namespace(clock: ManualClock):
+def namespace(clock: ManualClock) -> Namespace:
     lock = dt.timedelta(seconds=LOCK_SECONDS)
     return Namespace(
         NamespaceConfig(
@@ -86,12 +88,12 @@ def namespace(clock: ManualClock):
     )
 
 
-def send(namespace: Namespace, queue: str, *texts, **options) -> None:
+def send(namespace: Namespace, queue: str, *texts: str, **options: Any) -> None:
     for text in texts:
         namespace.queue(queue).publish(read_content(message(text, **options)))
 
 
-def join(namespace: Namespace, queue: str, credit: int):
+def join(namespace: Namespace, queue: str, credit: int) -> Taker:
     store = namespace.store(queue)
     taker = Taker(store, credit=credit)
     store.join(taker)
@@ -284,7 +286,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.locked)
     @rule(data=st.data(), outcome=st.sampled_from(["complete", "abandon", "release", "defer", "dead_letter", "renew"]))
-    def settle(self, data: st.DataObject, outcome) -> None:
+    def settle(self, data: st.DataObject, outcome: str) -> None:
         text = data.draw(st.sampled_from(sorted(self.locked)))
         token, _ = self.locked.pop(text)
         match outcome:

@@ -178,7 +178,7 @@ def test_decimal_with_a_positive_exponent_is_written_out() -> None:
         (values.binary(b"\x0a\xff"), "0AFF"),
     ],
 )
-def test_message_id_and_correlation_id_become_strings(identifier, text: str) -> None:
+def test_message_id_and_correlation_id_become_strings(identifier: Value, text: str) -> None:
     message = properties(p0=identifier, p5=identifier) + sections.data(b"")
     after = fields_of(sections.split(reencode(message, NOW)).properties)
     assert after[0] == after[5] == values.string(text)
@@ -304,7 +304,7 @@ def test_text_that_is_not_utf8_gets_replacement_characters() -> None:
 
 
 @pytest.mark.parametrize("field", [values.int_(1), values.string("1"), values.timestamp(1)])
-def test_field_of_the_wrong_type_fails_the_receive_call(field) -> None:
+def test_field_of_the_wrong_type_fails_the_receive_call(field: Value) -> None:
     with pytest.raises(CannotReceive):
         reencode(header(NULL, NULL, field) + sections.data(b""), NOW)
     with pytest.raises(CannotReceive):

@@ -3,14 +3,14 @@ import pytest
 from local.host import frames
 from shared.amqp import values
 from shared.amqp.codec import encode
-from shared.amqp.values import FALSE, NULL, TRUE, Malformed
+from shared.amqp.values import FALSE, NULL, TRUE, Malformed, Value
 
 
-def performative(code: int, *fields):
+def performative(code: int, *fields: Value) -> bytes:
     return encode(values.described(values.ulong(code), values.list_(fields)))
 
 
-def transfer(*fields, payload: bytes = b"payload"):
+def transfer(*fields: Value, payload: bytes = b"payload") -> frames.Transfer:
     raw = performative(frames.TRANSFER, *fields) + payload
     return frames.read_transfer(raw, 0, len(raw))
 
@@ -32,12 +32,12 @@ def test_transfer_without_a_list_is_malformed() -> None:
         frames.read_transfer(raw, 0, len(raw))
 
 
-def disposition(*fields):
+def disposition(*fields: Value) -> frames.Disposition | None:
     raw = performative(frames.DISPOSITION, *fields)
     return frames.read_disposition(raw, 0, len(raw))
 
 
-def state(code: int, *fields):
+def state(code: int, *fields: Value) -> Value:
     return values.described(values.ulong(code), values.list_(fields))
 
 
@@ -51,8 +51,11 @@ def test_disposition_of_a_sender_gives_range_and_outcome() -> None:
 def test_rejection_names_its_condition() -> None:
     error = state(0x1D, values.symbol("com.microsoft:message-lock-lost"), NULL)
     read = disposition(FALSE, values.uint(5), NULL, TRUE, state(frames.REJECTED, error))
+    assert read is not None
     assert read.condition == "com.microsoft:message-lock-lost"
-    assert disposition(FALSE, values.uint(5), NULL, TRUE, state(frames.REJECTED)).condition is None
+    without = disposition(FALSE, values.uint(5), NULL, TRUE, state(frames.REJECTED))
+    assert without is not None
+    assert without.condition is None
 
 
 def test_disposition_of_a_receiver_is_none_of_ours() -> None:

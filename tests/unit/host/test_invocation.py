@@ -6,7 +6,7 @@ from local.host.triggers.service_bus_single import renewal_delay
 from local.host.worker import RetryPolicy
 
 
-def seconds(number: int):
+def seconds(number: int) -> timedelta:
     return timedelta(seconds=number)
 
 

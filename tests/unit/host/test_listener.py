@@ -1,6 +1,7 @@
 """How long a listener waits before it listens again, in virtual time."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -18,7 +19,7 @@ def pauses_of(attempts: list[bool]) -> list[float]:
 
     stopping = Stopping(sleep)
 
-    async def listen(let_in):
+    async def listen(let_in: Callable[[], None]) -> None:
         is_let_in = next(left, None)
         if is_let_in is None:
             stopping.request()
@@ -42,7 +43,7 @@ def test_a_connection_that_is_cut_is_opened_again_soon_however_often() -> None:
 
 @pytest.mark.parametrize("seconds", [0.01, 3600])
 def test_a_request_to_stop_ends_the_wait(seconds: float) -> None:
-    async def wait():
+    async def wait() -> bool:
         stopping = Stopping()
         asyncio.get_running_loop().call_later(0.05, stopping.request)
         await stopping.wait(seconds)

@@ -9,7 +9,7 @@ from local.host.timespan import parse_timespan
 from shared.errors import ConfigError
 
 
-def write(folder, name: str, document) -> None:
+def write(folder: Path, name: str, document: object) -> None:
     (folder / name).write_text(json.dumps(document))
 
 
@@ -20,7 +20,7 @@ def test_environment_comes_before_local_settings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("document", [{"Values": {"A": 1}}, {"Values": []}, [], {"IsEncrypted": True, "Values": {}}])
-def test_unusable_local_settings_are_refused(tmp_path: Path, document) -> None:
+def test_unusable_local_settings_are_refused(tmp_path: Path, document: object) -> None:
     write(tmp_path, "local.settings.json", document)
     with pytest.raises(ConfigError):
         Settings.load(tmp_path, {})

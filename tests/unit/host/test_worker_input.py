@@ -24,7 +24,12 @@ def function(data_type: str = "BINARY", *, many: bool = True, sdk_type: bool = F
     return Function("id", "f", MappingProxyType(trigger), {}, None)
 
 
-def message(body: bytes = b"\x00\x53\x75\xa0\x04body", properties=(), application_properties=(), annotations=()):
+def message(
+    body: bytes = b"\x00\x53\x75\xa0\x04body",
+    properties: Any = (),
+    application_properties: Any = (),
+    annotations: Any = (),
+) -> Delivery:
     parts = [b"\x00\x53\x70" + encode(values.list_([values.NULL] * 4 + [values.uint(1)]))]
     if annotations:
         parts.append(b"\x00\x53\x72" + encode(values.map_(annotations)))
@@ -108,7 +113,7 @@ def test_property_types_become_what_json_can_hold() -> None:
     }
 
 
-def body_of(data_type: str, *bodies, many: bool = True):
+def body_of(data_type: str, *bodies: bytes, many: bool = True) -> Any:
     data, _ = service_bus_input(function(data_type, many=many), [message(body) for body in bodies], NOW, wire=False)
     return data
 

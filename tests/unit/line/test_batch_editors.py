@@ -238,7 +238,7 @@ def test_a_store_that_is_away_for_a_while_holds_the_batch_and_changes_nothing() 
     [(10**9, 0, [], (Outcome.RETRY, "store: away")), (0, 10**9, ["a+b"], (Outcome.SENT, None))],
 )
 def test_a_store_that_stays_away_leaves_the_batch_at_its_source_and_its_outcomes_on_record(
-    faults, settling_faults, sent, expected
+    faults: int, settling_faults: int, sent: list[str], expected: tuple[Outcome, str | None]
 ) -> None:
     line = Line(Together(one_envelope, faults=faults, settling_faults=settling_faults))
     with pytest.raises(TargetUnavailable, match="store: away"):

@@ -1,13 +1,15 @@
 """The time of a batch whose target is away, and the renewal of its locks, in virtual time."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from shared.errors import LockLost, MessageRejected, TargetRefused, TargetUnavailable
+from shared.clock import ManualClock
+from shared.errors import BuswayError, LockLost, MessageRejected, TargetRefused, TargetUnavailable
 from shared.line.accepted_sends import AcceptedSends
 from shared.line.deadline import DEFAULT_HOLD, LOCK_MARGIN_SECONDS
 from shared.line.pipeline import Pipeline
@@ -17,7 +19,7 @@ from shared.line.shutdown import Shutdown
 from shared.line.task import Task
 from shared.message.arrival import Origin
 from shared.message.ttl import Keep
-from shared.protocols import Outcome
+from shared.protocols import Outcome, Outgoing, Output
 from shared.rules import parse_filter
 from tests.fakes import (
     JournalInMemory,
@@ -36,7 +38,7 @@ NIGHT = timedelta(hours=12)
 class LocksInMemory:
     """Locks of a minute on one batch; `lose` ends them, and a renewal that comes too late finds them lost."""
 
-    def __init__(self, clock, *, error=None) -> None:
+    def __init__(self, clock: ManualClock, *, error: Exception | None = None) -> None:
         self.clock = clock
         self.until = clock.now().timestamp() + LOCK
         self.error = error
@@ -47,7 +49,7 @@ class LocksInMemory:
     def lose(self) -> None:
         self.until = 0.0
 
-    async def renew(self, tokens, session_id, **_):
+    async def renew(self, tokens: Sequence[bytes], session_id: str | None, **_: object) -> int:
         self.asked.append((tuple(tokens), session_id))
         if self.error is not None:
             raise self.error
@@ -58,14 +60,25 @@ class LocksInMemory:
         self.until = now + LOCK
         return round(self.until * 1000)
 
-    async def dead_letter(self, token, session_id, reason, description, **_):
+    async def dead_letter(
+        self, token: bytes, session_id: str | None, reason: str, description: str, **_: object
+    ) -> None:
         if self.error is not None:
             raise self.error
         self.dead.append((token, session_id, reason, description))
 
 
-class Line:
-    def __init__(self, output, *, rejects=None, has_locks: bool = True, error=None, accepted=None, **options) -> None:
+class Line[AnOutput: Output]:
+    def __init__(
+        self,
+        output: AnOutput,
+        *,
+        rejects: Output | None = None,
+        has_locks: bool = True,
+        error: Exception | None = None,
+        accepted: AcceptedSends | None = None,
+        **options: Any,
+    ) -> None:
         self.output = output
         self.clock = clock_at_delivery()
         self.locks = LocksInMemory(self.clock, error=error)
@@ -87,14 +100,14 @@ class Line:
             self.task, self.journal, self.clock, self._sleep, shutdown=self.shutdown, accepted=accepted
         )
 
-    def deliver(self, *numbers, **options):
+    def deliver(self, *numbers: int, **options: Any) -> Mapping[Outcome, int]:
         """Deliver a batch, with locks that begin now."""
         until = self.clock.now().timestamp() + LOCK
         self.locks.until = until
         batch = [delivered(number, locked_until=round(until * 1000), **options) for number in numbers]
         return asyncio.run(self.pipeline.run(batch, None, [bytes([number]) * 16 for number in numbers]))
 
-    async def _sleep(self, seconds) -> None:
+    async def _sleep(self, seconds: float) -> None:
         assert seconds > 0
         self.clock.advance(seconds)
         for when in [each for each in self.at if each <= self.clock.monotonic()]:
@@ -133,7 +146,7 @@ def test_the_session_of_the_batch_is_named() -> None:
 
 
 @pytest.mark.parametrize("error", [TargetUnavailable("away"), TargetRefused("disabled")], ids=["away", "refused"])
-def test_ten_deliveries_are_longer_than_a_night(error) -> None:
+def test_ten_deliveries_are_longer_than_a_night(error: BuswayError) -> None:
     line = Line(OutputThatIsDown(error=error))
     for _ in range(10):
         with pytest.raises(type(error)):
@@ -246,7 +259,7 @@ def test_two_targets_of_one_name_are_two() -> None:
 # Messages at fault
 
 
-def at_fault(message):
+def at_fault(message: Outgoing) -> bool:
     return message.message_id == "m-2"
 
 
@@ -265,10 +278,12 @@ def test_a_message_that_was_dead_lettered_is_not_renewed() -> None:
 
 
 class RejectsThenAway(OutputThatIsDown):
-    def answer(self, message, /):
+    def answer(self, message: Outgoing, /) -> BuswayError | None:
         return MessageRejected("Poison", "no") if message.message_id == "m-2" else super().answer(message)
 
-    async def send(self, entity, messages, *, timeout_seconds):
+    async def send(
+        self, entity: str, messages: Sequence[Outgoing], *, timeout_seconds: float
+    ) -> list[BuswayError | None]:
         one_by_one = [
             await super(RejectsThenAway, self).send(entity, [each], timeout_seconds=timeout_seconds)
             for each in messages

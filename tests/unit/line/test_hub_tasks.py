@@ -1,11 +1,14 @@
 """What the pipeline does about partitions and keys of event hubs."""
 
 import asyncio
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from shared.amqp.values import binary, int_, long, string, uint
+from shared.amqp.values import Value, binary, int_, long, string, uint
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.line.pipeline import Pipeline
 from shared.line.routing import KEEP_PARTITION, Route, Router, Target
@@ -34,7 +37,9 @@ class Hub(OutputThatAccepts):
         super().__init__()
         self._slow: str | None = slow
 
-    async def send(self, entity, messages, *, timeout_seconds):
+    async def send(
+        self, entity: str, messages: Sequence[Outgoing], *, timeout_seconds: float
+    ) -> list[BuswayError | None]:
         self.timeouts.append(timeout_seconds)
         answers: list[BuswayError | None] = []
         for message in messages:
@@ -48,14 +53,14 @@ class Hub(OutputThatAccepts):
         return answers
 
 
-def task_to(target: Target, **options) -> Task:
+def task_to(target: Target, **options: Any) -> Task:
     rejects = Target(OutputThatAccepts(), "west", "rejected", event_into_message)
     origin = Origin("west", "telemetry")
     task = Task("copy", origin, (), Router([Route(target)]), rejects, Keep(), None, restore=restore_event)
     return replace(task, **options)
 
 
-def run(task: Task, *batch: bytes, partition: str | None = "3"):
+def run(task: Task, *batch: bytes, partition: str | None = "3") -> Counter[Outcome]:
     clock = clock_at_delivery()
     return asyncio.run(Pipeline(task, JournalInMemory(), clock, sleep_by(clock)).run(batch, partition))
 
@@ -144,7 +149,7 @@ def test_an_encoded_property_that_was_removed_leaves_no_trace() -> None:
 
 
 @pytest.mark.parametrize("kept", [int_(90_500), long(90_500), uint(90_500)])
-def test_a_life_that_another_sdk_has_written_anew_still_counts(kept) -> None:
+def test_a_life_that_another_sdk_has_written_anew_still_counts(kept: Value) -> None:
     message = Message.received(delivered(1, named={"repl-sb-time-to-live": kept}), SOMEWHERE)
     restore_event(message)
     assert message.time_to_live == 90_500

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from shared.amqp.values import NULL, TRUE, Value, binary, int_, long, string, timestamp, uint
@@ -14,11 +16,11 @@ OUTPUT = OutputThatAccepts()
 EXPRESS, ORDERS = Target(OUTPUT, "east", "express"), Target(OUTPUT, "east", "orders")
 
 
-def message(**options) -> Message:
+def message(**options: Any) -> Message:
     return Message.received(delivered(1, **options), Origin("west", "q"))
 
 
-def changed(action: str, **options) -> Message:
+def changed(action: str, **options: Any) -> Message:
     it = message(**options)
     assert Router([Route(ORDERS, None, parse_action(action))]).route(it) == ORDERS
     return Message.received(it.encode(), Origin("east", "q"))
@@ -65,7 +67,7 @@ def test_an_action_touches_only_what_it_names() -> None:
         ("SET sys.PartitionKey = 'new'", "partition_key", "new"),
     ],
 )
-def test_system_properties_are_set(action: str, attribute: str, value) -> None:
+def test_system_properties_are_set(action: str, attribute: str, value: object) -> None:
     assert getattr(changed(action, session_id="s", time_to_live=5000), attribute) == value
 
 
@@ -76,7 +78,7 @@ def test_a_scheduled_time_that_is_set_leaves() -> None:
 
 
 @pytest.mark.parametrize("name", sorted({each.name for each in SYSTEM_PROPERTIES.values() if each.is_settable}))
-def test_every_settable_property_can_be_set_read_and_removed(name) -> None:
+def test_every_settable_property_can_be_set_read_and_removed(name: str) -> None:
     value = {"TimeToLive": uint(5), "ScheduledEnqueueTimeUtc": timestamp(5), "ForcePersistence": TRUE}.get(
         name, string("text")
     )
@@ -120,7 +122,7 @@ def test_times_are_timestamps() -> None:
         ("SET sys.TimeToLive = size", {"size": binary(b"x")}),
     ],
 )
-def test_an_action_that_a_message_does_not_fit_rejects_it(action: str, named) -> None:
+def test_an_action_that_a_message_does_not_fit_rejects_it(action: str, named: dict[str, Value]) -> None:
     with pytest.raises(MessageRejected):
         changed(action, named=named)
 

@@ -1,6 +1,6 @@
 import pytest
 
-from shared.amqp.values import string
+from shared.amqp.values import Value, string
 from shared.message.arrival import Origin
 from shared.message.loop_prevention import DEFAULT_MAX_HOPS, LoopGuard, path_before
 from shared.message.message import Message
@@ -19,7 +19,7 @@ from tests.messages import delivered
         (["West"], "west", None),
     ],
 )
-def test_objections(visited, target: str, objection: str | None) -> None:
+def test_objections(visited: list[str], target: str, objection: str | None) -> None:
     assert LoopGuard(max_hops=3).objection(visited, target) == objection
 
 
@@ -45,5 +45,5 @@ def test_a_line_of_sites_ends_at_the_limit() -> None:
     ("named", "sites"),
     [({}, []), ({"repl-path": string("a;b")}, ["a", "b"]), ({"other": string("repl-path")}, [])],
 )
-def test_the_path_is_read_before_the_stamp(named, sites) -> None:
+def test_the_path_is_read_before_the_stamp(named: dict[str, Value], sites: list[str]) -> None:
     assert path_before(Message.received(delivered(1, named=named), Origin("west", "q"))) == sites

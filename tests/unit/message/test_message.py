@@ -56,7 +56,7 @@ def test_the_arrival_is_read_and_does_not_leave_again() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SERVICE_ASSIGNED))
-def test_no_service_assigned_annotation_leaves(name) -> None:
+def test_no_service_assigned_annotation_leaves(name: str) -> None:
     value = string("1") if name in ("x-opt-offset", "x-opt-deadletter-source") else long(1)
     assert of(message_annotations=annotations({name: value})).encode() == data(b"x")
 
@@ -82,7 +82,7 @@ def test_delivery_annotations_do_not_leave() -> None:
         ([NULL, NULL, Value(0x70, 5)], [NULL, NULL, Value(0x70, 5)]),
     ],
 )
-def test_of_the_header_only_what_the_sender_said_leaves(fields, left) -> None:
+def test_of_the_header_only_what_the_sender_said_leaves(fields: list[Value], left: list[Value] | None) -> None:
     message = of(header=join_list(b"\x00\x53\x70", [encode(field) for field in fields]))
     header = b"" if left is None else join_list(b"\x00\x53\x70", [encode(field) for field in left])
     assert message.encode() == header + data(b"x")
@@ -96,7 +96,7 @@ def test_the_absolute_expiry_time_does_not_leave_and_the_other_properties_do() -
 
 
 @pytest.mark.parametrize("value", [byte(1), string("5"), binary(b"5"), ulong(2**63), TRUE, NULL])
-def test_a_sequence_number_is_an_integer(value) -> None:
+def test_a_sequence_number_is_an_integer(value: Value) -> None:
     content = Sections(message_annotations=annotations({"x-opt-sequence-number": value})).encode()
     if value == NULL:
         assert received(content).arrival.sequence_number is None
@@ -106,7 +106,7 @@ def test_a_sequence_number_is_an_integer(value) -> None:
 
 
 @pytest.mark.parametrize("value", [long(5), NULL, list_([])])
-def test_an_offset_that_is_no_text_is_none_of_event_hubs(value) -> None:
+def test_an_offset_that_is_no_text_is_none_of_event_hubs(value: Value) -> None:
     assert of(message_annotations=annotations({"x-opt-offset": value})).arrival.offset is None
 
 
@@ -124,7 +124,7 @@ def test_an_offset_that_is_no_text_is_none_of_event_hubs(value) -> None:
         ("reply_to_session_id", "s", "t"),
     ],
 )
-def test_a_broker_property_is_read_and_set_and_unset(attribute: str, before, after) -> None:
+def test_a_broker_property_is_read_and_set_and_unset(attribute: str, before: Value | str, after: Value | str) -> None:
     field = before if isinstance(before, Value) else symbol(before) if attribute == "content_type" else string(before)
     options: dict[str, Any] = {attribute: field}
     message = received(delivered(1, **options))
@@ -151,7 +151,7 @@ def test_a_content_type_beyond_ascii_is_malformed() -> None:
 
 
 @pytest.mark.parametrize("value", [long(5), ulong(2**40), TRUE, string("5"), byte(-1)])
-def test_a_time_to_live_that_is_no_uint_is_malformed(value) -> None:
+def test_a_time_to_live_that_is_no_uint_is_malformed(value: Value) -> None:
     message = of(header=join_list(b"\x00\x53\x70", [encode(field) for field in (NULL, NULL, value)]))
     with pytest.raises(Malformed, match="ttl"):
         _ = message.time_to_live
@@ -235,7 +235,7 @@ def test_annotations_are_set_as_symbols() -> None:
         (b"\x00\x53\x76\x45", None),
     ],
 )
-def test_the_body_is_its_data_sections_joined(body, read: bytes | None) -> None:
+def test_the_body_is_its_data_sections_joined(body: bytes, read: bytes | None) -> None:
     message = of(body=body)
     assert message.body == read
     assert message.encode() == body
@@ -267,7 +267,9 @@ def test_a_copy_is_edited_without_the_original() -> None:
         ({"session_id": Value(0xB1, "s")}, {"x-opt-partition-key": NULL}, (None, "s", None)),
     ],
 )
-def test_the_envelope_repeats_texts_only(fields, annotated, envelope) -> None:
+def test_the_envelope_repeats_texts_only(
+    fields: dict[str, Value], annotated: dict[str, Value], envelope: tuple[str | None, str | None, str | None]
+) -> None:
     message = of(properties=properties(**fields), message_annotations=annotations(annotated))
     assert message.envelope() == envelope
 

@@ -1,6 +1,8 @@
+from typing import Any
+
 import pytest
 
-from shared.amqp.values import NULL, Malformed, int_, string
+from shared.amqp.values import NULL, Malformed, Value, int_, string
 from shared.message.arrival import Arrival, Origin
 from shared.message.message import Message
 from shared.message.metadata import deterministic_id, iso_time, stamp, visited_sites
@@ -9,7 +11,7 @@ from tests.messages import ENQUEUED, delivered
 ENQUEUED_TEXT = "2030-03-17T17:46:40.123Z"
 
 
-def stamped(number=1, *, origin=None, **options) -> dict[str, object]:
+def stamped(number: int | None = 1, *, origin: Origin | None = None, **options: Any) -> dict[str, object]:
     message = Message.received(delivered(number, **options), origin or Origin("west", "orders"))
     stamp(message)
     again = Message.received(message.encode(), Origin("east", "orders"))
@@ -99,20 +101,20 @@ def test_a_property_of_the_application_that_only_has_the_name_stays() -> None:
 
 
 @pytest.mark.parametrize("name", ["repl-path", "repl-enqueue-time", "repl-enqueued-time", "repl-sequence"])
-def test_a_stamp_of_another_type_is_malformed(name) -> None:
+def test_a_stamp_of_another_type_is_malformed(name: str) -> None:
     with pytest.raises(Malformed, match=name):
         stamped(1, named={name: int_(5)})
 
 
 @pytest.mark.parametrize("nothing", [NULL, string("")])
-def test_a_stamp_that_says_nothing_is_begun_anew(nothing) -> None:
+def test_a_stamp_that_says_nothing_is_begun_anew(nothing: Value) -> None:
     assert stamped(1, named={"repl-path": nothing, "repl-sequence": nothing})["repl-path"] == "west"
 
 
 @pytest.mark.parametrize(
     ("path", "sites"), [(None, []), (NULL, []), (string(""), []), (string("a"), ["a"]), (string("a;b"), ["a", "b"])]
 )
-def test_visited_sites(path, sites) -> None:
+def test_visited_sites(path: Value | None, sites: list[str]) -> None:
     content = delivered(1, named={} if path is None else {"repl-path": path})
     assert visited_sites(Message.received(content, Origin("west", "q"))) == sites
 
@@ -126,12 +128,12 @@ def test_visited_sites(path, sites) -> None:
         (253_402_300_799_999, "9999-12-31T23:59:59.999Z"),
     ],
 )
-def test_times_are_told_to_the_millisecond(milliseconds, text) -> None:
+def test_times_are_told_to_the_millisecond(milliseconds: int, text: str) -> None:
     assert iso_time(milliseconds) == text
 
 
 @pytest.mark.parametrize("milliseconds", [253_402_300_800_000, -(2**63), 2**63 - 1])
-def test_a_time_without_a_date_is_malformed(milliseconds) -> None:
+def test_a_time_without_a_date_is_malformed(milliseconds: int) -> None:
     with pytest.raises(Malformed, match="enqueued time"):
         iso_time(milliseconds)
 

@@ -8,16 +8,16 @@ from shared.message.ttl import MAX_MILLISECONDS, Keep, Remaining, Stamp
 from tests.messages import ENQUEUED, delivered
 
 
-def message(time_to_live=None, number=1):
+def message(time_to_live: int | None = None, number: int | None = 1) -> Message:
     return Message.received(delivered(number, time_to_live=time_to_live), Origin("west", "q"))
 
 
-def at(milliseconds_later):
+def at(milliseconds_later: int) -> datetime:
     return datetime.fromtimestamp(ENQUEUED / 1000, UTC) + timedelta(milliseconds=milliseconds_later)
 
 
 @pytest.mark.parametrize("life", [None, 1, 5000])
-def test_keep_leaves_the_life_as_it_is(life) -> None:
+def test_keep_leaves_the_life_as_it_is(life: int | None) -> None:
     kept = message(life)
     before = kept.encode()
     assert not Keep().expires(kept, at(10**9))
@@ -33,7 +33,7 @@ def test_keep_leaves_the_life_as_it_is(life) -> None:
         (timedelta(days=10_000), MAX_MILLISECONDS),
     ],
 )
-def test_stamp_gives_every_copy_the_same_life(life, stamped) -> None:
+def test_stamp_gives_every_copy_the_same_life(life: timedelta, stamped: int) -> None:
     copied = message(5000)
     assert not Stamp(life).expires(copied, at(10**9))
     assert copied.time_to_live == stamped
@@ -57,7 +57,7 @@ def test_stamp_gives_every_copy_the_same_life(life, stamped) -> None:
         (MAX_MILLISECONDS, 0, MAX_MILLISECONDS),
     ],
 )
-def test_remaining_counts_from_the_enqueued_time(life, age, left) -> None:
+def test_remaining_counts_from_the_enqueued_time(life: int, age: int, left: int | None) -> None:
     copied = message(life)
     assert Remaining().expires(copied, at(age)) is (left is None)
     assert copied.time_to_live == (life if left is None else left)

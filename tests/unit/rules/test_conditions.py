@@ -3,6 +3,7 @@ from itertools import product
 import pytest
 
 from shared.amqp import values
+from shared.amqp.values import Value
 from shared.rules import RuleEvaluationError, parse_filter
 from shared.rules.value_types import timespan
 from tests.unit.rules.properties_in_memory import PropertiesInMemory
@@ -13,7 +14,7 @@ SPELLED = {T: "1 = 1", F: "1 = 0", U: "missing = 1"}
 EMPTY = PropertiesInMemory()
 
 
-def outcome(text: str, properties=EMPTY, **parameters):
+def outcome(text: str, properties: PropertiesInMemory = EMPTY, **parameters: Value) -> bool | None:
     return parse_filter(text).evaluate(properties, parameters)
 
 
@@ -154,7 +155,7 @@ def test_unequal_to_the_mark_never_selects_an_unmarked_message_but_is_null_does(
         ("text + '!' = 'Red!'", T),
     ],
 )
-def test_outcomes(text: str, expected) -> None:
+def test_outcomes(text: str, expected: bool | None) -> None:
     properties = PropertiesInMemory(
         system={"Subject": values.string("order"), "EnqueuedTimeUtc": values.timestamp(1000)},
         number=values.int_(5),

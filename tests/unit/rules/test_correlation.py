@@ -19,7 +19,7 @@ SYSTEM = [
 
 
 @pytest.mark.parametrize(("correlation", "name"), SYSTEM)
-def test_each_system_property_is_compared_with_case(correlation, name: str) -> None:
+def test_each_system_property_is_compared_with_case(correlation: CorrelationFilter, name: str) -> None:
     assert correlation.matches(PropertiesInMemory(system={name: values.string("High")}))
     assert not correlation.matches(PropertiesInMemory(system={name: values.string("high")}))
     assert not correlation.matches(PropertiesInMemory(High=values.string("High")))

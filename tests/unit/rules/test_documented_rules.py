@@ -5,6 +5,7 @@ import uuid
 import pytest
 
 from shared.amqp import values
+from shared.amqp.values import Value
 from shared.rules import RuleSyntaxError, parse_action, parse_filter
 from tests.unit.rules.properties_in_memory import PropertiesInMemory
 
@@ -132,7 +133,7 @@ def test_filters(text: str, is_selected: bool | None) -> None:
         ),
     ],
 )
-def test_actions(text: str, user, system) -> None:
+def test_actions(text: str, user: dict[str, Value | None], system: dict[str, Value | None]) -> None:
     properties = PropertiesInMemory(system=ORDER.system_values, **ORDER.user_values)
     action = parse_action(text)
     action.apply(properties)

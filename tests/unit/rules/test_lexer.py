@@ -4,7 +4,7 @@ from shared.rules import RuleSyntaxError
 from shared.rules.lexer import Kind, is_regular_identifier, tokens_of
 
 
-def kinds_and_texts(text: str):
+def kinds_and_texts(text: str) -> list[tuple[Kind, str]]:
     return [(token.kind, token.text) for token in tokens_of(text)[:-1]]
 
 
@@ -35,7 +35,7 @@ def test_a_hyphen_is_a_minus_outside_brackets() -> None:
         ("\u0131s", Kind.NAME, "\u0131s"),
     ],
 )
-def test_one_token(text: str, kind: str, content: str) -> None:
+def test_one_token(text: str, kind: Kind, content: str) -> None:
     assert kinds_and_texts(text) == [(kind, content)]
 
 

@@ -15,7 +15,7 @@ from shared.rules.value_types import EPOCH_TICKS, datetime_offset, timespan, typ
 INTEGERS = [values.ubyte, values.ushort, values.uint, values.ulong, values.byte, values.short, values.int_, values.long]
 
 
-def decimal(text: str, kind: str = "decimal128"):
+def decimal(text: str, kind: str = "decimal128") -> Value:
     return decimal_value(kind, Decimal(text))
 
 
@@ -71,7 +71,7 @@ def test_numbers_of_all_types_meet(left: Value, right: Value) -> None:
         (Value(0x94, bytes.fromhex("7c" + "00" * 15)), values.long(1), None),
     ],
 )
-def test_equality(left: Value, right: Value, equal) -> None:
+def test_equality(left: Value, right: Value, equal: bool | None) -> None:
     assert compare("=", left, right) is equal
     assert compare("<>", left, right) is (None if equal is None else not equal)
 
@@ -90,7 +90,7 @@ def test_equality(left: Value, right: Value, equal) -> None:
         (values.binary(b"a"), values.binary(b"b"), None),
     ],
 )
-def test_order(left: Value, right: Value, is_less) -> None:
+def test_order(left: Value, right: Value, is_less: bool | None) -> None:
     assert compare("<", left, right) is is_less
     assert compare(">=", left, right) is (None if is_less is None else not is_less)
 
@@ -127,7 +127,7 @@ def test_order(left: Value, right: Value, is_less) -> None:
         (values.long(1), "+", values.NULL, None),
     ],
 )
-def test_arithmetic(left: Value, symbol: Literal["+", "-", "*", "/", "%"], right: Value, result) -> None:
+def test_arithmetic(left: Value, symbol: Literal["+", "-", "*", "/", "%"], right: Value, result: Value | None) -> None:
     assert compute(symbol, left, right, "test") == result
 
 

@@ -9,6 +9,7 @@ from shared.rules.syntax import (
     Chain,
     Comparison,
     Exists,
+    Expression,
     In,
     IsNull,
     Like,
@@ -17,6 +18,7 @@ from shared.rules.syntax import (
     Not,
     Or,
     Parameter,
+    Predicate,
     Property,
     PropertyNamed,
     Remove,
@@ -29,8 +31,14 @@ a, b, c = Property("a"), Property("b"), Property("c")
 one = Literal(values.long(1))
 
 
-def condition(text: str):
+def condition(text: str) -> Predicate:
     return parse_filter(text).condition
+
+
+def left_side(text: str) -> Expression:
+    comparison = condition(text)
+    assert isinstance(comparison, Comparison)
+    return comparison.left
 
 
 def test_not_binds_tighter_than_and_which_binds_tighter_than_or() -> None:
@@ -40,8 +48,8 @@ def test_not_binds_tighter_than_and_which_binds_tighter_than_or() -> None:
 
 
 def test_products_bind_tighter_than_sums_and_chains_are_flat() -> None:
-    assert condition("a + b * c - 1 = 1").left == Chain(a, (("+", Chain(b, (("*", c),))), ("-", one)))
-    assert condition("(a + b) * c = 1").left == Chain(Chain(a, (("+", b),)), (("*", c),))
+    assert left_side("a + b * c - 1 = 1") == Chain(a, (("+", Chain(b, (("*", c),))), ("-", one)))
+    assert left_side("(a + b) * c = 1") == Chain(Chain(a, (("+", b),)), (("*", c),))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +75,7 @@ def test_products_bind_tighter_than_sums_and_chains_are_flat() -> None:
         ("(((a = 1)))", Comparison(a, "=", one)),
     ],
 )
-def test_forms(text: str, node) -> None:
+def test_forms(text: str, node: object) -> None:
     assert condition(text) == node
     assert condition(str(node)) == node
 

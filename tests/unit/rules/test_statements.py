@@ -13,7 +13,9 @@ from tests.unit.rules.properties_in_memory import PropertiesInMemory
 GUID = uuid.UUID("0f8fad5b-d9cb-469f-a165-70867728950e")
 
 
-def applied(text: str, *, system=None, parameters=None, **user):
+def applied(
+    text: str, *, system: dict[str, Value] | None = None, parameters: dict[str, Value] | None = None, **user: Value
+) -> PropertiesInMemory:
     properties = PropertiesInMemory(system=system, **user)
     parse_action(text).apply(properties, parameters or {})
     return properties
@@ -127,7 +129,7 @@ def test_a_null_property_takes_any_type() -> None:
         (values.int_(1), "@nan", None),
     ],
 )
-def test_set_converts_to_the_existing_type_where_it_can(existing, expression: str, result) -> None:
+def test_set_converts_to_the_existing_type_where_it_can(existing: Value, expression: str, result: Value) -> None:
     nan = values.double(float("nan"))
     parameters = {
         "moment": datetime_offset(EPOCH_TICKS + 10_000),
