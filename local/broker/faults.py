@@ -38,6 +38,7 @@ class Effect(StrEnum):
     - delay: the operation is done; its answer and everything after it on the connection is `delay` seconds late
     - throttle: the operation is refused with com.microsoft:server-busy
     - refuse: the operation is refused with the fault's own condition
+    - close-link: the link that a message is sent on is closed with the fault's own condition; a request is refused
     - expire-locks: all locks of the entity expire just before the operation
     - disable: the operation is refused as on a disabled entity
     - fill: the operation is refused as on a full entity
@@ -48,6 +49,7 @@ class Effect(StrEnum):
     DELAY = "delay"
     THROTTLE = "throttle"
     REFUSE = "refuse"
+    CLOSE_LINK = "close-link"
     EXPIRE_LOCKS = "expire-locks"
     DISABLE = "disable"
     FILL = "fill"
@@ -62,6 +64,7 @@ _POSSIBLE: Mapping[Effect, frozenset[Operation]] = {
     Effect.DELAY: _ALL,
     Effect.THROTTLE: _ALL,
     Effect.REFUSE: _ALL,
+    Effect.CLOSE_LINK: frozenset((Operation.SEND,)),
     Effect.EXPIRE_LOCKS: frozenset((Operation.SETTLE, Operation.MANAGE)),
     # Received messages can still be settled while the entity is disabled.
     Effect.DISABLE: _WITHOUT_TOKENS - {Operation.SETTLE},
@@ -83,7 +86,8 @@ class Fault:
     Shape:  entity is a path with the wildcards of file names, not case-sensitive: `orders`, `*/$deadletterqueue`,
             `hub/*`; without operations, it strikes all that the effect allows, except `authorize` (putting a token).
             It strikes from the at-th matching operation on, *times* times at most. With takes_effect the operation
-            is done although the client sees it fail.
+            is done although the client sees it fail. With *containing* it strikes only the sending of messages and
+            batches whose bytes contain this text.
     Units:  delay in seconds of the broker's clock.
     Raises: ConfigError for a contradiction.
     """
@@ -91,6 +95,7 @@ class Fault:
     effect: Effect
     entity: str = "*"
     operations: frozenset[Operation] = frozenset()
+    containing: str = ""
     at: int = 1
     times: int | None = None
     probability: float = 1.0
@@ -130,7 +135,7 @@ class Fault:
     @property
     def refusal(self) -> Refusal | None:
         """Return the refusal that is answered, None if the effect is not a refusal."""
-        if self.effect is Effect.REFUSE:
+        if self.effect in (Effect.REFUSE, Effect.CLOSE_LINK):
             return Refusal(self.condition, self.description)
         return _REFUSALS.get(self.effect)
 
@@ -167,6 +172,7 @@ class _Armed:
         self.struck = 0
         self._pattern = fault.entity.lower()
         self._operations = fault.struck_operations
+        self._containing = fault.containing.encode()
         self._random = random.Random(fault.seed)
 
     @property
@@ -174,10 +180,12 @@ class _Armed:
         """Return whether it no longer strikes."""
         return self.fault.times is not None and self.struck >= self.fault.times
 
-    def strikes(self, operation: Operation, path: str) -> bool:
-        """Return whether it strikes an operation on the entity at a path in lower case."""
+    def strikes(self, operation: Operation, path: str, message: bytes) -> bool:
+        """Return whether it strikes an operation, with its *message*, on the entity at a path in lower case."""
         fault = self.fault
         if self.is_spent or operation not in self._operations or not fnmatchcase(path, self._pattern):
+            return False
+        if self._containing not in message:
             return False
         self.seen += 1
         if self.seen < fault.at or (fault.probability < 1 and self._random.random() >= fault.probability):
@@ -203,10 +211,10 @@ class Faults:
         self._armed.clear()
         self.is_set = False
 
-    def strike(self, operation: Operation, path: str) -> Fault | None:
+    def strike(self, operation: Operation, path: str, message: bytes = b"") -> Fault | None:
         """Return the fault that strikes an operation, or None; *path* is as `path_of` returns it."""
         for armed in self._armed:
-            if armed.strikes(operation, path):
+            if armed.strikes(operation, path, message):
                 self.is_set = not all(each.is_spent for each in self._armed)
                 return armed.fault
         return None
@@ -222,7 +230,7 @@ def _read(key: str, value: object) -> object:
             return Effect(value)
         case "operations", list():
             return frozenset(map(Operation, value))
-        case (("entity" | "condition" | "description"), str()):
+        case (("entity" | "containing" | "condition" | "description"), str()):
             return value
         case "takes_effect", bool():
             return value
@@ -247,6 +255,7 @@ _EXPECTED = {
     "effect": f"expected one of {_listed(Effect)}",
     "operations": f"expected a list of {_listed(Operation)}",
     "entity": "expected text",
+    "containing": "expected text",
     "condition": "expected text",
     "description": "expected text",
     "takes_effect": "expected true or false",

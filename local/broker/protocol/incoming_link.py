@@ -4,7 +4,7 @@ from abc import abstractmethod
 
 from local.broker import errors
 from local.broker.errors import Refusal
-from local.broker.faults import Operation
+from local.broker.faults import Effect, Operation
 from local.broker.protocol import performatives
 from local.broker.protocol.fault_effects import apply_fault
 from local.broker.protocol.interfaces import LinkSession
@@ -75,9 +75,12 @@ class IncomingLink(Link):
 
     def _answer(self, message: bytes, size: int, message_format: int) -> bytes | None:
         """Return the state to settle a delivery with, None if a fault suppresses the answer."""
-        fault = self.faults.strike(Operation.SEND, self.path) if self.faults.is_set else None
+        fault = self.faults.strike(Operation.SEND, self.path, message) if self.faults.is_set else None
         if fault is None:
             return self._outcome(message, size, message_format)
+        if fault.effect is Effect.CLOSE_LINK:
+            self.detach(Refusal(fault.condition, fault.description))
+            return None
         return apply_fault(
             fault,
             self.session.connection,

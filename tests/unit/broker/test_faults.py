@@ -71,11 +71,20 @@ def test_nothing_is_set_once_all_faults_are_spent_or_cleared() -> None:
     assert faults.plain() == []
 
 
+def test_a_fault_with_a_text_strikes_only_messages_that_contain_it() -> None:
+    faults = Faults()
+    faults.add(Fault(effect=Effect.CLOSE_LINK, containing="poison"))
+    assert faults.strike(Operation.SEND, "q", b"good") is None
+    assert faults.strike(Operation.SEND, "q") is None
+    assert faults.strike(Operation.SEND, "q", b"a poison message") is not None
+
+
 @pytest.mark.parametrize(
     "fault",
     [
         Fault(effect=Effect.DROP_CONNECTION, takes_effect=True, at=3, times=2),
         Fault(effect=Effect.DELAY, delay=1.5, entity="orders", operations=frozenset({Operation.SEND})),
+        Fault(effect=Effect.CLOSE_LINK, containing="poison"),
         Fault(effect=Effect.REFUSE, condition=errors.NOT_FOUND, description="gone", probability=0.5, seed=7),
     ],
 )
