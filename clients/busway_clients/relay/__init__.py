@@ -3,7 +3,7 @@
 from busway_clients.extras import extra
 
 with extra("relay"):
-    import aiohttp as _aiohttp  # noqa: F401 - looked for here, so that no module of the package has to
+    import aiohttp as _aiohttp  # noqa: F401 - checked here once for all modules of the package
     import yarl as _yarl  # noqa: F401 - likewise
 
 from busway_clients.relay.accepting import Rejection

@@ -1,4 +1,4 @@
-"""What a listener does with an offer: accept it at the rendezvous, or reject it there."""
+"""Accepts or rejects the offers of senders at their rendezvous addresses."""
 
 import asyncio
 import inspect
@@ -19,20 +19,20 @@ from busway_clients.relay.opening import Answered, Opening, refusal
 
 _LOGGER = logging.getLogger("busway_clients.relay")
 _PROTOCOL = "sec-websocket-protocol"
-# How the relay confirms a rejection: the WebSocket is meant not to open.
+# The relay confirms a rejection with this status instead of a WebSocket.
 _REJECTED = 410
 _STATUSES = range(400, 600)
 
 
 @dataclass(frozen=True)
 class Rejection:
-    """Why a sender is not accepted; it sees both. Shape: status is an HTTP status from 400 to 599."""
+    """The rejection of a sender, which sees both fields. Shape: status is an HTTP status from 400 to 599."""
 
     status: int
     reason: str
 
     def __post_init__(self) -> None:
-        """Refuse what says no."""
+        """Raise WrongUse for a status that is no error."""
         if self.status not in _STATUSES:
             raise WrongUse(f"the status of a rejection: is {self.status}, expected one from 400 to 599")
 
@@ -41,7 +41,7 @@ Decide = Callable[[Offer], Rejection | Awaitable[Rejection | None] | None]
 
 
 class Accepting:
-    """The offers in progress, and the connections that came of them."""
+    """The offers in progress, and the accepted connections."""
 
     def __init__(
         self,
@@ -69,11 +69,11 @@ class Accepting:
 
     @property
     def connections(self) -> list[RelayConnection]:
-        """Return those that have not ended."""
+        """Return the accepted connections that have not ended."""
         return [*self._connections]
 
     def begin(self, name: str, endpoint: RelayEndpoint, message: Mapping[str, Any]) -> None:
-        """Accept or reject what an `accept` message offers, in a task."""
+        """Start a task that accepts or rejects the offer in an `accept` message."""
         task = asyncio.ensure_future(self._settle(name, endpoint, message))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -82,12 +82,12 @@ class Accepting:
         """Return the next connection, None after the last one."""
         connection = await self._queue.get()
         if connection is None:
-            # For the next one who asks, now or later.
+            # Every other caller gets None too, now or later.
             self._queue.put_nowait(None)
         return connection
 
     def untaken(self) -> list[RelayConnection]:
-        """Remove and return the connections that were not accepted."""
+        """Remove and return the connections that the application has not taken."""
         left = []
         while not self._queue.empty():
             left.append(self._queue.get_nowait())
@@ -95,7 +95,7 @@ class Accepting:
         return [connection for connection in left if connection is not None]
 
     async def finish(self, seconds: float) -> None:
-        """Wait that long for the offers in progress, and pass over those that are left; nothing comes after them."""
+        """Wait at most that long for the offers in progress, drop those that are left, and end the queue."""
         if self._tasks:
             settling = asyncio.ensure_future(asyncio.wait({*self._tasks}))
             await is_done_within(self._clock, seconds, settling)
@@ -115,14 +115,14 @@ class Accepting:
             else:
                 await self._reject(endpoint, address, rejection)
         except RelayError as error:
-            # The relay tells the sender, and the listener has other offers.
+            # The relay reports it to the sender; the listener continues with other offers.
             _LOGGER.warning("%s: an offer failed: %s", name, error)
 
     async def _rejection(self, offer: Offer) -> Rejection | None:
         if self._queue.qsize() + len(self._tasks) > self._waiting:
             return Rejection(503, "the listener is busy")
-        if offer.protocols and not self._spoken(offer):
-            return Rejection(400, "the listener speaks none of these subprotocols")
+        if offer.protocols and not self._common_protocols(offer):
+            return Rejection(400, "the listener supports none of these subprotocols")
         if self._decide is None:
             return None
         try:
@@ -132,17 +132,17 @@ class Accepting:
             _LOGGER.exception("%s: the decision on an offer failed; it is rejected with 500", offer.endpoint)
             return Rejection(500, "the listener could not decide")
 
-    def _spoken(self, offer: Offer) -> tuple[str, ...]:
+    def _common_protocols(self, offer: Offer) -> tuple[str, ...]:
         return tuple(each for each in offer.protocols if each in self._protocols)[:1]
 
     async def _accept(self, endpoint: RelayEndpoint, address: URL, offer: Offer) -> None:
-        spoken = self._spoken(offer)
+        common = self._common_protocols(offer)
         try:
-            socket = await self._opening.open(endpoint, address, self._patience, protocols=spoken)
+            socket = await self._opening.open(endpoint, address, self._patience, protocols=common)
         except Answered as answer:
             raise refusal(endpoint, answer, "listener at the rendezvous") from None
         frames = Frames(socket, endpoint, self._clock, self._silence, self._patience)
-        connection = RelayConnection(offer.endpoint, frames, next(iter(spoken), None), offer, self._left)
+        connection = RelayConnection(offer.endpoint, frames, next(iter(common), None), offer, self._left)
         self._connections.add(connection)
         self.drained.clear()
         self._queue.put_nowait(connection)

@@ -1,4 +1,4 @@
-"""A client of a service that listens at two relays: one is active, the other for when it cannot be reached."""
+"""A client of a service that listens at several relays: one is active, the others are backups."""
 
 import asyncio
 import random
@@ -23,7 +23,7 @@ _GOING_AWAY = 1001
 _FAILED = 1011
 
 
-class _Wish(NamedTuple):
+class _Request(NamedTuple):
     suffix: str
     query: Mapping[str, str]
     headers: Mapping[str, str]
@@ -35,7 +35,7 @@ class RelayClient:
     Connects to the active endpoint, and to a backup when the active one is unavailable.
 
     The two swap roles if the backup accepts. If none accepts, roles stay as they are and RelayFailed has each error.
-    Refusals (a token that is wrong, a listener that rejects) switch nothing. Connections stay where they were opened.
+    A refusal (an invalid token, a rejection by the listener) does not switch. Connections stay where they were opened.
     """
 
     def __init__(
@@ -51,10 +51,10 @@ class RelayClient:
         choice: random.Random | None = None,
     ) -> None:
         """
-        Use *endpoints*, named as the application likes; which is active at first is picked at random.
+        Use *endpoints*, by any names; the first active one is picked at random.
 
-        *roles* is where clients agree on who is active, by default this one alone; it is read every *refresh*.
-        *timeout* is for each endpoint; *keep_alive* as of the listener.
+        *roles*: where clients share which endpoint is active, by default not at all; it is read every *refresh*.
+        *timeout* applies to each endpoint; *keep_alive* is that of RelayListener.
         """
         if not endpoints:
             raise WrongUse("the endpoints of a relay client: are none, expected an active one and its backups")
@@ -82,16 +82,16 @@ class RelayClient:
         protocols: Sequence[str] = (),
     ) -> RelayConnection:
         """
-        Return a connection to a listener, which sees all of the arguments before it accepts.
+        Return a connection to a listener, which sees all arguments before it accepts.
 
         Raises RelayFailed, which has the error of each endpoint that was tried; WrongUse.
         """
-        wish = _Wish(suffix, query or {}, headers or {}, tuple(protocols))
+        wanted = _Request(suffix, query or {}, headers or {}, tuple(protocols))
 
         async def use(connection: RelayConnection) -> RelayConnection:
             return connection
 
-        return await self._first(wish, use)
+        return await self._first(wanted, use)
 
     async def request(
         self,
@@ -103,21 +103,21 @@ class RelayClient:
         protocols: Sequence[str] = (),
     ) -> str | bytes:
         """
-        Send one message over a connection of its own and return the first that comes back.
+        Send one message over a new connection and return the first message that comes back.
 
         A connection that ends without an answer counts as unavailable, and the request is sent again to the backup: the
         service may see it twice. Raises as `connect`.
         """
-        wish = _Wish(suffix, query or {}, headers or {}, tuple(protocols))
+        wanted = _Request(suffix, query or {}, headers or {}, tuple(protocols))
 
         async def use(connection: RelayConnection) -> str | bytes:
             async with connection:
                 return await self._answer(connection, message)
 
-        return await self._first(wish, use)
+        return await self._first(wanted, use)
 
     async def activate(self, name: str) -> None:
-        """Make *name* the active endpoint, as after an outage that is over; WrongUse for one that is unknown."""
+        """Make *name* the active endpoint, for example after an outage; raises WrongUse if it is unknown."""
         async with self._turn:
             await run_async(self._agreement.appoint(name))
 
@@ -128,9 +128,9 @@ class RelayClient:
             return self._agreement.state
 
     async def close(self) -> None:
-        """Close the client, and what connections it still has with 1001."""
+        """Close the client and, with code 1001, its open connections."""
         await asyncio.gather(
-            *[connection.close(_GOING_AWAY, "the client goes away") for connection in [*self._connections]]
+            *[connection.close(_GOING_AWAY, "the client is closing") for connection in [*self._connections]]
         )
         await self._opening.close()
 
@@ -144,14 +144,14 @@ class RelayClient:
         """Close the client."""
         await self.close()
 
-    async def _first(self, wish: _Wish, use: Callable[[RelayConnection], Awaitable[Result]]) -> Result:
+    async def _first(self, wanted: _Request, use: Callable[[RelayConnection], Awaitable[Result]]) -> Result:
         async with self._turn:
             await run_async(self._agreement.refresh())
         roles = self._agreement.roles
         errors: dict[str, RelayError] = {}
         for name in roles.order:
             try:
-                connection = await self._connection(name, wish)
+                connection = await self._connection(name, wanted)
                 try:
                     result = await use(connection)
                     if name != roles.active:
@@ -172,13 +172,13 @@ class RelayClient:
         async with self._turn:
             await run_async(self._agreement.activate(name))
 
-    async def _connection(self, name: str, wish: _Wish) -> RelayConnection:
+    async def _connection(self, name: str, wanted: _Request) -> RelayConnection:
         endpoint = self._endpoints[name]
         token, _ = await self._opening.token(endpoint)
-        url = endpoint.connect_url(token, wish.suffix, wish.query)
+        url = endpoint.connect_url(token, wanted.suffix, wanted.query)
         try:
             socket = await self._opening.open(
-                endpoint, url, self._timeout, token=token, headers=wish.headers, protocols=wish.protocols
+                endpoint, url, self._timeout, token=token, headers=wanted.headers, protocols=wanted.protocols
             )
         except Answered as answer:
             raise refusal(endpoint, answer, "sender") from None

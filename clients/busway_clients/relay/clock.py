@@ -1,4 +1,4 @@
-"""Time, as the relay's parts take it: an argument, so that no test has to wait."""
+"""The clock of the relay client and listener, which is passed in, so that tests need not wait."""
 
 import asyncio
 import time
@@ -8,7 +8,7 @@ Result = TypeVar("Result")
 
 
 class Clock(Protocol):
-    """What tells the time and waits."""
+    """Returns the time and waits."""
 
     def now(self) -> float:
         """Return the time. Units: seconds since 1970, UTC."""
@@ -21,7 +21,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's time."""
+    """The system's clock."""
 
     def now(self) -> float:
         """Return the time."""
@@ -48,7 +48,7 @@ async def is_done_within(clock: Clock, seconds: float, work: "asyncio.Future[Res
 
 
 async def ended(task: "asyncio.Future[Result]") -> None:
-    """Cancel a task if it is not done, and wait until it is; what it raises is not raised here."""
+    """Cancel a task if it is not done, and wait until it is; its error is not raised."""
     if not task.done():
         task.cancel()
         await asyncio.wait({task})

@@ -1,4 +1,4 @@
-"""A connection between a sender and a listener, once the relay has joined them."""
+"""A connection between a sender and a listener, joined by the relay."""
 
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -13,10 +13,10 @@ _OWN_CODES = range(3000, 5000)
 
 class Offer(NamedTuple):
     """
-    What a listener knows of a sender before it accepts.
+    A sender that wants to connect, as the listener sees it before it accepts.
 
-    Shape:  endpoint is the name the listener has for it; suffix and query are what the sender has added to the
-            address, protocols what it would speak; headers are all that it sent, without tokens.
+    Shape:  endpoint is its name in the listener; suffix and query are what the sender added to the address, protocols
+            the subprotocols that it supports; headers are all that it sent, without tokens.
     """
 
     endpoint: str
@@ -29,7 +29,7 @@ class Offer(NamedTuple):
 
 class RelayConnection:
     """
-    Messages to and from the other side, text as str and binary as bytes.
+    A connection that sends and receives messages, text as str and binary as bytes.
 
     One task at a time may receive. Iterating ends when the other side has closed with 1000 or 1001, and raises
     ConnectionEnded for any other end. Leaving its context closes it.
@@ -43,7 +43,7 @@ class RelayConnection:
         offer: Offer | None = None,
         on_end: "Callable[[RelayConnection], None] | None" = None,
     ) -> None:
-        """Take over what was opened by way of *endpoint*; *offer* is there for a listener."""
+        """Use a WebSocket that was opened at *endpoint*; only a listener has an *offer*."""
         self.endpoint = endpoint
         self.protocol = protocol
         self.offer = offer
@@ -56,7 +56,7 @@ class RelayConnection:
         return self._frames.end
 
     async def send(self, message: str | bytes) -> None:
-        """Send a message; raise ConnectionEnded. That it was sent does not mean that it has arrived."""
+        """Send a message; raises ConnectionEnded. A message that was sent has not necessarily arrived."""
         try:
             await self._frames.send(message)
         except ConnectionEnded:
@@ -73,9 +73,9 @@ class RelayConnection:
 
     async def close(self, code: int = _NORMAL, reason: str = "") -> None:
         """
-        Close the connection, once; the relay tells the other side.
+        Close the connection; a second call does nothing, and the relay closes the other side.
 
-        ValueError for a code that applications may not send (RFC 6455, 7.4): 1000, 1001 and 3000 to 4999 they may.
+        Raises ValueError for a code that applications may not send (RFC 6455, 7.4).
         """
         if code not in {_NORMAL, 1001, 1011} and code not in _OWN_CODES:
             raise ValueError(f"close code: is {code}, expected 1000, 1001, 1011 or one of 3000 to 4999")
@@ -104,7 +104,7 @@ class RelayConnection:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Close the connection, as broken where the block has failed."""
+        """Close the connection, with code 1011 if the block failed."""
         await self.close(_NORMAL if kind is None else 1011)
 
     def _left(self) -> None:

@@ -1,4 +1,4 @@
-"""The control channel of a listener: what the relay offers comes in, renewed tokens go out."""
+"""The control channel of a listener: receives offers from the relay, sends renewed tokens."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from busway_clients.relay.frames import Frames
 from busway_clients.relay.opening import Answered, Opening, refusal
 
 _LOGGER = logging.getLogger("busway_clients.relay")
-# A token is renewed when a fifth of its time is left, and again in a fifth of that if there was none to be had.
+# A token is renewed after four fifths of its lifetime; on failure, after four fifths of the remaining time.
 _PART = 0.8
 _SHORTEST = 1.0
 _NOT_IMPLEMENTED = 501
@@ -48,7 +48,7 @@ class ControlChannel:
         self._frames = Frames(socket, self._endpoint, self._clock, self._silence, self._patience)
 
     async def run(self, on_accept: OnMessage) -> None:
-        """Give each offer to *on_accept* until the channel ends, and raise the RelayError that tells how."""
+        """Pass each offer to *on_accept* until the channel ends, then raise its RelayError."""
         frames = self._opened()
         tasks = [asyncio.ensure_future(self._read(frames, on_accept)), asyncio.ensure_future(self._renew(frames))]
         try:
@@ -60,7 +60,7 @@ class ControlChannel:
                 await ended(task)
 
     async def close(self) -> None:
-        """Leave; the relay offers nothing more."""
+        """Close the channel; the relay sends no more offers."""
         if self._frames is not None:
             await self._frames.close(1000, "")
             self._frames = None
@@ -69,7 +69,7 @@ class ControlChannel:
         while True:
             message = await frames.message()
             if isinstance(message, bytes):
-                # The body of a request, which was answered already.
+                # The body of an HTTP request, which was already declined.
                 continue
             try:
                 content = json.loads(message)
@@ -83,11 +83,11 @@ class ControlChannel:
                 await self._decline(frames, request)
 
     async def _decline(self, frames: Frames, request: Mapping[str, Any]) -> None:
-        # A listener that lets requests time out may be blocked by the service; this one has connections only.
+        # The service may block a listener that lets requests time out; this one supports only connections.
         response: dict[str, Any] = {
             "requestId": request.get("id"),
             "statusCode": _NOT_IMPLEMENTED,
-            "statusDescription": "this listener takes WebSockets only",
+            "statusDescription": "this listener accepts only WebSockets",
             "responseHeaders": {},
             "body": False,
         }

@@ -1,4 +1,4 @@
-"""One hybrid connection in one namespace: where it is, and how to name it in the protocol's addresses."""
+"""One hybrid connection in one namespace, and its addresses in the protocol."""
 
 import ssl
 import uuid
@@ -21,11 +21,11 @@ class RelayEndpoint:
     """
     A hybrid connection.
 
-    Shape:  host may have a port; without tokens only senders connect, to a relay that lets anybody send; authorization
-            is where the token travels, in the query as documented or in the header `ServiceBusAuthorization`, which
-            proxies do not log; is_plain is for a relay on the same machine, which has no TLS; proxy is a URL;
-            keep_alive_by says what is sent into silence, a ping or, to a relay that bears none, a pong, which keeps
-            the way open and finds nothing out.
+    Shape:  host may have a port; without tokens only senders can connect, to a relay that allows anonymous senders;
+            authorization is where the token is sent, in the query as documented or in the header
+            `ServiceBusAuthorization`, which proxies do not log; is_plain is for a relay on the same machine, without
+            TLS; proxy is a URL; keep_alive_by is the frame that is sent on an idle connection: a ping or, for a relay
+            that does not support it, a pong, which keeps the connection open but cannot detect that it is broken.
     """
 
     host: str
@@ -38,7 +38,7 @@ class RelayEndpoint:
     keep_alive_by: Literal["ping", "pong"] = "ping"
 
     def __post_init__(self) -> None:
-        """Refuse what makes no address."""
+        """Raise WrongUse for an invalid host or an empty path."""
         parts = urlsplit(f"//{self.host}")
         if not parts.hostname or parts.netloc != self.host or parts.username is not None:
             raise WrongUse(f"the host of a relay: is {self.host!r}, expected a name like west.servicebus.windows.net")
@@ -57,9 +57,9 @@ class RelayEndpoint:
         tls: ssl.SSLContext | None = None,
     ) -> "RelayEndpoint":
         """
-        Return the endpoint of a connection string, at *path* or else at its EntityPath.
+        Return the endpoint of a connection string, with *path* or else its EntityPath.
 
-        `UseDevelopmentEmulator=true` means no TLS. Raises WrongUse, which quotes nothing of it.
+        `UseDevelopmentEmulator=true` means no TLS. Raises WrongUse, without quoting the connection string.
         """
         pairs = [part.partition("=") for part in text.split(";") if part.strip()]
         values = {name.strip().lower(): value.strip() for name, _, value in pairs}
@@ -81,7 +81,7 @@ class RelayEndpoint:
 
     @property
     def place(self) -> str:
-        """Return what the endpoint is called in messages."""
+        """Return the name of the endpoint in errors and logs."""
         return f"{self.host}/{self.path}"
 
     @property
@@ -100,7 +100,7 @@ class RelayEndpoint:
         return self._url("connect", token, suffix.strip("/"), query)
 
     def rest_of(self, address: URL) -> tuple[str, dict[str, str]]:
-        """Return the suffix and the query that a sender has added, from the address of a rendezvous."""
+        """Return the suffix and the query that a sender added, from a rendezvous address."""
         path = unquote(address.raw_path)
         whole = path[len(_PREFIX) :] if path.startswith(_PREFIX) else path.lstrip("/")
         suffix = whole[len(self.path) :] if whole.lower().startswith(self.path.lower()) else ""

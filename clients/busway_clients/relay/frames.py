@@ -1,4 +1,4 @@
-"""What comes in over a WebSocket, and whether anybody is still there."""
+"""The messages of a WebSocket, with pings that detect a broken connection."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -22,12 +22,12 @@ class Frames:
     """
     The messages of a WebSocket, one by one.
 
-    While it is silent a ping is sent, and if that is not answered the connection counts as ended: the other side, or
-    the network between, may be gone without notice. Only a caller that waits for a message detects that.
+    If nothing comes for a while, a ping is sent; without an answer the connection counts as ended, since the other side
+    or the network may fail without notice. Only a caller that waits for a message detects that.
     """
 
     def __init__(self, socket: Socket, endpoint: RelayEndpoint, clock: Clock, silence: float, patience: float) -> None:
-        """Ping after *silence* seconds, and wait *patience* seconds for anything to come."""
+        """Ping after *silence* seconds without a frame, and wait *patience* seconds for the next frame."""
         self._socket = socket
         self._place = endpoint.place
         self._asks = endpoint.keep_alive_by == "ping"
@@ -43,7 +43,7 @@ class Frames:
         return self._end
 
     async def message(self) -> str | bytes:
-        """Return the next message; raise ConnectionEnded. Cancelled, it loses none."""
+        """Return the next message; raises ConnectionEnded. Cancelling it loses no message."""
         while True:
             if self._end is not None:
                 raise self._end
@@ -65,7 +65,7 @@ class Frames:
         )
 
     async def close(self, code: int, reason: str) -> None:
-        """Close the WebSocket, and wait a little for the other side to agree."""
+        """Close the WebSocket, and wait a few seconds for the other side to confirm."""
         if self._end is None:
             self._end = ConnectionEnded(f"{self._place}: closed here ({code})", code)
         closing = asyncio.ensure_future(self._socket.close(code=code, message=reason.encode()[:123]))
@@ -78,14 +78,14 @@ class Frames:
                 self._next = None
 
     async def _frame(self) -> aiohttp.WSMessage:
-        # The task outlives its waiting: to cancel a read would break the connection.
+        # The task continues if the caller is cancelled: cancelling a read would break the connection.
         if self._next is None:
             self._next = asyncio.ensure_future(self._socket.receive())
         pending = self._next
         while not await is_done_within(self._clock, self._silence, pending):
             await self._written(self._socket.ping() if self._asks else self._socket.pong())
             if self._asks and not await is_done_within(self._clock, self._patience, pending):
-                text = f"{self._place}: silent, and a ping was not answered within {self._patience:g} s"
+                text = f"{self._place}: no frame received, and a ping was not answered within {self._patience:g} s"
                 self._end = ConnectionEnded(text, _ABNORMAL)
                 await self.close(_GOING_AWAY, "")
                 raise self._end
@@ -107,7 +107,7 @@ class Frames:
                 reason = "".join(each for each in frame.extra or "" if each.isprintable())[:_MAX_REASON]
                 text = f"{self._place}: closed by the other side with {code}" + (f" ({reason})" if reason else "")
             else:
-                # aiohttp has 1000 for a connection that ends without a word, and its own code for what it cannot read.
+                # aiohttp reports 1000 if there was no close frame, and its own code for an invalid frame.
                 unread = frame.type is aiohttp.WSMsgType.ERROR and self._socket.close_code
                 code = unread or _ABNORMAL
                 text = f"{self._place}: the connection broke ({code})"

@@ -1,4 +1,4 @@
-"""A service that listens at several relays at once: an outage of one leaves it reachable (article on outages)."""
+"""A listener at several relays at once, which stays reachable if one of them fails (article on outages)."""
 
 import asyncio
 import logging
@@ -19,17 +19,17 @@ from busway_clients.relay.opening import Opening
 
 _LOGGER = logging.getLogger("busway_clients.relay")
 _PAUSES = (0.0, 1.0, 2.0, 5.0, 10.0, 30.0)
-# A channel that has lasted so long was a good one, and the next attempt begins without a pause again.
+# After a channel has lasted this long, the next attempt starts without a pause again.
 _STEADY = 60.0
 _GOING_AWAY = 1001
 _DRAIN = timedelta(seconds=30)
-# How long the other endpoints are waited for when one listens.
+# How long opening waits for the other endpoints once one listens.
 _OTHERS = 2.0
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 
 
 class Listening(NamedTuple):
-    """Whether the relay of an endpoint knows this listener at present, and if not why."""
+    """Whether this listener is registered at an endpoint, and if not, the error."""
 
     is_on: bool
     error: RelayError | None = None
@@ -37,10 +37,10 @@ class Listening(NamedTuple):
 
 class RelayListener:
     """
-    Accepts connections from one or more endpoints; iterate over it for them, in one task or several.
+    Accepts connections from one or more endpoints; iterate over it to get them, in one task or several.
 
-    Each endpoint is kept by itself: where its control channel ends it is opened again, at once, then after 1, 2, 5, 10
-    and 30 seconds, for as long as the listener is open. Tokens are renewed in time.
+    Each endpoint is independent: if its control channel ends, it is opened again at once, then after 1, 2, 5, 10 and 30
+    seconds, until the listener is closed. Tokens are renewed before they expire.
     """
 
     def __init__(
@@ -57,12 +57,12 @@ class RelayListener:
         jitter: random.Random | None = None,
     ) -> None:
         """
-        Listen at *endpoints*, named as the application likes.
+        Listen at *endpoints*, by any names.
 
-        *decide* sees each offer and returns a Rejection, or None to accept. *protocols* are the subprotocols it speaks:
-        a sender that asks for others is rejected. While *waiting* connections are not yet taken, others are rejected
-        with 503, and their senders go elsewhere. After *keep_alive* of silence a connection is pinged; *patience* is
-        for each answer of a relay.
+        *decide* gets each offer and returns a Rejection, or None to accept. *protocols* are the supported subprotocols;
+        a sender that requests only others is rejected. While the application has *waiting* connections to take, further
+        ones are rejected with 503, so that their senders try another endpoint. After *keep_alive* without a frame a
+        connection is pinged; *patience* is the timeout for each answer of a relay.
         """
         if not endpoints:
             raise WrongUse("the endpoints of a listener: are none, expected one or more")
@@ -88,19 +88,19 @@ class RelayListener:
 
     @property
     def state(self) -> Mapping[str, Listening]:
-        """Return by endpoint whether it listens there at present."""
+        """Return the current state of each endpoint."""
         return dict(self._states)
 
     @property
     def open_connections(self) -> int:
-        """Return how many accepted connections have not ended, taken ones and others."""
+        """Return the number of accepted connections that have not ended, taken by the application or not."""
         return len(self._accepting.connections)
 
     async def open(self) -> None:
         """
-        Listen; return when each endpoint was tried, or one listens and others have not answered for two seconds.
+        Start to listen; return when every endpoint was tried, or two seconds after the first one listens.
 
-        Raises RelayFailed if none of them would have this listener. One that answers later is listened at from then on.
+        Raises RelayFailed if no endpoint accepts this listener. An endpoint that answers later is used from then on.
         """
         first = {name: asyncio.get_running_loop().create_future() for name in self._endpoints}
         self._keeping = [asyncio.ensure_future(self._keep(name, first[name])) for name in self._endpoints]
@@ -119,10 +119,10 @@ class RelayListener:
 
     async def close(self, drain: timedelta = _DRAIN) -> None:
         """
-        Take no new offers, and wait until the accepted connections have ended; after *drain* end them with 1001, and
-        pass over offers about which nothing is decided by then.
+        Take no new offers and wait for the accepted connections to end.
 
-        Iteration goes on for those that were accepted and not taken, and ends then.
+        After *drain*, close them with code 1001 and drop undecided offers. Iteration returns the accepted connections
+        that were not taken, then ends.
         """
         end = self._clock.monotonic() + drain.total_seconds()
         await self._leave()
@@ -152,7 +152,7 @@ class RelayListener:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Close the listener; connections that were not accepted end at once, and all of them if the block failed."""
+        """Close the listener; connections that were not taken end at once, and all connections if the block failed."""
         drain = _DRAIN if kind is None else timedelta()
         await self._leave()
         await self._accepting.finish(drain.total_seconds())
@@ -181,7 +181,7 @@ class RelayListener:
             except RelayError as error:
                 self._now(name, Listening(False, error), first)
             except Exception as error:
-                # A defect ends this channel, not the service.
+                # An unexpected error ends this channel, but not the listener.
                 _LOGGER.exception("%s: the control channel failed", name)
                 failure = RelayError(f"{endpoint.place}: the control channel failed with {type(error).__name__}")
                 self._now(name, Listening(False, failure), first)
@@ -210,5 +210,5 @@ class RelayListener:
         self._states = dict.fromkeys(self._endpoints, Listening(False))
 
     async def _end(self, connections: Sequence[RelayConnection]) -> None:
-        closing = [connection.close(_GOING_AWAY, "the listener goes away") for connection in [*connections]]
+        closing = [connection.close(_GOING_AWAY, "the listener is closing") for connection in [*connections]]
         await asyncio.gather(*closing)

@@ -1,4 +1,4 @@
-"""WebSockets to a relay, and what it means when one cannot be opened (Azure Relay Hybrid Connections protocol)."""
+"""Opens WebSockets to a relay and classifies failures (Azure Relay Hybrid Connections protocol)."""
 
 import asyncio
 import contextlib
@@ -17,17 +17,17 @@ from busway_clients.relay.endpoint import RelayEndpoint
 Socket = aiohttp.ClientWebSocketResponse
 
 _MAX_REASON = 200
-# What a busy or broken service answers; 408 and 504 also where a listener has not come to the rendezvous.
+# Statuses of a busy or failing service; 408 and 504 also mean that no listener came to the rendezvous.
 _PASSING = frozenset({408, 429, 500, 502, 503, 504})
 _NO_PATH = 404
 _FIRST_ERROR = 400
 
-# aiohttp's error has no reason phrase, and that is where the relay says why, with the id that support asks for.
+# aiohttp's error lacks the reason phrase, which contains the relay's explanation and the id for support.
 _reason: ContextVar[list[str] | None] = ContextVar("reason", default=None)
 
 
 class Answered(Exception):
-    """An answer that opens no WebSocket."""
+    """An HTTP answer instead of a WebSocket."""
 
     def __init__(self, status: int, reason: str, kind: str) -> None:
         super().__init__()
@@ -37,15 +37,15 @@ class Answered(Exception):
 
     @property
     def text(self) -> str:
-        """Return the answer in words."""
+        """Return a description of the answer."""
         return f"HTTP {self.status}" + "".join(f" ({part})" for part in (self.reason, self.kind) if part)
 
 
 class Opening:
-    """Opens the WebSockets of a listener or a client; close it when all of them are closed."""
+    """Opens the WebSockets of a listener or a client; close it after all of them are closed."""
 
     def __init__(self, clock: Clock, max_message_bytes: int) -> None:
-        """Bound each received message; the session is made with the first WebSocket, in its event loop."""
+        """Limit the size of a received message; the first WebSocket creates the session, in its event loop."""
         self._clock = clock
         self._max_message_bytes = max_message_bytes
         self._session: aiohttp.ClientSession | None = None
@@ -57,20 +57,20 @@ class Opening:
             self._session = None
 
     async def token(self, endpoint: RelayEndpoint) -> tuple[str | None, float]:
-        """Return a token and when it expires; raise RelayError where none is to be had."""
+        """Return a token and when it expires; raises RelayError if none is available."""
         if endpoint.tokens is None:
             return None, float("inf")
         try:
             text, expires_at = await endpoint.tokens.token(endpoint.resource, self._clock.now())
         except Exception as error:
-            raise RelayError(f"{endpoint.place}: no token is to be had ({type(error).__name__})") from error
+            raise RelayError(f"{endpoint.place}: no token is available ({type(error).__name__})") from error
         return text, expires_at
 
     async def open(
         self,
         endpoint: RelayEndpoint,
         url: URL,
-        timeout: float,  # noqa: ASYNC109 - of the given clock
+        timeout: float,  # noqa: ASYNC109 - measured by the clock that was passed in
         *,
         token: str | None = None,
         headers: Mapping[str, str] | None = None,
@@ -90,7 +90,7 @@ class Opening:
         finally:
             await ended(opening)
             if not is_taken and not opening.cancelled() and opening.exception() is None:
-                # The caller was cancelled while it opened.
+                # The caller was cancelled while the WebSocket opened.
                 await opening.result().close()
 
     async def _open(
@@ -104,7 +104,7 @@ class Opening:
                 url,
                 headers=headers,
                 protocols=protocols,
-                # Answered and watched by Frames, which sees by them whether the other side is alive.
+                # Frames answers pings and uses pongs to detect whether the other side is alive.
                 autoping=False,
                 max_msg_size=self._max_message_bytes,
                 proxy=endpoint.proxy,
@@ -121,7 +121,7 @@ class Opening:
             failure = NotARelay(f"{endpoint.place}: returned an invalid address, expected ws:// or wss://")
         except (aiohttp.ClientError, OSError, ValueError) as error:
             failure = RelayUnavailable(f"{endpoint.place}: cannot be reached ({_cause(error)})")
-        # Without the cause: aiohttp's errors quote the address, and that has the token.
+        # Without the cause: aiohttp's errors quote the address, which contains the token.
         raise failure from None
 
     def _opened(self) -> aiohttp.ClientSession:
@@ -131,7 +131,7 @@ class Opening:
             watch.on_request_redirect.append(_stay)
             self._session = aiohttp.ClientSession(
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
-                # Each WebSocket has a connection of its own, and a listener may have many.
+                # Each WebSocket needs its own connection, and a listener may have many.
                 connector=aiohttp.TCPConnector(limit=0),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 trace_configs=[watch],
@@ -140,14 +140,14 @@ class Opening:
 
 
 def refusal(endpoint: RelayEndpoint, answer: Answered, role: str) -> RelayError:
-    """Return what an answer means, for a `listener` or a `sender`."""
+    """Return the error for an answer to a `listener` or a `sender`."""
     where, seen = endpoint.place, answer.text
     if answer.status < _FIRST_ERROR:
         return NotARelay(f"{where}: answered {seen} instead of opening a WebSocket, expected a relay")
     if answer.status in _PASSING:
         return RelayUnavailable(f"{where}: answered {seen}, expected a WebSocket")
     if answer.status == _NO_PATH and role == "sender":
-        # The same answer for a missing hybrid connection and for one without a listener.
+        # The relay answers the same for a missing hybrid connection and for one without a listener.
         return RelayUnavailable(f"{where}: answered {seen}, expected a hybrid connection with a listener")
     return RelayRefused(f"{where}: refused the {role} with {seen}", answer.status)
 
@@ -173,7 +173,7 @@ async def _stay(
     context: SimpleNamespace,  # noqa: ARG001 - likewise
     parameters: aiohttp.TraceRequestRedirectParams,
 ) -> None:
-    # The token is for this relay, and headers would go along to wherever it sends.
+    # The token is for this relay only, and aiohttp would send the headers to the new address.
     parameters.response.close()
     raise _Redirected(parameters.response.status)
 

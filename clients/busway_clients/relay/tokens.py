@@ -1,4 +1,4 @@
-"""Tokens that a relay takes: signed with a shared access key, ready-made, or of an identity."""
+"""Tokens for a relay: signed with a shared access key, signed elsewhere, or from Microsoft Entra."""
 
 import asyncio
 import base64
@@ -23,22 +23,22 @@ class Token(NamedTuple):
     expires_at: float
 
     def __repr__(self) -> str:
-        """Return all but the text."""
+        """Return the token without its text."""
         return f"Token(expires_at={self.expires_at:.0f})"
 
 
 class Tokens(Protocol):
-    """Where the tokens for an endpoint come from."""
+    """A source of tokens for an endpoint."""
 
     async def token(self, resource: str, now: float) -> Token:
-        """Return a token for the resource, a URI; what it raises becomes a RelayError. Units: now in seconds."""
+        """Return a token for the resource, a URI; any error becomes a RelayError. Units: now in seconds."""
 
 
 class SharedAccessKey:
     """Signs tokens with a key of the namespace or of the hybrid connection (service-bus-sas)."""
 
     def __init__(self, name: str, key: str, lifetime: timedelta = _LIFETIME) -> None:
-        """Sign with *key*, known to the relay by *name*; each token is good for *lifetime*."""
+        """Sign with *key*, which the relay knows as *name*; each token is valid for *lifetime*."""
         self._name = name
         self._key = key.encode()
         self._lifetime = lifetime.total_seconds()
@@ -57,22 +57,22 @@ class SharedAccessSignature:
     """A token signed elsewhere; the relay rejects it when it has expired."""
 
     def __init__(self, text: str) -> None:
-        """Use *text*, from `SharedAccessSignature` on; raises WrongUse for what is no such token."""
+        """Use *text*, which starts with `SharedAccessSignature`; raises WrongUse for any other text."""
         try:
             self._token = Token(text, float(parse_qs(text.partition(" ")[2])["se"][0]))
         except (KeyError, ValueError) as error:
             raise WrongUse("a shared access signature: has no expiry, expected `se=` and seconds since 1970") from error
 
-    async def token(self, resource: str, now: float) -> Token:  # noqa: ARG002 - it is signed already
+    async def token(self, resource: str, now: float) -> Token:  # noqa: ARG002 - already signed
         """Return the token."""
         return self._token
 
 
 class Identity:
-    """Tokens of Microsoft Entra, by a credential of azure-identity of either kind."""
+    """Tokens of Microsoft Entra, from a synchronous or asynchronous credential of azure-identity."""
 
-    def __init__(self, credential: Any) -> None:  # noqa: ANN401 - the SDK's protocols differ for both kinds
-        """Use the credential's get_token; it stays for the caller to close."""
+    def __init__(self, credential: Any) -> None:  # noqa: ANN401 - the SDK has two protocols
+        """Use the credential's get_token; the caller closes it."""
         self._get_token: Callable[[str], Any] = credential.get_token
 
     async def token(self, resource: str, now: float) -> Token:  # noqa: ARG002 - one scope for all relays

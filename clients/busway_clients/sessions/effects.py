@@ -13,7 +13,7 @@ from busway_clients.sessions.received import Arrival
 @dataclass
 class HeldLease:
     """
-    A lease as this worker has it; what the work and the renewal write goes through it, one write at a time.
+    A lease of this worker; the work and the renewal write through it, one write at a time.
 
     *renewed* is the local monotonic time just before the last write that succeeded was sent.
     """
@@ -57,14 +57,14 @@ class Delivery:
     is_held: Callable[[], bool] = field(repr=False)
 
     def check(self) -> None:
-        """Raise LeaseLost where another worker may have taken over; for use just before an effect."""
+        """Raise LeaseLost if another worker may have taken over; call it just before an effect."""
         if not self.is_held():
             raise LeaseLost(f"message {self.message_id}: its lease has ended")
 
 
 @dataclass(frozen=True)
 class Receive:
-    """Answered with Arrivals, none where nothing came for a while."""
+    """Answered with Arrivals, or with none if nothing came for a while."""
 
     count: int
 
@@ -95,7 +95,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class Register:
-    """Insert *entries* and count them in the *lease* of someone else, whose *version* is known; raises Conflict."""
+    """Insert *entries* and count them in another worker's *lease*, which has *version*; raises Conflict."""
 
     partition: str
     lease: Lease
@@ -113,9 +113,9 @@ class Run:
 @dataclass(frozen=True)
 class Fault:
     """
-    How the application has failed.
+    A failure of the application.
 
-    One that is *final* is not tried again; one that does not *count* was not the application's.
+    *is_final*: not tried again. *counts*: whether the attempt counts; not if the application is not the cause.
     """
 
     reason: str
@@ -158,4 +158,4 @@ Effect: TypeAlias = Receive | Read | Commit | Register | Run | Complete | DeadLe
 
 
 class LockLost(Exception):
-    """The namespace has given the message or session to someone else; it comes again."""
+    """The lock of the message or session is lost; the namespace delivers it again."""

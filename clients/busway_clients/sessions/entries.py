@@ -36,9 +36,9 @@ class Entry:
     """
     A message in the journal.
 
-    *lines* are its places in ordered lines (see `arrivals`), *attempt* counts how often the application was given it,
-    *token* is the fencing token of the worker that wrote it last. *is_passed* says that later ones have waited for it
-    long enough, and go on without.
+    *lines*: its places in ordered lines (see `received`). *attempt*: how often the application got it. *token*: the
+    fencing token of the worker that wrote it last. *is_passed*: later messages waited for it until the timeout, and no
+    longer wait.
     """
 
     message_id: str
@@ -61,12 +61,12 @@ class Entry:
         return entry_key(self.message_id)
 
     def properties(self) -> Properties:
-        """Return it as the properties of a row."""
+        """Return the entry as the properties of a row."""
         return self._properties
 
     @cached_property
     def _properties(self) -> Properties:
-        # A lease's row is written with each message and takes the same entries along many times.
+        # Cached: the row of a lease is written with each message and contains the same entries many times.
         written: dict[str, str | int] = {
             "Id": self.message_id,
             "State": self.state.value,
@@ -100,12 +100,12 @@ def session_partition(session_id: str) -> str:
 
 
 def message_partition(session_id: str | None, message_id: str) -> str:
-    """Return the partition of a message that is locked by itself."""
+    """Return the partition of a message that is locked individually."""
     return f"i.{_key(message_id)}" if session_id is None else f"i.{_key(message_id)}.{_key(session_id)}"
 
 
 def entry_of(properties: Properties, where: str) -> Entry:
-    """Return the entry that *properties* say; raises JournalMalformed."""
+    """Parse the properties of a row; raises JournalMalformed."""
     read = Fields(properties, where)
     states = {state.value: state for state in State}
     state = read.text("State")
@@ -129,16 +129,16 @@ def entry_of(properties: Properties, where: str) -> Entry:
 
 
 def numbers_text(values: Mapping[str, int]) -> str:
-    """Return numbers by names as Fields.numbers takes them."""
+    """Return numbers by name as JSON, which Fields.numbers reads."""
     return json.dumps(dict(values), sort_keys=True, separators=(",", ":"))
 
 
 def _key(text: str) -> str:
     """
-    Return *text* as (part of) a key, which may hold no slash, # or ?, and be no longer than a
-    table allows.
+    Return *text* as (part of) a key, which may not contain /, # or ?, nor be longer than a table allows.
 
-    Two texts never get the same key: what is escaped is so by its bytes, and what is too long ends with its digest.
+    Two texts never get the same key: characters are escaped by their bytes, and a text that is too long is cut and ends
+    with its digest.
     """
     escaped = "".join(each if each in _PLAIN else "".join(f"={byte:02X}" for byte in each.encode()) for each in text)
     if len(escaped) <= _LONGEST_KEY:

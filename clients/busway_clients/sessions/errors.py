@@ -1,39 +1,39 @@
-"""What can go wrong with a journal; each message says where, what was seen and what was expected."""
+"""Errors of a journal; each message says where, what was found and what was expected."""
 
 from busway_clients.errors import ClientsError
 
 
 class JournalError(ClientsError):
-    """Base of what a journal or its consumer can raise."""
+    """Base class of the errors of a journal and its consumer."""
 
 
 class JournalUnavailable(JournalError):
-    """The store does not answer; nothing was settled that is not on record, and trying again is safe."""
+    """The store does not answer; no message was settled without a record, and a retry is safe."""
 
 
 class JournalMismatch(JournalError):
-    """The journal was begun by another version, or with settings that do not go with these."""
+    """The journal was created by another version, or with settings that conflict with these."""
 
 
 class JournalMalformed(JournalError):
-    """A row of the journal is not what this version writes; the message concerned stays in its queue."""
+    """A row of the journal is invalid for this version; its message stays in the queue."""
 
 
 class JournalRefused(JournalError):
-    """The store or the entity refuses this consumer: rights, a name, sessions that it does not have."""
+    """The store or entity refuses this consumer: missing rights, a wrong name, or an entity without sessions."""
 
 
 class Conflict(JournalError):
-    """A row was not what the writer believed; nothing was written."""
+    """A row has changed since the writer read it; nothing was written."""
 
 
 class LeaseLost(JournalError):
-    """Another worker has taken over; what this one wanted to write was refused."""
+    """Another worker has taken over; the write was refused."""
 
 
 class Unprocessable(Exception):
     """
-    Raised by the application for a message that no further try can help.
+    Raised by the application for a message that it can never process.
 
     Its entry becomes faulted and the message goes to the dead-letter queue with this reason and description.
     """

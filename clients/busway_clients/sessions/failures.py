@@ -1,4 +1,4 @@
-"""What errors of the SDK and of the application mean to a consumer."""
+"""Classifies errors of the SDK and of the application for a consumer."""
 
 import contextlib
 import logging
@@ -34,16 +34,16 @@ REFUSALS = (
     ServiceBusAuthorizationError,
 )
 _LOST = (ServiceBusError, MessageAlreadySettled, ValueError)
-"""What the SDK raises for a receiver that cannot be used any more: ValueError after it has shut down by itself."""
+"""Errors of a receiver that can no longer be used; the SDK raises ValueError after it has shut down by itself."""
 
-LONGEST_TOLD = 2048
+LONGEST_TEXT = 2048
 """Service Bus takes 4,096 characters of 16 bits as a reason, and as many as a description."""
 
 _NO_SESSIONS = ("not-allowed", "session")
 
 
 def fault_of(error: Exception) -> Fault:
-    """Return how the application has failed; of a foreign error only its type, since its text may hold a body."""
+    """Return the failure of the application, with only the type of an unknown error: its text may contain a body."""
     if isinstance(error, Unprocessable):
         return Fault(_text(error.reason), _text(error.description), is_final=True)
     if isinstance(error, LeaseLost):
@@ -54,7 +54,7 @@ def fault_of(error: Exception) -> Fault:
 
 @contextlib.contextmanager
 def lock_lost_on_error() -> Iterator[None]:
-    """Raise LockLost for what a receiver cannot do: the message comes again, and the journal knows of it then."""
+    """Raise LockLost if a receiver can no longer settle; the message is delivered again, and has an entry by then."""
     try:
         yield
     except _LOST as error:
@@ -62,10 +62,10 @@ def lock_lost_on_error() -> Iterator[None]:
 
 
 def must_pause(error: Exception, source: Source, site: str) -> bool:
-    """Whether to wait before a lane goes on after *error*, which is logged; raises JournalError where it cannot."""
+    """Log *error* and return whether a lane must wait before it continues; raises JournalError if it cannot."""
     match error:
         case OperationTimeoutError():
-            # No session has come for a while.
+            # No session became available.
             return False
         case JournalUnavailable() | JournalMalformed():
             LOG.error("%s", error)
@@ -82,13 +82,13 @@ def must_pause(error: Exception, source: Source, site: str) -> bool:
 
 
 def _text(what: object) -> str:
-    """Return *what* as a text that can be sent, and is not too long for the dead-letter queue."""
+    """Return *what* as valid text that is short enough for a dead-letter reason or description."""
     text = str(what).encode("utf-8", "replace").decode()
-    return text if len(text) <= LONGEST_TOLD else text[: LONGEST_TOLD - 1] + "…"
+    return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
 
 
 def refused(error: ServiceBusError, source: Source, site: str) -> JournalRefused | None:
-    """Return what to raise for an error that trying again does not help, else None."""
+    """Return the error to raise if a retry cannot succeed, else None."""
     text = str(error).lower()
     if isinstance(error, REFUSALS):
         return JournalRefused(f"{site}: {source}: {type(error).__name__}, expected an entity and the right to listen")

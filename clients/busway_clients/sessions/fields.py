@@ -1,4 +1,4 @@
-"""Reads the properties of a row, which may be malformed."""
+"""Reads and checks the properties of a row, which may be malformed."""
 
 import json
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from busway_clients.sessions.errors import JournalMalformed
 from busway_clients.sessions.rows import Properties
 
 LONGEST_NUMBER = 19
-"""So many digits have numbers of 64 bits, the longest that services count in."""
+"""Digits of a 64-bit number, the largest that services count with."""
 
 
 def whole_number(text: str) -> int | None:
@@ -16,28 +16,28 @@ def whole_number(text: str) -> int | None:
 
 
 class Fields:
-    """Takes properties of a row by their types."""
+    """Reads properties of a row by type; every method raises JournalMalformed."""
 
     def __init__(self, properties: Properties, where: str) -> None:
         self._properties = properties
         self._where = where
 
     def text(self, name: str) -> str:
-        """Take a text."""
+        """Return a text."""
         value = self._properties.get(name)
         if not isinstance(value, str):
             raise self._malformed(name, value, "a text")
         return value
 
     def integer(self, name: str) -> int:
-        """Take a number from 0 on."""
+        """Return a number from 0."""
         value = self._properties.get(name)
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise self._malformed(name, value, "a number from 0 on")
+            raise self._malformed(name, value, "a number from 0")
         return value
 
     def big(self, name: str) -> int | None:
-        """Take an integer of any size; such stand as text, since a table's are of 32 bits."""
+        """Return an integer of any size, which is stored as text, since integers of a table have 32 bits."""
         if name not in self._properties:
             return None
         try:
@@ -46,7 +46,7 @@ class Fields:
             raise self._malformed(name, self._properties[name], "digits") from error
 
     def count(self, name: str) -> int:
-        """Take a number from 0 on of any size, which stands as text likewise."""
+        """Return a number from 0 with at most LONGEST_NUMBER digits, which is stored as text."""
         value = self.text(name)
         number = whole_number(value)
         if number is None:
@@ -54,14 +54,14 @@ class Fields:
         return number
 
     def numbers(self, name: str) -> Mapping[str, int]:
-        """Take an object of whole numbers."""
+        """Return an object of whole numbers."""
         value = self._json(name)
         if not isinstance(value, dict) or not all(type(each) is int for each in value.values()):
             raise self._malformed(name, value, "an object of numbers")
         return value
 
     def objects(self, name: str) -> Mapping[str, dict[str, str | int]]:
-        """Take an object of objects, whose values are to be looked at by themselves."""
+        """Return an object of objects; the caller checks their values."""
         value = self._json(name)
         if not isinstance(value, dict) or not all(isinstance(each, dict) for each in value.values()):
             raise self._malformed(name, value, "an object of objects")

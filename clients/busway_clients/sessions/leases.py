@@ -15,10 +15,10 @@ SCHEMA = 3
 LEASE_KEY = "lease"
 
 MAX_FINAL = 20
-"""How many finished entries the row of a lease holds before they get rows of their own."""
+"""How many final entries the row of a lease holds before they get rows of their own."""
 
 _MOST = 50
-"""With what a worker writes at once (40 at most), and the lease, they have to fit into one transaction of 100 rows."""
+"""They share a transaction of 100 rows with the lease and at most 40 entries that a worker writes together."""
 _MOST_CHARACTERS = 30_000
 """A property of a table holds 32,768 characters (of 16 bits)."""
 
@@ -26,13 +26,13 @@ _MOST_CHARACTERS = 30_000
 @dataclass(frozen=True)
 class Lease:
     """
-    Who processes a session.
+    The right of one worker to process a session.
 
-    *token* grows by one with each owner, from the time of day in microseconds at the first;
-    *beat* with each write of an owner, by which others see that it lives; *arrivals* when another worker has registered
-    messages; *done* and *through* are how far each line, and the numbers of the application, have been finished.
-    *recent* are entries by message id that count before the messages' own rows: with them a message costs the write of
-    one row, and a transaction comes only when they become too many.
+    *token* grows by one with each owner; the first is the time of day in microseconds. *beat* grows with each write of
+    the owner, which shows others that it is alive. *arrivals* grows when another worker registers messages. *done* and
+    *through*: how far each line, and the application's numbers, are finished. *recent*: entries by message id, which
+    take precedence over the messages' own rows. With them a message costs the write of one row; a transaction is needed
+    only when there are too many.
     """
 
     worker: str
@@ -48,7 +48,7 @@ class Lease:
     recent: Mapping[str, Entry] = field(default_factory=dict)
 
     def properties(self) -> Properties:
-        """Return it as the properties of a row."""
+        """Return the lease as the properties of a row."""
         written: dict[str, str | int] = {
             "Open": 0,
             "Worker": self.worker,
@@ -64,35 +64,35 @@ class Lease:
         if self.through is not None:
             written["Through"] = str(self.through)
         elif self.finished is not None and not self.is_held and all(each.state.is_final for each in self._entries()):
-            # Without numbers nothing is lost with the row once the session's messages are forgotten.
+            # Without numbers, the row can be deleted together with the session's messages.
             written["Finished"] = self.finished
         return written
 
     def next_beat(self, **changes: Any) -> "Lease":  # noqa: ANN401 - fields of this class, of their types
-        """Return what its owner writes next."""
+        """Return the lease that its owner writes next."""
         return replace(self, beat=self.beat + 1, **changes)
 
     def noting(self, entries: Iterable[Entry]) -> "Lease":
-        """Return it with *entries* among the recent ones."""
+        """Return the lease with *entries* added to the recent ones."""
         return replace(self, recent={**self.recent, **{entry.message_id: entry for entry in entries}})
 
     def split(self, max_final: int, *, keeps_none: bool) -> tuple["Lease", list[Entry]]:
         """
-        Return it with the recent entries that stay in its row, and the entries that get rows of their own.
+        Return the lease with the recent entries that stay in its row, and the entries that get rows of their own.
 
-        At most *max_final* finished entries stay, and none at all if *keeps_none*.
+        Fewer than *max_final* final entries stay, and no entries at all if *keeps_none*.
         """
         if keeps_none:
             return replace(self, recent={}), self._entries()
         final = [entry for entry in self._entries() if entry.state.is_final]
         if len(final) < max_final and self.fits():
             return self, []
-        # Final entries do not change, so that their rows are written once.
+        # Final entries do not change, so their rows are written only once.
         kept = replace(self, recent={name: each for name, each in self.recent.items() if not each.state.is_final})
         return (kept, final) if kept.fits() else self.split(max_final, keeps_none=True)
 
     def fits(self) -> bool:
-        """Whether the row can hold it."""
+        """Whether the recent entries fit into the row."""
         return len(self.recent) <= _MOST and len(self._recent_text) <= _MOST_CHARACTERS
 
     def _entries(self) -> list[Entry]:
@@ -100,7 +100,7 @@ class Lease:
 
     @cached_property
     def _recent_text(self) -> str:
-        """Return the recent entries as JSON without what goes without saying, as each write takes them all along."""
+        """Return the recent entries as JSON, without default values, since every write contains all of them."""
         implied = _implied(self.worker, self.site, self.token)
         said = {
             entry.message_id: {
@@ -113,19 +113,19 @@ class Lease:
 
 @dataclass(frozen=True)
 class Record:
-    """What the journal holds of a session: its lease, open entries, and those that were asked for."""
+    """The journal's data about a session: its lease, its open entries, and the requested entries."""
 
     lease: Lease | None
     version: str | None
     entries: Mapping[str, Entry]
 
     def with_entries(self, *entries: Entry) -> "Record":
-        """Return it as it is after *entries* were written."""
+        """Return the record as it is after *entries* are written."""
         return replace(self, entries={**self.entries, **{entry.message_id: entry for entry in entries}})
 
 
 def record_of(rows: Sequence[Row], place: str) -> Record:
-    """Return what *rows* of a partition say; raises JournalMalformed."""
+    """Parse the rows of a partition; raises JournalMalformed."""
     lease: Lease | None = None
     version: str | None = None
     entries: dict[str, Entry] = {}
@@ -136,7 +136,7 @@ def record_of(rows: Sequence[Row], place: str) -> Record:
         else:
             entry = entry_of(row.properties, where)
             if entry.key != row.key:
-                raise JournalMalformed(f"{where}: is of the message of row {entry.key}, expected its own")
+                raise JournalMalformed(f"{where}: has the entry of row {entry.key}, expected its own")
             entries[entry.message_id] = entry
     return Record(lease, version, {**entries, **(lease.recent if lease else {})})
 
@@ -162,6 +162,6 @@ def _lease(properties: Properties, where: str) -> Lease:
 
 
 def _implied(worker: str, site: str, token: int) -> dict[str, str | int]:
-    """Return what an entry in a lease's row says by not saying it."""
+    """Return the default values of an entry in a lease's row."""
     own: dict[str, str | int] = {"Worker": worker, "Site": site, "Token": str(token), "Origin": site}
     return {**own, "Open": 1, "Attempt": 0, "Reason": "", "Description": ""}

@@ -1,11 +1,11 @@
 """
-Resume marks: how far a consumer has come, in terms by which it can continue in the copy of another region.
+Resume marks: how far a consumer has come, in a form that lets it continue with the copies in another region.
 
-A position is kept per view: what is native at a site as the consumer sees it there ("west/0", the partition last), and
-what of west is seen as copies in east ("west@east/0"). Service Bus has one view per session, without a partition.
-Numbers and times of a copy are those of its origin, from the first hop in repl-sequence and repl-enqueue-time; so times
-of one message never come from two clocks, and the allowance is for a namespace's own nodes. Only the time at which to
-start in a copied hub (`start`) is compared with another namespace's clock.
+A position is kept per view: messages published at a site and read there ("west/0", with the partition last), and
+messages of west read as copies in east ("west@east/0"). Service Bus has one view per session, without a partition.
+Numbers and times of a copy are those of its origin, from the first hop in repl-sequence and repl-enqueue-time. So the
+times of one message come from one clock, and the allowance only covers the nodes of one namespace. Only the time at
+which to start in a copied hub (`start`) is compared with another namespace's clock.
 """
 
 import json
@@ -27,7 +27,7 @@ KEPT_IDS = 200
 
 
 class ReceivedEvent(Protocol):
-    """What is read of azure.eventhub.EventData."""
+    """The properties of azure.eventhub.EventData that are read."""
 
     @property
     def message_id(self) -> str | None: ...  # noqa: D102 - the SDK's own
@@ -41,7 +41,7 @@ class ReceivedEvent(Protocol):
 
 @dataclass(frozen=True)
 class Seen:
-    """A message or event as a consumer sees it; number and time are its origin's."""
+    """A message or event as a consumer sees it; number and time are those of its origin."""
 
     origin: str
     site: str
@@ -52,12 +52,12 @@ class Seen:
 
     @property
     def view(self) -> str:
-        """The view that it is part of."""
+        """The view to which it belongs."""
         return _view(self.origin, self.site, self.partition)
 
 
 class Place(Enum):
-    """Where a message stands to a mark; UNSURE ones may have been done, so that only processing again loses nothing."""
+    """Whether a message is covered by a mark; process an UNSURE one again, since it may not have been processed."""
 
     DONE = "done"
     UNSURE = "unsure"
@@ -67,10 +67,10 @@ class Place(Enum):
 @dataclass(frozen=True)
 class Position:
     """
-    How far a view has been done.
+    How far a view has been processed.
 
-    *ids* are the last ones, with their times; *complete_since* is the time after which none is missing among them, None
-    where none was ever left out.
+    *ids* are the latest ids, with their times. *complete_since* is the time after which no id is missing, None if no id
+    was ever dropped.
     """
 
     number: int | None = None
@@ -79,7 +79,7 @@ class Position:
     complete_since: float | None = None
 
     def after(self, seen: Seen) -> "Position":
-        """Return the position once *seen* is done too."""
+        """Return the position after *seen* is processed too."""
         ids, since = list(self.ids), self.complete_since
         if seen.message_id is not None and seen.enqueued is not None:
             ids.append((seen.message_id, seen.enqueued))
@@ -94,19 +94,19 @@ class Position:
 
 @dataclass(frozen=True)
 class Mark:
-    """The positions of a consumer, by view; *version* is its row's."""
+    """The positions of a consumer, by view; *version* is that of its row."""
 
     positions: Mapping[str, Position] = field(default_factory=dict)
     version: str | None = None
 
     def after(self, seen: Seen) -> "Mark":
-        """Return the mark once *seen* is done too; views are expected in their order."""
+        """Return the mark after *seen* is processed too; messages of a view must come in their order."""
         position = self.positions.get(seen.view, Position()).after(seen)
         return replace(self, positions={**self.positions, seen.view: position})
 
 
 def joined(marks: Collection[Mark]) -> Mark:
-    """Return what several marks, such as all partitions', say together; raises JournalRefused where two overlap."""
+    """Return several marks, such as those of all partitions, as one; raises JournalRefused where two overlap."""
     positions: dict[str, Position] = {}
     for mark in marks:
         if shared := positions.keys() & mark.positions.keys():
@@ -118,12 +118,12 @@ def joined(marks: Collection[Mark]) -> Mark:
 @dataclass(frozen=True)
 class Translation:
     """
-    A mark, for a consumer that goes on elsewhere.
+    A mark, for a consumer that continues at another site.
 
-    *partitions* are the partitions of each site's hub: while the mark has no position of one, nothing is taken for
-    done by its time. Leave it out for Service Bus. *numbers_agree* says that the numbers in a copy's repl-sequence
-    and those that a consumer at the origin sees are the same ones: of hubs where copies keep their partition
-    (`partition: keep`, or all events have keys and partition counts are equal), and of subscriptions that select the
+    *partitions*: the partitions of each site's hub. While the mark lacks a position for one of them, no message is
+    considered processed because of its time. Omit it for Service Bus. *numbers_agree*: whether the numbers in a copy's
+    repl-sequence are those that a consumer at the origin sees. That holds for hubs where copies keep their partition
+    (`partition: keep`, or all events have keys and partition counts are equal), and for subscriptions that select the
     same messages.
     """
 
@@ -139,7 +139,7 @@ class Translation:
                 raise JournalRefused(f"quiet_until of {site} has no time zone, expected one")
 
     def place(self, seen: Seen) -> Place:
-        """Return whether *seen* has been done already, wherever that was."""
+        """Return whether *seen* has been processed, at any site."""
         views = {site: self._views(seen.origin, site) for site in self._sites(seen.origin)}
         positions = [position for view in views.values() for position in view.values()]
         if seen.message_id is not None and any(seen.message_id == name for each in positions for name, _ in each.ids):
@@ -160,7 +160,7 @@ class Translation:
         allowance = self.allowance_seconds
         is_after_all = True
         for site, view in views:
-            # Hubs' numbers and times run per partition: one that has none yet may have everything still to do.
+            # Numbers and times of a hub are per partition: one without a position may not have been processed at all.
             times = [each.enqueued for each in view.values() if each.enqueued is not None]
             is_whole = len(times) == len(self.partitions.get(site, ("",)))
             if is_whole and enqueued < min(times) - allowance:
@@ -174,17 +174,16 @@ class Translation:
 
     def start(self, site: str) -> dict[str, datetime | str]:
         """
-        Return from when to read each partition of *site*'s hub: what `EventHubConsumerClient.receive` takes as
-        starting_position.
+        Return the starting_position of each partition of *site*'s hub, for `EventHubConsumerClient.receive`.
 
-        A copy arrives later than its original, so what was enqueued there before the earliest open time was done, but
-        for clocks that are apart, for which the allowance is taken off. Before what `place` says is DONE skip.
-        Without a position of every partition that the mark should have, reading starts at the beginning ("-1"), also
-        for events of *site* itself, unless *quiet_until* covers them.
+        A copy arrives later than its original, so every copy that was enqueued before the earliest unprocessed time has
+        been processed. The allowance is subtracted for differences between clocks. Skip each event for which `place`
+        returns DONE. If a position of any partition is missing, reading starts at the beginning ("-1"), also for
+        events of *site* itself, unless *quiet_until* covers them.
         """
         partitions = self.partitions.get(site)
         if not partitions:
-            raise JournalRefused(f"partitions of {site} are not given, expected its hub's")
+            raise JournalRefused(f"the partitions of {site} are missing, expected those of its hub")
         origins = {view.partition("@")[0] if "@" in view else view.rpartition("/")[0] for view in self.mark.positions}
         starts: list[float | None] = [self._done_until(origin) for origin in sorted(origins | {site})]
         known = [each for each in starts if each is not None]
@@ -194,7 +193,7 @@ class Translation:
         return dict.fromkeys(partitions, begin)
 
     def _done_until(self, origin: str) -> float | None:
-        """Return the time up to which all of *origin* has been done, by the view that has come furthest."""
+        """Return the time up to which everything of *origin* is processed, according to the most advanced view."""
         reached: list[float] = []
         for site in self._sites(origin):
             view = self._views(origin, site)
@@ -216,7 +215,7 @@ class Translation:
         return {view: position for view, position in self.mark.positions.items() if view.startswith(prefix)}
 
     def _comparable(self, seen: Seen) -> list[str]:
-        """Return the views whose numbers are of the same sequence as that of *seen*."""
+        """Return the views whose numbers belong to the same sequence as that of *seen*."""
         is_one_sequence = seen.origin == seen.site or seen.partition == "" or self.numbers_agree
         own = [seen.view] if is_one_sequence else []
         if not self.numbers_agree:
@@ -279,7 +278,7 @@ def mark_of(rows: Collection[Row], place: str) -> Mark:
 
 def mark_partition(consumer: str, scope: str) -> str:
     """Return the partition of a mark; *scope* is a session, or a partition of a hub."""
-    # Escaped as text without separators, so that no two pairs meet.
+    # Neither part contains the separator after escaping, so that two pairs never get the same partition.
     return f"k.{_escaped(consumer)}.{_escaped(scope)}"
 
 

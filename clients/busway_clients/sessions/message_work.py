@@ -1,4 +1,4 @@
-"""The work on messages that are locked one by one, and the choice of work for a receiver."""
+"""The work on messages that are locked individually, and the choice of work for a receiver."""
 
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from busway_clients.sessions.session_work import Ending, SessionWork
 
 class MessageWork:
     """
-    The steps of a lane whose messages are locked by themselves; *held_lease* is that of the current message.
+    The steps of a lane whose messages are locked individually; *held_lease* is that of the current message.
 
     A message that cannot be processed now is set aside, with its lock renewed, and tried again later. It does not delay
     others until a whole batch is set aside.
@@ -24,11 +24,11 @@ class MessageWork:
 
     @property
     def held_lease(self) -> HeldLease | None:
-        """The lease that is held, None without one."""
+        """The current lease, None without one."""
         return None if self._work is None else self._work.held_lease
 
     def steps(self) -> Generator[Effect, Any, Ending]:
-        """Yield effects until nothing comes; raises as SessionWork.steps does."""
+        """Yield effects until no message comes; raises as SessionWork.steps does."""
         worker = self._new_worker()
         settings = worker.settings
         aside: list[Arrival] = []
@@ -58,7 +58,7 @@ class MessageWork:
 
 
 def work_for(session_id: str | None, new_worker: Callable[[], Worker]) -> SessionWork | MessageWork:
-    """Return what a lane does with a receiver, which has the session *session_id* if there are sessions."""
+    """Return the work of a lane on a receiver, which has accepted *session_id* if the entity has sessions."""
     worker = new_worker()
     if worker.settings.lock == "message":
         return MessageWork(new_worker)

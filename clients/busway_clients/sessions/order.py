@@ -1,4 +1,4 @@
-"""What must be finished before a message of the same session may be processed."""
+"""The order of messages in a session: what must be finished before a message may be processed."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
@@ -10,7 +10,7 @@ from busway_clients.sessions.received import COPY, Arrival
 from busway_clients.sessions.settings import Settings
 
 _MOST_LINES = 16
-"""Copies take few paths, but publishers can write any; they have to fit into a property of a table."""
+"""Copies take few paths, but publishers can write any path; all must fit into a property of a table."""
 
 
 class _Placed(Protocol):
@@ -24,13 +24,13 @@ class _Placed(Protocol):
 
 def precedes(earlier: _Placed, later: _Placed) -> bool:
     """
-    Whether *earlier* is known to come before *later*; of two that cannot be compared neither does.
+    Whether *earlier* is known to come before *later*; False if the two cannot be compared.
 
-    1. Both numbered by the application: the numbers say it.
-    2. Of different origins: never, as their order is each site's own.
-    3. Both with a place in one line: the places say it, the line of the origin before others.
-    4. *earlier* seen by a consumer at the origin, *later* only as a copy elsewhere: what a consumer of a session has
-       received comes before all that it has not, so *earlier* does.
+    1. Both have a number from the application: compare the numbers.
+    2. Their origins differ: not comparable, since each site has its own order.
+    3. Both have a place in the same line: compare the places, preferably in the line of the origin.
+    4. *earlier* was received at the origin, *later* only as a copy elsewhere: *earlier* comes first, since a consumer
+       receives the messages of a session in order.
     """
     if earlier.number is not None and later.number is not None:
         return earlier.number < later.number
@@ -44,11 +44,11 @@ def precedes(earlier: _Placed, later: _Placed) -> bool:
     return site in earlier.lines and site not in later.lines
 
 
-def earlier_than(arrival: Arrival, record: Record, settings: Settings, done: Collection[str] = ()) -> str | None:
+def blocking_reason(arrival: Arrival, record: Record, settings: Settings, done: Collection[str] = ()) -> str | None:
     """
-    Return what *arrival* has to wait for, in words, or None.
+    Return a description of what *arrival* must wait for, None for nothing.
 
-    *done* are ids of messages that are open in the record and will be finished before.
+    *done* are the ids of messages that are open in the record and will be finished first.
     """
     if arrival.number is not None:
         reached = through(record.lease, settings)
@@ -57,13 +57,13 @@ def earlier_than(arrival: Arrival, record: Record, settings: Settings, done: Col
         if missing > reached and missing not in taken:
             return f"number {reached + 1} of its session, as it has number {arrival.number}"
         return None
-    for entry in awaited(arrival, record, done):
+    for entry in earlier_open_entries(arrival, record, done):
         return f"message {entry.message_id}, which is {entry.state.value} at {entry.site}"
     return None
 
 
-def awaited(arrival: Arrival, record: Record, done: Collection[str] = ()) -> Iterator[Entry]:
-    """Yield the entries that *arrival* has to wait for; none where it has a number, which says it by itself."""
+def earlier_open_entries(arrival: Arrival, record: Record, done: Collection[str] = ()) -> Iterator[Entry]:
+    """Yield the entries that *arrival* must wait for; none if it has a number, which alone defines its order."""
     if arrival.number is not None:
         return
     placed = merged(arrival, record.entries.get(arrival.message_id))
@@ -80,7 +80,7 @@ def awaited(arrival: Arrival, record: Record, done: Collection[str] = ()) -> Ite
 
 
 def is_late(arrival: Arrival, record: Record, settings: Settings) -> bool:
-    """Whether a later message of the session is finished already, of those that no try has begun."""
+    """Whether a later message of the session is finished, and no attempt at this one has started."""
     known = record.entries.get(arrival.message_id)
     if known is not None and known.attempt > 0:
         return False
@@ -101,8 +101,8 @@ def progress(lease: Lease, finished: Collection[Entry]) -> dict[str, Any]:
     numbers = [] if lease.through is None else [lease.through]
     for entry in finished:
         for line, place in entry.lines.items():
-            # Only places of copies tell that one is late: at its own site an entity hands over in order by itself, and
-            # what a person sends again from the dead-letter queue gets a new number.
+            # Only places of copies show that a message is late: at its own site an entity delivers in order, and a
+            # message that is sent again from the dead-letter queue gets a new sequence number.
             if line.startswith(COPY):
                 done[line] = max(place, done.pop(line, place))
         if entry.number is not None:
@@ -113,7 +113,7 @@ def progress(lease: Lease, finished: Collection[Entry]) -> dict[str, Any]:
 
 
 def merged(arrival: Arrival, entry: Entry | None) -> Arrival:
-    """Return *arrival* with the places that consumers elsewhere have seen it in."""
+    """Return *arrival* with the places where consumers at other sites saw it."""
     if entry is None:
         return arrival
     return replace(arrival, origin=entry.origin, lines={**entry.lines, **arrival.lines})

@@ -1,4 +1,4 @@
-"""What a worker would do next with a session, from what is on record and what has arrived; nothing here does it."""
+"""Decides what a worker does next with a session, from the journal and the received messages; does no I/O."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -14,12 +14,12 @@ from busway_clients.sessions.settings import Settings
 from busway_clients.sessions.worker_cache import Try, WorkerCache
 
 _MOST_PASSED = 8
-"""With the messages at hand they have to fit into one transaction of 100 rows; what is left is for the next."""
+"""They share a transaction of 100 rows with the current messages; the rest is written by the next transaction."""
 
 
 @dataclass(frozen=True)
 class Worker:
-    """Who visits; *name* must be no other's and differ from visit to visit."""
+    """A worker; *name* must be unique for each run of work on a session."""
 
     name: str
     site: str
@@ -32,7 +32,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class Finished:
-    """A message whose fate is decided; its entry waits to be written, then it is settled."""
+    """A message whose final state is decided; its entry is written first, then the message is settled."""
 
     arrival: Arrival
     entry: Entry
@@ -41,10 +41,10 @@ class Finished:
 @dataclass
 class Plan:
     """
-    What *worker* knows of *partition*, and what follows.
+    What *worker* knows about *partition*, and the next steps.
 
-    *waiting* are messages whose fate is open, in the order in which they arrived; *finished* those whose fate is
-    decided and not yet on record; *given* the attempts that the application has had in this visit.
+    *waiting*: messages without a final state, in order of arrival. *finished*: messages whose final state is decided
+    but not recorded. *delivered*: the attempts, by message id and number, that this worker gave to the application.
     """
 
     partition: str
@@ -52,7 +52,7 @@ class Plan:
     record: Record = field(default_factory=lambda: Record(None, None, {}))
     waiting: list[Arrival] = field(default_factory=list)
     finished: list[Finished] = field(default_factory=list)
-    given: set[tuple[str, int]] = field(default_factory=set)
+    delivered: set[tuple[str, int]] = field(default_factory=set)
     may_have_run: dict[str, bool] = field(default_factory=dict)
 
     @property
@@ -63,29 +63,29 @@ class Plan:
     def _cache(self) -> WorkerCache:
         return self.worker.cache
 
-    def obstacle(self, *, is_held: bool) -> str | None:
-        """Return what keeps this worker from the first message, in words."""
+    def blocked_by(self, *, is_held: bool) -> str | None:
+        """Return the reason why the first message cannot be processed now, None if it can."""
         if not is_held:
-            obstacle = self._lease_of_someone_else() or self._head_start()
-            if obstacle is not None:
-                return obstacle
-        return None if self.next_group() else self._earlier(self.known(), self.waiting[0], ())
+            reason = self._foreign_lease() or self._head_start()
+            if reason is not None:
+                return reason
+        return None if self.next_group() else self._earlier(self.expected_record(), self.waiting[0], ())
 
     def decide(self, arrival: Arrival, entry: Entry) -> None:
         """Record the final state of a message."""
         self.waiting.remove(arrival)
         self.finished.append(Finished(arrival, entry))
 
-    def decide_again(self) -> None:
-        """Forget what was decided, as someone else may have come first."""
+    def reopen_decided(self) -> None:
+        """Return decided messages to *waiting*, since another worker may have processed them first."""
         self.waiting[:0] = [each.arrival for each in self.finished]
         self.finished.clear()
 
-    def taken_back(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Return *entries*, which are on record as begun, as those of messages that are not being worked on."""
+    def revert_started(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Return *entries*, which are recorded as started, as entries of messages that are not being processed."""
         back = []
         for entry in entries:
-            if (entry.message_id, entry.attempt) in self.given:
+            if (entry.message_id, entry.attempt) in self.delivered:
                 self.may_have_run[entry.message_id] = False
                 back.append(replace(entry, state=State.PENDING))
             else:
@@ -93,11 +93,11 @@ class Plan:
                 back.append(replace(entry, state=state, worker="", attempt=entry.attempt - 1))
         return back
 
-    def _lease_of_someone_else(self) -> str | None:
+    def _foreign_lease(self) -> str | None:
         lease = self.record.lease
         if lease is None or not lease.is_held:
             return None
-        # Nobody's clock is compared with another's: a lease is over when it has been seen unchanged for its own time.
+        # No two clocks are compared: a lease has expired when this worker has seen it unchanged for its duration.
         now = self.worker.monotonic()
         quiet = self._cache.unchanged_seconds(self.partition, lease.token, lease.beat, now)
         if quiet >= lease.seconds:
@@ -113,14 +113,14 @@ class Plan:
         seen = now - self._cache.seen.first((self.partition, first.message_id), now)
         if max(seen, age(first, self.worker.wall())) >= self._settings.head_start_seconds:
             return None
-        return "it is left to the primary region"
+        return "the primary region may process it first"
 
-    def known(self) -> Record:
-        """Return the record as it is once everything that waits is registered."""
-        return self.record.with_entries(*self.unknown(), *(each.entry for each in self.finished))
+    def expected_record(self) -> Record:
+        """Return the record as it will be when all waiting and finished messages are recorded."""
+        return self.record.with_entries(*self.missing_entries(), *(each.entry for each in self.finished))
 
-    def unknown(self) -> list[Entry]:
-        """Return entries for those that wait and have none, or whose entry lacks the places seen here."""
+    def missing_entries(self) -> list[Entry]:
+        """Return entries for waiting messages that have none, or whose entry lacks the places seen here."""
         entries: dict[str, Entry] = {}
         for arrival in self.waiting:
             known = self.record.entries.get(arrival.message_id)
@@ -131,8 +131,8 @@ class Plan:
         return list(entries.values())
 
     def next_group(self) -> list[Arrival]:
-        """Return which messages to begin: the first that may be, and as many after it as go on record together."""
-        known = self.known()
+        """Return the messages to start: the first that is not blocked, and those that are recorded with it."""
+        known = self.expected_record()
         picked: list[Arrival] = []
         ids: set[str] = set()
         for arrival in self.waiting:
@@ -143,13 +143,15 @@ class Plan:
                 break
             picked.append(arrival)
             ids.add(arrival.message_id)
-            # One that has been tried before goes alone, so that no other is blamed for a worker that it ends.
+            # A message that was tried before runs alone: if it kills the worker, no other message is blamed.
             if entry.attempt or len(picked) == self._settings.record_every:
                 break
         return picked
 
     def _earlier(self, known: Record, arrival: Arrival, ids: "set[str] | tuple[()]") -> str | None:
-        blocking = order.earlier_than(arrival, known, self._settings, ids) if self._settings.lock == "session" else None
+        blocking = (
+            order.blocking_reason(arrival, known, self._settings, ids) if self._settings.lock == "session" else None
+        )
         if blocking is None:
             return None
         now = self.worker.monotonic()
@@ -159,62 +161,62 @@ class Plan:
             return None
         return f"message {arrival.message_id} waits for {blocking}"
 
-    def passed_over(self, group: Sequence[Arrival]) -> list[Entry]:
-        """Return the entries that *group* has waited for in vain, noted so: no other has to wait for them again."""
+    def entries_to_skip(self, group: Sequence[Arrival]) -> list[Entry]:
+        """Return the entries for which *group* waited until the timeout, marked as passed."""
         if self._settings.wait_for_earlier_seconds is None or self._settings.lock == "message":
             return []
-        known = self.known()
+        known = self.expected_record()
         ids = {arrival.message_id for arrival in group}
         passed = {
             entry.message_id: replace(entry, is_passed=True)
             for arrival in group
-            for entry in order.awaited(arrival, known, ids)
+            for entry in order.earlier_open_entries(arrival, known, ids)
         }
         return list(passed.values())[:_MOST_PASSED]
 
-    def begun(self, arrival: Arrival, token: int) -> Entry:
-        """Return the entry of a message that is given to the application next."""
+    def started_entry(self, arrival: Arrival, token: int) -> Entry:
+        """Return the entry of a message that the application gets next."""
         known = self.record.entries.get(arrival.message_id)
-        ungiven = None if known is None else self._ungiven(known)
+        uncounted = None if known is None else self._uncounted(known)
         is_first = known is None or known.state is not State.WORKING
-        self.may_have_run.setdefault(arrival.message_id, ungiven.may_have_run if ungiven else not is_first)
-        entry = self._entry(arrival, State.WORKING, token, attempts=0 if ungiven else 1)
-        self._note_ungiven(entry)
+        self.may_have_run.setdefault(arrival.message_id, uncounted.may_have_run if uncounted else not is_first)
+        entry = self._entry(arrival, State.WORKING, token, attempts=0 if uncounted else 1)
+        self._note_uncounted(entry)
         return entry
 
-    def give(self, entry: Entry) -> None:
-        """Note that the application gets a message that is on record as begun."""
-        self.given.add((entry.message_id, entry.attempt))
-        self._cache.ungiven.forget((self.partition, entry.message_id))
+    def mark_delivered(self, entry: Entry) -> None:
+        """Note that the application gets a message that is recorded as started."""
+        self.delivered.add((entry.message_id, entry.attempt))
+        self._cache.uncounted.forget((self.partition, entry.message_id))
 
-    def ungive(self, entry: Entry) -> None:
-        """Note that the application had a message for nothing, so that the attempt does not count."""
-        self.given.discard((entry.message_id, entry.attempt))
-        self._note_ungiven(entry)
+    def uncount(self, entry: Entry) -> None:
+        """Note that an attempt does not count, because it did not fail through the application."""
+        self.delivered.discard((entry.message_id, entry.attempt))
+        self._note_uncounted(entry)
 
-    def _note_ungiven(self, entry: Entry) -> None:
+    def _note_uncounted(self, entry: Entry) -> None:
         noted = Try(self.worker.name, entry.attempt, self.may_have_run[entry.message_id])
-        self._cache.ungiven[self.partition, entry.message_id] = noted
+        self._cache.uncounted[self.partition, entry.message_id] = noted
 
-    def _ungiven(self, entry: Entry) -> Try | None:
-        """Return the attempt that is recorded and that this process did not make, since the store was unavailable."""
-        noted = self._cache.ungiven[self.partition, entry.message_id]
+    def _uncounted(self, entry: Entry) -> Try | None:
+        """Return the recorded attempt of *entry* if this process knows that it does not count, else None."""
+        noted = self._cache.uncounted[self.partition, entry.message_id]
         is_that = noted is not None and noted[:2] == (entry.worker, entry.attempt)
         return noted if is_that and entry.state is State.WORKING else None
 
-    def _has_cost_enough(self, entry: Entry) -> bool:
-        """Whether as many workers were lost with it as there may be attempts."""
-        is_begun = entry.state is State.WORKING and not self._ungiven(entry)
+    def _is_exhausted(self, entry: Entry) -> bool:
+        """Whether every allowed attempt at a message ended with the loss of its worker."""
+        is_begun = entry.state is State.WORKING and not self._uncounted(entry)
         return is_begun and entry.attempt >= self._settings.max_attempts
 
-    def decided_already(self, arrival: Arrival, token: int) -> Entry | None:
-        """Return the final entry of a message that needs no (further) try."""
+    def final_without_run(self, arrival: Arrival, token: int) -> Entry | None:
+        """Return the final entry of a message that must not be tried (again), None if it must be tried."""
         entry = self.record.entries.get(arrival.message_id)
         if entry is not None and entry.state is State.WORKING:
             remembered = self._cache.unrecorded[self.partition, arrival.message_id]
             if remembered is not None and remembered == entry.token:
                 return self.final(replace(entry, token=token), State.COMPLETED)
-        if entry is not None and self._has_cost_enough(entry):
+        if entry is not None and self._is_exhausted(entry):
             text = f"{entry.attempt} workers received it, and all of them were lost."
             return self.final(replace(entry, token=token), State.FAULTED, "WorkersLost", text)
         if self._settings.lock == "session" and self._settings.late == "dead-letter":
@@ -224,8 +226,8 @@ class Plan:
                 return self.final(self._entry(arrival, State.PENDING, token), State.FAULTED, "OutOfOrder", text)
         return None
 
-    def given_back(self) -> dict[str, Any]:
-        """Return what changes in a lease that is given back."""
+    def release_changes(self) -> dict[str, Any]:
+        """Return the changes that release a lease."""
         return {"is_held": False, "finished": self._now()}
 
     def _now(self) -> str:
@@ -234,12 +236,12 @@ class Plan:
     def next_token(self) -> int:
         """Return the fencing token of the next owner."""
         if self.record.lease is None:
-            # The session may have been forgotten: only the time of day is above all tokens that it has had.
+            # The session's rows may have been deleted: only the time of day is above all its earlier tokens.
             return max(1, round(self.worker.wall() * 1_000_000))
         return self.record.lease.token + 1
 
-    def claimed(self) -> Lease:
-        """Return the lease that this worker writes to get it."""
+    def new_lease(self) -> Lease:
+        """Return the lease that this worker writes to claim the session."""
         former = self.record.lease
         own = Lease(
             worker=self.worker.name,
@@ -269,7 +271,7 @@ class Plan:
         )
 
     def final(self, entry: Entry, state: State, reason: str = "", description: str = "") -> Entry:
-        """Return *entry* as that of a message whose fate is decided."""
+        """Return *entry* with a final state."""
         return replace(
             entry,
             state=state,

@@ -1,10 +1,10 @@
 """
-What the journal needs to know of a received message: its identity and its place in the session.
+The identity of a received message and its place in the session.
 
-Lines are ordered sequences in which a message may have a place. At its own site that is the sequence number of the
-entity (line "west"). A copy that Busway has made has besides the number that it had where Busway took it, which
-stands first in its repl-sequence (line "copy:west", after its repl-path). The two are not compared with each other,
-since subscriptions of one topic count apart.
+Lines are ordered sequences in which a message may have a place. At its own site the place is the sequence number of the
+entity (line "west"). A copy made by Busway also has the number under which Busway received the original, the first one
+in its repl-sequence (line "copy:west", named after its repl-path). The two are not compared with each other, since each
+subscription of a topic has its own numbers.
 """
 
 import time
@@ -21,11 +21,11 @@ ENQUEUE_TIME = "repl-enqueue-time"
 COPY = "copy:"
 LONGEST_ID = 1024
 LONGEST_PATH = 256
-"""In characters; what is on record of a message must fit into a property of a table, which holds 32,768."""
+"""In characters; an entry must fit into a property of a table, which holds 32,768."""
 
 
 class ReceivedMessage(Protocol):
-    """What is read of azure.servicebus.ServiceBusReceivedMessage."""
+    """The properties of azure.servicebus.ServiceBusReceivedMessage that are read."""
 
     @property
     def message_id(self) -> str | None: ...  # noqa: D102 - the SDK's own
@@ -41,7 +41,7 @@ class ReceivedMessage(Protocol):
 
 @dataclass(frozen=True)
 class Arrival:
-    """A received message; *problem* is why it cannot be recognised or placed, if so."""
+    """A received message; *problem* is the reason why it has no identity or place, if so."""
 
     message: Any
     message_id: str
@@ -54,7 +54,7 @@ class Arrival:
 
 
 def text_properties(properties: Mapping[Any, Any] | None) -> dict[str, Any]:
-    """Return application properties by names as text, texts as text; the SDK gives bytes."""
+    """Return application properties with names and texts decoded, since the SDK returns bytes."""
     return {_text(name): _text(value) for name, value in (properties or {}).items()}
 
 
@@ -65,7 +65,7 @@ def hops(properties: Mapping[str, Any], name: str) -> list[str]:
 
 
 def arrival_of(message: ReceivedMessage, site: str, identity: str | None, number: str | None) -> Arrival:
-    """Return what *message*, received at *site*, is to the journal."""
+    """Return the identity and place of *message*, received at *site*."""
     properties = text_properties(message.application_properties)
     path = hops(properties, PATH)
     sequence = next(iter(hops(properties, SEQUENCE)), "")
@@ -95,14 +95,14 @@ def arrival_of(message: ReceivedMessage, site: str, identity: str | None, number
 
 
 def age(arrival: Arrival, now: float | None = None) -> float:
-    """Return for how many seconds a message has been there, by two clocks that may be apart; never below 0."""
+    """Return the age of a message in seconds, at least 0; the broker's clock may differ from the local one."""
     if arrival.enqueued is None:
         return 0.0
     return max(0.0, (time.time() if now is None else now) - arrival.enqueued)
 
 
 def _too_long(named: str, path: Sequence[str], sequence: str) -> str | None:
-    """Return what keeps a message from being taken on record, in words."""
+    """Return the reason why a message cannot be recorded, None if it can."""
     if len(named) > LONGEST_ID:
         return f"has an id of {len(named)} characters, expected at most {LONGEST_ID}"
     if len(";".join(path)) > LONGEST_PATH:

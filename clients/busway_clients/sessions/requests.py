@@ -1,4 +1,4 @@
-"""What effects on the store are as rows, for the shells."""
+"""Translates effects on the store to rows, for the synchronous and the asynchronous consumer."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,19 +30,19 @@ def next_lease(commit: Commit, max_final: int = MAX_FINAL) -> tuple[Lease, list[
 
 
 def commit_writes(commit: Commit, lease: Lease, entries: Sequence[Entry]) -> list[Write]:
-    """Return the rows of *commit*, the lease first; what it holds against the row is its version."""
+    """Return the rows of *commit*, the lease first, which must still have its version."""
     rows = [Write(entry.key, entry.properties()) for entry in entries]
     return [Write(LEASE_KEY, lease.properties(), commit.held_lease.version), *rows]
 
 
 def register_writes(register: Register) -> list[Write]:
-    """Return the rows of *register*; entries must not be there yet."""
+    """Return the rows of *register*, whose entries must be new."""
     entries = [Write(entry.key, entry.properties(), None) for entry in register.entries]
     return [Write(LEASE_KEY, register.lease.properties(), register.version), *entries]
 
 
 def partition_of(settings: Settings, session_id: str | None, message_id: str) -> str:
-    """Return the partition of a session, or of a message that is locked by itself."""
+    """Return the partition of a session, or of a message that is locked individually."""
     if settings.lock == "message":
         return message_partition(session_id, message_id)
     if session_id is None:
@@ -54,8 +54,8 @@ def reopened(rows: Sequence[Row], message_id: str, place: str) -> Write:
     """Return the row that reopens a faulted message; raises JournalRefused if it is not faulted."""
     record = record_of(rows, place)
     entry = _entry(record, message_id, place, [State.FAULTED])
-    # One attempt on record keeps it from being taken for a message that comes too late. It has no place any more: it
-    # is sent again behind others, which must not wait for it.
+    # One recorded attempt keeps it from being treated as late. It loses its places: it is sent again after other
+    # messages, which must not wait for it.
     again = replace(entry, state=State.PENDING, attempt=1, lines={}, reason="", description="", finished=None)
     if record.lease is not None and message_id in record.lease.recent:
         return Write(LEASE_KEY, record.lease.noting([again]).properties(), record.version)
@@ -76,7 +76,7 @@ def given_up(rows: Sequence[Row], message_id: str, place: str, settings: Setting
     is_recent = lease is not None and message_id in lease.recent
     writes = [] if is_recent else [Write(final.key, final.properties(), _version(rows, final))]
     if lease is not None:
-        # Its row too, so that the owner of the lease reads again.
+        # Also write the lease's row, so that its owner reads again.
         changed = replace(lease, finished=finished, **order.progress(lease, [final]))
         changed = changed.noting([final]) if is_recent else changed
         writes.append(Write(LEASE_KEY, changed.properties(), record.version))

@@ -1,4 +1,4 @@
-"""What a journal needs of a store: rows in partitions, each with a version, and transactions within a partition."""
+"""The interface of a journal's store: rows with versions in partitions, and transactions within a partition."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from typing import Protocol, TypeAlias
 Properties: TypeAlias = Mapping[str, str | int]
 
 ANY = "*"
-"""The expected version of a row that may be there or not, whatever it holds."""
+"""The expected version of a row that is written unconditionally."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row as it was read; *version* is the store's own and changes with every write."""
+    """A row as it was read; *version* is set by the store and changes with every write."""
 
     key: str
     properties: Properties
@@ -22,7 +22,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Write:
-    """A row to be written whole; *expected* is the version that must be there, None for no row at all, or ANY."""
+    """A row to write; *expected* is its required current version, None if the row must not exist, or ANY."""
 
     key: str
     properties: Properties
@@ -33,18 +33,18 @@ class RowStore(Protocol):
     """
     Rows by partition and key.
 
-    Every method raises JournalUnavailable where trying again may help and JournalRefused where it cannot.
+    Every method raises JournalUnavailable if a retry may succeed, and JournalRefused if it cannot.
     """
 
     @property
     def name(self) -> str:
-        """What errors call it; no secret."""
+        """The store's name in errors; contains no secret."""
 
     def open(self) -> None:
         """Create the table if it does not exist."""
 
     def read(self, partition: str, keys: Sequence[str]) -> list[Row]:
-        """Return those rows of *keys* that are there, and all whose property Open is 1."""
+        """Return the existing rows of *keys*, and all rows whose property Open is 1."""
 
     def write(self, partition: str, writes: Sequence[Write]) -> list[str]:
         """Write all (at most 100) or none, and return their new versions; raises Conflict."""
@@ -53,7 +53,7 @@ class RowStore(Protocol):
         """Delete rows that have a property Finished earlier than *before*; return how many there were."""
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
 
 
 class AsyncRowStore(Protocol):
@@ -61,7 +61,7 @@ class AsyncRowStore(Protocol):
 
     @property
     def name(self) -> str:
-        """What errors call it; no secret."""
+        """The store's name in errors; contains no secret."""
 
     async def open(self) -> None:
         """As RowStore.open."""

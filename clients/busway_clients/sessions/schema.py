@@ -1,4 +1,4 @@
-"""The row by which a journal says what it is."""
+"""The row that identifies a journal: its schema, its application and its settings."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ def opening(rows: Sequence[Row], settings: Settings, name: str) -> Write | None:
     """
     Return what must be written to open a journal, None if it exists and is complete.
 
-    Raises JournalMismatch where it is another kind than *settings* expect.
+    Raises JournalMismatch if the journal differs from *settings*.
     """
     found = next((row for row in rows if row.key == KEY), None)
     own = settings.agreed()
@@ -25,9 +25,9 @@ def opening(rows: Sequence[Row], settings: Settings, name: str) -> Write | None:
     if there.get("Schema") != SCHEMA:
         raise JournalMismatch(
             f"{name}: the journal has schema {there.get('Schema')}, expected {SCHEMA}; finish it with the version that"
-            " began it, or begin another table"
+            " created it, or use another table"
         )
-    # A person who looks into a journal need not say whose it is; two consumers may not take it for each one's own.
+    # An operator may omit the application to inspect a journal; two applications must not share one.
     unsaid = [APPLICATION] if "" in (own[APPLICATION], there.get(APPLICATION)) else []
     problems = [
         f"{key} is {there.get(key)!r} there and {value!r} here"

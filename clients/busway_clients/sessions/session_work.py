@@ -1,5 +1,5 @@
 """
-The work of one worker on a session (or on a message that is locked by itself), as steps without I/O.
+The work of one worker on a session (or on a message that is locked individually), as steps without I/O.
 
 The order of writes must not change: recorded as working, given to the application, recorded as completed or faulted,
 settled at the namespace. The next worker can see between which of them a worker died.
@@ -108,8 +108,8 @@ class SessionWork:
             yield from self._settle_what_is_final()
             if not self._plan.waiting:
                 continue
-            obstacle = self._plan.obstacle(is_held=self.held_lease is not None)
-            if obstacle is None:
+            reason = self._plan.blocked_by(is_held=self.held_lease is not None)
+            if reason is None:
                 yield from self._process_group()
                 continue
             yield from self._release()
@@ -117,7 +117,7 @@ class SessionWork:
             if self._settings.lock == "message":
                 return Ending.BUSY
             if self.worker.monotonic() - self._started >= self._settings.patience_seconds:
-                yield Log(f"{self.partition}: {obstacle}; left for now")
+                yield Log(f"{self.partition}: {reason}; left for now")
                 return Ending.BUSY
             yield Wait(self._settings.poll_seconds)
             yield from self._read()
@@ -125,7 +125,7 @@ class SessionWork:
     def _touch(self) -> None:
         self._started = self.worker.monotonic()
 
-    # What there is
+    # Read
 
     def _receive(self) -> EffectSteps:
         while True:
@@ -140,7 +140,7 @@ class SessionWork:
                     self._cache.seen.first((self.partition, arrival.message_id), now)
                     self._plan.waiting.append(arrival)
                 else:
-                    # It has no entry that another site could find, or no place in the order: a person has to look.
+                    # It has no id for other sites, or no place in the order: an operator must look at it.
                     yield Log(f"{self.partition}: a message {arrival.problem}; dead-lettered")
                     yield DeadLetter(arrival, "NotRecognised", f"The message {arrival.problem}.")
             if self._plan.waiting or not arrivals:
@@ -161,7 +161,7 @@ class SessionWork:
                 False,
             )
         elif lease is not None and lease.is_held and lease.worker == self.worker.name:
-            # The claim went through, its answer did not.
+            # The claim succeeded, but its answer was lost.
             self.held_lease = HeldLease(self.partition, lease, self._plan.record.version, self.worker.monotonic())
 
     def _settle_what_is_final(self) -> EffectSteps:
@@ -172,26 +172,28 @@ class SessionWork:
             self._plan.waiting.remove(arrival)
             yield from self._settle(arrival, entry)
 
-    # What is done
+    # Process
 
     def _process_group(self) -> EffectSteps:
         """Begin the next messages, give them to the application, and decide the state of each."""
         group = self._plan.next_group()
         token = self._plan.next_token() if self.held_lease is None else self.held_lease.lease.token
         for arrival in list(group):
-            decided = self._plan.decided_already(arrival, token)
+            decided = self._plan.final_without_run(arrival, token)
             if decided is not None:
                 group.remove(arrival)
                 self._plan.decide(arrival, decided)
-        entries = {entry.message_id: entry for entry in [*self._plan.unknown(), *self._plan.passed_over(group)]}
+        entries = {
+            entry.message_id: entry for entry in [*self._plan.missing_entries(), *self._plan.entries_to_skip(group)]
+        }
         for arrival in group:
-            entries[arrival.message_id] = self._plan.begun(arrival, token)
+            entries[arrival.message_id] = self._plan.started_entry(arrival, token)
         if not (yield from self._write(list(entries.values()))):
             return
         for position, arrival in enumerate(group):
             if not self.worker.is_stopping() and (yield from self._run(arrival, entries[arrival.message_id])):
                 continue
-            yield from self._write(self._plan.taken_back([entries[each.message_id] for each in group[position:]]))
+            yield from self._write(self._plan.revert_started([entries[each.message_id] for each in group[position:]]))
             if not self.worker.is_stopping():
                 yield Wait(self._settings.retry_seconds)
             return
@@ -199,7 +201,7 @@ class SessionWork:
             yield from self._flush(is_last=self._settings.lock == "message")
 
     def _run(self, arrival: Arrival, entry: Entry) -> EffectSteps:
-        """Give a message to the application; whether its fate is decided, so that the next may follow."""
+        """Give a message to the application; return whether its final state is decided, so that the next may follow."""
         held = self._held()
         if not held.is_fresh(self.worker.monotonic() + self._settings.heartbeat_seconds):
             yield from self._write([], is_renewal=True)
@@ -213,7 +215,7 @@ class SessionWork:
             may_have_run=self._plan.may_have_run[arrival.message_id],
             is_held=lambda: held.is_fresh(self.worker.monotonic()),
         )
-        self._plan.give(entry)
+        self._plan.mark_delivered(entry)
         fault: Fault | None = yield Run(delivery)
         self._touch()
         if fault is None:
@@ -221,7 +223,7 @@ class SessionWork:
             return True
         yield Log(f"{self.partition}: message {arrival.message_id}, attempt {entry.attempt}: {fault.reason}")
         if not fault.counts:
-            self._plan.ungive(entry)
+            self._plan.uncount(entry)
             return False
         if fault.is_final or entry.attempt >= self._settings.max_attempts:
             self._plan.decide(arrival, self._plan.final(entry, State.FAULTED, fault.reason, fault.description))
@@ -236,20 +238,20 @@ class SessionWork:
             yield Complete(arrival)
         else:
             yield DeadLetter(arrival, entry.reason, entry.description)
-        for kept in (self._cache.seen, self._cache.blocked, self._cache.unrecorded, self._cache.ungiven):
+        for kept in (self._cache.seen, self._cache.blocked, self._cache.unrecorded, self._cache.uncounted):
             kept.forget((self.partition, arrival.message_id))
 
-    # What is written
+    # Write
 
     def _write(self, entries: Sequence[Entry], *, is_renewal: bool = False, **changes: Any) -> EffectSteps:  # noqa: ANN401 - of Lease
         """
-        Write *entries* and what is finished, claiming the lease if need be, then settle what is finished.
+        Write *entries* and the finished messages, claiming the lease if necessary, then settle the finished messages.
 
-        Whether it was written: not so where something has changed in between, so that what to do must be thought over.
-        Raises LeaseLost.
+        Return whether it was written; if not, the record has changed and the next steps must be decided again. Raises
+        LeaseLost.
         """
         claiming = self.held_lease is None
-        held = self.held_lease or HeldLease(self.partition, self._plan.claimed(), self._plan.record.version)
+        held = self.held_lease or HeldLease(self.partition, self._plan.new_lease(), self._plan.record.version)
         finished = list(self._plan.finished)
         changes |= order.progress(held.lease, [each.entry for each in finished])
         written = [*(each.entry for each in finished), *entries]
@@ -257,7 +259,7 @@ class SessionWork:
             yield from self._patiently(Commit(held, changes, written, empties=self._empties(changes)))
         except Conflict:
             if claiming:
-                self._plan.decide_again()
+                self._plan.reopen_decided()
             yield from self._read()
             if self.held_lease is None or not is_renewal:
                 return False
@@ -271,32 +273,32 @@ class SessionWork:
         return True
 
     def _empties(self, changes: Mapping[str, Any]) -> bool:
-        """Whether to leave no entries in the lease's row: nobody may write it again, and rows beneath them be older."""
-        # With lock="message" nobody else registers, so that there are no rows, and the lease's goes as a whole.
+        """Whether to move all entries out of the lease's row, since nobody may write it again."""
+        # With lock="message" no other worker registers messages, so the lease's row is the only one.
         return self._settings.lock == "session" and changes.get("is_held") is False
 
     def _flush(self, *, is_last: bool = False) -> EffectSteps:
-        """Get what is finished on record, and settle it."""
+        """Record and settle the finished messages."""
         while self._plan.finished:
             if self.held_lease is None:
                 return
-            yield from self._write([], **(self._plan.given_back() if is_last else {}))
+            yield from self._write([], **(self._plan.release_changes() if is_last else {}))
         if self.held_lease is not None and not self.held_lease.lease.is_held:
             self.held_lease = None
 
     def _release(self) -> EffectSteps:
-        """Release the lease, so that no other worker has to wait until it ends."""
+        """Release the lease, so that no other worker must wait until it expires."""
         yield from self._flush()
         while self.held_lease is not None:
-            if (yield from self._write([], **self._plan.given_back())):
+            if (yield from self._write([], **self._plan.release_changes())):
                 self.held_lease = None
 
     def _register(self) -> EffectSteps:
-        """Let workers elsewhere know what has arrived here, since they may have to wait for it."""
-        unknown = [entry for entry in self._plan.unknown() if entry.message_id not in self._plan.record.entries]
+        """Register the messages received here, since workers at other sites may have to wait for them."""
+        unknown = [entry for entry in self._plan.missing_entries() if entry.message_id not in self._plan.record.entries]
         if not unknown or self._settings.lock == "message":
             return
-        lease = self._plan.record.lease or replace(self._plan.claimed(), is_held=False, worker="")
+        lease = self._plan.record.lease or replace(self._plan.new_lease(), is_held=False, worker="")
         arrivals = replace(lease, arrivals=lease.arrivals + 1)
         try:
             yield from self._patiently(Register(self.partition, arrivals, self._plan.record.version, unknown))
@@ -317,5 +319,5 @@ class SessionWork:
 
     def _held(self) -> HeldLease:
         if self.held_lease is None:
-            raise LeaseLost(f"{self.partition}: {self.worker.name} has no lease any more")
+            raise LeaseLost(f"{self.partition}: {self.worker.name} no longer has the lease")
         return self.held_lease

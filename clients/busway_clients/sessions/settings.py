@@ -7,37 +7,37 @@ from busway_clients.sessions.errors import JournalRefused
 
 APPLICATION = "Application"
 _LARGEST_BATCH = 40
-"""Registered, started and finished messages and the lease have to fit into one transaction of 100 rows."""
+"""Registered, started and finished messages and the lease must fit into one transaction of 100 rows."""
 
 
 @dataclass(frozen=True)
 class Settings:
     """
-    How messages are processed once.
+    How messages are processed exactly once.
 
-    The first five must be the same at all sites of a journal; the journal notes them and refuses a consumer with
-    others.
+    The first five must be the same at all sites of a journal; the journal records them and refuses a consumer with
+    different ones.
 
-    *application*: whose journal it is, as each needs one of its own; without it the queue or subscription. Name it
-    where that has other names at other sites.
-    *lock*: "session" locks all of a session for one worker and keeps its order; "message" each message by itself, where
-    order does not matter or entities have no sessions.
+    *application*: the owner of the journal, by default the queue or subscription. Each application needs its own
+    journal. Set it if the entity has different names at different sites.
+    *lock*: "session" locks a whole session for one worker and keeps its order; "message" locks each message
+    individually, for entities without sessions or if order does not matter.
     *identity*: the application property by which copies are recognised; without it the message id.
     *number*: the application property with the consecutive number of a message in its session, from *first_number*
     on. With it no message is processed before the one numbered one less, wherever that is.
-    *lease_seconds*: how long a worker that is not heard of keeps its lease.
-    *head_start_seconds*: 0 in the primary region; elsewhere the time for which new messages are left to that region.
+    *lease_seconds*: how long a worker that stops responding keeps its lease.
+    *head_start_seconds*: 0 in the primary region; elsewhere the time for which new messages are left to it.
     *poll_seconds*: how often the journal is read while a lane waits.
-    *patience_seconds*: how long a session that cannot be processed now is held before others get their turn.
-    *wait_for_earlier_seconds*: how long a message waits for an earlier one that is known to be missing; None is for
-    ever.
-    *late*: what to do with a message when a later one of its session is finished already.
+    *patience_seconds*: how long a session that cannot be processed now is held before the next one is accepted.
+    *wait_for_earlier_seconds*: how long a message waits for an earlier one that is known to be missing; None for no
+    limit.
+    *late*: what to do with a message if a later one of its session is already finished.
     *max_attempts*: how often the application is given a message before it is faulted.
     *batch*: how many messages of a session are received together.
-    *record_every*: how many of them the journal takes on record in one write. A worker that dies leaves up to
-    this many that may have been processed and are not on record, and that the next one is given again.
+    *record_every*: how many of them are recorded in one write. If a worker dies, up to this many messages may have been
+    processed without a record, and are processed again.
     *idle_seconds*: how long an empty session is kept.
-    *accept_seconds*: how long a lane waits for a session before it asks again, and so how long stopping may take.
+    *accept_seconds*: how long one request for a session waits, and so how long stopping may take.
     """
 
     application: str | None = None
@@ -89,11 +89,11 @@ class Settings:
 
     @property
     def heartbeat_seconds(self) -> float:
-        """How old the last write may become before the lease is renewed."""
+        """The age of the last write at which the lease is renewed."""
         return self.lease_seconds / 3
 
     def agreed(self) -> dict[str, str | int]:
-        """Return what all sites of a journal must have in common, as properties of a row."""
+        """Return the settings that all sites of a journal must share, as properties of a row."""
         return {
             APPLICATION: self.application or "",
             "Lock": self.lock,

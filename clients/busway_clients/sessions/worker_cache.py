@@ -1,4 +1,4 @@
-"""What a consumer remembers between the work on one session and the next; losing it costs time, never a message."""
+"""What a worker remembers between sessions; losing it costs time, never a message."""
 
 import threading
 from collections import OrderedDict
@@ -12,7 +12,7 @@ _CAPACITY = 20_000
 
 
 class Remembered(Generic[Key, Kept]):
-    """A mapping that forgets what was noted longest ago; safe to share between threads."""
+    """A mapping that drops the oldest keys when it is full; safe to share between threads."""
 
     def __init__(self, capacity: int = _CAPACITY) -> None:
         self._capacity = capacity
@@ -31,12 +31,12 @@ class Remembered(Generic[Key, Kept]):
                 self._kept.popitem(last=False)
 
     def first(self, key: Key, kept: Kept) -> Kept:
-        """Return what is kept under *key*, which is *kept* from now on if nothing was."""
+        """Return the value of *key*, which is set to *kept* if it has none."""
         with self._lock:
             return self._kept.setdefault(key, kept)
 
     def forget(self, key: Key) -> None:
-        """Forget what is kept under *key*, if anything is."""
+        """Remove *key*, if it is there."""
         with self._lock:
             self._kept.pop(key, None)
 
@@ -53,11 +53,10 @@ class WorkerCache:
     """
     The memory of a worker; keys are partitions, or partition and message id; times are local and monotonic.
 
-    *leases*: token and beat of a lease of someone else, and since when it has not changed. *seen*: when a message
-    came first.
-    *blocked*: since when a message waits for an earlier one. *unrecorded*: the token under which the application has
-    succeeded with a message when the store was unavailable. *ungiven*: the try that is on record as begun, and that
-    the application has not had.
+    *leases*: token and beat of another worker's lease, and the time since which it is unchanged. *seen*: when a message
+    was first received. *blocked*: the time since which a message waits for an earlier one. *unrecorded*: the token
+    under which the application processed a message while the store was unavailable. *uncounted*: the attempt that is
+    recorded as started but does not count.
     """
 
     def __init__(self) -> None:
@@ -65,10 +64,10 @@ class WorkerCache:
         self.seen: Remembered[tuple[str, str], float] = Remembered()
         self.blocked: Remembered[tuple[str, str], float] = Remembered()
         self.unrecorded: Remembered[tuple[str, str], int] = Remembered()
-        self.ungiven: Remembered[tuple[str, str], Try] = Remembered()
+        self.uncounted: Remembered[tuple[str, str], Try] = Remembered()
 
     def unchanged_seconds(self, partition: str, token: int, beat: int, now: float) -> float:
-        """Return for how long the lease of someone else has stayed as it is, as far as this worker has seen."""
+        """Return for how long this worker has seen another worker's lease unchanged."""
         noted = self.leases[partition]
         if noted is None or noted[:2] != (token, beat):
             self.leases[partition] = (token, beat, now)

@@ -278,7 +278,9 @@ def test_a_half_open_connection_is_found_out_by_a_ping() -> None:
             pair.time.advance(11)
             await until(lambda: waiting.done() or pair.time.is_waited_for(5, 5))
             pair.time.advance(5)
-            with pytest.raises(ConnectionEnded, match="silent, and a ping was not answered within 11 s") as caught:
+            with pytest.raises(
+                ConnectionEnded, match="no frame received, and a ping was not answered within 11 s"
+            ) as caught:
                 await waiting
             assert caught.value.code == 1006
 

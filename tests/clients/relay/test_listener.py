@@ -129,7 +129,7 @@ def _broken(_: Any) -> None:
     [
         (_no_entry, (), 403, r"HTTP 403 \(no entry\)"),
         (lambda _: Rejection(418, "a teapot"), (), 418, r"HTTP 418 \(a teapot\)"),
-        (None, ("other",), 400, "speaks none of these subprotocols"),
+        (None, ("other",), 400, "supports none of these subprotocols"),
     ],
 )
 def test_a_rejection_reaches_the_sender(decide: Any, protocols: Any, status: int, expected: str) -> None:

@@ -130,7 +130,7 @@ def test_reading_a_copied_hub_starts_before_the_first_event_that_is_open() -> No
         assert passive.start("east") == dict.fromkeys(PARTITIONS["east"], begin)
     with pytest.raises(JournalRefused, match="quiet_until of east has no time zone"):
         Translation(unread, PARTITIONS, quiet_until={"east": datetime(2026, 1, 1)})  # noqa: DTZ001 - that is the point
-    with pytest.raises(JournalRefused, match="partitions of north are not given"):
+    with pytest.raises(JournalRefused, match="partitions of north are missing"):
         translation.start("north")
 
 
