@@ -88,7 +88,7 @@ class Beats:
         try:
             self._store.renew(claim, self._now())
         except ClaimLost:
-            # Given back or recorded meanwhile; if it has run out, the record will tell.
+            # Released or recorded meanwhile; if it has expired, recording it fails.
             with self._turn:
                 self._claims.discard(claim)
         except Exception as error:  # noqa: BLE001 - a store of any kind, and the next beat may succeed

@@ -1,10 +1,10 @@
 """
-Messages before they are sent: each has an id that a retry sends again, and none is changed beyond that.
+Gives messages ids before they are sent, so that a retry sends the same id; nothing else changes.
 
-The id of a message that has none is random and kept on the caller's own object, so that sending the object again sends
-the same id. (A ServiceBusMessage always has one: the SDK gives it a random one when it is made.) Derived from the
-content alone, it would make one of two messages that are equal on purpose. With a key every id is derived from the key
-and the content instead, so that a message that is created again, or a restarted process, gets the same ids.
+A message without an id gets a random one, which is stored on the caller's object, so that sending the object again
+sends the same id. (A ServiceBusMessage always has one: the SDK sets a random id.) An id derived only from the content
+would turn two intentionally equal messages into duplicates. With a key, every id is derived from the key and the
+content, so that a message that is created again, for example after a restart, gets the same id.
 """
 
 import hashlib
@@ -29,14 +29,14 @@ _PARTITION = b"x-opt-partition-key"
 _LONGEST_ID = 128
 # A tuple: a union would be created again for every message.
 _SDK_MESSAGES = (ServiceBusMessage, AmqpAnnotatedMessage)
-# What two sends of the same content have in common; times and delivery counts are not among it.
+# The properties that two sends of the same content share; times and delivery counts differ.
 _CONTENT_PROPERTIES = ("group_id", "subject", "correlation_id", "content_type", "to", "reply_to", "reply_to_group_id")
-# What the SDK adds to the application properties of a message that it sends, where the application is traced.
+# Application properties that the SDK adds to a message when the application is traced.
 _TRACES = ("Diagnostic-Id", "traceparent", "tracestate")
 
 
 class Identified(NamedTuple):
-    """A message with its id; *message* is what the SDK is given, *raw* its parts."""
+    """A message with its id; *message* is passed to the SDK, *raw* is its AMQP message."""
 
     message_id: str
     message: Prepared
@@ -48,13 +48,13 @@ class Identified(NamedTuple):
 
     @property
     def session_id(self) -> str | None:
-        """Return the session id, None for a message of no session."""
+        """Return the session id, None without one."""
         properties = self.raw.properties
         return text_of(properties.group_id) if properties and properties.group_id else None
 
     @property
     def lane(self) -> str | None:
-        """Return what its order hangs on: the session id, or else the partition key; None where nothing does."""
+        """Return the key of its ordering: the session id, else the partition key, else None."""
         if self.session_id is not None:
             return self.session_id
         key = annotation(self.raw, _PARTITION)
@@ -63,12 +63,12 @@ class Identified(NamedTuple):
 
 def identified(messages: Messages, key: str | None = None, session_of: SessionOf | None = None) -> list[Identified]:
     """
-    Return *messages* with ids, in their order; a message that is alone is a list of one.
+    Return *messages* with ids, in their order; a single message becomes a list of one.
 
-    Raises WrongUse for what is no message, and for an id that Service Bus would refuse.
+    Raises WrongUse for an object that is no message, and for an id that Service Bus would refuse.
     """
     if key is not None and not key:
-        raise WrongUse("the key of a send: is empty, expected text that a retry gives again")
+        raise WrongUse("the key of a send: is empty, expected text that a retry passes again")
     seen: dict[bytes, int] = {}
     if isinstance(messages, _SDK_MESSAGES):
         return [_identified(messages, key, session_of, seen)]
@@ -79,14 +79,14 @@ def identified(messages: Messages, key: str | None = None, session_of: SessionOf
 
 
 def raw_of(message: Prepared) -> AmqpAnnotatedMessage:
-    """Return the AMQP message that a message is or has."""
+    """Return the AMQP message of a message."""
     return message.raw_amqp_message if isinstance(message, ServiceBusMessage) else message
 
 
 def copy_of(message: Prepared) -> AmqpAnnotatedMessage:
-    """Return a copy that the SDK may encode at the same time; what it only reads is shared."""
+    """Return a copy that the SDK can encode concurrently; parts that it only reads are shared."""
     raw = raw_of(message)
-    # What copy.copy does, without its detours: this is most of what an active send adds to a plain one.
+    # Faster than copy.copy: copying is most of the cost that an active send adds to a plain one.
     copied: AmqpAnnotatedMessage = object.__new__(type(raw))
     vars(copied).update(vars(raw))
     if raw.application_properties:
@@ -100,10 +100,10 @@ def delayed(
     message: AmqpAnnotatedMessage, delay: timedelta, now: datetime, previous: datetime | None
 ) -> datetime | None:
     """
-    Schedule a message *delay* later than it would be enqueued, and return what is *previous* to the next one.
+    Schedule a message *delay* later than it would be enqueued, and return *previous* for the next message.
 
-    Later than *previous* at any rate: of two that become due in the same millisecond, either may be first. A time that
-    the application has set is delayed and nothing more.
+    Its time is always after *previous*, since messages that are due in the same millisecond may be enqueued in any
+    order. A time that the application has set is only delayed.
     """
     annotations = message.annotations or {}
     scheduled = annotations.pop(SCHEDULED.decode(), None) or annotations.get(SCHEDULED)
@@ -115,13 +115,13 @@ def delayed(
 
 
 def annotation(message: AmqpAnnotatedMessage, name: bytes) -> object:
-    """Return a message annotation, whose name may be text or bytes."""
+    """Return a message annotation, whose name may be stored as text or bytes."""
     held = message.annotations or {}
     return held.get(name, held.get(name.decode()))
 
 
 def text_of(value: object) -> str:
-    """Return an id as text; AMQP has ids of bytes, numbers and UUIDs as well."""
+    """Return an id as text; in AMQP it may also be bytes, a number or a UUID."""
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
 
 
@@ -164,7 +164,7 @@ def _made(given: object) -> Prepared:
         try:
             return ServiceBusMessage(**given)
         except (TypeError, ValueError) as error:
-            raise WrongUse(f"a message given as a mapping: is no message, {error}") from error
+            raise WrongUse(f"a message given as a mapping: is not a valid message, {error}") from error
     raise WrongUse(f"a message: is a {type(given).__name__}, expected a ServiceBusMessage or AmqpAnnotatedMessage")
 
 
@@ -183,7 +183,7 @@ def _session(raw: AmqpAnnotatedMessage, session_of: SessionOf) -> str | None:
 
 
 def _derived(key: str, raw: AmqpAnnotatedMessage, seen: dict[bytes, int]) -> str:
-    """Return the id of a message with *key*: equal contents of one call differ by their order."""
+    """Return the id of a message with *key*; *seen* counts equal contents of one call, which get different ids."""
     properties = dict(raw.properties.items()) if raw.properties else {}
     content = {name: value for name, value in parts(raw).items() if name.endswith("body")}
     given = {_decoded(name): _decoded(value) for name, value in (raw.application_properties or {}).items()}
@@ -195,7 +195,7 @@ def _derived(key: str, raw: AmqpAnnotatedMessage, seen: dict[bytes, int]) -> str
 
 
 def _decoded(value: object) -> object:
-    """Return what the SDK makes of a property while it sends it: text of bytes, as those of a received message are."""
+    """Return a property as the SDK sends it: bytes, as in a received message, become text."""
     return text_of(value) if isinstance(value, bytes) else value
 
 

@@ -1,8 +1,8 @@
 """
-A durable outbox: messages accepted here are sent later, in order per session, also after a crash of the process.
+A durable outbox: accepted messages are sent later, in order per session, even after a crash of the process.
 
-SQLite in WAL mode with synchronous=FULL: `put` returns when the messages are on the disk. One outbox has the file at
-a time.
+SQLite in WAL mode with synchronous=FULL: `put` returns when the messages are on disk. Only one outbox can open the file
+at a time.
 """
 
 import os
@@ -44,7 +44,7 @@ _FILE = Kind(
 
 
 class Waiting(NamedTuple):
-    """A message that waits; its number is its place in the order of acceptance."""
+    """A waiting message; its number is its place in the order of acceptance."""
 
     number: int
     lane: str | None
@@ -53,9 +53,9 @@ class Waiting(NamedTuple):
 
 class Held(NamedTuple):
     """
-    A message that was refused as it is, and waits for a person.
+    A message that the service refused and that waits for an operator.
 
-    Shape:  lane is its session id or partition key, which waits behind it; fault names the error.
+    Shape:  lane is its session id or partition key, whose later messages wait too; fault names the error.
     """
 
     number: int
@@ -66,21 +66,21 @@ class Held(NamedTuple):
 
 
 class Outbox:
-    """The file of messages that wait; may be used from several threads of one process."""
+    """The file of waiting messages; safe to use from several threads of one process."""
 
     def __init__(
         self, path: str | os.PathLike[str], *, max_messages: int = MAX_MESSAGES, max_bytes: int = MAX_BYTES
     ) -> None:
         """
-        Open the file at *path*, or make one that only its owner may read.
+        Open the file at *path*, or create one that only its owner may read.
 
-        Raises OutboxInUse while another outbox has it, in whatever process; UnusableFile for a file of another kind
+        Raises OutboxInUse while another outbox, in any process, has it open; UnusableFile for a file of another kind
         or version. Units: max_bytes counts the contents of the messages.
         """
         if max_messages < 1 or max_bytes < 1:
             raise WrongUse(f"the bounds of an outbox: are {max_messages} and {max_bytes}, expected positive ones")
-        # It has bodies in it, and SQLite gives the files beside it the same permissions. One that is there is not
-        # opened, since to close it again would end the locks of an outbox of this process.
+        # It contains bodies, and SQLite creates its other files with the same permissions. An existing file is not
+        # opened, since closing it would release the locks of another outbox in this process.
         with suppress(OSError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         try:
@@ -88,10 +88,10 @@ class Outbox:
         except StoreUnavailable as error:
             cause = error.__cause__
             if isinstance(cause, sqlite3.Error) and cause.sqlite_errorcode == sqlite3.SQLITE_BUSY:
-                text = f"{os.fspath(path)}: is in use by another outbox, expected one for each file"
+                text = f"{os.fspath(path)}: is in use by another outbox, expected one outbox per file"
                 raise OutboxInUse(text) from error
             raise
-        # What is counted is what was committed: a transaction may fail at its end, as on a full disk.
+        # Counts change only after a commit: a transaction may fail at its end, for example on a full disk.
         self._counting = threading.Lock()
         self._max_messages = max_messages
         self._max_bytes = max_bytes
@@ -101,19 +101,19 @@ class Outbox:
         self._messages, self._bytes = held
 
     def __len__(self) -> int:
-        """Return how many messages wait, those that are held among them."""
+        """Return the number of waiting messages, including held ones."""
         return self._messages
 
     @property
     def size_in_bytes(self) -> int:
-        """Return the size of the contents that wait."""
+        """Return the size of the waiting contents."""
         return self._bytes
 
     def put(self, messages: Sequence[Identified]) -> None:
         """
         Accept *messages*, all of them or none.
 
-        Raises OutboxFull; WrongUse for what the SDK cannot encode, which would be found out only when it is sent.
+        Raises OutboxFull; WrongUse for a message that the SDK cannot encode, which would otherwise fail only when sent.
         """
         now = datetime.now(UTC).isoformat()
         rows = [(each.message_id, each.lane, _content(each), now) for each in messages]
@@ -131,13 +131,13 @@ class Outbox:
             self._bytes += added
 
     def lanes(self, lanes: Collection[str]) -> frozenset[str]:
-        """Return those of *lanes* of which messages wait."""
+        """Return those of *lanes* that have waiting messages."""
         with self._database.reading() as connection:
             query = "SELECT 1 FROM messages WHERE lane = ? LIMIT 1"
             return frozenset(lane for lane in lanes if connection.execute(query, (lane,)).fetchone())
 
     def next(self, count: int) -> list[Waiting]:
-        """Return the first messages that may be sent: of no lane in which one is held."""
+        """Return the first messages that may be sent, without lanes that have a held message."""
         query = """
             SELECT number, message_id, lane, content FROM messages
             WHERE fault IS NULL
@@ -150,7 +150,7 @@ class Outbox:
         return [Waiting(number, lane, Identified(name, thaw(content))) for number, name, lane, content in rows]
 
     def remove(self, numbers: Collection[int]) -> None:
-        """Forget messages that have been sent, or that a person discards."""
+        """Delete messages that were sent, or that an operator discards."""
         sizes: list[int] = []
         with self._counting:
             with self._database.transaction() as connection:
@@ -161,19 +161,19 @@ class Outbox:
             self._bytes -= sum(sizes)
 
     def hold(self, number: int, fault: str) -> None:
-        """Set a message aside that was refused as it is; what follows it in its lane waits."""
+        """Hold a message that the service refused; later messages of its lane wait."""
         with self._database.transaction() as connection:
             connection.execute("UPDATE messages SET fault = ? WHERE number = ?", (fault, number))
 
     def release(self, number: int) -> None:
-        """Let a message that is held be sent again."""
+        """Allow a held message to be sent again."""
         with self._database.transaction() as connection:
             connection.execute("UPDATE messages SET fault = NULL WHERE number = ?", (number,))
 
     def held(self) -> list[Held]:
-        """Return the messages that are held, in their order."""
+        """Return the held messages, in their order."""
         columns = "number, message_id, lane, accepted_at, fault"
-        query = f"SELECT {columns} FROM messages WHERE fault IS NOT NULL ORDER BY number"  # noqa: S608 - our own words
+        query = f"SELECT {columns} FROM messages WHERE fault IS NOT NULL ORDER BY number"  # noqa: S608 - a constant
         with self._database.reading() as connection:
             rows = connection.execute(query).fetchall()
         return [

@@ -1,4 +1,4 @@
-"""Who is active: the order of the namespaces, kept for one process or agreed upon by many."""
+"""The roles of namespaces (active or backup), kept in one process or shared by several."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from busway_clients.database import Database, Kind
 
 
 class Roles(NamedTuple):
-    """The namespaces in the order of their roles, the active one first; the version grows with every change."""
+    """The namespaces, the active one first; the version grows with every change."""
 
     order: tuple[str, ...]
     version: int
@@ -29,10 +29,10 @@ class Roles(NamedTuple):
 
 class RoleStore(Protocol):
     """
-    Where roles are kept.
+    A store of roles.
 
-    An `is_local` one answers at once and cannot fail; any other is asked in a thread by asynchronous senders, and again
-    only when its last answer has aged.
+    A local one answers at once and cannot fail. Asynchronous senders read any other in a thread, and read it again only
+    when its last answer is too old.
     """
 
     @property
@@ -40,11 +40,11 @@ class RoleStore(Protocol):
         """Whether the roles are in this process."""
 
     def read(self) -> Roles | None:
-        """Return the roles, None before the first; raise StoreUnavailable or UnusableFile."""
+        """Return the roles, None if none are set; raises StoreUnavailable or UnusableFile."""
 
     def replace(self, expected: int, order: Sequence[str]) -> Roles:
         """
-        Set the order if the version is still *expected* (0 for none yet), and return what holds now.
+        Set the order if the version is still *expected* (0 if none is set), and return the current roles.
 
         Raises StoreUnavailable or UnusableFile.
         """
@@ -64,7 +64,7 @@ class MemoryRoles:
         return self._roles
 
     def replace(self, expected: int, order: Sequence[str]) -> Roles:
-        """Set the order if the version is still *expected*, and return what holds now."""
+        """Set the order if the version is still *expected*, and return the current roles."""
         with self._turn:
             if self._roles is None or self._roles.version == expected:
                 self._roles = Roles(tuple(order), expected + 1)
@@ -86,7 +86,7 @@ class FileRoles:
             return self._held(connection)
 
     def replace(self, expected: int, order: Sequence[str]) -> Roles:
-        """Set the order if the version is still *expected*, and return what holds now."""
+        """Set the order if the version is still *expected*, and return the current roles."""
         with self._database.transaction() as connection:
             held = self._held(connection)
             if held is not None and held.version != expected:

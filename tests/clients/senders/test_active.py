@@ -305,7 +305,7 @@ def test_the_session_of_a_message_without_one_comes_from_the_message(
     [
         ("text", "is a str, expected one message"),
         (["text"], "is a str, expected a ServiceBusMessage"),
-        ({"boody": "x"}, "is no message"),
+        ({"boody": "x"}, "is not a valid message"),
         (AmqpAnnotatedMessage(value_body=1, properties={"message_id": "x" * 129}), "has 129 characters"),
     ],
 )

@@ -1,4 +1,4 @@
-"""WorkerCache of one process: the fastest, and gone with it."""
+"""A store in the memory of one process: the fastest, lost when the process ends."""
 
 import itertools
 import threading
@@ -13,12 +13,12 @@ MAX_IDS = 1_000_000
 
 
 class MemoryStore:
-    """Remembers for *window* what was processed, and at most *max_ids* of it; claims end with the process only."""
+    """Remembers processed messages for *window*, at most *max_ids*; claims end only with the process."""
 
     is_local = True
 
     def __init__(self, window: timedelta = WINDOW, *, max_ids: int = MAX_IDS) -> None:
-        """With more than *max_ids* within the window the oldest are forgotten first."""
+        """Forget the oldest ids if there are more than *max_ids* within the window."""
         if window <= timedelta() or max_ids < 1:
             raise WrongUse(f"the window of a store: is {window} and {max_ids} ids, expected positive ones")
         self._window = window.total_seconds()
@@ -29,11 +29,11 @@ class MemoryStore:
         self._next_token: Callable[[], int] = itertools.count().__next__
 
     def __len__(self) -> int:
-        """Return how many ids are remembered."""
+        """Return the number of remembered ids."""
         return len(self._done)
 
     def claim(self, identity: str, now: float) -> Claim | State:
-        """Claim a message, of all who ask one at a time; or say why not."""
+        """Claim a message, atomically, or return why it cannot be claimed."""
         with self._turn:
             done_at = self._done.get(identity)
             if done_at is not None and done_at > now - self._window:
@@ -44,18 +44,18 @@ class MemoryStore:
         return Claim(identity, token)
 
     def record(self, claim: Claim, now: float) -> None:
-        """Record that the message of a claim has been processed."""
+        """Record that the message of a claim was processed; raises ClaimLost if the claim is not held."""
         with self._turn:
             if self._claims.get(claim.identity) != claim.token:
-                raise ClaimLost(f"message {claim.identity}: its claim is not held any more")
+                raise ClaimLost(f"message {claim.identity}: its claim is no longer held")
             del self._claims[claim.identity]
-            # Removed first, so that the dictionary is in the order of the times.
+            # Removed first, to keep the dictionary ordered by time.
             self._done.pop(claim.identity, None)
             self._done[claim.identity] = now
             self._forget(now - self._window)
 
     def release(self, claim: Claim) -> None:
-        """Give a claim back, so that another copy or delivery may be processed."""
+        """Release a claim, so that another copy or delivery may be processed."""
         with self._turn:
             if self._claims.get(claim.identity) == claim.token:
                 del self._claims[claim.identity]

@@ -1,4 +1,4 @@
-"""A file: for the processes of one machine, and over their restarts."""
+"""A store in a SQLite file, shared by the processes of one machine and kept when they restart."""
 
 import os
 import uuid
@@ -26,7 +26,7 @@ _FILE = Kind(
     CREATE INDEX IF NOT EXISTS ends ON messages (until)
     """,
 )
-# Of those that have ended, so many with each claim: more than come, little enough to cost nothing.
+# Each claim deletes a few expired rows: more than it adds, and few enough to be cheap.
 _FORGET = """
     DELETE FROM messages WHERE (name, identity) IN (SELECT name, identity FROM messages WHERE until <= ? LIMIT 5)
 """
@@ -35,10 +35,10 @@ _HELD = "name = ? AND identity = ? AND token = ?"
 
 class SqliteStore:
     """
-    Remembers for *window* what was processed, in a file that the processes of one machine may share.
+    Remembers processed messages for *window*, in a file that the processes of one machine may share.
 
-    A claim that is not renewed lasts for *lease*; receivers renew it while the application works. After it another copy
-    may be processed, since its receiver has died or cannot reach the file.
+    A claim lasts for *lease* unless it is renewed; receivers renew it while the application works. After that, another
+    copy may be processed, since the receiver has died or cannot reach the file.
     """
 
     is_local = False
@@ -47,9 +47,9 @@ class SqliteStore:
         self, path: str | os.PathLike[str], window: timedelta = WINDOW, *, lease: timedelta = LEASE, name: str = ""
     ) -> None:
         """
-        Open the file at *path*, or make it; raises UnusableFile, StoreUnavailable.
+        Open the file at *path*, or create it; raises UnusableFile, StoreUnavailable.
 
-        Share what is remembered with the receivers that give the same *name*, such as that of their queue.
+        Receivers with the same *name*, such as that of their queue, share what is remembered.
         """
         if window <= timedelta() or lease <= timedelta():
             raise WrongUse(f"the window and lease of a store: are {window} and {lease}, expected positive ones")
@@ -59,13 +59,13 @@ class SqliteStore:
         self._database = Database(path, _FILE)
 
     def __len__(self) -> int:
-        """Return how many messages are remembered or claimed, those whose time has ended among them."""
+        """Return the number of remembered or claimed messages, including expired ones."""
         with self._database.reading() as connection:
             query = "SELECT count(*) FROM messages WHERE name = ?"
             return int(connection.execute(query, (self._name,)).fetchone()[0])
 
     def claim(self, identity: str, now: float) -> Claim | State:
-        """Claim a message, of all who ask one at a time; or say why not."""
+        """Claim a message, atomically, or return why it cannot be claimed."""
         claim = Claim(identity, uuid.uuid4().hex)
         with self._database.transaction() as connection:
             connection.execute(_FORGET, (now,))
@@ -77,21 +77,21 @@ class SqliteStore:
         return claim
 
     def record(self, claim: Claim, now: float) -> None:
-        """Record that the message of a claim has been processed; raises ClaimLost where the claim has run out."""
+        """Record that the message of a claim was processed; raises ClaimLost if the claim has expired."""
         query = f"UPDATE messages SET is_done = 1, until = ? WHERE {_HELD}"  # noqa: S608 - a constant
         with self._database.transaction() as connection:
             if not connection.execute(query, (now + self._window, self._name, *claim)).rowcount:
                 raise self._lost(claim)
 
     def renew(self, claim: Claim, now: float) -> None:
-        """Let a claim last for another lease from now; raises ClaimLost if it is no longer held."""
+        """Extend a claim by a lease from now; raises ClaimLost if it is no longer held."""
         query = f"UPDATE messages SET until = ? WHERE {_HELD} AND NOT is_done"  # noqa: S608 - a constant
         with self._database.transaction() as connection:
             if not connection.execute(query, (now + self.lease.total_seconds(), self._name, *claim)).rowcount:
                 raise self._lost(claim)
 
     def release(self, claim: Claim) -> None:
-        """Give a claim back, so that another copy or delivery may be processed; nothing if it has run out."""
+        """Release a claim, so that another copy or delivery may be processed; do nothing if it has expired."""
         query = f"DELETE FROM messages WHERE {_HELD} AND NOT is_done"  # noqa: S608 - a constant
         with self._database.transaction() as connection:
             connection.execute(query, (self._name, *claim))
@@ -101,4 +101,4 @@ class SqliteStore:
         self._database.close()
 
     def _lost(self, claim: Claim) -> ClaimLost:
-        return ClaimLost(f"{self._database.path}, message {claim.identity}: its claim has run out")
+        return ClaimLost(f"{self._database.path}, message {claim.identity}: its claim has expired")

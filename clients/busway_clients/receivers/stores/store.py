@@ -1,4 +1,4 @@
-"""Where a de-duplicating receiver remembers what has been processed."""
+"""The interface of the stores in which a de-duplicating receiver remembers processed messages."""
 
 from datetime import timedelta
 from enum import Enum
@@ -13,7 +13,7 @@ class State(Enum):
 
 
 class Claim(NamedTuple):
-    """The right to process the copies of one message; the token tells this claim from any later one."""
+    """The right to process the copies of one message; its token is unique to this claim."""
 
     identity: str
     token: str
@@ -21,10 +21,10 @@ class Claim(NamedTuple):
 
 class Store(Protocol):
     """
-    Claims and what they have led to; a claim lasts until it is recorded or given back.
+    Claims and processed messages; a claim lasts until it is recorded or released.
 
-    An `is_local` one answers at once and cannot fail; any other is asked in a thread by asynchronous receivers, and
-    raises StoreUnavailable. Units: now in seconds since 1970.
+    A local store answers at once and cannot fail. Asynchronous receivers call any other in a thread, and it may raise
+    StoreUnavailable. Units: now in seconds since 1970.
     """
 
     @property
@@ -32,22 +32,22 @@ class Store(Protocol):
         """Whether the store is in the memory of this process."""
 
     def claim(self, identity: str, now: float) -> Claim | State:
-        """Claim a message, of all who ask one at a time; or say why not."""
+        """Claim a message, atomically, or return why it cannot be claimed."""
 
     def record(self, claim: Claim, now: float) -> None:
-        """Record that the message of a claim has been processed; raises ClaimLost where the claim has run out."""
+        """Record that the message of a claim was processed; raises ClaimLost if the claim has expired."""
 
     def release(self, claim: Claim) -> None:
-        """Give a claim back, so that another copy or delivery may be processed; nothing if it has run out."""
+        """Release a claim, so that another copy or delivery may be processed; do nothing if it has expired."""
 
 
 @runtime_checkable
 class LeasedStore(Store, Protocol):
-    """A store whose claims run out unless they are renewed, since a receiver may have died with its claim."""
+    """A store whose claims expire unless they are renewed, since a receiver may die with its claim."""
 
     @property
     def lease(self) -> timedelta:
-        """How long a claim lasts from when it was made or renewed."""
+        """How long a claim lasts after it was made or renewed."""
 
     def renew(self, claim: Claim, now: float) -> None:
-        """Let a claim last for another lease from now; raises ClaimLost if it is no longer held."""
+        """Extend a claim by a lease from now; raises ClaimLost if it is no longer held."""

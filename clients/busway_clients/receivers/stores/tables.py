@@ -1,4 +1,4 @@
-"""A table of Azure Storage or of Cosmos DB for Table: for receivers anywhere; needs the extra `tables`."""
+"""A store in a table of Azure Storage or Cosmos DB for Table, for receivers anywhere; needs the extra `tables`."""
 
 import hashlib
 import uuid
@@ -26,16 +26,16 @@ _CONDITION: dict[str, Any] = {"match_condition": MatchConditions.IfNotModified}
 
 class TablesStore:
     """
-    Remembers for *window* what was processed, in a table that exists; the entities' ETags are the locks.
+    Remembers processed messages for *window*, in an existing table; the entities' ETags are the locks.
 
-    A claim that is not renewed lasts for *lease*; receivers renew it while the application works. Half of it has to be
-    longer than clocks differ. A table forgets nothing by itself: call `purge` from time to time.
+    A claim lasts for *lease* unless it is renewed; receivers renew it while the application works. Half of *lease* must
+    be longer than the difference between clocks. Call `purge` from time to time, since nothing expires in a table.
     """
 
     is_local = False
 
     def __init__(self, table: TableClient, name: str, window: timedelta = WINDOW, *, lease: timedelta = LEASE) -> None:
-        """Share what is remembered with the receivers that give the same *name*, such as that of their queue."""
+        """Receivers with the same *name*, such as that of their queue, share what is remembered."""
         if window <= timedelta() or lease <= timedelta():
             raise WrongUse(f"the window and lease of a store: are {window} and {lease}, expected positive ones")
         self._table = table
@@ -44,40 +44,40 @@ class TablesStore:
         self.lease = lease
 
     def claim(self, identity: str, now: float) -> Claim | State:
-        """Claim a message, of all who ask one at a time; or say why not."""
+        """Claim a message, atomically, or return why it cannot be claimed."""
         claim = Claim(identity, uuid.uuid4().hex)
         entity = self._entity(claim, is_done=False, until=now + self.lease.total_seconds())
         if self._was_first(lambda: self._table.create_entity(entity)):
             return claim
         found = self._read(identity)
         if found is None:
-            return State.BUSY  # given back this moment: the next look will tell
+            return State.BUSY  # released at this moment: the next attempt succeeds or finds out
         held, etag = found
         if held["token"] == claim.token:
-            return claim  # created, and the answer was lost
+            return claim  # created, but the answer was lost
         if held["until"] > now:
             return State.DONE if held["is_done"] else State.BUSY
         return claim if self._was_first(lambda: self._replace(entity, etag)) else State.BUSY
 
     def record(self, claim: Claim, now: float) -> None:
-        """Record that the message of a claim has been processed; raises ClaimLost where the claim has run out."""
+        """Record that the message of a claim was processed; raises ClaimLost if the claim has expired."""
         entity = self._entity(claim, is_done=True, until=now + self._window)
         if not self._changed_while_held(claim, lambda etag: self._replace(entity, etag)):
             raise self._lost(claim)
 
     def renew(self, claim: Claim, now: float) -> None:
-        """Let a claim last for another lease from now; raises ClaimLost if it is no longer held."""
+        """Extend a claim by a lease from now; raises ClaimLost if it is no longer held."""
         entity = self._entity(claim, is_done=False, until=now + self.lease.total_seconds())
         if not self._changed_while_held(claim, lambda etag: self._replace(entity, etag)):
             raise self._lost(claim)
 
     def release(self, claim: Claim) -> None:
-        """Give a claim back, so that another copy or delivery may be processed; nothing if it has run out."""
+        """Release a claim, so that another copy or delivery may be processed; do nothing if it has expired."""
         keys = self._keys(claim.identity)
         self._changed_while_held(claim, lambda etag: self._table.delete_entity(keys, etag=etag, **_CONDITION))
 
     def purge(self, now: float) -> int:
-        """Remove what has ended, and return how much that was. Units: now in seconds since 1970."""
+        """Delete expired entities and return their number. Units: now in seconds since 1970."""
         purged = 0
         with self._translated():
             query = "PartitionKey ge @first and PartitionKey lt @last and until le @now"
@@ -85,18 +85,18 @@ class TablesStore:
             for entity in self._table.query_entities(query, parameters=values, select=["PartitionKey", "RowKey"]):
                 etag = entity.metadata["etag"]
                 keys = {"PartitionKey": entity["PartitionKey"], "RowKey": entity["RowKey"]}
-                purged += self._was_first(lambda: self._table.delete_entity(keys, etag=etag, **_CONDITION))  # noqa: B023 - made at once
+                purged += self._was_first(lambda: self._table.delete_entity(keys, etag=etag, **_CONDITION))  # noqa: B023 - called at once
         return purged
 
     def _changed_while_held(self, claim: Claim, change: Callable[[str], object]) -> bool:
         """
         Change the entity of a claim, and return whether the claim is held or has been recorded.
 
-        A renewal may come between, hence again; after a lost answer a change that is repeated finds its own work.
+        A renewal may interfere, so it is repeated; after a lost answer the repeated change finds that it was made.
         """
         while (found := self._read(claim.identity)) is not None and found[0]["token"] == claim.token:
             etag = found[1]
-            if found[0]["is_done"] or self._was_first(lambda: change(etag)):  # noqa: B023 - made at once
+            if found[0]["is_done"] or self._was_first(lambda: change(etag)):  # noqa: B023 - called at once
                 return True
         return False
 
@@ -104,7 +104,7 @@ class TablesStore:
         self._table.update_entity(entity, mode=UpdateMode.REPLACE, etag=etag, **_CONDITION)
 
     def _keys(self, identity: str) -> dict[str, Any]:
-        # Ids may hold what keys must not, and the partitions share the load.
+        # Ids may contain characters that keys must not; several partitions share the load.
         digest = hashlib.sha256(identity.encode()).hexdigest()
         return {"PartitionKey": f"{self._name}-{digest[:2]}", "RowKey": digest}
 
@@ -145,4 +145,4 @@ class TablesStore:
             ) from error
 
     def _lost(self, claim: Claim) -> ClaimLost:
-        return ClaimLost(f"table {self._table.table_name}, message {claim.identity}: its claim has run out")
+        return ClaimLost(f"table {self._table.table_name}, message {claim.identity}: its claim has expired")
