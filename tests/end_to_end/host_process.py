@@ -75,10 +75,10 @@ class HostProcess:
         return self._process.wait(seconds)
 
     def pause(self) -> None:
-        """Let the process do nothing until `go_on`; its connections stay open."""
+        """Let the process do nothing until `resume`; its connections stay open."""
         self._process.send_signal(signal.SIGSTOP)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Let a paused process go on."""
         self._process.send_signal(signal.SIGCONT)
 

@@ -133,7 +133,7 @@ class RunningPattern:
         """Return how many messages a queue, or TOPIC/SUBSCRIPTION, holds."""
         return self.broker.counts(site)[path.replace("/", "/Subscriptions/")].active
 
-    def wait_until_carried(self) -> None:
+    def wait_until_drained(self) -> None:
         """Wait until no source of a task holds a message, all namespaces seen at one moment."""
         sources = [
             (task.source.connection, task.source.entity) for task in self.configuration.tasks if task.source.hub is None

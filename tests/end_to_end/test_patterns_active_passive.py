@@ -40,7 +40,7 @@ def test_consumers_switch_and_return_without_losses_or_repeated_processing(tmp_p
         consumer = Consumer(pattern)
         pattern.send("west", "payments", payments("p1", "p2", "p3", "p4", "p5"))
         consumer.work("west", 3)
-        pattern.wait_until_carried()
+        pattern.wait_until_drained()
 
         # West is not to be reached any more: consumers switch over, then publishers.
         consumer.work("east", 5)
@@ -54,7 +54,7 @@ def test_consumers_switch_and_return_without_losses_or_repeated_processing(tmp_p
             partial(pattern.send, "east", "payments", payments("p8")),
             partial(pattern.send, "west", "payments", payments("p9")),
         )
-        pattern.wait_until_carried()
+        pattern.wait_until_drained()
         consumer.work("east", 2)
         assert pattern.active("east", "payments/application") == 0
         consumer.seen_again.clear()
@@ -71,10 +71,10 @@ def test_copies_expire_after_two_minutes_and_originals_later(tmp_path: Path) -> 
     clock = ManualClock(datetime.now(UTC))
     with RunningPattern(PATTERN, tmp_path, clock=clock) as pattern:
         pattern.send("west", "payments", payments("old"))
-        pattern.wait_until_carried()
+        pattern.wait_until_drained()
         pattern.broker.advance(LIFE_SECONDS - 1)
         pattern.send("west", "payments", payments("new"))
-        pattern.wait_until_carried()
+        pattern.wait_until_drained()
         with pattern.receiver("east", "payments/application") as receiver:
             there = receiver.peek_messages(10)
         assert list(lines(there)) == ["old", "new"]
@@ -93,6 +93,6 @@ def test_the_two_minutes_of_a_delayed_copy_start_when_it_is_copied(tmp_path: Pat
         with pattern.host_away():
             pattern.send("west", "payments", payments("a", "b"))
             pattern.broker.advance(10 * LIFE_SECONDS)
-        pattern.wait_until_carried()
+        pattern.wait_until_drained()
         # Two minutes from when the copy was made, not from when the original was sent.
         assert list(lines(pattern.take("east", "payments/application", 2))) == ["a", "b"]

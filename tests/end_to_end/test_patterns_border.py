@@ -115,7 +115,7 @@ def test_split_sends_each_message_to_one_target_in_session_order(tmp_path: Path)
             assert {(each.application_properties or {}).get(b"lane") for each in messages} == {
                 b"express" if express else None
             }
-        pattern.wait_until_carried()
+        pattern.wait_until_drained()
         assert {place: pattern.active(*place) for place in places} == dict.fromkeys(places, 0)
         assert pattern.active("west", "orders-rejected") == 0
         assert pattern.host.stop() == 0
@@ -153,7 +153,7 @@ def test_validation_accepts_orders_and_rejects_the_rest_with_a_reason(tmp_path: 
             "broken": ("NotJson", "validate: body is not JSON, line 1 column 8: unterminated string starting at"),
             "large": ("BodyTooLarge", f"validate: body has {len(bad['large'])} bytes, expected at most 65536"),
         }
-        pattern.wait_until_carried()
+        pattern.wait_until_drained()
         assert pattern.active("inside", "orders") == 0
         journal = {line["message_id"]: (line["outcome"], line["reason"]) for line in pattern.journal()}
         assert journal["nobody's"] == ("filtered", "validate: PropertyMissing: has no property partner")

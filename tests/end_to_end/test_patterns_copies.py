@@ -52,7 +52,7 @@ def test_a_plain_copy_leaves_the_original_and_keeps_the_order_of_a_session(tmp_p
         assert [list(lines(messages)) for messages in taken] == expected + expected
         assert [[each.message_id for each in messages] for messages in taken[2:]] == expected
         assert {stamps(each)["repl-path"] for messages in taken[2:] for each in messages} == {"west"}
-        pattern.wait_until_carried()
+        pattern.wait_until_drained()
         assert (pattern.active("west", "orders/application"), pattern.active("east", "orders")) == (0, 0)
         assert pattern.journal() == []
         assert pattern.host.stop() == 0
@@ -77,7 +77,7 @@ def test_every_site_gets_every_message_once_in_order_and_copies_stop(name: str, 
                 visited = {stamps(each).get("repl-path") for each in arrived if str(each) in of_origin}
                 assert visited == {paths[origin].get(site)}, (site, origin)
         # Nothing is on its way any more, so nothing that comes later can be more than what has come.
-        pattern.wait_until_carried()
+        pattern.wait_until_drained()
         assert {site: pattern.active(site, "orders/application") for site in paths} == dict.fromkeys(paths, 0)
         assert {site: pattern.active(site, "orders-rejected") for site in paths} == dict.fromkeys(paths, 0)
         expected = [
@@ -94,7 +94,7 @@ def test_a_message_that_clients_send_to_both_sites_arrives_once_at_each(tmp_path
     sites = ("west", "east")
     with RunningPattern(EXAMPLES / "all-active", tmp_path, changed=lambda namespace: namespace) as pattern:
         pattern.at_once(*(partial(pattern.send, site, "orders", orders("both", EACH)) for site in sites))
-        pattern.wait_until_carried()
+        pattern.wait_until_drained()
         taking = (partial(pattern.take, site, "orders/application", EACH, "s") for site in sites)
         expected = [f"both-{n}" for n in range(EACH)]
         assert [list(lines(messages)) for messages in pattern.at_once(*taking)] == [expected, expected]
@@ -112,6 +112,6 @@ def test_in_an_outage_only_the_copies_for_that_site_wait_in_order(tmp_path: Path
         assert pattern.active("east", "orders/application") == 0
         away.clear()
         assert list(lines(pattern.take("east", "orders/application", EACH, "s"))) == [f"west-{n}" for n in range(EACH)]
-        pattern.wait_until_carried()
+        pattern.wait_until_drained()
         assert [pattern.active(site, "orders/application") for site in ("west", "east")] == [0, 0]
         assert pattern.host.stop() == 0

@@ -53,7 +53,7 @@ def test_a_message_sent_with_a_mark_stays_and_is_reported_if_busway_receives_it(
     ]
     with RunningPattern(EXAMPLES / "all-active", tmp_path) as pattern:
         pattern.send("west", "orders", messages)
-        pattern.wait_until_carried()
+        pattern.wait_until_drained()
         arrived = pattern.take("east", "orders/application", 3, "s")
         assert list(lines(arrived)) == ["new", "been-here", "been-elsewhere"]
         assert [stamps(each)["repl-path"] for each in arrived] == ["west", "west;west", "north;west"]
@@ -80,7 +80,7 @@ def test_the_guard_stops_copies_that_the_rule_does_not_stop(default_beside: bool
             assert list(lines(arrived, site)) == [f"{site}-{n}" for n in range(5)]
             # $Default and the rule make a copy each; without duplicate detection at the target both are there.
             assert sorted(lines(arrived, other)) == sorted(copies * [f"{other}-{n}" for n in range(5)])
-        pattern.wait_until_carried()
+        pattern.wait_until_drained()
         assert [pattern.active(site, "orders/application") for site in SITES] == [0, 0], "nothing grows"
         # Each copy comes to the guard on its way back: the marked one by $Default, the unmarked one by $Default and,
         # once more, by the rule.
@@ -95,7 +95,7 @@ def test_duplicate_detection_drops_the_second_copy_that_default_makes(tmp_path: 
     with RunningPattern(folder, tmp_path, changed=lambda namespace: namespace) as pattern:
         pattern.send("west", "orders", orders("west", 5))
         assert list(lines(pattern.take("east", "orders/application", 5, "s"))) == [f"west-{n}" for n in range(5)]
-        pattern.wait_until_carried()
+        pattern.wait_until_drained()
         assert pattern.active("east", "orders/application") == 0
         assert pattern.host.stop() == 0
 

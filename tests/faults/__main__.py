@@ -1,11 +1,11 @@
-"""`python -m tests.faults [WORD …]`: play all scenarios, or those that a word is in, and print their table."""
+"""`python -m tests.faults [WORD …]`: run all scenarios, or those whose name contains a WORD, and print a table."""
 
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from rich.console import Console
 
-from tests.faults.catalogue import PLAYED_AT_ONCE, SCENARIOS
+from tests.faults.catalogue import CONCURRENT_SCENARIOS, SCENARIOS
 from tests.faults.scenario import Row
 from tests.faults.table import table
 
@@ -13,16 +13,16 @@ _WIDTH = 220
 
 
 def main(words: list[str]) -> int:
-    """Return the exit code: 1 if a scenario did not go as it must."""
+    """Return the exit code: 1 if a scenario failed."""
     chosen = [scenario for scenario in SCENARIOS if not words or any(word in str(scenario) for word in words)]
-    with ThreadPoolExecutor(PLAYED_AT_ONCE) as pool:
-        playing = {pool.submit(scenario.run): scenario for scenario in chosen}
-    failed = {scenario: error for future, scenario in playing.items() if (error := future.exception()) is not None}
-    rows = [future.result() for future in playing if _has_row(future)]
+    with ThreadPoolExecutor(CONCURRENT_SCENARIOS) as pool:
+        running = {pool.submit(scenario.run): scenario for scenario in chosen}
+    failed = {scenario: error for future, scenario in running.items() if (error := future.exception()) is not None}
+    rows = [future.result() for future in running if _has_row(future)]
     console = Console(highlight=False, markup=False, width=_WIDTH)
     console.print(table(rows))
     for scenario, error in failed.items():
-        console.print(f"{scenario}: did not come to its end: {error}", style="red")
+        console.print(f"{scenario}: failed: {error}", style="red")
     for row in rows:
         for objection in row.objections():
             console.print(f"{row.scenario}: {objection}", style="red")

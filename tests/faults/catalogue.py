@@ -1,4 +1,4 @@
-"""All scenarios; the tests play them without the soak."""
+"""All scenarios; the tests run them without the soak."""
 
 from tests.faults.cuts import CUTS
 from tests.faults.kills import KILLS
@@ -8,4 +8,4 @@ from tests.faults.soak import SOAK
 SCENARIOS = [*KILLS, *CUTS, *OUTAGES, *SOAK]
 
 # A scenario mostly waits: for a host to start, for the SDKs to open and close connections.
-PLAYED_AT_ONCE = 4
+CONCURRENT_SCENARIOS = 4

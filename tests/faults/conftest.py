@@ -5,12 +5,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from tests.faults.catalogue import PLAYED_AT_ONCE
+from tests.faults.catalogue import CONCURRENT_SCENARIOS
 from tests.faults.scenario import Row, Scenario
 
 
 @pytest.fixture(scope="module")
-def played(request: pytest.FixtureRequest) -> Iterator[dict[str, Future[Row]]]:
+def rows(request: pytest.FixtureRequest) -> Iterator[dict[str, Future[Row]]]:
     """Run the scenarios of the module's selected tests; each test waits for the row of its own."""
     chosen: list[Scenario] = [
         item.callspec.params["scenario"]
@@ -19,7 +19,7 @@ def played(request: pytest.FixtureRequest) -> Iterator[dict[str, Future[Row]]]:
         and hasattr(item, "callspec")
         and "scenario" in item.callspec.params
     ]
-    with ThreadPoolExecutor(PLAYED_AT_ONCE) as pool:
+    with ThreadPoolExecutor(CONCURRENT_SCENARIOS) as pool:
         rows: dict[str, Future[Row]] = {str(scenario): pool.submit(scenario.run) for scenario in chosen}
         yield rows
         for row in rows.values():

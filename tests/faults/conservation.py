@@ -2,10 +2,10 @@
 The oracle: the permitted results for messages that a source has accepted.
 
 1. Each is at a target, in rejects, withheld by a decision that the journal records, or still at the source. One that
-   is nowhere is lost, wherever the fault struck.
+   is nowhere is lost.
 2. The first copies of the messages of a key arrive in the order in which the source accepted them.
-3. A second copy is counted, and has to be one of those that the scenario can explain.
-4. Nothing lies in the source's dead-letter queue, and nothing arrives that was never sent.
+3. A duplicate is counted, and the scenario must explain it.
+4. The source's dead-letter queue is empty, and no message arrives that was never sent.
 
 It has no access to brokers, hosts and faults: it compares lists of names.
 """
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 
 class Copy(NamedTuple):
-    """One message by the name that the test gave it, and the key within which its order counts."""
+    """One message: the name that the test gave it, and the key within which its order counts."""
 
     key: str
     name: str
@@ -26,9 +26,9 @@ class Copy(NamedTuple):
 @dataclass(frozen=True, kw_only=True)
 class Account:
     """
-    What there was to see once everything had come to rest.
+    The observations after all messages were settled.
 
-    Shape: accepted and delivered are in the order of the source and of the targets, as far as one key is concerned;
+    Shape: accepted and delivered are in the order of the source and of the targets, within each key;
            rejected and dead_lettered may name a message more than once, as they are queues. repeatable says how many
            copies beyond the first the scenario can explain, by name.
     """
@@ -44,7 +44,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Balance:
-    """What the oracle makes of an account; names are in the order of acceptance."""
+    """The oracle's result; names are in the order of acceptance."""
 
     accepted: int
     delivered: int
@@ -64,7 +64,7 @@ def balance(account: Account) -> Balance:
     """Return the result of each accepted message; raises ValueError for names that were accepted twice."""
     names = [copy.name for copy in account.accepted]
     if len(set(names)) < len(names):
-        raise ValueError("accepted: names twice, expected each message to have a name of its own")
+        raise ValueError("accepted: duplicate names, expected a unique name for each message")
     copies = Counter([*(copy.name for copy in account.delivered), *account.rejected])
     duplicates = Counter({name: count - 1 for name, count in copies.items() if count > 1})
     accounted = copies.keys() | account.withheld | account.remaining

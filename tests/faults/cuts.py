@@ -1,29 +1,29 @@
 """
-The connection to source or target cut at every operation in turn, and acknowledgements lost with it.
+The connection to source or target breaks at each operation in turn, with and without lost acknowledgements.
 
-One host carries one mailing after the other. While it is paused, its connections are cut and the next mailing is sent;
-the first operation that it does then is number 1, and the n-th mailing sees the connection break at operation n. When a
-mailing gets through without a break, every operation has had its turn.
+One host processes several sets of messages. While it is paused, its connections are cut and the next set is sent. Its
+first operation after that is number 1, and in the n-th set the connection breaks at operation n. When a set is
+delivered without a break, every operation has been tested.
 """
 
 from functools import partial
 
 from local.broker.faults import Effect, Fault, Operation
-from tests.faults.line import Line, struck
-from tests.faults.parties import letters
+from tests.faults.line import Line, strikes
+from tests.faults.parties import drafts
 from tests.faults.routes import HUB_TO_SESSIONS, HUBS, QUEUES, SESSIONS, SESSIONS_TO_HUB
 from tests.faults.scenario import Scenario
 
 _MOST_OPERATIONS = 60
 
 
-def _play(line: Line, site: str, operations: frozenset[Operation], *, takes_effect: bool) -> None:
-    """Cut the connection to the namespace *site* at each of the operations in turn; with or without their effect."""
+def _cut_at_each(line: Line, site: str, operations: frozenset[Operation], *, takes_effect: bool) -> None:
+    """Cut the connection to the namespace *site* at each operation in turn, before or after it takes effect."""
     faults = line.broker.faults(site)
     host = line.host()
     for number in range(1, _MOST_OPERATIONS):
         host.pause()
-        line.send(letters(line.route, f"{number}-", keys=2, each=1))
+        line.send(drafts(line.route, f"{number}-", keys=2, each=1))
         fault = Fault(
             effect=Effect.DROP_CONNECTION, operations=operations, at=number, times=1, takes_effect=takes_effect
         )
@@ -31,17 +31,17 @@ def _play(line: Line, site: str, operations: frozenset[Operation], *, takes_effe
         faults.cut_connections()
         if site == "west":
             line.end_locks()
-        host.go_on()
-        line.wait_until(lambda: struck(faults) or not line.remaining(), "struck or carried")
-        was_struck = struck(faults) > 0
+        host.resume()
+        line.wait_until(lambda: strikes(faults) or not line.remaining(), "struck or drained")
+        was_struck = strikes(faults) > 0
         if was_struck and takes_effect and site == "east":
-            line.expect_repeats({name for name in line.at_target() if name.startswith(f"{number}-")})
+            line.expect_repeats({name for name in line.names_at_target() if name.startswith(f"{number}-")})
         if site == "west":
             line.end_locks()
-        line.wait_until_carried()
+        line.wait_until_drained()
         faults.clear()
         if not was_struck:
-            assert number > 1, f"{line.route}: there was no operation to cut the connection at"
+            assert number > 1, f"{line.route}: found no operation at which to cut the connection"
             return
     raise AssertionError(f"{line.route}: more than {_MOST_OPERATIONS} operations for four messages")
 
@@ -51,13 +51,17 @@ _ALL = frozenset(Operation)
 CUTS = [
     *(
         Scenario(
-            "source cut at every operation", route, partial(_play, site="west", operations=_ALL, takes_effect=False)
+            "source cut at every operation",
+            route,
+            partial(_cut_at_each, site="west", operations=_ALL, takes_effect=False),
         )
         for route in (QUEUES, SESSIONS, HUBS)
     ),
     *(
         Scenario(
-            "target cut at every operation", route, partial(_play, site="east", operations=_ALL, takes_effect=False)
+            "target cut at every operation",
+            route,
+            partial(_cut_at_each, site="east", operations=_ALL, takes_effect=False),
         )
         for route in (QUEUES, SESSIONS, SESSIONS_TO_HUB, HUB_TO_SESSIONS, HUBS)
     ),
@@ -65,8 +69,8 @@ CUTS = [
         Scenario(
             "acknowledgement of a send lost",
             route,
-            partial(_play, site="east", operations=frozenset({Operation.SEND}), takes_effect=True),
-            explains="accepted, and the connection broke before the answer: once more",
+            partial(_cut_at_each, site="east", operations=frozenset({Operation.SEND}), takes_effect=True),
+            explains="accepted, but the connection broke before the answer: sent again",
             repeats=True,
         )
         for route in (QUEUES, SESSIONS, SESSIONS_TO_HUB, HUB_TO_SESSIONS, HUBS)
@@ -75,7 +79,7 @@ CUTS = [
         Scenario(
             "acknowledgement of a settlement lost",
             route,
-            partial(_play, site="west", operations=frozenset({Operation.SETTLE}), takes_effect=True),
+            partial(_cut_at_each, site="west", operations=frozenset({Operation.SETTLE}), takes_effect=True),
         )
         for route in (QUEUES, SESSIONS)
     ),

@@ -1,80 +1,80 @@
 """
-kill -9 of the host at a certain point of the line.
+kill -9 of the host at a certain step.
 
-The broker holds the host at the point: it keeps back the answer for which the host waits. Then the host is killed,
-locks end as they would with time, and another host carries on.
+The broker stops the host at that step by withholding the answer for which it waits. Then the host is killed,
+its locks expire, and another host continues.
 """
 
 from functools import partial
 
 from local.broker.faults import Effect, Fault, Operation
 from tests.faults.line import Line
-from tests.faults.parties import letters
+from tests.faults.parties import drafts
 from tests.faults.routes import HUB_TO_SESSIONS, HUBS, QUEUES, SESSIONS, SESSIONS_TO_HUB
 from tests.faults.scenario import Scenario
 
-# Longer than any scenario lasts.
+# Longer than any scenario.
 _HELD_SECONDS = 600.0
-# Large enough for a batch of the host to go out in several batches of the link.
+# Large enough that the link sends a batch of the host in several batches.
 _LARGE = 20_000
 
-_IN_HAND = "sent before the kill, and not settled: each once more"
+_SENT_BUT_UNSETTLED = "sent but not settled before the kill: sent again"
 
 
 def _held(operation: Operation, at: int = 1) -> Fault:
-    """Return the fault that carries out an operation and keeps its answer back."""
+    """Return the fault that performs an operation and withholds its answer."""
     return Fault(effect=Effect.DELAY, operations=frozenset({operation}), at=at, delay=_HELD_SECONDS)
 
 
-def _play(line: Line, site: str, fault: Fault, *, size: int = 100) -> None:
-    """Kill the first host when *fault* has struck in the namespace *site*, and let a second one carry on."""
-    line.send(letters(line.route, size=size))
+def _kill_at(line: Line, site: str, fault: Fault, *, size: int = 100) -> None:
+    """Kill the first host when *fault* has occurred in the namespace *site*, and let a second host continue."""
+    line.send(drafts(line.route, size=size))
     faults = line.broker.faults(site)
     faults.add(fault)
-    # A host that is held while it starts does not get ready.
+    # A host that is stopped during its start does not become ready.
     host = line.host(is_awaited=False)
     line.wait_until_struck(faults)
     host.kill()
     faults.clear()
-    line.expect_repeats(line.in_hand())
+    line.expect_repeats(line.sent_but_unsettled())
     line.end_locks()
     line.host()
-    line.wait_until_carried()
+    line.wait_until_drained()
 
 
-def _mid_batch(line: Line) -> None:
-    """Kill the host when the second of a batch's sends has been carried out and not answered."""
-    line.send(letters(line.route, keys=1, each=30, size=_LARGE))
+def _kill_mid_batch(line: Line) -> None:
+    """Kill the host when the second send of a batch was performed and not answered."""
+    line.send(drafts(line.route, keys=1, each=30, size=_LARGE))
     line.target.add(_held(Operation.SEND, at=2))
     host = line.host(is_awaited=False)
     line.wait_until_struck(line.target)
     host.kill()
     line.target.clear()
-    sent = set(line.at_target())
-    assert 0 < len(sent) < 30, f"{len(sent)} of the batch were sent, expected it to be under way"
-    line.expect_repeats(line.in_hand())
+    sent = set(line.names_at_target())
+    assert 0 < len(sent) < 30, f"{len(sent)} messages of the batch were sent, expected some but not all"
+    line.expect_repeats(line.sent_but_unsettled())
     line.end_locks()
     line.host()
-    line.wait_until_carried()
+    line.wait_until_drained()
 
 
-def _again_and_again(line: Line) -> None:
-    """Kill one host after the other, each when its third send has been carried out and not answered."""
-    line.send(letters(line.route, keys=4, each=20))
+def _kill_repeatedly(line: Line) -> None:
+    """Kill one host after the other, each when its second send was performed and not answered."""
+    line.send(drafts(line.route, keys=4, each=20))
     for _ in range(4):
         line.target.add(_held(Operation.SEND, at=2))
         host = line.host(is_awaited=False)
         line.wait_until_struck(line.target)
         host.kill()
         line.target.clear()
-        line.expect_repeats(line.in_hand())
+        line.expect_repeats(line.sent_but_unsettled())
         line.end_locks()
     line.host()
-    line.wait_until_carried()
+    line.wait_until_drained()
 
 
 def _refused(at: int) -> Fault:
-    """Return the fault that makes the host wait, with a batch in hand of which nothing has been sent."""
+    """Return the fault that makes the host wait with a batch of which it has sent nothing."""
     return Fault(effect=Effect.THROTTLE, operations=frozenset({Operation.SEND}), at=at)
 
 
@@ -84,28 +84,32 @@ _SETTLING = (QUEUES, SESSIONS, SESSIONS_TO_HUB)
 KILLS = [
     *(
         Scenario(
-            "kill -9 at start: opening the source", route, partial(_play, site="west", fault=_held(Operation.AUTHORIZE))
+            "kill -9 at start: opening the source",
+            route,
+            partial(_kill_at, site="west", fault=_held(Operation.AUTHORIZE)),
         )
         for route in (SESSIONS, HUBS)
     ),
     *(
         Scenario(
-            "kill -9 at start: first message under way",
+            "kill -9 at start: first message in transit",
             route,
-            partial(_play, site="west", fault=_held(Operation.TRANSFER)),
+            partial(_kill_at, site="west", fault=_held(Operation.TRANSFER)),
         )
         for route in (QUEUES, HUBS)
     ),
     *(
-        Scenario("kill -9 between receive and send", route, partial(_play, site="east", fault=_held(Operation.ATTACH)))
+        Scenario(
+            "kill -9 between receive and send", route, partial(_kill_at, site="east", fault=_held(Operation.ATTACH))
+        )
         for route in _ROUTES
     ),
     *(
         Scenario(
             "kill -9 between receive and send, second batch",
             route,
-            partial(_play, site="east", fault=_refused(2)),
-            explains=_IN_HAND,
+            partial(_kill_at, site="east", fault=_refused(2)),
+            explains=_SENT_BUT_UNSETTLED,
             repeats=None,
         )
         for route in (SESSIONS, HUB_TO_SESSIONS)
@@ -114,8 +118,8 @@ KILLS = [
         Scenario(
             "kill -9 between send and settle",
             route,
-            partial(_play, site="east", fault=_held(Operation.SEND)),
-            explains=_IN_HAND,
+            partial(_kill_at, site="east", fault=_held(Operation.SEND)),
+            explains=_SENT_BUT_UNSETTLED,
             repeats=True,
         )
         for route in _ROUTES
@@ -124,17 +128,17 @@ KILLS = [
         Scenario(
             "kill -9 while settling",
             route,
-            partial(_play, site="west", fault=_held(Operation.SETTLE)),
-            explains=_IN_HAND,
+            partial(_kill_at, site="west", fault=_held(Operation.SETTLE)),
+            explains=_SENT_BUT_UNSETTLED,
         )
         for route in _SETTLING
     ),
     *(
-        Scenario("kill -9 mid-batch", route, _mid_batch, explains=_IN_HAND, repeats=True)
+        Scenario("kill -9 mid-batch", route, _kill_mid_batch, explains=_SENT_BUT_UNSETTLED, repeats=True)
         for route in (QUEUES, SESSIONS, HUB_TO_SESSIONS)
     ),
     *(
-        Scenario("kill -9 four times over", route, _again_and_again, explains=_IN_HAND, repeats=True)
+        Scenario("kill -9 four times over", route, _kill_repeatedly, explains=_SENT_BUT_UNSETTLED, repeats=True)
         for route in (SESSIONS, HUB_TO_SESSIONS)
     ),
 ]

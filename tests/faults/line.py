@@ -1,8 +1,8 @@
 """
 A route in operation: a broker with both namespaces in this process, and hosts of the function app in their own.
 
-Faults are set in the broker. The SDKs read the targets for the oracle; only what no client can see
-without disturbing it (the source, dead letters, a hub's checkpoints) is looked up in the broker.
+Faults are set in the broker. The SDKs read the targets for the oracle; only state that no client can see
+without changing it (the source, dead letters, a hub's checkpoints) is read from the broker.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from shared.message.arrival import Origin
 from shared.message.message import Message
 from tests.end_to_end.host_process import ROOT, HostProcess
 from tests.faults.conservation import Account, Balance, Copy, balance
-from tests.faults.parties import Letter, name_of, read_hub, read_queue, read_sessions, send
+from tests.faults.parties import Draft, name_of, read_hub, read_queue, read_sessions, send
 from tests.faults.routes import CONNECTIONS, CONSUMER_GROUP, REJECTED, Kind, Route, east, west
 
 _WAIT_SECONDS = 40.0
@@ -36,7 +36,7 @@ _MINUTE = timedelta(minutes=1)
 
 
 class Line:
-    """One route with its broker and its hosts; everything ends with its context."""
+    """One route with its broker and its hosts; the end of the context stops all."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Line:
         duplicate_window: timedelta | None = None,
         ttl: str = "keep",
     ) -> None:
-        """Prepare in *folder*; with a *clock* of its own the broker does not live in the machine's time."""
+        """Prepare in *folder*; *clock* replaces the system clock of the broker."""
         self.route = route
         self.accepted: list[Copy] = []
         self.repeatable: Counter[str] = Counter()
@@ -66,7 +66,7 @@ class Line:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the hosts, then the broker."""
+        """Stop the hosts, then the broker."""
         self._stack.close()
 
     # The parts
@@ -87,7 +87,7 @@ class Line:
         return self._broker.faults("east")
 
     def host(self, *, is_awaited: bool = True) -> HostProcess:
-        """Start a host, one more if there are some, and wait until it listens."""
+        """Start another host and wait until it is ready."""
         folder = self._folder / f"host-{len(self.hosts)}"
         folder.mkdir()
         host = self._make_host(folder)
@@ -107,62 +107,62 @@ class Line:
             "EAST": self._broker.connection_string("east"),
         }
 
-    def send(self, mail: Sequence[Letter]) -> None:
-        """Have an application send *mail* to the source."""
-        send(self._broker.connection_string("west"), self.route, mail)
-        self.accepted += [letter.copy for letter in mail]
+    def send(self, messages: Sequence[Draft]) -> None:
+        """Send *messages* to the source, as an application."""
+        send(self._broker.connection_string("west"), self.route, messages)
+        self.accepted += [draft.copy for draft in messages]
 
     def end_locks(self) -> None:
-        """End the locks at the source, as time would; a hub has none."""
+        """Expire the locks at the source; a hub has none."""
         if self.route.source is not Kind.HUB:
             self.source.expire_locks(self.route.source_path)
 
     # Waiting
 
     def wait_until(self, condition: Callable[[], object], what: str, seconds: float = _WAIT_SECONDS) -> None:
-        """Wait for *condition*; fail with the hosts' logs when it does not come true."""
+        """Wait for *condition*; fail with the hosts' logs if it stays false."""
         end = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < end, f"{self.route}: not {what} within {seconds} s\n{self._logs()}"
             time.sleep(_POLL_SECONDS)
 
     def wait_until_struck(self, faults: NamespaceFaults, times: int = 1) -> None:
-        """Wait until the first fault of a namespace has struck so often."""
-        self.wait_until(lambda: struck(faults) >= times, f"struck {times} times by {faults.plain()[0]}")
+        """Wait until the first fault of a namespace has occurred *times* times."""
+        self.wait_until(lambda: strikes(faults) >= times, f"struck {times} times by {faults.plain()[0]}")
 
-    def wait_until_carried(self, seconds: float = _WAIT_SECONDS) -> None:
-        """Wait until nothing is left at the source."""
-        self.wait_until(lambda: not self.remaining(), "all carried", seconds)
+    def wait_until_drained(self, seconds: float = _WAIT_SECONDS) -> None:
+        """Wait until the source is empty."""
+        self.wait_until(lambda: not self.remaining(), "drained", seconds)
 
     def _logs(self) -> str:
         lines = [f"at the source: {sorted(self.remaining())}"]
         lines += [f"host {number}:\n{host.log()[-3000:]}" for number, host in enumerate(self.hosts)]
         return "\n".join(lines)
 
-    # What there is to see
+    # Observations
 
     def remaining(self) -> frozenset[str]:
-        """Return the names of what the source still holds, or a hub has delivered to no checkpoint."""
+        """Return the names of the messages at the source, or of a hub's events beyond the checkpoints."""
         if self.route.source is Kind.HUB:
             return frozenset(self._broker.inspect("west", self._beyond_checkpoints))
         return frozenset(self._stored("west", self.route.source_path))
 
-    def at_target(self) -> list[str]:
-        """Return the names of what the target holds, in the order of its arrival as far as one key is concerned."""
+    def names_at_target(self) -> list[str]:
+        """Return the names of the messages at the target, in order of arrival within each key."""
         if self.route.target is Kind.HUB:
             return self._broker.inspect("east", lambda namespace: _events(namespace, self.route.target_path))
         return self._stored("east", self.route.target_path)
 
-    def in_hand(self) -> frozenset[str]:
-        """Return the names of what the target or rejects have, and the source still holds."""
-        return self.remaining().intersection([*self.at_target(), *self._stored("west", REJECTED)])
+    def sent_but_unsettled(self) -> frozenset[str]:
+        """Return the names of the messages that the target or rejects have and the source still holds."""
+        return self.remaining().intersection([*self.names_at_target(), *self._stored("west", REJECTED)])
 
     def expect_repeats(self, names: Iterable[str]) -> None:
-        """Allow for one more copy of each of *names*."""
+        """Allow one more copy of each of *names*."""
         self.repeatable.update(names)
 
     def balance(self) -> Balance:
-        """Let the readers empty the targets, and the oracle judge."""
+        """Read the targets and return the oracle's result."""
         delivered, rejected = asyncio.run(self._read())
         return balance(
             Account(
@@ -177,7 +177,7 @@ class Line:
         )
 
     async def _read(self) -> tuple[list[Copy], list[str]]:
-        """Return what has arrived at the target and in rejects."""
+        """Return the messages at the target and in rejects."""
         at_west, at_east = self._broker.connection_string("west"), self._broker.connection_string("east")
         path = self.route.target_path
         async with (
@@ -223,8 +223,8 @@ class Line:
         ]
 
 
-def struck(faults: NamespaceFaults) -> int:
-    """Return how often the first fault of a namespace has struck."""
+def strikes(faults: NamespaceFaults) -> int:
+    """Return how often the first fault of a namespace has occurred."""
     return int(str(faults.plain()[0]["struck"]))
 
 

@@ -1,11 +1,11 @@
-"""The target away, busy or silent, locks that end too early, what comes again too late: most of it in virtual time."""
+"""An unavailable, throttling or silent target, lost locks and late redeliveries, mostly in virtual time."""
 
 import random
 from datetime import timedelta
 
 from local.broker.faults import Effect, Fault, Operation
 from tests.faults.line import Line
-from tests.faults.parties import letters
+from tests.faults.parties import drafts
 from tests.faults.routes import HUB_TO_SESSIONS, HUBS, QUEUES, SESSIONS, SESSIONS_TO_HUB
 from tests.faults.scenario import Scenario
 from tests.faults.virtual_time import LineWithHostAhead, LineWithHostBehind, VirtualLine
@@ -23,128 +23,128 @@ def _virtual(line: Line) -> VirtualLine:
 
 
 def _outage(line: Line) -> None:
-    """Have nobody at home in the target's namespace for ten minutes, in the midst of the traffic."""
+    """Take the target's namespace down for ten minutes during traffic."""
     line = _virtual(line)
     line.host()
-    line.send(letters(line.route, "before-"))
-    line.wait_until_carried()
+    line.send(drafts(line.route, "before-"))
+    line.wait_until_drained()
     line.target.go_down()
     started = line.clock.monotonic()
-    line.send(letters(line.route, "during-"))
+    line.send(drafts(line.route, "during-"))
     line.wait_until_passed(started + _OUTAGE_SECONDS)
     line.target.come_up()
-    line.send(letters(line.route, "after-"))
-    line.wait_until_carried()
+    line.send(drafts(line.route, "after-"))
+    line.wait_until_drained()
 
 
 def _throttling(line: Line) -> None:
-    """Have the target refuse every other send, by chance, for as long as it takes."""
+    """Let the target throttle about every other send, at random."""
     line.target.add(Fault(effect=Effect.THROTTLE, operations=_SENDS, probability=0.5, seed=7))
     line.host()
     for number in range(6):
-        line.send(letters(line.route, f"{number}-", each=4))
+        line.send(drafts(line.route, f"{number}-", each=4))
     line.wait_until_struck(line.target, 2)
-    line.wait_until_carried()
+    line.wait_until_drained()
 
 
 def _silence(line: Line) -> None:
-    """Have the target take a batch and never answer, with the connection as it was."""
+    """Let the target accept a batch and never answer, without closing the connection."""
     line.target.add(Fault(effect=Effect.LOSE_ACKNOWLEDGEMENT, operations=_SENDS, times=1))
-    line.send(letters(line.route))
+    line.send(drafts(line.route))
     line.host()
     line.wait_until_struck(line.target)
-    line.expect_repeats(line.at_target())
-    line.wait_until_carried()
+    line.expect_repeats(line.names_at_target())
+    line.wait_until_drained()
 
 
 def _lock_lost_while_waiting(line: Line) -> None:
-    """End the locks while the pipeline waits for a busy target with the batch in hand."""
+    """Expire the locks while the pipeline holds a batch for a throttling target."""
     line.target.add(Fault(effect=Effect.THROTTLE, operations=_SENDS, at=2, times=3))
-    line.send(letters(line.route))
+    line.send(drafts(line.route))
     line.host()
     line.wait_until_struck(line.target)
     line.end_locks()
-    line.wait_until_carried()
+    line.wait_until_drained()
 
 
 def _lock_lost_at_settlement(line: Line) -> None:
-    """End the locks just before the batch is settled, twice."""
+    """Expire the locks just before the batch is settled, twice."""
     line.source.add(Fault(effect=Effect.EXPIRE_LOCKS, operations=_SETTLEMENTS, at=3, times=2))
-    line.send(letters(line.route))
+    line.send(drafts(line.route))
     line.host()
     line.wait_until_struck(line.source, 2)
-    line.wait_until_carried()
+    line.wait_until_drained()
 
 
 def _frozen(line: Line) -> None:
-    """Freeze the host for longer than a lock lasts, with messages on their way to it."""
+    """Freeze the host for longer than a lock, with messages in transit to it."""
     host = line.host()
     host.pause()
-    line.send(letters(line.route))
+    line.send(drafts(line.route))
     line.end_locks()
-    # What was on its way comes again over the same link: the host has it twice in one batch, and it is sent once.
-    host.go_on()
-    line.wait_until_carried()
+    # Messages in transit are redelivered over the same link: the host gets them twice in one batch and sends them once.
+    host.resume()
+    line.wait_until_drained()
 
 
 def _within_window(line: Line) -> None:
-    """Kill the host between send and settle, and have the next one send again while the target still knows the ids."""
+    """Kill the host between send and settle, and let the next one send again within the duplicate window."""
     _send_again_after(line, _WINDOW.total_seconds() / 2)
 
 
 def _after_window(line: Line) -> None:
-    """Kill the host between send and settle, and have the next one send again when the target has forgotten the ids."""
+    """Kill the host between send and settle, and let the next one send again after the duplicate window."""
     line.expect_repeats(_send_again_after(line, _WINDOW.total_seconds() + 60))
 
 
 def _send_again_after(line: Line, seconds: float) -> frozenset[str]:
     line = _virtual(line)
     line.target.add(Fault(effect=Effect.DELAY, operations=_SENDS, delay=_HELD_SECONDS))
-    line.send(letters(line.route))
+    line.send(drafts(line.route))
     host = line.host(is_awaited=False)
     line.wait_until_struck(line.target)
     host.kill()
     line.target.clear()
-    sent = line.in_hand()
+    sent = line.sent_but_unsettled()
     assert sent, f"{line.route}: nothing was sent before the kill"
-    line.let_pass(seconds)
+    line.advance(seconds)
     line.host()
-    line.wait_until_carried()
+    line.wait_until_drained()
     return sent
 
 
 def _same_host_after_window(line: Line) -> None:
-    """Cut the source before the batch is settled, and let it come again to the same host after the window."""
+    """Cut the source before the batch is settled; the same host gets it again after the duplicate window."""
     line = _virtual(line)
     line.source.add(Fault(effect=Effect.DROP_CONNECTION, operations=_SETTLEMENTS, times=1))
-    line.send(letters(line.route))
+    line.send(drafts(line.route))
     line.host()
     line.wait_until_struck(line.source)
-    line.let_pass(_WINDOW.total_seconds() + 60)
-    line.wait_until_carried()
+    line.advance(_WINDOW.total_seconds() + 60)
+    line.wait_until_drained()
 
 
 def _two_hosts(line: Line) -> None:
-    """Let two hosts share the source, and kill one of them on the way."""
+    """Let two hosts share the source, and kill one of them during traffic."""
     chance = random.Random(4)
     hosts = [line.host(), line.host()]
     for number in range(4):
-        line.send(letters(line.route, f"{number}-", keys=6, each=10))
+        line.send(drafts(line.route, f"{number}-", keys=6, each=10))
     line.wait_until(lambda: all("busway.batch: carry:" in host.log() for host in hosts), "both hosts at work")
-    line.send(letters(line.route, "last-", keys=6, each=10))
+    line.send(drafts(line.route, "last-", keys=6, each=10))
     chance.choice(hosts).kill()
-    line.expect_repeats(line.in_hand())
+    line.expect_repeats(line.sent_but_unsettled())
     line.end_locks()
-    line.wait_until_carried()
+    line.wait_until_drained()
 
 
 def _skewed(line: Line) -> None:
-    """Carry messages that live for a minute past a busy target, under locks of twenty seconds."""
+    """Send messages with a time to live of one minute to a throttling target, with locks of twenty seconds."""
     line.target.add(Fault(effect=Effect.THROTTLE, operations=_SENDS, times=3))
-    line.send(letters(line.route, life=timedelta(minutes=1)))
+    line.send(drafts(line.route, life=timedelta(minutes=1)))
     line.host()
     line.wait_until_struck(line.target, 3)
-    line.wait_until_carried()
+    line.wait_until_drained()
 
 
 _EVERY_ROUTE = (QUEUES, SESSIONS, SESSIONS_TO_HUB, HUB_TO_SESSIONS, HUBS)
@@ -160,7 +160,7 @@ OUTAGES = [
             "target never answers a send",
             route,
             _silence,
-            explains="accepted, and never answered: once more",
+            explains="accepted but never answered: sent again",
             repeats=True,
             lock=timedelta(seconds=5),
         )
@@ -179,7 +179,7 @@ OUTAGES = [
         "sent again after the duplicate window",
         SESSIONS,
         _after_window,
-        explains="by another host, when the target has forgotten their ids",
+        explains="by another host after the duplicate window",
         repeats=True,
         line=VirtualLine,
         duplicate_window=_WINDOW,
@@ -199,7 +199,7 @@ OUTAGES = [
             "two hosts on one source, one killed",
             route,
             _two_hosts,
-            explains="sent by the host that was killed, and not settled: once more",
+            explains="sent but not settled by the killed host: sent again",
             repeats=None,
         )
         for route in (QUEUES, SESSIONS)

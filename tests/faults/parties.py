@@ -1,4 +1,4 @@
-"""Who sends to the source and who reads from the target: applications with Microsoft's SDKs."""
+"""The applications that send to the source and read from the target, with Microsoft's SDKs."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,13 +15,13 @@ from tests.faults.conservation import Copy
 from tests.faults.routes import CONSUMER_GROUP, Kind, Route
 
 _READ_SECONDS = 20
-# What the SDK takes into one batch of 1 MB, and the broker into one event.
+# The SDK accepts this in one batch of 1 MB, and the broker in one event.
 _BATCH_BYTES = 900_000
 
 
 @dataclass(frozen=True)
-class Letter:
-    """A message to be sent: its key, its name among all, how large it is, and what is special about it."""
+class Draft:
+    """A message to be sent: its key, its unique name, its size, and its options."""
 
     key: str
     name: str
@@ -31,92 +31,92 @@ class Letter:
 
     @property
     def body(self) -> str:
-        """Return the name, and filling up to the size."""
+        """Return the name, padded to the size."""
         return f"{self.name} ".ljust(self.size, ".")
 
     @property
     def copy(self) -> Copy:
-        """Return it as the oracle knows it."""
+        """Return its copy for the oracle."""
         return Copy(self.key, self.name)
 
 
-def letters(
+def drafts(
     route: Route, prefix: str = "", *, keys: int = 3, each: int = 12, size: int = 100, life: timedelta | None = None
-) -> list[Letter]:
+) -> list[Draft]:
     """
-    Return *each* letters of every key in turn, and among them one to be withheld and one too large for the target.
+    Return *each* messages of every key in turn, and in the middle one to be withheld and one too large for the target.
 
-    *prefix* tells the names of one mailing from those of another.
+    *prefix* makes the names of one call unique.
     """
-    mail = [
-        Letter(f"k{key}", f"{prefix}k{key}-{number}", size, time_to_live=life)
+    messages = [
+        Draft(f"k{key}", f"{prefix}k{key}-{number}", size, time_to_live=life)
         for number in range(each)
         for key in range(keys)
     ]
-    middle = len(mail) // 2
-    odd = [Letter("k0", f"{prefix}k0-withheld", is_withheld=True)]
+    middle = len(messages) // 2
+    odd = [Draft("k0", f"{prefix}k0-withheld", is_withheld=True)]
     if route.too_large is not None:
-        odd.append(Letter("k1", f"{prefix}k1-too-large", route.too_large))
-    return [*mail[:middle], *odd, *mail[middle:]]
+        odd.append(Draft("k1", f"{prefix}k1-too-large", route.too_large))
+    return [*messages[:middle], *odd, *messages[middle:]]
 
 
 def name_of(body: bytes) -> str:
-    """Return the name of the letter with this body."""
+    """Return the name of the message with this body."""
     return body.split(b" ", 1)[0].decode()
 
 
-def send(connection_string: str, route: Route, mail: Sequence[Letter]) -> None:
-    """Send *mail* to the source of *route* in order; it is accepted once this returns."""
+def send(connection_string: str, route: Route, messages: Sequence[Draft]) -> None:
+    """Send *messages* to the source of *route* in order; it is accepted once this returns."""
     if route.source is Kind.HUB:
-        _publish(connection_string, route.source_path, mail)
+        _publish(connection_string, route.source_path, messages)
         return
     with SyncServiceBusClient.from_connection_string(connection_string) as client:
         is_queue = route.source is Kind.QUEUE
         sender = client.get_queue_sender(route.source_path) if is_queue else client.get_topic_sender("orders")
         with sender:
-            for batch in _batches(mail):
-                sender.send_messages([_message(letter) for letter in batch])
+            for batch in _batches(messages):
+                sender.send_messages([_message(draft) for draft in batch])
 
 
-def _batches(mail: Iterable[Letter]) -> list[list[Letter]]:
-    batches: list[list[Letter]] = [[]]
+def _batches(messages: Iterable[Draft]) -> list[list[Draft]]:
+    batches: list[list[Draft]] = [[]]
     size = 0
-    for letter in mail:
-        size += letter.size + 200
+    for draft in messages:
+        size += draft.size + 200
         if size > _BATCH_BYTES:
             batches.append([])
-            size = letter.size + 200
-        batches[-1].append(letter)
+            size = draft.size + 200
+        batches[-1].append(draft)
     return batches
 
 
-def _message(letter: Letter) -> ServiceBusMessage:
+def _message(draft: Draft) -> ServiceBusMessage:
     return ServiceBusMessage(
-        letter.body,
-        message_id=letter.name,
-        session_id=letter.key,
-        time_to_live=letter.time_to_live,
-        application_properties={"skip": 1} if letter.is_withheld else None,
+        draft.body,
+        message_id=draft.name,
+        session_id=draft.key,
+        time_to_live=draft.time_to_live,
+        application_properties={"skip": 1} if draft.is_withheld else None,
     )
 
 
-def _publish(connection_string: str, hub: str, mail: Sequence[Letter]) -> None:
+def _publish(connection_string: str, hub: str, messages: Sequence[Draft]) -> None:
     with EventHubProducerClient.from_connection_string(connection_string, eventhub_name=hub) as producer:
-        for key in sorted({letter.key for letter in mail}):
-            for batch in _batches(letter for letter in mail if letter.key == key):
-                producer.send_batch([_event(letter) for letter in batch], partition_key=key)
+        for key in sorted({draft.key for draft in messages}):
+            for batch in _batches(draft for draft in messages if draft.key == key):
+                producer.send_batch([_event(draft) for draft in batch], partition_key=key)
 
 
-def _event(letter: Letter) -> EventData:
-    event = EventData(letter.body)
-    event.message_id = letter.name
-    if letter.is_withheld:
+def _event(draft: Draft) -> EventData:
+    event = EventData(draft.body)
+    event.message_id = draft.name
+    if draft.is_withheld:
         event.properties = {"skip": 1}
     return event
 
 
 async def read_queue(client: ServiceBusClient, queue: str, count: int, session_id: str | None = None) -> list[str]:
-    """Take *count* messages out of a queue, or of one of its sessions, and return their names in order."""
+    """Receive *count* messages of a queue, or of one of its sessions, and return their names in order."""
     names: list[str] = []
     if count == 0:
         return names
@@ -130,7 +130,7 @@ async def read_queue(client: ServiceBusClient, queue: str, count: int, session_i
 
 
 async def read_sessions(client: ServiceBusClient, queue: str, counts: Mapping[str, int]) -> list[Copy]:
-    """Take so many messages as *counts* says out of each session of a queue, all sessions at a time."""
+    """Receive the number of messages in *counts* from each session of a queue, concurrently."""
     read = await asyncio.gather(*(read_queue(client, queue, count, key) for key, count in counts.items()))
     return [Copy(key, name) for key, names in zip(counts, read, strict=True) for name in names]
 

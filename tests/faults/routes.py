@@ -1,4 +1,4 @@
-"""The routes on which faults strike: entities in two namespaces, and the task that carries from one to the other."""
+"""The routes of the fault tests: entities in two namespaces, and the task that copies from one to the other."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from local.broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 
-# East is of the Standard tier and west of Premium: too large a message is the one that goes to rejects.
+# East has the Standard tier and west Premium: a message that is too large goes to rejects.
 EAST_LIMIT = 256 * 1024
 WEST_LIMIT = 1024 * 1024
 REJECTED = "rejected"
@@ -14,7 +14,7 @@ CONSUMER_GROUP = "$Default"
 
 
 class Kind(StrEnum):
-    """What messages are taken from or sent to."""
+    """A kind of source or target."""
 
     QUEUE = "queue"
     SESSIONS = "sessions"
@@ -23,23 +23,23 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Route:
-    """Where messages come from and where they go; the source with sessions is a subscription."""
+    """A source and a target; the source with sessions is a subscription."""
 
     source: Kind
     target: Kind
 
     def __str__(self) -> str:
-        """Return it as the table shows it."""
+        """Return the text in the table."""
         return f"{self.source} → {self.target}"
 
     @property
     def keeps_order(self) -> bool:
-        """Whether the services promise an order per key at both ends; a queue without sessions promises none."""
+        """Whether the services guarantee order per key at both ends; a queue without sessions does not."""
         return Kind.QUEUE not in (self.source, self.target)
 
     @property
     def too_large(self) -> int | None:
-        """Return the size of a body that the source takes and the target does not; a hub takes whatever can be sent."""
+        """Return the size of a body that the source accepts and the target refuses; a hub refuses none."""
         return None if self.target is Kind.HUB else EAST_LIMIT + 5_000
 
     @property
@@ -53,7 +53,7 @@ class Route:
         return {Kind.QUEUE: "jobs", Kind.SESSIONS: "orders", Kind.HUB: "stream"}[self.target]
 
     def task(self, ttl: str) -> str:
-        """Return the task file; it withholds what has the property `skip`."""
+        """Return the task file; it withholds messages with the property `skip`."""
         source = {
             Kind.QUEUE: "{connection: west, queue: jobs}",
             Kind.SESSIONS: "{connection: west, topic: orders, subscription: copy, sessions: true}",
@@ -86,7 +86,7 @@ hub-east: {kind: event-hubs, setting: EAST}
 
 
 def west(lock: timedelta) -> NamespaceConfig:
-    """Return the namespace of the sources, which lock for *lock* and give a message up after Azure's ten deliveries."""
+    """Return the namespace of the sources, which lock for *lock* and dead-letter a message after ten deliveries."""
     copy = SubscriptionConfig(name="copy", requires_session=True, lock_duration=lock)
     return NamespaceConfig(
         name="west",
@@ -98,7 +98,7 @@ def west(lock: timedelta) -> NamespaceConfig:
 
 
 def east(duplicate_window: timedelta | None) -> NamespaceConfig:
-    """Return the namespace of the targets; its queues know duplicates within the window if there is one."""
+    """Return the namespace of the targets; its queues detect duplicates within the window, if given."""
 
     def queue(name: str, *, has_sessions: bool) -> QueueConfig:
         config = QueueConfig(name=name, requires_session=has_sessions)

@@ -1,4 +1,4 @@
-"""A scenario: a route, what is done to it, what the services may make of that, and the row that it gives."""
+"""A scenario: a route, the faults on it, the permitted results, and the row of the table."""
 
 import tempfile
 from collections.abc import Callable
@@ -15,18 +15,18 @@ from tests.faults.routes import Route
 @dataclass(frozen=True)
 class Scenario:
     """
-    One way in which things go wrong on one route.
+    One kind of fault on one route.
 
-    *play* does it all and returns when everything has come to rest; *explains* says in the table's words why messages
-    may be there twice, and `Line.expect_repeats` which ones.
+    *action* does everything and returns when all messages are settled; *explains* is the table's reason for duplicates,
+    and `Line.expect_repeats` says which messages may be duplicated.
     """
 
     name: str
     route: Route
-    play: Callable[[Line], None]
+    action: Callable[[Line], None]
     explains: str = ""
     repeats: bool | None = False
-    """Whether duplicates must be seen: a scenario that is to cause some and has none proves nothing. None: may be."""
+    """Whether duplicates must occur: without them, a scenario that should cause some proves nothing. None: they may."""
     lock: timedelta = timedelta(minutes=1)
     duplicate_window: timedelta | None = None
     ttl: str = "keep"
@@ -49,7 +49,7 @@ class Scenario:
                 ttl=self.ttl,
             )
             with line:
-                self.play(line)
+                self.action(line)
                 return Row(self, line.balance())
 
 
@@ -61,19 +61,19 @@ class Row:
     balance: Balance
 
     def objections(self) -> list[str]:
-        """Return one sentence for each thing that is wrong."""
+        """Return one sentence for each problem."""
         balance = self.balance
         found = {
             "lost": balance.lost,
-            "never sent, and there": balance.foreign,
-            "withheld, and delivered": balance.contradicted,
-            "twice without an explanation": sorted(balance.unexplained),
+            "arrived but never sent": balance.foreign,
+            "withheld but delivered": balance.contradicted,
+            "unexplained duplicates": sorted(balance.unexplained),
             "still at the source": () if balance.remaining == 0 else (str(balance.remaining),),
             "in the source's dead-letter queue": balance.dead_lettered,
             "out of order": balance.order_breaks if self.scenario.route.keeps_order else (),
         }
         objections = [f"{what}: {', '.join(names)}" for what, names in found.items() if names]
         if self.scenario.repeats is not None and self.scenario.repeats != bool(balance.duplicates):
-            seen = "some" if balance.duplicates else "none"
-            objections.append(f"{seen} twice, expected {'some' if self.scenario.repeats else 'none'}")
+            found_any = "some" if balance.duplicates else "no"
+            objections.append(f"{found_any} duplicates, expected {'some' if self.scenario.repeats else 'none'}")
         return objections

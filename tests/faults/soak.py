@@ -1,9 +1,9 @@
-"""Faults one after the other by chance, with a fixed seed, while traffic goes on; `make faults` alone plays them."""
+"""Random faults with a fixed seed during traffic; only `make faults` runs them."""
 
 import random
 
 from tests.faults.line import Line
-from tests.faults.parties import letters
+from tests.faults.parties import drafts
 from tests.faults.routes import HUB_TO_SESSIONS, HUBS, SESSIONS, SESSIONS_TO_HUB
 from tests.faults.scenario import Scenario
 
@@ -12,29 +12,31 @@ _SEED = 20261121
 
 
 def _soak(line: Line) -> None:
-    """Kill the host or cut it off from source or target, each time in the midst of a mailing."""
+    """Kill the host or cut its connection to source or target, each time while it processes messages."""
     chance = random.Random(_SEED)
     host = line.host()
     for number in range(_ROUNDS):
-        mail = letters(line.route, f"{number}-", keys=6, each=20)
-        there = len(line.at_target())
-        line.send(mail)
-        wanted = there + chance.randrange(len(mail) // 2)
-        line.wait_until(lambda: len(line.at_target()) >= wanted or not line.remaining(), "under way")  # noqa: B023 - awaited at once
+        messages = drafts(line.route, f"{number}-", keys=6, each=20)
+        before = len(line.names_at_target())
+        line.send(messages)
+        wanted = before + chance.randrange(len(messages) // 2)
+        line.wait_until(lambda: len(line.names_at_target()) >= wanted or not line.remaining(), "under way")  # noqa: B023 - awaited at once
         match chance.choice(("kill", "west", "east")):
             case "kill":
                 host.kill()
-                line.expect_repeats(line.in_hand())
+                line.expect_repeats(line.sent_but_unsettled())
                 host = line.host()
             case site:
                 line.broker.faults(site).cut_connections()
-                # What was accepted without an answer is sent again once the host has a connection, which takes a while.
-                line.expect_repeats(line.in_hand())
+                # Once reconnected, which takes a while, the host resends messages that got no answer.
+                line.expect_repeats(line.sent_but_unsettled())
         line.end_locks()
-    line.wait_until_carried()
+    line.wait_until_drained()
 
 
 SOAK = [
-    Scenario("soak: killed and cut off by chance", route, _soak, explains="in hand at a kill or a cut", repeats=None)
+    Scenario(
+        "soak: random kills and cuts", route, _soak, explains="sent but not settled at a kill or a cut", repeats=None
+    )
     for route in (SESSIONS, SESSIONS_TO_HUB, HUB_TO_SESSIONS, HUBS)
 ]

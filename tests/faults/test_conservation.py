@@ -107,7 +107,7 @@ def test_a_dead_letter_is_reported_and_counts_as_lost() -> None:
 
 
 def test_names_must_be_unique() -> None:
-    with pytest.raises(ValueError, match="names twice"):
+    with pytest.raises(ValueError, match="duplicate names"):
         balance(replace(FAIR, accepted=[*ACCEPTED, ACCEPTED[0]]))
 
 

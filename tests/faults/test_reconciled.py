@@ -1,7 +1,7 @@
 """
-The host is killed ten times while 20,000 messages go through, and the nightly job reconciles them.
+The host is killed ten times while it copies 20,000 messages, and the nightly job reconciles them.
 
-The test itself counts nothing at the target: that is what the job is for. Minutes long, and so a part of `make faults`.
+The test does not count messages at the target, because the job does. It takes minutes, so only `make faults` runs it.
 """
 
 import gzip
@@ -38,7 +38,7 @@ task: watch-east
 source: {connection: east, topic: orders, subscription: journal}
 tap: {of: copy, side: target}
 """
-# Locks that end soon after the kill, and as many deliveries as there are kills.
+# Locks end soon after a kill, and there are more deliveries than kills.
 _LOCKED = SubscriptionConfig(name="", lock_duration=timedelta(seconds=5), max_delivery_count=100)
 WEST = NamespaceConfig(
     name="west",
@@ -48,7 +48,7 @@ WEST = NamespaceConfig(
         ),
     ),
 )
-# What was sent and not settled is sent again after a kill: the target has to know it.
+# Messages that were sent but not settled are sent again after a kill: the target must detect them.
 EAST = NamespaceConfig(
     name="east",
     topics=(
@@ -84,7 +84,7 @@ def test_the_job_finds_no_missing_message_after_ten_kills(tmp_path: Path) -> Non
                 with HostProcess(str(ROOT), tmp_path, settings) as host:
                     host.wait_until_ready(60)
                     _send(west, kill)
-                    # Killed as soon as it has begun with what was sent.
+                    # Kill the host as soon as it has started with these messages.
                     host.wait_for(partial(_has_begun, west, kill), 60)
                     host.kill()
             with HostProcess(str(ROOT), tmp_path, settings) as host:
@@ -104,12 +104,12 @@ def test_the_job_finds_no_missing_message_after_ten_kills(tmp_path: Path) -> Non
     (task,) = summary["tasks"]
     assert task["evidence"] == "taps at both sides"
     assert task["verdicts"] == {"delivered": MESSAGES}
-    # The kills were no idle ones: messages were in hand, and came again.
+    # The kills had an effect: messages were redelivered.
     assert _received(out / "journal") > MESSAGES
 
 
 def _first(kill: int) -> int:
-    """The sequence number of the first message that is sent before a kill; the topic counts from 1."""
+    """Return the sequence number of the first message sent before a kill; the topic counts from 1."""
     return kill * (MESSAGES // KILLS) + 1
 
 

@@ -1,9 +1,9 @@
 """
 One virtual time for the broker in this process and for hosts in others.
 
-It stands still until somebody sleeps, in the pipeline or in the host between two attempts, or the scenario lets it
-pass. Sleepers move it in small steps, each a round trip through the broker's thread and the host's event loop: what
-goes over the wire meanwhile takes a few virtual seconds, never a virtual minute, however slow the machine is.
+It advances only while the pipeline or a host sleeps between two attempts, or when the scenario advances it. Sleepers
+advance it in small steps, each a round trip through the broker's thread and the host's event loop. So network traffic
+takes a few virtual seconds, never a virtual minute, however slow the machine is.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _PORT = "BUSWAY_TEST_CLOCK"
 _SKEW = "BUSWAY_TEST_SKEW"
 _STEP_SECONDS = 0.5
 _PAUSE_SECONDS = 0.002
-# An attempt to reach a target that is down takes less.
+# An attempt to connect to an unavailable target takes less.
 _STANDSTILL_SECONDS = 1.0
 _LEAP_SECONDS = 30.0
 _APP = Path(__file__).parent / "apps" / "virtual"
@@ -38,16 +38,16 @@ from tests.faults.virtual_time import RemoteClock
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
 logging.getLogger("azure").setLevel(logging.WARNING)
 clock = RemoteClock.of_environment()
-tell = lambda host: print("ready", 0, *[function.name for function in host.functions], flush=True)
-asyncio.run(run(Path(sys.argv[1]), clock=clock, sleep=clock.sleep, http_port=0, on_ready=tell))
+print_ready = lambda host: print("ready", 0, *[function.name for function in host.functions], flush=True)
+asyncio.run(run(Path(sys.argv[1]), clock=clock, sleep=clock.sleep, http_port=0, on_ready=print_ready))
 """
 
 
 class RemoteClock:
-    """The scenario's clock as a host sees it, wrong by *skew* seconds."""
+    """The scenario's clock as a host sees it, *skew* seconds ahead."""
 
     def __init__(self, connection: "Connection[object, object]", skew: float) -> None:
-        """Ask for the time over *connection*."""
+        """Read the time over *connection*."""
         self._connection = connection
         self._skew = timedelta(seconds=skew)
         self._turn = threading.Lock()
@@ -60,21 +60,21 @@ class RemoteClock:
 
     def now(self) -> datetime:
         """Return the virtual time in UTC, skewed."""
-        return self._passed(0)[0] + self._skew
+        return self._advance(0)[0] + self._skew
 
     def monotonic(self) -> float:
         """Return the virtual seconds that have passed."""
-        return self._passed(0)[1]
+        return self._advance(0)[1]
 
     async def sleep(self, seconds: float) -> None:
-        """Let time pass until so many seconds have; other sleepers move it as well."""
+        """Wait until *seconds* of virtual time have passed; other sleepers advance it too."""
         end = self.monotonic() + seconds
         while (left := end - self.monotonic()) > 0:
-            await asyncio.to_thread(self._passed, min(left, _STEP_SECONDS))
+            await asyncio.to_thread(self._advance, min(left, _STEP_SECONDS))
             await asyncio.sleep(_PAUSE_SECONDS)
 
-    def _passed(self, seconds: float) -> tuple[datetime, float]:
-        """Let *seconds* pass; return the time after that."""
+    def _advance(self, seconds: float) -> tuple[datetime, float]:
+        """Advance the clock by *seconds* and return the time."""
         with self._turn:
             self._connection.send(seconds)
             answer = self._connection.recv()
@@ -83,14 +83,14 @@ class RemoteClock:
 
 
 class ClockServer:
-    """Lets hosts see the clock of a broker and move it; for as long as its context lasts."""
+    """Lets hosts read and advance the clock of a broker while its context is open."""
 
     def __init__(self, broker: RunningBroker, clock: ManualClock) -> None:
-        """Serve *clock*, which moves together with what is due in *broker*."""
+        """Serve *clock*; an advance also triggers what is due in *broker*."""
         self._broker = broker
         self._clock = clock
         self._listener = Listener(("127.0.0.1", 0))
-        self._is_over = False
+        self._is_stopped = False
         self._thread = threading.Thread(target=self._accept, name="virtual-time", daemon=True)
 
     @property
@@ -104,9 +104,9 @@ class ClockServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop; hosts that still ask get no answer."""
-        self._is_over = True
-        # The thread waits for a caller: this is the last.
+        """Stop; later requests get no answer."""
+        self._is_stopped = True
+        # Unblock the thread, which waits for a connection.
         Client(("127.0.0.1", self.port)).close()
         self._thread.join()
         self._listener.close()
@@ -114,7 +114,7 @@ class ClockServer:
     def _accept(self) -> None:
         while True:
             connection = self._listener.accept()
-            if self._is_over:
+            if self._is_stopped:
                 connection.close()
                 return
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
@@ -133,20 +133,20 @@ class ClockServer:
 
 
 class VirtualHost(HostProcess):
-    """A host of the app that lives in the scenario's time."""
+    """A host of the app that uses the scenario's clock."""
 
     program = _PROGRAM
 
 
 class VirtualLine(Line):
-    """A line in virtual time; its hosts' clocks are wrong by *skew* seconds."""
+    """A line in virtual time; its hosts' clocks are *skew* seconds ahead."""
 
     skew = 0.0
 
     def __init__(self, route: Route, folder: Path, **options: object) -> None:
-        """Start the time at the machine's, whose clock the SDKs' tokens go by."""
+        """Start at the machine's time, because the SDKs' tokens use its clock."""
         self.clock = ManualClock(datetime.now(UTC))
-        super().__init__(route, folder, **(options | {"clock": self.clock}))  # type: ignore[arg-type] # handed on as they came
+        super().__init__(route, folder, **(options | {"clock": self.clock}))  # type: ignore[arg-type] # passed on unchanged
 
     def __enter__(self) -> Self:
         """Start the broker and the clock."""
@@ -154,17 +154,17 @@ class VirtualLine(Line):
         self._server = self._stack.enter_context(ClockServer(self.broker, self.clock))
         return self
 
-    def let_pass(self, seconds: float) -> None:
-        """Let time pass while nobody sleeps."""
+    def advance(self, seconds: float) -> None:
+        """Advance the clock while nobody sleeps."""
         self.broker.advance(seconds)
 
     def wait_until_passed(self, seconds: float) -> None:
-        """Wait until the sleepers have moved time on to *seconds* after the start; while nobody sleeps, move it."""
+        """Wait until the virtual time is *seconds* after the start; advance it while nobody sleeps."""
         while self.clock.monotonic() < seconds:
             before = self.clock.monotonic()
             time.sleep(_STANDSTILL_SECONDS)
             if self.clock.monotonic() == before:
-                self.let_pass(_LEAP_SECONDS)
+                self.advance(_LEAP_SECONDS)
 
     def _make_host(self, folder: Path) -> HostProcess:
         settings = self._settings() | {_PORT: str(self._server.port), _SKEW: str(self.skew)}
