@@ -60,7 +60,7 @@ class ControlChannel:
                 await ended(task)
 
     async def close(self) -> None:
-        """Close the channel; the relay sends no more offers."""
+        """Close the channel; the relay sends no further offers."""
         if self._frames is not None:
             await self._frames.close(1000, "")
             self._frames = None

@@ -122,7 +122,7 @@ def test_records_of_other_ports_only_are_reported(server: NameServer) -> None:
         ("answers_garbage", True, "servicebus.example.test CNAME: no "),
     ],
 )
-def test_a_resolver_that_does_not_answer_leaves_what_was_known(
+def test_a_resolver_that_does_not_answer_keeps_the_last_answer(
     server: NameServer, attribute: str, value: Any, expected: str
 ) -> None:
     clock = [0.0]
@@ -151,6 +151,6 @@ def test_the_source_is_not_read_again_before_the_answer_is_old(server: NameServe
     assert len(server.queries) == 2 * asked
 
 
-def test_an_alias_that_is_no_name_is_reported_at_once() -> None:
+def test_an_invalid_alias_is_reported_at_once() -> None:
     with pytest.raises(EndpointUnresolved, match="empty"):
         DnsSource("a..b", nameservers=["127.0.0.1"])

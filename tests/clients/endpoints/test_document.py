@@ -86,7 +86,7 @@ def test_what_is_written_is_read_as_it_was() -> None:
         (document(expires="2026-11-21T00:00Z"), "has expired"),
     ],
 )
-def test_what_is_no_document_is_reported(content: bytes, expected: str) -> None:
+def test_an_invalid_document_is_reported(content: bytes, expected: str) -> None:
     with pytest.raises(EndpointUnresolved, match=expected) as caught:
         read_document(content, "file", NOW).answer("send", "file")
     assert str(caught.value).startswith("file")
@@ -95,7 +95,7 @@ def test_what_is_no_document_is_reported(content: bytes, expected: str) -> None:
 @given(
     st.binary(max_size=200) | st.recursive(st.none() | st.text() | st.integers(), st.lists).map(repr).map(str.encode)
 )
-def test_nothing_but_a_document_is_read(content: bytes) -> None:
+def test_only_a_document_is_read(content: bytes) -> None:
     with pytest.raises(EndpointUnresolved):
         read_document(content, "file", NOW)
 

@@ -166,7 +166,7 @@ def test_a_url_is_asked_with_its_etag(site: WebSite) -> None:
         ((304, {}, b""), None),
     ],
 )
-def test_what_is_no_document_leaves_what_was_known(site: WebSite, answer: Any, expected: str | None) -> None:
+def test_an_invalid_document_keeps_the_last_good_one(site: WebSite, answer: Any, expected: str | None) -> None:
     ticking = Ticking(UrlSource(url_of(site), "send"))
     assert ticking.first() == WEST
     site.answer = answer

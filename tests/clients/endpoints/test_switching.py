@@ -35,7 +35,7 @@ def test_it_drains_for_as_long_as_it_may_and_counts_from_the_change() -> None:
     assert switching.drain_seconds_left(140) == 25
 
 
-def test_a_change_that_is_taken_back_is_forgotten() -> None:
+def test_a_reverted_change_is_forgotten() -> None:
     switching = settled_client()
     assert switching.next_step((EAST,), 1, 100) is Step.DRAIN
     assert switching.next_step((WEST,), 1, 110) is Step.STAY
@@ -43,7 +43,7 @@ def test_a_change_that_is_taken_back_is_forgotten() -> None:
     assert switching.drain_seconds_left(200) == 30
 
 
-def test_what_could_not_be_opened_is_left_alone_for_a_while_and_nothing_else_is() -> None:
+def test_only_an_endpoint_that_failed_to_open_is_skipped_for_a_while() -> None:
     switching = settled_client()
     switching.note_failed((EAST,), 10)
     assert [switching.next_step((EAST,), 0, second) for second in (10, 14.9, 15)] == [Step.STAY, Step.STAY, Step.MOVE]
@@ -68,7 +68,7 @@ def test_only_what_comes_before_the_present_endpoint_is_opened() -> None:
         max_size=30,
     )
 )
-def test_it_never_leaves_what_is_held_before_its_time_nor_stays_for_ever(steps: Any) -> None:
+def test_it_waits_for_held_messages_but_not_for_ever(steps: Any) -> None:
     switching, now = settled_client(), 0.0
     wanted_before, since = None, 0.0
     for wanted, held, seconds in steps:

@@ -143,7 +143,7 @@ def test_the_thread_reads_the_source_and_calls_back_by_itself() -> None:
     assert changes == [(WEST,), (EAST,)]
 
 
-def test_who_has_an_endpoint_does_not_wait_for_a_slow_source() -> None:
+def test_a_client_with_an_endpoint_does_not_wait_for_a_slow_source() -> None:
     asked, go_on = threading.Event(), threading.Event()
 
     class Slow:

@@ -134,7 +134,7 @@ def test_an_application_that_knows_poison_sends_it_there_at_once(
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_while_one_copy_is_processed_the_other_waits_for_what_becomes_of_it(
+def test_while_one_copy_is_processed_the_other_waits_for_its_outcome(
     pair: Pair, queue: Callable[..., str], fails: bool
 ) -> None:
     entity = queue()
@@ -197,7 +197,7 @@ def test_a_copy_that_waits_too_long_is_abandoned_and_comes_again(
     assert effects.seen == {}
 
 
-def test_a_claim_whose_holder_has_died_costs_no_delivery(
+def test_a_claim_of_a_dead_receiver_costs_no_delivery(
     application: Application, queue: Callable[..., str], tmp_path: Path
 ) -> None:
     entity = queue("twice")
@@ -290,7 +290,7 @@ def test_a_run_is_idle_when_nothing_comes_from_any_namespace(pair: Pair, queue: 
 
 @pytest.mark.parametrize("ends_by", ["idle", "stop"])
 @pytest.mark.parametrize("kind", ["sync", "aio"])
-def test_a_peer_that_says_nothing_does_not_keep_a_run_from_its_end(
+def test_a_silent_peer_does_not_prevent_the_end_of_a_run(
     pair: Pair, queue: Callable[..., str], kind: str, ends_by: str
 ) -> None:
     entity = queue()
@@ -399,7 +399,7 @@ def test_an_empty_message_id_identifies_nothing(held: str | bytes | int | None, 
     assert by_message_id(cast("Any", message)) == identity
 
 
-def test_what_lies_behind_the_watermark_is_not_processed_again(
+def test_messages_before_the_watermark_are_not_processed_again(
     application: Application, pair: Pair, queue: Callable[..., str]
 ) -> None:
     entity = queue()
@@ -436,7 +436,7 @@ def test_a_lost_lock_makes_no_second_effect(application: Application, pair: Pair
     assert receiver.counts["west"] == {Handled.PROCESSED: 1, Handled.DUPLICATE: 1}
 
 
-def test_a_namespace_that_is_down_stops_the_other_one_not(
+def test_an_unavailable_namespace_does_not_stop_the_other(
     application: Application, pair: Pair, queue: Callable[..., str]
 ) -> None:
     entity = queue()

@@ -64,7 +64,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
         yield TablesStore(service.create_table(f"seen{next(_numbers)}"), "orders", WINDOW, lease=LEASE)
 
 
-def test_one_claim_at_a_time_until_it_is_given_back(store: Any) -> None:
+def test_one_claim_at_a_time_until_it_is_released(store: Any) -> None:
     first = store.claim("a/b\\c#d?é", NOW)
     assert isinstance(first, Claim)
     assert store.claim("a/b\\c#d?é", NOW) is State.BUSY
@@ -85,7 +85,7 @@ def test_what_was_recorded_is_done_for_the_window_and_no_longer(store: Any) -> N
     assert isinstance(store.claim("m", NOW + 601), Claim)
 
 
-def test_a_claim_that_was_given_back_cannot_be_recorded(store: Any) -> None:
+def test_a_released_claim_cannot_be_recorded(store: Any) -> None:
     claim = store.claim("m", NOW)
     store.release(claim)
     with pytest.raises(ClaimLost, match="message m: its claim"):
@@ -93,7 +93,7 @@ def test_a_claim_that_was_given_back_cannot_be_recorded(store: Any) -> None:
     assert isinstance(store.claim("m", NOW), Claim)
 
 
-def test_a_claim_runs_out_and_its_holder_writes_no_more(store: Any) -> None:
+def test_an_expired_claim_cannot_be_written(store: Any) -> None:
     if store.is_local:
         pytest.skip("a claim in memory ends with its process")
     slow = store.claim("m", NOW)

@@ -41,7 +41,7 @@ def test_the_first_active_one_is_picked_at_random() -> None:
     assert 10 < picks.count("west") < 30
 
 
-def test_in_good_times_one_endpoint_is_used() -> None:
+def test_without_an_outage_one_endpoint_is_used() -> None:
     async def test() -> None:
         async with Pair() as pair:
             await pair.echoing()

@@ -60,7 +60,7 @@ def test_a_connection_string_that_lacks_something_is_reported_without_its_key(te
 
 
 @pytest.mark.parametrize("host", ["", "https://west", "west/hyco", "user@west"])
-def test_a_host_that_is_none_is_reported(host: str) -> None:
+def test_an_invalid_host_is_reported(host: str) -> None:
     with pytest.raises(WrongUse, match="the host of a relay"):
         RelayEndpoint(host, "hyco")
 

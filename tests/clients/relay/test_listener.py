@@ -173,7 +173,7 @@ def test_a_listener_whose_connections_are_not_taken_is_busy() -> None:
     run(test())
 
 
-def test_a_rejection_says_no() -> None:
+def test_a_rejection_needs_an_error_status() -> None:
     with pytest.raises(WrongUse, match="is 200, expected one from 400 to 599"):
         Rejection(200, "yes")
 
@@ -303,7 +303,7 @@ def test_pings_that_are_answered_keep_the_channel() -> None:
     run(test())
 
 
-def test_a_relay_that_bears_no_ping_is_kept_with_pongs() -> None:
+def test_a_relay_without_pings_is_kept_alive_with_pongs() -> None:
     async def test() -> None:
         async with Pair() as pair:
             endpoint = replace(pair.endpoint("west"), keep_alive_by="pong")
@@ -353,7 +353,7 @@ def test_a_rendezvous_that_is_never_answered_holds_up_nobody(caplog: pytest.LogC
         "{}",
     ],
 )
-def test_what_no_relay_says_is_passed_over(message: str) -> None:
+def test_invalid_control_messages_are_ignored(message: str) -> None:
     async def test() -> None:
         async with Pair() as pair:
             await pair.echoing(pair.endpoints("west"))
@@ -435,7 +435,7 @@ def test_an_endpoint_that_is_no_relay_is_reported(answer: Any, kind: type[Except
     run(test())
 
 
-def test_if_no_endpoint_would_have_it_it_says_why_at_each() -> None:
+def test_if_every_endpoint_refuses_the_error_of_each_is_raised() -> None:
     async def test() -> None:
         async with Pair() as pair:
             endpoints = pair.endpoints()

@@ -285,7 +285,7 @@ def test_with_a_key_an_object_that_was_sent_or_received_has_the_same_id_again(
         (lambda _: "x" * 129, "session id: has 129 characters"),
     ],
 )
-def test_a_session_that_is_none_is_refused(session_of: Any, expected: str) -> None:
+def test_an_invalid_session_is_refused(session_of: Any, expected: str) -> None:
     nobody: dict[str, Any] = {"west": None, "east": None}
     with pytest.raises(WrongUse, match=expected):
         ActiveSender(nobody, session_of=session_of).send(ServiceBusMessage("x"))
@@ -331,7 +331,7 @@ def test_wrong_settings_are_reported_where_they_are_made() -> None:
         ActiveSender(nobody).send(ServiceBusMessage("x"), to=["north"])
 
 
-def test_a_peer_that_says_nothing_holds_nobody(pair: Pair, queue: Callable[..., str]) -> None:
+def test_a_silent_peer_blocks_no_sender(pair: Pair, queue: Callable[..., str]) -> None:
     entity = queue()
     with socket.create_server(("127.0.0.1", 0)) as mute:
         host = f"127.0.0.1:{mute.getsockname()[1]}"
@@ -352,7 +352,7 @@ def test_a_peer_that_says_nothing_holds_nobody(pair: Pair, queue: Callable[..., 
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_peer_that_says_nothing_holds_no_task(pair: Pair, queue: Callable[..., str], count: int) -> None:
+def test_a_silent_peer_blocks_no_task(pair: Pair, queue: Callable[..., str], count: int) -> None:
     entity = queue()
     with socket.create_server(("127.0.0.1", 0)) as mute:
         host = f"127.0.0.1:{mute.getsockname()[1]}"

@@ -66,7 +66,7 @@ def recovery(pair: Pair) -> None:
         pair.come_up(name)
 
 
-def test_in_good_times_nothing_is_kept(
+def test_without_an_outage_nothing_is_stored(
     application: Application, pair: Pair, queue: Callable[..., str], outbox: Outbox, durable: Callable[[str], Any]
 ) -> None:
     entity = queue("sessions")

@@ -41,7 +41,9 @@ def refusal(condition: Any, **options: Any) -> Fault:
     return Fault(effect=Effect.REFUSE, operations=SEND, condition=condition, **options)
 
 
-def test_in_good_times_one_namespace_is_used(application: Application, pair: Pair, queue: Callable[..., str]) -> None:
+def test_without_an_outage_one_namespace_is_used(
+    application: Application, pair: Pair, queue: Callable[..., str]
+) -> None:
     entity = queue()
     sender = application.passive(entity)
     outcome = application.call(sender.send([ServiceBusMessage("1"), ServiceBusMessage("2")]))
@@ -169,7 +171,7 @@ def test_a_message_that_cannot_be_encoded_is_at_fault_and_switches_nothing(
     assert pair.ids("west", entity) == pair.ids("east", entity) == []
 
 
-def test_a_closed_sender_and_a_timeout_that_is_none_are_wrong_use(
+def test_a_closed_sender_and_an_invalid_timeout_are_wrong_use(
     application: Application, queue: Callable[..., str]
 ) -> None:
     senders = application.senders(queue())
@@ -262,7 +264,7 @@ class RolesThatChange(MemoryRoles):
         return held
 
 
-def test_roles_that_change_during_a_send_lay_its_failure_at_no_other_door(
+def test_a_role_change_during_a_send_does_not_blame_the_wrong_namespace(
     application: Application, pair: Pair, queue: Callable[..., str]
 ) -> None:
     entity = queue()

@@ -261,7 +261,7 @@ def test_after_the_time_to_wait_for_an_earlier_message_the_session_goes_on() -> 
     assert world.names == ["m2", "m3", "m1"]
 
 
-def test_what_was_waited_for_in_vain_is_not_waited_for_again() -> None:
+def test_a_message_that_never_came_is_waited_for_once() -> None:
     world = World(with_settings(wait_for_earlier_seconds=100))
     west, east = both(6)
     Player(world, "west", west).step_until(Run)
@@ -444,7 +444,7 @@ def test_poison_is_faulted_on_record_and_dead_lettered_in_both_regions(
     assert world.names == ["m1", "m3", "m4", "m2"]
 
 
-def test_a_faulted_message_is_reopened_wherever_its_entry_stands() -> None:
+def test_a_faulted_message_is_reopened_from_any_row() -> None:
     world = World()
     west, _ = both(3)
     owner = Player(world, "west", west, fails=poison)

@@ -120,7 +120,7 @@ def test_any_session_and_any_id_has_a_row_of_its_own(store: Any) -> None:
 
 @pytest.mark.parametrize("store", ["tables", "sqlite"], indirect=True)
 @pytest.mark.parametrize("name", ["{}", "{:☃<128}"], ids=["short", "long"])
-def test_entries_stand_in_the_row_of_the_lease_until_it_holds_too_many(store: Any, name: str) -> None:
+def test_entries_stay_in_the_row_of_the_lease_until_it_holds_too_many(store: Any, name: str) -> None:
     journal = Journal(store, Settings(batch=40))
     journal.open()
     hold = HeldLease("s.x", Lease("w", "west", 1, 0, 30, is_held=True), None)

@@ -108,7 +108,7 @@ def test_an_envelope_has_what_its_messages_have_alike() -> None:
     assert (found.subject, found.to, found.content_type) == ("order", None, "application/json")
 
 
-def test_an_envelope_goes_on_with_the_way_that_its_messages_have_come() -> None:
+def test_an_envelope_continues_the_history_of_its_messages() -> None:
     stamps = [{"repl-path": string("north"), "repl-sequence": string(str(number))} for number in (5, 6)]
     (found,) = envelopes([order(number, named=each) for number, each in enumerate(stamps, 1)])
     assert {name: value.payload for name, value in found.application_properties()} == {
@@ -145,7 +145,7 @@ def test_a_message_too_large_for_any_envelope_is_rejected_with_the_sizes() -> No
 @pytest.mark.parametrize(
     "step", [{"max_count": 0}, {"as": "xml"}, {"within": "PT0S"}, {"content_type": "json"}, {"of": 1}]
 )
-def test_options_at_fault_are_reported(step: dict[str, Any]) -> None:
+def test_invalid_options_are_reported(step: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         BatchStep.model_validate({"batch": step})
 
@@ -222,7 +222,7 @@ FOREIGN = {
         (container(FOREIGN, [{"body": b"x", "amqp": b"\x00\x53\x75\xa0\x01x"}]), "other kinds"),
     ],
 )
-def test_what_is_no_container_or_a_trap_is_rejected(content: Any, problem: str | None) -> None:
+def test_an_invalid_or_malicious_container_is_rejected(content: Any, problem: str | None) -> None:
     whole = Message.received(delivered(1, body=content.encode("latin-1")), ORIGIN)
     with pytest.raises(MessageRejected, match=problem) as caught:
         split(whole, **{"from": "avro", "max_count": 10})
@@ -237,7 +237,7 @@ def test_a_part_of_another_session_than_its_envelope_is_not_let_through() -> Non
 
 
 @pytest.mark.parametrize("name", ["json-array", "json-lines", "avro"])
-def test_an_envelope_is_not_larger_than_it_was_thought_to_be(name: Any) -> None:
+def test_an_envelope_is_not_larger_than_estimated(name: Any) -> None:
     kind = envelope(name)
     entries = [kind.entry(order(number, f'"{"x" * number}"', named={"n": int_(number)})) for number in range(50)]
     assert len(kind.joined(entries)) <= kind.overhead + sum(each.size for each in entries)

@@ -114,13 +114,13 @@ def test_what_a_sequence_can_be(app: dict[str, str], sequence: Any, name: str) -
         assert result.reason == "NotChained"
 
 
-def test_a_message_by_which_nothing_is_known_again_is_not_chained(app: dict[str, str]) -> None:
+def test_a_message_without_an_identity_is_not_chained(app: dict[str, str]) -> None:
     content = delivered(None, message_id=None, session_id="s")
     (result,) = edit(chainer(app), [Message.received(content, WEST)])
     assert verdict(result) == "NotChained"
 
 
-def test_a_message_that_comes_again_with_another_content_is_not_linked_anew(app: dict[str, str]) -> None:
+def test_a_redelivered_message_with_other_content_is_not_linked_again(app: dict[str, str]) -> None:
     linked(chainer(app), messages(1, 2))
     same, other = edit(chainer(app), [message(1), message(2, b"another")])
     assert verdict(same) == "passes"
@@ -268,7 +268,7 @@ def test_a_window_of_links_is_remembered_and_older_ones_are_not(app: dict[str, s
     assert encoded(linked(chainer(app), messages(1, 3))) == encoded(many[:3]), "a large batch is remembered whole"
 
 
-# What is in the way
+# Outages and failures
 
 
 class Away:
@@ -327,7 +327,7 @@ class Line:
 
 
 @pytest.mark.parametrize("faults", [{"reads": 2}, {"writes": 2}, {"answers": 2}, {"changes": 3}])
-def test_a_store_that_is_away_for_a_while_holds_the_batch_and_breaks_no_chain(app: dict[str, str], faults: Any) -> None:
+def test_a_store_outage_holds_the_batch_and_breaks_no_chain(app: dict[str, str], faults: Any) -> None:
     line = Line(with_faults(chainer(app), **faults))
     assert line.run(1, 2, 3) == {Outcome.SENT: 3}
     assert line.run(4) == {Outcome.SENT: 1}
@@ -338,7 +338,7 @@ def test_a_store_that_is_away_for_a_while_holds_the_batch_and_breaks_no_chain(ap
     assert settled.number == 4
 
 
-def test_a_store_that_stays_away_lets_nothing_go_on(app: dict[str, str]) -> None:
+def test_nothing_passes_while_the_store_is_unavailable(app: dict[str, str]) -> None:
     for faults in ({"reads": 10**9}, {"writes": 10**9}, {"changes": 10**9}):
         line = Line(with_faults(chainer(app), **faults))
         with pytest.raises(TargetUnavailable):
@@ -360,7 +360,7 @@ def _delivered(links: Any) -> Any:
     return made
 
 
-def test_while_the_target_is_away_the_links_wait_and_stay_the_same(app: dict[str, str]) -> None:
+def test_links_stay_the_same_while_the_target_is_unavailable(app: dict[str, str]) -> None:
     down = OutputThatIsDown()
     line = Line(chainer(app), down)
     with pytest.raises(TargetUnavailable):
@@ -376,7 +376,7 @@ def test_what_the_target_refuses_is_missing_in_the_chain_and_said_to_be(app: dic
     assert carried(verifier(app), arrived(line.sent())) == ["passes", "ChainMissing"]
 
 
-def test_a_verified_line_goes_on_after_its_target_was_away(app: dict[str, str]) -> None:
+def test_verification_continues_after_a_target_outage(app: dict[str, str]) -> None:
     links = [each.encode() for each in _delivered(linked(chainer(app), messages(1, 5)))]
     down = OutputThatIsDown()
     line = Line(verifier(app, duplicates="withhold"), down)
@@ -387,7 +387,7 @@ def test_a_verified_line_goes_on_after_its_target_was_away(app: dict[str, str]) 
     assert asyncio.run(Line(verifier(app)).pipeline.run(links[3:])) == {Outcome.SENT: 2}
 
 
-def test_a_document_that_is_none_needs_a_person(app: dict[str, str]) -> None:
+def test_an_invalid_document_needs_an_operator(app: dict[str, str]) -> None:
     linked(chainer(app), messages(1, 1))
     with sqlite3.connect(app["STATE"].removeprefix("file:")) as opened:
         opened.execute("UPDATE documents SET content = ?", [b'{"number": "x"}'])
@@ -429,7 +429,7 @@ def chain(sequence: Any = "session", **options: Any) -> Any:
         (QUEUE, {"verify-chain": {**STORE, "single_instance": True}}),
     ],
 )
-def test_what_can_be_right(source: Any, step: dict[str, Any]) -> None:
+def test_valid_options_are_accepted(source: Any, step: dict[str, Any]) -> None:
     assert task(source, step)
     assert task(source, {"filter": "a = 1"}, step)
 
@@ -457,7 +457,7 @@ def test_what_can_be_right(source: Any, step: dict[str, Any]) -> None:
         (SESSION, [chain(), {"split": {}}], "precedes split, which replaces the linked messages"),
     ],
 )
-def test_what_cannot_be_right_is_refused(source: Any, steps: Any, problem: str | None) -> None:
+def test_invalid_options_are_refused(source: Any, steps: Any, problem: str | None) -> None:
     with pytest.raises(ValidationError, match=problem):
         task(source, *steps)
 

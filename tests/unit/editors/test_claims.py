@@ -193,7 +193,7 @@ def test_it_works_around_and_within_encryption(tmp_path: Path) -> None:
         ({"blob": "another"}, "BadClaim: claim-restore: the body names another blob than the property"),
     ],
 )
-def test_a_claim_that_is_not_right_is_rejected(tmp_path: Path, changes: Any, expected: str) -> None:
+def test_an_invalid_claim_is_rejected(tmp_path: Path, changes: Any, expected: str) -> None:
     path = tmp_path / "claims.db"
     (claim,) = edited(check(path), drawing(1, b"a large body"))
     problem = fault(restoring(path), altered(claim, changes))
@@ -255,7 +255,7 @@ class Stalling(FileBlobs):
         await super().write(name, content, content_type)
 
 
-def test_a_storage_that_is_away_holds_the_delivery_which_goes_on_from_there(tmp_path: Path) -> None:
+def test_unavailable_storage_holds_the_delivery_which_then_continues(tmp_path: Path) -> None:
     blobs = Stalling(tmp_path / "claims.db", "claims")
     blobs.written, blobs.takes = [], 2
     editor = ClaimCheck(blobs, 10)
@@ -274,7 +274,7 @@ class Slow(FileBlobs):
         await asyncio.Event().wait()
 
 
-def test_a_storage_that_does_not_answer_is_away(tmp_path: Path) -> None:
+def test_storage_that_does_not_answer_is_unavailable(tmp_path: Path) -> None:
     (claim,) = edited(check(tmp_path / "claims.db"), drawing(1, b"a large body"))
     options = ClaimRestoreStep.model_validate({"claim-restore": {"setting": "S"}}).options
     editor = ClaimRestore(Slow(tmp_path / "claims.db", "busway-claims"), options)

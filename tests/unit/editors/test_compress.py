@@ -41,7 +41,7 @@ def rejection(editor: Any, received: Message) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_the_way_there_and_back_leaves_a_message_as_it_was(encoding: Any) -> None:
+def test_compress_and_decompress_restore_a_message(encoding: Any) -> None:
     for before in (None, "utf-8", "gzip"):
         received = message(body=b"content" * 30, content_encoding=before)
         original = received.encode()
@@ -165,7 +165,7 @@ def test_a_window_beyond_the_limit_is_not_allocated() -> None:
     assert rejection(decompress(max_size=100), message(body=frame, content_encoding="zstd"))[0] == "NotCompressed"
 
 
-def test_what_the_message_does_not_say_the_option_does() -> None:
+def test_options_supply_what_the_message_lacks() -> None:
     body = gzip.compress(b"content")
     received = edited(decompress(encoding="gzip"), message(body=body))
     assert (received.body, received.content_encoding) == (b"content", None)
@@ -194,11 +194,11 @@ def test_what_is_not_compressed_passes_if_it_may() -> None:
         ({"encoding": "gzip", "min_size": -1}, "greater than or equal to 0"),
     ],
 )
-def test_options_that_cannot_be_are_reported(step: dict[str, Any], expected: str) -> None:
+def test_invalid_options_are_reported(step: dict[str, Any], expected: str) -> None:
     with pytest.raises(ValidationError, match=expected):
         compress(**step)
 
 
-def test_what_cannot_be_told_from_other_bytes_cannot_be_let_through() -> None:
+def test_unmarked_encodings_cannot_be_passed_through() -> None:
     with pytest.raises(ValidationError, match="which cannot be distinguished from other bytes"):
         decompress(encoding="brotli", uncompressed="pass")

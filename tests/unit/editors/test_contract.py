@@ -259,7 +259,7 @@ def test_any_message_is_at_most_rejected_and_never_quoted(verb: str, caplog: pyt
     assert SECRET.encode().hex() not in caplog.text
 
 
-def test_what_an_editor_does_not_know_is_refused_at_load(verb: str) -> None:
+def test_unknown_options_are_refused_at_load(verb: str) -> None:
     case = prepared(verb)
     documents = yaml.safe_load_all((case.folder / "tasks/task.yaml").read_text(encoding="utf-8"))
     document = next(each for each in documents if each["task"] == case.task.task)
@@ -269,7 +269,7 @@ def test_what_an_editor_does_not_know_is_refused_at_load(verb: str) -> None:
             edited({verb: wrong}, message(), folder=case.folder, settings=case.settings)
 
 
-def test_the_golden_case_says_what_it_shows(verb: str) -> None:
+def test_the_golden_case_names_what_it_shows(verb: str) -> None:
     first, *_ = case_of(verb).read_text(encoding="utf-8").split("\n")
     assert first.startswith("# ")
     assert first.endswith(".")

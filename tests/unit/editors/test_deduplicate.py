@@ -144,7 +144,7 @@ def test_an_id_is_remembered_for_the_window_and_no_longer() -> None:
     assert not isinstance(asked(deduplicate, [message(4, message_id="a")])[0], Withheld)
 
 
-def test_so_many_ids_are_remembered_and_no_more() -> None:
+def test_the_number_of_remembered_ids_is_limited() -> None:
     deduplicate = editor(max_count=2)
     messages = [message(number, message_id=str(number)) for number in (1, 2, 3)]
     asked(deduplicate, messages)
@@ -180,7 +180,7 @@ def test_options_are_checked() -> None:
 # Never before the send is confirmed
 
 
-def test_of_two_in_one_delivery_the_second_shares_what_becomes_of_the_first() -> None:
+def test_of_two_duplicates_in_one_delivery_the_second_shares_the_outcome_of_the_first() -> None:
     messages = [message(1, message_id="a"), message(2, message_id="b"), message(3, message_id="a")]
     assert asked(editor(), messages)[2] == Joined(
         0, Outcome.FILTERED, "deduplicate: a message with this sys.MessageId is in the same delivery"
@@ -260,7 +260,7 @@ def test_a_part_that_was_not_sent_is_not_taken_for_one_that_was() -> None:
     )
 )
 def test_whatever_fails_no_message_is_lost(tmp_path_factory: pytest.TempPathFactory, deliveries: Any) -> None:
-    """Deliver batches to two instances, with targets that fail half-way and instances that begin anew."""
+    """Deliver batches to two instances, with targets that fail half-way and instances that restart."""
     path = tmp_path_factory.mktemp("ids") / "store.db"
     clock, output = clock_at_delivery(), Flaky()
     id_of: dict[int, str] = {}
@@ -389,7 +389,7 @@ def over(blobs: Faulty, clock: ManualClock) -> Deduplicate:
     return Deduplicate(options, SharedIds(blobs, "copy", options.window, options.max_count, clock))
 
 
-def test_a_store_that_is_away_holds_the_batch_and_an_append_whose_answer_was_lost_is_harmless(tmp_path: Path) -> None:
+def test_an_unavailable_store_holds_the_batch_and_a_lost_append_answer_is_harmless(tmp_path: Path) -> None:
     blobs, clock = Faulty(tmp_path / "store.db"), clock_at_delivery()
     blobs.faults, blobs.lost_answers = 3, 2
     line = Line(over(blobs, clock), clock=clock)
@@ -399,7 +399,7 @@ def test_a_store_that_is_away_holds_the_batch_and_an_append_whose_answer_was_los
     assert Line(over(blobs, clock), clock=clock).run((4, "a"), (5, "b")) == {Outcome.FILTERED: 1, Outcome.SENT: 1}
 
 
-def test_a_crash_between_the_send_and_its_memory_gives_a_duplicate(tmp_path: Path) -> None:
+def test_a_crash_between_the_send_and_its_record_gives_a_duplicate(tmp_path: Path) -> None:
     blobs, clock = Faulty(tmp_path / "store.db"), clock_at_delivery()
     output = OutputThatAccepts()
     line = Line(over(blobs, clock), output=output, clock=clock)

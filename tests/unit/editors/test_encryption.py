@@ -265,7 +265,7 @@ def forged(header: dict[str, Any], plain: bytes = b"plain") -> bytes:
         b"\xff" * 100,
     ],
 )  # fmt: skip
-def test_what_is_no_encryption_of_the_key_is_rejected(content: Any) -> None:
+def test_a_body_not_encrypted_with_the_key_is_rejected(content: Any) -> None:
     app = settings(k=jwks(made("oct")))
     with pytest.raises(MessageRejected) as raised:
         one(editor("decrypt", app, key="k"), order(content))
@@ -273,8 +273,8 @@ def test_what_is_no_encryption_of_the_key_is_rejected(content: Any) -> None:
     assert json.loads(jwks(made("oct")))["keys"][0]["k"] not in str(raised.value)
 
 
-def test_the_forger_could_have_been_let_in() -> None:
-    """Or else the test above proves nothing."""
+def test_an_unmodified_forgery_is_valid() -> None:
+    """Otherwise the test above would prove nothing."""
     assert one(editor("decrypt", settings(k=jwks(made("oct"))), key="k"), order(forged({}))).body == b"plain"
 
 
@@ -365,7 +365,7 @@ def test_a_new_version_that_holds_no_keys_is_reported_and_not_used(caplog: pytes
 
 @pytest.mark.parametrize("away", [TargetUnavailable("vault: away"), TargetRefused("vault: no")])
 @pytest.mark.parametrize("verb", ["encrypt", "decrypt", "sign", "verify", "attest"])
-def test_without_its_keys_an_editor_lets_nothing_go_on(verb: str, away: Any) -> None:
+def test_nothing_passes_an_editor_without_its_keys(verb: str, away: Any) -> None:
     secrets = SecretsThatChange(k=jwks(made("oct")))
     secrets.away = away
     sent = order()
@@ -405,7 +405,7 @@ SHORT = {"kty": "oct", "k": "c2hvcnQtYW5kLXNlY3JldA"[:10]}
         (json.dumps({"keys": [{"kty": "oct", "k": "A" * 43}] * 2}), "no distinct ids"),
     ],
 )
-def test_a_secret_that_holds_no_keys_needs_a_person_and_is_not_quoted(value: Any, expected: str) -> None:
+def test_a_secret_without_keys_needs_an_operator_and_is_not_quoted(value: Any, expected: str) -> None:
     with pytest.raises(TargetRefused, match=expected) as raised:
         parse_ring("payments", value)
     assert str(raised.value).startswith("secret payments: ")
@@ -423,7 +423,7 @@ def test_a_secret_that_holds_no_keys_needs_a_person_and_is_not_quoted(value: Any
         (made("oct", alg="dir"), {"enc": "A256CBC-HS512"}, "cannot encrypt with dir and A256CBC-HS512"),
     ],
 )
-def test_a_key_that_is_not_fit_needs_a_person(key: Any, options: dict[str, Any], expected: str) -> None:
+def test_an_unsuitable_key_needs_an_operator(key: Any, options: dict[str, Any], expected: str) -> None:
     with pytest.raises(TargetRefused, match=f"secret k: key k1 {expected}"):
         one(editor("encrypt", settings(k=jwks(key)), key="k", **options), order())
 
@@ -457,6 +457,6 @@ def test_a_key_that_is_no_app_setting_stops_the_start() -> None:
         ({"key": "k", "bind": ["a", "A"]}, "twice"),
     ],
 )
-def test_options_at_fault_are_reported_at_load(options: dict[str, Any], expected: str) -> None:
+def test_invalid_options_are_reported_at_load(options: dict[str, Any], expected: str) -> None:
     with pytest.raises(ValidationError, match=expected):
         STEPS["encrypt"].model_validate({"encrypt": options})

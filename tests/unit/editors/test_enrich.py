@@ -145,12 +145,12 @@ def test_a_key_that_is_missing_is_rejected_passed_or_gets_what_is_the_default(fo
     }  # fmt: skip
 
 
-def test_one_at_fault_leaves_the_others_alone(folder: Path) -> None:
+def test_one_rejected_message_does_not_affect_the_others(folder: Path) -> None:
     results = asked(by_property(folder), order(), order("c-9"), order("c-2"))
     assert [isinstance(each, MessageRejected) for each in results] == [False, True, False]
 
 
-def test_facts_of_the_way_become_properties(folder: Path) -> None:
+def test_facts_about_the_arrival_become_properties(folder: Path) -> None:
     names = ("task", "site", "entity", "partition", "enqueued_time", "sequence_number", "received_time")
     clock = clock_at_delivery()
     clock.advance(2)
@@ -331,7 +331,7 @@ def test_parquet_without_its_library_reports_how_to_install_it(folder: Path, mon
         ("../t.csv", "", "expected one below the folder"),
     ],
 )
-def test_a_table_at_fault_is_reported_at_load(
+def test_an_invalid_table_is_reported_at_load(
     folder: Path, name: str, content: str | bytes | None, expected: str
 ) -> None:
     if content is not None and not name.startswith(".."):
@@ -429,9 +429,7 @@ def test_a_table_that_has_changed_is_read_again_once_in_a_while(folder: Path) ->
     assert segment(enrich) == string("silver")
 
 
-def test_a_table_that_is_being_written_or_broken_or_gone_leaves_the_one_before(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_unreadable_table_keeps_the_previous_version(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     clock, path = clock_at_delivery(), folder / "customers.csv"
     enrich = by_property(folder, clock, refresh="PT1S", properties={"segment": "segment"})
     changed(path, "id,segment\nc-0,x\n", clock, seconds_ago=0)

@@ -75,7 +75,7 @@ def test_without_a_value_a_message_may_go_on() -> None:
         ({"value": "a", "missing": "drop"}, "'reject' or 'leave'"),
     ],
 )
-def test_bad_options_are_reported_at_load(options: dict[str, Any], problem: str) -> None:
+def test_invalid_options_are_reported_at_load(options: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValidationError) as caught:
         PartitionStep.model_validate({"partition": options})
     assert problem in str(caught.value)

@@ -95,7 +95,7 @@ def test_many_stars_cost_no_time() -> None:
         ({"action": "SET sys.Nothing = 5"}, "expected a system property"),
     ],
 )
-def test_bad_options_are_reported_at_load(options: dict[str, Any], problem: str) -> None:
+def test_invalid_options_are_reported_at_load(options: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValidationError) as caught:
         PropertiesStep.model_validate({"properties": options})
     assert problem in str(caught.value)

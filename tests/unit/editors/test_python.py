@@ -165,7 +165,7 @@ def test_json_is_written(value: object, text: str) -> None:
 @pytest.mark.parametrize(
     "value", [float("nan"), [float("inf")], Decimal("NaN"), {"a": b"x"}, object(), {1: 2}, "\ud83d"]
 )
-def test_what_json_cannot_say_is_not_written(value: object) -> None:
+def test_values_that_json_cannot_represent_are_not_written(value: object) -> None:
     with pytest.raises(MessageRejected) as caught:
         put_json(message(), value)
     assert caught.value.reason == "NotWritable"

@@ -57,7 +57,7 @@ def test_an_array_is_reduced_item_by_item() -> None:
     assert left([{"a": 1}], keep=["a"]) == []
 
 
-def test_drops_what_says_nothing() -> None:
+def test_drops_empty_values() -> None:
     body = {"a": None, "b": "", "c": [], "d": {"e": {"f": None}}, "g": [None, {"h": None}], "i": 0, "j": False}
     assert left(body, drop_nulls=True) == {
         "b": "",
@@ -124,7 +124,7 @@ def test_numbers_keep_every_digit() -> None:
         ({"flatten": True}, "valid string"),
     ],
 )
-def test_bad_options_are_reported_at_load(options: dict[str, Any], problem: str) -> None:
+def test_invalid_options_are_reported_at_load(options: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValidationError) as caught:
         ReduceStep.model_validate({"reduce": options})
     assert problem in str(caught.value)

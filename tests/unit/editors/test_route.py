@@ -80,7 +80,7 @@ def test_a_body_that_is_no_json_rejects() -> None:
         ({"repl-path": {"value": "a"}}, "names repl-path, expected none of Busway's own"),
     ],
 )
-def test_bad_options_are_reported_at_load(options: dict[str, Any], problem: str) -> None:
+def test_invalid_options_are_reported_at_load(options: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValidationError) as caught:
         RouteStep.model_validate({"route": options})
     assert problem in str(caught.value)

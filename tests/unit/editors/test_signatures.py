@@ -129,8 +129,8 @@ def forged(header: dict[str, Any], payload: bytes = ORDER) -> str:
 GENUINE = {"alg": "HS256", "kid": "k1", "b64": False, "crit": ["b64"]}
 
 
-def test_the_forger_could_have_been_let_in() -> None:
-    """Or else the test below proves nothing."""
+def test_an_unmodified_forgery_is_valid() -> None:
+    """Otherwise the next test would prove nothing."""
     verify = editor("verify", settings(k=jwks(made("oct"))))
     assert one(verify, order(named={"repl-signature": string(forged(GENUINE))}))
 
@@ -166,7 +166,7 @@ def test_the_forger_could_have_been_let_in() -> None:
         ("A" * 40_000 + "..A", "SignatureInvalid"),
     ],
 )  # fmt: skip
-def test_a_signature_that_is_none_is_rejected(text: Any, reason: str) -> None:
+def test_an_invalid_signature_is_rejected(text: Any, reason: str) -> None:
     value = string(text) if isinstance(text, str) else text
     received = order(named={} if value is None else {"repl-signature": value})
     app = settings(k=jwks(made("oct"), made("EC", "k2")))
@@ -267,7 +267,7 @@ def test_a_body_that_is_a_sequence_has_no_bytes_to_sign() -> None:
 @pytest.mark.parametrize(
     "key", [made("X25519"), made("oct", use="enc"), made("EC", alg="ES384"), made("oct", alg="A256KW")]
 )
-def test_a_key_that_is_not_for_signing_needs_a_person(key: Any) -> None:
+def test_a_key_that_is_not_for_signing_needs_an_operator(key: Any) -> None:
     with pytest.raises(TargetRefused, match="secret k: key k1 is not for signing"):
         SigningKey("k", KeyRing("k", [key]).newest)
 
@@ -282,6 +282,6 @@ def test_a_key_that_is_not_for_signing_needs_a_person(key: Any) -> None:
         ({"algorithm": "none"}, "Extra inputs"),
     ],
 )
-def test_options_at_fault_are_reported_at_load(options: dict[str, Any], problem: str) -> None:
+def test_invalid_options_are_reported_at_load(options: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValidationError, match=problem):
         STEPS["sign"].model_validate({"sign": {"key": "k", **options}})

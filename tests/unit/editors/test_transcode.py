@@ -315,11 +315,13 @@ def test_what_cannot_be_written_is_reported_with_its_path_and_not_quoted(
     ],
     ids=range(31),
 )
-def test_what_is_not_what_it_claims_to_be_is_reported(editor: Any, before: Any, body: Any, expected: str) -> None:
+def test_a_body_that_differs_from_its_declared_format_is_reported(
+    editor: Any, before: Any, body: Any, expected: str
+) -> None:
     assert rejection(editor(before, "json"), body)[1] == expected
 
 
-def test_a_container_with_a_codec_or_a_schema_of_harm_is_rejected(editor: Any) -> None:
+def test_a_container_with_a_harmful_codec_or_schema_is_rejected(editor: Any) -> None:
     stream = io.BytesIO()
     fastavro.writer(stream, fastavro.parse_schema(ORDER), [{"id": "a", "raw": b""}], codec="bzip2")
     assert rejection(editor("avro", "json"), stream.getvalue())[1].startswith(

@@ -171,7 +171,7 @@ def test_a_body_of_another_kind_is_rejected(body: Any) -> None:
     assert reason.startswith(("NoBody: transform:", "UnreadableBody: transform:"))
 
 
-def test_null_is_withheld_or_written_as_told() -> None:
+def test_null_is_withheld_or_written_as_configured() -> None:
     assert made("none", on_null="drop").reasons == ["transform: the result is null"]
     assert made("none", on_null="write").message.text == "null"
 
@@ -195,13 +195,13 @@ def test_null_is_withheld_or_written_as_told() -> None:
         ({"expression": "a", "each": True}, "Extra inputs"),
     ],
 )
-def test_bad_options_are_reported_at_load(options: dict[str, Any], problem: str) -> None:
+def test_invalid_options_are_reported_at_load(options: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValidationError) as caught:
         TransformStep.model_validate({"transform": options})
     assert problem in str(caught.value)
 
 
-def test_keeps_what_is_no_body() -> None:
+def test_keeps_everything_but_the_body() -> None:
     received = message({"a": 1}, properties={"p": 1}, session_id="s", partition_key="s")
     received.sections.footer = b"\x00\x53\x78\xc1\x01\x00"
     sent = edited({"transform": {"expression": "{b: a}"}}, received).message

@@ -261,7 +261,7 @@ def problem(folder: Path, **options: Any) -> tuple[str, str]:
         ("x.json", b'{"$dynamicRef": "#no"}', "x.json: '#no' is not found in the configuration folder"),
     ],
 )
-def test_a_schema_at_fault_is_reported_with_file_and_place(
+def test_an_invalid_schema_is_reported_with_file_and_place(
     folder: Path, name: str, content: bytes | None, expected: str
 ) -> None:
     (folder / "schemas/bad.json").write_text('{"type": 5}')
@@ -353,7 +353,7 @@ def test_a_container_may_hold_any_number_of_values(folder: Path) -> None:
     assert rejection(check, message(body=write_container(other, [{"x": 1}])))[0] == "NotAvro"
 
 
-def test_a_mark_says_what_is_wrong_and_leaves_with_the_fault() -> None:
+def test_a_mark_names_the_fault_and_is_removed_with_it() -> None:
     check = ValidateStep.model_validate({"validate": {"max_size": 3, "on_failure": {"mark": "fault"}}}).editor(
         task_facts()
     )
