@@ -97,6 +97,7 @@ class Item:
         """Return this repeated message as one that repeats *first*, a part of the message that it repeats."""
         part = Item(self.content, self.arrival, self.index, self.lock_token)
         part.key, part.arrived, part.part = first.key, self.arrived, first.part
+        part.message = self.message  # the journal reads its id
         part.repeat(first)
         return part
 
