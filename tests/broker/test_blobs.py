@@ -64,7 +64,7 @@ async def close(*stores: object) -> None:
             await store.close()
 
 
-def test_a_blob_is_written_whole_read_deleted_and_told_from_its_next_version(opened: OpenBlobs) -> None:
+def test_a_blob_is_written_read_deleted_and_distinguished_from_its_next_version(opened: OpenBlobs) -> None:
     async def run() -> None:
         blobs = opened()
         assert await blobs.read("a/b", limit=9) is None
@@ -90,7 +90,7 @@ def test_a_blob_is_written_whole_read_deleted_and_told_from_its_next_version(ope
     asyncio.run(run())
 
 
-def test_what_is_appended_is_read_from_where_one_has_come(opened: OpenBlobs) -> None:
+def test_appended_content_is_read_from_an_offset(opened: OpenBlobs) -> None:
     async def run() -> None:
         blobs, others = opened(), opened()
         assert await blobs.tail("log", 0) == Tail(b"", is_full=False)
@@ -106,7 +106,7 @@ def test_what_is_appended_is_read_from_where_one_has_come(opened: OpenBlobs) -> 
 
 
 class Transport(AioHttpTransport):  # type: ignore[misc] # the SDK loads it when asked for
-    """The network, which loses requests or answers of a kind as told."""
+    """The network, which loses chosen requests or answers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -116,9 +116,9 @@ class Transport(AioHttpTransport):  # type: ignore[misc] # the SDK loads it when
         self.requests: Counter[str] = Counter()
 
     async def send(self, request: Any, **options: Any) -> Any:
-        told = f"{request.method} {request.url}"
-        self.requests["append" if "comp=appendblock" in told else request.method] += 1
-        is_cut = self.cut in told
+        text = f"{request.method} {request.url}"
+        self.requests["append" if "comp=appendblock" in text else request.method] += 1
+        is_cut = self.cut in text
         if is_cut and self.lost_requests:
             self.lost_requests -= 1
             raise ServiceRequestError("cut")
@@ -220,7 +220,7 @@ def test_bodies_go_to_the_storage_and_come_back(storage: str) -> None:
     asyncio.run(run())
 
 
-def test_a_wrong_key_is_told_as_what_a_person_has_to_mend(storage: str) -> None:
+def test_a_wrong_key_is_refused(storage: str) -> None:
     wrong = storage.replace("AccountKey=Eby8", "AccountKey=Abcd")
 
     async def run() -> None:
@@ -236,16 +236,16 @@ def test_a_wrong_key_is_told_as_what_a_person_has_to_mend(storage: str) -> None:
         for work in works:
             with pytest.raises(
                 TargetRefused, match=r"blob a: the storage account answers 403 \(Auth.*Data Contributor"
-            ) as told:
+            ) as raised:
                 await work
-            assert "secret" not in str(told.value)
-            assert "Abcd" not in str(told.value)
+            assert "secret" not in str(raised.value)
+            assert "Abcd" not in str(raised.value)
         await blobs.close()
 
     asyncio.run(run())
 
 
-def test_a_storage_that_is_away_is_told_so(storage: str) -> None:
+def test_a_storage_account_that_cannot_be_reached_is_unavailable(storage: str) -> None:
     async def run() -> None:
         transport = Transport()
         transport.lost_requests = 10**9

@@ -67,7 +67,7 @@ def send(hub: str, bodies: list[str]) -> None:
             producer.send_batch([EventData(body)], partition_id=str(number % PARTITIONS))
 
 
-def test_reading_goes_on_after_the_last_checkpoint(hub: str, consume: Callable[[int], list[str]]) -> None:
+def test_reading_continues_after_the_last_checkpoint(hub: str, consume: Callable[[int], list[str]]) -> None:
     send(hub, [f"a{number}" for number in range(8)])
     assert consume(8) == [f"a{number}" for number in range(8)]
     send(hub, [f"b{number}" for number in range(8)])

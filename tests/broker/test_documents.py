@@ -57,7 +57,7 @@ def test_what_is_written_is_read_also_after_a_restart(opening: OpenDocuments) ->
     assert run(opening, second) == (Document(b"two", version), None)
 
 
-def test_who_has_not_read_the_last_version_does_not_write(opening: OpenDocuments) -> None:
+def test_a_writer_that_has_not_read_the_last_version_fails(opening: OpenDocuments) -> None:
     async def work(documents: Documents) -> None:
         version = await documents.write("a", b"one", None)
         with pytest.raises(Changed, match="document a: another"):
@@ -72,7 +72,7 @@ def test_who_has_not_read_the_last_version_does_not_write(opening: OpenDocuments
     run(opening, work)
 
 
-def test_of_many_who_write_at_once_one_does(opening: OpenDocuments) -> None:
+def test_one_of_many_concurrent_writers_succeeds(opening: OpenDocuments) -> None:
     async def work(documents: Documents) -> None:
         version = await documents.write("a", b"", None)
         writes = [documents.write("a", b"%d" % number, version) for number in range(5)]
@@ -82,7 +82,7 @@ def test_of_many_who_write_at_once_one_does(opening: OpenDocuments) -> None:
     run(opening, work)
 
 
-def test_an_account_that_is_away_or_refuses_is_told_apart(account: str) -> None:
+def test_an_unavailable_account_and_a_refusing_one_are_distinguished(account: str) -> None:
     async def asked(text: str) -> None:
         documents = ContainerDocuments(open_container("STATE", {"STATE": text}, "states", errors_name="document "))
         try:
@@ -99,7 +99,7 @@ def test_an_account_that_is_away_or_refuses_is_told_apart(account: str) -> None:
     assert "Abcd" not in str(raised.value)
 
 
-def test_a_file_that_is_no_store_or_is_locked_is_told_apart(tmp_path: Path) -> None:
+def test_an_invalid_file_and_an_unavailable_one_are_distinguished(tmp_path: Path) -> None:
     settings = {"STATE": f"file:{tmp_path / 'state.db'}"}
     (tmp_path / "state.db").write_bytes(b"no database, but long enough to be looked at" * 100)
     with pytest.raises(TargetRefused, match=r"state.db: is no file of documents, SQLITE_NOTADB"):

@@ -130,7 +130,7 @@ def test_events_without_a_key_go_round(producer: EventHubProducerClient, consume
     assert sorted(partitions) == sorted("0123" * 2)
 
 
-def test_reading_starts_where_it_is_told(producer: EventHubProducerClient, consume: Consume) -> None:
+def test_reading_starts_at_the_given_position(producer: EventHubProducerClient, consume: Consume) -> None:
     send(producer, ["a", "b", "c"], partition_id="0")
     _, b, _ = consume(3, partition_id="0")
     assert bodies(consume(1, partition_id="0", starting_position=b[1].sequence_number)) == ["c"]
@@ -205,7 +205,7 @@ def test_a_higher_epoch_takes_the_partition(broker: RunningBroker, hub: str, pro
     assert "epoch 2" in asyncio.run(run())
 
 
-def test_the_asynchronous_clients_work_alike(broker: RunningBroker, hub: str) -> None:
+def test_the_asynchronous_clients_behave_the_same(broker: RunningBroker, hub: str) -> None:
     async def run() -> list[str]:
         connection_string = broker.connection_string("hubs")
         async with AsyncProducer.from_connection_string(connection_string, eventhub_name=hub) as producer:

@@ -225,9 +225,7 @@ def test_a_link_closed_over_a_batch_among_several_shows_which_at_the_next_attemp
 
 
 @pytest.mark.parametrize(("place", "partition"), [("nowhere", None), (None, "7")])
-def test_a_hub_or_partition_that_does_not_exist_is_for_a_person(
-    west: str, hub: str, place: str | None, partition: str | None
-) -> None:
+def test_a_missing_hub_or_partition_is_refused(west: str, hub: str, place: str | None, partition: str | None) -> None:
     (answers,) = answers_of(west, place or hub, [event(0, partition=partition), event(1, partition=partition)])
     assert [type(answer) for answer in answers] == [TargetRefused] * 2
     assert str(answers[0]).startswith("west/nowhere:" if place else f"west/{hub}/Partitions/7:")
@@ -275,7 +273,7 @@ def test_a_send_that_was_cut_short_leaves_no_half_read_link(
     assert arrived - {"e-1"} == {"e-0", "e-2"}
 
 
-def test_an_output_goes_on_after_the_broker_was_away() -> None:
+def test_an_output_recovers_after_an_outage_of_the_broker() -> None:
     with socket.socket() as chosen:
         chosen.bind(("127.0.0.1", 0))
         port = chosen.getsockname()[1]

@@ -39,7 +39,7 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 class Transport(AioHttpTransport):  # type: ignore[misc] # the SDK loads it when asked for
-    """The network, which loses requests or answers as told."""
+    """The network, which loses chosen requests or answers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -189,7 +189,7 @@ def test_a_request_that_was_not_sent_fails_and_can_be_made_again(journal: Journa
     assert journal.files() == {FIRST: ["a", "b"]}
 
 
-def test_a_blob_that_somebody_else_has_written_is_left_alone(journal: Journal) -> None:
+def test_a_blob_written_by_another_process_is_not_changed(journal: Journal) -> None:
     async def intrude() -> None:
         async with ContainerClient.from_connection_string(journal.storage, journal.name) as other:
             await other.get_blob_client(FIRST).append_block(member("x"))
@@ -236,7 +236,7 @@ def test_a_mark_is_read_back_and_replaced(journal: Journal) -> None:
     ) == [None, None, None, None, b"2"]
 
 
-def test_a_key_that_does_not_fit_is_refused_without_being_told(storage: str) -> None:
+def test_a_wrong_key_is_refused_and_not_quoted(storage: str) -> None:
     wrong = storage.replace("Eby8vdM02xNO", "AAAAAAAAAAAA")
     journal = Journal(wrong)
     with pytest.raises(TargetRefused, match="role Storage Blob Data Contributor") as caught:
@@ -244,7 +244,7 @@ def test_a_key_that_does_not_fit_is_refused_without_being_told(storage: str) -> 
     assert "AAAA" not in str(caught.value)
 
 
-def test_an_account_that_is_away_is_unavailable_at_once() -> None:
+def test_an_account_that_cannot_be_reached_is_unavailable_at_once() -> None:
     away = (
         "DefaultEndpointsProtocol=http;AccountName=a;AccountKey=YWJj;BlobEndpoint=http://127.0.0.1:9/a;"  # nobody there
     )

@@ -105,7 +105,7 @@ def test_a_key_that_this_app_has_not_seen_yet_is_asked_for_at_once(vault: Vault)
     ("failing", "error"),
     [((503, "ServiceUnavailable", {}), TargetUnavailable), ((403, "Forbidden", {}), TargetRefused)],
 )
-def test_while_the_vault_is_away_the_keys_at_hand_serve_on_and_without_any_nothing_goes_on(
+def test_cached_keys_are_used_while_the_vault_is_unavailable(
     vault: Vault, failing: tuple[int, str, dict[str, str]], error: type[TargetUnavailable | TargetRefused]
 ) -> None:
     async def scene(edited: Edit, clock: ManualClock) -> object:
@@ -122,7 +122,7 @@ def test_while_the_vault_is_away_the_keys_at_hand_serve_on_and_without_any_nothi
     assert play(vault, scene) == b"order 1"
 
 
-def test_a_secret_that_is_missing_or_no_key_is_a_persons_affair(vault: Vault) -> None:
+def test_a_secret_that_is_missing_or_not_a_key_is_refused(vault: Vault) -> None:
     async def scene(edited: Edit, clock: ManualClock) -> object:
         with pytest.raises(TargetRefused, match="has no secret with this name"):
             await edited("encrypt", order())

@@ -46,7 +46,7 @@ def broker() -> Iterator[RunningBroker]:
 
 
 @pytest.fixture(autouse=True)
-def _others_go_on(broker: RunningBroker) -> Iterator[None]:
+def _other_clients_are_not_affected(broker: RunningBroker) -> Iterator[None]:
     """After every test a well-behaved client sends and receives, on a connection that was there before."""
     with (
         ServiceBusClient.from_connection_string(broker.connection_string("n"), retry_total=0) as client,
@@ -222,7 +222,7 @@ def test_a_delivery_without_an_id_detaches_its_link_and_leaves_the_session(conne
     [b"", b"garbage", b"\x00\x53\x75", b"\x00\x53\x75\xb0\xff\xff\xff\xff", b"\x00\x53\x73\xc0\x01\x05"],
     ids=["nothing", "noise", "a section without content", "a body that is cut", "a list that is cut"],
 )
-def test_a_message_that_is_none_is_rejected_and_the_link_goes_on(
+def test_an_invalid_message_is_rejected_and_the_link_stays_open(
     broker: RunningBroker, connect: Connect, message: bytes
 ) -> None:
     peer = connect()
@@ -348,7 +348,7 @@ def _connections(broker: RunningBroker) -> int:
     return broker.inspect("n", lambda _: sum(len(each.peers) for each in broker._server._listeners.values()))
 
 
-def test_a_crowd_of_them_at_once_is_survived(broker: RunningBroker) -> None:
+def test_many_misbehaving_clients_at_once_do_no_harm(broker: RunningBroker) -> None:
     attacks = [
         bytes(1000),
         PREAMBLE + b"\xff" * 1000,

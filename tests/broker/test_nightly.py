@@ -48,15 +48,15 @@ def container(storage: str, request: pytest.FixtureRequest) -> Iterator[Containe
 
 
 @pytest.fixture(autouse=True)
-def _nothing_hidden_is_told(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+def _no_secret_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     caplog.set_level(logging.DEBUG, "busway")
     yield
-    told = [record.getMessage() for record in caplog.records if record.name.startswith("busway")]
-    assert not [text for text in told if "sig=" in text or "secret-4711" in text]
+    lines = [record.getMessage() for record in caplog.records if record.name.startswith("busway")]
+    assert not [text for text in lines if "sig=" in text or "secret-4711" in text]
 
 
-class Told:
-    """Counts as telemetry does."""
+class Counters:
+    """Counts findings and nights."""
 
     def __init__(self) -> None:
         self.findings: Counter[tuple[str, str]] = Counter()
@@ -80,20 +80,20 @@ class Watch:
             permission=ContainerSasPermissions.from_string("rwdlc"),
             expiry=datetime.now(UTC) + timedelta(hours=1),
         )
-        told = {"BUSWAY_RECONCILIATION": f"{container.url}?{signature}", "BUSWAY_NIGHTLY_DUE": due}
-        settings = nightly_settings({**told, **({} if job is None else {"BUSWAY_NIGHTLY_JOB": job})})
+        given = {"BUSWAY_RECONCILIATION": f"{container.url}?{signature}", "BUSWAY_NIGHTLY_DUE": due}
+        settings = nightly_settings({**given, **({} if job is None else {"BUSWAY_NIGHTLY_JOB": job})})
         assert settings is not None
         self.settings = settings
         self.container = container
         self.clock = ManualClock(now)
-        self.telemetry = Told()
+        self.telemetry = Counters()
 
     def instance(self) -> Night:
         job = None if self.settings.job is None else ContainerJob(self.settings.job)
         return Night(self.settings, job, self.telemetry, clock=self.clock, sleep=sleep_by(self.clock))
 
     def look(self) -> str | None:
-        """Look once; return what a person is told, nothing where there is nothing to do."""
+        """Look once; return the text of the alert, None without one."""
         try:
             asyncio.run(self.instance().look())
         except AttentionNeeded as error:
@@ -106,8 +106,14 @@ class Watch:
 
     def write(self, exit_code: int = 0, *, run: str = RUN, verdict: str = "clean", **verdicts: int) -> None:
         task = {"task": "orders", "verdicts": {"delivered": 5, **verdicts}, "findings": verdicts}
-        told = {"exit_code": exit_code, "verdict": verdict, "sentence": "5 messages.", "tasks": [task], "problems": []}
-        self.write_raw(json.dumps(told), run=run)
+        summary = {
+            "exit_code": exit_code,
+            "verdict": verdict,
+            "sentence": "5 messages.",
+            "tasks": [task],
+            "problems": [],
+        }
+        self.write_raw(json.dumps(summary), run=run)
 
     def write_raw(self, text: str, *, run: str = RUN) -> None:
         self.container.upload_blob(f"runs/{run}/summary.json", text, overwrite=True)
@@ -142,7 +148,7 @@ def test_a_day_is_begun_when_its_last_messages_have_had_time(
     assert [each["containers"][0]["args"][-1] for each in management.started] == ["2026-11-19", "2026-11-20"]
 
 
-def test_a_clean_night_is_told_once_and_wakes_nobody(
+def test_a_clean_night_is_logged_once_without_an_alert(
     management: Management, container: ContainerClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     watch = Watch(container, management.job)
@@ -155,15 +161,15 @@ def test_a_clean_night_is_told_once_and_wakes_nobody(
     assert lines(caplog, logging.ERROR) == []
 
 
-def test_findings_are_told_once_with_their_figures_and_their_page(
+def test_findings_are_reported_once_with_figures_and_page(
     management: Management, container: ContainerClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     watch = Watch(container, management.job)
     watch.look()
     watch.write(1, verdict="findings", missing=3, late=1)
-    told = watch.after(minutes=15) or ""
-    assert told.startswith("nightly reconciliation of 2026-11-20: findings. 5 messages. Page: http://")
-    assert told.endswith(f"/runs/{RUN}/report.html")
+    text = watch.after(minutes=15) or ""
+    assert text.startswith("nightly reconciliation of 2026-11-20: findings. 5 messages. Page: http://")
+    assert text.endswith(f"/runs/{RUN}/report.html")
     assert watch.after(minutes=15) is None
     assert watch.telemetry.findings == {("orders", "missing"): 3, ("orders", "late"): 1}
     (line,) = lines(caplog, logging.ERROR)
@@ -175,7 +181,7 @@ def test_findings_are_told_once_with_their_figures_and_their_page(
     }
 
 
-def test_a_night_that_could_not_be_decided_is_told_as_such(management: Management, container: ContainerClient) -> None:
+def test_an_undecided_night_is_reported_as_such(management: Management, container: ContainerClient) -> None:
     watch = Watch(container, management.job)
     watch.look()
     watch.write(2, verdict="could not decide", undecided=2)
@@ -183,7 +189,7 @@ def test_a_night_that_could_not_be_decided_is_told_as_such(management: Managemen
     assert (watch.telemetry.nights, watch.telemetry.findings) == (["could not decide"], {("orders", "undecided"): 2})
 
 
-def test_a_run_that_is_repeated_is_told_again(management: Management, container: ContainerClient) -> None:
+def test_a_repeated_run_is_reported_again(management: Management, container: ContainerClient) -> None:
     watch = Watch(container, management.job)
     watch.look()
     watch.write(1, verdict="findings", missing=3)
@@ -193,9 +199,7 @@ def test_a_run_that_is_repeated_is_told_again(management: Management, container:
     assert watch.telemetry.nights == ["findings", "clean"]
 
 
-def test_a_run_that_somebody_has_made_is_told_and_not_made_again(
-    management: Management, container: ContainerClient
-) -> None:
+def test_a_manual_run_is_reported_and_not_repeated(management: Management, container: ContainerClient) -> None:
     watch = Watch(container, management.job)
     watch.write(1, verdict="findings", missing=1)
     assert "findings" in (watch.look() or "")
@@ -214,14 +218,12 @@ def test_a_job_that_is_under_way_for_the_day_is_not_started_again(
     assert "started by somebody else" in caplog.text
 
 
-def test_a_job_that_fails_is_told_once_and_its_successor_counts(
-    management: Management, container: ContainerClient
-) -> None:
+def test_a_failed_job_is_reported_once_and_its_rerun_counts(management: Management, container: ContainerClient) -> None:
     watch = Watch(container, management.job)
     watch.look()
     management.end("Failed")
-    told = watch.after(minutes=15) or ""
-    assert "no result: execution reconcile-1 has status Failed and wrote no result" in told
+    text = watch.after(minutes=15) or ""
+    assert "no result: execution reconcile-1 has status Failed and wrote no result" in text
     assert watch.after(minutes=15) is None
     management.run(management.started[0])  # by hand
     assert watch.after(minutes=15) is None
@@ -230,14 +232,14 @@ def test_a_job_that_fails_is_told_once_and_its_successor_counts(
     assert watch.telemetry.nights == ["no result", "clean"]
 
 
-def test_a_job_that_ends_without_a_result_is_told(management: Management, container: ContainerClient) -> None:
+def test_a_job_that_ends_without_a_result_is_reported(management: Management, container: ContainerClient) -> None:
     watch = Watch(container, management.job)
     watch.look()
     management.end("Succeeded")
     assert "has status Succeeded and wrote no result" in (watch.after(minutes=15) or "")
 
 
-def test_a_job_that_never_ends_is_told_in_the_morning_and_its_result_when_it_comes(
+def test_a_job_that_does_not_end_is_reported_in_the_morning_and_its_result_later(
     management: Management, container: ContainerClient
 ) -> None:
     watch = Watch(container, management.job)
@@ -333,7 +335,7 @@ def test_an_identity_that_has_no_token_is_named(
 
 
 @pytest.mark.usefixtures("management")
-def test_a_manager_that_is_away_is_unavailable(container: ContainerClient) -> None:
+def test_a_resource_manager_that_cannot_be_reached_is_unavailable(container: ContainerClient) -> None:
     watch = Watch(
         container, "http://127.0.0.1:9/subscriptions/s/resourceGroups/r/providers/Microsoft.App/jobs/reconcile"
     )
@@ -360,8 +362,8 @@ def test_two_instances_start_one_job_and_tell_one_result(management: Management,
     assert asyncio.run(at_once()) == [None] * 4
     assert len(management.started) == 1
     watch.write(1, verdict="findings", missing=1)
-    told = asyncio.run(at_once())
-    assert [type(each) for each in told if each is not None] == [AttentionNeeded]
+    results = asyncio.run(at_once())
+    assert [type(each) for each in results if each is not None] == [AttentionNeeded]
     assert watch.telemetry.nights == ["findings"]
 
 
@@ -381,7 +383,7 @@ def test_an_instance_that_died_between_claim_and_start_is_made_up_for(
     assert watch.note()["started"] is True
 
 
-def test_the_result_of_a_job_whose_starter_died_is_told(management: Management, container: ContainerClient) -> None:
+def test_the_result_of_a_job_whose_starter_died_is_reported(management: Management, container: ContainerClient) -> None:
     watch = Watch(container, management.job)
     claimed = {"date": str(DAY), "claimed": AT_TWO.isoformat(), "started": False, "reported": []}
     container.upload_blob(f"nightly/{DAY}.json", json.dumps(claimed))
@@ -401,7 +403,7 @@ def test_a_job_that_is_started_by_something_else_is_watched(container: Container
 
 
 @pytest.mark.parametrize(
-    ("told", "path"),
+    ("given", "path"),
     [
         ({"BUSWAY_NIGHTLY_JOB": "/subscriptions/s"}, "BUSWAY_RECONCILIATION"),
         ({"BUSWAY_RECONCILIATION": "http://a.example/c"}, "BUSWAY_RECONCILIATION"),
@@ -411,9 +413,9 @@ def test_a_job_that_is_started_by_something_else_is_watched(container: Container
         ({"BUSWAY_RECONCILIATION": "https://a.example/c", "BUSWAY_NIGHTLY_DUE": "01:00"}, "BUSWAY_NIGHTLY_DUE"),
     ],
 )
-def test_settings_that_cannot_be_used_are_named(told: dict[str, str], path: str) -> None:
+def test_settings_that_cannot_be_used_are_named(given: dict[str, str], path: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        nightly_settings(told)
+        nightly_settings(given)
     assert [problem.path for problem in raised.value.problems] == [path]
 
 

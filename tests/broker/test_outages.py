@@ -91,7 +91,7 @@ def test_an_outage_that_costs_a_new_link_at_each_attempt_is_one_delivery(
 
 
 @pytest.mark.parametrize("queue", ["plain", "sessions"])
-def test_a_hold_that_is_over_costs_one_delivery_and_the_next_goes_on(
+def test_the_end_of_a_hold_costs_one_delivery_and_the_next_one_succeeds(
     broker: RunningBroker, clock: ManualClock, queue: str
 ) -> None:
     broker.faults("east").add(Fault(effect=Effect.THROTTLE, operations=SEND))
@@ -114,7 +114,7 @@ def test_without_renewal_a_batch_is_held_for_its_lock(broker: RunningBroker, clo
     assert line.ids() == ["m-0", "m-1", "m-2"]
 
 
-def test_a_source_that_lets_no_lock_be_renewed_is_told_once_and_the_batch_held_for_its_lock(
+def test_a_source_that_refuses_renewal_is_logged_once_and_the_batch_is_held_for_its_lock(
     broker: RunningBroker, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     refusal = Fault(

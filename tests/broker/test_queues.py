@@ -267,7 +267,7 @@ def test_a_message_of_many_frames_goes_both_ways(client: ServiceBusClient, take:
     assert b"".join(message.body) == body
 
 
-def test_a_message_over_the_limit_is_refused_and_the_link_goes_on(
+def test_a_message_over_the_limit_is_refused_and_the_link_stays_open(
     client: ServiceBusClient, entity: TakeEntity, take: ReceiveMessages
 ) -> None:
     queue = entity("plain")
@@ -333,7 +333,7 @@ def test_forwarding_in_a_circle_ends_in_the_transfer_dead_letter_queue(
     assert dead.dead_letter_reason == "MaxTransferHopCountExceeded"
 
 
-def test_namespaces_are_apart(broker: RunningBroker, send: SendMessages, entity: TakeEntity) -> None:
+def test_namespaces_are_separate(broker: RunningBroker, send: SendMessages, entity: TakeEntity) -> None:
     queue = entity("plain")
     send(queue, ServiceBusMessage("west"))
     with ServiceBusClient.from_connection_string(broker.connection_string("east")) as east:
@@ -353,7 +353,7 @@ def test_two_receivers_share_a_queue(client: ServiceBusClient, publish: SendMess
     assert sorted(seen, key=int) == [str(number) for number in range(10)]
 
 
-def test_the_asynchronous_client_works_alike(broker: RunningBroker, entity: TakeEntity) -> None:
+def test_the_asynchronous_client_behaves_the_same(broker: RunningBroker, entity: TakeEntity) -> None:
     queue = entity("plain")
 
     async def run() -> None:

@@ -39,7 +39,7 @@ def vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Vault]:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_hidden_is_told(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+def _no_secret_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     caplog.set_level(logging.DEBUG)
     yield
     assert HIDDEN not in caplog.text
@@ -68,7 +68,7 @@ def test_a_secret_is_read_by_the_identity_of_the_app(vault: Vault) -> None:
     first, *others = asyncio.run(run())
     assert first.reveal() == HIDDEN
     assert others == [first, first]
-    assert vault.requests == ["west"], "three who ask at once are told by one question"
+    assert vault.requests == ["west"], "concurrent calls share one request"
     assert HIDDEN not in repr(first) + str(first) + f"{first!r:>200}"
 
 
@@ -93,7 +93,7 @@ def test_a_new_version_is_taken_up_after_a_while_and_at_once_when_asked_for(vaul
 
 
 @pytest.mark.parametrize(
-    ("failing", "kind", "told"),
+    ("failing", "kind", "text"),
     [
         (None, TargetRefused, "has no secret with this name"),
         ((403, "Forbidden", {}), TargetRefused, r"denies access, 403 \(Forbidden\); expected the role"),
@@ -104,14 +104,14 @@ def test_a_new_version_is_taken_up_after_a_while_and_at_once_when_asked_for(vaul
     ],
 )
 def test_what_the_vault_says_becomes_an_error_that_names_vault_and_secret(
-    vault: Vault, failing: tuple[int, str, dict[str, str]] | None, kind: type[BuswayError], told: str
+    vault: Vault, failing: tuple[int, str, dict[str, str]] | None, kind: type[BuswayError], text: str
 ) -> None:
     async def run() -> None:
         async with secrets_of(vault) as secrets:
             await secrets.get("west")
 
     vault.failing = failing
-    with pytest.raises(kind, match=told) as raised:
+    with pytest.raises(kind, match=text) as raised:
         asyncio.run(run())
     assert f"secret west in 127.0.0.1:{vault.port}" in str(raised.value)
     if failing is not None and "Retry-After" in failing[2]:
@@ -120,7 +120,7 @@ def test_what_the_vault_says_becomes_an_error_that_names_vault_and_secret(
         assert raised.value.retry_after.total_seconds() == 7
 
 
-def test_an_identity_without_a_token_is_a_persons_affair(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_identity_without_a_token_is_refused(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         async with secrets_of(vault) as secrets:
             await secrets.get("west")
@@ -130,7 +130,9 @@ def test_an_identity_without_a_token_is_a_persons_affair(vault: Vault, monkeypat
         asyncio.run(run())
 
 
-def test_a_vault_that_is_away_leaves_the_last_version_in_force(vault: Vault, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_last_version_is_used_while_the_vault_is_unavailable(
+    vault: Vault, caplog: pytest.LogCaptureFixture
+) -> None:
     clock = a_clock()
 
     async def run() -> None:
@@ -240,7 +242,7 @@ def test_a_target_that_has_replaced_its_key_is_sent_to_with_the_new_version(
     assert len(vault.requests) == 2
 
 
-def test_a_new_version_that_is_none_leaves_the_output_as_it_is(
+def test_an_invalid_new_version_leaves_the_output_unchanged(
     vault: Vault, broker: RunningBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = a_clock()
@@ -335,11 +337,11 @@ def test_a_secret_that_is_no_connection_string_is_refused_and_not_quoted(vault: 
     answer = asyncio.run(run())
     assert isinstance(answer, TargetRefused)
     assert str(answer).startswith("east: secret east-key ")
-    told = "".join(traceback.format_exception(answer))
-    assert HIDDEN not in told
+    text = "".join(traceback.format_exception(answer))
+    assert HIDDEN not in text
 
 
-def test_a_vault_that_is_away_at_the_first_message_is_tried_again(vault: Vault) -> None:
+def test_a_vault_that_is_unavailable_at_the_first_message_is_retried(vault: Vault) -> None:
     async def run() -> BuswayError | None:
         async with renewed(vault, a_clock()) as output:
             return await answer_to(output, 1)
@@ -366,7 +368,7 @@ def configured(folder: Path, west: str, east: str) -> Configuration:
     return load(folder)
 
 
-def test_a_source_with_a_secret_alone_is_told_of(tmp_path: Path) -> None:
+def test_a_source_with_only_a_secret_is_a_config_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as raised:
         configured(tmp_path, "secret: west-key", "secret: east-key")
     (problem,) = raised.value.problems

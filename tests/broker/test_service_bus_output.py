@@ -98,7 +98,7 @@ def test_messages_without_a_session_id_are_rejected_alone_and_the_others_keep_th
     assert ids(take(queue, 16, session_id="s")) == [f"m-{number}" for number in range(20) if number not in refused]
 
 
-def test_an_entity_that_does_not_exist_is_for_a_person(west: str) -> None:
+def test_a_missing_entity_is_refused(west: str) -> None:
     (answers,) = answers_of(west, "nowhere", [outgoing(0), outgoing(1)])
     assert [type(answer) for answer in answers] == [TargetRefused] * 2
     assert "west/nowhere" in str(answers[0])
@@ -112,7 +112,7 @@ def test_a_target_that_is_not_there_is_unavailable_within_the_time() -> None:
     assert [type(answer) for answer in answers] == [TargetUnavailable] * 2
 
 
-def test_an_output_goes_on_after_the_broker_was_away() -> None:
+def test_an_output_recovers_after_an_outage_of_the_broker() -> None:
     with socket.socket() as chosen:
         chosen.bind(("127.0.0.1", 0))
         port = chosen.getsockname()[1]

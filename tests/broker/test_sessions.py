@@ -78,7 +78,7 @@ def test_waiting_for_a_session_that_does_not_come_times_out(
         pass
 
 
-def test_a_session_that_comes_late_is_granted_to_who_waits(
+def test_a_late_session_is_granted_to_a_waiting_receiver(
     client: ServiceBusClient, publish: Callable[..., None], entity: Callable[[str], str]
 ) -> None:
     queue = entity("sessions")

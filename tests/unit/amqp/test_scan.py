@@ -67,7 +67,7 @@ def test_a_key_is_the_text_of_a_string_or_symbol(raw: str, key: str | None) -> N
         ("d1 ffffffff 00000000", "reaches beyond the end"),
     ],
 )
-def test_a_map_that_is_none_is_malformed(raw: str, message: str) -> None:
+def test_an_invalid_map_is_malformed(raw: str, message: str) -> None:
     with pytest.raises(Malformed, match=message):
         map_entries(raw_of(raw), 0, len(raw_of(raw)))
 
@@ -93,7 +93,7 @@ def test_fields_are_the_encoded_items() -> None:
         ("c0 03 02 50 07", "list: got 1 values up to byte 5, expected 2 up to byte 5"),
     ],
 )
-def test_a_list_that_is_none_is_malformed(raw: str, message: str) -> None:
+def test_an_invalid_list_is_malformed(raw: str, message: str) -> None:
     with pytest.raises(Malformed, match=message):
         list_fields(raw_of(raw), 0, len(raw_of(raw)))
 

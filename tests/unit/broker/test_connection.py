@@ -147,7 +147,7 @@ def test_an_unknown_mechanism_is_refused() -> None:
 
 
 @pytest.mark.parametrize("start", [b"GET / HTTP/1.1\r\n\r\n", b"AMQP\x00\x00\x09\x01", b"\x16\x03\x01\x02\x00\x01"])
-def test_another_protocol_is_told_which_one_is_spoken(start: bytes) -> None:
+def test_another_protocol_is_answered_with_the_amqp_header(start: bytes) -> None:
     peer = Peer()
     assert peer.say(start) == [AMQP_HEADER.encode()]
     assert peer.connection.is_closed
@@ -169,7 +169,7 @@ def test_another_protocol_is_told_which_one_is_spoken(start: bytes) -> None:
          "amqp:not-allowed"),
     ],
 )  # fmt: skip
-def test_a_peer_that_breaks_the_rules_of_the_connection_is_told_which(frame: bytes, condition: str) -> None:
+def test_a_connection_error_is_answered_with_its_condition(frame: bytes, condition: str) -> None:
     peer = Peer()
     peer.open()
     assert error_of(peer.say(frame), CLOSED) == condition
@@ -234,7 +234,7 @@ def test_a_refused_link_is_attached_without_a_terminus_and_detached(attach: dict
     assert codes(peer.say(peer.attach(0, receives=False, address="q")))[0] == performatives.ATTACH
 
 
-def test_no_more_is_delivered_than_there_is_credit() -> None:
+def test_deliveries_stop_when_the_credit_is_used_up() -> None:
     peer = Peer()
     peer.open()
     peer.send(*[b"x"] * 5)
@@ -245,7 +245,7 @@ def test_no_more_is_delivered_than_there_is_credit() -> None:
     assert codes(peer.say(peer.flow(0, 2, delivery_count=2, received=2))) == [performatives.TRANSFER] * 2
 
 
-def test_no_more_is_delivered_than_the_session_window_takes() -> None:
+def test_deliveries_stop_when_the_session_window_is_full() -> None:
     peer = Peer(window=2)
     peer.open()
     peer.send(*[b"x"] * 5)
@@ -334,7 +334,7 @@ def test_a_peer_that_does_not_open_is_hung_up_on_however_much_it_says() -> None:
     assert peer.connection.is_closed
 
 
-def test_credit_is_granted_anew_before_it_runs_out() -> None:
+def test_credit_is_granted_again_before_it_runs_out() -> None:
     peer = Peer()
     peer.open()
     heard = peer.send(*[b"x"] * 1500)

@@ -75,7 +75,7 @@ def test_the_bare_message_leaves_as_it_came() -> None:
     assert message.footer == footer
 
 
-def test_a_life_of_no_time_is_none() -> None:
+def test_a_time_to_live_of_zero_is_ignored() -> None:
     assert read_content(section(HEADER, list_([NULL, NULL, uint(0)])) + data(b"")).time_to_live is None
     assert read_content(section(HEADER, list_([NULL, NULL, uint(1)])) + data(b"")).time_to_live == 1
 

@@ -58,7 +58,7 @@ def test_rejection_names_its_condition() -> None:
     assert without.condition is None
 
 
-def test_disposition_of_a_receiver_is_none_of_ours() -> None:
+def test_a_disposition_of_a_receiver_is_ignored() -> None:
     assert disposition(TRUE, values.uint(5)) is None
 
 

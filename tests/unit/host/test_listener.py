@@ -32,7 +32,7 @@ def pauses_of(attempts: list[bool]) -> list[float]:
     return pauses
 
 
-def test_pauses_grow_while_the_source_is_away() -> None:
+def test_pauses_grow_while_the_source_is_unavailable() -> None:
     assert pauses_of([False] * 8) == [0.5, 1, 2, 4, 8, 16, 30, 30]
 
 

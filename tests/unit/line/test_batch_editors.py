@@ -219,13 +219,13 @@ def test_a_message_that_is_in_the_batch_twice_is_joined_once() -> None:
     assert line.sent() == ["a+b"]
 
 
-def test_an_envelope_is_sent_again_as_it_was_when_its_target_was_away() -> None:
+def test_an_envelope_is_sent_again_unchanged_after_an_outage_of_its_target() -> None:
     line = Line(Together(one_envelope), output=OutputThatFailsOnce())
     assert line.run("a", "b") == {Outcome.SENT: 2}
     assert line.sent() == ["a+b"]
 
 
-def test_a_store_that_is_away_for_a_while_holds_the_batch_and_changes_nothing() -> None:
+def test_a_short_outage_of_the_store_holds_the_batch_and_changes_nothing() -> None:
     editor = Together(one_envelope, faults=3, settling_faults=2)
     line = Line(editor)
     assert line.run("a", "b") == {Outcome.SENT: 2}
@@ -237,7 +237,7 @@ def test_a_store_that_is_away_for_a_while_holds_the_batch_and_changes_nothing() 
     ("faults", "settling_faults", "sent", "expected"),
     [(10**9, 0, [], (Outcome.RETRY, "store: away")), (0, 10**9, ["a+b"], (Outcome.SENT, None))],
 )
-def test_a_store_that_stays_away_leaves_the_batch_at_its_source_and_its_outcomes_on_record(
+def test_a_long_outage_of_the_store_leaves_the_batch_at_its_source_and_records_the_outcomes(
     faults: int, settling_faults: int, sent: list[str], expected: tuple[Outcome, str | None]
 ) -> None:
     line = Line(Together(one_envelope, faults=faults, settling_faults=settling_faults))
@@ -247,7 +247,7 @@ def test_a_store_that_stays_away_leaves_the_batch_at_its_source_and_its_outcomes
     assert [(record.outcome, record.reason) for record in line.journal.records] == [expected] * 2
 
 
-def test_while_the_target_is_away_nothing_is_reported_as_sent() -> None:
+def test_during_an_outage_of_the_target_nothing_is_reported_as_sent() -> None:
     editor = Together(one_envelope)
     line = Line(editor, output=OutputThatIsDown())
     with pytest.raises(BuswayError):

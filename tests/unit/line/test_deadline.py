@@ -184,7 +184,7 @@ def test_a_lock_without_an_end_is_renewed_at_the_first_pause() -> None:
     assert len(line.locks.renewals) == 1
 
 
-def test_a_source_that_refuses_to_renew_is_asked_once_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_source_that_refuses_to_renew_is_asked_once_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     line = Line(OutputThatIsDown(), error=TargetRefused("west/orders: the source refuses"))
     with pytest.raises(TargetUnavailable):
         line.deliver(1)
@@ -195,7 +195,7 @@ def test_a_source_that_refuses_to_renew_is_asked_once_and_told_once(caplog: pyte
     ]
 
 
-def test_a_source_that_is_away_for_a_moment_is_asked_again() -> None:
+def test_renewal_is_retried_after_a_short_outage_of_the_source() -> None:
     output = OutputThatIsDown()
     line = Line(output, error=TargetUnavailable("west/orders: away"))
     line.at[40] = lambda: setattr(line.locks, "error", None)
@@ -222,7 +222,7 @@ def test_a_shutdown_ends_a_sleep() -> None:
     asyncio.run(sleep())
 
 
-def test_a_refusal_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refusal_and_its_end_are_logged_once_each(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     output = OutputThatIsDown(error=TargetRefused("east/orders: it is disabled"))
     line = Line(output, hold=timedelta(minutes=10))
@@ -348,7 +348,7 @@ def test_a_good_message_ends_the_run() -> None:
     assert line.deliver(*range(1, 8)) == {Outcome.REJECTED: 6, Outcome.SENT: 1}
 
 
-def test_a_target_that_is_mended_lets_a_stopped_task_go_on() -> None:
+def test_a_stopped_task_continues_when_its_target_accepts_again() -> None:
     rejects, broken = OutputThatAccepts(), [True]
     line = Line(OutputThatRejects(lambda _: bool(broken)), rejects=rejects, rejects_in_a_row=2)
     line.at[100] = broken.clear

@@ -149,7 +149,7 @@ def test_an_encoded_property_that_was_removed_leaves_no_trace() -> None:
 
 
 @pytest.mark.parametrize("kept", [int_(90_500), long(90_500), uint(90_500)])
-def test_a_life_that_another_sdk_has_written_anew_still_counts(kept: Value) -> None:
+def test_a_time_to_live_rewritten_by_another_sdk_still_counts(kept: Value) -> None:
     message = Message.received(delivered(1, named={"repl-sb-time-to-live": kept}), SOMEWHERE)
     restore_event(message)
     assert message.time_to_live == 90_500

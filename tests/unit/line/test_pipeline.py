@@ -378,7 +378,7 @@ class RejectsOneAndGoesAway(OutputThatAccepts):
         }[str(message.message_id)]
 
 
-def test_what_is_rejected_gets_to_rejects_though_the_target_went_away_and_the_time_is_over() -> None:
+def test_rejected_messages_reach_rejects_although_the_target_is_unavailable_and_the_time_is_over() -> None:
     output = RejectsOneAndGoesAway()
     line = Line(output)
     with pytest.raises(TargetUnavailable):
@@ -478,7 +478,7 @@ def test_the_wait_that_a_target_asks_for_is_kept() -> None:
     assert line.pauses == [4.0]
 
 
-def test_a_target_that_refuses_is_told_as_such() -> None:
+def test_a_target_that_refuses_is_reported_as_such() -> None:
     line = Line(OutputThatIsDown(error=TargetRefused("east/orders: no right to send")))
     with pytest.raises(TargetRefused, match="no right to send"):
         line.run(delivered(1))

@@ -106,7 +106,7 @@ def test_a_sequence_number_is_an_integer(value: Value) -> None:
 
 
 @pytest.mark.parametrize("value", [long(5), NULL, list_([])])
-def test_an_offset_that_is_no_text_is_none_of_event_hubs(value: Value) -> None:
+def test_an_offset_that_is_not_text_is_ignored(value: Value) -> None:
     assert of(message_annotations=annotations({"x-opt-offset": value})).arrival.offset is None
 
 

@@ -107,7 +107,7 @@ def test_a_stamp_of_another_type_is_malformed(name: str) -> None:
 
 
 @pytest.mark.parametrize("nothing", [NULL, string("")])
-def test_a_stamp_that_says_nothing_is_begun_anew(nothing: Value) -> None:
+def test_an_empty_stamp_is_replaced(nothing: Value) -> None:
     assert stamped(1, named={"repl-path": nothing, "repl-sequence": nothing})["repl-path"] == "west"
 
 
@@ -128,7 +128,7 @@ def test_visited_sites(path: Value | None, sites: list[str]) -> None:
         (253_402_300_799_999, "9999-12-31T23:59:59.999Z"),
     ],
 )
-def test_times_are_told_to_the_millisecond(milliseconds: int, text: str) -> None:
+def test_times_have_milliseconds(milliseconds: int, text: str) -> None:
     assert iso_time(milliseconds) == text
 
 

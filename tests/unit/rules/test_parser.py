@@ -134,7 +134,7 @@ def test_statements_are_separated_by_semicolons_commas_or_nothing() -> None:
         ("a LIKE 'x!' ESCAPE '!'", 20, "a character after the ESCAPE"),
     ],
 )
-def test_a_filter_that_is_none(text: str, column: int, expected: str) -> None:
+def test_an_invalid_filter_is_refused(text: str, column: int, expected: str) -> None:
     with pytest.raises(RuleSyntaxError) as caught:
         parse_filter(text)
     assert caught.value.column == column
@@ -160,7 +160,7 @@ def test_a_filter_that_is_none(text: str, column: int, expected: str) -> None:
         ("SET sys.ScheduledEnqueueTimeUtc = 'soon'", 35, "a timestamp"),
     ],
 )
-def test_an_action_that_is_none(text: str, column: int, expected: str) -> None:
+def test_an_invalid_action_is_refused(text: str, column: int, expected: str) -> None:
     with pytest.raises(RuleSyntaxError) as caught:
         parse_action(text)
     assert caught.value.column == column
