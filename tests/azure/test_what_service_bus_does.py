@@ -32,11 +32,13 @@ SESSIONS = "busway-test-sessions"
 
 
 @pytest.fixture(scope="module")
-def namespace():
+def namespace() -> Any:
     return os.environ["BUSWAY_TEST_WEST"]
 
 
-def message(*, properties=None, annotations=None, session_id=None, header=(), expiry=None):
+def message(
+    *, properties: Any = None, annotations: Any = None, session_id: Any = None, header: Any = (), expiry: Any = None
+) -> Any:
     fields: list[Value] = [NULL] * 11
     identity = uuid.uuid4().hex
     fields[0] = string(identity)
@@ -54,8 +56,8 @@ def message(*, properties=None, annotations=None, session_id=None, header=(), ex
     return Outgoing(content, identity, session_id, None)
 
 
-def send(namespace, entity, messages):
-    async def run():
+def send(namespace: Any, entity: Any, messages: Any) -> Any:
+    async def run() -> Any:
         output = ServiceBusOutput("west", lambda: service_bus_client("WEST", {"WEST": namespace}))
         try:
             return await output.send(entity, messages, timeout_seconds=30)
@@ -65,7 +67,7 @@ def send(namespace, entity, messages):
     return asyncio.run(run())
 
 
-def take(namespace, queue, count, **options):
+def take(namespace: Any, queue: Any, count: Any, **options: Any) -> Any:
     taken: list = []
     mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
     with (
@@ -77,7 +79,7 @@ def take(namespace, queue, count, **options):
     return taken
 
 
-def test_raw_sections_in_a_batch_are_messages(namespace) -> None:
+def test_raw_sections_in_a_batch_are_messages(namespace: Any) -> None:
     sent = [message(properties={"n": long(2**40)}) for _ in range(3)]
     assert send(namespace, QUEUE, sent) == [None] * 3
     received = take(namespace, QUEUE, 3)
@@ -85,26 +87,26 @@ def test_raw_sections_in_a_batch_are_messages(namespace) -> None:
     assert {each.application_properties[b"n"] for each in received} == {2**40}
 
 
-def test_annotations_that_the_service_assigns_are_ignored_from_a_sender(namespace) -> None:
+def test_annotations_that_the_service_assigns_are_ignored_from_a_sender(namespace: Any) -> None:
     forged = {"x-opt-sequence-number": long(7), "x-opt-enqueued-time": timestamp(0), "x-opt-locked-until": timestamp(0)}
     assert send(namespace, QUEUE, [message(annotations=forged)]) == [None]
     (received,) = take(namespace, QUEUE, 1)
     assert received.enqueued_time_utc.year > 2000
 
 
-def test_the_life_of_a_message_is_its_headers_even_beside_an_old_expiry(namespace) -> None:
+def test_the_life_of_a_message_is_its_headers_even_beside_an_old_expiry(namespace: Any) -> None:
     assert send(namespace, QUEUE, [message(header=(NULL, NULL, uint(90_000)), expiry=1_000)]) == [None]
     (received,) = take(namespace, QUEUE, 1)
     assert received.time_to_live.total_seconds() == 90
 
 
-def test_described_property_values_are_taken(namespace) -> None:
+def test_described_property_values_are_taken(namespace: Any) -> None:
     span = described(symbol("com.microsoft:timespan"), long(600_000_000))
     assert send(namespace, QUEUE, [message(properties={"span": span})]) == [None]
     assert len(take(namespace, QUEUE, 1)) == 1
 
 
-def test_one_batch_may_hold_several_sessions_and_keeps_the_order_of_each(namespace) -> None:
+def test_one_batch_may_hold_several_sessions_and_keeps_the_order_of_each(namespace: Any) -> None:
     sent = [message(session_id=session) for session in ("a", "b", "a", "b", "a")]
     assert send(namespace, SESSIONS, sent) == [None] * 5
     for session, count in (("a", 3), ("b", 2)):
@@ -114,19 +116,19 @@ def test_one_batch_may_hold_several_sessions_and_keeps_the_order_of_each(namespa
         ]
 
 
-def test_a_message_without_session_is_refused_by_a_session_queue_and_its_neighbours_are_not(namespace) -> None:
+def test_a_message_without_session_is_refused_by_a_session_queue_and_its_neighbours_are_not(namespace: Any) -> None:
     answers = send(namespace, SESSIONS, [message(session_id="c"), message(), message(session_id="c")])
     assert [type(answer) for answer in answers] == [type(None), MessageRejected, type(None)]
     assert len(take(namespace, SESSIONS, 2, session_id="c")) == 2
 
 
-def test_binary_properties_are_refused(namespace) -> None:
+def test_binary_properties_are_refused(namespace: Any) -> None:
     (answer,) = send(namespace, QUEUE, [message(properties={"bytes": binary(b"\x00\xff")})])
     assert isinstance(answer, MessageRejected)
 
 
-def test_a_refused_message_leaves_the_link_usable(namespace) -> None:
-    async def run():
+def test_a_refused_message_leaves_the_link_usable(namespace: Any) -> None:
+    async def run() -> Any:
         output = ServiceBusOutput("west", lambda: service_bus_client("WEST", {"WEST": namespace}))
         try:
             refused = await output.send(SESSIONS, [message()], timeout_seconds=30)
@@ -141,8 +143,8 @@ def test_a_refused_message_leaves_the_link_usable(namespace) -> None:
     assert len(take(namespace, SESSIONS, 1, session_id="d")) == 1
 
 
-def with_locks(namespace, entity, ask, *, sessions: bool = False):
-    async def run():
+def with_locks(namespace: Any, entity: Any, ask: Any, *, sessions: bool = False) -> Any:
+    async def run() -> Any:
         locks = ServiceBusLocks(
             "west", entity, lambda: service_bus_client("WEST", {"WEST": namespace}), sessions=sessions
         )
@@ -154,7 +156,7 @@ def with_locks(namespace, entity, ask, *, sessions: bool = False):
     return asyncio.run(run())
 
 
-def test_a_lock_is_renewed_over_another_connection(namespace) -> None:
+def test_a_lock_is_renewed_over_another_connection(namespace: Any) -> None:
     send(namespace, QUEUE, [message(), message()])
     with (
         ServiceBusClient.from_connection_string(namespace) as client,
@@ -172,18 +174,18 @@ def test_a_lock_is_renewed_over_another_connection(namespace) -> None:
             with_locks(namespace, QUEUE, lambda locks: locks.renew(tokens, None, timeout_seconds=30))
 
 
-def locked_until(receiver):
+def locked_until(receiver: Any) -> Any:
     return receiver.session.locked_until_utc.timestamp()
 
 
-def test_a_session_is_renewed_over_another_connection(namespace) -> None:
+def test_a_session_is_renewed_over_another_connection(namespace: Any) -> None:
     send(namespace, SESSIONS, [message(session_id="renewed")])
     with ServiceBusClient.from_connection_string(namespace) as client:
         with client.get_queue_receiver(SESSIONS, session_id="renewed") as receiver:
             received: Any = receiver.receive_messages(1, max_wait_time=10)[0]
             before: float = locked_until(receiver)
 
-            def renew(locks):
+            def renew(locks: Any) -> Any:
                 return locks.renew([], "renewed", timeout_seconds=30)
 
             assert with_locks(namespace, SESSIONS, renew, sessions=True) / 1000 >= before
@@ -192,15 +194,17 @@ def test_a_session_is_renewed_over_another_connection(namespace) -> None:
             with_locks(namespace, SESSIONS, renew, sessions=True)
 
 
-def test_a_message_is_dead_lettered_over_another_connection_and_its_completion_refused(namespace) -> None:
+def test_a_message_is_dead_lettered_over_another_connection_and_its_completion_refused(namespace: Any) -> None:
     dead_letter_one(namespace, QUEUE, None)
 
 
-def test_a_message_of_a_session_is_dead_lettered_over_another_connection_and_its_completion_refused(namespace) -> None:
+def test_a_message_of_a_session_is_dead_lettered_over_another_connection_and_its_completion_refused(
+    namespace: Any,
+) -> None:
     dead_letter_one(namespace, SESSIONS, "poison")
 
 
-def dead_letter_one(namespace, queue, session_id) -> None:
+def dead_letter_one(namespace: Any, queue: Any, session_id: Any) -> None:
     sent = [message(session_id=session_id) for _ in range(3)]
     send(namespace, queue, sent)
     options: dict = {} if session_id is None else {"session_id": session_id}

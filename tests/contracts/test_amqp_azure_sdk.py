@@ -97,7 +97,7 @@ def kinds(value: Value) -> object:
 
 @thorough
 @given(_values)
-def test_a_value_of_the_sdk_is_read_with_its_types_and_comes_back_the_same(value) -> None:
+def test_a_value_of_the_sdk_is_read_with_its_types_and_comes_back_the_same(value: Value) -> None:
     raw = bytearray()
     _encode.encode_value(raw, for_the_encoder(value))
     decoded = decode_all(bytes(raw))
@@ -108,7 +108,7 @@ def test_a_value_of_the_sdk_is_read_with_its_types_and_comes_back_the_same(value
 
 @thorough
 @given(_values)
-def test_the_sdk_reads_our_values(value) -> None:
+def test_the_sdk_reads_our_values(value: Value) -> None:
     raw = encode(value)
     rest, decoded = _decode._DECODE_BY_CONSTRUCTOR[raw[0]](memoryview(raw)[1:])
     assert bytes(rest) == b""
@@ -161,7 +161,7 @@ def test_the_sdk_reads_a_split_message_as_before() -> None:
 @pytest.mark.parametrize(
     ("body", "number"), [({"sequence": [[1, "a"], [2]]}, sections.SEQUENCE), ({"value": {"a": 1}}, sections.VALUE)]
 )
-def test_each_kind_of_body_of_the_sdk_is_split(body, number) -> None:
+def test_each_kind_of_body_of_the_sdk_is_split(body: dict[str, Any], number: int) -> None:
     raw = encoded(Message(**body))
     split_message = split(raw)
     assert split_message.encode() == raw

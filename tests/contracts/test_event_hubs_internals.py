@@ -6,6 +6,7 @@ A failure here after an update of the SDK means: look at that module before anyt
 
 import asyncio
 import inspect
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,7 @@ def test_the_data_sections_of_a_batch_are_the_bytes_that_were_given(key: str | N
 def test_a_batch_of_ours_is_a_batch_as_the_sdk_makes_it(key: str | None) -> None:
     ours = raw_batch([b""], key)
 
-    async def theirs():
+    async def theirs() -> Any:
         async with client() as producer:
             producer._max_message_size_on_link = 10_000
             batch = await producer.create_batch(partition_key=key)
@@ -109,11 +110,11 @@ def test_a_producer_has_the_parts_that_are_opened_and_driven(partition: str | No
 
 
 @pytest.fixture
-def settled():
+def settled() -> Callable[..., Any]:
     """Settle a delivery the way the SDK's client does when the link tells it something."""
     handler = object.__new__(SendClientAsync)
 
-    def settle(reason, state=None):
+    def settle(reason: LinkDeliverySettleReason, state: dict[str, list[list[bytes | None]]] | None = None) -> Any:
         delivery = _MessageDelivery(None, MessageDeliveryState.WaitingForSendAck)
         asyncio.run(handler._on_send_complete_async(delivery, reason, state))
         assert delivery.state in MESSAGE_DELIVERY_DONE_STATES
@@ -123,7 +124,7 @@ def settled():
     return settle
 
 
-def test_a_delivery_keeps_what_the_hub_said(settled) -> None:
+def test_a_delivery_keeps_what_the_hub_said(settled: Callable[..., Any]) -> None:
     taken = settled(LinkDeliverySettleReason.DISPOSITION_RECEIVED, {SEND_DISPOSITION_ACCEPT: []})
     assert (taken.state, taken.error) == (MessageDeliveryState.Ok, None)
     state = {SEND_DISPOSITION_REJECT: [[b"amqp:not-allowed", b"no", None]]}
@@ -135,7 +136,7 @@ def test_a_delivery_keeps_what_the_hub_said(settled) -> None:
 
 
 def test_a_link_keeps_the_error_that_detached_it() -> None:
-    async def detach():
+    async def detach() -> Any:
         quiet: dict = {"network_trace": False, "network_trace_params": {}}
         link: Any = SenderLink(Session(Connection("amqps://localhost"), 0, **quiet), 0, target_address="hub", **quiet)
         assert link._error is None
@@ -148,7 +149,7 @@ def test_a_link_keeps_the_error_that_detached_it() -> None:
 def test_a_client_keeps_no_thread_beside_the_caller() -> None:
     """A keep-alive would read from the connection while a batch waits for its answer."""
 
-    async def interval():
+    async def interval() -> Any:
         async with client() as producer_client:
             producer = producer_client._create_producer()
             producer._create_handler(await producer_client._create_auth_async())
@@ -185,7 +186,7 @@ def test_an_error_names_its_condition() -> None:
         (b"com.example:never-heard-of", TargetUnavailable),
     ],
 )
-def test_what_the_service_answers_is_translated(condition: bytes, translated) -> None:
+def test_what_the_service_answers_is_translated(condition: bytes, translated: type[MessageRejected]) -> None:
     error = MessageException(condition, description="secret description")
     answer = Publisher("east/hub", None, NEVER)._translated(error)
     assert type(answer) is translated
@@ -205,7 +206,7 @@ def test_what_the_service_answers_is_translated(condition: bytes, translated) ->
         (ConnectionRefusedError(), TargetUnavailable),
     ],
 )
-def test_what_the_sdk_raises_is_translated(error, translated) -> None:
+def test_what_the_sdk_raises_is_translated(error: Any, translated: type[TargetRefused]) -> None:
     assert type(Publisher("east/hub", None, NEVER)._translated(error)) is translated
 
 

@@ -6,6 +6,9 @@ A new version of azure-servicebus or azure-eventhub that renames or changes one 
 
 import asyncio
 import inspect
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
 
 import pytest
 from azure.eventhub._constants import GEOREPLICATION_SYMBOL, TIMEOUT_SYMBOL
@@ -27,20 +30,20 @@ _OPEN = "create_mgmt_client_async"
 EVENT_HUBS = "azure.eventhub._pyamqp"
 
 
-def module(name):
+def module(name: str) -> ModuleType:
     return __import__(name, fromlist=["_"])
 
 
-def parameters(function):
+def parameters(function: Callable[..., Any]) -> set[str]:
     return set(inspect.signature(function).parameters)
 
 
 @pytest.fixture(params=[SERVICE_BUS, EVENT_HUBS])
-def pyamqp(request: pytest.FixtureRequest):
+def pyamqp(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def test_transport_has_the_parts_that_are_replaced_and_read(pyamqp) -> None:
+def test_transport_has_the_parts_that_are_replaced_and_read(pyamqp: str) -> None:
     transport = module(f"{pyamqp}.aio._transport_async").AsyncTransport("localhost", use_tls=False)
     assert isinstance(transport.socket_lock, asyncio.Lock)
     assert transport._read_buffer.read() == b""
@@ -51,7 +54,7 @@ def test_transport_has_the_parts_that_are_replaced_and_read(pyamqp) -> None:
     assert "self.socket_lock" in source
 
 
-def test_connection_reads_frames_through_the_transport_only(pyamqp) -> None:
+def test_connection_reads_frames_through_the_transport_only(pyamqp: str) -> None:
     connection = module(f"{pyamqp}.aio._connection_async").Connection
     assert "self._transport.receive_frame(" in inspect.getsource(connection._read_frame)
     assert parameters(connection._process_incoming_frame) == {"self", "channel", "frame"}
@@ -61,12 +64,12 @@ def test_connection_reads_frames_through_the_transport_only(pyamqp) -> None:
         assert hasattr(created, name), name
 
 
-def test_an_empty_frame_is_no_frame_for_the_connection(pyamqp) -> None:
+def test_an_empty_frame_is_no_frame_for_the_connection(pyamqp: str) -> None:
     connection = module(f"{pyamqp}.aio._connection_async").Connection("amqps://localhost:5672", use_tls=False)
     assert asyncio.run(connection._process_incoming_frame(None, None)) is True
 
 
-def test_session_and_link_keep_what_is_read_and_written(pyamqp) -> None:
+def test_session_and_link_keep_what_is_read_and_written(pyamqp: str) -> None:
     session_class = module(f"{pyamqp}.aio._session_async").Session
     connection = module(f"{pyamqp}.aio._connection_async").Connection("amqps://localhost:5672", use_tls=False)
     session = connection.create_session(incoming_window=10, outgoing_window=10)
@@ -94,18 +97,18 @@ def test_session_and_link_keep_what_is_read_and_written(pyamqp) -> None:
     )
 
 
-def test_link_states_have_the_names_that_are_compared(pyamqp) -> None:
+def test_link_states_have_the_names_that_are_compared(pyamqp: str) -> None:
     states = module(f"{pyamqp}.constants").LinkState
     assert {"DETACHED", "ERROR", "ATTACHED"} <= set(states.__members__)
 
 
-def test_client_authenticates_in_steps_and_closes(pyamqp) -> None:
+def test_client_authenticates_in_steps_and_closes(pyamqp: str) -> None:
     client = module(f"{pyamqp}.aio._client_async").AMQPClientAsync
     for name in ("open_async", "auth_complete_async", "close_async"):
         assert inspect.iscoroutinefunction(getattr(client, name)), name
 
 
-def test_frame_decoder_takes_a_memoryview_without_the_frame_header(pyamqp) -> None:
+def test_frame_decoder_takes_a_memoryview_without_the_frame_header(pyamqp: str) -> None:
     decode_frame = module(f"{pyamqp}._decode").decode_frame
     performative, fields = decode_frame(memoryview(b"\x00\x53\x15\xc0\x06\x05\x42\x43\x43\x41\x40"))
     assert (performative, fields[:4]) == (0x15, [False, 0, 0, True])

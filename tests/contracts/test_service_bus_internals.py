@@ -8,10 +8,12 @@ import asyncio
 import logging
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 from azure.core.exceptions import ClientAuthenticationError
 from azure.servicebus import ServiceBusMessage
+from azure.servicebus._common.message import ServiceBusMessageBatch
 from azure.servicebus._pyamqp.aio._connection_async import Connection
 from azure.servicebus._pyamqp.aio._sender_async import SenderLink
 from azure.servicebus._pyamqp.aio._session_async import Session
@@ -81,7 +83,7 @@ def test_a_first_message_without_any_gives_an_envelope_without_any() -> None:
 def test_a_batch_of_ours_is_a_batch_as_the_sdk_makes_it() -> None:
     ours = raw_batch([Outgoing(b"", "m", "s", "s")], 10_000)
 
-    async def theirs():
+    async def theirs() -> Any:
         async with ServiceBusClient.from_connection_string(CONNECTION_STRING) as client:
             sender = client.get_queue_sender("q")
             sender._max_message_size_on_link = sender._max_batch_size_on_link = 10_000
@@ -110,7 +112,7 @@ def test_a_sender_sends_our_batch_and_not_one_made_anew(monkeypatch: pytest.Monk
             sender = client.get_queue_sender("q")
             sender._max_message_size_on_link = sender._max_batch_size_on_link = 10_000
 
-            async def take(message, **_) -> None:
+            async def take(message: ServiceBusMessageBatch, **_: float) -> None:
                 sent.append(encoded_batch(message))
 
             monkeypatch.setattr(sender, "_send", take)
@@ -151,7 +153,7 @@ def test_an_error_names_its_condition() -> None:
         (b"com.example:never-heard-of", TargetUnavailable),
     ],
 )
-def test_what_the_service_answers_is_translated(condition: bytes, translated) -> None:
+def test_what_the_service_answers_is_translated(condition: bytes, translated: type[MessageRejected]) -> None:
     error = PyamqpTransport.create_servicebus_exception(
         logging.getLogger(__name__), AMQPException(condition, description="secret description")
     )
@@ -178,7 +180,7 @@ def test_what_the_service_answers_is_translated(condition: bytes, translated) ->
         (ConnectionRefusedError(), TargetUnavailable),
     ],
 )
-def test_what_the_sdk_raises_is_translated(error, translated) -> None:
+def test_what_the_sdk_raises_is_translated(error: Any, translated: type[MessageRejected]) -> None:
     assert type(ServiceBusOutput("east", _never)._translated("orders", error)) is translated
 
 
@@ -195,7 +197,7 @@ def _never() -> ServiceBusClient:
 def test_a_sender_keeps_the_error_that_detached_its_link() -> None:
     """`link_error` reads it there; the SDK's own error for the batch in hand says no more than that it failed."""
 
-    async def open_and_detach():
+    async def open_and_detach() -> Any:
         async with ServiceBusClient.from_connection_string(CONNECTION_STRING) as client:
             sender = client.get_queue_sender("q")
             assert link_error(sender) is None

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,7 +19,7 @@ encoded = strategies.messages.map(lambda sections: sections.encode())
 
 @thorough
 @given(strategies.messages, st.binary(max_size=8))
-def test_a_message_is_split_into_its_sections_and_joined_again(sections, before: bytes) -> None:
+def test_a_message_is_split_into_its_sections_and_joined_again(sections: Any, before: bytes) -> None:
     raw = sections.encode()
     assert split(raw) == sections
     assert split(before + raw, len(before)) == sections
@@ -25,7 +27,7 @@ def test_a_message_is_split_into_its_sections_and_joined_again(sections, before:
 
 @thorough
 @given(strategies.messages)
-def test_the_descriptor_names_the_section_and_says_where_its_content_starts(sections) -> None:
+def test_the_descriptor_names_the_section_and_says_where_its_content_starts(sections: Any) -> None:
     for name in NAMES.values():
         section = getattr(sections, name.replace("-", "_"), b"")
         if section:
@@ -75,7 +77,7 @@ def test_scanned_fields_joined_are_the_list_again_without_the_nulls_at_its_end(v
 
 @thorough
 @given(st.lists(st.sampled_from(sorted(NAMES)), max_size=4))
-def test_sections_out_of_order_are_malformed(numbers) -> None:
+def test_sections_out_of_order_are_malformed(numbers: Any) -> None:
     content = {0x70: b"\x45", 0x73: b"\x45", 0x75: b"\xa0\x00", 0x76: b"\x45", 0x77: b"\x40"}
     raw = b"".join(b"\x00\x53" + bytes((number,)) + content.get(number, b"\xc1\x01\x00") for number in numbers)
     kinds = {number for number in numbers if number in (DATA, SEQUENCE, VALUE)}

@@ -1,5 +1,7 @@
 """Messages there and back between the two worlds, through what our broker takes and hands on of them."""
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -82,7 +84,7 @@ def said(message: Message) -> tuple[dict[str, object], bytes]:
 
 
 @given(messages(service_bus_values, has_header=True, keys_agree=True), st.integers(1, 3))
-def test_a_message_comes_back_from_a_hub_as_it_was(content, hubs) -> None:
+def test_a_message_comes_back_from_a_hub_as_it_was(content: Any, hubs: Any) -> None:
     event = in_a_hub(carried(content, "service-bus", "event-hubs"))
     for _ in range(hubs - 1):
         event = in_a_hub(carried(event, "event-hubs", "event-hubs"))
@@ -92,7 +94,7 @@ def test_a_message_comes_back_from_a_hub_as_it_was(content, hubs) -> None:
 
 
 @given(messages(event_values, has_header=False, keys_agree=False), st.integers(1, 3))
-def test_an_event_comes_back_from_service_bus_as_it_was(content, queues) -> None:
+def test_an_event_comes_back_from_service_bus_as_it_was(content: Any, queues: Any) -> None:
     message = in_a_queue(carried(content, "event-hubs", "service-bus"))
     for _ in range(queues - 1):
         message = in_a_queue(carried(message, "service-bus", "service-bus"))
@@ -101,14 +103,14 @@ def test_an_event_comes_back_from_service_bus_as_it_was(content, queues) -> None
 
 
 @given(messages(event_values, has_header=False, keys_agree=False))
-def test_events_of_one_key_and_group_are_messages_of_one_session(content) -> None:
+def test_events_of_one_key_and_group_are_messages_of_one_session(content: Any) -> None:
     event = Message.received(content, ORIGIN)
     message = carried(content, "event-hubs", "service-bus")
     assert (message.session_id or "") == (event.session_id or event.partition_key or "")
 
 
 @given(messages(service_bus_values, has_header=True, keys_agree=True))
-def test_messages_of_one_session_are_events_of_one_key(content) -> None:
+def test_messages_of_one_session_are_events_of_one_key(content: Any) -> None:
     message = Message.received(content, ORIGIN)
     event = carried(content, "service-bus", "event-hubs")
     assert (event.partition_key or "") == (message.session_id or message.partition_key or "")

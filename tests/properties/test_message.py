@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -77,7 +78,7 @@ def stamped(message: Message) -> Message | None:
 
 @thorough
 @given(messages)
-def test_a_message_leaves_as_it_came_but_for_what_the_delivery_was_about(sections) -> None:
+def test_a_message_leaves_as_it_came_but_for_what_the_delivery_was_about(sections: Any) -> None:
     sent = split(Message.received(sections.encode(), ORIGIN).encode())
     assert sent.delivery_annotations == b""
     assert without_nulls_at_the_end(fields(sent.header)) == without_nulls_at_the_end(fields(sections.header)[:3])
@@ -96,7 +97,7 @@ def test_a_message_leaves_as_it_came_but_for_what_the_delivery_was_about(section
 
 @thorough
 @given(strategies.messages)
-def test_any_valid_message_can_be_received_or_is_malformed(sections) -> None:
+def test_any_valid_message_can_be_received_or_is_malformed(sections: Any) -> None:
     try:
         message = Message.received(sections.encode(), ORIGIN)
     except Malformed:
@@ -106,7 +107,7 @@ def test_any_valid_message_can_be_received_or_is_malformed(sections) -> None:
 
 @thorough
 @given(messages, st.dictionaries(names, st.none() | settable, max_size=4))
-def test_setting_properties_touches_only_their_entries(sections, changes) -> None:
+def test_setting_properties_touches_only_their_entries(sections: Any, changes: Any) -> None:
     message = Message.received(sections.encode(), ORIGIN)
     before = pairs(sections.application_properties)
     # Names that are there already, as well as new ones.
@@ -124,7 +125,7 @@ def test_setting_properties_touches_only_their_entries(sections, changes) -> Non
 
 @thorough
 @given(messages)
-def test_a_stamp_adds_its_properties_and_touches_no_other(sections) -> None:
+def test_a_stamp_adds_its_properties_and_touches_no_other(sections: Any) -> None:
     message = Message.received(sections.encode(), ORIGIN)
     before = pairs(sections.application_properties)
     assume(not any((key or "").startswith(("repl-", "DeadLetter")) for key, _, _ in before))
@@ -139,7 +140,7 @@ def test_a_stamp_adds_its_properties_and_touches_no_other(sections) -> None:
 
 @thorough
 @given(messages, st.integers(1, 5))
-def test_after_any_number_of_hops_every_other_property_has_the_bytes_that_it_had(sections, hops) -> None:
+def test_after_any_number_of_hops_every_other_property_has_the_bytes_that_it_had(sections: Any, hops: Any) -> None:
     content = sections.encode()
     before = pairs(sections.application_properties)
     assume(not any((key or "").startswith(("repl-", "DeadLetter")) for key, _, _ in before))
@@ -163,7 +164,7 @@ def test_after_any_number_of_hops_every_other_property_has_the_bytes_that_it_had
 
 @thorough
 @given(messages, st.none() | st.integers(1, 2**32 - 1))
-def test_a_time_to_live_touches_only_its_field(sections, milliseconds) -> None:
+def test_a_time_to_live_touches_only_its_field(sections: Any, milliseconds: Any) -> None:
     message = Message.received(sections.encode(), ORIGIN)
     message.time_to_live = milliseconds
     sent = Message.received(message.encode(), ORIGIN)
@@ -209,7 +210,7 @@ def identity(content: bytes) -> object:
 @given(
     st.lists(strategies.damaged(strategies.messages.map(Sections.encode)) | messages.map(Sections.encode), max_size=6)
 )
-def test_whatever_comes_every_message_has_one_outcome_and_its_neighbours_go_on(contents) -> None:
+def test_whatever_comes_every_message_has_one_outcome_and_its_neighbours_go_on(contents: Any) -> None:
     contents = list({identity(content): content for content in contents}.values())
     output, rejects = OutputThatAccepts(), OutputThatAccepts()
     pipeline, journal = line(output, rejects)

@@ -1,5 +1,7 @@
 """Whatever the rule or the set of tasks: what is known is true, and a review comes to its end."""
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -57,7 +59,7 @@ actions = (
 messages = st.dictionaries(st.sampled_from(["p", "q"]), constants)
 
 
-def holds(facts, message) -> bool:
+def holds(facts: Any, message: Any) -> bool:
     """Tell whether everything that *facts* say of the message's application properties is so."""
     for (scope, name), knowledge in facts.known.items():
         value = message.user(name)
@@ -73,14 +75,14 @@ def holds(facts, message) -> bool:
 
 
 @given(conditions, messages)
-def test_what_a_condition_yields_is_among_its_outcomes_with_what_is_known_then(condition, properties) -> None:
+def test_what_a_condition_yields_is_among_its_outcomes_with_what_is_known_then(condition: Any, properties: Any) -> None:
     message = PropertiesInMemory(**properties)
     truth = SqlFilter(condition).evaluate(message)
     assert any(each is truth and holds(facts, message) for each, facts in outcomes(condition, Facts()))
 
 
 @given(conditions, actions, conditions, messages)
-def test_what_is_known_holds_after_an_action_too(before, action, after, properties) -> None:
+def test_what_is_known_holds_after_an_action_too(before: Any, action: Any, after: Any, properties: Any) -> None:
     message = PropertiesInMemory(**properties)
     truth = SqlFilter(before).evaluate(message)
     known = [facts for each, facts in outcomes(before, Facts()) if each is truth and holds(facts, message)]
@@ -92,7 +94,7 @@ def test_what_is_known_holds_after_an_action_too(before, action, after, properti
 
 
 @given(any_conditions, any_messages)
-def test_any_condition_has_its_truth_among_its_outcomes(condition, message) -> None:
+def test_any_condition_has_its_truth_among_its_outcomes(condition: Any, message: Any) -> None:
     try:
         truth = SqlFilter(condition).evaluate(message)
     except RuleEvaluationError:
@@ -136,7 +138,7 @@ tasks = st.fixed_dictionaries(
 )
 
 
-def configured(documents):
+def configured(documents: Any) -> Any:
     """Return the documents that are valid as tasks of one configuration."""
     valid = []
     for number, document in enumerate(documents):
@@ -149,7 +151,7 @@ def configured(documents):
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(tasks, max_size=5).map(configured))
-def test_any_set_of_tasks_can_be_reviewed(configuration) -> None:
+def test_any_set_of_tasks_can_be_reviewed(configuration: Any) -> None:
     for finding in review(configuration, Entities({})):
         assert finding.check in CHECKS
         assert not finding.check.needs_entities

@@ -7,6 +7,7 @@ carries one. Here each message travels through both.
 
 import asyncio
 from collections import deque
+from typing import Any
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -77,7 +78,7 @@ histories = st.fixed_dictionaries({}, optional={PATH: st.sampled_from(["west", "
 messages = st.dictionaries(st.sampled_from(["p", "q"]), constants)
 
 
-def configured(documents):
+def configured(documents: Any) -> Any:
     """Return the documents that are valid as tasks of one configuration."""
     valid = []
     for number, document in enumerate(documents):
@@ -94,7 +95,7 @@ configurations = st.lists(tasks, min_size=1, max_size=5).map(configured).filter(
 class Carrier:
     """The rules of sources and the pipelines of a configuration, with outputs that keep what they take."""
 
-    def __init__(self, configuration) -> None:
+    def __init__(self, configuration: Any) -> None:
         self._configuration = configuration
         self._assembled = dict(
             zip(
@@ -104,7 +105,7 @@ class Carrier:
             )
         )
 
-    def carry(self, task, named):
+    def carry(self, task: Any, named: Any) -> Any:
         """Return outcome, target as SITE/ENTITY, and the properties with which the message comes there."""
         origin = Origin(self._configuration.site(task.source.connection), task.source.entity)
         selected = Message.received(delivered(1, named=named), origin)
@@ -124,7 +125,7 @@ class Carrier:
         (sent,) = self._taken()
         return record.outcome, record.target, dict(Message.received(sent.content, SOMEWHERE).application_properties())
 
-    def _taken(self):
+    def _taken(self) -> Any:
         outputs = {
             id(route.target.output): route.target.output
             for task in self._assembled.values()
@@ -136,13 +137,13 @@ class Carrier:
         return found
 
 
-def exactly(task, network, named):
+def exactly(task: Any, network: Any, named: Any) -> Any:
     """Return the passage of a message of which all is known."""
     known = {(Scope.USER, name): value for name, value in named.items()}
     return Passage(network.source_node(task.source), Facts(known, Unknown.ABSENT), (network.label(task.source),))
 
 
-def holds(facts, named):
+def holds(facts: Any, named: Any) -> Any:
     """Tell whether everything that *facts* say of application properties is so of the properties *named*."""
     present = {name.lower(): value for name, value in named.items()}
     return all(
@@ -150,7 +151,7 @@ def holds(facts, named):
     )
 
 
-def agrees(knowledge, value):
+def agrees(knowledge: Any, value: Any) -> Any:
     if isinstance(knowledge, Value):
         # Null and absent are one to rules but for EXISTS, and facts of an action's outcome say which of them.
         return value is not None and (value.kind, value.payload) == (knowledge.kind, knowledge.payload)
@@ -163,13 +164,15 @@ def agrees(knowledge, value):
     }[knowledge]
 
 
-def label(network, edge):
+def label(network: Any, edge: Any) -> Any:
     return network.label(edge.target)
 
 
 @settings(max_examples=100, deadline=None)
 @given(configurations, st.integers(0, 4), messages, histories)
-def test_a_message_of_which_all_is_known_goes_where_the_review_says(configuration, first, properties, history) -> None:
+def test_a_message_of_which_all_is_known_goes_where_the_review_says(
+    configuration: Any, first: Any, properties: Any, history: Any
+) -> None:
     network, carrier = Network(configuration, Entities({})), Carrier(configuration)
     start = configuration.tasks[first % len(configuration.tasks)]
     named = {**properties, **history}
@@ -219,7 +222,7 @@ PATH_OF_A_PROPERTY = {
 @given(configurations, st.integers(0, 4), messages)
 @example(configured([PATH_OF_A_PROPERTY]), 0, {"p": string("1")})
 def test_what_is_known_of_any_message_of_an_application_is_so_wherever_it_goes(
-    configuration, first, properties
+    configuration: Any, first: Any, properties: Any
 ) -> None:
     network, carrier = Network(configuration, Entities({})), Carrier(configuration)
     start = configuration.tasks[first % len(configuration.tasks)]

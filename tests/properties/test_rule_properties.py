@@ -1,5 +1,7 @@
 """What rules see and change of a message is what a plain dict of its properties would show."""
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,7 +27,7 @@ def folded(named: dict[str, Value]) -> dict[str, tuple[str, Value]]:
 
 
 @given(named=st.dictionaries(names, values, max_size=6), walk=steps)
-def test_rules_see_and_change_what_is_there(named, walk) -> None:
+def test_rules_see_and_change_what_is_there(named: Any, walk: Any) -> None:
     named = {name: named[name] for name, _ in folded(named).values()}
     # Text in a value that looks like a property's name is none.
     named["decoy"] = string("".join(named) + "\xa1\x01a")

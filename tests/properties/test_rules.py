@@ -1,6 +1,7 @@
 """The text of any rule parses to the same rule, and any text is a rule or a syntax error."""
 
 import string
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,8 +52,8 @@ properties = user_properties | st.builds(
 parameters = st.builds(Parameter, st.text(string.ascii_letters + "_1ä", min_size=1, max_size=4))
 
 
-def chains(expressions):
-    def chain_of(operators):
+def chains(expressions: Any) -> Any:
+    def chain_of(operators: Any) -> Any:
         pairs = st.tuples(st.sampled_from(operators), expressions)
         return st.builds(Chain, expressions, st.lists(pairs, min_size=1, max_size=3).map(tuple))
 
@@ -108,7 +109,7 @@ words = st.sampled_from(WORDS.split())
 near_rules = st.lists(words, max_size=20).map(" ".join)
 
 
-def is_short_enough(node):
+def is_short_enough(node: Any) -> Any:
     return len(str(node)) <= MAX_CHARACTERS
 
 
@@ -134,7 +135,7 @@ def test_any_text_is_a_rule_or_a_syntax_error(text: str) -> None:
             str(error).encode()
 
 
-def rule_or_error(parse, text: str):
+def rule_or_error(parse: Any, text: str) -> Any:
     try:
         return parse(text), None
     except RuleSyntaxError as error:

@@ -5,6 +5,7 @@ import logging
 import traceback
 from functools import partial
 from io import StringIO
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -31,7 +32,7 @@ unusable = st.sampled_from(
 
 
 @given(hidden)
-def test_in_no_text_of_its_own(value) -> None:
+def test_in_no_text_of_its_own(value: Any) -> None:
     secret = Secret("name", "1", value)
     assert value not in f"{secret!r} {secret} {[secret]}"
     assert secret.reveal() == value
@@ -39,8 +40,8 @@ def test_in_no_text_of_its_own(value) -> None:
 
 @pytest.mark.parametrize("kind", ["service-bus", "event-hubs"])
 @given(hidden, unusable)
-def test_in_no_error_and_in_no_log_line(kind: str, value, shape) -> None:
-    async def send():
+def test_in_no_error_and_in_no_log_line(kind: str, value: Any, shape: Any) -> None:
+    async def send() -> Any:
         secrets = SettingSecrets({setting_of("east-key"): shape.format(value)})
         output = RenewedOutput(
             "east", "east-key", secrets, partial(output_with_connection_string, "east", kind, "east-key")

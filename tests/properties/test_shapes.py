@@ -1,6 +1,7 @@
 """What is known of a section by its shape is what a walk through it finds, whatever came before."""
 
 from hashlib import blake2b
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,7 +31,7 @@ maps = st.lists(st.tuples(keys, values), max_size=4).map(
 lists = st.lists(values, max_size=5).map(lambda fields: join_list(b"\x00\x53\x73", [encode(field) for field in fields]))
 
 
-def or_malformed(function, *arguments):
+def or_malformed(function: Any, *arguments: Any) -> Any:
     try:
         return function(*arguments)
     except Malformed:
@@ -47,7 +48,7 @@ def test_the_fields_of_a_list_are_those_that_a_walk_finds(examples: list[bytes])
 
 
 @given(st.lists(maps | strategies.damaged(maps), min_size=1, max_size=6), st.sampled_from(("a", "b", "due", "ä", "x")))
-def test_a_name_is_found_where_a_walk_finds_it(examples: list[bytes], wanted) -> None:
+def test_a_name_is_found_where_a_walk_finds_it(examples: list[bytes], wanted: Any) -> None:
     for section in examples + examples:
         try:
             walked = next(
@@ -83,7 +84,7 @@ def test_the_digest_of_properties_is_that_of_each_in_its_one_encoding(examples: 
 def test_a_section_of_a_known_shape_is_not_walked_over() -> None:
     walked = []
 
-    def walk(section: bytes):
+    def walk(section: bytes) -> Any:
         walked.append(section)
         return None if section.startswith(b"-") else ([(1, 2, 4), (4, 5, 6)], section[1:2])
 

@@ -1,6 +1,7 @@
 """Lives that are handed on: by clocks that are apart, over any number of hops, and never longer than they were."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ lives = st.integers(MIN_MILLISECONDS, 2000) | st.integers(MIN_MILLISECONDS, MAX_
 skews = st.integers(-SKEW, SKEW)
 
 
-def passed_on(life, enqueued, now):
+def passed_on(life: Any, enqueued: Any, now: Any) -> Any:
     """Return the life of the copy by a clock that says *now*, None where the message is withheld."""
     message = Message.received(delivered(1, time_to_live=life, enqueued=enqueued), Origin("west", "q"))
     moment = datetime.fromtimestamp(now / 1000, UTC)
@@ -24,7 +25,9 @@ def passed_on(life, enqueued, now):
 
 
 @given(lives, st.data())
-def test_what_the_source_holds_for_alive_is_carried_on_with_what_is_left_give_or_take_the_skew(life, data) -> None:
+def test_what_the_source_holds_for_alive_is_carried_on_with_what_is_left_give_or_take_the_skew(
+    life: Any, data: Any
+) -> None:
     age = data.draw(st.integers(0, life - 1) | st.integers(0, min(life - 1, 3 * SKEW)))
     skew = data.draw(skews)
     left = passed_on(life, ENQUEUED, ENQUEUED + age + skew)
@@ -34,7 +37,7 @@ def test_what_the_source_holds_for_alive_is_carried_on_with_what_is_left_give_or
 
 
 @given(lives, st.integers(0, 10**12), skews)
-def test_what_is_surely_over_is_withheld(life, beyond, skew) -> None:
+def test_what_is_surely_over_is_withheld(life: Any, beyond: Any, skew: Any) -> None:
     assert passed_on(life, ENQUEUED, ENQUEUED + life + 2 * SKEW + beyond + skew) is None
 
 
@@ -42,13 +45,13 @@ def test_what_is_surely_over_is_withheld(life, beyond, skew) -> None:
 @example(1, 0)
 @example(1, SKEW)
 @example(MAX_MILLISECONDS, -SKEW)
-def test_a_life_never_becomes_none_nothing_or_longer_whatever_the_clocks_say(life, difference) -> None:
+def test_a_life_never_becomes_none_nothing_or_longer_whatever_the_clocks_say(life: Any, difference: Any) -> None:
     left = passed_on(life, ENQUEUED, ENQUEUED + difference)
     assert left is None or MIN_MILLISECONDS <= left <= life
 
 
 @given(lives, st.lists(st.tuples(st.integers(0, 60_000), skews, skews), min_size=5, max_size=5))
-def test_five_hops_never_lengthen_a_life(life, hops) -> None:
+def test_five_hops_never_lengthen_a_life(life: Any, hops: Any) -> None:
     """Each hop: how long the message lay there, and by how much the clocks of its site and of the app are wrong."""
     moment = ENQUEUED
     end = moment + life
@@ -67,7 +70,7 @@ def test_five_hops_never_lengthen_a_life(life, hops) -> None:
 
 
 @given(lives, st.lists(st.integers(0, 60_000), min_size=5, max_size=5))
-def test_with_clocks_that_agree_five_hops_end_a_life_when_the_first_would_have(life, hops) -> None:
+def test_with_clocks_that_agree_five_hops_end_a_life_when_the_first_would_have(life: Any, hops: Any) -> None:
     moment = ENQUEUED
     end = moment + life
     for lay in hops:

@@ -1,5 +1,7 @@
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,17 +25,17 @@ REJECTS = "rejects: {connection: west, queue: rejected}\n"
 
 
 @pytest.fixture
-def folder(tmp_path: Path):
+def folder(tmp_path: Path) -> Path:
     tmp_path.joinpath("tasks").mkdir()
     tmp_path.joinpath("connections.yaml").write_text(CONNECTIONS, encoding="utf-8")
     return tmp_path
 
 
 @pytest.fixture
-def problems(folder):
+def problems(folder: Path) -> Callable[..., Any]:
     """Return the problems of a folder of files, each as path in the folder, what is wrong, and the hint."""
 
-    def problems_of(**files):
+    def problems_of(**files: str) -> list[tuple[str, str, str]]:
         for name, content in files.items():
             path = folder / ("connections.yaml" if name == "connections" else f"tasks/{name}.yaml")
             path.write_text(content, encoding="utf-8")
@@ -47,7 +49,7 @@ def problems(folder):
     return problems_of
 
 
-def test_a_folder_is_read(folder) -> None:
+def test_a_folder_is_read(folder: Path) -> None:
     folder.joinpath("tasks/a.yaml").write_text(TASK + "---\n" + TASK.replace("copy", "second"), encoding="utf-8")
     folder.joinpath("tasks/b.yml").write_text(
         """\
@@ -85,7 +87,7 @@ rejects: {{connection: west, queue: rejected}}
 """
 
 
-def test_two_tasks_of_one_consumer_group_are_told_of(problems) -> None:
+def test_two_tasks_of_one_consumer_group_are_told_of(problems: Callable[..., Any]) -> None:
     first = HUB_TASK.format(task="first", hub="h", group="")
     ((path, problem, hint),) = problems(
         a=first, b=HUB_TASK.format(task="second", hub="H", group=", consumer_group: $default")
@@ -95,13 +97,13 @@ def test_two_tasks_of_one_consumer_group_are_told_of(problems) -> None:
     assert hint == "give every task a consumer group of its own"
 
 
-def test_two_tasks_of_one_hub_have_a_consumer_group_each(folder) -> None:
+def test_two_tasks_of_one_hub_have_a_consumer_group_each(folder: Path) -> None:
     texts = [HUB_TASK.format(task=name, hub="h", group=f", consumer_group: {name}") for name in ("first", "second")]
     folder.joinpath("tasks/a.yaml").write_text("---\n".join(texts), encoding="utf-8")
     assert [task.source.consumer_group for task in load(folder).tasks] == ["first", "second"]
 
 
-def test_hubs_and_partitions_are_read(folder) -> None:
+def test_hubs_and_partitions_are_read(folder: Path) -> None:
     task = """\
 task: hubs
 source: {connection: hub-west, hub: telemetry, consumer_group: busway, partitions: [0, 3]}
@@ -136,7 +138,7 @@ def test_the_configuration_of_the_repository_is_read() -> None:
         ("topic: t, subscription: s, dead_letter: transfer", "t/Subscriptions/s/$Transfer/$DeadLetterQueue"),
     ],
 )
-def test_the_path_of_a_source(folder, source: str, entity: str) -> None:
+def test_the_path_of_a_source(folder: Path, source: str, entity: str) -> None:
     task = TASK.replace("queue: orders}", source + "}", 1) + REJECTS
     folder.joinpath("tasks/a.yaml").write_text(task, encoding="utf-8")
     assert load(folder).tasks[0].source.entity == entity
@@ -313,7 +315,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault[2]}: {fault[3]}")
-def test_a_fault_is_told_with_its_place(problems, fault) -> None:
+def test_a_fault_is_told_with_its_place(problems: Callable[..., Any], fault: tuple[str, ...]) -> None:
     good, bad, path, problem, hint = fault
     assert good in TASK
     (found,) = problems(copy=TASK.replace(good, bad, 1))
@@ -322,7 +324,7 @@ def test_a_fault_is_told_with_its_place(problems, fault) -> None:
     assert found[2] == hint
 
 
-def test_a_bad_rule_is_told_with_a_mark_below_the_fault(problems) -> None:
+def test_a_bad_rule_is_told_with_a_mark_below_the_fault(problems: Callable[..., Any]) -> None:
     (found,) = problems(copy=TASK.replace("- target", '- when: "priority >> 5"\n    target'))
     assert found[0] == "tasks/copy.yaml: routes[0].when"
     first, line, mark = found[1].split("\n")
@@ -332,13 +334,15 @@ def test_a_bad_rule_is_told_with_a_mark_below_the_fault(problems) -> None:
 
 
 @pytest.mark.parametrize("key", ["action", "when"])
-def test_the_rules_of_all_routes_are_looked_at(problems, key: str) -> None:
+def test_the_rules_of_all_routes_are_looked_at(problems: Callable[..., Any], key: str) -> None:
     routes = "\n".join(f"  - {key}: 'SET SET'\n    target: {{connection: east, queue: q{n}}}" for n in range(3))
     found = problems(copy=TASK[: TASK.index("  - target")] + routes)
     assert [path for path, _, _ in found] == [f"tasks/copy.yaml: routes[{number}].{key}" for number in range(3)]
 
 
-def test_options_of_editors_are_told_with_their_place_and_may_not_lead_back_to_themselves(problems) -> None:
+def test_options_of_editors_are_told_with_their_place_and_may_not_lead_back_to_themselves(
+    problems: Callable[..., Any],
+) -> None:
     steps = (
         *(
             "{transform: &a {expression: *a}}",
@@ -356,7 +360,7 @@ def test_options_of_editors_are_told_with_their_place_and_may_not_lead_back_to_t
     ]
 
 
-def test_an_unknown_editor_is_told(problems) -> None:
+def test_an_unknown_editor_is_told(problems: Callable[..., Any]) -> None:
     found = problems(copy=TASK + "editors: [{fliter: a = 1}, {sort: {}}, {filter: a = 1, sort: {}}, 5, {}]\n")
     assert found == [
         ("tasks/copy.yaml: editors[0]", "no editor is called 'fliter', did you mean 'filter'?", ""),
@@ -367,7 +371,7 @@ def test_an_unknown_editor_is_told(problems) -> None:
     ]
 
 
-def test_a_schema_at_fault_is_told_with_the_other_problems(folder, problems) -> None:
+def test_a_schema_at_fault_is_told_with_the_other_problems(folder: Path, problems: Callable[..., Any]) -> None:
     folder.joinpath("bad.json").write_text('{"type": "objekt"}', encoding="utf-8")
     found = problems(
         copy=TASK + "editors: [{validate: {schema: bad.json}}, {validate: {schema: no.json}}]\n",
@@ -383,7 +387,7 @@ def test_a_schema_at_fault_is_told_with_the_other_problems(folder, problems) -> 
     ]
 
 
-def test_the_options_of_an_editor_are_told_by_their_path(problems) -> None:
+def test_the_options_of_an_editor_are_told_by_their_path(problems: Callable[..., Any]) -> None:
     found = problems(
         copy=TASK
         + "editors: [{validate: 5}, {validate: {}}, {validate: {max_size: -1, shcema: x}}, {filter: a >> 1}]\n"
@@ -403,7 +407,7 @@ def test_the_options_of_an_editor_are_told_by_their_path(problems) -> None:
     ]
 
 
-def test_all_problems_of_all_files_are_told_at_once(problems) -> None:
+def test_all_problems_of_all_files_are_told_at_once(problems: Callable[..., Any]) -> None:
     found = problems(
         connections=CONNECTIONS + "south: {kind: kafka, setting: SOUTH}\nnorth: {kind: service-bus}\n",
         a=TASK.replace("west", "wets") + "---\n" + TASK.replace("task: copy", "task: other\nttl: kep"),
@@ -424,7 +428,7 @@ def test_all_problems_of_all_files_are_told_at_once(problems) -> None:
     ]
 
 
-def test_the_error_tells_each_problem_on_a_line(folder) -> None:
+def test_the_error_tells_each_problem_on_a_line(folder: Path) -> None:
     folder.joinpath("tasks/a.yaml").write_text(TASK.replace("west", "wets") + "zzz: 1\n", encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
         load(folder)
@@ -434,13 +438,13 @@ def test_the_error_tells_each_problem_on_a_line(folder) -> None:
     ]
 
 
-def test_a_connection_at_fault_is_told_of_once_and_not_at_its_uses(problems) -> None:
+def test_a_connection_at_fault_is_told_of_once_and_not_at_its_uses(problems: Callable[..., Any]) -> None:
     found = problems(connections=CONNECTIONS.replace("site: e", "sites: e"), copy=TASK)
     assert found == [("connections.yaml: east: sites", "unknown key", "did you mean 'site'?")]
 
 
 @pytest.mark.parametrize("alias", ["no", "5", "'a;b'", "''"])
-def test_an_alias_is_a_name_that_a_path_can_hold(problems, alias: str) -> None:
+def test_an_alias_is_a_name_that_a_path_can_hold(problems: Callable[..., Any], alias: str) -> None:
     (found,) = problems(connections=CONNECTIONS + f"{alias}: {{kind: service-bus, setting: S}}\n", copy=TASK)
     assert "is not an alias" in found[1]
 
@@ -454,7 +458,7 @@ def test_an_alias_is_a_name_that_a_path_can_hold(problems, alias: str) -> None:
         ("", "south", "expected a mapping"),
     ],
 )
-def test_connections_are_looked_at(problems, connection: str, path: str, problem: str) -> None:
+def test_connections_are_looked_at(problems: Callable[..., Any], connection: str, path: str, problem: str) -> None:
     (found,) = problems(connections=CONNECTIONS + f"south: {connection}\n", copy=TASK)
     assert found[0] == f"connections.yaml: {path}"
     assert problem in found[1]
@@ -473,19 +477,19 @@ def test_connections_are_looked_at(problems, connection: str, path: str, problem
         ("- 1\n", "expected a mapping"),
     ],
 )
-def test_a_file_that_is_no_task(problems, content: str, problem: str) -> None:
+def test_a_file_that_is_no_task(problems: Callable[..., Any], content: str, problem: str) -> None:
     (found,) = problems(copy=content)
     assert found[0] == "tasks/copy.yaml"
     assert problem in found[1]
 
 
-def test_a_file_that_is_no_text(folder) -> None:
+def test_a_file_that_is_no_text(folder: Path) -> None:
     folder.joinpath("tasks/a.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match=r"a\.yaml: "):
         load(folder)
 
 
-def test_a_task_that_stands_twice(problems) -> None:
+def test_a_task_that_stands_twice(problems: Callable[..., Any]) -> None:
     found = problems(a=TASK, b=TASK.replace("copy", "COPY"))
     assert found == [("tasks/b.yaml: task", "'COPY' is already a task in tasks/a.yaml", "")]
 

@@ -1,7 +1,9 @@
 """journal.yaml and taps: what is accepted, and what is told of what is not."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,14 +34,14 @@ BLOB = "blob: {setting: JOURNAL}"
 STORAGE = "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=YWJj;EndpointSuffix=core.windows.net"
 
 
-def tap(source, **options) -> str:
+def tap(source: str, **options: str) -> str:
     told = ", ".join(f"{name}: {value}" for name, value in ({"of": "copy", "side": "target"} | options).items())
     return f"task: watch\nsource: {source}\ntap: {{{told}}}\n"
 
 
 @pytest.fixture
-def folder(tmp_path: Path):
-    def write(*documents, journal=BLOB, connections=CONNECTIONS):
+def folder(tmp_path: Path) -> Callable[..., Any]:
+    def write(*documents: str, journal: str | None = BLOB, connections: str = CONNECTIONS) -> Path:
         (tmp_path / "tasks").mkdir()
         (tmp_path / "connections.yaml").write_text(connections)
         (tmp_path / "tasks" / "all.yaml").write_text("\n---\n".join(documents))
@@ -50,7 +52,7 @@ def folder(tmp_path: Path):
     return write
 
 
-def problems(folder):
+def problems(folder: Path) -> list[str]:
     with pytest.raises(ConfigError) as caught:
         load(folder)
     return [f"{each.path.rpartition('/')[2]}: {each.problem}" for each in caught.value.problems]
@@ -60,7 +62,7 @@ WEST_JOURNAL = "{connection: west, topic: orders, subscription: journal, rule: {
 EAST_JOURNAL = "{connection: east, topic: orders, subscription: journal}"
 
 
-def test_a_tap_of_the_target_and_one_of_the_source_are_accepted(folder) -> None:
+def test_a_tap_of_the_target_and_one_of_the_source_are_accepted(folder: Callable[..., Any]) -> None:
     west = tap(WEST_JOURNAL, side="source").replace("watch", "watch-west")
     configuration = load(folder(TASK, tap(EAST_JOURNAL), west))
     assert [each.task for each in configuration.tasks] == ["copy"]
@@ -97,11 +99,11 @@ def test_a_tap_of_the_target_and_one_of_the_source_are_accepted(folder) -> None:
         (tap(EAST_JOURNAL).replace("watch", "copy"), "all.yaml: document 2: task: 'copy' is already a task in"),
     ],
 )
-def test_what_is_wrong_with_a_tap_is_told(folder, document, expected: str) -> None:
+def test_what_is_wrong_with_a_tap_is_told(folder: Callable[..., Any], document: str, expected: str) -> None:
     assert any(each.startswith(expected) for each in problems(folder(TASK, document)))
 
 
-def test_a_peek_at_what_the_task_takes_from_competes_with_nobody(folder) -> None:
+def test_a_peek_at_what_the_task_takes_from_competes_with_nobody(folder: Callable[..., Any]) -> None:
     source = "{connection: west, topic: orders, subscription: replication}"
     configuration = load(folder(TASK, tap(source, side="source", peek='"0 * * * * *"')))
     assert configuration.taps[0].tap.peek == "0 * * * * *"
@@ -117,17 +119,17 @@ def test_a_peek_at_what_the_task_takes_from_competes_with_nobody(folder) -> None
         ("blobs: {}", "journal.yaml: blobs: unknown key"),
     ],
 )
-def test_what_is_wrong_with_the_journal_is_told(folder, journal: str, expected: str) -> None:
+def test_what_is_wrong_with_the_journal_is_told(folder: Callable[..., Any], journal: str, expected: str) -> None:
     assert any(each.startswith(expected) for each in problems(folder(TASK, journal=journal)))
 
 
-def test_taps_need_a_journal_and_a_peek_needs_one_that_keeps_marks(folder) -> None:
+def test_taps_need_a_journal_and_a_peek_needs_one_that_keeps_marks(folder: Callable[..., Any]) -> None:
     assert problems(folder(TASK, tap(EAST_JOURNAL), journal=None)) == [
         "all.yaml: document 2: there is no journal to write to"
     ]
 
 
-def test_a_peek_needs_a_journal_that_keeps_marks(folder) -> None:
+def test_a_peek_needs_a_journal_that_keeps_marks(folder: Callable[..., Any]) -> None:
     written = folder(TASK, tap(EAST_JOURNAL, peek='"0 * * * * *"'), journal="event_hub: {connection: hub, hub: j}")
     (problem,) = problems(written)
     assert problem.startswith("all.yaml: document 2: tap.peek: peeks, but a journal in an event hub")
@@ -140,7 +142,9 @@ def test_a_peek_needs_a_journal_that_keeps_marks(folder) -> None:
         ({"JOURNAL": "nonsense"}, "the app setting is not a connection string of a storage account"),
     ],
 )
-def test_the_setting_of_the_journal_is_checked_at_the_start(folder, settings, expected: str) -> None:
+def test_the_setting_of_the_journal_is_checked_at_the_start(
+    folder: Callable[..., Any], settings: dict[str, str], expected: str
+) -> None:
     configuration = load(folder(TASK))
     with pytest.raises(ConfigError) as caught:
         Journals(configuration, settings)
@@ -149,7 +153,7 @@ def test_the_setting_of_the_journal_is_checked_at_the_start(folder, settings, ex
     ]
 
 
-def test_each_task_has_the_journal_that_it_asks_for(folder) -> None:
+def test_each_task_has_the_journal_that_it_asks_for(folder: Callable[..., Any]) -> None:
     others = [TASK.replace("task: copy", f"task: {name}\njournal: {word}") for name, word in [("b", "best_effort")]]
     configuration = load(folder(TASK, *others, TASK.replace("task: copy", "task: c\njournal: off")))
     journals = Journals(configuration, {"JOURNAL": STORAGE})
@@ -162,19 +166,19 @@ def test_each_task_has_the_journal_that_it_asks_for(folder) -> None:
     assert type(off) is LogJournal
 
 
-def test_without_journal_yaml_the_log_is_the_journal(folder) -> None:
+def test_without_journal_yaml_the_log_is_the_journal(folder: Callable[..., Any]) -> None:
     configuration = load(folder(TASK, journal=None))
     journals = Journals(configuration, {})
     assert type(journals.of(configuration.tasks[0])) is LogJournal
     assert journals.binding() is None
 
 
-def test_the_actions_of_rule_and_routes_are_left_out_of_digests(folder) -> None:
+def test_the_actions_of_rule_and_routes_are_left_out_of_digests(folder: Callable[..., Any]) -> None:
     (file,) = load(folder(TASK)).tasks
     assert [str(action) for action in actions_of(file)] == ["SET replication = 1", "SET sys.Label = 'x'"]
 
 
-def test_functions_of_tasks_and_taps_are_bound_to_the_journals_hub(folder) -> None:
+def test_functions_of_tasks_and_taps_are_bound_to_the_journals_hub(folder: Callable[..., Any]) -> None:
     configuration = load(folder(TASK, tap(EAST_JOURNAL), journal="event_hub: {connection: hub, hub: j}"))
     journals = Journals(configuration, {"HUB": "x"})
     binding = journals.binding()

@@ -1,6 +1,7 @@
 """Reviews of small sets of tasks; whole broken sets are in tests/golden/broken."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from cli.entities import entities_of
 from shared.config.files import load
+from shared.config.models import Connection
 from shared.config.review import CHECKS, Entities, Severity, review
 from shared.errors import ConfigError
 
@@ -21,29 +23,31 @@ hubs: {kind: event-hubs, setting: HUBS, site: west}
 MARKED = '{filter: "replication IS NULL", action: "SET replication = 1"}'
 
 
-def task(name, source, *targets, rejects: str = "{connection: north, queue: rejected}", more: str = "") -> str:
+def task(
+    name: str, source: str, *targets: str, rejects: str = "{connection: north, queue: rejected}", more: str = ""
+) -> str:
     routes = "\n".join(f"  - {target}" for target in targets)
     return f"task: {name}\nsource: {source}\nroutes:\n{routes}\nrejects: {rejects}\n{more}"
 
 
-def to(site, entity: str = "queue: orders", more: str = "") -> str:
+def to(site: str, entity: str = "queue: orders", more: str = "") -> str:
     return f"target: {{connection: {site}, {entity}}}{more}"
 
 
-def subscribed(site, subscription, rule=MARKED) -> str:
+def subscribed(site: str, subscription: str, rule: str = MARKED) -> str:
     rule = f", rule: {rule}" if rule else ""
     return f"{{connection: {site}, topic: events, subscription: {subscription}{rule}}}"
 
 
-def queue(name, **properties):
+def queue(name: str, **properties: str | bool) -> dict[str, Any]:
     return {"Name": name, "Properties": properties}
 
 
 @pytest.fixture
-def found(tmp_path: Path):
+def found(tmp_path: Path) -> Callable[..., Any]:
     """Return the names and paths of what a review finds in tasks and entities."""
 
-    def found_in(*tasks, **entities):
+    def found_in(*tasks: str, **entities: dict[str, Any]) -> list[tuple[str, str]]:
         tmp_path.joinpath("tasks").mkdir()
         tmp_path.joinpath("connections.yaml").write_text(CONNECTIONS, encoding="utf-8")
         tmp_path.joinpath("tasks/all.yaml").write_text("---\n".join(tasks), encoding="utf-8")
@@ -58,7 +62,7 @@ def found(tmp_path: Path):
     return found_in
 
 
-def names(found):
+def names(found: list[tuple[str, str]]) -> list[str]:
     return [name for name, _ in found]
 
 
@@ -76,13 +80,13 @@ def test_with_its_emulators_the_repository_has_the_short_windows_that_they_allow
     assert {each.check.name for each in findings} == {"short-duplicate-window"}
 
 
-def test_a_mesh_with_marks_is_right(found) -> None:
+def test_a_mesh_with_marks_is_right(found: Callable[..., Any]) -> None:
     sites = ("west", "east", "north")
     pairs = [(one, other) for one in sites for other in sites if one != other]
     assert found(*(task(f"{a}-{b}", subscribed(a, b), to(b, "topic: events")) for a, b in pairs)) == []
 
 
-def test_marks_alone_end_a_loop(found) -> None:
+def test_marks_alone_end_a_loop(found: Callable[..., Any]) -> None:
     tasks = [
         task(f"{a}-{b}", subscribed(a, b), to(b, "topic: events"), more="loop_prevention: off\n")
         for a, b in (("west", "east"), ("east", "west"))
@@ -90,12 +94,12 @@ def test_marks_alone_end_a_loop(found) -> None:
     assert found(*tasks) == []
 
 
-def test_the_path_alone_carries_round_a_ring(found) -> None:
+def test_the_path_alone_carries_round_a_ring(found: Callable[..., Any]) -> None:
     ring = (("west", "east"), ("east", "north"), ("north", "west"))
     assert found(*(task(f"{a}-{b}", subscribed(a, b, ""), to(b, "topic: events")) for a, b in ring)) == []
 
 
-def test_a_text_that_doubles_with_every_round_is_not_followed_for_ever(found) -> None:
+def test_a_text_that_doubles_with_every_round_is_not_followed_for_ever(found: Callable[..., Any]) -> None:
     doubling = "\n    action: SET p = p + p"
     tasks = [
         task(
@@ -110,12 +114,12 @@ def test_a_text_that_doubles_with_every_round_is_not_followed_for_ever(found) ->
     assert names(found(*tasks)) == ["possible-loop"]
 
 
-def test_one_guard_ends_a_loop_of_two(found) -> None:
+def test_one_guard_ends_a_loop_of_two(found: Callable[..., Any]) -> None:
     unguarded = task("there", "{connection: west, queue: orders}", to("east"), more="loop_prevention: off\n")
     assert found(unguarded, task("back", "{connection: east, queue: orders}", to("west"))) == []
 
 
-def test_a_route_for_what_has_failed_twice_ends_a_loop_of_dead_letters(found) -> None:
+def test_a_route_for_what_has_failed_twice_ends_a_loop_of_dead_letters(found: Callable[..., Any]) -> None:
     auxiliary = "when: \"[repl-dlq-source] LIKE '%;%'\"\n    "
     tasks = [
         task(
@@ -133,7 +137,7 @@ def test_a_route_for_what_has_failed_twice_ends_a_loop_of_dead_letters(found) ->
 # What is wrong, beyond the golden sets
 
 
-def test_a_loop_through_rules_that_nobody_knows_is_possible(found) -> None:
+def test_a_loop_through_rules_that_nobody_knows_is_possible(found: Callable[..., Any]) -> None:
     tasks = [
         task(f"{a}-{b}", subscribed(a, b, ""), to(b, "topic: events"), more="loop_prevention: off\n")
         for a, b in (("west", "east"), ("east", "west"))
@@ -145,7 +149,7 @@ def test_a_loop_through_rules_that_nobody_knows_is_possible(found) -> None:
     ("condition", "name"),
     [("kind = 'order'", "endless-loop"), ("kind LIKE 'order%'", "possible-loop"), ("sys.Label = 'a'", "endless-loop")],
 )
-def test_a_condition_that_both_ways_ask_for_stops_nothing(found, condition: str, name: str) -> None:
+def test_a_condition_that_both_ways_ask_for_stops_nothing(found: Callable[..., Any], condition: str, name: str) -> None:
     tasks = [
         task(
             f"{a}-{b}",
@@ -159,7 +163,7 @@ def test_a_condition_that_both_ways_ask_for_stops_nothing(found, condition: str,
     assert names(found(*tasks)) == [name]
 
 
-def test_conditions_that_exclude_each_other_make_no_loop(found) -> None:
+def test_conditions_that_exclude_each_other_make_no_loop(found: Callable[..., Any]) -> None:
     tasks = [
         task(
             f"{a}-{b}",
@@ -173,7 +177,7 @@ def test_conditions_that_exclude_each_other_make_no_loop(found) -> None:
     assert found(*tasks) == []
 
 
-def test_an_action_that_forgets_the_path_lets_messages_go_round(found) -> None:
+def test_an_action_that_forgets_the_path_lets_messages_go_round(found: Callable[..., Any]) -> None:
     forgetting = '\n    action: "REMOVE [repl-path]"'
     tasks = [
         task(f"{a}-{b}", f"{{connection: {a}, queue: orders}}", to(b, more=forgetting))
@@ -186,13 +190,13 @@ def test_an_action_that_forgets_the_path_lets_messages_go_round(found) -> None:
     ]
 
 
-def test_a_mark_ends_a_chain_that_does_not_come_back(found) -> None:
+def test_a_mark_ends_a_chain_that_does_not_come_back(found: Callable[..., Any]) -> None:
     there = task("there", subscribed("west", "east"), to("east", "topic: events"))
     onward = task("onward", subscribed("east", "north"), to("north", "topic: events"))
     assert found(there, onward) == [("mark-ends-chain", "document 2: source.rule.filter")]
 
 
-def test_more_loops_than_can_be_told_are_counted_out(found) -> None:
+def test_more_loops_than_can_be_told_are_counted_out(found: Callable[..., Any]) -> None:
     sites = ("west", "east", "north")
     tasks = [
         task(
@@ -222,7 +226,7 @@ def test_more_loops_than_can_be_told_are_counted_out(found) -> None:
         ("{filter: \"x = 1 AND x = '1'\"}", "rule-never-true"),
     ],
 )
-def test_a_rule_that_selects_nothing(found, rule: str, name: str) -> None:
+def test_a_rule_that_selects_nothing(found: Callable[..., Any], rule: str, name: str) -> None:
     assert found(task("t", subscribed("west", "east", rule), to("east", "topic: events"))) == [
         (name, "source.rule.filter")
     ]
@@ -239,17 +243,17 @@ def test_a_rule_that_selects_nothing(found, rule: str, name: str) -> None:
         '{filter: "1 = 1"}',
     ],
 )
-def test_a_rule_that_selects_something(found, rule) -> None:
+def test_a_rule_that_selects_something(found: Callable[..., Any], rule: str) -> None:
     assert found(task("t", subscribed("west", "east", rule), to("east", "topic: events"))) == []
 
 
-def test_sessions_that_another_task_knows_of_are_missing(found) -> None:
+def test_sessions_that_another_task_knows_of_are_missing(found: Callable[..., Any]) -> None:
     first = task("first", "{connection: west, queue: orders}", to("east"))
     second = task("second", "{connection: east, queue: orders, sessions: true}", to("north"))
     assert found(first, second) == [("session-id-missing", "document 1: routes[0].target")]
 
 
-def test_an_action_that_sets_the_session_makes_up_for_it(found) -> None:
+def test_an_action_that_sets_the_session_makes_up_for_it(found: Callable[..., Any]) -> None:
     first = task(
         "first", "{connection: west, queue: orders}", to("east", more="\n    action: \"SET sys.SessionId = 'a'\"")
     )
@@ -257,7 +261,7 @@ def test_an_action_that_sets_the_session_makes_up_for_it(found) -> None:
     assert found(first, second) == []
 
 
-def test_a_deployed_rule_wins_over_what_is_declared(found) -> None:
+def test_a_deployed_rule_wins_over_what_is_declared(found: Callable[..., Any]) -> None:
     tasks = [
         task(f"{a}-{b}", subscribed(a, "s"), to(b, "topic: events"), more="loop_prevention: off\n")
         for a, b in (("west", "east"), ("east", "west"))
@@ -269,7 +273,7 @@ def test_a_deployed_rule_wins_over_what_is_declared(found) -> None:
     assert ("rule-not-deployed", "document 1: source.rule") in seen
 
 
-def test_a_life_that_the_source_grants_and_the_target_cuts(found) -> None:
+def test_a_life_that_the_source_grants_and_the_target_cuts(found: Callable[..., Any]) -> None:
     detects = {"RequiresDuplicateDetection": True, "DuplicateDetectionHistoryTimeWindow": "PT10M"}
     long, short = (
         queue("orders", DefaultMessageTimeToLive="P1D"),
@@ -306,7 +310,9 @@ HUB = "{connection: hubs, hub: telemetry, binary_properties: false}"
         ),
     ],
 )
-def test_messages_without_a_session_are_looked_for_at_each_route(found, source, editors: str, routes, expected) -> None:
+def test_messages_without_a_session_are_looked_for_at_each_route(
+    found: Callable[..., Any], source: str, editors: str, routes: list[str], expected: list[str]
+) -> None:
     second = task("second", "{connection: east, queue: orders, sessions: true}", to("north", "queue: all"))
     missing = found(task("first", source, *routes, more=editors + "\n"), second)
     assert [(name, path.partition(": ")[2]) for name, path in missing if name == "session-id-missing"] == [
@@ -314,14 +320,14 @@ def test_messages_without_a_session_are_looked_for_at_each_route(found, source, 
     ]
 
 
-def test_what_a_validation_lets_through_is_not_certain(found) -> None:
+def test_what_a_validation_lets_through_is_not_certain(found: Callable[..., Any]) -> None:
     there = task("there", "{connection: west, queue: a}", to("east"), more="loop_prevention: off\n")
     editors = "editors: [{validate: {max_size: 100}}]\nloop_prevention: off\n"
     back = task("back", "{connection: east, queue: orders}", to("west", "queue: a"), more=editors)
     assert "possible-loop" in names(found(there, back))
 
 
-def test_binary_properties_are_no_matter_where_the_task_says_that_there_are_none(found) -> None:
+def test_binary_properties_are_no_matter_where_the_task_says_that_there_are_none(found: Callable[..., Any]) -> None:
     source = "{connection: hubs, hub: telemetry, consumer_group: GROUP}"
     tasks = [
         task("a", source.replace("GROUP", "a"), to("east", "queue: a")),
@@ -379,7 +385,7 @@ def test_the_page_of_checks_lists_them_all() -> None:
     assert [line for line in page.splitlines() if line.startswith("| `")] == rows
 
 
-def test_a_hub_is_told_what_the_raw_trigger_cannot_take_and_the_stock_one_changes(found) -> None:
+def test_a_hub_is_told_what_the_raw_trigger_cannot_take_and_the_stock_one_changes(found: Callable[..., Any]) -> None:
     told = found(
         task("raw", "{connection: hubs, hub: telemetry}", to("north")),
         task("stock", "{connection: hubs, hub: other}", to("north"), more="trigger: stock\n"),
@@ -392,7 +398,7 @@ def test_a_hub_is_told_what_the_raw_trigger_cannot_take_and_the_stock_one_change
     ]
 
 
-def test_remaining_life_has_an_effect_where_a_task_brings_it_to_the_hub(found) -> None:
+def test_remaining_life_has_an_effect_where_a_task_brings_it_to_the_hub(found: Callable[..., Any]) -> None:
     out = task("out", "{connection: hubs, hub: telemetry}", to("east"), more="ttl: remaining\n")
     into = task("into", "{connection: west, queue: orders}", to("hubs", "hub: telemetry"))
     other = task("other", "{connection: hubs, hub: other}", to("north"), more="ttl: remaining\n")
@@ -409,7 +415,7 @@ def test_errors_come_first() -> None:
 # Whose entities a file has
 
 
-def hubs_file(folder, name):
+def hubs_file(folder: Path, name: str) -> Path:
     path = folder / f"{name}.json"
     hub = {"Name": "telemetry", "PartitionCount": 2, "ConsumerGroups": []}
     document = {"UserConfig": {"NamespaceConfig": [{"Type": "EventHub", "Name": "ns", "Entities": [hub]}]}}
@@ -418,7 +424,7 @@ def hubs_file(folder, name):
 
 
 @pytest.fixture
-def connections(tmp_path: Path):
+def connections(tmp_path: Path) -> dict[str, Connection]:
     tmp_path.joinpath("tasks").mkdir()
     tmp_path.joinpath("connections.yaml").write_text(CONNECTIONS, encoding="utf-8")
     tmp_path.joinpath("tasks/a.yaml").write_text(
@@ -428,18 +434,20 @@ def connections(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["hubs", "HUBS", "west"])
-def test_a_file_is_for_the_connection_of_its_kind_with_its_name(tmp_path: Path, connections, name: str) -> None:
+def test_a_file_is_for_the_connection_of_its_kind_with_its_name(
+    tmp_path: Path, connections: dict[str, Connection], name: str
+) -> None:
     entities = entities_of([str(hubs_file(tmp_path, name))], connections)
     assert entities.namespace(connections["hubs"]) is not None
     assert entities.namespace(connections["west"]) is None
 
 
-def test_a_connection_can_be_named_before_the_file(tmp_path: Path, connections) -> None:
+def test_a_connection_can_be_named_before_the_file(tmp_path: Path, connections: dict[str, Connection]) -> None:
     entities = entities_of([f"hubs={hubs_file(tmp_path, 'anything')}"], connections)
     assert entities.hub(connections["hubs"], "Telemetry") is not None
 
 
-def test_a_file_for_no_connection_is_a_problem(tmp_path: Path, connections) -> None:
+def test_a_file_for_no_connection_is_a_problem(tmp_path: Path, connections: dict[str, Connection]) -> None:
     with pytest.raises(ConfigError) as caught:
         entities_of([str(hubs_file(tmp_path, "east"))], connections)
     assert "is for 'east', which is not a connection of this kind" in str(caught.value)
@@ -461,7 +469,7 @@ def test_a_file_for_no_connection_is_a_problem(tmp_path: Path, connections) -> N
         ("{sign: {key: k, into: Replication}}", True),
     ],
 )
-def test_a_mark_holds_where_no_editor_takes_it_away(found, editor: str, is_loop: bool) -> None:
+def test_a_mark_holds_where_no_editor_takes_it_away(found: Callable[..., Any], editor: str, is_loop: bool) -> None:
     editors = editor if editor.startswith("{") else "{" + editor + "}"
     more = f"loop_prevention: off\neditors: [{editors}]\n"
     there = task("there", subscribed("west", "r"), to("east", "topic: events"), more=more)
@@ -473,7 +481,7 @@ def test_a_mark_holds_where_no_editor_takes_it_away(found, editor: str, is_loop:
     ("partition", "is_missing"),
     [("{value: id}", False), ("{value: id, missing: leave}", True)],
 )
-def test_a_key_from_the_body_becomes_the_session(found, partition: str, is_missing: bool) -> None:
+def test_a_key_from_the_body_becomes_the_session(found: Callable[..., Any], partition: str, is_missing: bool) -> None:
     second = task("second", "{connection: east, queue: orders, sessions: true}", to("north", "queue: all"))
     editors = f"editors: [{{partition: {partition}}}]\n"
     assert ("session-id-missing" in names(found(task("first", HUB, to("east"), more=editors), second))) is is_missing
@@ -491,7 +499,9 @@ def test_a_key_from_the_body_becomes_the_session(found, partition: str, is_missi
         ("{sign: {key: k, into: Mark}}", False),
     ],
 )
-def test_a_mark_of_another_type_is_told_where_nothing_else_sets_it(found, editor: str, is_told: bool) -> None:
+def test_a_mark_of_another_type_is_told_where_nothing_else_sets_it(
+    found: Callable[..., Any], editor: str, is_told: bool
+) -> None:
     first = task("first", "{connection: west, queue: a}", to("east", more="\n    action: SET mark = 1"))
     more = f"editors: [{editor}]\n"
     second = task("second", "{connection: north, queue: a}", to("east", more="\n    when: mark = '1'"), more=more)

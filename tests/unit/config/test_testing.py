@@ -59,7 +59,7 @@ def test_steps_at_fault_are_told() -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path):
+def folder(tmp_path: Path) -> Path:
     (tmp_path / "tasks").mkdir()
     (tmp_path / "connections.yaml").write_text(
         "west: {kind: service-bus, setting: WEST}\nhub: {kind: event-hubs, setting: HUB}\n"
@@ -78,7 +78,7 @@ def folder(tmp_path: Path):
     return tmp_path
 
 
-def test_a_task_of_a_folder(folder) -> None:
+def test_a_task_of_a_folder(folder: Path) -> None:
     bodies = [{"country": "FR"}, {"country": "DE"}, {"country": "US"}, {}]
     result = carried(folder, "orders", *map(message, bodies), partition="0")
     assert [each.target for each in result.messages] == ["west/french", "west/german"]
@@ -86,7 +86,7 @@ def test_a_task_of_a_folder(folder) -> None:
     assert result.outcomes == [Outcome.SENT, Outcome.SENT, Outcome.FILTERED, Outcome.REJECTED]
 
 
-def test_a_folder_or_a_task_that_is_not_there_is_told(folder) -> None:
+def test_a_folder_or_a_task_that_is_not_there_is_told(folder: Path) -> None:
     with pytest.raises(ConfigError):
         carried(folder / "nowhere", "orders", message())
     with pytest.raises(ValueError, match="no task is called 'other', expected one of orders"):

@@ -13,7 +13,9 @@ TOKEN = uuid.uuid4().bytes_le
 CONTENT = delivered(1)
 
 
-def decoded(binding, data, metadata=None):
+def decoded(
+    binding: str, data: TypedData, metadata: dict[str, TypedData] | None = None
+) -> list[RawMessage] | RawMessage | None:
     meta.load_binding_registry()
     return meta.from_incoming_proto(
         binding,
@@ -25,7 +27,7 @@ def decoded(binding, data, metadata=None):
     )
 
 
-def many(source, *contents):
+def many(source: str, *contents: bytes) -> TypedData:
     items = [ModelBindingData("1.0", source, "application/octet-stream", content) for content in contents]
     return TypedData(collection_model_binding_data=CollectionModelBindingData(items))
 
@@ -58,7 +60,7 @@ def test_one_message_of_service_bus() -> None:
         (None, None),
     ],
 )
-def test_events_come_whole_and_with_their_partition(context, partition: str | None) -> None:
+def test_events_come_whole_and_with_their_partition(context: TypedData | None, partition: str | None) -> None:
     metadata = {} if context is None else {"PartitionContext": context}
     messages = decoded("eventHubTrigger", many(EVENT_HUBS_SOURCE, CONTENT, CONTENT), metadata)
     assert [(message.content, message.partition) for message in messages] == [(CONTENT, partition)] * 2

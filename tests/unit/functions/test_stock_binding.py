@@ -2,9 +2,12 @@
 
 import json
 from types import MappingProxyType
+from typing import Any
 
 import azure.functions as func
 import pytest
+from azure.functions._eventhub import EventHubEvent
+from azure.functions.servicebus import ServiceBusMessage
 from azure_functions_runtime.bindings import meta
 
 from functions.stock_binding import event_contents, event_partition, service_bus_content
@@ -50,7 +53,7 @@ VALUES = {
 }
 
 
-def decoded(binding, data, metadata):
+def decoded(binding: str, data: TypedData, metadata: dict[str, Any]) -> ServiceBusMessage | list[EventHubEvent]:
     meta.load_binding_registry()
     return meta.from_incoming_proto(
         binding,
@@ -64,7 +67,7 @@ def decoded(binding, data, metadata):
     )
 
 
-def service_bus(body=b"body", **metadata) -> Message:
+def service_bus(body: bytes = b"body", **metadata: str | dict[str, Any]) -> Message:
     message = decoded(
         "serviceBusTrigger",
         TypedData(bytes=body),
@@ -74,7 +77,10 @@ def service_bus(body=b"body", **metadata) -> Message:
     return Message.received(service_bus_content(message), ORIGIN)
 
 
-def events(*bodies, **metadata) -> list[func.EventHubEvent]:
+def events(
+    *bodies: bytes,
+    **metadata: list[dict[str, dict[str, bool | int] | int | str] | dict[str, int | str | None]] | dict[str, Any] | str,
+) -> list[func.EventHubEvent]:
     """Return a batch; SystemPropertiesArray and PropertiesArray are empty for each unless given."""
     empty: dict[str, object] = {name: [{}] * len(bodies) for name in ("SystemPropertiesArray", "PropertiesArray")}
     data = TypedData(collection_bytes=CollectionBytes(list(bodies)))
@@ -205,7 +211,7 @@ def test_both_triggers_tell_the_same_of_where_an_event_is_from() -> None:
 
 
 @pytest.mark.parametrize("name", ["SystemPropertiesArray", "PropertiesArray"])
-def test_a_batch_that_is_told_of_less_events_than_it_has_is_refused(name) -> None:
+def test_a_batch_that_is_told_of_less_events_than_it_has_is_refused(name: str) -> None:
     given = events(b"a", b"b")
     for each in given:
         assert each.metadata is not None
@@ -215,7 +221,7 @@ def test_a_batch_that_is_told_of_less_events_than_it_has_is_refused(name) -> Non
 
 
 @pytest.mark.parametrize("metadata", [{}, {"PartitionContext": {}}, {"PartitionContext": {"PartitionId": None}}])
-def test_an_event_whose_partition_is_not_told(metadata) -> None:
+def test_an_event_whose_partition_is_not_told(metadata: dict[str, dict[str, None]]) -> None:
     assert event_partition(events(b"", **metadata)) is None
 
 
@@ -233,6 +239,6 @@ def test_a_partition_context_that_comes_as_text() -> None:
         (None, None),
     ],
 )
-def test_the_life_of_a_message_is_what_lies_between_its_times(expires, life) -> None:
+def test_the_life_of_a_message_is_what_lies_between_its_times(expires: str | None, life: int | None) -> None:
     message = service_bus(EnqueuedTimeUtc="2026-11-21T08:00:00.123", **({"ExpiresAtUtc": expires} if expires else {}))
     assert message.time_to_live == life

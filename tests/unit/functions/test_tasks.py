@@ -1,8 +1,10 @@
 import asyncio
 import json
+from typing import Any
 
 import azure.functions as func
 import pytest
+from azure.functions.decorators.function_app import Function
 from azure.functions.meta import Datum
 from azure.functions.servicebus import ServiceBusMessage
 
@@ -79,7 +81,7 @@ TRIGGERS = [
 ]
 
 
-def task_file(source, trigger: str = "raw") -> TaskFile:
+def task_file(source: dict[str, Any], trigger: str = "raw") -> TaskFile:
     return TaskFile.model_validate(
         {
             "task": "copy",
@@ -91,7 +93,7 @@ def task_file(source, trigger: str = "raw") -> TaskFile:
     )
 
 
-def pipeline(output=None) -> Pipeline:
+def pipeline(output: OutputThatIsDown | OutputThatAccepts | None = None) -> Pipeline:
     output = output or OutputThatAccepts()
     task = Task(
         "copy",
@@ -106,7 +108,7 @@ def pipeline(output=None) -> Pipeline:
     return Pipeline(task, JournalInMemory(), clock, sleep_by(clock))
 
 
-def registered(source, trigger, *, line=None):
+def registered(source: dict[str, Any], trigger: str, *, line: Pipeline | None = None) -> Function:
     app = func.FunctionApp()
     register(app, task_file(source, trigger), line or pipeline(), "WEST")
     (function,) = app.get_functions()
@@ -115,7 +117,7 @@ def registered(source, trigger, *, line=None):
 
 @pytest.mark.parametrize(("source", "binding"), TRIGGERS)
 @pytest.mark.parametrize("trigger", ["raw", "stock"])
-def test_the_function_of_each_kind_of_source(source, binding, trigger: str) -> None:
+def test_the_function_of_each_kind_of_source(source: dict[str, Any], binding: dict[str, Any], trigger: str) -> None:
     function = registered(source, trigger)
     cardinality = "ONE" if trigger == "stock" and "hub" not in source else "MANY"
     assert function.get_function_name() == "copy"

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import gzip
+from typing import Any
 
 import pytest
 
@@ -57,14 +58,14 @@ def test_what_is_written_outside_of_a_function_is_refused() -> None:
 def test_batches_that_run_side_by_side_do_not_mix() -> None:
     sink = EventHubSink("vm")
 
-    async def batch(name):
+    async def batch(name: str) -> Any:
         with sink.collecting() as members:
             for _ in range(3):
                 await sink.append(Stream(name, Role.SOURCE), name.encode())
                 await asyncio.sleep(0)
         return members
 
-    async def both():
+    async def both() -> Any:
         return await asyncio.gather(batch("a"), batch("b"))
 
     assert asyncio.run(both()) == [[b"a"] * 3, [b"b"] * 3]
@@ -80,5 +81,5 @@ def test_batches_that_run_side_by_side_do_not_mix() -> None:
         ("json", '{"a": 1}', [b'{"a": 1}']),
     ],
 )
-def test_what_the_host_makes_of_a_value(kind: str, value: bytes | str, expected) -> None:
+def test_what_the_host_makes_of_a_value(kind: str, value: bytes | str, expected: list[bytes]) -> None:
     assert bodies(kind, value) == expected

@@ -2,6 +2,7 @@
 
 import uuid
 from hashlib import blake2b
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -37,19 +38,19 @@ ORIGIN = Origin("west", "orders")
 PLAIN = Imprinter()
 
 
-def application_properties(pairs):
+def application_properties(pairs: list[tuple[str, Value]]) -> bytes:
     encoded = [encode(key if isinstance(key, Value) else string(key)) + encode(value) for key, value in pairs]
     return join_map(b"\x00\x53\x74", encoded, len(encoded)) if encoded else b""
 
 
-def message(pairs=(), *, body: bytes = b"x", **fields):
+def message(pairs: list[tuple[str, Value]] = (), *, body: bytes = b"x", **fields: Any) -> Message:
     raw = Sections(
         properties=properties(**fields), application_properties=application_properties(pairs), body=data(body)
     )
     return Message(raw, Arrival(ORIGIN, 7, None, 1_900_000_000_000))
 
 
-def digest(pairs=(), imprinter=PLAIN, **options):
+def digest(pairs: list[tuple[str, Value]] = (), imprinter: Imprinter = PLAIN, **options: Any) -> bytes:
     return imprinter.arriving(message(pairs, **options)).property_digest
 
 
@@ -72,7 +73,7 @@ def test_the_digest_of_a_value_does_not_depend_on_its_encoding() -> None:
 
 
 @given(st.permutations([("a", int_(1)), ("b", string("x")), ("c", boolean(True)), ("d", NULL)]))
-def test_the_order_of_properties_is_of_no_account(pairs) -> None:
+def test_the_order_of_properties_is_of_no_account(pairs: list[tuple[str, Value]]) -> None:
     assert digest(pairs) == digest([("a", int_(1)), ("b", string("x")), ("c", boolean(True)), ("d", NULL)])
 
 
@@ -92,7 +93,7 @@ def test_the_order_of_properties_is_of_no_account(pairs) -> None:
         (Value(0x74, (0x32000000 + 15).to_bytes(4)), Value(0x84, ((397 << 53) + 15).to_bytes(8))),
     ],
 )
-def test_the_encoding_of_a_value_is_of_no_account(one, other) -> None:
+def test_the_encoding_of_a_value_is_of_no_account(one: Value, other: Value) -> None:
     assert digest([("name", one)]) == digest([("name", other)])
     assert digest([(Value(0xB1, "name"), one)]) == digest([(symbol("name"), other)])
 
@@ -109,7 +110,7 @@ def test_the_encoding_of_a_value_is_of_no_account(one, other) -> None:
         [("a", int_(1)), ("b", binary(b"x"))],
     ],
 )
-def test_any_other_change_shows(other) -> None:
+def test_any_other_change_shows(other: list[tuple[str, Value]]) -> None:
     assert digest(other) != digest([("a", int_(1)), ("b", string("x"))])
 
 
@@ -140,7 +141,7 @@ def test_stamps_dead_letter_properties_and_what_the_actions_set_are_left_out() -
 @pytest.mark.parametrize(
     "pairs", [[], [("a", int_(1))], [("a", int_(1)), ("b", binary(b"\x00\xff")), ("c", list_([int_(5)]))]]
 )
-def test_an_imprint_survives_stamps_and_the_way_to_service_bus_and_back(pairs) -> None:
+def test_an_imprint_survives_stamps_and_the_way_to_service_bus_and_back(pairs: list[tuple[str, Value]]) -> None:
     event = message(pairs, subject=string("s"))
     event.set_annotations({"x-opt-partition-key": string("k")})
     arrived = PLAIN.arriving(event)
@@ -170,7 +171,7 @@ def test_a_change_on_the_way_gives_another_imprint() -> None:
 
 
 @pytest.mark.parametrize("pairs", [[], [("a", int_(1))]])
-def test_a_property_that_an_editor_adds_gives_another_imprint(pairs) -> None:
+def test_a_property_that_an_editor_adds_gives_another_imprint(pairs: list[tuple[str, Value]]) -> None:
     sent = message(pairs)
     arrived = PLAIN.arriving(sent)
     sent.set_properties({"b": int_(2)})
@@ -200,7 +201,7 @@ def test_what_else_is_kept_of_a_message() -> None:
 
 
 @pytest.mark.parametrize(("deliveries", "attempt"), [(2**31 - 1, 2**31 - 1), (2**31, None), (2**32 - 1, None)])
-def test_a_delivery_count_that_no_record_has_room_for_is_left_out(deliveries, attempt) -> None:
+def test_a_delivery_count_that_no_record_has_room_for_is_left_out(deliveries: int, attempt: int | None) -> None:
     assert PLAIN.arriving(Message.received(header(delivery_count=deliveries), ORIGIN)).attempt == attempt
 
 

@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -44,13 +45,13 @@ NOW = ENQUEUED * 1000
 class SinkThatIsDown(MemorySink):
     """Keeps nothing until it is put up, and then nothing of the appends that are to fail."""
 
-    def __init__(self, error=None) -> None:
+    def __init__(self, error: TargetUnavailable | TargetRefused | None = None) -> None:
         super().__init__()
         self.error = error or TargetUnavailable("journal: away")
         self.failing = -1
         self.attempted: list[Any] = []
 
-    async def append(self, stream, member):
+    async def append(self, stream: Stream, member: bytes) -> None:
         self.attempted.append((stream.role, member))
         if self.failing:
             self.failing -= 1
@@ -61,7 +62,7 @@ class SinkThatIsDown(MemorySink):
 class Splitting:
     name = "split"
 
-    def edit(self, message):
+    def edit(self, message: Message) -> list[Message] | Withheld:
         if message.body == b"drop":
             return Withheld("no use for it")
         parts = [message.copy(), message.copy()] if message.body == b"split" else [message]
@@ -73,11 +74,11 @@ class Splitting:
 class Told(BatchLog):
     """Notes how many records it is told are lost."""
 
-    def __init__(self, lost) -> None:
+    def __init__(self, lost: list[Any]) -> None:
         super().__init__("copy")
         self._lost = lost
 
-    def unwritten(self, records) -> None:
+    def unwritten(self, records: int) -> None:
         self._lost.append(records)
 
 
@@ -85,10 +86,10 @@ class Joining:
     name = "join"
     joins = True
 
-    async def edit_batch(self, messages, **_):
+    async def edit_batch(self, messages: list[Message], **_: float) -> Any:
         return [(messages[0],), *(Joined(0) for _ in messages[1:])]
 
-    async def settled(self, outcomes, **_) -> None:
+    async def settled(self, outcomes: list[tuple[Arrival, Outcome]], **_: float) -> None:
         pass
 
 
@@ -96,7 +97,14 @@ class Line:
     """A pipeline with its journal, from a queue at west to one at east."""
 
     def __init__(
-        self, *, output=None, editors=(), when=None, is_required: bool = True, sink=None, rejects: bool = True
+        self,
+        *,
+        output: OutputThatRejects | OutputThatFailsOnce | OutputThatIsDown | None = None,
+        editors: list[Any] | tuple[Any, ...] = (),
+        when: str | None = None,
+        is_required: bool = True,
+        sink: Any = None,
+        rejects: bool = True,
     ) -> None:
         self.output = output or OutputThatAccepts()
         self.rejected = OutputThatAccepts()
@@ -118,10 +126,10 @@ class Line:
         )
         self.pipeline = Pipeline(task, self.journal, self.clock, sleep_by(self.clock))
 
-    def run(self, *batch):
+    def run(self, *batch: bytes) -> Counter[Outcome] | None:
         return asyncio.run(self.pipeline.run(batch))
 
-    def records(self, role):
+    def records(self, role: Role) -> list[Any]:
         records = self.sink.records("copy", role)
         for record in records:
             assert {field.name for field in FIELDS if not field.is_nullable} <= set(record)
@@ -130,7 +138,7 @@ class Line:
         return records
 
 
-def outcomes(line):
+def outcomes(line: Line) -> list[tuple[int, str]]:
     return [(record["src_seq"], record["outcome"]) for record in line.records(Role.TARGET)]
 
 
@@ -203,7 +211,7 @@ def test_an_outcome_that_cannot_be_written_leaves_the_batch_at_its_source_and_is
     line.sink.failing = 0
     original = line.sink.append
 
-    async def fail_outcomes(stream, member):
+    async def fail_outcomes(stream: Stream, member: bytes) -> None:
         if stream.role is Role.TARGET:
             raise TargetUnavailable("journal: away")
         await original(stream, member)
@@ -221,7 +229,9 @@ def test_an_outcome_that_cannot_be_written_leaves_the_batch_at_its_source_and_is
 
 
 @pytest.mark.parametrize("error", [TargetUnavailable("journal: away"), TargetRefused("journal: no")])
-def test_a_best_effort_journal_counts_lost_records_and_logs_once(caplog: pytest.LogCaptureFixture, error) -> None:
+def test_a_best_effort_journal_counts_lost_records_and_logs_once(
+    caplog: pytest.LogCaptureFixture, error: TargetUnavailable | TargetRefused
+) -> None:
     line = Line(sink=SinkThatIsDown(error), is_required=False)
     with caplog.at_level(logging.ERROR, "busway.journal"):
         for number in range(3):
@@ -304,12 +314,12 @@ def test_a_message_that_must_wait_is_told_as_retry_and_those_before_it_as_sent()
 class StoreThatIsAway:
     name, joins = "together", False
 
-    async def edit_batch(self, messages, *, timeout_seconds):
+    async def edit_batch(self, messages: list[Message], *, timeout_seconds: float) -> None:
         assert messages
         assert timeout_seconds > 0
         raise TargetUnavailable("store: away")
 
-    async def settled(self, outcomes, *, timeout_seconds):
+    async def settled(self, outcomes: Any, *, timeout_seconds: Any) -> None:
         raise AssertionError(outcomes, timeout_seconds)
 
 
@@ -335,7 +345,9 @@ class Faulty:
         ),
     ],
 )
-def test_what_no_editor_gets_to_edit_is_on_record_as_received(editor, error, reason: str) -> None:
+def test_what_no_editor_gets_to_edit_is_on_record_as_received(
+    editor: StoreThatIsAway | Faulty, error: type[TargetUnavailable], reason: str
+) -> None:
     line = Line(editors=[editor])
     with pytest.raises(error, match=reason):
         line.run(delivered(1, message_id="m"), b"\x01")
@@ -358,7 +370,7 @@ def test_what_is_withheld_is_told_to_the_log_once_however_long_the_journal_is_aw
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Away(SinkThatIsDown):
-        async def append(self, stream, member) -> None:
+        async def append(self, stream: Stream, member: bytes) -> None:
             self.failing = 1 if stream.role is Role.TARGET and len(self.attempted) < 6 else 0
             await super().append(stream, member)
 

@@ -1,6 +1,7 @@
 """A tap: which message of the source a copy is, and what is nobody's copy."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -8,6 +9,7 @@ from shared.amqp.values import long, string
 from shared.errors import TargetUnavailable
 from shared.journal.in_memory import MemorySink
 from shared.journal.record import Role
+from shared.journal.sink import Stream
 from shared.journal.tap import Tap
 from shared.message.arrival import Origin
 from shared.message.message import Message
@@ -19,15 +21,15 @@ WEST = Origin("west", "orders")
 
 
 def tap(
-    sink,
-    role=Role.TARGET,
+    sink: MemorySink | SinkThatFails,
+    role: Role = Role.TARGET,
     *,
-    watched=WEST,
+    watched: Origin = WEST,
     is_hub: bool = False,
     has_same_numbers: bool = False,
     is_peek: bool = False,
-    pauses=None,
-):
+    pauses: list[Any] | None = None,
+) -> Tap:
     clock = clock_at_delivery()
     return Tap(
         "watch",
@@ -46,14 +48,14 @@ def tap(
     )
 
 
-def seen(content, role=Role.TARGET, partition=None, **options):
+def seen(content: bytes, role: Role = Role.TARGET, partition: str | None = None, **options: bool) -> dict[str, Any]:
     sink = MemorySink()
     asyncio.run(tap(sink, role, **options).see([content], partition))
     (record,) = sink.records("copy", role)
     return record
 
 
-def copied(number, *origins):
+def copied(number: int, *origins: Origin) -> bytes:
     """Return the copy of a message that has gone over *origins*, as it is delivered where it has arrived."""
     content = delivered(number)
     for hop, origin in enumerate(origins):
@@ -87,7 +89,7 @@ def test_a_copy_is_the_message_that_the_last_hop_names() -> None:
         ),
     ],
 )
-def test_what_is_no_copy_of_the_watched_task_has_no_number_of_its_source(content) -> None:
+def test_what_is_no_copy_of_the_watched_task_has_no_number_of_its_source(content: bytes) -> None:
     record = seen(content)
     assert "src_seq" not in record
     assert "enqueued_time" not in record
@@ -116,11 +118,11 @@ def test_what_cannot_be_read_is_seen_all_the_same() -> None:
 
 
 class SinkThatFails(MemorySink):
-    def __init__(self, times) -> None:
+    def __init__(self, times: int) -> None:
         super().__init__()
         self.times = times
 
-    async def append(self, stream, member):
+    async def append(self, stream: Stream, member: bytes) -> None:
         if self.times:
             self.times -= 1
             raise TargetUnavailable("journal: away")
@@ -138,6 +140,6 @@ def test_a_journal_that_is_away_for_a_moment_costs_no_delivery() -> None:
 
 
 @pytest.mark.parametrize("role", list(Role))
-def test_a_tap_that_peeks_says_so(role) -> None:
+def test_a_tap_that_peeks_says_so(role: Role) -> None:
     assert seen(copied(7, WEST), role, is_peek=True)["peek"] is True
     assert "peek" not in seen(copied(7, WEST), role)

@@ -6,6 +6,7 @@ import json
 import logging
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,10 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoi
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, StaticSampler
 
 from shared.amqp.codec import encode
-from shared.amqp.values import binary, string
+from shared.amqp.values import Value, binary, string
 from shared.errors import ConfigError, TargetRefused, TargetUnavailable
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
@@ -28,9 +29,11 @@ from shared.line.task import Task
 from shared.message.arrival import Origin
 from shared.message.loop_prevention import LoopGuard
 from shared.message.ttl import Keep
+from shared.protocols import Outcome, Outgoing
 from shared.telemetry import names
 from shared.telemetry.batch_log import BatchLog
 from shared.telemetry.instruments import Instruments
+from shared.telemetry.names import Metric
 from shared.telemetry.opening import open_telemetry
 from shared.telemetry.trace_context import span_context, trace_context
 from tests.fakes import (
@@ -58,7 +61,9 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 class Measured:
     """A pipeline to one output, and what is measured of it."""
 
-    def __init__(self, output, *, rejects=None, sampler=None) -> None:
+    def __init__(
+        self, output: Any, *, rejects: OutputThatAccepts | None = None, sampler: StaticSampler | None = None
+    ) -> None:
         self.reader = InMemoryMetricReader()
         self.exporter = InMemorySpanExporter()
         tracers = TracerProvider(sampler=sampler)
@@ -78,10 +83,10 @@ class Measured:
             task, JournalInMemory(), self.clock, sleep_by(self.clock), telemetry=instruments.of_task(SOURCE)
         )
 
-    def run(self, *batch):
+    def run(self, *batch: bytes) -> Counter[Outcome] | None:
         return asyncio.run(self.pipeline.run(batch))
 
-    def points(self, metric):
+    def points(self, metric: Metric) -> list[Any]:
         data = self.reader.get_metrics_data()
         assert data is not None
         return [
@@ -93,10 +98,10 @@ class Measured:
             for point in each.data.data_points
         ]
 
-    def obstacles(self):
+    def obstacles(self) -> dict[str, int]:
         return {point.attributes[names.ERROR_TYPE]: point.value for point in self.points(names.OBSTACLES)}
 
-    def counts(self):
+    def counts(self) -> dict[Any, Any]:
         return {
             (point.attributes[names.OUTCOME], point.attributes.get(names.TARGET)): point.value
             for point in self.points(names.MESSAGES)
@@ -199,7 +204,7 @@ def test_what_the_sampler_does_not_want_is_not_exported() -> None:
         ({}, False),
     ],
 )
-def test_a_trace_context_is_read_where_the_sdks_write_it(named, found: bool) -> None:
+def test_a_trace_context_is_read_where_the_sdks_write_it(named: dict[str, Value], found: bool) -> None:
     context = trace_context(delivered(1, named=named))
     assert (context is not None) is found
     if context is not None:
@@ -207,7 +212,7 @@ def test_a_trace_context_is_read_where_the_sdks_write_it(named, found: bool) -> 
 
 
 @given(st.sampled_from(["traceparent", "Diagnostic-Id", "tracestate"]), values, st.integers(0, 400))
-def test_nothing_in_a_message_can_make_telemetry_fail(name, value, length) -> None:
+def test_nothing_in_a_message_can_make_telemetry_fail(name: str, value: Value, length: int) -> None:
     content = delivered(1, named={"traceparent": string(PARENT), name: value})
     trace_context(content)
     trace_context(content[:length])
@@ -266,13 +271,13 @@ def test_the_document_has_every_attribute() -> None:
 class OutputInTrouble(OutputThatAccepts):
     """Gives the answers it was told to, then accepts; notes what is measured from the second attempt on."""
 
-    def __init__(self, *errors) -> None:
+    def __init__(self, *errors: TargetUnavailable | TargetRefused) -> None:
         super().__init__()
         self.errors = list(errors)
         self.standing: list[Any] = []
         self.measured = Measured(self)
 
-    def answer(self, _, /):
+    def answer(self, _: Outgoing, /) -> TargetUnavailable | TargetRefused | None:
         if self.standing or len(self.errors) < 3:
             self.standing.append(self.measured.obstacles())
         return self.errors.pop(0) if self.errors else None

@@ -10,6 +10,7 @@ from shared.azure.senders.conditions import (
     REACTIONS,
     THROTTLED,
     UNREACHABLE,
+    Reaction,
     as_error,
     reaction_to,
 )
@@ -19,7 +20,7 @@ PAGE = Path(__file__).parents[4] / "docs" / "operations.md"
 
 
 @pytest.mark.parametrize("row", REACTIONS, ids=lambda row: row.name)
-def test_the_page_shows_the_row(row) -> None:
+def test_the_page_shows_the_row(row: Reaction) -> None:
     shown = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith(f"| {row.name} |")]
     assert len(shown) == 1
     _, _, conditions, becomes, *_ = shown[0].split("|")

@@ -15,15 +15,15 @@ MESSAGE = Outgoing(b"x" * 600, None, None, None)
 class SilentSender:
     """Opens its link at once, takes *taken* batches, and says nothing more."""
 
-    def __init__(self, taken) -> None:
+    def __init__(self, taken: int) -> None:
         self.taken = taken
         self.is_closed = False
         self._handler = None
 
-    async def create_message_batch(self):
+    async def create_message_batch(self) -> Any:
         return ServiceBusMessageBatch(2048)
 
-    async def _send(self, *_, **__) -> None:
+    async def _send(self, *_: ServiceBusMessageBatch, **__: float) -> None:
         self.taken -= 1
         if self.taken < 0:
             await asyncio.sleep(3600)
@@ -38,7 +38,7 @@ class SilentClient:
         self.senders: list[SilentSender] = []
         self._taken = taken
 
-    def get_queue_sender(self, _):
+    def get_queue_sender(self, _: str) -> SilentSender:
         self.senders.append(SilentSender(self._taken))
         return self.senders[-1]
 
@@ -51,11 +51,11 @@ def test_each_call_is_answered_in_its_own_time() -> None:
     client = SilentClient(taken=0)
     output = output_to(client)
 
-    async def send():
+    async def send() -> Any:
         time = asyncio.get_running_loop().time
         started = time()
 
-        async def one(seconds):
+        async def one(seconds: float) -> Any:
             (answer,) = await output.send("q", [MESSAGE], timeout_seconds=seconds)
             return type(answer), time() - started
 

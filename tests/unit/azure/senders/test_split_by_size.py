@@ -28,13 +28,13 @@ def outgoing(size: int, *, text: str | None = None) -> Outgoing:
         ([992, 1], [[992], [1]]),
     ],
 )
-def test_runs_fit_the_limit(sizes, chunks) -> None:
+def test_runs_fit_the_limit(sizes: list[int], chunks: list[list[int]]) -> None:
     split = split_by_size([outgoing(size) for size in sizes], LIMIT)
     assert [[len(message.content) for message in chunk] for chunk in split] == chunks
 
 
 @given(st.lists(st.integers(0, 1500), min_size=1, max_size=40))
-def test_nothing_is_lost_or_moved_and_no_run_of_several_exceeds_the_limit(sizes) -> None:
+def test_nothing_is_lost_or_moved_and_no_run_of_several_exceeds_the_limit(sizes: list[int]) -> None:
     messages = [outgoing(size) for size in sizes]
     chunks = split_by_size(messages, LIMIT)
     assert [message for chunk in chunks for message in chunk] == messages
@@ -44,6 +44,6 @@ def test_nothing_is_lost_or_moved_and_no_run_of_several_exceeds_the_limit(sizes)
 
 
 @given(st.lists(st.integers(0, 600), min_size=1, max_size=30), st.sampled_from([None, "k", "ä" * 128]))
-def test_what_fits_by_our_count_fits_by_the_bytes_of_the_sdk(sizes, text) -> None:
+def test_what_fits_by_our_count_fits_by_the_bytes_of_the_sdk(sizes: list[int], text: str | None) -> None:
     for chunk in split_by_size([outgoing(size, text=text) for size in sizes], LIMIT):
         assert len(encoded_batch(raw_batch(chunk, LIMIT))) <= LIMIT
