@@ -4,6 +4,7 @@ Hypothesis strategies of AMQP values and messages in every encoding, the wastefu
 
 import struct
 import uuid
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -40,7 +41,8 @@ _RANGES = {
 
 
 def _unpacked(layout: str, content: bytes) -> float:
-    return struct.unpack(layout, content)[0]
+    number: float = struct.unpack(layout, content)[0]
+    return number
 
 
 def _float_nan(negative: bool, mantissa: int) -> float:
@@ -124,7 +126,7 @@ def _compound(narrow: int, wide: int, payloads: st.SearchStrategy) -> st.SearchS
 def _array(
     item_codes: tuple[int, ...], payloads: st.SearchStrategy, descriptors: st.SearchStrategy
 ) -> st.SearchStrategy[Value]:
-    def build(array_codes: tuple[int, ...], item_payloads: list, described_by: list) -> Value:
+    def build(array_codes: tuple[int, ...], item_payloads: list[Any], described_by: list[Any]) -> Value:
         return _first_that_fits(
             [
                 Value(

@@ -68,7 +68,7 @@ def send(namespace: Any, entity: Any, messages: Any) -> Any:
 
 
 def take(namespace: Any, queue: Any, count: Any, **options: Any) -> Any:
-    taken: list = []
+    taken: list[Any] = []
     mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
     with (
         ServiceBusClient.from_connection_string(namespace) as client,
@@ -162,7 +162,7 @@ def test_a_lock_is_renewed_over_another_connection(namespace: Any) -> None:
         ServiceBusClient.from_connection_string(namespace) as client,
         client.get_queue_receiver(QUEUE) as receiver,
     ):
-        received: list = []
+        received: list[Any] = []
         while len(received) < 2:
             received += receiver.receive_messages(2 - len(received), max_wait_time=10)
         tokens = [each.lock_token.bytes_le for each in received]
@@ -207,10 +207,10 @@ def test_a_message_of_a_session_is_dead_lettered_over_another_connection_and_its
 def dead_letter_one(namespace: Any, queue: Any, session_id: Any) -> None:
     sent = [message(session_id=session_id) for _ in range(3)]
     send(namespace, queue, sent)
-    options: dict = {} if session_id is None else {"session_id": session_id}
+    options: dict[str, Any] = {} if session_id is None else {"session_id": session_id}
     with ServiceBusClient.from_connection_string(namespace) as client:
         with client.get_queue_receiver(queue, **options) as receiver:
-            received: list = []
+            received: list[Any] = []
             while len(received) < 3:
                 received += receiver.receive_messages(3 - len(received), max_wait_time=10)
             token = received[1].lock_token.bytes_le

@@ -137,7 +137,7 @@ def test_a_delivery_keeps_what_the_hub_said(settled: Callable[..., Any]) -> None
 
 def test_a_link_keeps_the_error_that_detached_it() -> None:
     async def detach() -> Any:
-        quiet: dict = {"network_trace": False, "network_trace_params": {}}
+        quiet: dict[str, Any] = {"network_trace": False, "network_trace_params": {}}
         link: Any = SenderLink(Session(Connection("amqps://localhost"), 0, **quiet), 0, target_address="hub", **quiet)
         assert link._error is None
         await link._incoming_detach([0, True, [b"amqp:link:message-size-exceeded", b"too large", None]])

@@ -40,7 +40,8 @@ def parameters(function: Callable[..., Any]) -> set[str]:
 
 @pytest.fixture(params=[SERVICE_BUS, EVENT_HUBS])
 def pyamqp(request: pytest.FixtureRequest) -> str:
-    return request.param
+    name: str = request.param
+    return name
 
 
 def test_transport_has_the_parts_that_are_replaced_and_read(pyamqp: str) -> None:

@@ -1,7 +1,7 @@
 """Reviews of small sets of tasks; whole broken sets are in tests/golden/broken."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -274,7 +274,7 @@ def test_a_deployed_rule_wins_over_what_is_declared(found: Callable[..., Any]) -
 
 
 def test_a_life_that_the_source_grants_and_the_target_cuts(found: Callable[..., Any]) -> None:
-    detects = {"RequiresDuplicateDetection": True, "DuplicateDetectionHistoryTimeWindow": "PT10M"}
+    detects: dict[str, Any] = {"RequiresDuplicateDetection": True, "DuplicateDetectionHistoryTimeWindow": "PT10M"}
     long, short = (
         queue("orders", DefaultMessageTimeToLive="P1D"),
         queue("orders", DefaultMessageTimeToLive="PT1H", **detects),
@@ -424,7 +424,7 @@ def hubs_file(folder: Path, name: str) -> Path:
 
 
 @pytest.fixture
-def connections(tmp_path: Path) -> dict[str, Connection]:
+def connections(tmp_path: Path) -> Mapping[str, Connection]:
     tmp_path.joinpath("tasks").mkdir()
     tmp_path.joinpath("connections.yaml").write_text(CONNECTIONS, encoding="utf-8")
     tmp_path.joinpath("tasks/a.yaml").write_text(

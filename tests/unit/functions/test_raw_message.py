@@ -1,6 +1,7 @@
 """The converter of the raw SDK type, called as Microsoft's worker library calls it."""
 
 import uuid
+from typing import Any
 
 import pytest
 from azure_functions_runtime.bindings import meta
@@ -13,9 +14,7 @@ TOKEN = uuid.uuid4().bytes_le
 CONTENT = delivered(1)
 
 
-def decoded(
-    binding: str, data: TypedData, metadata: dict[str, TypedData] | None = None
-) -> list[RawMessage] | RawMessage | None:
+def decoded(binding: str, data: TypedData, metadata: dict[str, TypedData] | None = None) -> Any:
     meta.load_binding_registry()
     return meta.from_incoming_proto(
         binding,

@@ -6,8 +6,6 @@ from typing import Any
 
 import azure.functions as func
 import pytest
-from azure.functions._eventhub import EventHubEvent
-from azure.functions.servicebus import ServiceBusMessage
 from azure_functions_runtime.bindings import meta
 
 from functions.stock_binding import event_contents, event_partition, service_bus_content
@@ -53,7 +51,7 @@ VALUES = {
 }
 
 
-def decoded(binding: str, data: TypedData, metadata: dict[str, Any]) -> ServiceBusMessage | list[EventHubEvent]:
+def decoded(binding: str, data: TypedData, metadata: dict[str, Any]) -> Any:
     meta.load_binding_registry()
     return meta.from_incoming_proto(
         binding,
@@ -79,12 +77,13 @@ def service_bus(body: bytes = b"body", **metadata: str | dict[str, Any]) -> Mess
 
 def events(
     *bodies: bytes,
-    **metadata: list[dict[str, dict[str, bool | int] | int | str] | dict[str, int | str | None]] | dict[str, Any] | str,
+    **metadata: Any,
 ) -> list[func.EventHubEvent]:
     """Return a batch; SystemPropertiesArray and PropertiesArray are empty for each unless given."""
     empty: dict[str, object] = {name: [{}] * len(bodies) for name in ("SystemPropertiesArray", "PropertiesArray")}
     data = TypedData(collection_bytes=CollectionBytes(list(bodies)))
-    return decoded("eventHubTrigger", data, empty | metadata)
+    batch: list[func.EventHubEvent] = decoded("eventHubTrigger", data, empty | metadata)
+    return batch
 
 
 def test_what_the_host_hands_over_is_in_the_message() -> None:
@@ -240,5 +239,6 @@ def test_a_partition_context_that_comes_as_text() -> None:
     ],
 )
 def test_the_life_of_a_message_is_what_lies_between_its_times(expires: str | None, life: int | None) -> None:
-    message = service_bus(EnqueuedTimeUtc="2026-11-21T08:00:00.123", **({"ExpiresAtUtc": expires} if expires else {}))
+    expiry: dict[str, Any] = {"ExpiresAtUtc": expires} if expires else {}
+    message = service_bus(EnqueuedTimeUtc="2026-11-21T08:00:00.123", **expiry)
     assert message.time_to_live == life

@@ -136,6 +136,7 @@ def test_the_function_of_each_kind_of_source(source: dict[str, Any], binding: di
 def test_only_hubs_have_a_retry_policy_and_it_never_gives_up(trigger: str) -> None:
     assert registered({"queue": "q"}, trigger).get_settings_dict("retry_policy") is None
     policy = registered({"hub": "telemetry"}, trigger).get_settings_dict("retry_policy")
+    assert policy is not None
     assert policy["strategy"] == "exponential_backoff"
     assert int(policy["max_retry_count"]) == -1
 

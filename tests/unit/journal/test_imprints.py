@@ -1,6 +1,7 @@
 """Digests: the same wherever the message is the same, another one as soon as it is not."""
 
 import uuid
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -38,19 +39,21 @@ ORIGIN = Origin("west", "orders")
 PLAIN = Imprinter()
 
 
-def application_properties(pairs: list[tuple[str, Value]]) -> bytes:
+def application_properties(pairs: Sequence[tuple[str | Value, Value]]) -> bytes:
     encoded = [encode(key if isinstance(key, Value) else string(key)) + encode(value) for key, value in pairs]
     return join_map(b"\x00\x53\x74", encoded, len(encoded)) if encoded else b""
 
 
-def message(pairs: list[tuple[str, Value]] = (), *, body: bytes = b"x", **fields: Any) -> Message:
+def message(pairs: Sequence[tuple[str | Value, Value]] = (), *, body: bytes = b"x", **fields: Any) -> Message:
     raw = Sections(
         properties=properties(**fields), application_properties=application_properties(pairs), body=data(body)
     )
     return Message(raw, Arrival(ORIGIN, 7, None, 1_900_000_000_000))
 
 
-def digest(pairs: list[tuple[str, Value]] = (), imprinter: Imprinter = PLAIN, **options: Any) -> bytes:
+def digest(
+    pairs: Sequence[tuple[str | Value, Value]] = (), imprinter: Imprinter = PLAIN, **options: Any
+) -> bytes | None:
     return imprinter.arriving(message(pairs, **options)).property_digest
 
 
@@ -110,7 +113,7 @@ def test_the_encoding_of_a_value_is_of_no_account(one: Value, other: Value) -> N
         [("a", int_(1)), ("b", binary(b"x"))],
     ],
 )
-def test_any_other_change_shows(other: list[tuple[str, Value]]) -> None:
+def test_any_other_change_shows(other: list[tuple[str | Value, Value]]) -> None:
     assert digest(other) != digest([("a", int_(1)), ("b", string("x"))])
 
 
@@ -118,7 +121,11 @@ def test_the_broker_properties_of_the_sender_count_and_those_of_a_hop_do_not() -
     plain = digest(subject=string("s"), message_id=string("m"))
     assert digest(subject=string("t"), message_id=string("m")) != plain
     assert digest(to=string("s"), message_id=string("m")) != plain
-    same = {"absolute_expiry_time": timestamp(5), "creation_time": timestamp(4), "session_id": string("k")}
+    same: dict[str, Any] = {
+        "absolute_expiry_time": timestamp(5),
+        "creation_time": timestamp(4),
+        "session_id": string("k"),
+    }
     assert digest(subject=string("s"), message_id=string("other"), **same) == plain
     assert digest(subject=string("s"), content_type=symbol("")) == plain
     identity = uuid.uuid4()

@@ -130,7 +130,7 @@ class Line:
         return asyncio.run(self.pipeline.run(batch))
 
     def records(self, role: Role) -> list[Any]:
-        records = self.sink.records("copy", role)
+        records: list[Any] = self.sink.records("copy", role)
         for record in records:
             assert {field.name for field in FIELDS if not field.is_nullable} <= set(record)
             for name, value in record.items():

@@ -21,7 +21,7 @@ WEST = Origin("west", "orders")
 
 
 def tap(
-    sink: MemorySink | SinkThatFails,
+    sink: "MemorySink | SinkThatFails",
     role: Role = Role.TARGET,
     *,
     watched: Origin = WEST,
@@ -48,7 +48,7 @@ def tap(
     )
 
 
-def seen(content: bytes, role: Role = Role.TARGET, partition: str | None = None, **options: bool) -> dict[str, Any]:
+def seen(content: bytes, role: Role = Role.TARGET, partition: str | None = None, **options: Any) -> dict[str, Any]:
     sink = MemorySink()
     asyncio.run(tap(sink, role, **options).see([content], partition))
     (record,) = sink.records("copy", role)

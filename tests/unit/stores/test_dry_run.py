@@ -1,8 +1,9 @@
 """Stores in a dry run: they are never written, and a writer reads its own writes."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,11 +14,13 @@ from shared.stores.sqlite_stores import FileBlobs, FileDocuments
 
 
 @pytest.fixture
-def run() -> Callable:
+def run() -> Callable[[Coroutine[Any, Any, Any]], Any]:
     return asyncio.run
 
 
-def test_documents_are_as_they_would_be_and_stay_as_they_are(run: Callable, tmp_path: Path) -> None:
+def test_documents_are_as_they_would_be_and_stay_as_they_are(
+    run: Callable[[Coroutine[Any, Any, Any]], Any], tmp_path: Path
+) -> None:
     kept = FileDocuments(tmp_path / "kept.db", "folder")
     version = run(kept.write("a", b"1", None))
     dry_run = DryRunDocuments(kept)
@@ -34,7 +37,9 @@ def test_documents_are_as_they_would_be_and_stay_as_they_are(run: Callable, tmp_
     assert (run(kept.read("a")), run(kept.read("b"))) == ((b"1", version), None)
 
 
-def test_blobs_are_as_they_would_be_and_stay_as_they_are(run: Callable, tmp_path: Path) -> None:
+def test_blobs_are_as_they_would_be_and_stay_as_they_are(
+    run: Callable[[Coroutine[Any, Any, Any]], Any], tmp_path: Path
+) -> None:
     kept = FileBlobs(tmp_path / "kept.db", "folder")
     run(kept.write("a", b"1"))
     run(kept.append("log", b"x"))
@@ -54,7 +59,7 @@ def test_blobs_are_as_they_would_be_and_stay_as_they_are(run: Callable, tmp_path
     assert (run(kept.names("")), run(kept.read("a", limit=9)).content) == (["a", "log"], b"1")
 
 
-def test_reading_makes_no_file(run: Callable, tmp_path: Path) -> None:
+def test_reading_makes_no_file(run: Callable[[Coroutine[Any, Any, Any]], Any], tmp_path: Path) -> None:
     blobs, documents = FileBlobs(tmp_path / "b.db", "folder"), FileDocuments(tmp_path / "d.db", "folder")
     assert (run(blobs.read("a", limit=9)), run(blobs.names("")), run(blobs.tail("a", 0)).content) == (None, [], b"")
     assert run(documents.read("a")) is None
