@@ -25,6 +25,10 @@ _UNDECIDED = "undecided"
 _SECONDS = 30
 
 
+# The key in stored notes since the first version.
+_REPORTED = "told"
+
+
 class UnreadableSummary(Exception):
     """The summary of a run is not complete or not the job's; the job may still be writing it."""
 
@@ -124,8 +128,7 @@ class Results:
             return None
         try:
             fields = json.loads(found.content)
-            # Earlier versions used another name for the list, which is the only one in a note.
-            (reported,) = [tuple(map(str, value)) for value in fields.values() if isinstance(value, list)]
+            reported = tuple(map(str, fields[_REPORTED]))
             return Note(str(fields["claimed"]), bool(fields["started"]), reported, found.version)
         except (ValueError, KeyError, TypeError) as error:
             where = f"{self.where}/{_note(day)}"
@@ -133,7 +136,7 @@ class Results:
 
     async def save(self, day: date, note: Note) -> Note | None:
         """Replace the note that was read with *note*; return it with its new version, None if another writer won."""
-        content = {"date": day.isoformat(), "claimed": note.claimed, "started": note.started, "reported": note.reported}
+        content = {"date": day.isoformat(), "claimed": note.claimed, "started": note.started, _REPORTED: note.reported}
         text = json.dumps(content, indent=1)
         try:
             version = await self._container.write_version(f"{self._prefix}{_note(day)}", text.encode(), note.etag)

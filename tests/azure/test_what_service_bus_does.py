@@ -1,5 +1,5 @@
 """
-What Busway takes for granted of Service Bus, on live namespaces.
+What Busway assumes about Service Bus, on live namespaces.
 
 Needs the queues `busway-test` (no sessions) and `busway-test-sessions` (sessions), empty, in the namespace of
 BUSWAY_TEST_WEST; one afternoon with a subscription confirms or refutes each. The same tests pass against the local

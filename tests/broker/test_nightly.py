@@ -372,7 +372,7 @@ def test_an_instance_that_died_between_claim_and_start_is_made_up_for(
     management: Management, container: ContainerClient, had_started: bool
 ) -> None:
     watch = Watch(container, management.job)
-    claimed = {"date": str(DAY), "claimed": AT_TWO.isoformat(), "started": False, "reported": []}
+    claimed = {"date": str(DAY), "claimed": AT_TWO.isoformat(), "started": False, "told": []}
     container.upload_blob(f"nightly/{DAY}.json", json.dumps(claimed))
     if had_started:
         management.run({"containers": [{"args": ["--date=2026-11-20"]}]})
@@ -385,7 +385,7 @@ def test_an_instance_that_died_between_claim_and_start_is_made_up_for(
 
 def test_the_result_of_a_job_whose_starter_died_is_reported(management: Management, container: ContainerClient) -> None:
     watch = Watch(container, management.job)
-    claimed = {"date": str(DAY), "claimed": AT_TWO.isoformat(), "started": False, "reported": []}
+    claimed = {"date": str(DAY), "claimed": AT_TWO.isoformat(), "started": False, "told": []}
     container.upload_blob(f"nightly/{DAY}.json", json.dumps(claimed))
     watch.write(1, verdict="findings", missing=1)
     assert "findings" in (watch.after(minutes=15) or "")
@@ -421,13 +421,3 @@ def test_settings_that_cannot_be_used_are_named(given: dict[str, str], path: str
 
 def test_without_settings_there_is_no_nightly() -> None:
     assert nightly_settings({"BUSWAY_NIGHTLY_JOB": "", "BUSWAY_RECONCILIATION": ""}) is None
-
-
-def test_note_of_an_earlier_version_is_read(management: Any, container: Any) -> None:
-    watch = Watch(container, management.job)
-    earlier = {"date": str(DAY), "claimed": AT_TWO.isoformat(), "started": True, "former_name": ["overdue"]}
-    container.upload_blob(f"nightly/{DAY}.json", json.dumps(earlier))
-    assert watch.after(hours=12) is None
-    watch.write(1, verdict="findings", missing=1)
-    assert "findings" in (watch.after(minutes=15) or "")
-    assert watch.note()["reported"][0] == "overdue"

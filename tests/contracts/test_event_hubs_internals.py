@@ -111,7 +111,7 @@ def test_a_producer_has_the_parts_that_are_opened_and_driven(partition: str | No
 
 @pytest.fixture
 def settled() -> Callable[..., Any]:
-    """Settle a delivery the way the SDK's client does when the link tells it something."""
+    """Settle a delivery the way the SDK's client does when the link reports a result."""
     handler = object.__new__(SendClientAsync)
 
     def settle(reason: LinkDeliverySettleReason, state: dict[str, list[list[bytes | None]]] | None = None) -> Any:

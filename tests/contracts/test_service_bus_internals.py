@@ -195,7 +195,7 @@ def _never() -> ServiceBusClient:
 
 
 def test_a_sender_keeps_the_error_that_detached_its_link() -> None:
-    """`link_error` reads it there; the SDK's own error for the batch in hand says no more than that it failed."""
+    """`link_error` reads it there; the SDK's own error for the batch says only that it failed."""
 
     async def open_and_detach() -> Any:
         async with ServiceBusClient.from_connection_string(CONNECTION_STRING) as client:

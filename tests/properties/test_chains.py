@@ -66,7 +66,7 @@ def chain_of(count: int, sizes: list[int], redelivered: Any) -> Any:
 
 
 def verdicts(links: Any, sizes: list[int]) -> list[str]:
-    """Return what a verifier says that is begun anew for each batch."""
+    """Return the results of a verifier that restarts for each batch."""
     store, text = InMemory(), []
     for start, batch in in_batches(arrived(links), sizes):
         if batch:

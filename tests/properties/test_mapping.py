@@ -76,7 +76,7 @@ def carried(content: bytes, source: str, target: str) -> Message:
 
 
 def said(message: Message) -> tuple[dict[str, object], bytes]:
-    """Return all parts of a message; binaries without the width of their encoding, which is not told to Service Bus."""
+    """Return all parts of a message; binaries without the width of their encoding, which Service Bus does not get."""
     found: dict[str, object] = {
         name: value.payload if value.code in BINARIES else encode(value) for name, value in parts(message).items()
     }

@@ -60,7 +60,7 @@ messages = st.dictionaries(st.sampled_from(["p", "q"]), constants)
 
 
 def holds(facts: Any, message: Any) -> bool:
-    """Tell whether everything that *facts* say of the message's application properties is so."""
+    """Return whether *facts* hold for the message's application properties."""
     for (scope, name), knowledge in facts.known.items():
         value = message.user(name)
         is_nothing = value is None or value.payload is None

@@ -144,7 +144,7 @@ def exactly(task: Any, network: Any, named: Any) -> Any:
 
 
 def holds(facts: Any, named: Any) -> Any:
-    """Tell whether everything that *facts* say of application properties is so of the properties *named*."""
+    """Return whether *facts* hold for the application properties *named*."""
     present = {name.lower(): value for name, value in named.items()}
     return all(
         agrees(knowledge, present.get(name)) for (scope, name), knowledge in facts.known.items() if scope is Scope.USER
@@ -153,7 +153,7 @@ def holds(facts: Any, named: Any) -> Any:
 
 def agrees(knowledge: Any, value: Any) -> Any:
     if isinstance(knowledge, Value):
-        # Null and absent are one to rules but for EXISTS, and facts of an action's outcome say which of them.
+        # Rules treat null and absent alike except in EXISTS; facts about an action's result say which it is.
         return value is not None and (value.kind, value.payload) == (knowledge.kind, knowledge.payload)
     nothing = value is None or is_nothing(value)
     return {

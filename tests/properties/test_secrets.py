@@ -16,7 +16,7 @@ from shared.azure.secrets import SettingSecrets, setting_of
 from shared.azure.senders.renewed import RenewedOutput
 from shared.protocols import Outgoing, Secret
 
-# Long enough not to stand in a text by chance.
+# Long enough not to occur in a text by chance.
 hidden = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), min_size=8, max_size=40).filter(
     lambda text: text.strip() == text
 )
@@ -60,5 +60,5 @@ def test_in_no_error_and_in_no_log_line(kind: str, value: Any, shape: Any) -> No
         root.removeHandler(handler)
         root.setLevel(level)
     assert answer is not None
-    told = "".join(traceback.format_exception(answer)) + repr(answer) + lines.getvalue()
-    assert value not in told
+    text = "".join(traceback.format_exception(answer)) + repr(answer) + lines.getvalue()
+    assert value not in text

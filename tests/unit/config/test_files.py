@@ -147,7 +147,7 @@ def test_the_path_of_a_source(folder: Path, source: str, entity: str) -> None:
 SOURCE = "queue: orders}\nroutes"
 ROUTES = "routes:\n  - target: {connection: east, queue: orders}"
 
-# One fault each: what stands in the good task, what is put there, where the problem is, what it says, the hint.
+# One fault each: the text in the good task, its replacement, the path of the problem, its text, the hint.
 FAULTS = [
     (
         SOURCE,
@@ -377,7 +377,7 @@ def test_a_schema_at_fault_is_told_with_the_other_problems(folder: Path, problem
         copy=TASK + "editors: [{validate: {schema: bad.json}}, {validate: {schema: no.json}}]\n",
         other=TASK.replace("copy", "other").replace("west", "wets"),
     )
-    assert [(path, told) for path, told, _ in found] == [
+    assert [(path, text) for path, text, _ in found] == [
         (
             "tasks/copy.yaml: editors[0].validate.schema",
             "bad.json: $.type: 'objekt' is not valid under any of the given schemas",
@@ -392,7 +392,7 @@ def test_the_options_of_an_editor_are_told_by_their_path(problems: Callable[...,
         copy=TASK
         + "editors: [{validate: 5}, {validate: {}}, {validate: {max_size: -1, shcema: x}}, {filter: a >> 1}]\n"
     )
-    assert [(path, told.splitlines()[0]) for path, told, _ in found] == [
+    assert [(path, text.splitlines()[0]) for path, text, _ in found] == [
         ("tasks/copy.yaml: editors[0].validate", "expected a mapping"),
         (
             "tasks/copy.yaml: editors[1].validate",

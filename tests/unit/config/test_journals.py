@@ -1,4 +1,4 @@
-"""journal.yaml and taps: what is accepted, and what is told of what is not."""
+"""journal.yaml and taps: what is accepted, and the problems reported for the rest."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -35,8 +35,8 @@ STORAGE = "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=YWJj;Endpoint
 
 
 def tap(source: str, **options: str) -> str:
-    told = ", ".join(f"{name}: {value}" for name, value in ({"of": "copy", "side": "target"} | options).items())
-    return f"task: watch\nsource: {source}\ntap: {{{told}}}\n"
+    text = ", ".join(f"{name}: {value}" for name, value in ({"of": "copy", "side": "target"} | options).items())
+    return f"task: watch\nsource: {source}\ntap: {{{text}}}\n"
 
 
 @pytest.fixture

@@ -370,9 +370,11 @@ def test_partitions_are_kept_where_the_counts_agree(
 
 
 def test_every_check_is_found_in_a_golden_set_or_here() -> None:
-    told = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("tests/golden/broken/*/findings.txt"))
+    findings = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("tests/golden/broken/*/findings.txt"))
     here = Path(__file__).read_text(encoding="utf-8")
-    assert [check.name for check in CHECKS if f" {check.name}: " not in told and f'"{check.name}"' not in here] == []
+    assert [
+        check.name for check in CHECKS if f" {check.name}: " not in findings and f'"{check.name}"' not in here
+    ] == []
 
 
 def test_the_page_of_checks_lists_them_all() -> None:
@@ -386,12 +388,12 @@ def test_the_page_of_checks_lists_them_all() -> None:
 
 
 def test_a_hub_is_told_what_the_raw_trigger_cannot_take_and_the_stock_one_changes(found: Callable[..., Any]) -> None:
-    told = found(
+    findings = found(
         task("raw", "{connection: hubs, hub: telemetry}", to("north")),
         task("stock", "{connection: hubs, hub: other}", to("north"), more="trigger: stock\n"),
         task("queue", "{connection: west, queue: orders}", to("north", "queue: more"), more="trigger: stock\n"),
     )
-    assert [each for each in told if each[0] in ("binary-properties", "stock-trigger")] == [
+    assert [each for each in findings if each[0] in ("binary-properties", "stock-trigger")] == [
         ("binary-properties", "document 1: source.hub"),
         ("stock-trigger", "document 2: trigger"),
         ("stock-trigger", "document 3: trigger"),
@@ -402,8 +404,8 @@ def test_remaining_life_has_an_effect_where_a_task_brings_it_to_the_hub(found: C
     out = task("out", "{connection: hubs, hub: telemetry}", to("east"), more="ttl: remaining\n")
     into = task("into", "{connection: west, queue: orders}", to("hubs", "hub: telemetry"))
     other = task("other", "{connection: hubs, hub: other}", to("north"), more="ttl: remaining\n")
-    told = [each for each in found(out, into, other) if each[0] == "ttl-without-effect"]
-    assert told == [("ttl-without-effect", "document 3: ttl")]
+    findings = [each for each in found(out, into, other) if each[0] == "ttl-without-effect"]
+    assert findings == [("ttl-without-effect", "document 3: ttl")]
 
 
 def test_errors_come_first() -> None:

@@ -159,8 +159,8 @@ def test_each_event_of_a_batch_with_what_is_its_own() -> None:
     assert first.partition_key == "k"
     assert first.annotation("iothub-connection-device-id") == string("device")
     assert dict(first.application_properties()) == VALUES
-    told = parts(first)
-    assert {name: told[name].payload for name in told if not name.startswith(("property", "annotation"))} == {
+    values = parts(first)
+    assert {name: values[name].payload for name in values if not name.startswith(("property", "annotation"))} == {
         "message id": "m",
         "to": "t",
         "subject": "s",
@@ -174,7 +174,7 @@ def test_each_event_of_a_batch_with_what_is_its_own() -> None:
         "reply-to session id": "rg",
         "partition key": "k",
     }
-    assert told["creation time"] == timestamp(1_795_248_000_123)
+    assert values["creation time"] == timestamp(1_795_248_000_123)
     assert second.body == b""
     assert second.arrival == Arrival(ORIGIN, 8, "0x12", None, None, None)
     assert (second.partition_key, list(second.application_properties())) == (None, [])

@@ -144,8 +144,8 @@ def test_only_hubs_have_a_retry_policy_and_it_never_gives_up(trigger: str) -> No
 def test_what_the_stock_trigger_costs_is_told_when_the_app_starts(caplog: pytest.LogCaptureFixture) -> None:
     registered({"queue": "q"}, "raw")
     registered({"queue": "q"}, "stock")
-    told = [each.getMessage() for each in caplog.records if each.name == "busway.tasks"]
-    assert told == [f"copy: uses the stock trigger, which changes messages: {STOCK_LOSSES}"]
+    messages = [each.getMessage() for each in caplog.records if each.name == "busway.tasks"]
+    assert messages == [f"copy: uses the stock trigger, which changes messages: {STOCK_LOSSES}"]
 
 
 def test_the_raw_function_carries_a_batch_with_its_partition() -> None:

@@ -71,8 +71,8 @@ class Splitting:
         return parts
 
 
-class Told(BatchLog):
-    """Notes how many records it is told are lost."""
+class LostRecords(BatchLog):
+    """Counts the records reported as lost."""
 
     def __init__(self, lost: list[Any]) -> None:
         super().__init__("copy")
@@ -112,7 +112,7 @@ class Line:
         self.clock = clock_at_delivery()
         self.lost: list[int] = []
         self.journal = TaskJournal(
-            "copy", self.sink, is_hub=False, is_required=is_required, clock=self.clock, telemetry=Told(self.lost)
+            "copy", self.sink, is_hub=False, is_required=is_required, clock=self.clock, telemetry=LostRecords(self.lost)
         )
         task = Task(
             name="copy",
@@ -265,8 +265,8 @@ def test_what_is_withheld_says_where_and_why() -> None:
         delivered(3, named=path, time_to_live=1000, enqueued=ENQUEUED - 20_000),
         delivered(4, body=b"drop"),
     )
-    told = [(each["src_seq"], each["outcome"], each["stage"]) for each in line.records(Role.TARGET)]
-    assert told == [
+    outcomes = [(each["src_seq"], each["outcome"], each["stage"]) for each in line.records(Role.TARGET)]
+    assert outcomes == [
         (1, "filtered", "routed"),
         (2, "looped", "routed"),
         (3, "expired", "stamped"),

@@ -1,4 +1,4 @@
-"""What a pipeline tells of its batches, measured by the SDK in memory."""
+"""What a pipeline reports about its batches, measured by the SDK in memory."""
 
 import asyncio
 import importlib
@@ -238,10 +238,10 @@ def test_the_log_line_has_its_fields_in_the_text_and_for_other_handlers(caplog: 
     (record,) = [each for each in caplog.records if each.name == "busway.batch"]
     sentence, _, fields = record.getMessage().partition(" {")
     assert sentence == "orders: 2 messages in 0 ms: 2 sent."
-    told = json.loads("{" + fields)
-    assert told == {name: record.__dict__[name] for name in told}
-    assert told["busway.messages.sent"] == 2
-    assert told["busway.io"] == len(delivered(1)) + len(delivered(2))
+    values = json.loads("{" + fields)
+    assert values == {name: record.__dict__[name] for name in values}
+    assert values["busway.messages.sent"] == 2
+    assert values["busway.io"] == len(delivered(1)) + len(delivered(2))
 
 
 def test_the_document_has_every_metric_with_unit_and_attributes() -> None:
@@ -249,8 +249,8 @@ def test_the_document_has_every_metric_with_unit_and_attributes() -> None:
         r"^\| `([\w.]+)` \| ([\w -]+) \| `([^`]+)` \| ([^|]*) \| ([^|]*) \|$", DOCUMENT.read_text(), re.MULTILINE
     )
     of_document = {
-        name: (kind, unit, sorted(re.findall(r"`([^`]+)`", attributes)), told.strip())
-        for name, kind, unit, attributes, told in rows
+        name: (kind, unit, sorted(re.findall(r"`([^`]+)`", attributes)), values.strip())
+        for name, kind, unit, attributes, values in rows
     }
     of_code = {
         each.name: (each.kind, each.unit, sorted(each.attributes), each.description.rstrip("."))
@@ -269,7 +269,7 @@ def test_the_document_has_every_attribute() -> None:
 
 
 class OutputInTrouble(OutputThatAccepts):
-    """Gives the answers it was told to, then accepts; notes what is measured from the second attempt on."""
+    """Gives the answers that were set, then accepts; notes what is measured from the second attempt on."""
 
     def __init__(self, *errors: TargetUnavailable | TargetRefused) -> None:
         super().__init__()
