@@ -7,6 +7,7 @@ from pathlib import Path
 import azure.functions as func
 
 from functions.drain import drain_on_signals
+from functions.startup import problems_on_standard_error, warn_about_worker
 from functions.tasks import register, register_peeking_tap, register_tap
 from shared.config.assembly import pipelines
 from shared.config.files import load
@@ -20,26 +21,29 @@ app = func.FunctionApp()
 # The SDKs log every link and request, and the worker would pass that on as the app's own log.
 logging.getLogger("azure").setLevel(logging.WARNING)
 
-# Relative to this file, because the host chooses its current folder.
-_configuration = load(Path(__file__).parent / os.environ.get("BUSWAY_CONFIG", "config"))
+warn_about_worker()
 
-_shutdown = Shutdown()
-drain_on_signals(_shutdown)
+with problems_on_standard_error():
+    # Relative to this file, because the host chooses its current folder.
+    _configuration = load(Path(__file__).parent / os.environ.get("BUSWAY_CONFIG", "config"))
 
-_journals = Journals(_configuration, os.environ)
-_telemetry = open_telemetry(os.environ)
+    _shutdown = Shutdown()
+    drain_on_signals(_shutdown)
 
-for _task, _pipeline in pipelines(_configuration, os.environ, _shutdown, journals=_journals, telemetry=_telemetry):
-    _setting = _configuration.connections[_task.source.connection].key
-    register(app, _task, _pipeline, _setting, _journals.binding())
-for _file, _tap in _journals.taps():
-    register_tap(app, _file, _tap, _configuration.connections[_file.source.connection].key, _journals.binding())
-for _file, _peeking in _journals.peeking_taps():
-    register_peeking_tap(app, _file, _peeking)
+    _journals = Journals(_configuration, os.environ)
+    _telemetry = open_telemetry(os.environ)
 
-_nightly = nightly_settings(os.environ)
-if _nightly is not None:
-    # Import lazily: only apps with nightly reconciliation need this.
-    from functions.nightly import register_nightly
+    for _task, _pipeline in pipelines(_configuration, os.environ, _shutdown, journals=_journals, telemetry=_telemetry):
+        _setting = _configuration.connections[_task.source.connection].key
+        register(app, _task, _pipeline, _setting, _journals.binding())
+    for _file, _tap in _journals.taps():
+        register_tap(app, _file, _tap, _configuration.connections[_file.source.connection].key, _journals.binding())
+    for _file, _peeking in _journals.peeking_taps():
+        register_peeking_tap(app, _file, _peeking)
 
-    register_nightly(app, _nightly, _telemetry.of_nights())
+    _nightly = nightly_settings(os.environ)
+    if _nightly is not None:
+        # Import lazily: only apps with nightly reconciliation need this.
+        from functions.nightly import register_nightly
+
+        register_nightly(app, _nightly, _telemetry.of_nights())
