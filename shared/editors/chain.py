@@ -61,14 +61,14 @@ class ChainOptions(Strict):
     """Id of the key to use, if it is not the last of the set."""
     sequence: Literal["session", "partition_key", "partition", "entity"] | ChainedProperty
     """What the messages of a sequence have in common. `session` needs a source with sessions; `partition` and
-    `partition_key` need an event hub; `entity` and a property need a source that keeps its order as a whole: one
-    partition, or `single_instance`."""
+    `partition_key` need an event hub; `entity` and a property need one partition, or `single_instance`."""
     properties: BoundNames = (MESSAGE_ID,)
     """Properties that a link covers, in addition to the body."""
     store: StoreOptions
     """Where the state of each sequence is stored."""
     single_instance: bool = False
-    """Whether the app always runs as one instance, which keeps the order of an entity without sessions."""
+    """Whether the app always runs as one instance. Of a source without sessions, links then follow the order in which
+    the instance receives messages, which may differ from the order in which they were sent."""
 
 
 class ChainStep(Step):

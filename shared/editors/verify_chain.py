@@ -65,7 +65,8 @@ class VerifyChainOptions(Strict):
     accept: Mapping[str, Annotated[int, Field(ge=1)]] = Field(default={}, examples=[{"west/orders/4711": 12}])
     """Decisions of an operator: sequences by name, with the number at which each continues after a gap."""
     single_instance: bool = False
-    """Whether the app always runs as one instance, which keeps the order of a queue without sessions."""
+    """Whether the app always runs as one instance, which a source without sessions requires. Service Bus may deliver
+    messages of such a source in another order; they are then rejected as ChainReordered."""
     remove: bool = False
     """Whether to remove the link from valid messages."""
 

@@ -273,6 +273,14 @@ ORDER_LOST = _check(
     "not get the messages of a session in order.",
     "require sessions at the target's queue or subscription",
 )
+ORDER_WITHOUT_SESSIONS = _check(
+    _WARNING,
+    "order-without-sessions",
+    "The task needs the order of its source, and an entity without sessions keeps none, not even for one instance: "
+    "the Functions host releases messages that arrive between two batches, and Service Bus delivers them after later "
+    "ones.",
+    "require sessions at the source and set `sessions: true`; without them expect messages in another order",
+)
 SESSION_ID_MISSING = _check(
     _WARNING,
     "session-id-missing",

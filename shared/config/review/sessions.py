@@ -8,6 +8,8 @@ from shared.config.review.findings import Finding
 from shared.config.review.known_properties import Facts, Unknown, key_of, satisfied, unsatisfied
 from shared.config.review.network import PARTITION_KEY, SESSION_ID, Network, after_editor, filter_of
 from shared.config.review.paths import Node
+from shared.editors.chain import ChainStep
+from shared.editors.verify_chain import VerifyChainStep
 from shared.rules import parse_action, parse_filter
 
 
@@ -34,7 +36,26 @@ def findings(network: Network) -> Iterator[Finding]:
                     continue
                 seen = f"{network.label(route.target)} requires sessions, {network.label(source)} does not"
                 yield Finding(checks.SESSION_ID_MISSING, place, seen)
+        for path, seen in _needs_of_order(network, task):
+            yield Finding(checks.ORDER_WITHOUT_SESSIONS, network.place(task, path), seen)
         yield from _rejects(network, task)
+
+
+def _needs_of_order(network: Network, task: TaskFile) -> Iterator[tuple[str, str]]:
+    """Yield what needs the order of a source that has none, each with its path in the task."""
+    if task.source.hub is not None or task.source.sessions or task.source.dead_letter:
+        return
+    source = network.label(task.source)
+    for index, step in enumerate(task.editors):
+        if isinstance(step, ChainStep | VerifyChainStep):
+            yield f"editors[{index}]", f"{step.verb()} takes from {source}, which has no sessions"
+    for index, route in enumerate(task.routes):
+        if _sets_session(route.action) and True in _required(network, route.target):
+            seen = f"sets session ids for {network.label(route.target)} and takes from {source}, which has no sessions"
+            yield f"routes[{index}].action", seen
+        elif isinstance(route.target.partition, int):
+            seen = f"sends everything to one partition of {network.label(route.target)}, and {source} has no sessions"
+            yield f"routes[{index}].target.partition", seen
 
 
 def _rejects(network: Network, task: TaskFile) -> Iterator[Finding]:

@@ -258,7 +258,7 @@ def test_an_action_that_sets_the_session_makes_up_for_it(found: Callable[..., An
         "first", "{connection: west, queue: orders}", to("east", more="\n    action: \"SET sys.SessionId = 'a'\"")
     )
     second = task("second", "{connection: east, queue: orders, sessions: true}", to("north"))
-    assert found(first, second) == []
+    assert names(found(first, second)) == ["order-without-sessions"]
 
 
 def test_a_deployed_rule_wins_over_what_is_declared(found: Callable[..., Any]) -> None:
@@ -367,6 +367,29 @@ def test_partitions_are_kept_where_the_counts_agree(
     files = [str(tmp_path / f"{site}.json") for site in ("west", "east")]
     findings = review(configuration, entities_of(files, configuration.connections))
     assert [each.check.name for each in findings] == ([] if expected is None else [expected])
+
+
+def test_source_without_sessions_has_no_order_for_what_needs_it(found: Callable[..., Any]) -> None:
+    chained = "editors:\n  - chain: {key: k, sequence: entity, single_instance: true, store: {setting: S}}\n"
+    verified = "editors:\n  - verify-chain: {key: k, single_instance: true, store: {setting: S}}\n"
+    session = ", action: \"SET sys.SessionId = 'all'\""
+    plain = "{connection: west, queue: %s}"
+    findings = found(
+        task("chained", plain % "a", to("north", "queue: a"), more=chained),
+        task("verified", plain % "b", to("north", "queue: b"), more=verified),
+        task("session", plain % "c", f"{{target: {{connection: north, queue: c}}{session}}}"),
+        task("no-order", plain % "d", to("north", "queue: d")),
+        task("partition", plain % "e", to("hubs", "hub: e, partition: 3")),
+        task("sessions", "{connection: west, queue: f, sessions: true}", to("hubs", "hub: e, partition: 3")),
+        north={"Queues": [queue(name, RequiresSession=name == "c", RequiresDuplicateDetection=True)
+                          for name in ("a", "b", "c", "d", "rejected")]},
+    )  # fmt: skip
+    assert [each for each in findings if each[0] == "order-without-sessions"] == [
+        ("order-without-sessions", "document 1: editors[0]"),
+        ("order-without-sessions", "document 2: editors[0]"),
+        ("order-without-sessions", "document 3: routes[0].action"),
+        ("order-without-sessions", "document 5: routes[0].target.partition"),
+    ]
 
 
 def test_every_check_is_found_in_a_golden_set_or_here() -> None:
