@@ -6,10 +6,11 @@ from pathlib import Path
 from rich.table import Table
 
 from cli.entities import beside, entities_of, unchecked
+from cli.host_file import HOST_FILE, host_file_above
 from cli.output import console, print_problems
 from shared.config.files import Configuration, load
 from shared.config.models import Route, TaskFile
-from shared.config.review import Severity, review
+from shared.config.review import Severity, largest_batch, review
 from shared.errors import ConfigError
 
 
@@ -18,11 +19,17 @@ def check_folder(folder: Path, entities: Sequence[str], *, strict: bool) -> bool
     try:
         configuration = load(folder)
         known = entities_of([*map(str, beside(folder)), *entities], configuration.connections)
+        host = host_file_above(folder)
     except ConfigError as error:
         print_problems(error.problems)
         return False
-    findings = review(configuration, known)
-    print_problems([*findings, *unchecked(known, configuration.connections)])
+    findings = review(configuration, known, host)
+    notes = unchecked(known, configuration.connections)
+    if host is None:
+        notes.append(f"Not checked: {HOST_FILE}, which is in no folder above {folder}.")
+    elif (large := largest_batch(configuration, known, host)) is not None:
+        notes.append(large)
+    print_problems([*findings, *notes])
     if any(strict or finding.check.severity is Severity.ERROR for finding in findings):
         return False
     console().print(_table(configuration))

@@ -21,6 +21,9 @@ from local.host.timespan import parse_timespan
 from shared.errors import ConfigError, Problem
 
 _PLACEHOLDER = re.compile(r"%([^%]+)%")
+# Flex Consumption, Premium and Dedicated plans; a Consumption plan has five minutes.
+DEFAULT_FUNCTION_TIMEOUT = timedelta(minutes=30)
+_NO_TIMEOUT = "-1"
 _TRY_TIMEOUT = timedelta(seconds=60)
 
 
@@ -57,6 +60,8 @@ class HostOptions:
     service_bus: ServiceBusOptions = ServiceBusOptions()
     event_hubs: EventHubsOptions = EventHubsOptions()
     route_prefix: str = "api"
+    function_timeout: timedelta | None = DEFAULT_FUNCTION_TIMEOUT
+    """None for no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +149,16 @@ def load_host_options(app_folder: Path) -> HostOptions:
             initial_enqueued_time=offset.moment("enqueuedTimeUtc"),
         ),
         extensions.section("http").text("routePrefix", "api").strip("/"),
+        _function_timeout(document),
     )
     if document.problems:
         raise ConfigError(document.problems)
     return options
+
+
+def _function_timeout(document: "_Section") -> timedelta | None:
+    is_unlimited = document.text("functionTimeout", "") == _NO_TIMEOUT
+    return None if is_unlimited else document.duration("functionTimeout", DEFAULT_FUNCTION_TIMEOUT)
 
 
 @dataclass(slots=True)

@@ -2,17 +2,18 @@
 Reviews a set of tasks as a whole, before any of them runs.
 
 `shared.config.files` rejects invalid files; a review looks for mistakes in a valid configuration. It is pure: it
-takes the configuration and, if known, the entities of its namespaces, and returns findings.
+takes the configuration and, if known, the entities of its namespaces and host.json, and returns findings.
 """
 
 from shared.config.files import Configuration
-from shared.config.review import deliveries, loops, reach, routes, rules, sessions, sources, time_to_live
+from shared.config.review import deliveries, host_file, loops, reach, routes, rules, sessions, sources, time_to_live
 from shared.config.review.checks import CHECKS, Check, Severity
 from shared.config.review.entities import Entities, Namespace
 from shared.config.review.findings import Finding
+from shared.config.review.host_file import HostFile
 from shared.config.review.network import Network
 
-__all__ = ["CHECKS", "Check", "Entities", "Finding", "Namespace", "Severity", "review"]
+__all__ = ["CHECKS", "Check", "Entities", "Finding", "HostFile", "Namespace", "Severity", "largest_batch", "review"]
 
 _FAMILIES = (
     loops.findings,
@@ -26,9 +27,16 @@ _FAMILIES = (
 )
 
 
-def review(configuration: Configuration, entities: Entities) -> list[Finding]:
+def review(configuration: Configuration, entities: Entities, host: HostFile | None = None) -> list[Finding]:
     """Return everything found about *configuration*, errors first, otherwise in the order of the checks."""
     network = Network(configuration, entities)
     found = dict.fromkeys(finding for family in _FAMILIES for finding in family(network))
+    if host is not None:
+        found |= dict.fromkeys(host_file.findings(network, host))
     order = {check: position for position, check in enumerate(CHECKS)}
     return sorted(found, key=lambda finding: (finding.check.severity is not Severity.ERROR, order[finding.check]))
+
+
+def largest_batch(configuration: Configuration, entities: Entities, host: HostFile) -> str | None:
+    """Return a sentence about the largest batch that the host may hand over, None if none exceeds 4 MiB."""
+    return host_file.largest_batch(Network(configuration, entities), host)

@@ -355,3 +355,19 @@ SMALLER_MESSAGES = _check(
     "raise the target's maximum message size",
     needs_entities=True,
 )
+
+# The host
+
+HOLD_NEAR_TIMEOUT = _check(
+    _ERROR,
+    "hold-near-timeout",
+    "The task may hold a batch for as long as the host lets a function run. At `functionTimeout` the host kills the "
+    "worker process with all tasks that run in it, and their batches are delivered again.",
+    "lower `limits.hold`, or raise `functionTimeout` in host.json: it must be at least five minutes longer",
+)
+PREFETCH_BOUNDS_BATCH = _check(
+    _WARNING,
+    "prefetch-bounds-batch",
+    "`prefetchCount` limits the messages that are received and not yet settled, so no batch is larger than it.",
+    "set `prefetchCount` to 0, or to at least `maxMessageBatchSize`",
+)

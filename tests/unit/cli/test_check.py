@@ -90,6 +90,7 @@ def test_a_warning_fails_only_a_strict_check() -> None:
 def test_given_entities_are_checked(tmp_path: Path) -> None:
     folder = tmp_path / "config"
     shutil.copytree(GOLDEN / "07-default-left-beside-a-rule", folder)
+    tmp_path.joinpath("host.json").write_text('{"functionTimeout": "02:00:00"}', encoding="utf-8")
     moved = (folder / "entities").rename(tmp_path / "elsewhere")
     west, east = str(moved / "west.json"), f"east={moved / 'east.json'}"
     result = CliRunner().invoke(app, ["check", str(folder), "--entities", west, "--entities", east])
@@ -97,7 +98,24 @@ def test_given_entities_are_checked(tmp_path: Path) -> None:
     assert "warning default-beside-action: " in result.stderr
     assert "Not checked" not in result.stderr
     half = CliRunner().invoke(app, ["check", str(folder), "--entities", west])
-    assert half.stderr.splitlines()[-1].endswith(" of east.")
+    assert any(line.startswith("Not checked ") and line.endswith(" of east.") for line in half.stderr.splitlines())
+
+
+def test_host_file_above_the_folder_is_checked(tmp_path: Path) -> None:
+    folder = tmp_path / "app/config"
+    shutil.copytree(EXAMPLES / "all-active", folder)
+    without = CliRunner().invoke(app, ["check", str(folder)])
+    assert without.exit_code == 0
+    assert f"Not checked: host.json, which is in no folder above {folder}." in without.stderr
+    # Functions without a time in host.json run for 30 minutes, shorter than the default hold.
+    tmp_path.joinpath("app/host.json").write_text("{}", encoding="utf-8")
+    result = CliRunner().invoke(app, ["check", str(folder)])
+    assert result.exit_code == 1
+    assert "error hold-near-timeout: " in result.stderr
+    tmp_path.joinpath("app/host.json").write_text('{"functionTimeout": 2}', encoding="utf-8")
+    invalid = CliRunner().invoke(app, ["check", str(folder)])
+    assert invalid.exit_code == 1
+    assert "host.json.functionTimeout: 2, expected text" in invalid.stderr
 
 
 def test_entities_that_cannot_be_read_are_a_problem(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from cli.entities import entities_of
 from shared.config.files import load
 from shared.config.models import Connection
-from shared.config.review import CHECKS, Entities, Severity, review
+from shared.config.review import CHECKS, Entities, HostFile, Severity, largest_batch, review
 from shared.errors import ConfigError
 
 ROOT = Path(__file__).parents[3]
@@ -390,6 +391,43 @@ def test_source_without_sessions_has_no_order_for_what_needs_it(found: Callable[
         ("order-without-sessions", "document 3: routes[0].action"),
         ("order-without-sessions", "document 5: routes[0].target.partition"),
     ]
+
+
+def host_file(timeout: timedelta | None = timedelta(hours=2), *, batch: int = 100, prefetch: int = 0) -> HostFile:
+    return HostFile("host.json", timeout, batch, batch, prefetch)
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        (host_file(), []),
+        (host_file(None), []),
+        (host_file(timedelta(minutes=80)), []),
+        # Five batches of tasks are held for 75 minutes.
+        (host_file(timedelta(minutes=79)), ["hold-near-timeout"] * 5),
+        (host_file(prefetch=99), ["prefetch-bounds-batch"]),
+        (host_file(prefetch=100), []),
+    ],
+)
+def test_host_file_must_leave_room_for_holds_and_batches(host: HostFile, expected: list[str]) -> None:
+    assert [each.check.name for each in review(load(ROOT / "config"), Entities({}), host)] == expected
+
+
+@pytest.mark.parametrize(("batch", "safe"), [(100, 16), (17, 16), (16, None), (1, None)])
+def test_largest_batch_is_computed_from_the_size_of_messages(batch: int, safe: int | None) -> None:
+    configuration = load(ROOT / "config")
+    files = [str(ROOT / f"infra/emulators/{site}.json") for site in ("west", "east")]
+    text = largest_batch(configuration, entities_of(files, configuration.connections), host_file(batch=batch))
+    if safe is None:
+        assert text is None
+    else:
+        assert text is not None
+        assert f"({batch} messages)" in text
+        assert f"set maxMessageBatchSize to {safe} in host.json" in text
+
+
+def test_largest_batch_of_unknown_entities_is_unknown() -> None:
+    assert largest_batch(load(ROOT / "config"), Entities({}), host_file()) is None
 
 
 def test_every_check_is_found_in_a_golden_set_or_here() -> None:

@@ -1,0 +1,85 @@
+"""Checks the batch sizes and the timeout in host.json against the tasks."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+from shared.config.models import TaskFile
+from shared.config.review import checks
+from shared.config.review.findings import Finding
+from shared.config.review.network import Network
+
+# After the hold of a batch, its last attempt to send and its last journal record may take two minutes each.
+HOLD_MARGIN = timedelta(minutes=5)
+
+_MIB = 2**20
+_SAFE_INVOCATION_BYTES = 4 * _MIB
+
+
+@dataclass(frozen=True, slots=True)
+class HostFile:
+    """The parts of host.json that a review reads; without a function_timeout functions run without limit."""
+
+    path: str
+    function_timeout: timedelta | None
+    max_message_batch_size: int
+    max_event_batch_size: int
+    service_bus_prefetch_count: int
+
+
+def findings(network: Network, host: HostFile) -> Iterator[Finding]:
+    """Yield the settings of *host* that disturb tasks."""
+    for task in network.tasks:
+        if host.function_timeout is not None and task.limits.hold + HOLD_MARGIN > host.function_timeout:
+            seen = (
+                f"holds a batch for up to {task.limits.hold}, {host.path} ends functions after {host.function_timeout}"
+            )
+            yield Finding(checks.HOLD_NEAR_TIMEOUT, network.place(task, "limits.hold"), seen)
+    if 0 < host.service_bus_prefetch_count < host.max_message_batch_size and any(map(_takes_batches, network.tasks)):
+        seen = f"is {host.service_bus_prefetch_count}, maxMessageBatchSize is {host.max_message_batch_size}"
+        path = f"{host.path}: extensions.serviceBus.prefetchCount"
+        yield Finding(checks.PREFETCH_BOUNDS_BATCH, path, seen)
+
+
+def largest_batch(network: Network, host: HostFile) -> str | None:
+    """
+    Return a sentence about the largest batch that the host may hand over, None if none exceeds 4 MiB or none is known.
+
+    Python workers before November 2025 hang on a larger one; the app reports such a worker at its start.
+    """
+    largest = max(
+        ((_bytes(network, host, task), task) for task in network.tasks), key=lambda pair: pair[0], default=None
+    )
+    if largest is None or largest[0] <= _SAFE_INVOCATION_BYTES:
+        return None
+    size, task = largest
+    count, setting = _batch(host, task)
+    safe = max(_SAFE_INVOCATION_BYTES * count // size, 1)
+    return (
+        f"A batch of {network.label(task.source)} may have {size / _MIB:,.0f} MiB ({count} messages). Workers before "
+        f"November 2025 hang above 4 MiB: if the app reports one at its start, set {setting} to {safe} in {host.path}."
+    )
+
+
+def _takes_batches(task: TaskFile) -> bool:
+    return task.source.hub is None and task.trigger == "raw"
+
+
+def _batch(host: HostFile, task: TaskFile) -> tuple[int, str]:
+    """Return the most messages that the host hands over at once, and the setting that says so."""
+    if task.source.hub is not None:
+        return host.max_event_batch_size, "maxEventBatchSize"
+    return (host.max_message_batch_size if _takes_batches(task) else 1), "maxMessageBatchSize"
+
+
+def _bytes(network: Network, host: HostFile, task: TaskFile) -> int:
+    """Return the size of the largest batch of *task*, 0 if the size of a message is unknown."""
+    connection = network.connection(task.source.connection)
+    namespace = network.entities.namespace(connection)
+    if namespace is None:
+        return 0
+    entity = network.entities.queue(connection, task.source.queue) or network.entities.topic(
+        connection, task.source.topic
+    )
+    message = (None if entity is None else entity.max_message_size) or namespace.max_message_size
+    return message * _batch(host, task)[0]
