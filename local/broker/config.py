@@ -131,7 +131,8 @@ class NamespaceConfig:
 
     Units: max_message_size in bytes, 256 KiB as in the Standard tier; event hubs take 1 MiB. Without shared access keys
     every client is accepted. max_connections limits the connections; max_receivers the receivers of one entity (of a
-    topic: of all its subscriptions together).
+    topic: of all its subscriptions together). released_go_last puts a message that its receiver releases behind all
+    others of an entity without sessions, as was reported of Azure; otherwise it returns to its place.
     """
 
     name: str
@@ -141,5 +142,6 @@ class NamespaceConfig:
     port: int | None = None
     max_message_size: int = 256 * 1024
     shared_access_keys: tuple[SharedAccessKey, ...] = ()
+    released_go_last: bool = False
     max_connections: int | None = None
     max_receivers: int | None = None

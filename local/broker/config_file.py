@@ -3,7 +3,8 @@ The Config.json of the official emulators, for Service Bus and for Event Hubs.
 
 Any number of namespaces in any number of files. Keys beyond those of the emulators:
 
-- namespace: `Port`, `MaxMessageSizeInKilobytes` and `SharedAccessKeys`, a list of `Name`, `Key` and `Rights`
+- namespace: `Port`, `MaxMessageSizeInKilobytes`, `ReleasedMessagesGoLast` (put a message that its receiver
+  releases behind all others) and `SharedAccessKeys`, a list of `Name`, `Key` and `Rights`
   (Listen, Send, Manage; all by default); without keys, every client is accepted
 - queue, topic, subscription: `Status`; queue, topic: `MaxMessageSizeInKilobytes` and `MaxSizeInMegabytes`;
   subscription: `DeadLetteringOnFilterEvaluationExceptions`
@@ -83,6 +84,7 @@ def _read_namespace(reader: Reader) -> NamespaceConfig:
         port=reader.optional_number("Port", 1, 65535),
         shared_access_keys=_read_keys(reader),
         max_message_size=1024 * reader.number("MaxMessageSizeInKilobytes", 256, 1, 102_400),
+        released_go_last=reader.flag("ReleasedMessagesGoLast"),
     )
     reader.unique([*(each.name for each in config.queues), *(each.name for each in config.topics)])
     reader.finish()

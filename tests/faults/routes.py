@@ -94,6 +94,7 @@ def west(lock: timedelta) -> NamespaceConfig:
         topics=(TopicConfig(name="orders", subscriptions=(copy,)),),
         hubs=(HubConfig(name="telemetry", partition_count=2),),
         max_message_size=WEST_LIMIT,
+        released_go_last=True,
     )
 
 
@@ -116,4 +117,5 @@ def east(duplicate_window: timedelta | None) -> NamespaceConfig:
         queues=(queue("jobs", has_sessions=False), queue("orders", has_sessions=True)),
         hubs=(HubConfig(name="stream", partition_count=2),),
         max_message_size=EAST_LIMIT,
+        released_go_last=True,
     )

@@ -41,7 +41,12 @@ class Counts:
 
 
 class Forwarder(Protocol):
-    """The namespace as its entities see it: it forwards messages and names the recorder of changes."""
+    """The namespace as its entities see it: it forwards messages, and names its options and the recorder of changes."""
+
+    @property
+    def released_go_last(self) -> bool:
+        """Return whether a released message goes behind all others."""
+        ...
 
     @property
     def recorder(self) -> Recorder | None:
@@ -66,10 +71,10 @@ class Backlog:
         self.path = path
         self.config = config
         self._forwarder = forwarder
-        options = _store_options(config)
+        options = self._options()
         kind = SessionStore if config.requires_session else MessageStore
         self.store = kind(path, options, clock, timers, self.dead_letter)
-        options = StoreOptions(lock_duration=options.lock_duration)
+        options = self._dead_letter_options()
         self.dead_letters = MessageStore(f"{path}/$DeadLetterQueue", options, clock, timers, None)
         self.transfer_dead_letters = MessageStore(f"{path}/$Transfer/$DeadLetterQueue", options, clock, timers, None)
         for store in self.stores:
@@ -88,10 +93,23 @@ class Backlog:
     def reconfigure(self, config: QueueConfig | SubscriptionConfig) -> None:
         """Apply another configuration from now on."""
         self.config = config
-        options = _store_options(config)
-        self.store.reconfigure(options)
+        self.store.reconfigure(self._options())
         for store in (self.dead_letters, self.transfer_dead_letters):
-            store.reconfigure(StoreOptions(lock_duration=options.lock_duration))
+            store.reconfigure(self._dead_letter_options())
+
+    def _options(self) -> StoreOptions:
+        config = self.config
+        return StoreOptions(
+            lock_duration=_milliseconds(config.lock_duration),
+            max_delivery_count=config.max_delivery_count,
+            time_to_live=_milliseconds(config.default_message_time_to_live),
+            dead_letters_on_expiration=config.dead_lettering_on_message_expiration,
+            released_go_last=self._forwarder.released_go_last,
+        )
+
+    def _dead_letter_options(self) -> StoreOptions:
+        lock_duration = _milliseconds(self.config.lock_duration)
+        return StoreOptions(lock_duration=lock_duration, released_go_last=self._forwarder.released_go_last)
 
     def enqueue(self, content: Content, *, enqueue_sequence_number: int | None = None, hops: int = 0) -> None:
         """Store a message, or forward it."""
@@ -312,15 +330,6 @@ def _milliseconds(duration: timedelta) -> int: ...
 def _milliseconds(duration: timedelta | None) -> int | None: ...
 def _milliseconds(duration: timedelta | None) -> int | None:
     return None if duration is None else duration // timedelta(milliseconds=1)
-
-
-def _store_options(config: QueueConfig | SubscriptionConfig) -> StoreOptions:
-    return StoreOptions(
-        lock_duration=_milliseconds(config.lock_duration),
-        max_delivery_count=config.max_delivery_count,
-        time_to_live=_milliseconds(config.default_message_time_to_live),
-        dead_letters_on_expiration=config.dead_lettering_on_message_expiration,
-    )
 
 
 def _duplicate_window(config: QueueConfig | TopicConfig) -> int | None:

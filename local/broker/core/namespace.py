@@ -64,6 +64,11 @@ class Namespace:
             for partition in hub.partitions:
                 partition.recorder = recorder
 
+    @property
+    def released_go_last(self) -> bool:
+        """Return whether a released message goes behind all others."""
+        return self.config.released_go_last
+
     # Addresses
 
     def queue(self, name: str) -> Queue:

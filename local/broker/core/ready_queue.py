@@ -42,21 +42,24 @@ class SessionConsumer(Consumer, Protocol):
 
 
 class ReadyQueue:
-    """The messages that are ready, by sequence number, and the consumers that take turns."""
+    """The messages that are ready, by sequence number unless put behind others, and the consumers in turn."""
 
     def __init__(self) -> None:
-        self._ready: list[int] = []
+        # (place, sequence number), in the order of delivery.
+        self._ready: list[tuple[int, int]] = []
         self._consumers: deque[Consumer] = deque()
 
-    def add(self, sequence_number: int) -> None:
-        """Make a message ready."""
-        heapq.heappush(self._ready, sequence_number)
+    def add(self, sequence_number: int, *, after: int = 0) -> None:
+        """Make a message ready, behind all with a sequence number up to *after*."""
+        # Places are doubled, so that one lies behind a message and before the next.
+        place = 2 * sequence_number if after <= sequence_number else 2 * after + 1
+        heapq.heappush(self._ready, (place, sequence_number))
 
     def next_ready(self, messages: dict[int, StoredMessage]) -> StoredMessage | None:
-        """Return the ready message with the lowest sequence number; those no longer in *messages* are dropped."""
+        """Return the first ready message; those no longer in *messages* are dropped."""
         ready = self._ready
         while ready:
-            message = messages.get(ready[0])
+            message = messages.get(ready[0][1])
             if message is not None:
                 return message
             heapq.heappop(ready)

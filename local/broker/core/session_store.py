@@ -217,6 +217,10 @@ class SessionStore(MessageStore):
             session.in_flight.pop(token, None)
         return message
 
+    def release(self, token: bytes) -> None:
+        """End a lock as if the message had not been delivered; it keeps its place in the session."""
+        self._return([self._unlock(token)], failed=False)
+
     def renew_lock(self, token: bytes) -> int:  # noqa: ARG002 - the signature is that of every store
         """Refuse: only the session's lock can be renewed."""
         raise Refusal(errors.NOT_ALLOWED, f"{self.path}: a message of a session has no lock of its own to renew")

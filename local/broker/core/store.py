@@ -2,11 +2,13 @@
 The messages of one queue, subscription or dead-letter sub-queue, and their locks.
 
 1. A message is active, deferred or locked; it leaves when completed, received destructively, expired or dead-lettered.
-2. A message that becomes ready again (abandoned, released, lock expired) returns to its place in sequence order.
+2. A message that becomes ready again (abandoned, lock expired) returns to its place in sequence order. So
+   does a released one, unless the options say that it goes behind all others; within a session it keeps its place.
 3. An expired lock and abandoning count as failed attempts; releasing and closing a session's receiver do not.
 4. A locked message does not expire before its lock ends; a deferred one never expires.
 
-Sources: Microsoft Learn, "Message transfers, locks, and settlement", "Message expiration", "Message deferral".
+Sources: Microsoft Learn, "Message transfers, locks, and settlement", "Message expiration", "Message deferral"; issue
+35846 of Azure/azure-sdk-for-net for released messages.
 """
 
 import itertools
@@ -40,6 +42,7 @@ class StoreOptions:
     max_delivery_count: int | None = None
     time_to_live: int | None = None
     dead_letters_on_expiration: bool = False
+    released_go_last: bool = False
 
 
 type DeadLetter = Callable[[StoredMessage, str, str], None]
@@ -205,7 +208,8 @@ class MessageStore:
 
     def release(self, token: bytes) -> None:
         """End a lock as if the message had not been delivered."""
-        self._return([self._unlock(token)], failed=False)
+        after = self.last_sequence_number if self.options.released_go_last else 0
+        self._return([self._unlock(token)], failed=False, after=after)
 
     def defer(self, token: bytes, changes: Changes | None = None) -> None:
         """Defer a message: from now on it is received by its sequence number only."""
@@ -254,8 +258,8 @@ class MessageStore:
             if self.recorder is not None:
                 self.recorder.changed(self.path, message)
 
-    def _return(self, messages: list[StoredMessage], *, failed: bool) -> None:
-        """Make messages whose lock has ended ready again, or dead-letter or expire them."""
+    def _return(self, messages: list[StoredMessage], *, failed: bool, after: int = 0) -> None:
+        """Make messages whose lock has ended ready again behind *after*, or dead-letter or expire them."""
         now = milliseconds(self._clock)
         limit = self.options.max_delivery_count
         queues: dict[ReadyQueue, None] = {}
@@ -273,7 +277,7 @@ class MessageStore:
                 self._expire(message)
             elif message.state is State.ACTIVE:
                 ready = self._ready_queue_for(message)
-                ready.add(message.sequence_number)
+                ready.add(message.sequence_number, after=after)
                 queues[ready] = None
         for ready in queues:
             self._dispatch(ready, now)

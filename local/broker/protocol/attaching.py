@@ -47,8 +47,7 @@ def create_link(session: LinkSession, attach: Attach) -> Link:
     if path == cbs.ADDRESS:
         return _node_link(session, attach, cbs.token_node(session.connection.claims))
     if path == _MANAGEMENT:
-        session.connection.claims.check_any()
-        return _node_link(session, attach, hub_node(namespace))
+        return _node_link(session, attach, hub_node(namespace, session.connection.claims))
     if path.endswith(f"/{_MANAGEMENT}"):
         node = entity_node(namespace, path.removesuffix(f"/{_MANAGEMENT}"), session.connection.claims)
         return _registered(_node_link(session, attach, node), path.removesuffix(f"/{_MANAGEMENT}"), Use.MANAGE)

@@ -41,11 +41,14 @@ class Claims:
         if not self.cover(path, rights):
             raise refusal(path, rights)
 
-    def check_any(self) -> None:
-        """Raise Refusal(UNAUTHORIZED_ACCESS) unless the peer has some right somewhere."""
+    def check_request(self, path: str, token: str) -> None:
+        """Raise Refusal(UNAUTHORIZED_ACCESS) unless the peer, or *token*, has some right for the entity at *path*."""
         access = self._access
-        if access is not None and not any(grant.expires_at > access.now for grant in self._grants.values()):
-            raise refusal("$management", frozenset(Right))
+        if access is None or any(grant.expires_at > access.now for grant in self._grants.values()):
+            return
+        if not token:
+            raise refusal(path, frozenset(Right))
+        access.by_signature(token, path)
 
 
 def refusal(path: str, rights: frozenset[Right]) -> Refusal:

@@ -58,6 +58,9 @@ class ConsumerLink(OutgoingLink):
         """Settle a message as the peer asks, and answer with the outcome unless it has settled it already."""
         if disposition.state is None:
             return disposition.settled
+        if performatives.is_transactional(disposition.state):
+            self._reject_transactional(delivery_id, is_settled=disposition.settled)
+            return True
         fault = self.faults.strike(Operation.SETTLE, self.path) if self.faults.is_set else None
         if fault is None:
             outcome = self._outcome(tag, disposition.state)
@@ -69,6 +72,15 @@ class ConsumerLink(OutgoingLink):
         if not disposition.settled:
             self.session.emit(performatives.disposition(role=False, delivery_id=delivery_id, state=outcome))
         return True
+
+    def _reject_transactional(self, delivery_id: int, *, is_settled: bool) -> None:
+        """Reject an outcome within a transaction, and keep the message locked."""
+        refusal = Refusal(errors.UNKNOWN_TRANSACTION, "the transaction is unknown: this broker declares none")
+        if is_settled:
+            self.force_detach(refusal)
+            return
+        state = performatives.rejected(refusal)
+        self.session.emit(performatives.disposition(role=False, delivery_id=delivery_id, state=state))
 
     def _outcome(self, tag: bytes, state: Value) -> bytes | None:
         """Apply an outcome and return the state to answer with: rejected if it cannot be applied."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from local.broker import errors
 from local.broker.errors import ConnectionViolation
 from shared.amqp.codec import decode, encode
-from shared.amqp.values import Described, Malformed, Value, string, symbol, uint, ulong
+from shared.amqp.values import Array, Described, Malformed, Value, string, symbol, uint, ulong
 
 type Field = bool | int | str | bytes | Value | None
 
@@ -170,6 +170,17 @@ class Fields:
             return field
         raise self._wrong(number, "a binary")
 
+    def symbols(self, number: int) -> tuple[str, ...]:
+        """Return a field of several symbols, for which a single one may be sent without its array (part 1, 1.4)."""
+        field = self._field(number)
+        if field is None:
+            return ()
+        if isinstance(field, str):
+            return (field,)
+        if isinstance(field, Value) and isinstance(field.payload, Array):
+            return tuple(item.payload for item in field.payload.items if isinstance(item.payload, str))
+        raise self._wrong(number, "a symbol or an array of symbols")
+
     def value(self, number: int) -> Value | None:
         """Return a map, list, array or described value."""
         field = self._field(number)
@@ -200,6 +211,8 @@ _COMPOSITES = {
     "amqp:released:list": 0x26,
     "amqp:modified:list": 0x27,
     "amqp:error:list": 0x1D,
+    "amqp:coordinator:list": 0x30,
+    "amqp:transactional-state:list": 0x34,
 }
 
 

@@ -15,7 +15,7 @@ from local.broker.protocol.outgoing_link import OutgoingLink
 from local.broker.protocol.performatives import TAG_SIZE, Attach
 from local.broker.protocol.requests import by_text
 from local.broker.protocol.terminus import SELECTOR_FILTER, filters_of
-from shared.amqp.codec import encode, plain
+from shared.amqp.codec import encode
 from shared.amqp.values import Value, long, map_, string, symbol, timestamp
 
 MAX_EVENT_SIZE = 1024 * 1024
@@ -55,7 +55,7 @@ class HubReaderLink(OutgoingLink):
         properties = {} if attach.properties is None else by_text(attach.properties)
         epoch = properties.get("com.microsoft:epoch")
         self.epoch = epoch.payload if epoch is not None and isinstance(epoch.payload, int) else None
-        self._sends_metrics = _METRICS in _names(attach.desired_capabilities)
+        self._sends_metrics = _METRICS in attach.desired_capabilities
         self._next = self._partition.start(_position(filters_of(attach.source).get(SELECTOR_FILTER)))
         self._numbers = itertools.count(1)
 
@@ -99,11 +99,6 @@ class HubReaderLink(OutgoingLink):
             "runtime_info_retrieval_time_utc": timestamp(now),
         }
         return b"\x00\x53\x71" + encode(map_((symbol(name), value) for name, value in pairs.items()))
-
-
-def _names(capabilities: Value | None) -> list[object]:
-    names = None if capabilities is None else plain(capabilities)
-    return names if isinstance(names, list) else [names]
 
 
 def _position(selector: Value | None) -> Position:

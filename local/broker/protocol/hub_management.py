@@ -4,19 +4,21 @@ from local.broker import errors
 from local.broker.core.hub import Hub, Partition
 from local.broker.core.namespace import Namespace
 from local.broker.errors import Refusal
+from local.broker.protocol.claims import Claims
 from local.broker.protocol.requests import Node, Request, Response, ok
 from shared.amqp.values import Value, array, boolean, int_, long, map_, string, symbol, timestamp
 
 _HUB = "com.microsoft:eventhub"
 _PARTITION = "com.microsoft:partition"
-_STATUS = {errors.NOT_FOUND: 404}
+_STATUS = {errors.NOT_FOUND: 404, errors.UNAUTHORIZED_ACCESS: 401}
 
 
-def hub_node(namespace: Namespace) -> Node:
-    """Return the node of a namespace."""
+def hub_node(namespace: Namespace, claims: Claims) -> Node:
+    """Return the node of a namespace; .NET sends its token with each request, the other SDKs put one first."""
 
     def answer(request: Request) -> Response:
         try:
+            claims.check_request(_text(request, "name"), _text(request, "security_token"))
             return ok(_read(namespace, request))
         except Refusal as refusal:
             status = _STATUS.get(refusal.condition, 400)

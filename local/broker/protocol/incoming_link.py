@@ -9,7 +9,7 @@ from local.broker.protocol import performatives
 from local.broker.protocol.fault_effects import apply_fault
 from local.broker.protocol.interfaces import LinkSession
 from local.broker.protocol.link import Link
-from local.broker.protocol.performatives import Attach, Transfer
+from local.broker.protocol.performatives import Attach, Flow, Transfer
 from shared.amqp.values import Malformed
 
 CREDIT = 1000
@@ -34,6 +34,7 @@ class IncomingLink(Link):
         self._first: Transfer | None = None
         self._parts: list[bytes] = []
         self._size = 0
+        self._is_transactional = False
 
     def open(self) -> None:
         """Open the link and grant credit."""
@@ -57,21 +58,35 @@ class IncomingLink(Link):
                 self.detach(Refusal(errors.TRANSFER_LIMIT_EXCEEDED, "the link has no credit for another delivery"))
                 return
             first = self._first = transfer
+        self._is_transactional |= transfer.is_transactional
         self._size += len(payload)
         if self._size <= self._max_message_size:
             self._parts.append(payload)
         if transfer.more and not transfer.aborted:
             return
         message, size = b"".join(self._parts), self._size
-        self._first, self._parts, self._size = None, [], 0
+        is_transactional = self._is_transactional
+        self._first, self._parts, self._size, self._is_transactional = None, [], 0, False
         self._count()
         if transfer.aborted:
+            return
+        if is_transactional:
+            self._reject_transactional(first, is_settled=first.settled or transfer.settled)
             return
         state = self._answer(message, size, first.message_format or 0)
         if state is None or first.settled or transfer.settled or self.is_over:
             return
         if first.delivery_id is not None:
             self.session.emit(performatives.disposition(role=True, delivery_id=first.delivery_id, state=state))
+
+    def _reject_transactional(self, first: Transfer, *, is_settled: bool) -> None:
+        """Reject a delivery within a transaction; end the link if the peer does not wait for an answer."""
+        refusal = Refusal(errors.UNKNOWN_TRANSACTION, "the transaction is unknown: this broker declares none")
+        if is_settled or first.delivery_id is None:
+            self.detach(refusal)
+            return
+        state = performatives.rejected(refusal)
+        self.session.emit(performatives.disposition(role=True, delivery_id=first.delivery_id, state=state))
 
     def _answer(self, message: bytes, size: int, message_format: int) -> bytes | None:
         """Return the state to settle a delivery with, None if a fault suppresses the answer."""
@@ -106,6 +121,11 @@ class IncomingLink(Link):
         self._delivery_count = (self._delivery_count + 1) & _SERIAL
         self._credit -= 1
         self.pump()
+
+    def on_flow(self, flow: Flow) -> None:
+        """Answer an echo with the state of the credit; the sender's own view of it changes nothing."""
+        if flow.echo and self.is_attached and not self.is_over:
+            self.session.emit_link_flow(self.handle, self._delivery_count, self._credit)
 
     def pump(self) -> None:
         """Grant credit to a peer that reads its answers."""

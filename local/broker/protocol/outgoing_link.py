@@ -1,11 +1,13 @@
 """Links that the broker sends on."""
 
+from local.broker import errors
 from local.broker.errors import Refusal
 from local.broker.faults import Effect, Operation
 from local.broker.protocol.fault_effects import apply_fault
 from local.broker.protocol.interfaces import LinkSession
 from local.broker.protocol.link import Link
 from local.broker.protocol.performatives import Attach, Disposition, Flow
+from shared.amqp.values import Value
 
 _SERIAL = 0xFFFFFFFF
 _SETTLED = 1
@@ -19,6 +21,14 @@ class OutgoingLink(Link):
         self._credit = 0
         self._delivery_count = 0
         self._sends_settled = attach.send_settle_mode == _SETTLED
+        self._early_flow: Flow | None = None
+
+    def send_attach(self, *, max_message_size: int | None = None, properties: Value | None = None) -> None:
+        """Send the attach that opens the link, and apply a flow that has arrived before."""
+        super().send_attach(max_message_size=max_message_size, properties=properties)
+        flow, self._early_flow = self._early_flow, None
+        if flow is not None:
+            self.on_flow(flow)
 
     def can_take(self) -> bool:
         """Return whether one more message can be sent now."""
@@ -47,8 +57,19 @@ class OutgoingLink(Link):
         self.session.send(self, tag, message, settled=settled)
 
     def on_flow(self, flow: Flow) -> None:
-        """Handle the credit that the peer grants; answer a drain or an echo."""
-        if self.is_over or not self.is_attached:
+        """
+        Handle the credit that the peer grants; answer a drain or an echo.
+
+        A flow may arrive before the answer to the attach (AMQP 1.0, part 2, 2.6.3): .NET sends both together. It
+        applies once the link is attached; of several, the last one has the state.
+        """
+        if self.is_over:
+            return
+        if not self.is_attached:
+            self._early_flow = flow
+            return
+        if flow.has_transaction:
+            self.detach(Refusal(errors.NOT_IMPLEMENTED, "transactional acquisition is not supported by this broker"))
             return
         if flow.link_credit is not None:
             # Credit counts from the peer's delivery count: messages in flight have used some of it already.

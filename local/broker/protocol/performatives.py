@@ -9,10 +9,14 @@ from typing import NamedTuple
 
 from local.broker.errors import Refusal
 from local.broker.protocol.fields import (
+    ACCEPTED as ACCEPTED_VALUE,
+)
+from local.broker.protocol.fields import (
     NULL,
     Field,
     Fields,
     compose_list,
+    fields_of,
     flag_field,
     long_number_field,
     number_field,
@@ -20,12 +24,14 @@ from local.broker.protocol.fields import (
     text_field,
     value_field,
 )
+from shared.amqp.codec import pairs_of
 from shared.amqp.values import Value
 
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
 SASL_MECHANISMS, SASL_INIT = 0x40, 0x41
 RECEIVED, ACCEPTED, REJECTED, RELEASED, MODIFIED = range(0x23, 0x28)
 ERROR = 0x1D
+_TRANSACTIONAL = 0x34
 
 ACCEPTED_STATE = b"\x00\x53\x24\x45"
 REJECTED_STATE = b"\x00\x53\x25\x45"
@@ -100,7 +106,7 @@ class Attach(NamedTuple):
     target: Value | None
     initial_delivery_count: int | None
     max_message_size: int | None
-    desired_capabilities: Value | None
+    desired_capabilities: tuple[str, ...]
     properties: Value | None
 
 
@@ -111,7 +117,6 @@ def read_attach(raw: list[Field]) -> Attach:
     """Return an attach."""
     fields = Fields("attach", raw)
     send_settle_mode = fields.number(3)
-    desired = fields.value(12) if len(raw) > 12 and isinstance(raw[12], Value) else None
     return Attach(
         fields.required_text(0),
         fields.required_number(1),
@@ -122,7 +127,7 @@ def read_attach(raw: list[Field]) -> Attach:
         fields.value(6),
         fields.number(9),
         fields.number(10),
-        desired,
+        fields.symbols(12),
         fields.value(13),
     )
 
@@ -162,6 +167,7 @@ class Flow(NamedTuple):
     link_credit: int | None
     drain: bool
     echo: bool
+    has_transaction: bool = False
 
 
 def read_flow(raw: list[Field]) -> Flow:
@@ -177,6 +183,16 @@ def read_flow(raw: list[Field]) -> Flow:
         fields.number(6),
         fields.flag(8),
         fields.flag(9),
+        _names_transaction(fields.value(10)),
+    )
+
+
+def _names_transaction(properties: Value | None) -> bool:
+    """Return whether the properties of a flow ask for messages within a transaction (part 4, section 4.4.3)."""
+    return (
+        properties is not None
+        and properties.kind == "map"
+        and any(key.payload == "txn-id" for key, _ in pairs_of(properties))
     )
 
 
@@ -210,6 +226,7 @@ class Transfer(NamedTuple):
     settled: bool
     more: bool
     aborted: bool
+    is_transactional: bool = False
 
 
 def read_transfer(raw: list[Field]) -> Transfer:
@@ -223,7 +240,13 @@ def read_transfer(raw: list[Field]) -> Transfer:
         fields.flag(4),
         fields.flag(5),
         fields.flag(9),
+        is_transactional(fields.value(7)),
     )
+
+
+def is_transactional(state: Value | None) -> bool:
+    """Return whether a delivery state is one within a transaction (part 4, section 4.5.8)."""
+    return state is not None and state is not ACCEPTED_VALUE and fields_of(state, "delivery state")[0] == _TRANSACTIONAL
 
 
 TAG_SIZE = 16

@@ -1,6 +1,5 @@
 """The protocol without sockets: answers to violations, windows, credit, and arbitrary bytes."""
 
-import datetime as dt
 import struct
 from typing import Any
 
@@ -8,113 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local.broker.config import HubConfig, NamespaceConfig, QueueConfig
-from local.broker.core.namespace import Namespace
 from local.broker.core.session_store import SessionStore
 from local.broker.protocol import performatives
-from local.broker.protocol.connection import Connection
-from local.broker.protocol.fields import compose_list, number_field, read_list, symbol_field, text_field
-from local.broker.protocol.frames import AMQP_HEADER, HEADER, SASL, SASL_HEADER, compose
-from local.broker.protocol.performatives import Attach, Flow
-from local.broker.protocol.session import INCOMING_WINDOW
-from shared.amqp.codec import plain
+from local.broker.protocol.fields import compose_list, number_field, symbol_field, text_field
+from local.broker.protocol.frames import AMQP_HEADER, SASL, SASL_HEADER, compose
 from shared.amqp.sections import data
-from shared.amqp.values import NULL, Value, described, list_, map_, string, symbol, ulong
-from shared.clock import ManualClock
-
-CLOSED, ENDED, DETACHED = performatives.CLOSE, performatives.END, performatives.DETACH
-
-
-def terminus(code: int, address: str, *rest: Value) -> Value:
-    return described(ulong(code), list_([string(address), *rest]))
-
-
-class Peer:
-    """A client that sends exactly the given bytes."""
-
-    def __init__(
-        self,
-        *,
-        window: int = 100,
-        max_frame_size: int = 65536,
-        idle_time_out: int = 60_000,
-        incoming_window: int = INCOMING_WINDOW,
-    ) -> None:
-        clock = ManualClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
-        config = NamespaceConfig(
-            name="n",
-            queues=(QueueConfig(name="q"), QueueConfig(name="s", requires_session=True)),
-            hubs=(HubConfig(name="h"),),
-        )
-        self.namespace = Namespace(config, clock)
-        self.connection = Connection(self.namespace, lambda: None, incoming_window=incoming_window)
-        self.window = window
-        self.max_frame_size = max_frame_size
-        self.idle_time_out = idle_time_out
-
-    def say(self, *parts: bytes) -> list[Any]:
-        self.connection.receive(b"".join(parts))
-        return self.heard()
-
-    def heard(self) -> list[Any]:
-        """Return what has been sent: (channel, code, fields, payload), protocol headers as bytes."""
-        stream = self.connection.take_output()
-        heard: list[Any] = []
-        while stream:
-            if stream.startswith(b"AMQP"):
-                heard.append(stream[:8])
-                stream = stream[8:]
-                continue
-            size, _, _, channel = HEADER.unpack_from(stream)
-            body = stream[8:size]
-            if body:
-                code, fields, stop = read_list(body)
-                heard.append((channel, code, fields, body[stop:]))
-            stream = stream[size:]
-        return heard
-
-    def open(self) -> list[Any]:
-        opening = performatives.open_(
-            "me", max_frame_size=self.max_frame_size, channel_max=10, idle_time_out=self.idle_time_out
-        )
-        return self.say(AMQP_HEADER.encode(), compose(0, opening), self.begin())
-
-    def begin(self, channel: int = 0) -> bytes:
-        fields = [b"\x40", number_field(0), number_field(self.window), number_field(5000)]
-        return compose(channel, compose_list(performatives.BEGIN, fields))
-
-    def attach(self, handle: int, *, receives: bool, address: str, channel: int = 0, filters: Value = NULL) -> bytes:
-        source = terminus(0x28, address, *[NULL] * 6, filters) if receives else terminus(0x28, "me")
-        target = terminus(0x29, "me" if receives else address)
-        link = Attach(f"link-{handle}", handle, receives, 0, 1, source, target, 0, None, None, None)
-        return compose(channel, performatives.attach(link))
-
-    def flow(
-        self, handle: int, credit: int, *, delivery_count: int = 0, drain: bool = False, received: int = 0
-    ) -> bytes:
-        state = Flow(1 + received, self.window, 0, 5000, handle, delivery_count, credit, drain=drain, echo=False)
-        return compose(0, performatives.flow(state))
-
-    def transfer(self, handle: int, delivery_id: int, payload: bytes, *, more: bool = False, channel: int = 0) -> bytes:
-        head = performatives.transfer(handle, delivery_id, delivery_id.to_bytes(16), settled=False, more=more)
-        return compose(channel, head, payload)
-
-    def send(self, *texts: bytes) -> list[Any]:
-        """Attach a sender and send."""
-        self.say(self.attach(9, receives=False, address="q"))
-        return self.say(*(self.transfer(9, number, data(text)) for number, text in enumerate(texts)))
-
-
-def error_of(heard: list[Any], code: int) -> object:
-    """Return the condition in the one close, end or detach that was heard."""
-    (fields,) = [fields for _, seen, fields, _ in (each for each in heard if isinstance(each, tuple)) if seen == code]
-    error = plain(fields[-1])
-    assert isinstance(error, list)
-    return error[0]
-
-
-def codes(heard: list[Any]) -> list[int]:
-    return [each[1] for each in heard if isinstance(each, tuple)]
+from shared.amqp.values import NULL, map_, string, symbol
+from tests.unit.broker.peer import CLOSED, DETACHED, ENDED, Peer, codes, error_of
 
 
 def test_a_session_opens_and_closes() -> None:
