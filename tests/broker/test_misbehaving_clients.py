@@ -69,7 +69,7 @@ def connect(broker: RunningBroker) -> Iterator[Connect]:
 def attach(handle: int, *, receives: bool, address: str = QUEUE) -> bytes:
     source = described(ulong(0x28), list_([string(address if receives else "me")]))
     target = described(ulong(0x29), list_([string("me" if receives else address)]))
-    link = Attach(f"link-{handle}-{receives}", handle, receives, 0, 1, source, target, 0, None, None, None)
+    link = Attach(f"link-{handle}-{receives}", handle, receives, 0, 1, source, target, 0, None, (), None)
     return compose(0, performatives.attach(link))
 
 
