@@ -20,7 +20,7 @@ from shared.line.accepted_sends import AcceptedSends
 from shared.line.batch import Batch, Step
 from shared.line.failing import reject
 from shared.line.item import Item
-from shared.line.rejection import PART, requested_part
+from shared.line.rejection import PART, Part, requested_part
 from shared.line.states import Rejection, Stage, State
 from shared.message.message import Message
 from shared.protocols import BatchEditor, EditedTogether, Editor, Joined, Outcome, Withheld
@@ -132,25 +132,29 @@ class Editing:
             if known is not None:
                 batch.parts[index] = [item]
                 item.recall(known)
+                continue
+            # Without an editor no message becomes several.
+            requested = requested_part(item.content, item.arrival, self._task) if self._editors else None
+            if requested is not None and requested.total != len(parts):
+                description = (
+                    f"{PART} asks for part {requested.number} of {requested.total}, but the editors made {len(parts)}"
+                    " of the message; without this property all of it is sent"
+                )
+                self._reject(batch, item, MessageRejected("NoSuchPart", description))
             elif len(parts) > 1:
-                self._number_parts(batch, parts)
+                self._number_parts(parts, requested)
 
-    def _number_parts(self, batch: Batch, parts: Sequence[Item]) -> None:
-        first = parts[0]
-        key = first.key
-        requested = requested_part(first.content, first.arrival, self._task)
-        if requested is not None:
-            if requested >= len(parts):
-                description = f"{PART} is {requested}, but the editors made {len(parts)} parts of the message"
-                self._reject(batch, first, MessageRejected("NoSuchPart", description))
-                return
-            batch.parts[first.index] = [parts[requested]]
+    def _number_parts(self, parts: Sequence[Item], requested: Part | None) -> None:
+        key = parts[0].key
         for number, part in enumerate(parts):
-            part.part = number
+            part.part = Part(number, len(parts))
             part.key = None if key is None else (*key, number)
             known = self._accepted.outcome(part.key)
             if known is not None:
                 part.recall(known)
+            elif requested is not None and part.part != requested:
+                reason = f"{PART} asks for part {requested.number} of {requested.total} only"
+                part.withhold(Outcome.FILTERED, reason, Stage.EDITED)
 
     def _reject(self, batch: Batch, item: Item, error: MessageRejected) -> None:
         reject(batch, item, Rejection(error, Stage.EDITED, self._task), self._accepted)

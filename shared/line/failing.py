@@ -37,6 +37,9 @@ def _reject_whole(batch: Batch, item: Item, rejection: Rejection) -> None:
     batch.rejected.add(item.index)
     parts = batch.parts[item.index]
     if len(parts) == 1:
+        if item.part is None:
+            # A replay that fails again is still a replay of one part.
+            item.part = requested_part(item.content, item.arrival, rejection.task)
         return
     for part in parts:
         if part is not item and part.outcome is None:

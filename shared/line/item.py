@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from shared.line.accepted_sends import Key
+from shared.line.rejection import Part
 from shared.line.routing import Target
 from shared.line.states import (
     AFTER,
@@ -60,8 +61,8 @@ class Item:
         self.state = State.RECEIVED
         self.key: Key | None = None
         """What identifies it at every delivery, None without a sequence number."""
-        self.part: int | None = None
-        """Its number among the parts of its message, None for a whole message."""
+        self.part: Part | None = None
+        """Its place among the parts of its message, None for a whole message."""
         self.message: Message | None = None
         """As the steps have left it; None if it cannot be read, and once it is encoded."""
         self.arrived: Imprint | None = None

@@ -224,7 +224,7 @@ class Pipeline:
             item.reason,
             None if outcome is Outcome.SENT else _stage_of(item),
             None if outgoing is None else outgoing.session_id or outgoing.partition_key,
-            item.part,
+            None if item.part is None else item.part.number,
             item.is_remembered,
             item.arrived,
             item.departed,

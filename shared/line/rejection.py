@@ -1,11 +1,13 @@
 """A rejected message in `rejects`: as it was received, with properties that say why."""
 
+from typing import NamedTuple
+
 from shared.amqp.sections import Sections
 from shared.amqp.values import Value, string
 from shared.errors import MessageRejected
 from shared.line.routing import Target
 from shared.line.states import Rejection
-from shared.message.arrival import Arrival
+from shared.message.arrival import Arrival, Origin
 from shared.message.message import Message
 from shared.message.metadata import deterministic_id
 from shared.protocols import Outgoing
@@ -17,20 +19,30 @@ TASK = "repl-reject-task"
 SOURCE = "repl-reject-source"
 SEQUENCE = "repl-reject-sequence"
 PART = "repl-reject-part"
+PARTS = "repl-reject-parts"
 
 WRAPPED_CONTENT_TYPE = "application/vnd.busway.amqp-message"
 
 _PART = PART.encode()
+_PARTITION = "/Partitions/"
 _LONGEST_NUMBER = 9
 
 
+class Part(NamedTuple):
+    """The place of a part among those that the editors have made of its message."""
+
+    number: int
+    """From 0."""
+    total: int
+
+
 def set_aside(
-    rejects: Target, content: bytes, arrival: Arrival, rejection: Rejection, part: int | None = None
+    rejects: Target, content: bytes, arrival: Arrival, rejection: Rejection, part: Part | None = None
 ) -> Outgoing:
     """
     Return the received *content* as a message for *rejects*; wrapped if its sections cannot be read.
 
-    *part* is the number of the only part that is rejected, None if it is the whole message.
+    *part* is the only part that is rejected, None if it is the whole message.
     """
     try:
         message = Message.received(content, arrival.origin)
@@ -41,7 +53,7 @@ def set_aside(
 
 
 def wrapped(
-    rejects: Target, content: bytes, arrival: Arrival, rejection: Rejection, part: int | None = None
+    rejects: Target, content: bytes, arrival: Arrival, rejection: Rejection, part: Part | None = None
 ) -> Outgoing:
     """Return a message whose body is the whole received *content*, for what no target takes as it is."""
     message = Message(Sections(), arrival)
@@ -53,34 +65,53 @@ def wrapped(
     return rejects.outgoing(message)
 
 
-def requested_part(content: bytes, arrival: Arrival, task: str) -> int | None:
+def requested_part(content: bytes, arrival: Arrival, task: str) -> Part | None:
     """
     Return the only part to send of a received message that was in `rejects`, None if all are to be sent.
 
-    That is the part which the target of the same *task* had refused; the others have been sent.
+    That is the part which the target of the same *task* had refused; the others have been sent. The properties of a
+    message are its producer's to write: these count only if they are all there and name this *task*, its source, and
+    one of several parts. The caller compares the number of parts, and records the others as withheld.
     """
     if content.find(_PART) < 0:
         return None
     try:
         message = Message.received(content, arrival.origin)
-        part, rejected_by = message.application_property(PART), message.application_property(TASK)
+        values = [message.application_property(name) for name in (PART, PARTS, TASK, SOURCE)]
     except MessageRejected:
         return None
-    if rejected_by is None or rejected_by.payload != task or part is None or not isinstance(part.payload, str):
+    number, total, rejected_by, place = (None if value is None else value.payload for value in values)
+    part, parts = _number(number), _number(total)
+    if part is None or parts is None or part >= parts or parts == 1:
         return None
-    text = part.payload
-    return int(text) if len(text) <= _LONGEST_NUMBER and text.isascii() and text.isdecimal() else None
+    return Part(part, parts) if rejected_by == task and _is_of(place, arrival.origin) else None
 
 
-def _properties(rejection: Rejection, arrival: Arrival, part: int | None) -> dict[str, Value | None]:
+def _number(payload: object) -> int | None:
+    """Return the number that a property contains as text."""
+    if not isinstance(payload, str) or len(payload) > _LONGEST_NUMBER:
+        return None
+    return int(payload) if payload.isascii() and payload.isdecimal() else None
+
+
+def _is_of(place: object, origin: Origin) -> bool:
+    """Return whether *place* is the source of *origin*; a replayed event may be in another partition."""
+    return isinstance(place, str) and place.partition(_PARTITION)[0] == _place(origin._replace(partition=None))
+
+
+def _place(origin: Origin) -> str:
+    return f"{origin.site}/{origin.entity}" + ("" if origin.partition is None else f"{_PARTITION}{origin.partition}")
+
+
+def _properties(rejection: Rejection, arrival: Arrival, part: Part | None) -> dict[str, Value | None]:
     origin, number = arrival.origin, arrival.sequence_number
-    place = f"{origin.site}/{origin.entity}" + ("" if origin.partition is None else f"/Partitions/{origin.partition}")
     return {
         REASON: string(rejection.error.reason),
         DESCRIPTION: string(rejection.error.description),
         STAGE: string(rejection.stage.value),
         TASK: string(rejection.task),
-        SOURCE: string(place),
+        SOURCE: string(_place(origin)),
         SEQUENCE: None if number is None else string(str(number)),
-        PART: None if part is None else string(str(part)),
+        PART: None if part is None else string(str(part.number)),
+        PARTS: None if part is None else string(str(part.total)),
     }

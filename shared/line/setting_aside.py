@@ -99,7 +99,7 @@ class SettingAside:
         parts: dict[bytes | None, list[int]] = {}
         for item in at_fault:
             if item.part is not None:
-                parts.setdefault(item.lock_token, []).append(item.part)
+                parts.setdefault(item.lock_token, []).append(item.part.number)
         for item in at_fault:
             if item.rejection is None:
                 continue
