@@ -234,7 +234,7 @@ class Pipeline:
 
 def _id_of(item: Item) -> str | None:
     """Return the id of a message that is not sent now, None if it is no text or cannot be read."""
-    if item.message is None or item.rejection is not None:
+    if item.message is None:
         return None
     try:
         identity = item.message.message_id

@@ -1,0 +1,110 @@
+"""Targets that are away: order, and the time that a batch waits."""
+
+from datetime import timedelta
+
+import pytest
+
+from shared.amqp.values import int_
+from shared.errors import TargetRefused, TargetUnavailable
+from shared.line.deadline import DEFAULT_HOLD, LOCK_MARGIN_SECONDS, SHORTEST_ATTEMPT_SECONDS
+from shared.line.routing import Route, Target
+from shared.line.sending import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS
+from shared.protocols import Outcome
+from shared.rules import parse_filter
+from tests.fakes import (
+    OutputThatAccepts,
+    OutputThatFailsOnce,
+    OutputThatIsDown,
+)
+from tests.messages import ENQUEUED, delivered
+from tests.unit.line.copying import Line
+
+
+def test_order_is_kept_over_an_outage() -> None:
+    output = OutputThatFailsOnce(after=4)
+    line = Line(output)
+    line.run(*[delivered(number, session_id="ab"[number % 2]) for number in range(10)])
+    by_session: dict[str | None, list[str | None]] = {}
+    for message in output.accepted["orders"]:
+        by_session.setdefault(message.session_id, []).append(message.message_id)
+    assert by_session == {
+        "a": ["m-0", "m-2", "m-4", "m-6", "m-8"],
+        "b": ["m-1", "m-3", "m-5", "m-7", "m-9"],
+    }
+
+
+def test_one_target_that_is_down_does_not_hold_up_the_other() -> None:
+    up, down = OutputThatAccepts(), OutputThatIsDown()
+    routes = [
+        Route(Target(down, "north", "orders"), parse_filter("side = 1")),
+        Route(Target(up, "east", "orders")),
+    ]
+    line = Line(up, routes=routes)
+    with pytest.raises(TargetUnavailable):
+        line.run(*[delivered(number, named={"side": int_(number % 2)}) for number in range(6)])
+    assert up.ids("orders") == ["m-0", "m-2", "m-4"]
+    down.put_up()
+    line.run(*[delivered(number, named={"side": int_(number % 2)}) for number in range(6)])
+    assert up.ids("orders") == ["m-0", "m-2", "m-4"]
+    assert down.ids("orders") == ["m-1", "m-3", "m-5"]
+
+
+def test_waiting_stays_within_the_shortest_lock_of_the_batch() -> None:
+    output = OutputThatIsDown()
+    line = Line(output)
+    short = ENQUEUED + 25_000
+    with pytest.raises(TargetUnavailable):
+        line.run(delivered(1), delivered(2, locked_until=short), delivered(3))
+    assert line.pauses[:3] == pytest.approx([FIRST_WAIT_SECONDS, 2 * FIRST_WAIT_SECONDS, 4 * FIRST_WAIT_SECONDS])
+    budget = 25 * 3 / 4
+    assert budget / 2 < line.clock.monotonic() <= budget - SHORTEST_ATTEMPT_SECONDS
+    assert max(output.timeouts) <= budget
+    assert output.timeouts[-1] >= SHORTEST_ATTEMPT_SECONDS
+
+
+def test_of_a_long_lock_no_more_than_the_margin_is_left() -> None:
+    line = Line(OutputThatIsDown())
+    with pytest.raises(TargetUnavailable):
+        line.run(delivered(1, locked_until=ENQUEUED + 300_000))
+    assert 0 < 300 - LOCK_MARGIN_SECONDS - line.clock.monotonic() < LONGEST_WAIT_SECONDS + SHORTEST_ATTEMPT_SECONDS
+
+
+def test_a_batch_without_locks_is_held_for_the_whole_time_of_its_task() -> None:
+    line = Line(OutputThatIsDown())
+    with pytest.raises(TargetUnavailable):
+        line.run(delivered(None))
+    assert 0 <= DEFAULT_HOLD.total_seconds() - line.clock.monotonic() < LONGEST_WAIT_SECONDS + SHORTEST_ATTEMPT_SECONDS
+
+
+def test_a_lock_that_is_nearly_over_allows_one_attempt() -> None:
+    output = OutputThatIsDown()
+    line = Line(output)
+    with pytest.raises(TargetUnavailable):
+        line.run(delivered(1, locked_until=ENQUEUED + 2_000))
+    assert output.calls == [1]
+    assert line.pauses == []
+
+
+def test_the_wait_that_a_target_asks_for_is_kept() -> None:
+    output = OutputThatFailsOnce(error=TargetUnavailable("busy", retry_after=timedelta(seconds=4)))
+    line = Line(output)
+    assert line.run(delivered(1)) == {Outcome.SENT: 1}
+    assert line.pauses == [4.0]
+
+
+def test_a_target_that_refuses_is_reported_as_such() -> None:
+    line = Line(OutputThatIsDown(error=TargetRefused("east/orders: no right to send")))
+    with pytest.raises(TargetRefused, match="no right to send"):
+        line.run(delivered(1))
+    assert line.outcomes() == [Outcome.RETRY]
+
+
+def test_two_routes_to_one_target_keep_the_order_of_the_batch() -> None:
+    output = OutputThatAccepts()
+    routes = [
+        Route(Target(output, "east", "orders"), parse_filter("priority > 5")),
+        Route(Target(output, "east", "orders")),
+    ]
+    line = Line(output, routes=routes)
+    line.run(delivered(1), delivered(2, named={"priority": int_(9)}), delivered(3))
+    assert output.ids("orders") == ["m-1", "m-2", "m-3"]
