@@ -7,7 +7,7 @@ from pathlib import Path
 
 from busway_clients.endpoints.document import EndpointDocument, read_document, write_document
 from busway_clients.endpoints.endpoint import NAMESPACES, EndpointUnresolved
-from busway_clients.endpoints.signature import is_signed, public_key_of, signed, verified
+from busway_clients.endpoints.signature import is_signed, public_key_of, sign, verify
 from cli.failover.atomic_file import lock, read_file, replace_file
 from cli.failover.register import FailoverRefused, RegisterState
 from shared.clock import Clock
@@ -73,7 +73,7 @@ class EndpointFile:
             changed = with_changes(document, serial=document.serial + 1, active={**document.active, **roles})
             content = write_document(changed)
             replace_file(
-                self._path, content if self._private_key is None else signed(content, self._private_key, self._key)
+                self._path, content if self._private_key is None else sign(content, self._private_key, self._key)
             )
         return self.read()
 
@@ -82,7 +82,7 @@ class EndpointFile:
         where = str(self._path)
         try:
             if self._private_key is not None:
-                content = verified(content, {self._key: public_key_of(self._private_key)}, where)
+                content = verify(content, {self._key: public_key_of(self._private_key)}, where)
             elif is_signed(content, where):
                 raise FailoverRefused(f"{where}: is signed, expected key_setting and key_id in failover.yaml")
             return read_document(content, where, self._clock.now(), domains=self._domains)

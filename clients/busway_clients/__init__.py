@@ -1,4 +1,4 @@
-"""What producers and consumers import to use two or more Service Bus namespaces as one."""
+"""Clients for producers and consumers that use two or more Service Bus namespaces as one."""
 
 from busway_clients.endpoints.endpoint import Endpoint, EndpointUnresolved
 from busway_clients.endpoints.file import FileSource

@@ -1,4 +1,4 @@
-"""SQLite files of this package: each says what it is and of which version, and keeps what was committed."""
+"""SQLite files of this package: each is marked with its kind and version, and every commit is durable."""
 
 import os
 import sqlite3
@@ -16,10 +16,9 @@ _AGAIN_SECONDS = 0.01
 
 class Kind(NamedTuple):
     """
-    What a file is for.
+    A kind of file.
 
-    Shape:  application_id marks files of the kind, version those of one schema; schema is the statements that make
-            one.
+    Shape:  application_id marks the kind, version its schema; schema has the statements that create it.
     """
 
     name: str
@@ -30,16 +29,15 @@ class Kind(NamedTuple):
 
 class Database:
     """
-    A file of one kind, created if it does not exist; every commit is on the disk when it returns.
+    A file of one kind, created if it does not exist; every commit is on disk when it returns.
 
-    May be used from several threads. With *is_exclusive* it belongs to this object until it is closed or its process
-    ends.
+    Safe to use from several threads. With *is_exclusive*, no other object can open the file until this one is closed.
     """
 
     def __init__(self, path: str | os.PathLike[str], kind: Kind, *, is_exclusive: bool = False) -> None:
         """Open the file; raises UnusableFile for one of another kind or version, StoreUnavailable for one in use."""
         self.path = os.fspath(path)
-        self._turn = threading.RLock()
+        self._lock = threading.RLock()
         with self._translated():
             self._connection = sqlite3.connect(
                 self.path, timeout=0 if is_exclusive else _BUSY_SECONDS, isolation_level=None, check_same_thread=False
@@ -55,7 +53,7 @@ class Database:
         # Exclusive before the first access in WAL mode: the lock is taken with it, and no shared memory is needed.
         if is_exclusive:
             self._connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-        # In one view of the file, as another process may be making it.
+        # In one transaction, since another process may be creating the file.
         self._connection.execute("BEGIN")
         held = [self._pragma("application_id"), self._pragma("user_version")]
         is_new = held == [0, 0] and not self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -67,7 +65,7 @@ class Database:
         self._log_ahead(patience=0 if is_exclusive else _BUSY_SECONDS)
         self._connection.execute("PRAGMA synchronous = FULL")
         with self.transaction() as connection:
-            # Another process may have made it meanwhile, hence IF NOT EXISTS in each schema.
+            # Another process may have created the tables in the meantime, hence IF NOT EXISTS in each schema.
             for statement in kind.schema.split(";"):
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {kind.application_id}")
@@ -79,7 +77,7 @@ class Database:
             try:
                 self._connection.execute("PRAGMA journal_mode = WAL")
             except sqlite3.OperationalError as error:
-                # SQLite does not wait by itself here while another process does the same.
+                # SQLite's own timeout does not apply here while another process changes the mode too.
                 if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
                     raise
                 time.sleep(_AGAIN_SECONDS)
@@ -91,13 +89,13 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Give the connection inside a transaction, which is committed unless something is raised."""
-        with self._turn, self._translated():
+        """Return the connection inside a transaction, which is rolled back on an exception."""
+        with self._lock, self._translated():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
             except BaseException:
-                # The file may be what has failed.
+                # The file itself may have failed.
                 with suppress(sqlite3.Error):
                     self._connection.execute("ROLLBACK")
                 raise
@@ -105,13 +103,13 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Give the connection for statements that change nothing."""
-        with self._turn, self._translated():
+        """Return the connection for reading."""
+        with self._lock, self._translated():
             yield self._connection
 
     def close(self) -> None:
         """Close the file."""
-        with self._turn:
+        with self._lock:
             self._connection.close()
 
     @contextmanager

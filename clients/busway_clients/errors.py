@@ -1,4 +1,4 @@
-"""What can go wrong in this package; each message says where, what was seen and what was expected."""
+"""The errors of this package; each message says where, what was found and what was expected."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -12,23 +12,23 @@ class ClientsError(Exception):
 
 
 class WrongUse(ClientsError, ValueError):
-    """An argument or a message that cannot be used as it is; nothing was sent and nothing changed."""
+    """An invalid argument or message; nothing was sent and nothing changed."""
 
 
 class MissingExtra(ClientsError, ImportError):
-    """A package is not installed that one part of this distribution needs; the message names the extra with it."""
+    """A package that part of this distribution needs is missing; the message names the extra that installs it."""
 
 
 class Unencodable(ClientsError):
-    """A message that the SDK cannot put on the wire, to whatever namespace; the cause is what the SDK said."""
+    """A message that the SDK cannot encode for any namespace; the cause is the SDK's error."""
 
 
 class SendFailed(ClientsError):
     """
-    A send whose policy was not met.
+    A send that did not succeed under its policy.
 
-    Shape:  outcome says which namespace took which messages, errors has what each of the others raised (the cause is
-            the same error, or a group of them), unsent has the ids of the messages that the policy still wants sent.
+    Shape:  outcome says which namespace accepted which messages; errors has the error of each of the others (the cause
+            is the same error, or a group of them); unsent has the ids of the messages that must still be sent.
     """
 
     def __init__(self, text: str, outcome: "Outcome", unsent: Sequence[str]) -> None:
@@ -44,10 +44,10 @@ class SendFailed(ClientsError):
 
 class OutboxFull(ClientsError):
     """
-    The outbox has no room for the messages; it has accepted none of them.
+    The outbox is full and has accepted none of the messages.
 
-    Shape:  outcome is that of the send before, None without one; unsent has the ids of the messages that neither a
-            namespace nor the outbox has.
+    Shape:  outcome is that of the preceding send, None if there was none; unsent has the ids of the messages that
+            neither a namespace nor the outbox has.
     """
 
     def __init__(self, text: str, outcome: "Outcome | None" = None, unsent: Sequence[str] = ()) -> None:
@@ -57,36 +57,36 @@ class OutboxFull(ClientsError):
 
 
 class OutboxInUse(ClientsError):
-    """Another process or another outbox has the file."""
+    """Another process or another outbox has the file open."""
 
 
 class UnusableFile(ClientsError):
-    """A file that is not what it should be, or of another version."""
+    """A file of another kind or version."""
 
 
 class StoreUnavailable(ClientsError):
-    """A store did not answer, or not as expected; what it holds is not known."""
+    """A store did not answer, or gave an unexpected answer; its content is unknown."""
 
 
 class ClaimLost(ClientsError):
-    """The claim on a message ran out before its success was recorded, and another receiver has it now."""
+    """The claim on a message expired before its success was recorded; another receiver may have claimed it."""
 
 
 class RelayError(ClientsError):
-    """What went wrong between an application and a relay; the relay's own words are in it, tokens and keys are not."""
+    """An error between an application and a relay; it quotes the relay, but no tokens or keys."""
 
 
 class RelayUnavailable(RelayError):
-    """An endpoint that cannot be reached, does not answer, or has no listener behind it; another may be tried."""
+    """An endpoint that is unreachable, does not answer, or has no listener; try another one."""
 
 
 class NotARelay(RelayUnavailable):
-    """What answers at the address does not speak the protocol of a relay."""
+    """The server at the address does not speak the protocol of a relay."""
 
 
 class RelayRefused(RelayError):
     """
-    The relay, or the listener behind it, will not have this connection; another endpoint is no remedy.
+    The relay, or its listener, refused the connection; another endpoint would not help.
 
     Shape:  status is the HTTP status of the refusal.
     """
@@ -98,24 +98,24 @@ class RelayRefused(RelayError):
 
 class RelayFailed(RelayError):
     """
-    No endpoint would do.
+    No endpoint accepted the connection.
 
-    Shape:  errors has what each endpoint answered that was tried; the cause is the same error, or a group of them.
+    Shape:  errors has the error of each endpoint that was tried; the cause is the same error, or a group of them.
     """
 
     def __init__(self, text: str, errors: "Mapping[str, RelayError]") -> None:
         super().__init__(text)
         self.errors = errors
         each = [*errors.values()]
-        self.__cause__ = each[0] if len(each) == 1 else ExceptionGroup("each endpoint has its own", each)
+        self.__cause__ = each[0] if len(each) == 1 else ExceptionGroup("the errors of the endpoints", each)
 
 
 class ConnectionEnded(RelayError):
     """
-    The connection has ended, and nothing more can be sent or received.
+    The connection has ended; nothing more can be sent or received.
 
-    Shape:  code is that of the WebSocket's close, 1006 if it had none; is_clean is whether the other side
-            ended it on purpose (1000, 1001).
+    Shape:  code is the close code of the WebSocket, 1006 if it was not closed properly; is_clean is whether the peer
+            closed it on purpose (1000, 1001).
     """
 
     def __init__(self, text: str, code: int) -> None:
@@ -124,5 +124,5 @@ class ConnectionEnded(RelayError):
 
     @property
     def is_clean(self) -> bool:
-        """Return whether the other side ended the connection on purpose."""
+        """Return whether the peer closed the connection on purpose."""
         return self.code in {1000, 1001}

@@ -1,4 +1,4 @@
-"""The extras of this distribution: what an import says that lacks one."""
+"""The extras of this distribution, and the error if one is not installed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,9 +8,9 @@ from busway_clients.errors import MissingExtra
 
 @contextmanager
 def extra(name: str) -> Iterator[None]:
-    """Let the imports inside name the extra that brings what they lack."""
+    """Make a failing import inside name the extra that installs the package."""
     try:
         yield
     except ImportError as error:
-        text = f"{error.name}: is not installed, expected the extra {name} (pip install 'busway-clients[{name}]')"
+        text = f"{error.name} is not installed: run pip install 'busway-clients[{name}]'"
         raise MissingExtra(text, name=error.name, path=error.path) from error

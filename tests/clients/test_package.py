@@ -22,7 +22,7 @@ def name_of(requirement: Any) -> Any:
     return requirement.partition(">")[0].partition("[")[0]
 
 
-def test_it_brings_the_sdk_and_nothing_else() -> None:
+def test_package_depends_on_the_sdk_only() -> None:
     assert {name_of(each) for each in project()["dependencies"]} == {"azure-servicebus"}
     extras = project()["optional-dependencies"]
     assert {extra: [name_of(each) for each in needed] for extra, needed in extras.items()} == {
@@ -34,7 +34,7 @@ def test_it_brings_the_sdk_and_nothing_else() -> None:
     }
 
 
-def test_what_lacks_an_extra_names_it() -> None:
+def test_missing_extra_is_named() -> None:
     script = textwrap.dedent("""
         import importlib, sys
         lacking = {
@@ -56,7 +56,7 @@ def test_what_lacks_an_extra_names_it() -> None:
             for name, (_, *modules) in lacking.items()
             for module in modules
         ]
-        for name, act in [*imports, ("signatures", lambda: signature.signed(b"", b"", ""))]:
+        for name, act in [*imports, ("signatures", lambda: signature.sign(b"", b"", ""))]:
             try:
                 act()
             except MissingExtra as error:
@@ -70,7 +70,7 @@ def test_what_lacks_an_extra_names_it() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_what_it_may_use_is_pinned_for_the_tests() -> None:
+def test_dependencies_are_pinned_for_the_tests() -> None:
     pinned = "".join((ROOT / name).read_text(encoding="utf-8") for name in ("requirements.txt", "requirements-dev.txt"))
     needed = [
         *project()["dependencies"],
@@ -79,7 +79,7 @@ def test_what_it_may_use_is_pinned_for_the_tests() -> None:
     assert [each for each in needed if f"\n{name_of(each)}==" not in pinned] == []
 
 
-def test_the_wheel_holds_the_package_and_says_that_it_is_typed(tmp_path: Path) -> None:
+def test_wheel_contains_the_package_and_its_type_marker(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
     copy = tmp_path / "clients"
     copy.mkdir()

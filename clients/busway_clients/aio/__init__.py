@@ -1,4 +1,4 @@
-"""The same for asyncio, with the senders and receivers of `azure.servicebus.aio`."""
+"""The asyncio versions of the clients, which use the senders and receivers of `azure.servicebus.aio`."""
 
 from busway_clients.aio.active import ActiveSender
 from busway_clients.aio.deduplicating import DeduplicatingReceiver

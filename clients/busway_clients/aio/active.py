@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from busway_clients.aio.sender_link import SenderLink
 from busway_clients.senders.active import DELAY, ActiveSending, Now, Success, utc_now
-from busway_clients.senders.delivery import TIMEOUT, SdkSender, end_of
+from busway_clients.senders.delivery import TIMEOUT, SdkSender, deadline_of
 from busway_clients.senders.messages import Messages, SessionOf
 from busway_clients.senders.outcome import Outcome
 
@@ -15,7 +15,7 @@ class ActiveSender:
     """
     Sends each message to all namespaces at once, with the same message and session ids.
 
-    Like `busway_clients.ActiveSender`, with the senders of `azure.servicebus.aio`; may be called from several tasks of
+    Like `busway_clients.ActiveSender`, with the senders of `azure.servicebus.aio`; safe to call from several tasks of
     one event loop.
     """
 
@@ -28,13 +28,13 @@ class ActiveSender:
         session_of: SessionOf | None = None,
         now: Now = utc_now,
     ) -> None:
-        """Send by *senders*, named by their namespaces; as for `busway_clients.ActiveSender`."""
+        """Send with *senders*, keyed by namespace name; the arguments are those of `busway_clients.ActiveSender`."""
         self._sending = ActiveSending(senders, success, delay, session_of=session_of, now=now)
         self._links = {name: SenderLink(name, sender) for name, sender in senders.items()}
 
     @property
     def session_of(self) -> SessionOf | None:
-        """Return what gives the session of a message that has none."""
+        """Return the function that gives a session id to a message without one."""
         return self._sending.session_of
 
     async def send(
@@ -43,16 +43,16 @@ class ActiveSender:
         *,
         key: str | None = None,
         to: Collection[str] | None = None,
-        timeout: float | None = TIMEOUT,  # noqa: ASYNC109 - the SDK's own, for each of its calls
+        timeout: float | None = TIMEOUT,  # noqa: ASYNC109 - passed to the SDK's calls
     ) -> Outcome:
         """Send one message or several, and return which namespace accepted which, like the synchronous sender."""
-        prepared = self._sending.prepared(messages, key, timeout)
-        names = self._sending.names(to) if prepared else []
+        with_ids = self._sending.with_ids(messages, key, timeout)
+        names = self._sending.names(to) if with_ids else []
         if not names:
             return Outcome({})
-        until = end_of(timeout)
-        copies = [self._sending.copies(name, prepared) for name in names]
+        until = deadline_of(timeout)
+        copies = [self._sending.copies(name, with_ids) for name in names]
         deliveries = await asyncio.gather(
             *(self._links[name].send(each, until) for name, each in zip(names, copies, strict=True))
         )
-        return self._sending.judged(Outcome(dict(zip(names, deliveries, strict=True))))
+        return self._sending.require_success(Outcome(dict(zip(names, deliveries, strict=True))))

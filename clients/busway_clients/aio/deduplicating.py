@@ -36,7 +36,7 @@ class DeduplicatingReceiver:
         without_identity: WithoutIdentity = "process",
         open_seconds: float = OPEN_SECONDS,
     ) -> None:
-        """Receive by *receivers*, named by their namespaces, and remember in *store*; as the synchronous one does."""
+        """Receive with *receivers*, keyed by namespace name, and remember in *store*, like the synchronous class."""
         deduplication = Deduplication(
             store, identity=identity, watermark=watermark, patience=patience, without_identity=without_identity
         )
@@ -50,18 +50,18 @@ class DeduplicatingReceiver:
 
     @property
     def errors(self) -> Mapping[str, Exception | None]:
-        """Return what each namespace waits for, None where it receives."""
+        """Return the error that each namespace retries after, None while it receives."""
         return self._receiving.errors
 
     async def handle(self, name: str, message: ServiceBusReceivedMessage, application: Application) -> Handled:
-        """Handle one message that was received from the namespace *name*; as the synchronous one does."""
+        """Handle one message that was received from the namespace *name*, like the synchronous class."""
         return await run_async(self._receiving.handle(name, message, application))
 
     async def run(self, application: Application, stop: asyncio.Event, *, idle: float | None = None) -> None:
         """
-        Receive until *stop* is set, or nothing has come from any namespace for *idle* seconds.
+        Receive until *stop* is set, or no message has arrived from any namespace for *idle* seconds.
 
-        The application is called in a task for each namespace. Raises WrongUse as the synchronous one does.
+        The application is called in one task per namespace. Raises WrongUse like the synchronous class.
         """
         receive_run = ReceiveRun(self.errors, stop.is_set, idle, self._open_seconds)
 
@@ -71,7 +71,7 @@ class DeduplicatingReceiver:
                     self._receiving.receive(name, application, receive_run, lambda seconds: _pause(stop, seconds))
                 )
             finally:
-                # The others end with it when it has failed; else the receive_run is over.
+                # If one namespace fails, the others end too; otherwise the run is over anyway.
                 receive_run.end()
 
         tasks = {name: asyncio.create_task(receive(name), name=f"receive from {name}") for name in self.errors}

@@ -22,14 +22,14 @@ class Sender(Protocol):
 
 class DurableSender:
     """
-    Sends by an active or a passive sender, and keeps in an outbox what no namespace takes during an outage.
+    Sends with an active or passive sender, and keeps messages in an outbox that no namespace accepts in an outage.
 
-    Like `busway_clients.DurableSender`, with a sender of `busway_clients.aio`; the outbox is the same one, and is asked
-    in threads. May be called from several tasks of one event loop.
+    Like `busway_clients.DurableSender`, with a sender of `busway_clients.aio`. The outbox is the same class; it is
+    called in threads. Safe to call from several tasks of one event loop.
     """
 
     def __init__(self, sender: Sender, outbox: Outbox, *, session_of: SessionOf | None = None) -> None:
-        """Send by *sender*, and keep in *outbox*; both stay open: the caller closes them."""
+        """Send with *sender* and keep messages in *outbox*; the caller closes both."""
         self._sending = DurableSending(
             lambda messages, timeout: sender.send(messages, timeout=timeout),
             outbox,
@@ -42,22 +42,22 @@ class DurableSender:
         messages: Messages,
         *,
         key: str | None = None,
-        timeout: float | None = TIMEOUT,  # noqa: ASYNC109 - the SDK's own, for each of its calls
+        timeout: float | None = TIMEOUT,  # noqa: ASYNC109 - passed to the SDK's calls
     ) -> Accepted:
-        """Send one message or several; what could not be sent is on the disk when this returns."""
+        """Send one message or several; unsent messages are on disk when this returns."""
         return await run_async(self._sending.send(messages, key, timeout))
 
     async def drain(
         self,
         *,
-        timeout: float | None = TIMEOUT,  # noqa: ASYNC109 - likewise
+        timeout: float | None = TIMEOUT,  # noqa: ASYNC109 - passed to the SDK's calls
     ) -> Drained:
-        """Send what waits, in order per session, until nothing may be sent or no namespace takes more."""
+        """Send the messages of the outbox, in order per session, until none is left or no namespace accepts more."""
         async with self._draining:
             return await run_async(self._sending.drain(timeout))
 
     async def keep_draining(self, *, pause: float = PAUSE_SECONDS) -> None:
-        """Drain again and again until cancelled; meant for a task of its own. Units: pause in seconds."""
+        """Drain repeatedly until cancelled; run it in its own task. Units: pause in seconds."""
         while True:
             try:
                 self._sending.log(await self.drain())

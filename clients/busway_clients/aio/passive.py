@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 
-from busway_clients.aio.sender_link import SenderLink, acquired
+from busway_clients.aio.sender_link import SenderLink, acquire_within
 from busway_clients.senders.delivery import TIMEOUT, SdkSender
 from busway_clients.senders.messages import Messages, SessionOf
 from busway_clients.senders.outcome import Delivery, Outcome
@@ -17,9 +17,9 @@ from busway_clients.steps import run_async
 
 class PassiveSender:
     """
-    Sends to the active namespace, and to a backup when the active one cannot be reached.
+    Sends to the active namespace, and to a backup when the active one is unavailable.
 
-    Like `busway_clients.PassiveSender`, with the senders of `azure.servicebus.aio`; may be called from several tasks of
+    Like `busway_clients.PassiveSender`, with the senders of `azure.servicebus.aio`; safe to call from several tasks of
     one event loop.
     """
 
@@ -32,61 +32,61 @@ class PassiveSender:
         session_of: SessionOf | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Send by *senders*, named by their namespaces, at first to the first; as the synchronous one does."""
+        """Send with *senders*, keyed by namespace name; the arguments are those of `busway_clients.PassiveSender`."""
         self._links = {name: SenderLink(name, sender) for name, sender in senders.items()}
         self._sending = PassiveSending(self._links, roles, refresh, session_of, monotonic=monotonic)
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     @property
     def session_of(self) -> SessionOf | None:
-        """Return what gives the session of a message that has none."""
+        """Return the function that gives a session id to a message without one."""
         return self._sending.session_of
 
     @property
     def state(self) -> RoleState:
-        """Return the roles as they were last seen."""
-        return self._sending.agreement.state
+        """Return the last known roles."""
+        return self._sending.shared_roles.state
 
     async def send(
         self,
         messages: Messages,
         *,
         key: str | None = None,
-        timeout: float | None = TIMEOUT,  # noqa: ASYNC109 - the SDK's own, for each of its calls
+        timeout: float | None = TIMEOUT,  # noqa: ASYNC109 - passed to the SDK's calls
     ) -> Outcome:
-        """Send one message or several, and return which namespace took which; as the synchronous sender."""
-        prepared = self._sending.prepared(messages, key, timeout)
-        if not prepared:
+        """Send one message or several, and return which namespace accepted which, like the synchronous sender."""
+        with_ids = self._sending.with_ids(messages, key, timeout)
+        if not with_ids:
             return Outcome({})
-        if not await acquired(self._turn, timeout):
-            raise self._sending.not_begun(prepared)
+        if not await acquire_within(self._lock, timeout):
+            raise self._sending.not_started(with_ids)
         try:
             began = time.monotonic()
             failed: Exception | None = None
-            active = self._sending.agreement.present
-            if active is not None and len(prepared) == 1 and (link := self._links[active]).is_open:
-                # Nearly all sends are this one; what goes wrong with it is the flow's.
-                message_id, message = prepared[0]
+            active = self._sending.shared_roles.present
+            if active is not None and len(with_ids) == 1 and (link := self._links[active]).is_open:
+                # The fast path of nearly all sends; the steps handle its errors.
+                message_id, message = with_ids[0]
                 try:
                     await link.sender.send_messages(message, timeout=timeout)
-                except Exception as error:  # noqa: BLE001 - likewise
+                except Exception as error:  # noqa: BLE001 - the steps classify it
                     failed = error
                 except BaseException:
                     link.is_open = False
                     raise
                 else:
                     return Outcome({active: Delivery((message_id,))})
-            return await run_async(self._sending.send(prepared, timeout, began, failed))
+            return await run_async(self._sending.send(with_ids, timeout, began, failed))
         finally:
-            self._turn.release()
+            self._lock.release()
 
     async def activate(self, name: str) -> None:
-        """Make *name* the active namespace, as after an outage that is over; WrongUse for one that is unknown."""
-        async with self._turn:
-            await run_async(self._sending.agreement.appoint(name))
+        """Make *name* the active namespace, for example after an outage; raises WrongUse for an unknown name."""
+        async with self._lock:
+            await run_async(self._sending.shared_roles.make_active(name))
 
     async def look(self) -> RoleState:
         """Read the shared roles now and return them."""
-        async with self._turn:
-            await run_async(self._sending.agreement.look())
-            return self._sending.agreement.state
+        async with self._lock:
+            await run_async(self._sending.shared_roles.look())
+            return self._sending.shared_roles.state

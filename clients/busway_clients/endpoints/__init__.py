@@ -1,7 +1,7 @@
 """
-Which namespace to use now, looked up where an operator can change it, and senders and receivers that follow.
+Senders and receivers that follow a published endpoint, which an operator can change.
 
-A source (`dns.DnsSource`, `file.FileSource`, `url.UrlSource`) reads what is published; `watch.EndpointWatch` keeps the
-last good answer; `sender.FollowingSender` and `receiver.FollowingReceiver` are clients of the namespace that it names.
-The asynchronous ones are in `aio`.
+A source (`dns.DnsSource`, `file.FileSource`, `url.UrlSource`) reads the published endpoint, `watch.EndpointWatch` keeps
+the last good answer, and `sender.FollowingSender` and `receiver.FollowingReceiver` use the namespace that it names.
+The asynchronous classes are in `aio`.
 """

@@ -1,15 +1,15 @@
 """
-The last good answer and when to ask again, without I/O.
+The last good answer of a source, and when to read the source again, without I/O.
 
-1. An answer replaces another only if it is newer: a lower serial is an old copy, and an equal one with other contents
-   comes from two writers who did not know of each other.
-2. Whatever goes wrong, the endpoints from before stay; the state tells what is wrong and since how many attempts.
+1. An answer replaces another only if it is newer. A lower serial is an old copy; the same serial with other contents
+   comes from two writers that conflict.
+2. After an error the last good endpoints stay; the state has the error and the number of failed attempts.
 """
 
 from dataclasses import dataclass
 from random import Random
 
-from busway_clients.endpoints.endpoint import Answer, Endpoint, EndpointUnresolved, in_order
+from busway_clients.endpoints.endpoint import Answer, Endpoint, EndpointUnresolved, order_endpoints
 
 _MOST_DOUBLINGS = 10
 
@@ -17,9 +17,9 @@ _MOST_DOUBLINGS = 10
 @dataclass(frozen=True)
 class EndpointState:
     """
-    What a watch knows.
+    The state of a watch.
 
-    Shape:  endpoints in the order to try them, none before the first good answer; error is the last attempt's.
+    Shape:  endpoints in the order to try them, empty before the first good answer; error is that of the last attempt.
     Units:  age_seconds since the endpoints were last confirmed, None if they never were.
     """
 
@@ -33,7 +33,7 @@ class EndpointState:
 
 @dataclass(frozen=True)
 class EndpointChange:
-    """The endpoints now and before, in the order to try them; none before the first."""
+    """The old and new endpoints, in the order to try them; *before* is empty for the first answer."""
 
     before: tuple[Endpoint, ...]
     after: tuple[Endpoint, ...]
@@ -41,7 +41,7 @@ class EndpointChange:
 
 
 class EndpointCache:
-    """The pure half of a watch; times are seconds of any clock that does not run backwards."""
+    """The part of a watch without I/O; times are seconds of a monotonic clock."""
 
     def __init__(
         self,
@@ -53,10 +53,10 @@ class EndpointCache:
         random: Random | None = None,
     ) -> None:
         """
-        Begin with *initial* endpoints, which the first answer replaces.
+        Start with *initial* endpoints, which the first answer replaces.
 
-        An answer is used for its time to live, but not shorter than *shortest_seconds* nor longer than
-        *longest_seconds*; after a failure the next attempt is due in *retry_seconds*, doubled for each further one.
+        An answer is used for its time to live, but at least *shortest_seconds* and at most *longest_seconds*. After a
+        failure the next attempt is due in *retry_seconds*, which doubles with each further failure.
         """
         self._endpoints = initial
         self._answer: Answer | None = None
@@ -71,33 +71,33 @@ class EndpointCache:
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """The endpoints to try in turn, none before the first good answer."""
+        """The endpoints to try in turn, empty before the first good answer."""
         return self._endpoints
 
     @property
     def error(self) -> EndpointUnresolved | None:
-        """What was wrong with the last attempt."""
+        """The error of the last attempt, None if it succeeded."""
         return self._error
 
     def due_in(self, now: float) -> float:
-        """Return for how many seconds what is known may still be used."""
+        """Return in how many seconds the source must be read again."""
         return 0.0 if self._due is None else max(self._due - now, 0.0)
 
-    def learned(self, answer: Answer, now: float) -> EndpointChange | None:
-        """Take an answer; return what it changes. Raises EndpointUnresolved for one older than what is known."""
+    def update(self, answer: Answer, now: float) -> EndpointChange | None:
+        """Store an answer and return what it changes; raises EndpointUnresolved if it is older than the last one."""
         known = self._answer
-        is_other = known is None or (answer.site, answer.offers) != (known.site, known.offers)
+        is_new = known is None or (answer.site, answer.offers) != (known.site, known.offers)
         if known is not None and known.serial is not None and answer.serial is not None:
             if answer.serial < known.serial:
-                raise EndpointUnresolved(f"an old copy: serial {answer.serial}, after {known.serial} was read before")
-            if answer.serial == known.serial and is_other:
+                raise EndpointUnresolved(f"an old copy: has serial {answer.serial}, but {known.serial} was read before")
+            if answer.serial == known.serial and is_new:
                 raise EndpointUnresolved(
-                    f"serial {answer.serial} was read before with other contents, expected a higher"
+                    f"serial {answer.serial} was read before with other contents, expected a higher serial"
                 )
         before = self._endpoints
         present = before[0] if before else None
-        if is_other:
-            self._endpoints = in_order(answer.offers, present, self._random)
+        if is_new:
+            self._endpoints = order_endpoints(answer.offers, present, self._random)
         self._answer = answer
         self._confirmed = now
         self._due = now + min(max(answer.ttl_seconds, self._shortest), self._longest)
@@ -106,14 +106,14 @@ class EndpointCache:
         return None if self._endpoints == before else EndpointChange(before, self._endpoints, answer.site)
 
     def failed(self, error: EndpointUnresolved, now: float) -> None:
-        """Note that the source could not be used."""
+        """Record that the source could not be read."""
         self._error = error
         self._failures += 1
         doublings = min(self._failures - 1, _MOST_DOUBLINGS)
         self._due = now + min(self._retry * 2**doublings, self._longest)
 
     def state(self, now: float) -> EndpointState:
-        """Return what is known."""
+        """Return the state."""
         age = None if self._confirmed is None else now - self._confirmed
         answer = self._answer
         return EndpointState(

@@ -18,7 +18,7 @@ from busway_clients.endpoints.endpoint import (
     Endpoint,
     EndpointUnresolved,
     Offer,
-    namespace_named,
+    parse_namespace,
 )
 from busway_clients.extras import extra
 
@@ -34,7 +34,7 @@ _MOST_ALIASES = 8
 
 
 class DnsSource:
-    """The endpoints behind an alias; its site is what the alias names, without the last dot."""
+    """The endpoints behind an alias; the site is the name that the alias points to, without the final dot."""
 
     def __init__(
         self,
@@ -47,10 +47,10 @@ class DnsSource:
         timeout_seconds: float = 5.0,
     ) -> None:
         """
-        Ask for *alias*, and for SRV records under each of *prefixes* until there are some.
+        Query *alias*, then SRV records under each of *prefixes* until some exist.
 
-        The *nameservers* are addresses; without any the machine's own are asked. *timeout_seconds* is for each query
-        with all its attempts. Raises EndpointUnresolved when the machine has no name servers.
+        *nameservers* are addresses, by default those of the machine. *timeout_seconds* limits each query, with all its
+        attempts. Raises EndpointUnresolved if the machine has no name servers.
         """
         try:
             self._alias = dns.name.from_text(alias)
@@ -65,7 +65,7 @@ class DnsSource:
         self._domains = domains
 
     def read(self) -> Answer:
-        """Return what DNS says now; raises EndpointUnresolved."""
+        """Return the current answer of DNS; raises EndpointUnresolved."""
         zone, ttl = self._zone()
         for prefix in self._prefixes:
             found = self._query(prefix.concatenate(zone), "SRV")
@@ -75,21 +75,21 @@ class DnsSource:
         raise EndpointUnresolved(f"{_text(self._alias)}: SRV record {names} is missing")
 
     def _zone(self) -> tuple[dns.name.Name, float]:
-        """Return what the alias names in the end; an alias that is none is its own zone."""
+        """Return the name at the end of the chain of aliases; a name without a CNAME is its own zone."""
         name, ttl = self._alias, float("inf")
         for _ in range(_MOST_ALIASES):
             found = self._query(name, "CNAME")
             if found is None or found.rrset is None:
                 return name, ttl
             name, ttl = found.rrset[0].target, min(ttl, found.rrset.ttl)
-        raise EndpointUnresolved(f"{_text(self._alias)}: leads from alias to alias more than {_MOST_ALIASES} times")
+        raise EndpointUnresolved(f"{_text(self._alias)}: a chain of more than {_MOST_ALIASES} aliases")
 
     def _offers(self, found: dns.resolver.Answer) -> tuple[Offer, ...]:
         where = _text(found.qname)
         offers = []
         for record in sorted(found, key=lambda each: (each.priority, each.port, each.target)):
             if record.port in PORTS:
-                name = namespace_named(_text(record.target), f"{where} SRV", self._domains)
+                name = parse_namespace(_text(record.target), f"{where} SRV", self._domains)
                 offers.append(Offer(Endpoint(name, record.port), record.priority, record.weight))
         if not offers:
             ports = ", ".join(str(record.port) for record in found)
@@ -97,7 +97,7 @@ class DnsSource:
         return tuple(offers)
 
     def _query(self, name: dns.name.Name, kind: str) -> dns.resolver.Answer | None:
-        """Return the records, None where the name has none of this kind."""
+        """Return the records, None if the name has no records of this kind."""
         where = f"{_text(name)} {kind}"
         try:
             return self._resolver.resolve(name, kind, search=False)
@@ -108,8 +108,9 @@ class DnsSource:
                 return None
             raise EndpointUnresolved(f"{where}: the name does not exist") from error
         except dns.resolver.LifetimeTimeout as error:
-            asked = ", ".join(map(str, self._resolver.nameservers))
-            raise EndpointUnresolved(f"{where}: no answer within {self._resolver.lifetime:g} s from {asked}") from error
+            servers = ", ".join(map(str, self._resolver.nameservers))
+            text = f"{where}: no answer within {self._resolver.lifetime:g} s from {servers}"
+            raise EndpointUnresolved(text) from error
         except dns.resolver.NoNameservers as error:
             raise EndpointUnresolved(f"{where}: no name server could answer: {_first_line(error)}") from error
         except dns.exception.DNSException as error:

@@ -1,5 +1,5 @@
 """
-The endpoint document: a small JSON file that says which site is in use.
+The endpoint document: a small JSON file that names the site to use.
 
     {
       "version": 1,
@@ -12,11 +12,11 @@ The endpoint document: a small JSON file that says which site is in use.
       "active": {"send": "west", "receive": "west"}
     }
 
-1. `version` is 1; another one is not read. `serial` grows with every change. `ttl_seconds` is 1 to 86400.
-2. A site has its endpoints in the order to try them; a port is 5671 (AMQP, the default) or 443 (over WebSockets).
-3. `active` names the site for each role: senders and receivers go back at different times after an outage.
-4. `expires`, an optional time with its offset from UTC, is when the document must not be used any more.
-5. A key that is not known is a mistake.
+1. `version` is 1; other versions are rejected. `serial` grows with every change. `ttl_seconds` is 1 to 86400.
+2. A site lists its endpoints in the order to try them; a port is 5671 (AMQP, the default) or 443 (over WebSockets).
+3. `active` names the site for each role, since senders and receivers return at different times after an outage.
+4. `expires` is optional: a time with its offset from UTC after which the document must not be used.
+5. An unknown key is an error.
 """
 
 import json
@@ -32,7 +32,7 @@ from busway_clients.endpoints.endpoint import (
     Endpoint,
     EndpointUnresolved,
     Offer,
-    namespace_named,
+    parse_namespace,
 )
 
 VERSION = 1
@@ -48,7 +48,7 @@ _LARGEST_SERIAL = 2**53 - 1
 
 @dataclass(frozen=True)
 class EndpointDocument:
-    """A document, read and found to be one."""
+    """A valid endpoint document."""
 
     serial: int
     ttl_seconds: int
@@ -57,9 +57,9 @@ class EndpointDocument:
     expires: datetime | None = None
 
     def answer(self, role: str, where: str) -> Answer:
-        """Return what it says for *role*; raises EndpointUnresolved if it has none."""
+        """Return the answer for *role*; raises EndpointUnresolved if the document has no such role."""
         if role not in self.active:
-            raise EndpointUnresolved(f"{where}: active has no {role!r}, got {_listed(self.active)}")
+            raise EndpointUnresolved(f"{where}: active has no {role!r}, only {_listed(self.active)}")
         site = self.active[role]
         offers = tuple(Offer(endpoint, priority=index) for index, endpoint in enumerate(self.sites[site]))
         return Answer(site, offers, self.ttl_seconds, self.serial)
@@ -68,14 +68,14 @@ class EndpointDocument:
 def read_document(
     content: bytes, where: str, now: datetime, *, domains: Sequence[str] = NAMESPACES
 ) -> EndpointDocument:
-    """Return the document in *content*; raises EndpointUnresolved that begins with *where* it was found."""
+    """Parse an endpoint document; raises EndpointUnresolved with *where* it was found."""
     document = json_object(content, where)
     if document.get("version") != VERSION or isinstance(document.get("version"), bool):
         raise EndpointUnresolved(f"{where}: version is {document.get('version')!r}, expected {VERSION}")
     for key in sorted(_KEYS - document.keys()):
         raise EndpointUnresolved(f"{where}: {key} is missing")
     for key in sorted(document.keys() - _KEYS - {"expires"}):
-        raise EndpointUnresolved(f"{where}: {key!r} is not known, expected {_listed(_KEYS)} or expires")
+        raise EndpointUnresolved(f"{where}: unknown key {key!r}, expected {_listed(_KEYS)} or expires")
     sites = {
         site: _endpoints(listed, f"{where}: sites.{site}", domains)
         for site, listed in _object(document["sites"], f"{where}: sites").items()
@@ -112,22 +112,22 @@ def write_document(document: EndpointDocument) -> bytes:
 
 
 def json_object(content: bytes, where: str) -> dict[str, object]:
-    """Return the JSON object in *content*; raises EndpointUnresolved, which tells a web page from half a file."""
+    """Parse a JSON object; raises EndpointUnresolved, whose text distinguishes a web page from a half-written file."""
     if len(content) > LONGEST_DOCUMENT_BYTES:
         raise EndpointUnresolved(f"{where}: has more than {LONGEST_DOCUMENT_BYTES:,} bytes, expected a small document")
     if not content.strip():
         raise EndpointUnresolved(f"{where}: is empty, expected a JSON document")
     if content.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"<":
-        raise EndpointUnresolved(f"{where}: is a web page, a login page perhaps, expected a JSON document")
+        raise EndpointUnresolved(f"{where}: is a web page, perhaps a login page, expected a JSON document")
     try:
-        value = json.loads(content, object_pairs_hook=_once_each)
+        value = json.loads(content, object_pairs_hook=_unique_keys)
     except (ValueError, RecursionError) as error:
         what = "its nesting is too deep" if isinstance(error, RecursionError) else str(error)
-        raise EndpointUnresolved(f"{where}: is no whole JSON document, half-written perhaps: {what}") from error
+        raise EndpointUnresolved(f"{where}: is invalid JSON, perhaps half-written: {what}") from error
     return _object(value, where)
 
 
-def _once_each(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+def _unique_keys(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a key occurs twice")
@@ -149,11 +149,11 @@ def _endpoints(value: object, where: str, domains: Sequence[str]) -> tuple[Endpo
 def _endpoint(value: object, where: str, domains: Sequence[str]) -> Endpoint:
     described = _object(value, where)
     for key in sorted(described.keys() - {"namespace", "port"}):
-        raise EndpointUnresolved(f"{where}: {key!r} is not known, expected namespace or port")
+        raise EndpointUnresolved(f"{where}: unknown key {key!r}, expected namespace or port")
     port = described.get("port", AMQP_PORT)
     if not isinstance(port, int) or port not in PORTS:
         raise EndpointUnresolved(f"{where}: port is {port!r}, expected {' or '.join(map(str, PORTS))}")
-    return Endpoint(namespace_named(described.get("namespace"), f"{where}.namespace", domains), port)
+    return Endpoint(parse_namespace(described.get("namespace"), f"{where}.namespace", domains), port)
 
 
 def _number(value: object, where: str, least: int, most: int) -> int:
@@ -172,7 +172,7 @@ def _expiry(value: object, where: str, now: datetime) -> datetime | None:
     if expires.tzinfo is None:
         raise EndpointUnresolved(f"{where}: expires is {value!r}, expected a time with its offset from UTC")
     if expires <= now:
-        raise EndpointUnresolved(f"{where}: has expired at {expires.isoformat()}, expected a newer document")
+        raise EndpointUnresolved(f"{where}: expired at {expires.isoformat()}, expected a newer document")
     return expires
 
 

@@ -1,4 +1,4 @@
-"""Endpoints of namespaces, and what a source may say about them."""
+"""Endpoints of namespaces, and the interface of the sources that publish them."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ NAMESPACES = (
     "servicebus.chinacloudapi.cn",
     "servicebus.usgovcloudapi.net",
 )
-"""The domains of Azure's clouds: a token is only ever sent to a namespace in one of them, unless others are allowed."""
+"""The domains of Azure's clouds. A token is sent only to a namespace in one of them, unless others are allowed."""
 
 _HOST = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)(\.(?!-)[a-z0-9-]{1,63}(?<!-))*")
 
@@ -42,13 +42,13 @@ class Endpoint:
         return TransportType.AmqpOverWebsocket if self.port == WEBSOCKETS_PORT else TransportType.Amqp
 
     def __str__(self) -> str:
-        """Return it as logs name it."""
+        """Return the name for log lines."""
         return f"{self.namespace}:{self.port}"
 
 
 @dataclass(frozen=True)
 class Offer:
-    """An endpoint with its place among others: a lower priority comes first, a higher weight more often (RFC 2782)."""
+    """An endpoint with its rank: a lower priority comes first, a higher weight more often (RFC 2782)."""
 
     endpoint: Endpoint
     priority: int = 0
@@ -58,10 +58,10 @@ class Offer:
 @dataclass(frozen=True)
 class Answer:
     """
-    What a source says.
+    The answer of a source.
 
-    Shape:  offers of one site, at least one; a serial, where the source has one, grows with every change.
-    Units:  ttl_seconds is how long the answer may be used before the source is asked again.
+    Shape:  offers are those of one site, at least one; the serial, if the source has one, grows with every change.
+    Units:  ttl_seconds is how long the answer may be used before the source is read again.
     """
 
     site: str
@@ -71,32 +71,33 @@ class Answer:
 
 
 class Source(Protocol):
-    """Something that an operator edits and applications read."""
+    """A published endpoint, which an operator edits and applications read."""
 
     def read(self) -> Answer:
         """Return what is published now; raises EndpointUnresolved."""
         ...
 
 
-def namespace_named(text: object, where: str, domains: Sequence[str]) -> str:
-    """Return *text* as the name of a namespace in one of *domains*; raises EndpointUnresolved."""
+def parse_namespace(text: object, where: str, domains: Sequence[str]) -> str:
+    """Parse the name of a namespace in one of *domains*; raises EndpointUnresolved."""
     name = text.rstrip(".").lower() if isinstance(text, str) else ""
     if not _HOST.fullmatch(name):
-        raise EndpointUnresolved(f"{where}: {_shown(text)} is no host name, expected that of a namespace")
+        raise EndpointUnresolved(f"{where}: {_shown(text)} is not a host name, expected the name of a namespace")
     if not any(name == domain or name.endswith(f".{domain}") for domain in domains):
         raise EndpointUnresolved(f"{where}: {name} is not a namespace, expected a name in {', '.join(domains)}")
     return name
 
 
-def in_order(offers: Sequence[Offer], present: Endpoint | None, random: Random) -> tuple[Endpoint, ...]:
+def order_endpoints(offers: Sequence[Offer], present: Endpoint | None, random: Random) -> tuple[Endpoint, ...]:
     """
     Return the endpoints in the order in which to try them.
 
-    Equals are shuffled by their weights, but *present* stays first among its own: looking again is no reason to move.
+    Endpoints of the same priority are shuffled by weight, but *present* stays first among them, so that reading the
+    source again does not cause a move.
     """
     endpoints: list[Endpoint] = []
     for _, group in groupby(sorted(offers, key=_priority), key=_priority):
-        # RFC 2782: those without weight come first in the list, so that they keep a small chance.
+        # RFC 2782: endpoints without weight come first in the list, so that they keep a small chance.
         equals = [offer.endpoint for offer in _shuffled(sorted(group, key=lambda offer: offer.weight > 0), random)]
         equals.sort(key=lambda endpoint: endpoint != present)
         endpoints += equals

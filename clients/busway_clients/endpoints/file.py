@@ -1,4 +1,4 @@
-"""The endpoint document in a file, on a share perhaps."""
+"""The endpoint document in a file, for example on a share."""
 
 import os
 import time
@@ -8,33 +8,33 @@ from pathlib import Path
 
 from busway_clients.endpoints.document import LONGEST_DOCUMENT_BYTES, read_document
 from busway_clients.endpoints.endpoint import NAMESPACES, Answer, EndpointUnresolved
-from busway_clients.endpoints.signature import is_signed, verified
+from busway_clients.endpoints.signature import is_signed, verify
 
-# On some file systems two writes within this time leave the same time of change, and sites' names are often as long.
+# On some file systems two writes within this time have the same modification time; site names often have equal lengths.
 _COARSEST_NS = 2_000_000_000
 
 
 class DocumentReader:
-    """What file and URL have in common: the content becomes an answer, checked against keys if there are any."""
+    """Parses the content of a file or URL into an answer, and verifies its signature if there are keys."""
 
     def __init__(self, role: str, where: str, public_keys: Mapping[str, bytes] | None, domains: Sequence[str]) -> None:
-        """Read for *role*, which is "send" or "receive" unless the operator has others."""
+        """Read the answer for *role*: "send", "receive", or another role of the document."""
         self._role = role
         self._where = where
         self._public_keys = public_keys
         self._domains = domains
 
     def answer(self, content: bytes, now: datetime) -> Answer:
-        """Return what *content* says; raises EndpointUnresolved."""
+        """Return the answer in *content*; raises EndpointUnresolved."""
         if self._public_keys is not None:
-            content = verified(content, self._public_keys, self._where)
+            content = verify(content, self._public_keys, self._where)
         elif is_signed(content, self._where):
-            raise EndpointUnresolved(f"{self._where}: is signed, expected public_keys to check it with")
+            raise EndpointUnresolved(f"{self._where}: is signed; pass public_keys to verify it")
         return read_document(content, self._where, now, domains=self._domains).answer(self._role, self._where)
 
 
 class FileSource:
-    """The endpoint document in a file, which is read again when its time of change, size or identity is another."""
+    """The endpoint document in a file, which is read again when its modification time, size or inode changes."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class FileSource:
         domains: Sequence[str] = NAMESPACES,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Read *path* for *role*; with *public_keys*, PEM by their ids, it has to be signed by one of them."""
+        """Read *path* for *role*; with *public_keys* (PEM by id), it must be signed by one of them."""
         self._path = Path(path)
         self._now = now
         self._reader = DocumentReader(role, str(path), public_keys, domains)
@@ -53,24 +53,24 @@ class FileSource:
         self._content = b""
 
     def read(self) -> Answer:
-        """Return what the file says now; raises EndpointUnresolved."""
+        """Return the current answer; raises EndpointUnresolved."""
         now = self._now()
         try:
             mark = _mark(self._path.stat())
             if mark != self._mark:
-                self._content, mark = self._whole()
+                self._content, mark = self._read_whole()
                 is_settled = now * 1e9 - mark[0] > _COARSEST_NS
                 self._mark = mark if is_settled else None
         except OSError as error:
             raise EndpointUnresolved(f"{self._path}: cannot be read, {error.strerror or error}") from error
         return self._reader.answer(self._content, datetime.fromtimestamp(now, UTC))
 
-    def _whole(self) -> tuple[bytes, tuple[int, int, int]]:
+    def _read_whole(self) -> tuple[bytes, tuple[int, int, int]]:
         with self._path.open("rb") as file:
             before = _mark(os.fstat(file.fileno()))
             content = file.read(LONGEST_DOCUMENT_BYTES + 1)
             if _mark(os.fstat(file.fileno())) != before:
-                raise EndpointUnresolved(f"{self._path}: was changed while it was read, expected to be replaced whole")
+                raise EndpointUnresolved(f"{self._path}: changed while it was read; replace it atomically")
         return content, before
 
 

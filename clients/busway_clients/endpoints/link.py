@@ -1,4 +1,4 @@
-"""The link of a following client, and the messages that it has handed out."""
+"""The link of a following client, and the messages that the application received on it."""
 
 import uuid
 from collections.abc import Callable, Iterable
@@ -22,7 +22,7 @@ Sendable = (
 )
 """What the SDK's senders accept."""
 
-LINK_CLOSED = "the message is settled already, or its link was closed: then it is delivered again"
+LINK_CLOSED = "the message is already settled, or its link was closed and it will be delivered again"
 
 OPEN_SECONDS = 20.0
 DRAIN_SECONDS = 30.0
@@ -33,11 +33,11 @@ CHECK_SECONDS = 5.0
 WAIT_SECONDS = 60.0
 
 
-def identified(message: Sendable) -> Sendable:
+def with_ids(message: Sendable) -> Sendable:
     """
-    Return *message* with a message id on each that has none.
+    Return *message*, with a message id set where one is missing.
 
-    A send that fails may have been accepted; the retry at another namespace must have the same id.
+    A failed send may have been accepted, so a retry at another namespace must use the same id.
     """
     if isinstance(message, ServiceBusMessage):
         if message.message_id is None:
@@ -45,14 +45,14 @@ def identified(message: Sendable) -> Sendable:
         return message
     if isinstance(message, (AmqpAnnotatedMessage, ServiceBusMessageBatch)):
         return message
-    return [identified(each) for each in message]  # type: ignore[return-value]  # the kinds of messages do not change
+    return [with_ids(each) for each in message]  # type: ignore[return-value]  # the kinds of messages do not change
 
 
 class HandedOut:
     """The messages of one link that the application has received."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start without messages."""
         self._messages: dict[int, ServiceBusReceivedMessage] = {}
         self._settling_failed: set[int] = set()
 
@@ -60,7 +60,7 @@ class HandedOut:
         return self._messages.get(id(message)) is message
 
     def add(self, messages: Iterable[ServiceBusReceivedMessage]) -> None:
-        """Add those of *messages* that must be settled, and forget earlier ones whose lock is lost."""
+        """Add the messages that must be settled, and forget earlier ones whose lock has expired."""
         now = datetime.now(UTC)
         lost = [key for key, each in self._messages.items() if each.locked_until_utc and each.locked_until_utc < now]
         for key in lost:
@@ -78,7 +78,7 @@ class HandedOut:
         self._settling_failed.add(id(message))
 
     def unsettled(self, session_until: datetime | None) -> int:
-        """Return how many are not settled and still locked; *session_until* is when the lock on their session ends."""
+        """Return how many messages are unsettled and still locked; *session_until* is when their session lock ends."""
         now = datetime.now(UTC)
         until = {key: message.locked_until_utc or session_until for key, message in self._messages.items()}
         return sum(key not in self._settling_failed and (end is None or end > now) for key, end in until.items())
@@ -87,9 +87,9 @@ class HandedOut:
 @dataclass(frozen=True)
 class Link:
     """
-    A sender or receiver of the SDK, open at one endpoint.
+    An SDK sender or receiver that is open at one endpoint.
 
-    Shape:  close closes it and its client, and is a coroutine function in asyncio.
+    Shape:  close closes it and its client; in asyncio it is a coroutine function.
     """
 
     endpoint: Endpoint
@@ -105,7 +105,7 @@ class Link:
 
     @property
     def unsettled(self) -> int:
-        """How many messages the application has received, not settled, and still has locked."""
+        """The number of received messages that the application has not settled and whose locks have not expired."""
         session = self.session
         return self.handed_out.unsettled(None if session is None else session.locked_until_utc)
 
@@ -116,7 +116,7 @@ class Watched(Protocol):
     def endpoints(self) -> Any:  # noqa: ANN401 - endpoints, or an awaitable of them
         """Return the endpoints to try in turn."""
 
-    def consult(self) -> Any:  # noqa: ANN401 - likewise
+    def consult(self) -> Any:  # noqa: ANN401 - endpoints, or an awaitable of them
         """Read the source now."""
 
 
@@ -129,13 +129,13 @@ class OpeningFailures:
         self._last: Exception | None = None
 
     def note(self, endpoint: Endpoint, error: Exception) -> None:
-        """Log the error of a candidate; without a link, that of the last one is raised by `link_to_keep`."""
+        """Log the error of a candidate; without a link, `link_to_keep` raises the error of the last candidate."""
         self._last = error
         if self._link is not None or endpoint != self._wanted[-1]:
             LOGGER.error("%s cannot be opened: %s", endpoint, describe(error))
 
     def link_to_keep(self) -> Link:
-        """Return the current link, or raise the last error without one."""
+        """Return the current link, or raise the last error if there is no link."""
         if self._link is None:
             assert self._last is not None  # noqa: S101 - a watch names at least one endpoint
             raise self._last

@@ -1,8 +1,8 @@
 """
-Opens links in threads of their own.
+Opens links in threads.
 
-The synchronous SDK waits without limit for a peer that accepts a connection and does not answer. The caller waits for
-a limited time, and an endpoint has at most one thread, however often it is tried.
+The synchronous SDK waits without limit for a peer that accepts a connection and does not answer. Here the caller waits
+for a limited time. An endpoint has at most one thread, however often it is tried.
 """
 
 import contextlib
@@ -17,13 +17,13 @@ from busway_clients.endpoints.endpoint import Endpoint
 from busway_clients.endpoints.link import Link
 
 BESIDE_SECONDS = 1.0
-"""How long a caller that has a working link waits for the next one before it goes on with the one it has."""
+"""How long a caller with a working link waits for the next one before it continues with its own."""
 
 Opened = TypeVar("Opened")
 
 
 class StillOpening(Exception):
-    """A link is not open yet, and its time is not over."""
+    """A link is not open yet, and its timeout has not passed."""
 
 
 def open_link(
@@ -31,7 +31,7 @@ def open_link(
     open_client: Callable[[Any], AbstractContextManager[Any]],
     endpoint: Endpoint,
 ) -> Link:
-    """Open the SDK's client of *endpoint*, and a sender or receiver of it."""
+    """Open an SDK client of *endpoint*, and its sender or receiver."""
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(connect(endpoint))
         sdk = stack.enter_context(open_client(client))
@@ -64,8 +64,8 @@ class LinkOpener(Generic[Opened]):
         """
         Return a link to *endpoint* within open_seconds, or *beside_seconds* if the caller has another link.
 
-        Raises what opening it raises; StillOpening if it is not open *beside* the other one yet; TimeoutError when its
-        time is over, and immediately until its thread has ended.
+        Raises what opening raises; StillOpening if it is not open yet *beside* the other link; TimeoutError after
+        open_seconds, and then immediately until the thread ends.
         """
         opening = self._pending.get(endpoint)
         if opening is None or (opening.is_abandoned and opening.is_done(0)):
@@ -105,11 +105,11 @@ class _Opening(Generic[Opened]):
     def result(self) -> Opened:
         if self._failure is not None:
             raise self._failure
-        assert self._link is not None  # noqa: S101 - there is one unless there is a failure
+        assert self._link is not None  # noqa: S101 - without a failure the link is open
         return self._link
 
     def abandon(self) -> None:
-        """Close the link, now or when its thread has opened it."""
+        """Close the link, now or as soon as its thread has opened it."""
         with self._lock:
             link = None if self.is_abandoned else self._link
             self.is_abandoned = True
@@ -120,7 +120,7 @@ class _Opening(Generic[Opened]):
         link, failure = None, None
         try:
             link = self._open_link()
-        except Exception as error:  # noqa: BLE001 - raised to the caller that waits for it
+        except Exception as error:  # noqa: BLE001 - raised in the caller that waits for the link
             failure = error
         with self._lock:
             self._link, self._failure = link, failure

@@ -19,10 +19,10 @@ from busway_clients.steps import run
 
 class FollowingReceiver:
     """
-    A ServiceBusReceiver that moves when the watch names another namespace; close it by leaving its context.
+    A ServiceBusReceiver that moves when the watch names another namespace; use it as a context manager.
 
-    Before a move it receives nothing more, and waits until the messages that it has handed out are settled where they
-    came from. Messages may be settled from any thread; only one may call `receive_messages` at a time.
+    Before a move it receives nothing more, and waits until the received messages are settled at their namespace.
+    Messages may be settled from any thread; only one thread may call `receive_messages` at a time.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class FollowingReceiver:
 
     @property
     def endpoint(self) -> Endpoint | None:
-        """The endpoint that it receives from, None before the first call."""
+        """The current endpoint, None before the first call."""
         return self._receiving.switching.current
 
     @property
@@ -68,9 +68,9 @@ class FollowingReceiver:
         self, max_message_count: int | None = 1, max_wait_time: float | None = None
     ) -> list[ServiceBusReceivedMessage]:
         """
-        Return messages like a ServiceBusReceiver; none while those received before a change are not settled.
+        Return messages like a ServiceBusReceiver; an empty list while messages from before a change are unsettled.
 
-        Raises what the SDK raises, unless the watch names another namespace then.
+        Raises what the SDK raises, unless the watch names another namespace by then.
         """
         return run(self._receiving.receive(max_message_count, max_wait_time))
 
@@ -113,7 +113,7 @@ class FollowingReceiver:
         self.release()
 
     def __enter__(self) -> Self:
-        """Return the receiver; it opens its first link with the first call."""
+        """Return the receiver; its first call opens the link."""
         return self
 
     def __exit__(

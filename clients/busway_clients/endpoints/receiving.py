@@ -15,7 +15,7 @@ from busway_clients.steps import Call, Condition, Lock, Steps, holding, wait_for
 
 
 class FollowingReceiving:
-    """What both kinds of receiver do: receive at the endpoint of the watch, and settle where a message came from."""
+    """The logic of both receivers: receive at the endpoint of the watch, settle each message where it came from."""
 
     def __init__(
         self,
@@ -39,12 +39,12 @@ class FollowingReceiving:
     def receive(
         self, max_message_count: int | None, max_wait_time: float | None
     ) -> Steps[list[ServiceBusReceivedMessage]]:
-        """Return messages; none while those received before a change are not settled."""
+        """Return messages; an empty list while messages from before a change are unsettled."""
         end = self._monotonic() + (WAIT_SECONDS if max_wait_time is None else max_wait_time)
         return holding(self._lock, self._receive(max_message_count, end))
 
     def settle(self, message: ServiceBusReceivedMessage, act: Callable[[Any], Any]) -> Steps[None]:
-        """Settle a message: *act* takes the SDK's receiver. Raises MessageLockLostError if its link is closed."""
+        """Settle a message with *act*, which gets the SDK's receiver; raises MessageLockLostError if it is closed."""
         link = yield from self.origin(message)
         try:
             yield Call(lambda: act(link.sdk))
@@ -89,7 +89,7 @@ class FollowingReceiving:
                 wanted = yield Call(self._watch.consult)
                 if wanted[0].namespace == link.endpoint.namespace:
                     raise
-                LOGGER.warning("Receiving from %s failed: %s", link.endpoint, describe(error))
+                LOGGER.warning("%s: receiving failed: %s", link.endpoint, describe(error))
                 if (yield from self._follow(wanted, end - self._monotonic())) is link:
                     raise
                 continue
@@ -112,7 +112,7 @@ class FollowingReceiving:
             try:
                 opened: Link = yield self._opening(endpoint)
             except Exception as error:  # noqa: BLE001 - whatever fails, the current link is kept
-                # It may only mean that no session is available at the moment.
+                # The error may only mean that no session is available at the moment.
                 failures.note(endpoint, error)
                 continue
             self.switching.note_moved(endpoint, wanted, self._monotonic())
@@ -151,7 +151,7 @@ class FollowingReceiving:
         if before is not None:
             if before.unsettled:
                 LOGGER.warning(
-                    "%s messages of %s were not settled; it delivers them again.", before.unsettled, before.endpoint
+                    "%s: %s messages were not settled and will be delivered again", before.endpoint, before.unsettled
                 )
             yield Call(before.close)
 

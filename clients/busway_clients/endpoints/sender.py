@@ -19,11 +19,11 @@ from busway_clients.steps import run
 
 class FollowingSender:
     """
-    A ServiceBusSender that moves when the watch names another namespace; close it by leaving its context.
+    A ServiceBusSender that moves when the watch names another namespace; use it as a context manager.
 
-    Sends from all threads run one after the other, so that none is running during a move. While a new link opens they
-    wait for it once, for a second, and then continue on the current one. If a send fails because the namespace seems
-    unavailable, the sender consults the watch immediately and retries if there is another namespace.
+    Sends from all threads run one after the other, so that none is running during a move. While a new link opens, a
+    send waits one second for it and then uses the current link. If a send fails because the namespace seems
+    unavailable, the sender reads the source immediately and retries if it names another namespace.
     """
 
     def __init__(
@@ -47,15 +47,15 @@ class FollowingSender:
 
     @property
     def endpoint(self) -> Endpoint | None:
-        """The endpoint that it sends to, None before the first message."""
+        """The current endpoint, None before the first message."""
         return self._sending.switching.current
 
     def send_messages(self, message: Sendable, *, timeout: float | None = None) -> None:
         """
         Send like a ServiceBusSender; a message without an id gets one.
 
-        Raises what the SDK raises. The message may have been accepted nevertheless, and by both namespaces: consumers
-        can recognize it by its id. Units: timeout in seconds, for each of the two sends.
+        Raises what the SDK raises. The message may still have been accepted, even by both namespaces; consumers can
+        recognize duplicates by the message id. Units: timeout in seconds, for each of the two sends.
         """
         run(self._sending.send(message, timeout))
 
@@ -65,11 +65,11 @@ class FollowingSender:
         return batch
 
     def close(self) -> None:
-        """Wait for a send that is running, and close."""
+        """Wait for the running send, then close."""
         run(self._sending.close())
 
     def __enter__(self) -> Self:
-        """Return the sender; it opens its first link with the first message."""
+        """Return the sender; its first message opens the link."""
         return self
 
     def __exit__(

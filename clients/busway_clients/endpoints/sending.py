@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from busway_clients.endpoints.endpoint import Endpoint
-from busway_clients.endpoints.link import Link, OpeningFailures, Sendable, Watched, identified
+from busway_clients.endpoints.link import Link, OpeningFailures, Sendable, Watched, with_ids
 from busway_clients.endpoints.link_opener import StillOpening
 from busway_clients.endpoints.switching import Step, Switching
 from busway_clients.endpoints.watching import LOGGER
@@ -13,7 +13,7 @@ from busway_clients.steps import Call, Lock, Steps, holding
 
 
 class Opener(Protocol):
-    """What opens the links of a sender, of either kind."""
+    """Opens the links of a sender, synchronous or asynchronous."""
 
     def open(self, endpoint: Endpoint, *, beside: bool) -> Any:  # noqa: ANN401 - a link, or an awaitable of it
         """Return a link; raises StillOpening if it is not open *beside* another one yet."""
@@ -23,7 +23,7 @@ class Opener(Protocol):
 
 
 class FollowingSending:
-    """What both kinds of sender do: send on the link that the watch names, one send at a time."""
+    """The logic of both senders: send on the link that the watch names, one send at a time."""
 
     def __init__(
         self, watch: Watched, opener: Opener, retry_seconds: float, *, monotonic: Callable[[], float], lock: Lock
@@ -36,15 +36,15 @@ class FollowingSending:
         self._link: Link | None = None
 
     def send(self, message: Sendable, timeout: float | None) -> Steps[None]:
-        """Send on the current link, and again on another if the namespace is unavailable and the watch has another."""
-        return holding(self._lock, self._send(identified(message), timeout))
+        """Send on the current link; if its namespace is unavailable, retry on another that the watch names."""
+        return holding(self._lock, self._send(with_ids(message), timeout))
 
     def create_batch(self, max_size_in_bytes: int | None) -> Steps[Any]:
         """Return an empty batch of the current link."""
         return holding(self._lock, self._create_batch(max_size_in_bytes))
 
     def close(self) -> Steps[None]:
-        """Wait for a send that is running, and close."""
+        """Wait for the running send, then close."""
         return holding(self._lock, self._close())
 
     def _send(self, message: Sendable, timeout: float | None) -> Steps[None]:
@@ -57,9 +57,7 @@ class FollowingSending:
             other = yield from self._follow((yield Call(self._watch.consult)), beside=False)
             if other is link:
                 raise
-            LOGGER.warning(
-                "A send to %s failed and is retried at %s: %s", link.endpoint, other.endpoint, describe(error)
-            )
+            LOGGER.warning("%s: a send failed and is retried at %s: %s", link.endpoint, other.endpoint, describe(error))
             yield Call(lambda: other.sdk.send_messages(message, timeout=timeout))
 
     def _create_batch(self, max_size_in_bytes: int | None) -> Steps[Any]:

@@ -1,10 +1,10 @@
 """
-Signed endpoint documents: a JSON Web Signature in its flattened JSON form, with Ed25519.
+Signed endpoint documents: a JSON Web Signature in flattened JSON form, with Ed25519.
 
     {"payload": BASE64URL(document), "protected": BASE64URL({"alg": "EdDSA", "kid": "2026"}), "signature": BASE64URL(…)}
 
-Document and signature are one file, so that nobody can see one without the other, and the bytes that are signed are
-the bytes that are read. The algorithm is not the document's to choose. Source: RFC 7515, 7.2.2; RFC 8037, 3.1.
+Document and signature are one file, so that neither is read without the other, and the signed bytes are the bytes that
+are parsed. The document cannot choose the algorithm. Source: RFC 7515, 7.2.2; RFC 8037, 3.1.
 """
 
 import base64
@@ -25,12 +25,12 @@ def is_signed(content: bytes, where: str) -> bool:
     return "payload" in json_object(content, where)
 
 
-def verified(content: bytes, public_keys: Mapping[str, bytes], where: str) -> bytes:
+def verify(content: bytes, public_keys: Mapping[str, bytes], where: str) -> bytes:
     """
-    Return the document that *content* signs.
+    Return the document in *content* after its signature is verified.
 
-    Shape:   public_keys are PEM by the id that the signature names, so that a key can be exchanged for another.
-    Raises:  EndpointUnresolved for what is not signed, or not by one of these.
+    Shape:   public_keys are PEM by the id that the signature names, so that keys can be rotated.
+    Raises:  EndpointUnresolved if it is not signed by one of the keys.
     """
     signed = json_object(content, where)
     if not signed.keys() >= _MEMBERS:
@@ -41,7 +41,7 @@ def verified(content: bytes, public_keys: Mapping[str, bytes], where: str) -> by
     key = header.get("kid")
     if not isinstance(key, str) or key not in public_keys:
         raise EndpointUnresolved(f"{where}: is signed by {key!r}, expected {', '.join(sorted(public_keys))}")
-    # Only signed documents need the package.
+    # Import lazily: only signed documents need the package.
     with extra("signatures"):
         from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
@@ -53,12 +53,12 @@ def verified(content: bytes, public_keys: Mapping[str, bytes], where: str) -> by
     try:
         public_key.verify(_decoded(signed["signature"], where), f"{signed['protected']}.{signed['payload']}".encode())
     except InvalidSignature as error:
-        raise EndpointUnresolved(f"{where}: the signature by {key!r} is wrong: the document was changed") from error
+        raise EndpointUnresolved(f"{where}: the signature by {key!r} is wrong; the document was changed") from error
     return _decoded(signed["payload"], where)
 
 
-def signed(document: bytes, private_key: bytes, key: str) -> bytes:
-    """Return *document* signed with a private key in PEM, under the id *key* that readers know its public key by."""
+def sign(document: bytes, private_key: bytes, key: str) -> bytes:
+    """Return *document* signed with a private key in PEM; readers find its public key by the id *key*."""
     with extra("signatures"):
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
         from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
@@ -74,7 +74,7 @@ def signed(document: bytes, private_key: bytes, key: str) -> bytes:
 
 
 def public_key_of(private_key: bytes) -> bytes:
-    """Return the public key, in PEM, of a private one in PEM."""
+    """Return the public key in PEM of a private key in PEM."""
     with extra("signatures"):
         from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
             Encoding,
@@ -94,4 +94,4 @@ def _decoded(text: object, where: str) -> bytes:
     try:
         return base64.b64decode(f"{text}{'=' * (-len(str(text)) % 4)}", altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as error:
-        raise EndpointUnresolved(f"{where}: the signature is not whole, expected base64url") from error
+        raise EndpointUnresolved(f"{where}: the signed document is invalid, expected base64url") from error

@@ -1,10 +1,10 @@
 """
-When a client moves from its endpoint to another, without I/O.
+Decides when a client moves from one endpoint to another, without I/O.
 
 1. It moves when the first of the wanted endpoints is in another namespace than the current one.
-2. It does not move while a message that was received there is unsettled, but waits for at most `drain_seconds`: when a
-   namespace is unavailable nothing can be settled, and the unsettled messages are delivered again.
-3. It opens the new link before it closes the old one. If no new link can be opened it stays, and retries later.
+2. Before that it waits at most `drain_seconds` until the messages that it received are settled. During an outage they
+   cannot be settled, and the namespace delivers them again.
+3. It opens the new link before it closes the old one. If no new link can be opened, it stays and retries later.
 """
 
 from enum import Enum
@@ -47,17 +47,17 @@ class Switching:
         return Step.DRAIN if unsettled and self.drain_seconds_left(now) > 0 else Step.MOVE
 
     def drain_seconds_left(self, now: float) -> float:
-        """Return how many seconds more to wait for unsettled messages."""
+        """Return how many more seconds to wait for unsettled messages."""
         return max(self._wanted_since + self._drain_seconds - now, 0.0)
 
     def candidates(self, wanted: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
-        """Return the endpoints to open in turn: those that come before the current one."""
+        """Return the endpoints to try in turn: those before the current one."""
         if self.current is None or self.current not in wanted:
             return wanted
         return wanted[: wanted.index(self.current)]
 
     def note_moved(self, endpoint: Endpoint, wanted: tuple[Endpoint, ...], now: float) -> None:
-        """Record that the client uses *endpoint* now."""
+        """Record that the client now uses *endpoint*."""
         self.current = endpoint
         self._wanted = ()
         if endpoint.namespace != wanted[0].namespace:

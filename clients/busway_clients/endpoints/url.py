@@ -18,7 +18,7 @@ _CHUNK_BYTES = 16_384
 
 
 class UrlSource:
-    """The endpoint document behind an https URL, asked for with the ETag of what is known."""
+    """The endpoint document behind an https URL, requested with the ETag of the last one."""
 
     def __init__(
         self,
@@ -32,9 +32,9 @@ class UrlSource:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """
-        Read *url* for *role*; with *public_keys*, PEM by their ids, the document has to be signed by one of them.
+        Read *url* for *role*; with *public_keys* (PEM by id), the document must be signed by one of them.
 
-        Raises ValueError for http, which others can change on its way, unless it is signed or on this machine.
+        Raises ValueError for http, which others can tamper with, unless it is signed or on this machine.
         """
         parts = urlsplit(url)
         is_safe = parts.scheme == "https" or (
@@ -53,13 +53,13 @@ class UrlSource:
         self._content = b""
 
     def read(self) -> Answer:
-        """Return what is published there now; raises EndpointUnresolved."""
+        """Return the current answer; raises EndpointUnresolved."""
         request = urllib.request.Request(self._url, headers={"Accept": "application/json"})  # noqa: S310 - http or https
         if self._etag is not None:
             request.add_header("If-None-Match", self._etag)
         try:
             with self._opener.open(request, timeout=self._timeout) as response:
-                content = self._whole(response)
+                content = self._read_whole(response)
                 etag = response.headers.get("ETag")
         except urllib.error.HTTPError as error:
             with error:
@@ -71,7 +71,7 @@ class UrlSource:
         else:
             self._content, self._etag = content, None
             answer = self._answer()
-            # Kept only for what could be used: the next request for anything else brings it whole.
+            # Keep the ETag only of a valid document, so that an invalid one is requested again in full.
             self._etag = etag
             return answer
         return self._answer()
@@ -79,17 +79,17 @@ class UrlSource:
     def _answer(self) -> Answer:
         return self._reader.answer(self._content, datetime.fromtimestamp(self._now(), UTC))
 
-    def _whole(self, response: http.client.HTTPResponse) -> bytes:
-        """Return the body; the timeout is for all of it, not for each piece."""
+    def _read_whole(self, response: http.client.HTTPResponse) -> bytes:
+        """Return the body; the timeout applies to all of it, not to each piece."""
         end = self._monotonic() + self._timeout
         content = b""
         while len(content) <= LONGEST_DOCUMENT_BYTES and (piece := response.read1(_CHUNK_BYTES)):
             content += piece
             if self._monotonic() > end:
-                raise EndpointUnresolved(f"{self._where}: did not come whole within {self._timeout:g} s")
+                raise EndpointUnresolved(f"{self._where}: the response was not complete within {self._timeout:g} s")
         announced = response.headers.get("Content-Length")
         if announced is not None and len(content) < int(announced):
-            raise EndpointUnresolved(f"{self._where}: broke off after {len(content)} of {announced} bytes")
+            raise EndpointUnresolved(f"{self._where}: the response ended after {len(content)} of {announced} bytes")
         return content
 
 
@@ -102,11 +102,11 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 def _describe(error: urllib.error.HTTPError) -> str:
     if HTTPStatus.MULTIPLE_CHOICES <= error.code < HTTPStatus.BAD_REQUEST:
-        return f"redirects ({error.code}), to a login page perhaps, expected the document itself"
+        return f"redirects ({error.code}), perhaps to a login page, expected the document itself"
     return f"answered {error.code}, expected 200 with the document"
 
 
 def _plain(url: str) -> str:
-    """Return *url* without what may be secret: a user's password, the signature of a shared access URL."""
+    """Return *url* without its secrets: a password, the signature of a shared access URL."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

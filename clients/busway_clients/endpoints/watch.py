@@ -13,7 +13,7 @@ from busway_clients.steps import run
 
 
 class Watched(Protocol):
-    """What senders and receivers need of a watch."""
+    """The part of a watch that senders and receivers use."""
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Return the endpoints to try in turn; raises EndpointUnresolved only if there never was a good answer."""
@@ -28,8 +28,8 @@ class EndpointWatch:
     """
     The endpoints of a source: an answer is cached while it is valid, and kept if the source fails.
 
-    May be called from any thread. Within its context a background thread reads the source whenever it is due, so that
-    `on_change` is called promptly and no caller waits; outside, `endpoints` reads the source when it is due.
+    Safe to call from any thread. As a context manager it reads the source in a background thread, so that `on_change`
+    is called promptly and no caller waits; otherwise `endpoints` reads the source when it is due.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class EndpointWatch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Stop the background thread, and wait for a query that is running."""
+        """Stop the background thread and wait for a running query."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join()

@@ -12,11 +12,11 @@ from busway_clients.steps import Call, Lock, Steps, holding
 LOGGER = logging.getLogger("busway_clients.endpoints")
 
 _MIN_REFRESH_SECONDS = 1.0
-"""How long one refresh serves all callers: during an outage every sender of an application asks for one."""
+"""How long one refresh serves all callers: during an outage every sender of an application requests one."""
 
 
 class Watching:
-    """What both kinds of watch do; asynchronous ones read the source in a thread, since it may be slow."""
+    """The logic of both watches; the asynchronous one reads the source in a thread, since it may be slow."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Watching:
         return self._known()
 
     def refresh_if_due(self) -> Steps[None]:
-        """Read the source if it is due and nobody else has just read it."""
+        """Read the source if it is due and no other caller has just read it."""
         yield from holding(self._lock, self._read_if_due())
         self._call_back()
 
@@ -76,7 +76,7 @@ class Watching:
         self._read_at = self._monotonic()
         try:
             answer = yield Call(lambda: _read_source(self._source), blocks=True)
-            change = self._cache.learned(answer, self._monotonic())
+            change = self._cache.update(answer, self._monotonic())
         except EndpointUnresolved as error:
             self._note_failure(error)
             self._events.append((self._on_error, error))
@@ -96,7 +96,7 @@ class Watching:
         self._cache.failed(error, self._monotonic())
         if is_new:
             kept = ", ".join(map(str, self._cache.endpoints)) or "none"
-            LOGGER.error("The endpoint cannot be read: %s. Endpoints in use: %s.", error, kept)
+            LOGGER.error("the endpoint source cannot be read, endpoints in use: %s: %s", kept, error)
 
     def _call_back(self) -> None:
         """Call the callbacks for new events in order; no thread waits for callbacks that another thread calls."""
@@ -113,16 +113,16 @@ def _read_source(source: Source) -> Answer:
         return source.read()
     except EndpointUnresolved:
         raise
-    except Exception as error:  # a source of any kind; the watch keeps the endpoints that it has
+    except Exception as error:  # the application may pass any source; the watch keeps its endpoints
         raise EndpointUnresolved(f"{type(source).__name__} failed, {type(error).__name__}: {error}") from error
 
 
 def _log_change(change: EndpointChange) -> None:
-    # The first endpoint is not a change that anybody has to look at.
+    # The first endpoint is not a change that an operator must look at.
     level = logging.WARNING if change.before else logging.INFO
     before = ", ".join(map(str, change.before)) or "none"
     after = ", ".join(map(str, change.after))
-    LOGGER.log(level, "The endpoint changed from %s to %s (%s).", before, after, change.site)
+    LOGGER.log(level, "the endpoint changed from %s to %s (%s)", before, after, change.site)
 
 
 def _call(callback: Callable[..., None] | None, event: object) -> None:
@@ -131,4 +131,4 @@ def _call(callback: Callable[..., None] | None, event: object) -> None:
     try:
         callback(event)
     except Exception:
-        LOGGER.exception("A callback of the endpoint watch failed.")
+        LOGGER.exception("a callback of the endpoint watch failed")

@@ -1,4 +1,4 @@
-"""Claims in a store that may wait: taken so that a cancelled call leaves none, and kept while the application works."""
+"""Claims in a store: a cancelled call releases its claim, and claims are renewed while the application works."""
 
 import logging
 import threading
@@ -10,35 +10,35 @@ from busway_clients.errors import ClaimLost, StoreUnavailable
 from busway_clients.receivers.stores.store import Claim, LeasedStore, State, Store
 
 _LOGGER = logging.getLogger("busway_clients.receivers")
-_BEATS = 4
-"""A claim is renewed so often within its lease, so that three answers of a store may be lost or clocks differ."""
+_RENEWALS = 4
+"""How often a claim is renewed within its lease, so that up to three renewals may fail and clocks may differ."""
 
 
-class Claiming:
-    """One question for a claim, asked in a thread that goes on when the one who waits for the answer does not."""
+class ClaimRequest:
+    """One request for a claim, made in a thread that continues if the caller is cancelled."""
 
     def __init__(self, store: Store, identity: str, now: Callable[[], float]) -> None:
         self._store = store
         self._identity = identity
         self._now = now
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._answer: Claim | State | None = None
-        self._is_given_up = False
+        self._is_cancelled = False
 
-    def ask(self) -> Claim | State:
-        """Ask the store; release the claim if the caller no longer waits for it."""
+    def run(self) -> Claim | State:
+        """Request the claim from the store; release it if the caller no longer waits."""
         answer = self._store.claim(self._identity, self._now())
-        with self._turn:
+        with self._lock:
             self._answer = answer
-            is_given_up = self._is_given_up
-        if is_given_up:
+            is_cancelled = self._is_cancelled
+        if is_cancelled:
             self._release(answer)
         return answer
 
-    def give_up(self) -> None:
+    def cancel(self) -> None:
         """Stop waiting for the answer."""
-        with self._turn:
-            self._is_given_up = True
+        with self._lock:
+            self._is_cancelled = True
             answer = self._answer
         self._release(answer)
 
@@ -48,21 +48,21 @@ class Claiming:
                 self._store.release(answer)
 
 
-class Beats:
-    """Renews the claims in hand, from a thread that lives while there are any: event loops and threads may be held."""
+class ClaimRenewer:
+    """Renews the current claims in a thread, since the application may block its own threads and event loops."""
 
     def __init__(self, store: LeasedStore, now: Callable[[], float]) -> None:
         self._store = store
         self._now = now
-        self._seconds = store.lease.total_seconds() / _BEATS
+        self._seconds = store.lease.total_seconds() / _RENEWALS
         self._claims: set[Claim] = set()
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._is_running = False
 
     @contextmanager
     def keeping(self, claim: Claim) -> Iterator[None]:
-        """Keep a claim for as long as the context lasts."""
-        with self._turn:
+        """Renew a claim while the context lasts."""
+        with self._lock:
             self._claims.add(claim)
             if not self._is_running:
                 self._is_running = True
@@ -70,13 +70,13 @@ class Beats:
         try:
             yield
         finally:
-            with self._turn:
+            with self._lock:
                 self._claims.discard(claim)
 
     def _run(self) -> None:
         while True:
             time.sleep(self._seconds)
-            with self._turn:
+            with self._lock:
                 claims = [*self._claims]
                 self._is_running = bool(claims)
             if not claims:
@@ -88,8 +88,8 @@ class Beats:
         try:
             self._store.renew(claim, self._now())
         except ClaimLost:
-            # Released or recorded meanwhile; if it has expired, recording it fails.
-            with self._turn:
+            # It was released or recorded in the meantime; if it has expired, recording it fails.
+            with self._lock:
                 self._claims.discard(claim)
-        except Exception as error:  # noqa: BLE001 - a store of any kind, and the next beat may succeed
-            _LOGGER.warning("the claim on message %s could not be renewed: %s", claim.identity, type(error).__name__)
+        except Exception as error:  # noqa: BLE001 - any kind of store, and the next renewal may succeed
+            _LOGGER.warning("message %s: its claim could not be renewed: %s", claim.identity, type(error).__name__)

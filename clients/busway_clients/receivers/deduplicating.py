@@ -30,16 +30,16 @@ from busway_clients.steps import Call, Steps, run
 LOOK_SECONDS = 0.05
 _PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 30.0
-# Later they may be temporary: an entity is created again, or a namespace is replaced.
+# Errors of configuration at the start. Later they may be temporary: an entity is recreated, or a namespace replaced.
 _MISTAKES = {"amqp:not-found", "amqp:not-allowed"}
 
 
 class Receiving:
-    """What both kinds of receiver do alike, as steps: one for each namespace."""
+    """The logic that both receivers share, as steps for each namespace."""
 
     def __init__(self, receivers: Mapping[str, SdkReceiver], deduplication: Deduplication) -> None:
         if not receivers:
-            raise WrongUse("the namespaces of a receiver: are none, expected one at least")
+            raise WrongUse("receivers of a receiver: got none, expected at least one namespace")
         self.receivers = dict(receivers)
         self.counts: dict[str, Counter[Handled]] = {name: Counter() for name in receivers}
         self.errors: dict[str, Exception | None] = dict.fromkeys(receivers)
@@ -49,17 +49,17 @@ class Receiving:
         self, name: str, application: Application, receive_run: ReceiveRun, pause: Callable[[float], Call]
     ) -> Steps[None]:
         """
-        Receive from one namespace for the receive_run of a run; one that cannot be reached is tried again.
+        Receive from one namespace until the run is over; errors are retried.
 
-        Raises WrongUse for an entity that does not exist, or cannot be received from like this, at the beginning.
+        Raises WrongUse at the start for an entity that does not exist or does not allow this receiver.
         """
         receiver = self.receivers[name]
-        pausing, is_open, has_answered = _PAUSE_SECONDS, False, False
+        pause_seconds, is_open, has_answered = _PAUSE_SECONDS, False, False
         wait = WAIT_SECONDS if receive_run.idle is None else min(receive_run.idle, WAIT_SECONDS)
         while not receive_run.is_over():
             try:
                 if not is_open:
-                    # Apart from the first receive, whose wait may be shorter than opening takes.
+                    # Separate from the first receive, whose wait may be shorter than opening takes.
                     yield opening(receiver)
                     is_open = True
                     receive_run.note_answer(name)
@@ -69,16 +69,16 @@ class Receiving:
                 receive_run.note_answer(name)
                 if not has_answered and condition_of(error) in _MISTAKES:
                     raise WrongUse(
-                        f"the receiver of {name}: {describe(error)}, expected one of an entity that exists, "
-                        "and with a session if that requires sessions"
+                        f"the receiver of {name}: {describe(error)}, expected an existing entity, "
+                        "and a session if the entity requires sessions"
                     ) from error
                 if self.errors[name] is None:
-                    _LOGGER.warning("receiving from %s fails and is retried: %s", name, describe(error))
+                    _LOGGER.warning("%s: receiving failed and is retried: %s", name, describe(error))
                 self.errors[name] = error
-                yield pause(pausing if receive_run.idle is None else min(pausing, receive_run.idle))
-                pausing = min(pausing * 2, _LONGEST_PAUSE_SECONDS)
+                yield pause(pause_seconds if receive_run.idle is None else min(pause_seconds, receive_run.idle))
+                pause_seconds = min(pause_seconds * 2, _LONGEST_PAUSE_SECONDS)
                 continue
-            self.errors[name], pausing, has_answered = None, _PAUSE_SECONDS, True
+            self.errors[name], pause_seconds, has_answered = None, _PAUSE_SECONDS, True
             for message in messages:
                 with receive_run.handling(name):
                     yield from self._handle(name, message, application, receive_run, pause)
@@ -88,11 +88,11 @@ class Receiving:
         name: str,
         message: ServiceBusReceivedMessage,
         application: Application,
-        **waiting: Any,  # noqa: ANN401 - as Deduplication.handle has them
+        **waiting: Any,  # noqa: ANN401 - the keyword arguments of Deduplication.handle
     ) -> Steps[Handled]:
-        """Handle one message, and count its outcome."""
+        """Handle one message and count its outcome."""
         if name not in self.receivers:
-            raise WrongUse(f"the namespace of a message: is {name!r}, expected one of {', '.join(self.receivers)}")
+            raise WrongUse(f"namespace of a message: got {name!r}, expected one of {', '.join(self.receivers)}")
         handled = yield from self._deduplication.handle(self.receivers[name], message, application, **waiting)
         self.counts[name][handled] += 1
         return handled
@@ -105,13 +105,13 @@ class Receiving:
         receive_run: ReceiveRun,
         pause: Callable[[float], Call],
     ) -> Steps[None]:
-        """Handle a message; while the store does not answer, keep its lock, so that no delivery is counted for it."""
+        """Handle a message; while the store is unavailable, renew the lock, so that no delivery is used up."""
         while True:
             try:
                 yield from self.handle(name, message, application, is_over=receive_run.is_over, pause=pause)
             except StoreUnavailable as error:
                 if self.errors[name] is None:
-                    _LOGGER.warning("%s waits for the store: %s", name, error)
+                    _LOGGER.warning("%s: waiting for the store: %s", name, error)
                 self.errors[name] = error
                 if receive_run.is_over():
                     return
@@ -124,14 +124,16 @@ class Receiving:
 
 class DeduplicatingReceiver:
     """
-    Receives from all namespaces at once, and has each message processed once, whichever copy comes first.
+    Receives from all namespaces at once, and gives each message to the application once, whichever copy comes first.
 
-    A message counts as processed when the application has returned and the store knows of it; then it is completed.
-    An application that raises gets it again (abandoned, until the queue's MaxDeliveryCount), with `DeadLetter` never.
-    While one copy is being processed the others wait: if that succeeds they are completed, if it fails the next one
-    is processed. After *patience* a waiting one is abandoned. Once means: unless a process dies, or the store does
-    not answer to the end of it, between the application's success and the record. The receivers are the SDK's, in
-    peek-lock mode, one queue or subscription of each namespace; they stay open: the caller closes them.
+    A message is processed when the application has returned and the store has recorded it; then it is completed. If the
+    application raises, the message is abandoned and comes again, up to the queue's MaxDeliveryCount; if it raises
+    `DeadLetter`, the message is dead-lettered. While one copy is processed the others wait: if it succeeds they are
+    completed, if it fails the next one is processed. After *patience* a waiting copy is abandoned.
+
+    A message is processed twice if the process dies, or the store stays unavailable, between the application's success
+    and the record. The receivers are the SDK's, in peek-lock mode, for one queue or subscription of each namespace; the
+    caller closes them.
     """
 
     def __init__(
@@ -146,10 +148,10 @@ class DeduplicatingReceiver:
         open_seconds: float = OPEN_SECONDS,
     ) -> None:
         """
-        Receive by *receivers*, named by their namespaces, and remember in *store*.
+        Receive with *receivers*, keyed by namespace name, and remember processed messages in *store*.
 
-        A message without *identity* is processed unremembered, or dead-lettered. What lies behind the *watermark* is
-        completed unprocessed.
+        A message without an *identity* is processed without being remembered, or dead-lettered. Messages behind the
+        *watermark* are completed without processing.
         """
         deduplication = Deduplication(
             store, identity=identity, watermark=watermark, patience=patience, without_identity=without_identity
@@ -164,14 +166,14 @@ class DeduplicatingReceiver:
 
     @property
     def errors(self) -> Mapping[str, Exception | None]:
-        """Return what each namespace waits for, None where it receives."""
+        """Return the error that each namespace retries after, None while it receives."""
         return self._receiving.errors
 
     def handle(self, name: str, message: ServiceBusReceivedMessage, application: Application) -> Handled:
         """
-        Handle one message that was received from the namespace *name*, for an application with a loop of its own.
+        Handle one message that was received from the namespace *name*, for an application with its own receive loop.
 
-        Raises StoreUnavailable, with the message unsettled: it may be handled again while its lock lasts.
+        Raises StoreUnavailable and leaves the message unsettled: call it again while the lock lasts.
         """
         return run(self._receiving.handle(name, message, application))
 
@@ -183,10 +185,10 @@ class DeduplicatingReceiver:
         idle: float | None = None,
     ) -> None:
         """
-        Receive until *stop* is set, or nothing has come from any namespace for *idle* seconds.
+        Receive until *stop* is set, or no message has arrived from any namespace for *idle* seconds.
 
-        The application is called in a thread for each namespace. What it raises beyond Exception ends the run. Raises
-        WrongUse for a receiver whose entity does not exist or requires what it does not give, such as a session.
+        The application is called in one thread per namespace. A BaseException that is not an Exception ends the run.
+        Raises WrongUse if an entity does not exist or requires a session that the receiver does not have.
         """
         failures: list[BaseException] = []
         receive_run = ReceiveRun(self.errors, stop.is_set, idle, self._open_seconds)

@@ -1,4 +1,4 @@
-"""What makes two messages copies of one, and how old a message is."""
+"""Which messages are copies of the same message, and how old a message is."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from busway_clients.senders.messages import text_of
 
 Identity = Callable[[ServiceBusReceivedMessage], str | None]
 
-# The second is what Microsoft's sample writes instead of the documented first.
+# Microsoft's sample writes the second name instead of the documented first.
 _ORIGIN_TIMES = ("repl-enqueue-time", "repl-enqueued-time")
 SKEW = timedelta(seconds=10)
 
@@ -23,9 +23,9 @@ def by_message_id(message: ServiceBusReceivedMessage) -> str | None:
 
 
 def by_property(name: str) -> Identity:
-    """Return the identity by an application property, which is missing for a message without it."""
+    """Return the function that identifies a message by an application property, with None if it is missing."""
     if not name:
-        raise WrongUse("the property that identifies a message: is empty, expected a name")
+        raise WrongUse("by_property: the name is empty, expected the name of an application property")
     encoded = name.encode()
 
     def identity(message: ServiceBusReceivedMessage) -> str | None:
@@ -38,10 +38,10 @@ def by_property(name: str) -> Identity:
 
 def origin_time(message: ServiceBusReceivedMessage) -> datetime | None:
     """
-    Return when a message was first enqueued anywhere.
+    Return when a message was first enqueued in any namespace.
 
-    That is the first time in `repl-enqueue-time`, where a replication task has written it; else its own enqueued
-    time. The year 1, which Microsoft's sample writes for what was not scheduled, is no time.
+    That is the first time in `repl-enqueue-time` if a replication task has written it, else the message's own enqueued
+    time. The year 1, which Microsoft's sample writes for messages that were not scheduled, is ignored.
     """
     held = message.application_properties or {}
     for name in _ORIGIN_TIMES:
@@ -65,12 +65,12 @@ def _time(text: str) -> datetime | None:
 @dataclass(frozen=True)
 class Watermark:
     """
-    Until when everything has been processed, such as the consumer's position at a switch of namespaces.
+    The time until which the consumer has processed every message, for example at a switch of namespaces.
 
-    What was enqueued before it is not processed again. The clocks of two namespaces may differ by *skew*: what lies
-    less than that before the mark is judged by its identity. It is for an application that knows its position; times
-    of messages that it has merely seen are none, since an earlier one may have been abandoned. Raises WrongUse for one
-    without a time zone, or a negative skew.
+    Messages that were enqueued earlier are not processed again. The clocks of two namespaces may differ by *skew*: a
+    message less than that before the watermark is checked by its identity. Use it only if the application knows its
+    position: the time of the last message it saw is not enough, since an earlier one may have been abandoned. Raises
+    WrongUse for a time without a time zone, or a negative skew.
     """
 
     processed_until: datetime
@@ -78,9 +78,9 @@ class Watermark:
 
     def __post_init__(self) -> None:
         if self.processed_until.utcoffset() is None:
-            raise WrongUse(f"the time of a watermark: is {self.processed_until} without a time zone, expected one")
+            raise WrongUse(f"processed_until of a watermark: {self.processed_until} has no time zone, expected one")
         if self.skew < timedelta():
-            raise WrongUse(f"the skew of a watermark: is {self.skew}, expected none or a positive one")
+            raise WrongUse(f"skew of a watermark: got {self.skew}, expected zero or more")
 
     def is_behind(self, message: ServiceBusReceivedMessage) -> bool:
         """Return whether a message has certainly been processed."""

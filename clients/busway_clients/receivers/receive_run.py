@@ -44,14 +44,14 @@ class ReceiveRun:
         return self._over_since is not None
 
     def note_answer(self, name: str) -> None:
-        """Note that opening a namespace has succeeded or failed."""
+        """Record that opening a namespace has succeeded or failed."""
         if name in self._opening:
             self._opening.discard(name)
             self._since = monotonic()
 
     @contextmanager
     def handling(self, name: str) -> Iterator[None]:
-        """Note that a message is in progress while the context lasts."""
+        """Record that a message is in progress while the context lasts."""
         self._handling.add(name)
         try:
             yield
@@ -63,8 +63,8 @@ class ReceiveRun:
         """
         Return whether to wait for the receiver of a namespace to end.
 
-        A peer that never answers may block the SDK for ever, so that wait is limited; the wait for an application that
-        processes a message is not.
+        A peer that never answers may block the SDK forever, so the wait for it is limited; the wait for an application
+        that processes a message is not.
         """
         if not self.is_over() or name in self._handling:
             return True

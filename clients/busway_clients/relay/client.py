@@ -57,7 +57,7 @@ class RelayClient:
         *timeout* applies to each endpoint; *keep_alive* is that of RelayListener.
         """
         if not endpoints:
-            raise WrongUse("the endpoints of a relay client: are none, expected an active one and its backups")
+            raise WrongUse("endpoints of a relay client: got none, expected an active endpoint and its backups")
         self._endpoints = dict(endpoints)
         self._clock = clock or SystemClock()
         order = [*endpoints]
@@ -119,7 +119,7 @@ class RelayClient:
     async def activate(self, name: str) -> None:
         """Make *name* the active endpoint, for example after an outage; raises WrongUse if it is unknown."""
         async with self._turn:
-            await run_async(self._agreement.appoint(name))
+            await run_async(self._agreement.make_active(name))
 
     async def look(self) -> RoleState:
         """Read the shared roles now and return them."""

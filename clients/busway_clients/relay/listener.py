@@ -65,7 +65,7 @@ class RelayListener:
         connection is pinged; *patience* is the timeout for each answer of a relay.
         """
         if not endpoints:
-            raise WrongUse("the endpoints of a listener: are none, expected one or more")
+            raise WrongUse("endpoints of a listener: got none, expected one or more")
         places = [endpoint.place.lower() for endpoint in endpoints.values()]
         if len({*places}) < len(places):
             raise WrongUse(f"the endpoints of a listener: are {', '.join(places)}, expected different ones")

@@ -1,4 +1,4 @@
-"""Messages to one namespace, in batches as large as its link allows; the steps of both senders."""
+"""The steps that send messages to one namespace, in batches as large as its link allows."""
 
 import math
 import time
@@ -10,110 +10,109 @@ from azure.servicebus.exceptions import MessageSizeExceededError, OperationTimeo
 
 from busway_clients.errors import ClientsError, Unencodable, WrongUse
 from busway_clients.senders.error_kinds import PROTOCOL_ERRORS, is_unavailable
-from busway_clients.senders.messages import Identified, Prepared, copy_of
+from busway_clients.senders.messages import OutgoingMessage, SdkMessage, copy_of
 from busway_clients.senders.outcome import Delivery
 from busway_clients.steps import Call, Steps
 
 TIMEOUT = 60.0
-# The largest message that Service Bus takes anywhere; what the entity takes, it says itself.
+# The largest message of any tier of Service Bus; the entity may have a lower limit and reports it itself.
 _LARGEST = 100 * 1024**2
 _AMBIGUOUS = (*PROTOCOL_ERRORS, AttributeError)
 
 
 class SdkSender(Protocol):
-    """The methods that are used of an SDK's sender of either kind, or of a replacement."""
+    """The methods used of the SDK's sender, synchronous or asynchronous, or of a replacement."""
 
-    def create_message_batch(self, max_size_in_bytes: int | None = None) -> Any:  # noqa: ANN401 - what the SDK gives
+    def create_message_batch(self, max_size_in_bytes: int | None = None) -> Any:  # noqa: ANN401 - the SDK's type
         """Return a batch, or an awaitable of it."""
 
-    def send_messages(self, message: Any, *, timeout: float | None = None) -> Any:  # noqa: ANN401 - what the SDK takes
+    def send_messages(self, message: Any, *, timeout: float | None = None) -> Any:  # noqa: ANN401 - the SDK's type
         """Send, or return an awaitable that does."""
 
 
 class Link(Protocol):
-    """The SDK's sender of one namespace, and whether its last send has left it open."""
+    """The SDK's sender of one namespace, and whether it was still open after its last send."""
 
     sender: SdkSender
     is_open: bool
 
     def send(
-        self, messages: Sequence[Identified], until: float, failed: Exception | None = None
+        self, messages: Sequence[OutgoingMessage], until: float, failed: Exception | None = None
     ) -> Delivery | Awaitable[Delivery]:
         """
         Send *messages* and return the result, or an awaitable of it.
 
-        A link that an earlier send left open, and that fails now, is opened again once: the service closes idle links,
-        which is not an outage. A caller that has already tried the open link passes the error as *failed*.
-        Units: until as of `end_of`.
+        If a link was open and fails now, it is reopened once: the service closes idle links, which is not an outage.
+        A caller that has already tried the open link passes its error as *failed*. Units: until as in `deadline_of`.
         """
 
 
-def deliver(sender: SdkSender, messages: Sequence[Identified], until: float) -> Steps[Delivery]:
+def deliver(sender: SdkSender, messages: Sequence[OutgoingMessage], until: float) -> Steps[Delivery]:
     """
-    Send *messages* in their order and stop at the first error, so that what was accepted is the first of them.
+    Send *messages* in order and stop at the first error, so that the accepted messages are always the first ones.
 
-    Each batch is accepted as a whole or not at all. Units: until as of `end_of`, retries of the SDK among it.
+    Each batch is accepted as a whole or not at all. Units: until as in `deadline_of`; it includes the SDK's retries.
     """
     taken = 0
     try:
         if len(messages) == 1:
-            yield _sending(sender, messages[0].message, left(until))
+            yield _send_call(sender, messages[0].message, seconds_left(until))
             return Delivery((messages[0].message_id,))
         for size, payload in (yield from _batches(sender, messages)):
-            yield _sending(sender, payload, left(until))
+            yield _send_call(sender, payload, seconds_left(until))
             taken += size
-    except Exception as error:  # noqa: BLE001 - whatever it is belongs to the outcome
-        return undelivered(messages, error, taken)
+    except Exception as error:  # noqa: BLE001 - the outcome reports every error
+        return failed_delivery(messages, error, taken)
     return Delivery(ids_of(messages))
 
 
-def undelivered(messages: Sequence[Identified], error: Exception, taken: int = 0) -> Delivery:
+def failed_delivery(messages: Sequence[OutgoingMessage], error: Exception, taken: int = 0) -> Delivery:
     """Return the result for messages of which only the first *taken* were accepted."""
     ids = ids_of(messages)
-    return Delivery(ids[:taken], ids[taken:], _understood(error, messages))
+    return Delivery(ids[:taken], ids[taken:], _root_cause(error, messages))
 
 
 def is_lost(delivery: Delivery, until: float) -> bool:
-    """Return whether a link has failed and may be opened again in the time that is left."""
+    """Return whether a link has failed and there is time left to reopen it."""
     return delivery.error is not None and is_unavailable(delivery.error) and time.monotonic() < until
 
 
 def joined(first: Delivery, second: Delivery) -> Delivery:
-    """Return the result of two attempts, of which *second* sent what *first* had not delivered."""
+    """Return the result of two attempts, where *second* sent what *first* had not delivered."""
     return second._replace(accepted=first.accepted + second.accepted)
 
 
-def ids_of(messages: Sequence[Identified]) -> tuple[str, ...]:
+def ids_of(messages: Sequence[OutgoingMessage]) -> tuple[str, ...]:
     """Return the ids of messages."""
     return tuple([each.message_id for each in messages])
 
 
-def end_of(timeout: float | None, began: float | None = None) -> float:
+def deadline_of(timeout: float | None, began: float | None = None) -> float:
     """
-    Return when a send is to end that begins now or has *began*, infinity without a timeout.
+    Return the deadline of a send that started at *began*, by default now; infinity without a timeout.
 
-    Units: in seconds of time.monotonic().
+    Units: seconds of time.monotonic().
     """
     return math.inf if timeout is None else (time.monotonic() if began is None else began) + timeout
 
 
-def left(end: float) -> float | None:
-    """Return the seconds that are left, None without a limit; raises OperationTimeoutError if none are left."""
+def seconds_left(end: float) -> float | None:
+    """Return the seconds until the deadline *end*, None if it is infinite; raises OperationTimeoutError after it."""
     if end == math.inf:
         return None
     remaining = end - time.monotonic()
     if remaining <= 0:
-        raise OperationTimeoutError(message="No time was left to send.")
+        raise OperationTimeoutError(message="The timeout ended before the send started.")
     return remaining
 
 
-def no_time(timeout: float) -> WrongUse:
-    """Return the error of a timeout in which nothing can be sent."""
-    return WrongUse(f"the timeout of a send: is {timeout} s, expected a positive one or None")
+def invalid_timeout(timeout: float) -> WrongUse:
+    """Return the error for a timeout that is not positive."""
+    return WrongUse(f"timeout of a send: got {timeout} s, expected more than 0, or None")
 
 
-def encode(message: Prepared) -> None:
-    """Encode a message to see whether the SDK can; raises Unencodable, MessageSizeExceededError."""
+def encode(message: SdkMessage) -> None:
+    """Check that the SDK can encode a message; raises Unencodable, MessageSizeExceededError."""
     try:
         ServiceBusMessageBatch(_LARGEST).add_message(copy_of(message))
     except MessageSizeExceededError:
@@ -122,10 +121,10 @@ def encode(message: Prepared) -> None:
         raise _unencodable(error) from error
 
 
-def _understood(error: Exception, messages: Sequence[Identified]) -> Exception:
-    """Return an error of the SDK, or what is behind it: a message that cannot be sent, a sender that cannot be used."""
+def _root_cause(error: Exception, messages: Sequence[OutgoingMessage]) -> Exception:
+    """Return *error*, or its cause if that is a message that cannot be sent or a sender that cannot be used."""
     if isinstance(error, ImportError):
-        return _wrong_use("lacks a package", "the extra websockets for a connection over port 443", error)
+        return _wrong_use("a package is missing", "the extra websockets for a connection over port 443", error)
     inner = error.inner_exception if type(error) is ServiceBusError else error
     if isinstance(inner, ClientsError | MessageSizeExceededError) or not isinstance(inner, _AMBIGUOUS):
         return error
@@ -134,12 +133,12 @@ def _understood(error: Exception, messages: Sequence[Identified]) -> Exception:
             encode(messages[0].message)
         except (Unencodable, MessageSizeExceededError) as at_fault:
             return at_fault
-    # What the SDK does not wrap was raised before it turned to the wire.
-    return error if inner is not error else _wrong_use("refused the call", "one that is open", error)
+    # The SDK wraps errors of the connection; one that is not wrapped was raised before anything was sent.
+    return error if inner is not error else _wrong_use("rejected the call", "an open sender", error)
 
 
 def _wrong_use(seen: str, expected: str, error: Exception) -> WrongUse:
-    wrong = WrongUse(f"the sender of the SDK: {seen} ({type(error).__name__}), expected {expected}")
+    wrong = WrongUse(f"the SDK's sender: {seen} ({type(error).__name__}), expected {expected}")
     wrong.__cause__ = error
     return wrong
 
@@ -147,12 +146,12 @@ def _wrong_use(seen: str, expected: str, error: Exception) -> WrongUse:
 def _unencodable(error: Exception) -> Unencodable:
     # The SDK's error may quote the message.
     return Unencodable(
-        f"a message: cannot be encoded by the SDK ({type(error).__name__}), expected values that AMQP has a type for"
+        f"a message: the SDK cannot encode it ({type(error).__name__}), expected only values that have an AMQP type"
     )
 
 
-def _batches(sender: SdkSender, messages: Sequence[Identified]) -> Steps[list[tuple[int, Any]]]:
-    """Return what is to be handed to the SDK, each with its number of messages; one that fills a batch goes alone."""
+def _batches(sender: SdkSender, messages: Sequence[OutgoingMessage]) -> Steps[list[tuple[int, Any]]]:
+    """Return what to pass to the SDK, with the number of messages in each; one too large for a batch is sent alone."""
     batches: list[tuple[int, Any]] = []
     batch = None
     for _, message in messages:
@@ -165,7 +164,7 @@ def _batches(sender: SdkSender, messages: Sequence[Identified]) -> Steps[list[tu
             batch = yield Call(sender.create_message_batch)
             if _fits(batch, message):
                 continue
-        # An entity for large messages takes alone what no batch can hold, and says so itself if it does not.
+        # An entity for large messages may accept alone what does not fit into a batch; if not, it reports the error.
         batches.append((1, message))
         batch = None
     if batch is not None and len(batch):
@@ -173,7 +172,7 @@ def _batches(sender: SdkSender, messages: Sequence[Identified]) -> Steps[list[tu
     return batches
 
 
-def _fits(batch: Any, message: Prepared) -> bool:  # noqa: ANN401 - the SDK's batch
+def _fits(batch: Any, message: SdkMessage) -> bool:  # noqa: ANN401 - the SDK's batch
     try:
         batch.add_message(message)
     except MessageSizeExceededError:
@@ -183,6 +182,6 @@ def _fits(batch: Any, message: Prepared) -> bool:  # noqa: ANN401 - the SDK's ba
     return True
 
 
-def _sending(sender: SdkSender, payload: Any, timeout: float | None) -> Call:  # noqa: ANN401 - a message or a batch
+def _send_call(sender: SdkSender, payload: Any, timeout: float | None) -> Call:  # noqa: ANN401 - a message or a batch
     send: Callable[..., Any] = sender.send_messages
     return Call(lambda: send(payload, timeout=timeout))

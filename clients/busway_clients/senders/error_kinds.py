@@ -28,10 +28,10 @@ from busway_clients.errors import Unencodable
 
 
 class ErrorKind(Enum):
-    """What can help: another namespace, a later retry, or another message."""
+    """The remedy for an error: another namespace, a later retry, or another message."""
 
     UNAVAILABLE = "the namespace cannot be reached"
-    REFUSED = "the entity takes no messages at present"
+    REFUSED = "the entity accepts no messages at the moment"
     AT_FAULT = "the message cannot be sent"
 
 
@@ -53,11 +53,11 @@ _CLASSES: tuple[tuple[type[BaseException], ErrorKind], ...] = (
     (Unencodable, ErrorKind.AT_FAULT),
 )
 
-# What the SDK wraps when a peer does not speak AMQP (a web page, another protocol), or a host name is invalid. It wraps
-# the same errors for a message that it cannot encode; a sender finds out which it is, and raises Unencodable for those.
+# The SDK wraps these when the peer does not speak AMQP (a web page, another protocol) or a host name is invalid. It
+# wraps the same errors for a message that it cannot encode; the sender distinguishes the two, and raises Unencodable.
 PROTOCOL_ERRORS = (ValueError, TypeError, LookupError, struct.error)
 
-# Conditions without a class in the SDK, which raises a plain ServiceBusError for them.
+# The SDK raises a plain ServiceBusError for these conditions.
 _CONDITIONS = {
     "amqp:internal-error": ErrorKind.UNAVAILABLE,
     "amqp:connection:forced": ErrorKind.UNAVAILABLE,
@@ -81,7 +81,7 @@ def classify(error: BaseException) -> ErrorKind:
     """
     Return the kind of an error of a send.
 
-    An unknown error is REFUSED: to switch namespaces, or to set a message aside, takes a known reason.
+    An unknown error is REFUSED: switching namespaces or holding a message needs a known reason.
     """
     inner = error.inner_exception if isinstance(error, AzureError) else None
     condition = condition_of(error)
@@ -108,6 +108,6 @@ def condition_of(error: BaseException) -> str | None:
 
 
 def describe(error: BaseException) -> str:
-    """Return the class and AMQP condition of an error; its text may quote a message."""
+    """Return the class and AMQP condition of an error, without its text, which may quote a message."""
     condition = condition_of(error)
     return type(error).__name__ + (f" ({condition})" if condition else "")

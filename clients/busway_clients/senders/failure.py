@@ -8,7 +8,7 @@ from busway_clients.senders.outcome import Outcome
 
 
 def send_failed(expected: str, outcome: Outcome, unsent: Sequence[str]) -> SendFailed | WrongUse:
-    """Return the error of a send, with the errors of the namespaces as its cause; WrongUse if they all raised that."""
+    """Return the error of a send, caused by the errors of the namespaces; WrongUse if they all raised WrongUse."""
     wrong = [error for error in outcome.errors.values() if isinstance(error, WrongUse)]
     if len(wrong) == len(outcome.deliveries) and not any(each.accepted for each in outcome.deliveries.values()):
         return wrong[0]

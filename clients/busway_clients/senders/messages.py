@@ -19,8 +19,8 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
 from busway_clients.errors import WrongUse
 from busway_clients.senders.serialization import freeze, parts
 
-Prepared = ServiceBusMessage | AmqpAnnotatedMessage
-Message = Prepared | Mapping[str, Any]
+SdkMessage = ServiceBusMessage | AmqpAnnotatedMessage
+Message = SdkMessage | Mapping[str, Any]
 Messages = Message | Iterable[Message]
 SessionOf = Callable[[AmqpAnnotatedMessage], str | None]
 
@@ -35,11 +35,11 @@ _CONTENT_PROPERTIES = ("group_id", "subject", "correlation_id", "content_type", 
 _TRACES = ("Diagnostic-Id", "traceparent", "tracestate")
 
 
-class Identified(NamedTuple):
-    """A message with its id; *message* is passed to the SDK, *raw* is its AMQP message."""
+class OutgoingMessage(NamedTuple):
+    """A message with its id: *message* is passed to the SDK, *raw* is its AMQP message."""
 
     message_id: str
-    message: Prepared
+    message: SdkMessage
 
     @property
     def raw(self) -> AmqpAnnotatedMessage:
@@ -54,36 +54,36 @@ class Identified(NamedTuple):
 
     @property
     def lane(self) -> str | None:
-        """Return the key of its ordering: the session id, else the partition key, else None."""
+        """Return the key within which order is kept: the session id, else the partition key, else None."""
         if self.session_id is not None:
             return self.session_id
         key = annotation(self.raw, _PARTITION)
         return None if key is None else text_of(key)
 
 
-def identified(messages: Messages, key: str | None = None, session_of: SessionOf | None = None) -> list[Identified]:
+def with_ids(messages: Messages, key: str | None = None, session_of: SessionOf | None = None) -> list[OutgoingMessage]:
     """
     Return *messages* with ids, in their order; a single message becomes a list of one.
 
-    Raises WrongUse for an object that is no message, and for an id that Service Bus would refuse.
+    Raises WrongUse for an object that is not a message, and for an id that Service Bus would refuse.
     """
     if key is not None and not key:
-        raise WrongUse("the key of a send: is empty, expected text that a retry passes again")
+        raise WrongUse("key of a send: is empty, expected text that a retry passes again")
     seen: dict[bytes, int] = {}
     if isinstance(messages, _SDK_MESSAGES):
-        return [_identified(messages, key, session_of, seen)]
+        return [_with_id(messages, key, session_of, seen)]
     if isinstance(messages, ServiceBusMessageBatch):
-        raise WrongUse("the messages to send: is a ServiceBusMessageBatch, expected the messages themselves")
+        raise WrongUse("messages to send: got a ServiceBusMessageBatch, expected the messages themselves")
     given: Sequence[Any] = [messages] if isinstance(messages, Mapping) else _listed(messages)
-    return [_identified(each, key, session_of, seen) for each in given]
+    return [_with_id(each, key, session_of, seen) for each in given]
 
 
-def raw_of(message: Prepared) -> AmqpAnnotatedMessage:
+def raw_of(message: SdkMessage) -> AmqpAnnotatedMessage:
     """Return the AMQP message of a message."""
     return message.raw_amqp_message if isinstance(message, ServiceBusMessage) else message
 
 
-def copy_of(message: Prepared) -> AmqpAnnotatedMessage:
+def copy_of(message: SdkMessage) -> AmqpAnnotatedMessage:
     """Return a copy that the SDK can encode concurrently; parts that it only reads are shared."""
     raw = raw_of(message)
     # Faster than copy.copy: copying is most of the cost that an active send adds to a plain one.
@@ -128,11 +128,11 @@ def text_of(value: object) -> str:
 def _listed(messages: object) -> Sequence[Any]:
     if isinstance(messages, Iterable) and not isinstance(messages, str | bytes):
         return [*messages]
-    raise WrongUse(f"the messages to send: is a {type(messages).__name__}, expected one message or several")
+    raise WrongUse(f"messages to send: got a {type(messages).__name__}, expected one message or several")
 
 
-def _identified(given: object, key: str | None, session_of: SessionOf | None, seen: dict[bytes, int]) -> Identified:
-    message = given if isinstance(given, _SDK_MESSAGES) else _made(given)
+def _with_id(given: object, key: str | None, session_of: SessionOf | None, seen: dict[bytes, int]) -> OutgoingMessage:
+    message = given if isinstance(given, _SDK_MESSAGES) else _from_mapping(given)
     raw = message.raw_amqp_message if isinstance(message, ServiceBusMessage) else message
     properties = raw.properties
     if properties is None:
@@ -140,12 +140,10 @@ def _identified(given: object, key: str | None, session_of: SessionOf | None, se
     if session_of is not None and not properties.group_id:
         properties.group_id = _session(raw, session_of)
     if key is not None:
-        properties.message_id = _derived(key, raw, seen)
+        properties.message_id = _derived_id(key, raw, seen)
     elif not properties.message_id:
         if isinstance(given, Mapping) and not isinstance(given, MutableMapping):
-            raise WrongUse(
-                "a message given as a mapping: has no message_id and cannot keep one, expected a message_id or a key"
-            )
+            raise WrongUse("a message given as an immutable mapping: has no message_id, expected a message_id or a key")
         properties.message_id = str(uuid.uuid4())
     message_id = properties.message_id
     if not isinstance(message_id, str):
@@ -156,16 +154,16 @@ def _identified(given: object, key: str | None, session_of: SessionOf | None, se
         given["message_id"] = properties.message_id
         if properties.group_id:
             given["session_id"] = properties.group_id
-    return Identified(message_id, message)
+    return OutgoingMessage(message_id, message)
 
 
-def _made(given: object) -> Prepared:
+def _from_mapping(given: object) -> SdkMessage:
     if isinstance(given, Mapping):
         try:
             return ServiceBusMessage(**given)
         except (TypeError, ValueError) as error:
-            raise WrongUse(f"a message given as a mapping: is not a valid message, {error}") from error
-    raise WrongUse(f"a message: is a {type(given).__name__}, expected a ServiceBusMessage or AmqpAnnotatedMessage")
+            raise WrongUse(f"a message given as a mapping: is invalid, {error}") from error
+    raise WrongUse(f"a message: got a {type(given).__name__}, expected a ServiceBusMessage or AmqpAnnotatedMessage")
 
 
 def _session(raw: AmqpAnnotatedMessage, session_of: SessionOf) -> str | None:
@@ -182,7 +180,7 @@ def _session(raw: AmqpAnnotatedMessage, session_of: SessionOf) -> str | None:
     return session
 
 
-def _derived(key: str, raw: AmqpAnnotatedMessage, seen: dict[bytes, int]) -> str:
+def _derived_id(key: str, raw: AmqpAnnotatedMessage, seen: dict[bytes, int]) -> str:
     """Return the id of a message with *key*; *seen* counts equal contents of one call, which get different ids."""
     properties = dict(raw.properties.items()) if raw.properties else {}
     content = {name: value for name, value in parts(raw).items() if name.endswith("body")}

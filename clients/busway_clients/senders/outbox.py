@@ -18,7 +18,7 @@ from azure.servicebus.exceptions import MessageSizeExceededError
 from busway_clients.database import Database, Kind
 from busway_clients.errors import OutboxFull, OutboxInUse, StoreUnavailable, Unencodable, WrongUse
 from busway_clients.senders.delivery import encode
-from busway_clients.senders.messages import Identified
+from busway_clients.senders.messages import OutgoingMessage
 from busway_clients.senders.serialization import freeze, parts, thaw
 
 MAX_MESSAGES = 100_000
@@ -48,7 +48,7 @@ class Waiting(NamedTuple):
 
     number: int
     lane: str | None
-    message: Identified
+    message: OutgoingMessage
 
 
 class Held(NamedTuple):
@@ -78,7 +78,9 @@ class Outbox:
         or version. Units: max_bytes counts the contents of the messages.
         """
         if max_messages < 1 or max_bytes < 1:
-            raise WrongUse(f"the bounds of an outbox: are {max_messages} and {max_bytes}, expected positive ones")
+            raise WrongUse(
+                f"max_messages and max_bytes of an outbox: got {max_messages} and {max_bytes}, expected 1 or more"
+            )
         # It contains bodies, and SQLite creates its other files with the same permissions. An existing file is not
         # opened, since closing it would release the locks of another outbox in this process.
         with suppress(OSError):
@@ -88,7 +90,7 @@ class Outbox:
         except StoreUnavailable as error:
             cause = error.__cause__
             if isinstance(cause, sqlite3.Error) and cause.sqlite_errorcode == sqlite3.SQLITE_BUSY:
-                text = f"{os.fspath(path)}: is in use by another outbox, expected one outbox per file"
+                text = f"{os.fspath(path)}: another outbox has the file open, expected one outbox per file"
                 raise OutboxInUse(text) from error
             raise
         # Counts change only after a commit: a transaction may fail at its end, for example on a full disk.
@@ -109,7 +111,7 @@ class Outbox:
         """Return the size of the waiting contents."""
         return self._bytes
 
-    def put(self, messages: Sequence[Identified]) -> None:
+    def put(self, messages: Sequence[OutgoingMessage]) -> None:
         """
         Accept *messages*, all of them or none.
 
@@ -120,8 +122,8 @@ class Outbox:
         added = sum(len(row[2]) for row in rows)
         with self._counting:
             if self._messages + len(rows) > self._max_messages or self._bytes + added > self._max_bytes:
-                seen = f"holds {self._messages} messages of {self._bytes} bytes, and {len(rows)} of {added} came"
-                expected = f"expected at most {self._max_messages} of {self._max_bytes}"
+                seen = f"{len(rows)} more messages ({added} bytes) beside {self._messages} ({self._bytes} bytes)"
+                expected = f"expected at most {self._max_messages} messages and {self._max_bytes} bytes"
                 raise OutboxFull(f"{self._database.path}: {seen}, {expected}")
             with self._database.transaction() as connection:
                 connection.executemany(
@@ -147,7 +149,7 @@ class Outbox:
         """
         with self._database.reading() as connection:
             rows = connection.execute(query, (count,)).fetchall()
-        return [Waiting(number, lane, Identified(name, thaw(content))) for number, name, lane, content in rows]
+        return [Waiting(number, lane, OutgoingMessage(name, thaw(content))) for number, name, lane, content in rows]
 
     def remove(self, numbers: Collection[int]) -> None:
         """Delete messages that were sent, or that an operator discards."""
@@ -186,10 +188,10 @@ class Outbox:
         self._database.close()
 
 
-def _content(message: Identified) -> bytes:
+def _content(message: OutgoingMessage) -> bytes:
     content = freeze(parts(message.raw))
     try:
         encode(thaw(content))
     except (Unencodable, MessageSizeExceededError) as error:
-        raise WrongUse(f"message {message.message_id}: cannot be kept, {error}") from error
+        raise WrongUse(f"message {message.message_id}: cannot be stored, {error}") from error
     return content

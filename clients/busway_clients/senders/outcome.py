@@ -29,7 +29,7 @@ class Outcome(NamedTuple):
 
     @property
     def accepted_by(self) -> tuple[str, ...]:
-        """Return the namespaces that accepted all messages, which neither of two that share a passive send did."""
+        """Return the namespaces that accepted all messages; empty if two namespaces shared a passive send."""
         count = max((len(each.accepted) + len(each.failed) for each in self.deliveries.values()), default=0)
         return tuple(name for name, each in self.deliveries.items() if len(each.accepted) == count)
 

@@ -1,4 +1,4 @@
-"""Passive replication: one active namespace, and a backup for when it cannot be reached (article on outages)."""
+"""Passive replication: one active namespace, and backups for when it is unavailable (Microsoft Learn, outages)."""
 
 import threading
 import time
@@ -11,10 +11,10 @@ from typing import Self
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from busway_clients.errors import WrongUse
-from busway_clients.senders.delivery import TIMEOUT, Link, SdkSender, end_of, no_time, undelivered
+from busway_clients.senders.delivery import TIMEOUT, Link, SdkSender, deadline_of, failed_delivery, invalid_timeout
 from busway_clients.senders.error_kinds import is_unavailable
 from busway_clients.senders.failure import send_failed
-from busway_clients.senders.messages import Identified, Messages, SessionOf, identified
+from busway_clients.senders.messages import Messages, OutgoingMessage, SessionOf, with_ids
 from busway_clients.senders.outcome import Delivery, Outcome
 from busway_clients.senders.roles import RoleStore
 from busway_clients.senders.sender_thread import SenderThread
@@ -23,7 +23,7 @@ from busway_clients.steps import Call, Steps, run
 
 
 class PassiveSending:
-    """What both kinds of passive sender decide, as steps."""
+    """The logic that the synchronous and the asynchronous passive sender share, as steps."""
 
     def __init__(
         self,
@@ -35,65 +35,65 @@ class PassiveSending:
         monotonic: Callable[[], float],
     ) -> None:
         if not links:
-            raise WrongUse("the namespaces of a passive sender: are none, expected an active one and its backups")
-        self.agreement = SharedRoles(tuple(links), roles, refresh, monotonic=monotonic)
+            raise WrongUse("senders of a passive sender: got none, expected an active namespace and its backups")
+        self.shared_roles = SharedRoles(tuple(links), roles, refresh, monotonic=monotonic)
         self.session_of = session_of
         self._links = links
 
-    def prepared(self, messages: Messages, key: str | None, timeout: float | None) -> list[Identified]:
-        """Return the messages with their ids; raises WrongUse for what cannot be sent at all."""
+    def with_ids(self, messages: Messages, key: str | None, timeout: float | None) -> list[OutgoingMessage]:
+        """Return the messages with their ids; raises WrongUse for one that can never be sent."""
         if timeout is not None and timeout <= 0:
-            raise no_time(timeout)
-        return identified(messages, key, self.session_of)
+            raise invalid_timeout(timeout)
+        return with_ids(messages, key, self.session_of)
 
     def send(
-        self, messages: Sequence[Identified], timeout: float | None, began: float, failed: Exception | None
+        self, messages: Sequence[OutgoingMessage], timeout: float | None, began: float, failed: Exception | None
     ) -> Steps[Outcome]:
         """
-        Send to the active namespace, or where that cannot be reached what it has not accepted to a backup.
+        Send to the active namespace; if it is unavailable, send what it has not accepted to a backup.
 
-        *failed* is how sending over the open link of the active one has ended, which *began* in seconds of
-        time.monotonic().
+        *failed* is the error of a send over the open link of the active namespace, None if there was none. The send
+        started at *began*, in seconds of time.monotonic().
         """
-        agreement = self.agreement
-        # What has failed has failed by the roles that were seen then.
+        shared_roles = self.shared_roles
+        # A failed send used the last known roles; new ones would blame its error on another namespace.
         if failed is None:
-            yield from agreement.refresh()
+            yield from shared_roles.refresh()
         deliveries: dict[str, Delivery] = {}
         rest = messages
-        active = agreement.roles.active
-        for name in agreement.roles.order:
-            end = end_of(timeout, began if name == active else None)
+        active = shared_roles.roles.active
+        for name in shared_roles.roles.order:
+            end = deadline_of(timeout, began if name == active else None)
             delivery: Delivery = yield Call(partial(self._links[name].send, rest, end, failed))
             deliveries[name], failed = delivery, None
             if delivery.error is None:
                 if name != active:
-                    yield from agreement.activate(name)
+                    yield from shared_roles.activate(name)
                 return Outcome(deliveries)
             if len(deliveries) == 1 and not is_unavailable(delivery.error):
                 break
             rest = rest[len(delivery.accepted) :]
         raise self._failed(deliveries)
 
-    def not_begun(self, messages: Sequence[Identified]) -> Exception:
-        """Return the error of a send whose turn did not come in time, behind other sends."""
-        error = OperationTimeoutError(message="Earlier sends have not come back in time; this one was not begun.")
-        return self._failed({self.agreement.roles.active: undelivered(messages, error)})
+    def not_started(self, messages: Sequence[OutgoingMessage]) -> Exception:
+        """Return the error of a send that timed out while it waited for earlier sends."""
+        error = OperationTimeoutError(message="Earlier sends did not end in time; this one was not started.")
+        return self._failed({self.shared_roles.roles.active: failed_delivery(messages, error)})
 
     def _failed(self, deliveries: Mapping[str, Delivery]) -> Exception:
         outcome = Outcome(deliveries)
-        expected = "all messages in the active namespace, or in a backup while that is unavailable"
+        expected = "all messages in the active namespace, or in a backup during an outage"
         return send_failed(expected, outcome, outcome.accepted_nowhere)
 
 
 class PassiveSender:
     """
-    Sends to the active namespace, and to a backup when the active one cannot be reached.
+    Sends to the active namespace, and to a backup when the active one is unavailable.
 
-    A link that was open and fails is opened again before its namespace counts as unavailable. The two swap roles if the
-    backup     accepts. If none accepts, roles stay as they are and SendFailed has each error.
-    Errors that do not mean unavailability (authorization, size, quota, throttling, an entity that is missing) switch
-    nothing. The senders are the SDK's and stay open: the caller closes them. May be called from several threads.
+    A link that was open and fails is reopened once before its namespace counts as unavailable. If a backup accepts the
+    messages, the two swap roles. If none accepts, the roles stay as they are and SendFailed has each error.
+    Errors that do not mean unavailability (authorization, size, quota, throttling, a missing entity) cause no switch.
+    The senders are the SDK's; the caller closes them. Safe to call from several threads.
     """
 
     def __init__(
@@ -106,72 +106,72 @@ class PassiveSender:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """
-        Send by *senders*, named by their namespaces, at first to the first; one alone has no backup.
+        Send with *senders*, keyed by namespace name; the first is active at the start, the others are backups.
 
-        *roles* is where processes agree on who is active, by default this process alone; it is read every *refresh*.
-        An unreachable store stops no send: the roles last seen hold until it answers. *session_of* gives the session
-        of a message that has none. Units: monotonic in seconds.
+        *roles* is the store in which processes agree on the active namespace, by default the memory of this process;
+        it is read every *refresh*. While it is unavailable, the last known roles are used. *session_of* returns the
+        session id for a message without one. Units: monotonic in seconds.
         """
         self._links = {name: SenderThread(name, sender) for name, sender in senders.items()}
         self._sending = PassiveSending(self._links, roles, refresh, session_of, monotonic=monotonic)
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
 
     @property
     def session_of(self) -> SessionOf | None:
-        """Return what gives the session of a message that has none."""
+        """Return the function that gives a session id to a message without one."""
         return self._sending.session_of
 
     @property
     def state(self) -> RoleState:
-        """Return the roles as they were last seen."""
-        return self._sending.agreement.state
+        """Return the last known roles."""
+        return self._sending.shared_roles.state
 
     def send(self, messages: Messages, *, key: str | None = None, timeout: float | None = TIMEOUT) -> Outcome:
         """
-        Send one message or several, and return which namespace took which.
+        Send one message or several, and return which namespace accepted which.
 
-        An id that a message lacks is made once and kept on it; with *key* all ids are derived from it and the contents.
-        Units: timeout in seconds, for each namespace, and for the sends of others that come first. Raises SendFailed,
-        which has the outcome; WrongUse where nothing was sent.
+        A message without an id gets one, which is stored on the object; with *key*, all ids are derived from the key
+        and the content. Units: timeout in seconds, for each namespace, and for waiting behind other sends. Raises
+        SendFailed, which has the outcome; WrongUse if nothing was sent.
         """
-        prepared = self._sending.prepared(messages, key, timeout)
-        if not prepared:
+        with_ids = self._sending.with_ids(messages, key, timeout)
+        if not with_ids:
             return Outcome({})
         # In two steps: acquiring with a timeout is slower even if the lock is free.
-        if not self._turn.acquire(blocking=False):
+        if not self._lock.acquire(blocking=False):
             seconds = -1 if timeout is None else min(timeout, threading.TIMEOUT_MAX)
-            if not self._turn.acquire(timeout=seconds):
-                raise self._sending.not_begun(prepared)
+            if not self._lock.acquire(timeout=seconds):
+                raise self._sending.not_started(with_ids)
         try:
             began = time.monotonic()
             failed: Exception | None = None
-            active = self._sending.agreement.present
-            if active is not None and len(prepared) == 1 and (link := self._links[active]).is_open:
-                # Nearly all sends are this one; what goes wrong with it is the flow's.
-                message_id, message = prepared[0]
+            active = self._sending.shared_roles.present
+            if active is not None and len(with_ids) == 1 and (link := self._links[active]).is_open:
+                # The fast path of nearly all sends; the steps handle its errors.
+                message_id, message = with_ids[0]
                 try:
                     link.sender.send_messages(message, timeout=timeout)
-                except Exception as error:  # noqa: BLE001 - likewise
+                except Exception as error:  # noqa: BLE001 - the steps classify it
                     failed = error
                 else:
                     return Outcome({active: Delivery((message_id,))})
-            return run(self._sending.send(prepared, timeout, began, failed))
+            return run(self._sending.send(with_ids, timeout, began, failed))
         finally:
-            self._turn.release()
+            self._lock.release()
 
     def activate(self, name: str) -> None:
-        """Make *name* the active namespace, as after an outage that is over; WrongUse for one that is unknown."""
-        with self._turn:
-            run(self._sending.agreement.appoint(name))
+        """Make *name* the active namespace, for example after an outage; raises WrongUse for an unknown name."""
+        with self._lock:
+            run(self._sending.shared_roles.make_active(name))
 
     def look(self) -> RoleState:
         """Read the shared roles now and return them."""
-        with self._turn:
-            run(self._sending.agreement.look())
-            return self._sending.agreement.state
+        with self._lock:
+            run(self._sending.shared_roles.look())
+            return self._sending.shared_roles.state
 
     def close(self) -> None:
-        """End the threads; the SDK's senders stay open."""
+        """Stop the threads; the SDK's senders stay open."""
         for link in self._links.values():
             link.close()
 

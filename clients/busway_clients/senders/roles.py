@@ -23,7 +23,7 @@ class Roles(NamedTuple):
 
     @property
     def backups(self) -> tuple[str, ...]:
-        """Return the others, in the order in which they are tried."""
+        """Return the other namespaces, in the order in which they are tried."""
         return self.order[1:]
 
 
@@ -57,7 +57,7 @@ class MemoryRoles:
 
     def __init__(self) -> None:
         self._roles: Roles | None = None
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
 
     def read(self) -> Roles | None:
         """Return the roles."""
@@ -65,7 +65,7 @@ class MemoryRoles:
 
     def replace(self, expected: int, order: Sequence[str]) -> Roles:
         """Set the order if the version is still *expected*, and return the current roles."""
-        with self._turn:
+        with self._lock:
             if self._roles is None or self._roles.version == expected:
                 self._roles = Roles(tuple(order), expected + 1)
             return self._roles

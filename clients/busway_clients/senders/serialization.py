@@ -1,9 +1,8 @@
 """
-A message as text and back, so that the SDK encodes the same message after a restart as it would have before.
+Converts messages to JSON and back, so that the SDK encodes the same message after a restart.
 
-What the SDK would put on the wire says less than what the application gave: an integer whose type it wraps
-(`{"TYPE": "LONG", ...}`) comes back as a bare one, which is sent as another type or not at all. So the parts are kept
-as the application gave them.
+Decoding the SDK's own encoding would lose types: an integer with an explicit type (`{"TYPE": "LONG", ...}`) is decoded
+as a plain one, which is then sent as another type or not at all. So the parts are stored as the application gave them.
 """
 
 import base64
@@ -25,7 +24,7 @@ _BODIES = {
 
 
 def parts(raw: AmqpAnnotatedMessage) -> dict[str, Any]:
-    """Return the arguments that make a message such as *raw*, which shares its body with it and nothing else."""
+    """Return the arguments that create a message equal to *raw*; only the body is shared with it."""
     body = raw.body if raw.body_type is AmqpMessageBodyType.VALUE else [*raw.body]
     return {
         _BODIES[raw.body_type]: body,
@@ -39,23 +38,23 @@ def parts(raw: AmqpAnnotatedMessage) -> dict[str, Any]:
 
 
 def freeze(values: Mapping[str, Any]) -> bytes:
-    """Return parts of a message as text, the same for equal parts; WrongUse for a value that no message can hold."""
+    """Return the parts of a message as JSON, the same for equal parts; raises WrongUse for an unsupported value."""
     return json.dumps(
-        {name: _frozen(value, name) for name, value in sorted(values.items())}, separators=(",", ":")
+        {name: _to_json(value, name) for name, value in sorted(values.items())}, separators=(",", ":")
     ).encode()
 
 
 def thaw(text: bytes) -> AmqpAnnotatedMessage:
-    """Return the message whose parts were frozen."""
-    return AmqpAnnotatedMessage(**{name: _thawed(value) for name, value in json.loads(text).items()})
+    """Return the message that `freeze` serialized."""
+    return AmqpAnnotatedMessage(**{name: _from_json(value) for name, value in json.loads(text).items()})
 
 
-def _frozen(value: object, where: str) -> object:
+def _to_json(value: object, where: str) -> object:
     match value:
         case None | bool() | int() | float():
             return value
         case str():
-            # An enum of the SDK that is text, such as a type's name, is what its text says.
+            # Some text is an enum of the SDK, such as the name of a type.
             return str(value.value) if hasattr(value, "value") else value
         case bytes() | bytearray() | memoryview():
             return {"b": base64.b64encode(value).decode()}
@@ -64,17 +63,17 @@ def _frozen(value: object, where: str) -> object:
         case datetime():
             return {"d": value.isoformat()}
         case tuple():
-            return {"t": [_frozen(each, where) for each in value]}
+            return {"t": [_to_json(each, where) for each in value]}
         case list():
-            return [_frozen(each, where) for each in value]
+            return [_to_json(each, where) for each in value]
         case Mapping():
-            pairs = [[_frozen(key, where), _frozen(each, f"{where}.{key!s}")] for key, each in value.items()]
+            pairs = [[_to_json(key, where), _to_json(each, f"{where}.{key!s}")] for key, each in value.items()]
             return {"m": sorted(pairs, key=lambda pair: json.dumps(pair[0]))}
     expected = "None, bool, int, float, str, bytes, UUID, datetime, list, tuple or dict"
-    raise WrongUse(f"{where} of a message: is a {type(value).__name__}, expected {expected}")
+    raise WrongUse(f"{where} of a message: got a {type(value).__name__}, expected {expected}")
 
 
-def _thawed(value: Any) -> Any:  # noqa: ANN401 - any value that AMQP knows
+def _from_json(value: Any) -> Any:  # noqa: ANN401 - any AMQP value
     match value:
         case {"b": str(text)}:
             return base64.b64decode(text)
@@ -83,9 +82,9 @@ def _thawed(value: Any) -> Any:  # noqa: ANN401 - any value that AMQP knows
         case {"d": str(text)}:
             return datetime.fromisoformat(text)
         case {"t": list(values)}:
-            return tuple(_thawed(each) for each in values)
+            return tuple(_from_json(each) for each in values)
         case {"m": list(pairs)}:
-            return {_thawed(key): _thawed(each) for key, each in pairs}
+            return {_from_json(key): _from_json(each) for key, each in pairs}
         case list(values):
-            return [_thawed(each) for each in values]
+            return [_from_json(each) for each in values]
     return value

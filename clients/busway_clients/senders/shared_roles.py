@@ -1,4 +1,4 @@
-"""The active namespace: the last known roles, and the store that processes share."""
+"""The last known roles of namespaces, and their store, which processes share."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -15,9 +15,9 @@ REFRESH = timedelta(seconds=5)
 
 class RoleState(NamedTuple):
     """
-    The roles as a sender or a client sees them.
+    The roles that a sender or client uses.
 
-    Shape:  is_agreed is false while the store of the roles is unavailable; error has the reason.
+    Shape:  is_agreed is false while the role store is unavailable; error has the reason.
     """
 
     active: str
@@ -28,7 +28,7 @@ class RoleState(NamedTuple):
 
 class SharedRoles:
     """
-    The roles of some names, of which one is active; every change is a flow, for callers of both kinds.
+    The roles of named namespaces or endpoints, of which one is active; reads and changes are steps.
 
     While the store is unavailable, the last known roles are used.
     """
@@ -36,7 +36,7 @@ class SharedRoles:
     def __init__(
         self, names: Sequence[str], store: RoleStore | None, age: timedelta, *, monotonic: Callable[[], float]
     ) -> None:
-        """Begin with the first name as the active one, unless the store knows better; it is read every *age*."""
+        """Start with the first name as the active one, unless the store has roles; read the store every *age*."""
         self._names = tuple(names)
         self._store = store or MemoryRoles()
         self._age = age.total_seconds()
@@ -47,7 +47,7 @@ class SharedRoles:
 
     @property
     def roles(self) -> Roles:
-        """Return the roles as they were last seen."""
+        """Return the last known roles."""
         return self._roles
 
     @property
@@ -57,7 +57,7 @@ class SharedRoles:
 
     @property
     def present(self) -> str | None:
-        """Return the active name, None where the roles last seen have aged."""
+        """Return the active name, None if the last known roles are too old."""
         if self._store.is_local:
             is_fresh = self._store.read() == self._roles
         else:
@@ -70,46 +70,45 @@ class SharedRoles:
             yield from self.look()
 
     def look(self) -> Steps[None]:
-        """Read the roles again; while the store is unavailable, the last ones are used."""
+        """Read the roles from the store; while it is unavailable, keep the last known ones."""
         try:
-            held = yield self._call(self._store.read)
-            if held is None:
-                held = yield self._call(lambda: self._store.replace(0, self._roles.order))
-            self._adopt(held)
+            stored = yield self._call(self._store.read)
+            if stored is None:
+                stored = yield self._call(lambda: self._store.replace(0, self._roles.order))
+            self._apply(stored)
         except (StoreUnavailable, UnusableFile) as error:
-            self._disagree(error)
+            self._note_error(error)
         self._read_at = self._monotonic()
 
-    def appoint(self, name: str) -> Steps[None]:
+    def make_active(self, name: str) -> Steps[None]:
         """Read the roles, and make *name* the active one."""
         if name not in self._names:
-            raise WrongUse(f"the name to activate: is {name!r}, expected one of {', '.join(self._names)}")
+            raise WrongUse(f"name to activate: got {name!r}, expected one of {', '.join(self._names)}")
         yield from self.look()
         yield from self.activate(name)
 
     def activate(self, name: str) -> Steps[None]:
-        """Swap the roles of the active one and *name* here and in the store, whose roles win on a conflict."""
+        """Swap the roles of the active name and *name*, here and in the store; on a conflict the store wins."""
         before = self._roles
         if name == before.active:
             return
         order = [name if each == before.active else before.active if each == name else each for each in before.order]
-        _LOGGER.warning("the active name changes from %s to %s", before.active, name)
+        _LOGGER.warning("roles: %s is active now, instead of %s", name, before.active)
         self._roles = before._replace(order=tuple(order))
         try:
-            self._adopt((yield self._call(lambda: self._store.replace(before.version, order))))
+            self._apply((yield self._call(lambda: self._store.replace(before.version, order))))
         except (StoreUnavailable, UnusableFile) as error:
-            self._disagree(error)
+            self._note_error(error)
 
-    def _adopt(self, held: Roles) -> None:
-        if {*held.order} != {*self._names}:
-            raise WrongUse(
-                f"the shared roles: are of {', '.join(sorted(held.order))}, expected {', '.join(sorted(self._names))}"
-            )
-        self._roles, self._error = held, None
+    def _apply(self, stored: Roles) -> None:
+        if {*stored.order} != {*self._names}:
+            found, expected = (", ".join(sorted(names)) for names in (stored.order, self._names))
+            raise WrongUse(f"role store: has roles of {found}, expected {expected}")
+        self._roles, self._error = stored, None
 
-    def _disagree(self, error: ClientsError) -> None:
+    def _note_error(self, error: ClientsError) -> None:
         if self._error is None:
-            _LOGGER.warning("the store of the roles is unavailable, the last known roles are used: %s", error)
+            _LOGGER.warning("roles: the store is unavailable, the last known roles are used: %s", error)
         self._error = error
 
     def _call(self, act: Callable[[], Any]) -> Call:

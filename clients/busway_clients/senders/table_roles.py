@@ -1,4 +1,4 @@
-"""Roles agreed upon in Azure Tables; needs the extra `tables`."""
+"""Roles in an Azure table, shared by several processes; needs the extra `tables`."""
 
 from collections.abc import Sequence
 
@@ -22,12 +22,12 @@ _PARTITION = "roles"
 
 
 class TableRoles:
-    """Roles in one entity of a table of Storage or of Cosmos DB, which has to exist; its ETag is the lock."""
+    """Roles in one entity of an existing table of Azure Storage or Cosmos DB; its ETag is the lock."""
 
     is_local = False
 
     def __init__(self, table: TableClient, name: str) -> None:
-        """Keep the roles of all senders that give the same *name*."""
+        """Store the roles that all senders with the same *name* share."""
         self._table = table
         self._name = name
         self._where = f"table {table.table_name}, roles {name}"
@@ -38,7 +38,7 @@ class TableRoles:
         return None if found is None else found[0]
 
     def replace(self, expected: int, order: Sequence[str]) -> Roles:
-        """Set the order if the version is still *expected*, and return what holds now."""
+        """Set the order if the version is still *expected*, and return the current roles."""
         found = self._read()
         if found is not None and found[0].version != expected:
             return found[0]
@@ -60,7 +60,7 @@ class TableRoles:
                     match_condition=MatchConditions.IfNotModified,
                 )
         except (ResourceExistsError, ResourceModifiedError, ResourceNotFoundError):
-            # Somebody else was first; a table that is not there says so at the next look.
+            # Another process was first, or the table is missing, which the read reports.
             return self.read() or roles
         except AzureError as error:
             raise self._unavailable(error) from error
@@ -77,7 +77,7 @@ class TableRoles:
             raise self._unavailable(error) from error
         order, version = entity.get("order"), entity.get("version")
         if not isinstance(order, str) or not isinstance(version, int):
-            expected = "expected an order and a version: another writes to this table"
+            expected = "expected order and version; use a table that nothing else writes to"
             raise StoreUnavailable(f"{self._where}: the entity has {', '.join(sorted(entity))}, {expected}")
         return Roles(tuple(order.split("\n")), version), str(entity.metadata["etag"])
 

@@ -45,7 +45,7 @@ def test_the_lower_priority_comes_first_whatever_the_order_of_the_records(server
     assert endpoints(server) == (Endpoint(WEST, 443), Endpoint(WEST, 5671))
 
 
-def test_equals_share_by_weight_and_looking_again_moves_nobody(server: NameServer) -> None:
+def test_equal_priorities_share_by_weight_and_rereading_moves_no_client(server: NameServer) -> None:
     server.replace("_azure_servicebus._amqp.west SRV 2 2 443 west", "_azure_servicebus._amqp.west SRV 1 3 5671 third")
     firsts = [
         EndpointWatch(source_of(server), cache=EndpointCache(random=Random(seed))).endpoints()[0].namespace
@@ -78,14 +78,14 @@ def test_prefixes_are_tried_in_order(server: NameServer) -> None:
         ("servicebus 20 CNAME west", "other A 127.0.0.1", "servicebus.example.test CNAME: the name does not exist"),
         ("CNAME west", "CNAME test1", "test1.example.test CNAME: the name does not exist"),
         ("CNAME west", "CNAME ns", "SRV record _azure_servicebus._amqp.ns.example.test"),
-        ("CNAME west", "CNAME servicebus", "leads from alias to alias more than 8 times"),
-        ("1 1 5671 west-example.servicebus.windows.net.", "1 1 5671 .", "'.' is no host name"),
+        ("CNAME west", "CNAME servicebus", "a chain of more than 8 aliases"),
+        ("1 1 5671 west-example.servicebus.windows.net.", "1 1 5671 .", "'.' is not a host name"),
         ("1 1 5671 west-example.servicebus.windows.net.", "1 1 5671 bus.example.org.", "bus.example.org is not a name"),
         ("1 1 5671 west-example.servicebus.windows.net.", "1 1 5671 servicebus.windows.net.evil.org.", "is not a name"),
         ("1 1 5671 west-example.servicebus.windows.net.", "1 1 5671 evilservicebus.windows.net.", "is not a namespace"),
     ],
 )
-def test_wrong_records_are_reported_and_the_endpoint_from_before_is_kept(
+def test_invalid_records_are_reported_and_the_last_endpoint_is_kept(
     server: NameServer, before: str, after: str, expected: str
 ) -> None:
     clock = [0.0]
@@ -103,7 +103,7 @@ def test_wrong_records_are_reported_and_the_endpoint_from_before_is_kept(
     assert watch.state.error is None
 
 
-def test_records_of_other_ports_only_are_reported(server: NameServer) -> None:
+def test_records_with_unknown_ports_only_are_reported(server: NameServer) -> None:
     server.replace("west SRV 1 1 5671", "west SRV 1 1 5672")
     assert endpoints(server) == (Endpoint(WEST, 443),)
     text = "_azure_servicebus._amqp.west SRV 1 1 9000 x.servicebus.windows.net."
@@ -138,7 +138,7 @@ def test_a_resolver_that_does_not_answer_keeps_the_last_answer(
         fresh.endpoints()
 
 
-def test_the_source_is_not_read_again_before_the_answer_is_old(server: NameServer) -> None:
+def test_source_is_not_read_again_while_the_answer_is_valid(server: NameServer) -> None:
     clock = [0.0]
     watch = EndpointWatch(source_of(server), monotonic=lambda: clock[0])
     watch.endpoints()

@@ -39,13 +39,13 @@ class Ticking:
         return str(self.watch.state.error)
 
 
-def test_a_file_is_followed_and_every_fault_leaves_what_was_known(tmp_path: Path) -> None:
+def test_file_is_followed_and_every_fault_keeps_the_last_answer(tmp_path: Path) -> None:
     path = tmp_path / "endpoints.json"
     published(path, document("west", 1))
     ticking = Ticking(FileSource(path, "send"))
     assert ticking.first() == WEST
     for content, expected in (
-        (document("east", 2)[:60], "half-written perhaps"),
+        (document("east", 2)[:60], "perhaps half-written"),
         (b"<html>Sign in</html>", "login page"),
         (b"", "is empty"),
         (document("east", 2, sites={"east": [{"namespace": "bus.example.org"}]}), "is not a namespace"),
@@ -64,11 +64,11 @@ def test_a_file_is_followed_and_every_fault_leaves_what_was_known(tmp_path: Path
     assert ticking.watch.state.error is None
     published(path, document("west", 1))
     assert ticking.first() == EAST
-    assert "an old copy: serial 1, after 2" in ticking.error()
+    assert "an old copy: has serial 1, but 2" in ticking.error()
     assert [change.site for change in ticking.changes] == ["west", "east"]
 
 
-def test_a_change_of_the_same_length_within_the_clocks_grain_is_seen(tmp_path: Path) -> None:
+def test_change_of_the_same_length_and_time_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "endpoints.json"
     path.write_bytes(document("west", 1))
     os.utime(path, ns=(10**18, 10**18))
@@ -92,7 +92,7 @@ def test_a_file_that_has_not_changed_is_not_read_again(tmp_path: Path) -> None:
     assert source.read().site == "west"
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
+def test_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EndpointUnresolved, match="cannot be read"):
         FileSource(tmp_path, "send").read()
 
@@ -145,7 +145,7 @@ def url_of(site: WebSite) -> str:
     return f"http://127.0.0.1:{site.server.server_port}/endpoints.json?sig=secret"
 
 
-def test_a_url_is_asked_with_its_etag(site: WebSite) -> None:
+def test_url_is_requested_with_the_etag(site: WebSite) -> None:
     ticking = Ticking(UrlSource(url_of(site), "receive"))
     assert [ticking.first() for _ in range(3)] == [WEST] * 3
     site.content = document("east", 2)
@@ -156,12 +156,12 @@ def test_a_url_is_asked_with_its_etag(site: WebSite) -> None:
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        ((200, {"Content-Type": "text/html"}, b"<html>Sign in</html>"), "a login page perhaps"),
-        ((302, {"Location": "https://login.example.org/"}, b""), "redirects (302), to a login page perhaps"),
+        ((200, {"Content-Type": "text/html"}, b"<html>Sign in</html>"), "perhaps a login page"),
+        ((302, {"Location": "https://login.example.org/"}, b""), "redirects (302), perhaps to a login page"),
         ((503, {}, b"busy"), "answered 503"),
         ((404, {}, b""), "answered 404"),
-        ((200, {"Content-Length": "500"}, document("east", 2)[:100]), "broke off after 100 of 500"),
-        ((200, {}, document("east", 2)[:100]), "half-written perhaps"),
+        ((200, {"Content-Length": "500"}, document("east", 2)[:100]), "ended after 100 of 500"),
+        ((200, {}, document("east", 2)[:100]), "perhaps half-written"),
         ((200, {}, b"x" * 100_000), "more than 65,536 bytes"),
         ((304, {}, b""), None),
     ],
@@ -187,15 +187,15 @@ def test_a_server_that_is_unavailable_is_reported() -> None:
         UrlSource(f"http://127.0.0.1:{port}/e", "send").read()
 
 
-def test_a_body_that_drips_is_given_up(site: WebSite) -> None:
+def test_slow_response_times_out(site: WebSite) -> None:
     seconds = iter(range(0, 1000, 6))
     source = UrlSource(url_of(site), "send", monotonic=lambda: next(seconds), timeout_seconds=5)
-    with pytest.raises(EndpointUnresolved, match="did not come whole within 5 s"):
+    with pytest.raises(EndpointUnresolved, match="was not complete within 5 s"):
         source.read()
 
 
 @pytest.mark.parametrize("url", ["http://example.org/e", "ftp://example.org/e", "file:///etc/passwd", "https:///e"])
-def test_what_others_can_change_on_its_way_is_refused(url: str) -> None:
+def test_insecure_url_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="expected https"):
         UrlSource(url, "send")
     UrlSource("http://example.org/e", "send", public_keys={"a": b""})

@@ -145,7 +145,7 @@ def ids(broker: RunningBroker, site: str, queue: str = "orders") -> Any:
     return broker.inspect(site, look)
 
 
-def test_a_sender_goes_where_the_source_points(register: Register, broker: RunningBroker) -> None:
+def test_sender_follows_the_source(register: Register, broker: RunningBroker) -> None:
     with register.sender() as sender:
         sender.send_messages(ServiceBusMessage("a"))
         register.point_to(endpoint("east"))
@@ -159,7 +159,7 @@ def test_a_sender_goes_where_the_source_points(register: Register, broker: Runni
 
 
 @pytest.mark.parametrize("wrong", [Endpoint("bus.example.org"), endpoint("east", 443)], ids=["unknown", "closed"])
-def test_a_sender_stays_where_it_is_when_the_other_cannot_be_opened(
+def test_sender_keeps_its_link_if_the_other_cannot_be_opened(
     wrong: Any, register: Register, broker: RunningBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     seconds = [0.0]
@@ -179,7 +179,7 @@ def test_a_sender_stays_where_it_is_when_the_other_cannot_be_opened(
     assert held(broker) == [4, 1]
 
 
-def test_an_endpoint_that_is_no_namespace_is_reported_and_the_sender_stays(
+def test_invalid_endpoint_is_reported_and_the_sender_stays(
     register: Register, broker: RunningBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, closing(WebSite()) as site:
@@ -227,9 +227,7 @@ class WebSite:
         self._thread.join()
 
 
-def test_a_send_that_fails_because_the_site_is_unavailable_is_made_at_the_other(
-    register: Register, broker: RunningBroker
-) -> None:
+def test_failed_send_is_retried_at_the_other_site(register: Register, broker: RunningBroker) -> None:
     with register.sender() as sender:
         sender.send_messages(ServiceBusMessage("a"))
         register.point_to(endpoint("west"))
@@ -247,9 +245,7 @@ def test_a_send_that_fails_because_the_site_is_unavailable_is_made_at_the_other(
     assert held(broker) == [1, 1]
 
 
-def test_what_was_accepted_and_not_acknowledged_is_the_same_message_at_the_other(
-    register: Register, broker: RunningBroker
-) -> None:
+def test_unacknowledged_message_has_the_same_id_at_the_other_site(register: Register, broker: RunningBroker) -> None:
     with register.sender() as sender:
         sender.send_messages(ServiceBusMessage("a", message_id="a"))
         register.watched.pin()
@@ -264,7 +260,7 @@ def test_what_was_accepted_and_not_acknowledged_is_the_same_message_at_the_other
     assert set(west[1:]) == set(east)
 
 
-def test_an_error_of_the_entity_is_no_reason_to_look_elsewhere(register: Register, broker: RunningBroker) -> None:
+def test_error_of_the_entity_does_not_move_the_sender(register: Register, broker: RunningBroker) -> None:
     with register.sender() as sender:
         sender.send_messages(ServiceBusMessage("a"))
         broker.faults("west").add(Fault(effect=Effect.FILL, operations=frozenset((Operation.SEND,))))
@@ -288,7 +284,7 @@ def test_sends_of_many_threads_all_arrive_while_the_sender_moves(register: Regis
     assert east >= 17
 
 
-def test_a_receiver_settles_where_it_took_before_it_moves(register: Register, broker: RunningBroker) -> None:
+def test_receiver_settles_at_the_old_site_before_it_moves(register: Register, broker: RunningBroker) -> None:
     put(broker, "west", "a", "b", "c")
     put(broker, "east", "d")
     with register.receiver() as receiver:
@@ -322,14 +318,12 @@ def test_a_receiver_leaves_unsettled_messages_behind(
         with pytest.raises(MessageLockLostError, match="its link was closed"):
             receiver.complete_message(kept)
         receiver.abandon_message(other)
-    assert "2 messages of west.servicebus.windows.net:5671 were not settled" in caplog.text
+    assert "west.servicebus.windows.net:5671: 2 messages were not settled" in caplog.text
     broker.faults("west").expire_locks("orders")
     assert held(broker) == [2, 1]
 
 
-def test_a_receiver_whose_site_is_unavailable_goes_where_the_source_points(
-    register: Register, broker: RunningBroker
-) -> None:
+def test_receiver_of_an_unavailable_site_follows_the_source(register: Register, broker: RunningBroker) -> None:
     put(broker, "west", "a")
     put(broker, "east", "b")
     with register.receiver() as receiver:
@@ -346,7 +340,7 @@ def test_a_receiver_whose_site_is_unavailable_goes_where_the_source_points(
     assert held(broker) == [1, 0]
 
 
-def test_messages_that_are_settled_when_they_come_hold_up_nobody(register: Register, broker: RunningBroker) -> None:
+def test_receive_and_delete_does_not_delay_a_move(register: Register, broker: RunningBroker) -> None:
     put(broker, "west", "a")
     put(broker, "east", "b")
     with register.receiver(receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE) as receiver:
@@ -355,9 +349,7 @@ def test_messages_that_are_settled_when_they_come_hold_up_nobody(register: Regis
         assert [str(each) for each in receiver.receive_messages(1, max_wait_time=5)] == ["b"]
 
 
-def test_one_session_after_the_other_is_taken_where_the_source_points(
-    register: Register, broker: RunningBroker
-) -> None:
+def test_sessions_are_received_one_after_the_other_at_the_new_site(register: Register, broker: RunningBroker) -> None:
     put(broker, "west", "a", queue="sessions", session="one")
     put(broker, "east", "c", queue="sessions", session="three")
     with register.receiver("sessions", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=1) as receiver:
@@ -374,7 +366,7 @@ def test_one_session_after_the_other_is_taken_where_the_source_points(
             receiver.receive_messages(5, max_wait_time=1)
 
 
-def test_asyncio_has_the_same(register: Register, broker: RunningBroker) -> None:
+def test_asyncio_behaves_the_same(register: Register, broker: RunningBroker) -> None:
     async def main() -> None:
         def connect(to: Any) -> Any:
             return register.connect(to, AsyncClient)
@@ -412,7 +404,7 @@ def test_asyncio_has_the_same(register: Register, broker: RunningBroker) -> None
     assert broker.counts("west")["orders"].dead_lettered == 1
 
 
-def test_asyncio_is_not_held_up_by_what_does_not_speak(
+def test_asyncio_is_not_blocked_by_a_silent_peer(
     register: Register, broker: RunningBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main(port: Any) -> Any:
@@ -440,9 +432,7 @@ def test_asyncio_is_not_held_up_by_what_does_not_speak(
     assert held(broker) == [sent, 0]
 
 
-def test_an_alias_in_dns_takes_sender_and_receiver_from_one_site_to_the_other(
-    register: Register, broker: RunningBroker
-) -> None:
+def test_dns_alias_moves_sender_and_receiver(register: Register, broker: RunningBroker) -> None:
     def connect(to: Any) -> Any:
         return register.connect(Endpoint(to.namespace.replace("-example", ""), to.port))
 

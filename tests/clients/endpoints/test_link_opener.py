@@ -28,7 +28,7 @@ class Doors:
         return f"link {len(self.begun)}"
 
 
-def test_a_late_opening_is_the_only_one_of_its_endpoint_until_it_ends() -> None:
+def test_endpoint_has_one_opening_thread_at_a_time() -> None:
     doors = Doors(0.01)
     for beside in (True, False, True):
         with pytest.raises(TimeoutError):
@@ -39,7 +39,7 @@ def test_a_late_opening_is_the_only_one_of_its_endpoint_until_it_ends() -> None:
     assert doors.openings.open(EAST, beside=False) == "link 2"
 
 
-def test_an_opening_that_is_not_over_yet_is_taken_when_it_is() -> None:
+def test_link_that_opens_late_is_used() -> None:
     doors = Doors(60.0)
     with pytest.raises(StillOpening):
         doors.openings.open(EAST, beside=True)
@@ -57,7 +57,7 @@ def test_an_abandoned_link_is_closed() -> None:
     assert doors.closed.wait(10)
 
 
-def test_what_an_opening_raises_is_raised() -> None:
+def test_error_of_an_opening_is_raised() -> None:
     def fail(_: Any) -> None:
         raise ConnectionError("refused")
 
@@ -67,7 +67,7 @@ def test_what_an_opening_raises_is_raised() -> None:
             openings.open(WEST, beside=True)
 
 
-def test_asyncio_has_the_same() -> None:
+def test_asyncio_behaves_the_same() -> None:
     async def main() -> None:
         let, closed, begun = asyncio.Event(), [], []
 

@@ -18,12 +18,12 @@ def settled_client(drain_seconds: float = 30.0, retry_seconds: float = 5.0) -> A
     return switching
 
 
-def test_it_begins_by_moving_and_stays_while_the_namespace_is_the_same() -> None:
+def test_client_stays_while_the_namespace_is_the_same() -> None:
     assert Switching(30, 5).next_step((WEST,), 0, 0) is Step.MOVE
     assert settled_client().next_step((FALLBACK, WEST), 0, 0) is Step.STAY
 
 
-def test_it_drains_for_as_long_as_it_may_and_counts_from_the_change() -> None:
+def test_drain_is_limited_and_counts_from_the_change() -> None:
     switching = settled_client()
     assert [switching.next_step((EAST,), 1, second) for second in (100, 129.9, 130)] == [
         Step.DRAIN,
@@ -51,7 +51,7 @@ def test_only_an_endpoint_that_failed_to_open_is_skipped_for_a_while() -> None:
     assert switching.next_step((NORTH,), 0, 21) is Step.MOVE
 
 
-def test_only_what_comes_before_the_present_endpoint_is_opened() -> None:
+def test_only_endpoints_before_the_current_one_are_tried() -> None:
     switching = settled_client()
     assert switching.candidates((EAST, NORTH)) == (EAST, NORTH)
     assert switching.candidates((EAST, WEST, NORTH)) == (EAST,)
@@ -68,7 +68,7 @@ def test_only_what_comes_before_the_present_endpoint_is_opened() -> None:
         max_size=30,
     )
 )
-def test_it_waits_for_held_messages_but_not_for_ever(steps: Any) -> None:
+def test_wait_for_unsettled_messages_is_limited(steps: Any) -> None:
     switching, now = settled_client(), 0.0
     wanted_before, since = None, 0.0
     for wanted, held, seconds in steps:

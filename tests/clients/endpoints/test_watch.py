@@ -33,7 +33,7 @@ class Script:
         return line
 
 
-def test_a_failure_is_tried_again_ever_less_often() -> None:
+def test_failures_are_retried_with_growing_pauses() -> None:
     seconds = [0.0]
     source = Script(said(WEST), EndpointUnresolved("away"))
     watch = EndpointWatch(source, monotonic=lambda: seconds[0])
@@ -50,13 +50,13 @@ def test_a_failure_is_tried_again_ever_less_often() -> None:
 
 def test_times_to_live_are_kept_within_bounds() -> None:
     cache = EndpointCache(shortest_seconds=5, longest_seconds=300)
-    cache.learned(said(WEST, 0), 0)
+    cache.update(said(WEST, 0), 0)
     assert cache.due_in(0) == 5
-    cache.learned(said(WEST, 86_400), 0)
+    cache.update(said(WEST, 86_400), 0)
     assert cache.due_in(0) == 300
 
 
-def test_before_the_first_answer_there_is_the_error_or_what_the_application_began_with() -> None:
+def test_before_the_first_answer_initial_endpoints_or_an_error() -> None:
     away = EndpointUnresolved("away")
     with pytest.raises(EndpointUnresolved, match="away"):
         EndpointWatch(Script(away)).endpoints()
@@ -65,7 +65,7 @@ def test_before_the_first_answer_there_is_the_error_or_what_the_application_bega
     assert watch.state.error is away
 
 
-def test_whatever_a_source_raises_the_endpoint_stays() -> None:
+def test_any_error_of_a_source_keeps_the_endpoint() -> None:
     seconds = [0.0]
     watch = EndpointWatch(Script(said(WEST), ZeroDivisionError("a mistake")), monotonic=lambda: seconds[0])
     watch.endpoints()
@@ -74,7 +74,7 @@ def test_whatever_a_source_raises_the_endpoint_stays() -> None:
     assert "Script failed, ZeroDivisionError: a mistake" in str(watch.state.error)
 
 
-def test_a_consultation_serves_all_who_ask_within_a_second() -> None:
+def test_one_read_serves_all_callers_within_a_second() -> None:
     seconds = [0.0]
     source = Script(said(WEST))
     watch = EndpointWatch(source, monotonic=lambda: seconds[0])
@@ -86,7 +86,7 @@ def test_a_consultation_serves_all_who_ask_within_a_second() -> None:
     assert source.reads == 2
 
 
-def test_a_callback_that_fails_is_logged_and_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_callback_is_logged_and_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
     def fail(_: Any) -> None:
         raise ZeroDivisionError
 
@@ -95,7 +95,7 @@ def test_a_callback_that_fails_is_logged_and_stops_nothing(caplog: pytest.LogCap
     assert "callback of the endpoint watch failed" in caplog.text
 
 
-def test_a_callback_may_ask_the_watch_and_is_events_one_thing_after_the_other() -> None:
+def test_callback_may_use_the_watch_and_events_come_in_order() -> None:
     seconds = [0.0]
     events = []
 
@@ -113,7 +113,7 @@ def test_a_callback_may_ask_the_watch_and_is_events_one_thing_after_the_other() 
     assert events == [(what, each.namespace) for each in (WEST, EAST) for what in ("begins", "ends")]
 
 
-def test_an_error_is_logged_once_until_it_is_another(caplog: pytest.LogCaptureFixture) -> None:
+def test_repeated_error_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     seconds = [0.0]
     lines = [said(WEST), *[EndpointUnresolved("away")] * 3, EndpointUnresolved("a login page"), said(WEST)]
     watch = EndpointWatch(Script(*lines), monotonic=lambda: seconds[0])
@@ -121,13 +121,11 @@ def test_an_error_is_logged_once_until_it_is_another(caplog: pytest.LogCaptureFi
         watch.endpoints()
         seconds[0] += 400
     logged = [record.message for record in caplog.records if record.levelname == "ERROR"]
-    assert [line.partition(".")[0] for line in logged] == [
-        "The endpoint cannot be read: away",
-        "The endpoint cannot be read: a login page",
-    ]
+    prefix = f"the endpoint source cannot be read, endpoints in use: {WEST}"
+    assert logged == [f"{prefix}: away", f"{prefix}: a login page"]
 
 
-def test_the_thread_reads_the_source_and_calls_back_by_itself() -> None:
+def test_background_thread_reads_the_source_and_calls_back() -> None:
     changed = threading.Event()
     source = Script(said(WEST, 0), said(EAST, 0))
     changes = []
@@ -168,7 +166,7 @@ def test_a_client_with_an_endpoint_does_not_wait_for_a_slow_source() -> None:
     thread.join()
 
 
-def test_asyncio_has_the_same() -> None:
+def test_asyncio_behaves_the_same() -> None:
     async def main() -> None:
         changed = asyncio.Event()
         loop = asyncio.get_running_loop()

@@ -83,7 +83,7 @@ def send_to_both(application: Application, entity: str, messages: Any) -> None:
     application.call(application.active(entity, delay=timedelta()).send(messages))
 
 
-def test_of_two_copies_one_is_processed_and_both_queues_are_empty(
+def test_one_of_two_copies_is_processed_and_both_queues_are_empty(
     application: Application, pair: Pair, queue: Callable[..., str]
 ) -> None:
     entity = queue()
@@ -96,7 +96,7 @@ def test_of_two_copies_one_is_processed_and_both_queues_are_empty(
     assert pair.ids("west", entity) == pair.ids("east", entity) == []
 
 
-def test_a_failure_is_not_recorded_and_the_message_processed_later(
+def test_failed_message_is_not_recorded_and_is_processed_later(
     application: Application, pair: Pair, queue: Callable[..., str]
 ) -> None:
     entity = queue()
@@ -108,7 +108,7 @@ def test_a_failure_is_not_recorded_and_the_message_processed_later(
     assert pair.ids("west", entity) == pair.ids("east", entity) == []
 
 
-def test_poison_ends_in_the_dead_letter_queue_and_stops_nobody(
+def test_poison_message_is_dead_lettered_and_blocks_no_other(
     application: Application, pair: Pair, queue: Callable[..., str]
 ) -> None:
     entity = queue("twice")
@@ -120,9 +120,7 @@ def test_poison_ends_in_the_dead_letter_queue_and_stops_nobody(
     assert pair.dead("west", entity) == pair.dead("east", entity) == [messages[0].message_id]
 
 
-def test_an_application_that_knows_poison_sends_it_there_at_once(
-    application: Application, queue: Callable[..., str]
-) -> None:
+def test_dead_letter_error_dead_letters_at_once(application: Application, queue: Callable[..., str]) -> None:
     entity = queue()
     send_to_both(application, entity, ServiceBusMessage("bad"))
     effects = Effects({"bad": 100}, DeadLetter("NotAnOrder", "no number in it"))
@@ -134,9 +132,7 @@ def test_an_application_that_knows_poison_sends_it_there_at_once(
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_while_one_copy_is_processed_the_other_waits_for_its_outcome(
-    pair: Pair, queue: Callable[..., str], fails: bool
-) -> None:
+def test_other_copy_waits_while_one_is_processed(pair: Pair, queue: Callable[..., str], fails: bool) -> None:
     entity = queue()
     inside, may_go = threading.Event(), threading.Event()
     effects = Effects({"x": 1} if fails else {})
@@ -174,7 +170,7 @@ def locked_out(pair: Pair, entity: str) -> list[Any]:
     return [pair.broker.counts(name)[entity].active - pair.locked(name, entity) for name in ("west", "east")]
 
 
-def test_a_copy_that_waits_too_long_is_abandoned_and_comes_again(
+def test_copy_that_waits_too_long_is_abandoned_and_redelivered(
     application: Application, pair: Pair, queue: Callable[..., str]
 ) -> None:
     entity = queue()
@@ -197,7 +193,7 @@ def test_a_copy_that_waits_too_long_is_abandoned_and_comes_again(
     assert effects.seen == {}
 
 
-def test_a_claim_of_a_dead_receiver_costs_no_delivery(
+def test_claim_of_a_dead_receiver_uses_up_no_delivery(
     application: Application, queue: Callable[..., str], tmp_path: Path
 ) -> None:
     entity = queue("twice")
@@ -211,7 +207,7 @@ def test_a_claim_of_a_dead_receiver_costs_no_delivery(
     assert receiver.counts["west"] == {Handled.PROCESSED: 1}
 
 
-def test_a_claim_is_kept_while_its_holder_works(
+def test_claim_is_renewed_while_the_application_works(
     application: Application, queue: Callable[..., str], tmp_path: Path
 ) -> None:
     entity = queue()
@@ -234,7 +230,7 @@ def test_a_claim_is_kept_while_its_holder_works(
     store.close()
 
 
-def test_a_claim_that_a_cancelled_receiver_has_asked_for_is_given_back(pair: Pair, queue: Callable[..., str]) -> None:
+def test_cancelled_receiver_releases_its_requested_claim(pair: Pair, queue: Callable[..., str]) -> None:
     entity = queue()
     asked, may_answer, given_back = threading.Event(), threading.Event(), threading.Event()
 
@@ -268,7 +264,7 @@ def test_a_claim_that_a_cancelled_receiver_has_asked_for_is_given_back(pair: Pai
     assert isinstance(store.claim("m", time.time()), Claim)
 
 
-def test_a_run_is_idle_when_nothing_comes_from_any_namespace(pair: Pair, queue: Callable[..., str]) -> None:
+def test_run_ends_when_all_namespaces_are_idle(pair: Pair, queue: Callable[..., str]) -> None:
     entity = queue()
     with Application("sync", pair.places) as application:
         senders = application.senders(entity)
@@ -290,7 +286,7 @@ def test_a_run_is_idle_when_nothing_comes_from_any_namespace(pair: Pair, queue: 
 
 @pytest.mark.parametrize("ends_by", ["idle", "stop"])
 @pytest.mark.parametrize("kind", ["sync", "aio"])
-def test_a_silent_peer_does_not_prevent_the_end_of_a_run(
+def test_silent_peer_does_not_block_the_end_of_a_run(
     pair: Pair, queue: Callable[..., str], kind: str, ends_by: str
 ) -> None:
     entity = queue()
@@ -317,7 +313,7 @@ def test_a_silent_peer_does_not_prevent_the_end_of_a_run(
     assert effects.done == {"x": 1}
 
 
-def test_a_copy_that_waits_does_not_keep_a_run_from_its_end(
+def test_waiting_copy_does_not_block_the_end_of_a_run(
     application: Application, pair: Pair, queue: Callable[..., str]
 ) -> None:
     entity = queue()
@@ -345,7 +341,7 @@ def test_a_copy_that_waits_does_not_keep_a_run_from_its_end(
 @pytest.mark.parametrize(
     ("kind_of_queue", "expected"), [("sessions", "amqp:not-allowed"), ("missing", "MessagingEntityNotFoundError")]
 )
-def test_an_entity_that_cannot_be_received_from_like_this_is_reported(
+def test_missing_entity_or_session_is_reported(
     application: Application, queue: Callable[..., str], kind_of_queue: str, expected: str
 ) -> None:
     entity = queue(kind_of_queue) if kind_of_queue == "sessions" else kind_of_queue
@@ -357,7 +353,7 @@ def test_an_entity_that_cannot_be_received_from_like_this_is_reported(
         application.call(receiver.run(effects if application.kind == "sync" else effects.awaited, stop, idle=0.5))
 
 
-def test_a_property_may_tell_copies_and_messages_without_it_are_the_applications_choice(
+def test_identity_by_property_and_messages_without_it(
     application: Application, pair: Pair, queue: Callable[..., str]
 ) -> None:
     entity = queue()
@@ -388,18 +384,18 @@ def test_a_property_may_tell_copies_and_messages_without_it_are_the_applications
         ({}, "2026-03-01T00:00:00+00:00"),
     ],
 )
-def test_the_time_of_origin_is_the_first_that_is_one(written: Any, first: str) -> None:
+def test_origin_time_is_the_first_valid_time(written: Any, first: str) -> None:
     message = SimpleNamespace(application_properties=written, enqueued_time_utc=datetime(2026, 3, 1, tzinfo=UTC))
     assert origin_time(cast("Any", message)) == datetime.fromisoformat(first)
 
 
 @pytest.mark.parametrize(("held", "identity"), [(None, None), ("", None), (b"", None), (b"a", "a"), (7, "7")])
-def test_an_empty_message_id_identifies_nothing(held: str | bytes | int | None, identity: str | None) -> None:
+def test_empty_message_id_is_no_identity(held: str | bytes | int | None, identity: str | None) -> None:
     message = SimpleNamespace(message_id=held)
     assert by_message_id(cast("Any", message)) == identity
 
 
-def test_messages_before_the_watermark_are_not_processed_again(
+def test_messages_behind_the_watermark_are_not_processed_again(
     application: Application, pair: Pair, queue: Callable[..., str]
 ) -> None:
     entity = queue()
@@ -424,7 +420,7 @@ def test_messages_before_the_watermark_are_not_processed_again(
     assert pair.ids("west", entity) == []
 
 
-def test_a_lost_lock_makes_no_second_effect(application: Application, pair: Pair, queue: Callable[..., str]) -> None:
+def test_lost_lock_causes_no_second_processing(application: Application, pair: Pair, queue: Callable[..., str]) -> None:
     entity = queue()
     application.call(application.passive(entity).send(ServiceBusMessage("x")))
     pair.faults("west").add(
@@ -480,7 +476,7 @@ class StoreThatIsAway(MemoryStore):
 
 
 @pytest.mark.parametrize("question", ["claim", "record", "release"])
-def test_a_store_that_is_unavailable_costs_no_delivery_and_no_second_effect(
+def test_unavailable_store_uses_up_no_delivery_and_causes_no_second_processing(
     application: Application, pair: Pair, queue: Callable[..., str], question: str
 ) -> None:
     entity = queue("twice")
@@ -493,7 +489,7 @@ def test_a_store_that_is_unavailable_costs_no_delivery_and_no_second_effect(
     assert receiver.errors == {"west": None, "east": None}
 
 
-def test_a_cancelled_application_gives_its_claim_back(pair: Pair, queue: Callable[..., str]) -> None:
+def test_cancelled_application_releases_its_claim(pair: Pair, queue: Callable[..., str]) -> None:
     entity = queue()
     store = MemoryStore()
     with Application("aio", pair.places) as application:
@@ -517,7 +513,7 @@ def test_a_cancelled_application_gives_its_claim_back(pair: Pair, queue: Callabl
     assert isinstance(store.claim("m", time.time()), Claim)
 
 
-def test_a_consumer_killed_before_the_record_has_its_message_processed_again_and_after_it_not(
+def test_killed_consumer_processes_again_only_what_was_not_recorded(
     pair: Pair, queue: Callable[..., str], tmp_path: Path
 ) -> None:
     entity = queue()
@@ -563,22 +559,20 @@ def test_a_consumer_killed_before_the_record_has_its_message_processed_again_and
         assert pair.ids("west", entity) == []
 
 
-def test_wrong_settings_are_reported_where_they_are_made() -> None:
-    with pytest.raises(WrongUse, match="2026-01-01 00:00:00 without a time zone"):
+def test_invalid_settings_are_reported_by_the_constructor() -> None:
+    with pytest.raises(WrongUse, match="2026-01-01 00:00:00 has no time zone"):
         Watermark(datetime(2026, 1, 1))  # noqa: DTZ001 - what is refused
-    with pytest.raises(WrongUse, match="the skew of a watermark: is -1 day"):
+    with pytest.raises(WrongUse, match="skew of a watermark: got -1 day"):
         Watermark(datetime(2026, 1, 1, tzinfo=UTC), timedelta(days=-1))
-    with pytest.raises(WrongUse, match="are none"):
+    with pytest.raises(WrongUse, match="got none"):
         DeduplicatingReceiver({}, MemoryStore())
-    with pytest.raises(WrongUse, match="is empty, expected a name"):
+    with pytest.raises(WrongUse, match="is empty, expected the name"):
         by_property("")
     with pytest.raises(WrongUse, match="expected 'process' or 'dead-letter'"):
         DeduplicatingReceiver({}, MemoryStore(), without_identity=cast("Any", "drop"))
 
 
-def test_a_coroutine_function_is_no_application_of_the_synchronous_receiver(
-    pair: Pair, queue: Callable[..., str]
-) -> None:
+def test_synchronous_receiver_rejects_a_coroutine_function(pair: Pair, queue: Callable[..., str]) -> None:
     entity = queue()
     effects, store = Effects(), MemoryStore()
     with Application("sync", pair.places) as application:

@@ -64,7 +64,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
         yield TablesStore(service.create_table(f"seen{next(_numbers)}"), "orders", WINDOW, lease=LEASE)
 
 
-def test_one_claim_at_a_time_until_it_is_released(store: Any) -> None:
+def test_claim_is_exclusive_until_it_is_released(store: Any) -> None:
     first = store.claim("a/b\\c#d?é", NOW)
     assert isinstance(first, Claim)
     assert store.claim("a/b\\c#d?é", NOW) is State.BUSY
@@ -76,7 +76,7 @@ def test_one_claim_at_a_time_until_it_is_released(store: Any) -> None:
     assert store.claim("a/b\\c#d?é", NOW) is State.BUSY
 
 
-def test_what_was_recorded_is_done_for_the_window_and_no_longer(store: Any) -> None:
+def test_recorded_message_is_done_for_the_window_and_no_longer(store: Any) -> None:
     claim = store.claim("m", NOW)
     store.record(claim, NOW)
     assert store.claim("m", NOW + 599) is State.DONE
@@ -121,7 +121,7 @@ def test_a_claim_that_is_renewed_lasts_for_another_lease(store: Any) -> None:
     assert store.claim("m", NOW + 821) is State.DONE
 
 
-def test_of_many_that_claim_at_the_same_time_one_has_it(store: Any) -> None:
+def test_one_of_many_concurrent_claims_succeeds(store: Any) -> None:
     answers = []
     together = threading.Barrier(4)
 
@@ -147,7 +147,7 @@ def test_memory_is_bounded_by_time_and_number() -> None:
     assert len(store) == 100
 
 
-def test_a_file_forgets_what_has_ended(tmp_path: Path) -> None:
+def test_file_deletes_expired_rows(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "seen.db", timedelta(seconds=10))
     for number in range(100):
         remember(store, str(number), NOW + number)
@@ -155,7 +155,7 @@ def test_a_file_forgets_what_has_ended(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_file_remembers_the_messages_of_each_name_by_themselves(tmp_path: Path) -> None:
+def test_names_in_one_file_are_independent(tmp_path: Path) -> None:
     orders, same, invoices = (SqliteStore(tmp_path / "seen.db", name=name) for name in ("orders", "orders", "invoices"))
     remember(orders, "1", NOW)
     assert same.claim("1", NOW) is State.DONE
@@ -168,7 +168,7 @@ def test_a_file_remembers_the_messages_of_each_name_by_themselves(tmp_path: Path
         store.close()
 
 
-def test_a_table_is_purged_of_what_has_ended(tables: Any) -> None:
+def test_purge_deletes_expired_entities(tables: Any) -> None:
     store = TablesStore(tables.create_table("purged"), "orders", WINDOW, lease=LEASE)
     other = TablesStore(tables.get_table_client("purged"), "orders2", WINDOW, lease=LEASE)
     for number in range(3):
@@ -179,7 +179,7 @@ def test_a_table_is_purged_of_what_has_ended(tables: Any) -> None:
     assert other.claim("0", NOW + 1) is State.DONE
 
 
-def test_a_table_that_does_not_exist_is_reported(tables: Any) -> None:
+def test_missing_table_is_reported(tables: Any) -> None:
     store = TablesStore(tables.get_table_client("missing"), "orders")
     with pytest.raises(StoreUnavailable, match="table missing: does not exist"):
         store.claim("m", NOW)
@@ -187,11 +187,11 @@ def test_a_table_that_does_not_exist_is_reported(tables: Any) -> None:
         TableRoles(tables.get_table_client("missing"), "sender").read()
 
 
-def test_a_table_with_other_contents_is_reported(tables: Any) -> None:
+def test_table_with_other_contents_is_reported(tables: Any) -> None:
     table = tables.create_table("others")
     store = TablesStore(table, "orders")
     table.create_entity(store._keys("m") | {"state": "pending"})
-    with pytest.raises(StoreUnavailable, match="holds an entity of another schema"):
+    with pytest.raises(StoreUnavailable, match="an entity has another schema"):
         store.claim("m", NOW)
     table.create_entity({"PartitionKey": "roles", "RowKey": "sender", "state": "pending"})
     roles = TableRoles(table, "sender")
@@ -202,7 +202,7 @@ def test_a_table_with_other_contents_is_reported(tables: Any) -> None:
             ask()
 
 
-def test_a_file_is_shared_by_processes_and_survives_them(tmp_path: Path) -> None:
+def test_file_is_shared_by_processes_and_survives_them(tmp_path: Path) -> None:
     path = tmp_path / "seen.db"
     script = textwrap.dedent("""
         import sys
@@ -226,7 +226,7 @@ def test_a_file_is_shared_by_processes_and_survives_them(tmp_path: Path) -> None
 
 
 def test_wrong_settings_and_files_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(WrongUse, match="expected positive ones"):
+    with pytest.raises(WrongUse, match="expected positive values"):
         MemoryStore(timedelta())
     FileRoles(tmp_path / "roles.db").close()
     with pytest.raises(UnusableFile, match="database of another kind, expected the memory of a de-duplicating"):
@@ -242,7 +242,7 @@ def roles(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return TableRoles(request.getfixturevalue("tables").create_table(f"roles{next(_numbers)}"), "sender")
 
 
-def test_roles_change_only_for_one_who_knows_the_present_ones(roles: Any) -> None:
+def test_roles_change_only_from_the_expected_version(roles: Any) -> None:
     assert roles.read() is None
     assert roles.replace(0, ("west", "east")) == (("west", "east"), 1)
     assert roles.replace(0, ("east", "west")) == (("west", "east"), 1)

@@ -30,7 +30,7 @@ WEST_ACTIVE = RoleState("west", ("east",))
 EAST_ACTIVE = RoleState("east", ("west",))
 
 
-def test_the_first_active_one_is_picked_at_random() -> None:
+def test_first_active_endpoint_is_random() -> None:
     endpoints = {name: RelayEndpoint(f"{name}.servicebus.windows.net", "hyco") for name in ("west", "east")}
 
     async def picked(seed: Any) -> Any:
@@ -122,7 +122,7 @@ async def _cut_while_opening(pair: Any) -> None:
         (_cut_while_opening, RelayUnavailable),
     ],
 )
-def test_what_means_unavailability_switches(fault: Any, kind: type[Exception]) -> None:
+def test_unavailability_switches(fault: Any, kind: type[Exception]) -> None:
     async def test() -> None:
         async with Pair() as pair:
             await pair.echoing(pair.endpoints("east"))
@@ -138,7 +138,7 @@ def test_what_means_unavailability_switches(fault: Any, kind: type[Exception]) -
     run(test())
 
 
-def test_a_listener_that_does_not_come_to_the_rendezvous_switches() -> None:
+def test_missed_rendezvous_switches() -> None:
     async def test() -> None:
         async with Pair() as pair:
             await pair.echoing()
@@ -154,7 +154,7 @@ def test_a_listener_that_does_not_come_to_the_rendezvous_switches() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 418])
-def test_a_listener_that_rejects_switches_nothing(status: int) -> None:
+def test_rejection_by_the_listener_does_not_switch(status: int) -> None:
     async def test() -> None:
         async with Pair() as pair:
             await pair.echoing(decide=lambda offer: Rejection(status, "no") if offer.endpoint == "west" else None)
@@ -169,7 +169,7 @@ def test_a_listener_that_rejects_switches_nothing(status: int) -> None:
 
 
 @pytest.mark.parametrize("authorization", ["query", "header"])
-def test_a_token_that_is_wrong_switches_nothing_and_is_in_no_text(authorization: str) -> None:
+def test_invalid_token_does_not_switch_and_is_not_printed(authorization: str) -> None:
     async def test() -> None:
         async with Pair() as pair:
             await pair.echoing()
@@ -214,7 +214,7 @@ def test_if_the_backup_refuses_the_roles_stay() -> None:
     run(test())
 
 
-def test_a_request_that_gets_no_answer_is_sent_again_to_the_backup() -> None:
+def test_unanswered_request_is_sent_to_the_backup() -> None:
     async def test() -> None:
         async with Pair() as pair:
             await pair.echoing(pair.endpoints("east"))
@@ -230,7 +230,7 @@ def test_a_request_that_gets_no_answer_is_sent_again_to_the_backup() -> None:
     run(test())
 
 
-def test_a_request_that_is_answered_too_late_counts_as_unanswered() -> None:
+def test_late_answer_counts_as_none() -> None:
     async def test() -> None:
         async with Pair() as pair:
             west = await pair.listening(pair.endpoints("west"))
@@ -245,7 +245,7 @@ def test_a_request_that_is_answered_too_late_counts_as_unanswered() -> None:
     run(test())
 
 
-def test_a_connection_that_breaks_is_reported_and_the_next_one_goes_elsewhere() -> None:
+def test_broken_connection_is_reported_and_the_next_uses_the_backup() -> None:
     async def test() -> None:
         async with Pair() as pair:
             await pair.echoing()
@@ -261,7 +261,7 @@ def test_a_connection_that_breaks_is_reported_and_the_next_one_goes_elsewhere() 
     run(test())
 
 
-def test_a_half_open_connection_is_found_out_by_a_ping() -> None:
+def test_half_open_connection_is_detected_by_a_ping() -> None:
     async def test() -> None:
         async with Pair() as pair:
             await pair.echoing()
@@ -302,7 +302,7 @@ def test_a_message_is_not_lost_to_a_receive_that_was_cancelled() -> None:
     run(test())
 
 
-def test_many_at_the_same_time_swap_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_concurrent_failures_swap_the_roles_once(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async with Pair() as pair:
             await pair.echoing()
@@ -313,7 +313,7 @@ def test_many_at_the_same_time_swap_once(caplog: pytest.LogCaptureFixture) -> No
             assert client.state == EAST_ACTIVE
 
     run(test())
-    assert caplog.text.count("the active name changes from west to east") == 1
+    assert caplog.text.count("east is active now, instead of west") == 1
 
 
 def test_clients_that_share_their_roles_agree(tmp_path: Path) -> None:
@@ -331,14 +331,14 @@ def test_clients_that_share_their_roles_agree(tmp_path: Path) -> None:
     run(test())
 
 
-def test_roles_of_others_are_refused_and_nothing_stays_open() -> None:
+def test_roles_of_other_endpoints_are_refused_and_nothing_stays_open() -> None:
     async def test() -> None:
         async with Pair() as pair:
             listener = await pair.echoing()
             roles = MemoryRoles()
             roles.replace(0, ("north", "south"))
             client = await pair.client(roles=roles)
-            with pytest.raises(WrongUse, match="are of north, south, expected east, west"):
+            with pytest.raises(WrongUse, match="has roles of north, south, expected east, west"):
                 await client.connect()
             assert listener.open_connections == 0
 
@@ -378,7 +378,7 @@ def test_closing_the_client_ends_its_connections() -> None:
     run(test())
 
 
-def test_anonymous_senders_need_no_token_where_the_relay_lets_them() -> None:
+def test_anonymous_sender_needs_no_token_if_the_relay_allows_it() -> None:
     async def test() -> None:
         async with Pair() as pair:
             await pair.echoing()
@@ -392,13 +392,13 @@ def test_anonymous_senders_need_no_token_where_the_relay_lets_them() -> None:
     run(test())
 
 
-def test_wrong_settings_are_reported_where_they_are_made() -> None:
+def test_invalid_settings_are_reported_by_the_constructor() -> None:
     async def test() -> None:
-        with pytest.raises(WrongUse, match="are none, expected an active one"):
+        with pytest.raises(WrongUse, match="got none, expected an active"):
             RelayClient({})
         async with Pair() as pair:
             client = await pair.client()
-            with pytest.raises(WrongUse, match="is 'north', expected one of west, east"):
+            with pytest.raises(WrongUse, match="got 'north', expected one of west, east"):
                 await client.activate("north")
 
     run(test())

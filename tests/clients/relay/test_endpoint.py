@@ -18,7 +18,7 @@ def token_of(tokens: Any, now: float = 1_000_000.0) -> Any:
     return asyncio.run(tokens.token("http://west.servicebus.windows.net/hyco", now))
 
 
-def test_a_connection_string_says_where() -> None:
+def test_connection_string_names_the_endpoint() -> None:
     endpoint = RelayEndpoint.from_connection_string(AZURE)
     url = endpoint.listen_url("to ken&=")
     assert (url.scheme, url.host, url.explicit_port, url.path) == (
@@ -53,7 +53,7 @@ def test_a_sender_adds_to_the_address() -> None:
         ("Endpoint=sb://west/;EntityPath=/", "the path is empty"),
     ],
 )
-def test_a_connection_string_that_lacks_something_is_reported_without_its_key(text: str, expected: str) -> None:
+def test_incomplete_connection_string_is_reported_without_its_key(text: str, expected: str) -> None:
     with pytest.raises(WrongUse, match=expected) as caught:
         RelayEndpoint.from_connection_string(text)
     assert "c2VjcmV0" not in str(caught.value)
@@ -65,7 +65,7 @@ def test_an_invalid_host_is_reported(host: str) -> None:
         RelayEndpoint(host, "hyco")
 
 
-def test_a_query_of_the_protocol_is_the_protocols_own() -> None:
+def test_query_names_of_the_protocol_are_reserved() -> None:
     with pytest.raises(WrongUse, match="has sb-hc-action, expected no name"):
         RelayEndpoint("west", "hyco").connect_url(None, "", {"sb-hc-action": "listen"})
 

@@ -75,7 +75,7 @@ def test_the_token_travels_where_it_should(authorization: str) -> None:
     run(test())
 
 
-def test_closes_travel_with_their_codes() -> None:
+def test_close_codes_are_passed_on() -> None:
     async def test() -> None:
         async with Pair() as pair:
             listener = await pair.listening()
@@ -101,7 +101,7 @@ def test_closes_travel_with_their_codes() -> None:
     run(test())
 
 
-def test_large_messages_pass_and_too_large_ones_end_the_connection() -> None:
+def test_large_messages_pass_and_oversized_ones_close_the_connection() -> None:
     async def test() -> None:
         async with Pair() as pair:
             await pair.echoing()
@@ -148,7 +148,7 @@ def test_a_rejection_reaches_the_sender(decide: Any, protocols: Any, status: int
     run(test())
 
 
-def test_a_decision_that_fails_rejects_and_the_listener_lives(caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_decision_rejects_and_the_listener_continues(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async with Pair() as pair:
             listener = await pair.echoing(decide=_broken)
@@ -161,7 +161,7 @@ def test_a_decision_that_fails_rejects_and_the_listener_lives(caplog: pytest.Log
     assert "the decision on an offer failed" in caplog.text
 
 
-def test_a_listener_whose_connections_are_not_taken_is_busy() -> None:
+def test_listener_with_unaccepted_connections_is_busy() -> None:
     async def test() -> None:
         async with Pair() as pair:
             await pair.listening(waiting=1)
@@ -206,7 +206,7 @@ class Forgetful(SharedAccessKey):
         return await super().token(resource, now)
 
 
-def test_a_token_that_is_not_renewed_ends_the_channel_and_the_next_one_is_new(caplog: pytest.LogCaptureFixture) -> None:
+def test_expired_token_closes_the_channel_and_the_next_has_a_new_one(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async with Pair() as pair:
             tokens = Forgetful("listen-and-send", pair.west.keys["listen-and-send"][0])
@@ -229,7 +229,7 @@ def test_a_token_that_is_not_renewed_ends_the_channel_and_the_next_one_is_new(ca
 
 
 @pytest.mark.parametrize(("code", "reason"), [(1001, "deleted"), (1008, "expired"), (1011, "went wrong")])
-def test_a_channel_that_the_relay_closes_is_opened_again_at_once(code: int, reason: str) -> None:
+def test_channel_closed_by_the_relay_is_reopened_at_once(code: int, reason: str) -> None:
     async def test() -> None:
         async with Pair() as pair:
             listener = await pair.echoing()
@@ -252,7 +252,7 @@ def test_connections_outlive_the_control_channel() -> None:
     run(test())
 
 
-def test_an_outage_leaves_the_other_endpoint_and_is_tried_again_with_pauses() -> None:
+def test_unavailable_endpoint_is_retried_with_pauses_while_the_other_works() -> None:
     async def test() -> None:
         async with Pair() as pair:
             listener = await pair.echoing(keep_alive=NEVER, patience=timedelta(seconds=20))
@@ -273,7 +273,7 @@ def test_an_outage_leaves_the_other_endpoint_and_is_tried_again_with_pauses() ->
     run(test())
 
 
-def test_a_channel_that_is_half_open_is_found_out_by_a_ping() -> None:
+def test_half_open_channel_is_detected_by_a_ping() -> None:
     async def test() -> None:
         async with Pair() as pair:
             listener = await pair.echoing(pair.endpoints("west"), patience=timedelta(seconds=20))
@@ -320,7 +320,7 @@ def test_a_relay_without_pings_is_kept_alive_with_pongs() -> None:
     run(test())
 
 
-def test_a_rendezvous_that_is_never_answered_holds_up_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_unanswered_rendezvous_blocks_no_other(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async with Pair() as pair:
             await pair.echoing(patience=timedelta(seconds=10))
@@ -377,7 +377,7 @@ def test_an_http_request_is_answered_with_501() -> None:
     run(test())
 
 
-def test_with_tls_whom_to_trust_is_the_applications_choice(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_application_chooses_the_trusted_certificates(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async with Pair() as pair:
             await pair.west.go_down()
@@ -422,7 +422,7 @@ async def _nonsense(request: Any) -> Any:
         (_nonsense, NotARelay, "did not answer with HTTP, expected a relay"),
     ],
 )
-def test_an_endpoint_that_is_no_relay_is_reported(answer: Any, kind: type[Exception], expected: str) -> None:
+def test_endpoint_that_is_not_a_relay_is_reported(answer: Any, kind: type[Exception], expected: str) -> None:
     async def test() -> None:
         async with Pair() as pair:
             pair.west.answers_instead = answer
@@ -455,7 +455,7 @@ def test_if_every_endpoint_refuses_the_error_of_each_is_raised() -> None:
     run(test())
 
 
-def test_a_key_that_may_not_send_is_refused_as_a_sender() -> None:
+def test_key_without_the_send_right_is_refused() -> None:
     async def test() -> None:
         async with Pair() as pair:
             await pair.echoing({"west": pair.endpoint("west", "listen-only")})
@@ -477,7 +477,7 @@ def test_one_listener_too_many_is_reported() -> None:
     run(test())
 
 
-def test_it_drains_before_it_leaves() -> None:
+def test_listener_drains_before_it_closes() -> None:
     async def test() -> None:
         async with Pair() as pair:
             listener = pair.listener()
@@ -505,7 +505,7 @@ def test_it_drains_before_it_leaves() -> None:
     run(test())
 
 
-def test_a_decision_that_never_comes_holds_up_no_closing(caplog: pytest.LogCaptureFixture) -> None:
+def test_pending_decision_does_not_block_closing(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async with Pair() as pair:
             asked = asyncio.Event()
@@ -531,7 +531,7 @@ def test_a_decision_that_never_comes_holds_up_no_closing(caplog: pytest.LogCaptu
     assert "an offer is dropped: it was not decided within 77 s of closing" in caplog.text
 
 
-def test_an_endpoint_that_does_not_answer_does_not_delay_listening_at_the_other() -> None:
+def test_silent_endpoint_does_not_delay_listening_at_the_other() -> None:
     async def test() -> None:
         async with Pair() as pair:
             silence = asyncio.Event()
@@ -569,8 +569,8 @@ def test_leaving_its_context_ends_connections_that_were_not_accepted() -> None:
     run(test())
 
 
-def test_wrong_settings_are_reported_where_they_are_made() -> None:
-    with pytest.raises(WrongUse, match="the endpoints of a listener: are none"):
+def test_invalid_settings_are_reported_by_the_constructor() -> None:
+    with pytest.raises(WrongUse, match="endpoints of a listener: got none"):
         RelayListener({})
 
 

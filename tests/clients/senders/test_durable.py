@@ -31,7 +31,7 @@ from busway_clients import (
     UnusableFile,
     WrongUse,
 )
-from busway_clients.senders.messages import identified
+from busway_clients.senders.messages import with_ids
 from busway_clients.senders.serialization import freeze, parts, thaw
 from local.broker.faults import Effect, Fault
 from tests.clients.applications import ENVIRONMENT, Application
@@ -77,7 +77,7 @@ def test_without_an_outage_nothing_is_stored(
     assert pair.bodies("west", entity) == ["parcel-1"]
 
 
-def test_an_outage_is_waited_out_and_the_order_in_each_session_kept(
+def test_outage_keeps_the_order_of_each_session(
     application: Application, pair: Pair, queue: Callable[..., str], outbox: Outbox, durable: Callable[[str], Any]
 ) -> None:
     entity = queue("sessions")
@@ -99,7 +99,7 @@ def test_an_outage_is_waited_out_and_the_order_in_each_session_kept(
     assert [body for body in arrived if body.startswith("letter")] == [f"letter-{number}" for number in range(1, 4)]
 
 
-def test_a_session_that_the_inner_sender_gives_is_kept_in_order_too(
+def test_session_given_by_the_inner_sender_is_kept_in_order(
     application: Application, pair: Pair, queue: Callable[..., str], outbox: Outbox
 ) -> None:
     entity = queue("sessions")
@@ -114,7 +114,7 @@ def test_a_session_that_the_inner_sender_gives_is_kept_in_order_too(
     assert pair.bodies("west", entity) == ["1", "2"]
 
 
-def test_a_drain_during_the_outage_says_why_it_stopped_and_changes_nothing(
+def test_drain_during_the_outage_reports_why_it_stopped(
     application: Application, pair: Pair, queue: Callable[..., str], outbox: Outbox, durable: Callable[[str], Any]
 ) -> None:
     sender = durable(queue())
@@ -126,7 +126,9 @@ def test_a_drain_during_the_outage_says_why_it_stopped_and_changes_nothing(
     assert len(outbox) == 1
 
 
-def test_messages_of_one_id_are_counted_each(pair: Pair, queue: Callable[..., str], outbox: Outbox) -> None:
+def test_messages_with_the_same_id_are_counted_individually(
+    pair: Pair, queue: Callable[..., str], outbox: Outbox
+) -> None:
     def replay(letters: Any) -> list[Any]:
         return [ServiceBusMessage(each, message_id=each, session_id="s") for each in letters]
 
@@ -140,7 +142,7 @@ def test_messages_of_one_id_are_counted_each(pair: Pair, queue: Callable[..., st
         assert sender.drain().sent == 3
 
 
-def test_poison_holds_its_session_and_nothing_else(
+def test_poison_message_blocks_only_its_session(
     application: Application, pair: Pair, queue: Callable[..., str], outbox: Outbox, durable: Callable[[str], Any]
 ) -> None:
     entity = queue("sessions")
@@ -175,25 +177,23 @@ def test_poison_holds_its_session_and_nothing_else(
     assert pair.bodies("west", entity)[-1] == "parcel-3"
 
 
-def test_a_drain_by_senders_that_are_closed_holds_no_message(
-    pair: Pair, queue: Callable[..., str], outbox: Outbox
-) -> None:
+def test_drain_with_closed_senders_holds_no_message(pair: Pair, queue: Callable[..., str], outbox: Outbox) -> None:
     with Application("sync", pair.places) as application:
         senders = application.senders(queue())
         with application.classes.PassiveSender(senders) as passive:
             sender = application.classes.DurableSender(passive, outbox)
             outage(pair)
             sender.send(ServiceBusMessage("x"), timeout=2)
-            with pytest.raises(WrongUse, match="is 0 s"):
+            with pytest.raises(WrongUse, match="got 0 s"):
                 sender.drain(timeout=0)
             for each in senders.values():
                 each.close()
-            with pytest.raises(WrongUse, match="expected one that is open"):
+            with pytest.raises(WrongUse, match="expected an open sender"):
                 sender.drain(timeout=2)
     assert (len(outbox), outbox.held()) == (1, [])
 
 
-def test_what_is_no_outage_is_raised_and_not_kept(
+def test_error_that_is_not_an_outage_is_raised(
     application: Application, pair: Pair, queue: Callable[..., str], outbox: Outbox, durable: Callable[[str], Any]
 ) -> None:
     pair.faults("west").add(Fault(effect=Effect.FILL))
@@ -202,7 +202,7 @@ def test_what_is_no_outage_is_raised_and_not_kept(
     assert len(outbox) == 0
 
 
-def test_what_is_neither_sent_nor_kept_is_reported(pair: Pair, queue: Callable[..., str], tmp_path: Path) -> None:
+def test_messages_neither_sent_nor_kept_are_reported(pair: Pair, queue: Callable[..., str], tmp_path: Path) -> None:
     entity = queue("sessions")
     outbox = Outbox(tmp_path / "small.db", max_messages=1)
     with Application("sync", pair.places) as application:
@@ -212,11 +212,13 @@ def test_what_is_neither_sent_nor_kept_is_reported(pair: Pair, queue: Callable[.
         recovery(pair)
         letter, behind = parcel(1, "letter"), parcel(2)
         large = ServiceBusMessage("x" * 400_000, session_id="letter")
-        with pytest.raises(SendFailed, match=r"MessageSizeExceededError.*; 1 sessions wait") as failed:
+        with pytest.raises(
+            SendFailed, match=r"MessageSizeExceededError.*; messages of 1 sessions in the outbox"
+        ) as failed:
             sender.send([letter, behind, large], timeout=10)
         assert failed.value.outcome.deliveries["west"].accepted == (letter.message_id,)
         assert failed.value.unsent == (behind.message_id, large.message_id)
-        with pytest.raises(OutboxFull, match="holds 1 messages") as full:
+        with pytest.raises(OutboxFull, match="beside 1 ") as full:
             sender.send([parcel(2, "letter"), behind], timeout=10)
         assert full.value.outcome is not None
         assert full.value.outcome.accepted_by == ("west",)
@@ -231,15 +233,13 @@ def test_what_is_neither_sent_nor_kept_is_reported(pair: Pair, queue: Callable[.
     outbox.close()
 
 
-def test_a_disk_that_is_full_after_a_part_was_sent_is_reported(
-    pair: Pair, queue: Callable[..., str], outbox: Outbox
-) -> None:
+def test_full_disk_after_a_partial_send_is_reported(pair: Pair, queue: Callable[..., str], outbox: Outbox) -> None:
     with Application("sync", pair.places) as application:
         sender = application.classes.DurableSender(application.passive(queue("sessions")), outbox)
-        outbox.put(identified(parcel(1)))
+        outbox.put(with_ids(parcel(1)))
         letter, behind = parcel(1, "letter"), parcel(2)
         with full_disk(outbox):
-            with pytest.raises(SendFailed, match="1 of 2 were taken, and the others are not kept") as failed:
+            with pytest.raises(SendFailed, match="1 of 2 messages were sent, the others are not kept") as failed:
                 sender.send([letter, behind], timeout=10)
             assert failed.value.unsent == (behind.message_id,)
             with pytest.raises(StoreUnavailable):
@@ -247,7 +247,7 @@ def test_a_disk_that_is_full_after_a_part_was_sent_is_reported(
     assert len(outbox) == 1
 
 
-def test_a_full_entity_ends_a_drain_and_holds_no_message(
+def test_full_entity_stops_a_drain_and_holds_no_message(
     application: Application, pair: Pair, queue: Callable[..., str], durable: Callable[[str], Any]
 ) -> None:
     sender = durable(queue())
@@ -259,7 +259,7 @@ def test_a_full_entity_ends_a_drain_and_holds_no_message(
     assert (drained.held, drained.left) == (0, 1)
 
 
-def test_an_active_sender_leaves_to_the_outbox_what_its_policy_lacks(
+def test_active_sender_leaves_unsent_messages_to_the_outbox(
     application: Application, pair: Pair, queue: Callable[..., str], outbox: Outbox
 ) -> None:
     entity = queue()
@@ -273,7 +273,7 @@ def test_an_active_sender_leaves_to_the_outbox_what_its_policy_lacks(
     assert set(pair.ids("west", entity)) == {message.message_id}
 
 
-def test_it_drains_by_itself_for_as_long_as_it_is_asked_to(
+def test_keep_draining_runs_until_it_is_stopped(
     application: Application, pair: Pair, queue: Callable[..., str], outbox: Outbox, durable: Callable[[str], Any]
 ) -> None:
     entity = queue()
@@ -304,15 +304,15 @@ def test_it_drains_by_itself_for_as_long_as_it_is_asked_to(
     assert pair.bodies("west", entity) == ["x"]
 
 
-def test_all_that_put_has_returned_for_survives_kill_9(tmp_path: Path) -> None:
+def test_stored_messages_survive_kill_9(tmp_path: Path) -> None:
     script = textwrap.dedent("""
         import sys, itertools
         from azure.servicebus import ServiceBusMessage
         from busway_clients import Outbox
-        from busway_clients.senders.messages import identified
+        from busway_clients.senders.messages import with_ids
         outbox = Outbox(sys.argv[1])
         for number in itertools.count():
-            outbox.put(identified(ServiceBusMessage(f"{number}", session_id="s", message_id=f"{number}")))
+            outbox.put(with_ids(ServiceBusMessage(f"{number}", session_id="s", message_id=f"{number}")))
             print(number, flush=True)
     """)
     path = tmp_path / "outbox.db"
@@ -320,7 +320,7 @@ def test_all_that_put_has_returned_for_survives_kill_9(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as process:  # noqa: S603 - our own script
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(30)]
-        with pytest.raises(OutboxInUse, match="in use by another outbox"):
+        with pytest.raises(OutboxInUse, match="another outbox has the file open"):
             Outbox(path)
         process.send_signal(signal.SIGKILL)
         lines += process.stdout.readlines()
@@ -333,23 +333,23 @@ def test_all_that_put_has_returned_for_survives_kill_9(tmp_path: Path) -> None:
     assert len(waiting) - len(accepted) <= 1
 
 
-def test_it_is_bounded_and_takes_all_of_a_send_or_nothing(tmp_path: Path) -> None:
+def test_outbox_is_bounded_and_accepts_all_messages_or_none(tmp_path: Path) -> None:
     outbox = Outbox(tmp_path / "outbox.db", max_messages=3)
-    outbox.put(identified([ServiceBusMessage("1"), ServiceBusMessage("2")]))
-    with pytest.raises(OutboxFull, match=r"holds 2 messages of .* and 2 of .* came, expected at most 3"):
-        outbox.put(identified([ServiceBusMessage("3"), ServiceBusMessage("4")]))
+    outbox.put(with_ids([ServiceBusMessage("1"), ServiceBusMessage("2")]))
+    with pytest.raises(OutboxFull, match=r"2 more messages .* beside 2 .*, expected at most 3"):
+        outbox.put(with_ids([ServiceBusMessage("3"), ServiceBusMessage("4")]))
     assert len(outbox) == 2
-    outbox.put(identified(ServiceBusMessage("3")))
+    outbox.put(with_ids(ServiceBusMessage("3")))
     outbox.close()
     again = Outbox(tmp_path / "outbox.db", max_bytes=1)
     assert len(again) == 3
     with pytest.raises(OutboxFull):
-        again.put(identified(ServiceBusMessage("4")))
+        again.put(with_ids(ServiceBusMessage("4")))
     again.close()
 
 
-def test_only_its_owner_may_read_what_waits(outbox: Outbox) -> None:
-    outbox.put(identified(parcel(1)))
+def test_file_is_readable_by_its_owner_only(outbox: Outbox) -> None:
+    outbox.put(with_ids(parcel(1)))
     path = Path(outbox._database.path)
     assert {each.stat().st_mode & 0o777 for each in (path, Path(f"{path}-wal"))} == {0o600}
 
@@ -365,14 +365,14 @@ def full_disk(outbox: Outbox) -> Iterator[Any]:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_on_a_full_disk_the_outbox_knows_what_it_holds(outbox: Outbox) -> None:
-    outbox.put(identified([parcel(1), parcel(2)]))
+def test_counts_are_correct_after_a_full_disk(outbox: Outbox) -> None:
+    outbox.put(with_ids([parcel(1), parcel(2)]))
     size = outbox.size_in_bytes
     waiting = outbox.next(2)
     with full_disk(outbox):
         for _ in range(3):
             with pytest.raises(StoreUnavailable):
-                outbox.put(identified(parcel(3)))
+                outbox.put(with_ids(parcel(3)))
             with pytest.raises(StoreUnavailable):
                 outbox.remove([each.number for each in waiting])
             assert (len(outbox), outbox.size_in_bytes) == (len(outbox.next(9)), size) == (2, size)
@@ -380,18 +380,18 @@ def test_on_a_full_disk_the_outbox_knows_what_it_holds(outbox: Outbox) -> None:
     assert (len(outbox), outbox.size_in_bytes) == (0, 0)
 
 
-def test_a_full_disk_ends_no_draining_and_sends_nothing_again(
+def test_full_disk_does_not_stop_draining_and_sends_nothing_twice(
     pair: Pair, queue: Callable[..., str], outbox: Outbox, caplog: pytest.LogCaptureFixture
 ) -> None:
     entity = queue("sessions")
-    outbox.put(identified([parcel(1), parcel(2)]))
+    outbox.put(with_ids([parcel(1), parcel(2)]))
     with Application("sync", pair.places) as application:
         sender = application.classes.DurableSender(application.passive(entity), outbox)
         stop = threading.Event()
         thread = threading.Thread(target=sender.keep_draining, args=(stop,), kwargs={"pause": 0.01})
         with full_disk(outbox):
             thread.start()
-            until(lambda: caplog.text.count("the outbox cannot be drained") > 1)
+            until(lambda: caplog.text.count("outbox: drain failed and is retried") > 1)
         until(lambda: not len(outbox))
         stop.set()
         thread.join()
@@ -405,8 +405,8 @@ def until(is_so: Any) -> None:
         time.sleep(0.005)
 
 
-def test_asyncio_goes_on_draining_too(outbox: Outbox, caplog: pytest.LogCaptureFixture) -> None:
-    outbox.put(identified(ServiceBusMessage("x")))
+def test_asyncio_continues_draining_after_a_full_disk(outbox: Outbox, caplog: pytest.LogCaptureFixture) -> None:
+    outbox.put(with_ids(ServiceBusMessage("x")))
 
     class Sender:
         async def send(self, messages: Any, *, timeout: Any = None) -> Outcome:  # noqa: ARG002, ASYNC109 - a sender's
@@ -415,7 +415,7 @@ def test_asyncio_goes_on_draining_too(outbox: Outbox, caplog: pytest.LogCaptureF
     async def until_empty() -> None:
         task = asyncio.create_task(busway_clients.aio.DurableSender(Sender(), outbox).keep_draining(pause=0.01))
         with full_disk(outbox):
-            await asyncio.to_thread(until, lambda: "the outbox cannot be drained" in caplog.text)
+            await asyncio.to_thread(until, lambda: "outbox: drain failed and is retried" in caplog.text)
         await asyncio.to_thread(until, lambda: not len(outbox))
         task.cancel()
 
@@ -423,13 +423,13 @@ def test_asyncio_goes_on_draining_too(outbox: Outbox, caplog: pytest.LogCaptureF
 
 
 @pytest.mark.parametrize("value", [object(), 2**40, {"a": object()}])
-def test_what_cannot_be_encoded_is_refused_when_it_comes(outbox: Outbox, value: Any) -> None:
+def test_unencodable_message_is_refused_at_once(outbox: Outbox, value: Any) -> None:
     with pytest.raises(WrongUse):
-        outbox.put(identified(ServiceBusMessage("x", application_properties={"secret": value})))
+        outbox.put(with_ids(ServiceBusMessage("x", application_properties={"secret": value})))
     assert len(outbox) == 0
 
 
-def test_a_message_is_after_a_restart_what_it_was() -> None:
+def test_message_is_unchanged_after_a_restart() -> None:
     values: dict[str, Any] = {
         "application_properties": {
             "long": {"TYPE": "LONG", "VALUE": 2**40},
@@ -461,13 +461,11 @@ def test_a_file_of_another_kind_or_version_is_refused(tmp_path: Path) -> None:
     later.close()
     with pytest.raises(UnusableFile, match=r"later\.db: has version 9 of an outbox, expected 1"):
         Outbox(tmp_path / "later.db")
-    with pytest.raises(WrongUse, match="expected positive ones"):
+    with pytest.raises(WrongUse, match="expected 1 or more"):
         Outbox(tmp_path / "new.db", max_messages=0)
 
 
-def test_durable_sends_need_no_outage_to_be_kept_in_order_of_one_call(
-    pair: Pair, queue: Callable[..., str], outbox: Outbox
-) -> None:
+def test_order_within_one_durable_send_is_kept(pair: Pair, queue: Callable[..., str], outbox: Outbox) -> None:
     entity = queue("sessions")
     with Application("sync", pair.places) as application:
         sender = application.classes.DurableSender(application.passive(entity), outbox)

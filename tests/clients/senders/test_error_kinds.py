@@ -45,7 +45,7 @@ def errors() -> list[Any]:
 
 
 @pytest.mark.parametrize(("name", "error"), errors(), ids=lambda each: each if isinstance(each, str) else "")
-def test_every_class_of_the_sdk_has_its_meaning(name: str, error: Any) -> None:
+def test_every_error_class_of_the_sdk_is_classified(name: str, error: Any) -> None:
     assert name in MEANINGS[classify(error)]
 
 
@@ -64,13 +64,13 @@ def test_every_class_of_the_sdk_has_its_meaning(name: str, error: Any) -> None:
         (struct.error(), ErrorKind.UNAVAILABLE),
     ],
 )
-def test_what_the_sdk_wraps_means_what_is_inside(inner: Any, meaning: Any) -> None:
+def test_wrapped_errors_are_classified_by_their_cause(inner: Any, meaning: Any) -> None:
     wrapped = exceptions.ServiceBusError("Handler failed", error=inner)
     assert classify(wrapped) is meaning
     assert is_unavailable(wrapped) is (meaning is ErrorKind.UNAVAILABLE)
     assert describe(wrapped) == "ServiceBusError"
 
 
-def test_errors_of_this_package_have_their_meaning_too() -> None:
+def test_errors_of_this_package_are_classified() -> None:
     assert classify(Unencodable()) is ErrorKind.AT_FAULT
     assert classify(WrongUse()) is ErrorKind.REFUSED

@@ -72,7 +72,7 @@ def test_an_outage_swaps_the_roles_once_and_they_stay_swapped(
     assert pair.bodies("east", entity) == ["2", "3"]
 
 
-def test_a_link_that_was_closed_meanwhile_is_opened_again_and_is_no_outage(
+def test_closed_link_is_reopened_and_is_not_an_outage(
     application: Application, pair: Pair, queue: Callable[..., str]
 ) -> None:
     entity = queue()
@@ -105,7 +105,7 @@ def test_a_link_that_was_closed_meanwhile_is_opened_again_and_is_no_outage(
     ],
     ids=lambda fault: f"{fault.effect} {fault.condition}",
 )
-def test_what_means_unavailability_switches(pair: Pair, queue: Callable[..., str], fault: Any) -> None:
+def test_unavailability_switches(pair: Pair, queue: Callable[..., str], fault: Any) -> None:
     entity = queue()
     pair.faults("west").add(fault)
     with Application("sync", pair.places) as application:
@@ -129,7 +129,7 @@ def test_what_means_unavailability_switches(pair: Pair, queue: Callable[..., str
     ],
     ids=lambda fault: f"{fault.effect} {fault.condition}",
 )
-def test_what_does_not_mean_unavailability_switches_nothing(pair: Pair, queue: Callable[..., str], fault: Any) -> None:
+def test_other_errors_do_not_switch(pair: Pair, queue: Callable[..., str], fault: Any) -> None:
     entity = queue()
     pair.faults("west").add(fault)
     with Application("sync", pair.places) as application:
@@ -144,7 +144,7 @@ def test_what_does_not_mean_unavailability_switches_nothing(pair: Pair, queue: C
 @pytest.mark.parametrize(
     "answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"AMQP\x00\x01\x00\x00"], ids=["a page", "amqp"]
 )
-def test_a_peer_that_is_no_namespace_switches(
+def test_peer_that_does_not_speak_amqp_switches(
     application: Application, queue: Callable[..., str], answer: bytes
 ) -> None:
     entity = queue()
@@ -158,7 +158,7 @@ def test_a_peer_that_is_no_namespace_switches(
 
 
 @pytest.mark.parametrize("others", [0, 1])
-def test_a_message_that_cannot_be_encoded_is_at_fault_and_switches_nothing(
+def test_unencodable_message_does_not_switch(
     application: Application, pair: Pair, queue: Callable[..., str], others: int
 ) -> None:
     entity = queue()
@@ -177,19 +177,19 @@ def test_a_closed_sender_and_an_invalid_timeout_are_wrong_use(
     senders = application.senders(queue())
     sender = application.classes.PassiveSender(senders)
     for timeout in (0, -1):
-        with pytest.raises(WrongUse, match=f"is {timeout} s, expected a positive one"):
+        with pytest.raises(WrongUse, match=f"got {timeout} s, expected more than 0"):
             application.call(sender.send(ServiceBusMessage("x"), timeout=timeout))
     application.call(sender.send(ServiceBusMessage("x")))
     for each in senders.values():
         application.call(each.close())
     for messages in (ServiceBusMessage("x"), [ServiceBusMessage("x")] * 2):
-        with pytest.raises(WrongUse, match="expected one that is open"):
+        with pytest.raises(WrongUse, match="expected an open sender"):
             application.call(sender.send(messages, timeout=5))
     if application.kind == "sync":
         sender.close()
 
 
-def test_an_entity_that_is_missing_switches_nothing(pair: Pair) -> None:
+def test_missing_entity_does_not_switch(pair: Pair) -> None:
     with Application("sync", pair.places) as application, pytest.raises(SendFailed, match="EntityNotFoundError"):
         application.passive("nowhere").send(ServiceBusMessage("x"), timeout=2)
 
@@ -210,7 +210,7 @@ def test_if_both_fail_the_roles_stay_and_both_errors_are_raised(
     assert sender.state == RoleState("west", ("east",))
 
 
-def test_what_the_active_one_had_accepted_is_not_sent_again(
+def test_messages_accepted_by_the_active_namespace_are_not_sent_again(
     application: Application, pair: Pair, queue: Callable[..., str]
 ) -> None:
     entity = queue()
@@ -278,7 +278,7 @@ def test_a_role_change_during_a_send_does_not_blame_the_wrong_namespace(
     assert sender.state == RoleState("east", ("west",))
 
 
-def test_of_two_that_switch_at_the_same_time_one_does(tmp_path: Path) -> None:
+def test_concurrent_switches_swap_the_roles_once(tmp_path: Path) -> None:
     script = textwrap.dedent("""
         import sys
         from busway_clients import FileRoles
@@ -324,7 +324,7 @@ class RolesThatAreAway:
             raise StoreUnavailable("roles: no answer")
 
 
-def test_a_store_that_does_not_answer_stops_no_send_and_no_switch(
+def test_unavailable_role_store_stops_no_send_and_no_switch(
     application: Application, pair: Pair, queue: Callable[..., str]
 ) -> None:
     entity = queue()
@@ -356,7 +356,7 @@ class RolesThatTakeTheirTime(MemoryRoles):
         return super().read()
 
 
-def test_a_send_waits_behind_another_no_longer_than_it_may(
+def test_send_waits_for_another_at_most_its_timeout(
     application: Application, pair: Pair, queue: Callable[..., str]
 ) -> None:
     entity = queue()
@@ -388,21 +388,21 @@ def test_a_send_waits_behind_another_no_longer_than_it_may(
 def test_roles_of_other_namespaces_are_refused(pair: Pair, queue: Callable[..., str], tmp_path: Path) -> None:
     path = tmp_path / "roles.db"
     FileRoles(path).replace(0, ("north", "south"))
-    expected = "are of north, south, expected east, west"
+    expected = "has roles of north, south, expected east, west"
     with Application("sync", pair.places) as application, pytest.raises(WrongUse, match=expected):
         application.passive(queue(), roles=FileRoles(path)).send(ServiceBusMessage("x"))
 
 
-def test_a_file_that_holds_something_else_is_refused(tmp_path: Path) -> None:
+def test_foreign_file_is_refused(tmp_path: Path) -> None:
     page = tmp_path / "login.html"
     page.write_text("<html>please log in</html>" * 100)
     with pytest.raises(UnusableFile, match=r"login\.html: file is not a database"):
         FileRoles(page)
 
 
-def test_wrong_settings_are_reported_where_they_are_made() -> None:
+def test_invalid_settings_are_reported_by_the_constructor() -> None:
     nobody: dict[str, Any] = {"west": None, "east": None}
-    with pytest.raises(WrongUse, match="are none, expected an active one"):
+    with pytest.raises(WrongUse, match="got none, expected an active"):
         PassiveSender({})
-    with pytest.raises(WrongUse, match="is 'north', expected one of west, east"):
+    with pytest.raises(WrongUse, match="got 'north', expected one of west, east"):
         PassiveSender(nobody).activate("north")

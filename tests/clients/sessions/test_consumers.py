@@ -165,7 +165,7 @@ def test_awaited_consumers_of_queues_without_sessions_lock_each_message(
 
 
 @pytest.mark.parametrize("is_awaited", [False, True], ids=["threads", "awaited"])
-def test_a_cut_connection_ends_no_consumer_of_messages_that_are_locked_by_themselves(
+def test_cut_connection_does_not_end_a_consumer_without_sessions(
     is_awaited: bool,
     regions: RunningBroker,
     clients: dict[str, ServiceBusClient],
@@ -217,7 +217,7 @@ def test_a_cut_connection_ends_no_consumer_of_messages_that_are_locked_by_themse
     assert effects.done.count((None, "m1")) == 1
 
 
-def test_a_message_that_is_being_processed_elsewhere_keeps_none_of_the_others_waiting(
+def test_message_in_progress_elsewhere_blocks_no_other(
     regions: RunningBroker,
     clients: dict[str, ServiceBusClient],
     send: Callable[..., None],
@@ -296,7 +296,7 @@ class _Unsaid(Exception):
         return "☃" * 40_000 + "\ud800"
 
 
-def test_poison_goes_to_the_dead_letter_queues_with_its_reason_on_record(
+def test_poison_message_is_dead_lettered_and_its_reason_recorded(
     regions: RunningBroker,
     clients: dict[str, ServiceBusClient],
     send: Callable[..., None],
@@ -336,7 +336,7 @@ def test_poison_goes_to_the_dead_letter_queues_with_its_reason_on_record(
     assert entries["m3"].attempt == 3
 
 
-def test_the_secondary_begins_nothing_while_the_primary_does(
+def test_secondary_starts_no_session_while_the_primary_works(
     regions: RunningBroker,
     clients: dict[str, ServiceBusClient],
     send: Callable[..., None],
@@ -360,7 +360,7 @@ def test_the_secondary_begins_nothing_while_the_primary_does(
     assert by == [("west", "m1"), ("west", "m2"), ("west", "m3")]
 
 
-def test_a_lease_lives_on_while_the_application_takes_longer_than_it_lasts(
+def test_lease_is_renewed_while_the_application_works(
     regions: RunningBroker,
     clients: dict[str, ServiceBusClient],
     send: Callable[..., None],
@@ -387,7 +387,7 @@ def test_a_lease_lives_on_while_the_application_takes_longer_than_it_lasts(
     assert effects.of("s") == ["m1", "m2"]
 
 
-def test_sessions_on_one_side_only_are_dead_letters_and_nothing_is_taken(
+def test_sessions_on_one_side_only_are_an_error(
     regions: RunningBroker,
     clients: dict[str, ServiceBusClient],
     send: Callable[..., None],
@@ -435,7 +435,7 @@ def test_a_journal_of_another_queue_is_refused_at_the_start(
             consumer.journal.open()
 
 
-def test_a_malformed_entry_keeps_its_session_where_it_is_and_no_other(  # noqa: PLR0917 - fixtures
+def test_malformed_entry_blocks_only_its_session(  # noqa: PLR0917 - fixtures
     regions: RunningBroker,
     clients: dict[str, ServiceBusClient],
     send: Callable[..., None],
@@ -458,7 +458,7 @@ def test_a_malformed_entry_keeps_its_session_where_it_is_and_no_other(  # noqa: 
     assert active(regions, queue())["west"] == 1
 
 
-def test_a_message_that_cannot_be_recognised_is_dead_lettered_and_does_not_stop_its_session(
+def test_message_without_identity_is_dead_lettered_and_does_not_block_its_session(
     regions: RunningBroker, clients: dict[str, ServiceBusClient], store: Any, queue: Callable[..., str]
 ) -> None:
     with clients["west"].get_queue_sender(queue()) as sender:
@@ -499,9 +499,7 @@ def test_a_message_that_cannot_be_recognised_is_dead_lettered_and_does_not_stop_
         ({"n": "9" * 19, "repl-path": "east", "repl-sequence": "9" * 19}, {"number": "n"}, None),
     ],
 )
-def test_what_does_not_fit_into_a_journal_is_not_recognised(
-    properties: Any, settings: Any, problem: str | None
-) -> None:
+def test_id_that_does_not_fit_into_a_journal_is_rejected(properties: Any, settings: Any, problem: str | None) -> None:
     settings = {"identity": None, "number": None, **settings}
     message = Received(properties)
     assert arrival_of(message, "west", **settings).problem == problem
@@ -520,6 +518,6 @@ def test_what_does_not_fit_into_a_journal_is_not_recognised(
         ({"lock": "message", "number": "n"}, "keeps no order"),
     ],
 )
-def test_settings_that_cannot_be_are_dead_letters_all_at_once(changes: Any, problem: str) -> None:
+def test_all_invalid_settings_are_reported_together(changes: Any, problem: str) -> None:
     with pytest.raises(JournalRefused, match=problem):
         Settings(**changes)

@@ -50,7 +50,7 @@ def test_its_program_imports_what_it_uses() -> None:
     assert used <= known.keys() | assigned | arguments
 
 
-def test_the_report_reports_that_nothing_was_applied_yet(
+def test_report_before_anything_was_applied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

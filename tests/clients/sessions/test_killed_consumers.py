@@ -72,7 +72,7 @@ def until(condition: Any) -> None:
         ("recorded", ["m1 False", "m2 False"], ["m3 True"], NAMES[1:]),
     ],
 )
-def test_what_a_killed_consumer_has_recorded_is_not_done_again_and_what_it_may_have_done_is_reported(  # noqa: PLR0917 - fixtures
+def test_killed_consumer_repeats_no_recorded_event_and_unsure_ones_are_reported(  # noqa: PLR0917 - fixtures
     regions: RunningBroker,
     clients: dict[str, ServiceBusClient],
     send: Callable[..., None],

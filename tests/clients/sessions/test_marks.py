@@ -60,7 +60,7 @@ def marked(*done: Any) -> Any:
     return mark
 
 
-def test_a_message_is_seen_by_its_origin_s_number_and_time() -> None:
+def test_messages_are_compared_by_origin_number_and_time() -> None:
     times = "2026-11-21T10:00:00.250Z;2026-11-21T10:00:05.000Z"
     copied = {b"repl-path": b"west;central", b"repl-sequence": b"17;4", b"repl-enqueue-time": times.encode()}
     message = SimpleNamespace(
@@ -76,12 +76,12 @@ def test_a_message_is_seen_by_its_origin_s_number_and_time() -> None:
     assert seen_event(event, "east", "2") == Seen("east", "east", "2", None, 3, START)
 
 
-def test_where_numbers_agree_they_decide_to_the_message() -> None:
+def test_agreeing_numbers_decide_exactly() -> None:
     translation = Translation(marked(native(7)), numbers_agree=True)
     assert [translation.place(copy(n, seconds=0)) for n in (6, 7, 8)] == [Place.DONE, Place.DONE, Place.NEXT]
 
 
-def test_where_they_do_not_times_decide_outside_the_allowance_and_ids_within() -> None:
+def test_otherwise_times_decide_outside_the_allowance_and_ids_within() -> None:
     mark = marked(*(native(n, name=f"m{n}") for n in range(1, 101) if n != 98))
     translation = Translation(mark)
     places = {n: translation.place(copy(900 + n, seconds=n, name=f"m{n}")) for n in range(1, 111)}
@@ -93,7 +93,7 @@ def test_where_they_do_not_times_decide_outside_the_allowance_and_ids_within() -
     assert nameless == {94: Place.DONE, 96: Place.UNSURE, 104: Place.UNSURE, 106: Place.NEXT}
 
 
-def test_more_messages_within_the_allowance_than_ids_are_kept_leave_some_unsure_and_none_lost() -> None:
+def test_too_many_messages_within_the_allowance_are_unsure_but_not_lost() -> None:
     mark = marked(*(native(n, seconds=n / 1000, name=f"m{n}") for n in range(1000)))
     translation = Translation(mark)
     places = [translation.place(copy(n, seconds=n / 1000, name=f"m{n}")) for n in range(1000)]
@@ -102,7 +102,7 @@ def test_more_messages_within_the_allowance_than_ids_are_kept_leave_some_unsure_
     assert translation.place(copy(0, seconds=1.5, name="new")) is Place.NEXT
 
 
-def test_a_partition_without_a_mark_keeps_times_from_deciding() -> None:
+def test_times_do_not_decide_for_a_partition_without_a_mark() -> None:
     half = marked(native(500, "0"))
     assert Translation(half, PARTITIONS).place(copy(3, "2")) is Place.UNSURE
     whole = joined([half, marked(native(400, "1"))])
@@ -136,7 +136,7 @@ def test_reading_a_copied_hub_starts_before_the_first_event_that_is_open() -> No
 
 @pytest.mark.parametrize("seed", range(30))
 @pytest.mark.parametrize("numbers_agree", [True, False])
-def test_whatever_happens_a_switch_loses_nothing(seed: Any, numbers_agree: bool) -> None:
+def test_switch_loses_nothing(seed: Any, numbers_agree: bool) -> None:
     chance = random.Random(seed)
     sent = list(itertools.accumulate(chance.choice([0, 0.001, 0.4, 3]) for _ in range(400)))
     partition_of = [str(chance.randrange(2)) for _ in sent]
@@ -171,7 +171,7 @@ def time_of(seen: Any) -> Any:
     return seen.enqueued
 
 
-def test_after_the_switch_back_what_was_done_elsewhere_is_known() -> None:
+def test_switch_back_knows_what_was_processed_elsewhere() -> None:
     over = marked(native(7, name="m7"), native(8, name="m8"))
     for seen in (copy(9, name="m9"), copy(10, name="m10"), native(1, site="east", seconds=20, name="e1")):
         over = over.after(seen)
@@ -182,7 +182,7 @@ def test_after_the_switch_back_what_was_done_elsewhere_is_known() -> None:
     assert [by_time.place(native(n, name=f"m{n}")) for n in range(7, 13)] == [Place.DONE] * 4 + [Place.NEXT] * 2
 
 
-def test_marks_are_kept_and_one_instance_alone_moves_each(store: Any) -> None:
+def test_marks_are_stored_and_moved_by_one_instance_each(store: Any) -> None:
     books = aio.Bookmarks(store.store, "shipping") if hasattr(store, "runner") else Bookmarks(store, "shipping")
 
     def call(answer: Any) -> Any:
@@ -201,7 +201,7 @@ def test_marks_are_kept_and_one_instance_alone_moves_each(store: Any) -> None:
     assert call(books.load("other")) == Mark()
 
 
-def test_a_mark_of_another_schema_or_that_is_malformed_is_reported() -> None:
+def test_malformed_mark_is_reported() -> None:
     store = SqliteStore(":memory:")
     OPENED.append(store)
     store.open()
@@ -215,7 +215,7 @@ def test_a_mark_of_another_schema_or_that_is_malformed_is_reported() -> None:
         books.load("s")
 
 
-def test_awaited_bookmarks_are_the_same() -> None:
+def test_asynchronous_bookmarks_are_the_same() -> None:
     async def run() -> None:
         store = aio.SqliteStore(":memory:")
         await store.open()
@@ -227,7 +227,7 @@ def test_awaited_bookmarks_are_the_same() -> None:
     asyncio.run(run())
 
 
-def test_a_consumer_of_a_hub_goes_on_in_the_copy_where_it_has_stopped() -> None:
+def test_hub_consumer_continues_in_the_copy_where_it_stopped() -> None:
     """Over the wire: events of west, their copies in east as Busway stamps them, a mark after the 30th."""
     hubs = [
         NamespaceConfig(name=site, hubs=(HubConfig(name="events", partition_count=1),)) for site in ("west", "east")

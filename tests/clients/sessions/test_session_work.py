@@ -49,7 +49,7 @@ def first_of_each(names: Any) -> Any:
 @pytest.mark.parametrize("record_every", [1, 3])
 @pytest.mark.parametrize("is_performed", [True, False], ids=["after", "before"])
 @pytest.mark.parametrize("second", ["east", "west"])
-def test_a_crash_at_any_step_leaves_nothing_undone_and_nothing_done_twice_unless_reported(
+def test_crash_at_any_step_loses_nothing_and_repeats_only_what_is_reported(
     max_final: int, record_every: int, is_performed: bool, second: str
 ) -> None:
     settings = with_settings(record_every=record_every)
@@ -84,7 +84,7 @@ def test_a_crash_at_any_step_leaves_nothing_undone_and_nothing_done_twice_unless
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_two_workers_that_race_process_each_message_once_in_order(seed: int) -> None:
+def test_racing_workers_process_each_message_once_in_order(seed: int) -> None:
     chance = random.Random(seed)
     max_final = chance.choice([1, 2, 20])
     world = World(with_settings(record_every=chance.choice([1, 2])), max_final=max_final)
@@ -98,7 +98,7 @@ def test_two_workers_that_race_process_each_message_once_in_order(seed: int) -> 
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_workers_that_race_and_die_leave_no_message_behind(seed: int) -> None:
+def test_racing_workers_that_die_lose_no_message(seed: int) -> None:
     chance = random.Random(seed)
     world = World(with_settings(max_attempts=50), max_final=chance.choice([1, 2, 20]))
     queues = dict(zip(("west", "east"), both(4), strict=True))
@@ -117,7 +117,7 @@ def test_workers_that_race_and_die_leave_no_message_behind(seed: int) -> None:
     assert len(again) <= deaths
 
 
-def test_a_slow_worker_that_was_overtaken_can_write_and_settle_nothing() -> None:
+def test_worker_that_lost_its_lease_can_write_and_settle_nothing() -> None:
     world = World()
     west, east = both(2)
     slow = Player(world, "west", west)
@@ -138,7 +138,7 @@ def test_a_slow_worker_that_was_overtaken_can_write_and_settle_nothing() -> None
     assert west.messages == []
 
 
-def test_a_worker_that_lives_keeps_its_lease_for_as_long_as_its_application_takes() -> None:
+def test_live_worker_keeps_its_lease_while_the_application_works() -> None:
     world = World()
     west, east = both(1)
     slow = Player(world, "west", west)
@@ -159,7 +159,7 @@ def test_a_worker_that_lives_keeps_its_lease_for_as_long_as_its_application_take
     assert world.applied == [("m1", 1, False)]
 
 
-def test_a_session_that_was_forgotten_keeps_its_lease_from_others_and_its_tokens_grow() -> None:
+def test_lease_of_a_deleted_session_stays_exclusive_and_its_tokens_grow() -> None:
     world = World()
     remembers = WorkerCache()
     west, east = both(1)
@@ -183,7 +183,7 @@ def test_a_session_that_was_forgotten_keeps_its_lease_from_others_and_its_tokens
     assert not second.is_held()
 
 
-def test_the_tokens_of_a_session_grow_though_its_lease_was_forgotten_beneath_registered_messages() -> None:
+def test_tokens_grow_after_the_lease_row_was_deleted() -> None:
     world = World()
     west, east = both(2)
     del west.messages[1]
@@ -201,7 +201,7 @@ def test_the_tokens_of_a_session_grow_though_its_lease_was_forgotten_beneath_reg
 
 
 @pytest.mark.parametrize("offset", [-1e6, -3600.0, 3600.0, 1e6])
-def test_clocks_that_are_apart_neither_shorten_a_lease_nor_keep_it_for_ever(offset: float) -> None:
+def test_clock_skew_neither_shortens_nor_prolongs_a_lease(offset: float) -> None:
     world = World()
     west, east = both(2)
     doomed = Player(world, "west", west)
@@ -212,7 +212,7 @@ def test_clocks_that_are_apart_neither_shorten_a_lease_nor_keep_it_for_ever(offs
     assert world.names == ["m1", "m2"]
 
 
-def test_the_secondary_leaves_to_the_primary_what_it_may_begin_by_itself_later() -> None:
+def test_secondary_leaves_new_sessions_to_the_primary_for_a_while() -> None:
     world = World()
     secondary = with_settings(head_start_seconds=15)
     west, east = both(2)
@@ -248,7 +248,7 @@ def test_a_later_message_waits_for_an_earlier_one_that_only_the_other_region_has
     assert east.messages == []
 
 
-def test_after_the_time_to_wait_for_an_earlier_message_the_session_goes_on() -> None:
+def test_session_continues_after_the_wait_for_an_earlier_message() -> None:
     world = World(with_settings(wait_for_earlier_seconds=100))
     west, east = both(3)
     del east.messages[0]
@@ -261,7 +261,7 @@ def test_after_the_time_to_wait_for_an_earlier_message_the_session_goes_on() -> 
     assert world.names == ["m2", "m3", "m1"]
 
 
-def test_a_message_that_never_came_is_waited_for_once() -> None:
+def test_missing_message_is_waited_for_once() -> None:
     world = World(with_settings(wait_for_earlier_seconds=100))
     west, east = both(6)
     Player(world, "west", west).step_until(Run)
@@ -278,7 +278,7 @@ def test_a_message_that_never_came_is_waited_for_once() -> None:
 
 
 @pytest.mark.parametrize("dies_at", [Run, Complete], ids=["working", "pending"])
-def test_a_message_that_will_not_come_any_more_is_given_up_by_a_person(dies_at: Any) -> None:
+def test_operator_gives_up_a_missing_message(dies_at: Any) -> None:
     world = World()
     west, east = both(3)
     if dies_at is Run:
@@ -324,7 +324,7 @@ def test_numbers_are_given_up_in_their_order() -> None:
     assert world.names == ["m4"]
 
 
-def test_an_owner_that_lives_reads_again_when_a_message_was_given_up() -> None:
+def test_live_owner_notices_a_given_up_message() -> None:
     world = World()
     west, _ = both(2)
     owner = Player(world, "west", west)
@@ -336,7 +336,7 @@ def test_an_owner_that_lives_reads_again_when_a_message_was_given_up() -> None:
     assert world.states() == {"m1": "completed", "m2": "completed"}
 
 
-def test_a_message_that_is_sent_again_behind_more_than_a_batch_holds_up_none_of_them() -> None:
+def test_resent_message_behind_a_full_batch_blocks_none() -> None:
     world = World(with_settings(batch=2))
     Player(world, "west", Queue([arrival("m1", 1, "west")]), fails=lambda _: Fault("Broken", "", is_final=True)).play()
     world.journal.reopen(SESSION, "m1")
@@ -346,7 +346,7 @@ def test_a_message_that_is_sent_again_behind_more_than_a_batch_holds_up_none_of_
 
 
 @pytest.mark.parametrize("is_renewing", [False, True], ids=["silent", "beating"])
-def test_an_earlier_message_that_another_region_registers_is_waited_for_from_then_on(is_renewing: bool) -> None:
+def test_earlier_message_registered_elsewhere_is_waited_for(is_renewing: bool) -> None:
     world = World()
     queue = Queue([arrival("m3", 3, "east", origin="west"), arrival("m4", 4, "east", origin="west")])
     east = Player(world, "east", queue)
@@ -367,7 +367,7 @@ def test_an_earlier_message_that_another_region_registers_is_waited_for_from_the
     assert world.names == ["m3", "m1", "m4"]
 
 
-def test_a_copy_that_comes_after_its_successor_was_finished_is_dead_lettered_with_the_reason() -> None:
+def test_copy_that_arrives_after_its_successor_is_dead_lettered_with_a_reason() -> None:
     world = World()
     Player(world, "east", Queue([arrival("m3", 3, "east", origin="west")])).play()
     late = Queue([arrival("m1", 1, "east", origin="west")])
@@ -381,7 +381,7 @@ def test_a_copy_that_comes_after_its_successor_was_finished_is_dead_lettered_wit
     assert tolerant.names == ["m3", "m1"]
 
 
-def test_copies_on_ever_new_paths_leave_no_more_lines_than_a_row_holds() -> None:
+def test_copies_on_many_paths_do_not_overflow_a_row() -> None:
     world = World()
     for number in range(40):
         one = arrival(f"m{number}", number, "east")
@@ -394,7 +394,7 @@ def test_copies_on_ever_new_paths_leave_no_more_lines_than_a_row_holds() -> None
     assert "copy:west;39" in lease.done
 
 
-def test_numbered_messages_are_processed_in_their_order_wherever_they_are() -> None:
+def test_numbered_messages_are_processed_in_order_across_regions() -> None:
     settings = with_settings(number="n")
     world = World(settings)
     west = Queue([arrival(f"m{n}", n, "west", number=n) for n in (1, 3)])
@@ -428,7 +428,7 @@ def failing(delivery: Any) -> Any:
 
 @pytest.mark.parametrize(("fails", "reason"), [(poison, "Broken"), (failing, "ValueError")])
 @pytest.mark.parametrize("record_every", [1, 4])
-def test_poison_is_faulted_on_record_and_dead_lettered_in_both_regions(
+def test_poison_message_is_recorded_as_faulted_and_dead_lettered_in_both_regions(
     fails: Any, reason: str, record_every: int
 ) -> None:
     world = World(with_settings(record_every=record_every))
@@ -463,7 +463,7 @@ def test_a_faulted_message_is_reopened_from_any_row() -> None:
     assert world.names == ["m1", "m3", "m2"]
 
 
-def test_a_message_that_is_locked_by_itself_needs_one_row_which_is_forgotten_as_a_whole() -> None:
+def test_message_without_session_has_one_row_that_is_deleted_whole() -> None:
     world = World(with_settings(lock="message"))
     Player(world, "west", Queue([arrival("m1", 1, "west")])).play()
     [row] = world.store.read(PARTITION, ["lease", "m.m1"])
@@ -474,7 +474,7 @@ def test_a_message_that_is_locked_by_itself_needs_one_row_which_is_forgotten_as_
     assert world.store.read(PARTITION, ["lease", "m.m1"]) == []
 
 
-def test_a_message_that_was_reopened_is_not_forgotten() -> None:
+def test_reopened_message_is_not_deleted() -> None:
     world = World(with_settings(lock="message"))
     Player(world, "west", Queue([arrival("m2", 1, "west")]), fails=poison).play()
     partition = message_partition(SESSION, "m2")
@@ -487,7 +487,7 @@ def test_a_message_that_was_reopened_is_not_forgotten() -> None:
 
 
 @pytest.mark.parametrize("record_every", [1, 4])
-def test_a_failed_attempt_is_tried_again_before_the_next_message(record_every: int) -> None:
+def test_failed_attempt_is_retried_before_the_next_message(record_every: int) -> None:
     world = World(with_settings(record_every=record_every))
     tried = []
 
@@ -503,7 +503,7 @@ def test_a_failed_attempt_is_tried_again_before_the_next_message(record_every: i
 
 
 @pytest.mark.parametrize("record_every", [1, 4])
-def test_a_message_that_ends_every_worker_is_faulted_and_no_other_is(record_every: int) -> None:
+def test_message_that_crashes_every_worker_is_faulted_alone(record_every: int) -> None:
     world = World(with_settings(record_every=record_every))
     west, _ = both(4)
     for _ in range(3):
@@ -539,7 +539,7 @@ class StoreThatIsAway:
         return answer
 
 
-def test_while_the_store_is_unavailable_nothing_is_processed_or_settled_and_afterwards_nothing_twice() -> None:
+def test_nothing_is_processed_or_settled_while_the_store_is_unavailable() -> None:
     store = StoreThatIsAway(new_store())
     world = World(store=store)
     west, _ = both(3)
@@ -560,7 +560,7 @@ def test_while_the_store_is_unavailable_nothing_is_processed_or_settled_and_afte
     assert west.messages == []
 
 
-def test_an_answer_of_the_store_that_is_lost_at_any_write_changes_nothing() -> None:
+def test_lost_answer_of_any_write_changes_nothing() -> None:
     for deaf in range(count_steps(with_settings(max_attempts=1))):
         store = StoreThatIsAway(new_store())
         world = World(with_settings(max_attempts=1), store=store)
@@ -576,7 +576,7 @@ def test_an_answer_of_the_store_that_is_lost_at_any_write_changes_nothing() -> N
 
 
 @pytest.mark.parametrize("outage", [100, 1000], ids=["within patience", "beyond it"])
-def test_an_outage_of_the_store_is_no_failed_attempt_of_the_application(outage: int) -> None:
+def test_store_outage_is_not_counted_as_a_failed_attempt(outage: int) -> None:
     store = StoreThatIsAway(new_store())
     world = World(with_settings(max_attempts=1), store=store)
     west, _ = both(2)
@@ -606,7 +606,7 @@ def test_an_outage_of_the_store_is_no_failed_attempt_of_the_application(outage: 
     assert (west.messages, west.dead) == ([], {})
 
 
-def test_an_answer_that_is_lost_at_the_beginning_of_an_outage_costs_no_message_an_attempt() -> None:
+def test_lost_answer_at_the_start_of_an_outage_uses_up_no_attempt() -> None:
     for deaf in range(count_steps(with_settings(max_attempts=1))):
         store = StoreThatIsAway(new_store())
         world = World(with_settings(max_attempts=1, record_every=2), store=store)
@@ -627,7 +627,7 @@ def test_an_answer_that_is_lost_at_the_beginning_of_an_outage_costs_no_message_a
         assert (west.messages, west.dead) == ([], {})
 
 
-def test_a_message_whose_lock_is_lost_after_it_was_recorded_is_completed_when_it_comes_again() -> None:
+def test_recorded_message_with_a_lost_lock_is_completed_when_redelivered() -> None:
     world = World()
     west, _ = both(2)
     player = Player(world, "west", west)

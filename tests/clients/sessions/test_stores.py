@@ -60,7 +60,7 @@ def versions(store: Any, keys: Any) -> dict[Any, Any]:
     return {row.key: row.version for row in store.read("p", keys)}
 
 
-def test_a_row_is_inserted_once_and_replaced_by_a_writer_that_knows_its_version(store: Any) -> None:
+def test_row_is_inserted_once_and_replaced_only_with_its_version(store: Any) -> None:
     [first] = store.write("p", [Write("k", {"Open": 0, "Text": "one"}, None)])
     with pytest.raises(Conflict):
         store.write("p", [Write("k", {"Open": 0, "Text": "two"}, None)])
@@ -74,7 +74,7 @@ def test_a_row_is_inserted_once_and_replaced_by_a_writer_that_knows_its_version(
     assert (dict(row.properties), row.version) == ({"Open": 0, "Text": "two"}, second)
 
 
-def test_a_transaction_is_written_whole_or_not_at_all(store: Any) -> None:
+def test_transaction_is_atomic(store: Any) -> None:
     [version] = store.write("p", [Write("lease", {"Open": 0, "N": 1}, None)])
     with pytest.raises(Conflict):
         store.write("p", [Write("m.1", {"Open": 1}), Write("lease", {"Open": 0, "N": 2}, 'W/"stale"')])
@@ -83,7 +83,7 @@ def test_a_transaction_is_written_whole_or_not_at_all(store: Any) -> None:
     assert versions(store, ["lease", "m.1"]) == dict(zip(["lease", "m.1"], written, strict=True))
 
 
-def test_it_reads_what_it_is_asked_for_and_what_is_open_of_one_partition(store: Any) -> None:
+def test_requested_rows_and_open_rows_of_a_partition_are_read(store: Any) -> None:
     store.write("p", [Write(f"m.{n}", {"Open": n % 2}) for n in range(40)])
     store.write("q", [Write("m.1", {"Open": 1})])
     # More than one query of a table holds.
@@ -94,7 +94,7 @@ def test_it_reads_what_it_is_asked_for_and_what_is_open_of_one_partition(store: 
     assert {row.key for row in store.read("p", [])} == {f"m.{n}" for n in range(40) if n % 2}
 
 
-def test_it_forgets_what_was_finished_before_then(store: Any) -> None:
+def test_finished_rows_are_deleted_after_the_retention(store: Any) -> None:
     then = datetime(2026, 1, 1, tzinfo=UTC)
     for number in range(3):
         finished = (then + timedelta(days=number)).isoformat()
@@ -105,7 +105,7 @@ def test_it_forgets_what_was_finished_before_then(store: Any) -> None:
 
 
 @pytest.mark.parametrize("store", ["tables", "sqlite"], indirect=True)
-def test_any_session_and_any_id_has_a_row_of_its_own(store: Any) -> None:
+def test_every_session_and_id_has_its_own_row(store: Any) -> None:
     journal = Journal(store, Settings())
     journal.open()
     for session in STRANGE:
@@ -120,7 +120,7 @@ def test_any_session_and_any_id_has_a_row_of_its_own(store: Any) -> None:
 
 @pytest.mark.parametrize("store", ["tables", "sqlite"], indirect=True)
 @pytest.mark.parametrize("name", ["{}", "{:☃<128}"], ids=["short", "long"])
-def test_entries_stay_in_the_row_of_the_lease_until_it_holds_too_many(store: Any, name: str) -> None:
+def test_entries_stay_in_the_lease_row_until_it_is_full(store: Any, name: str) -> None:
     journal = Journal(store, Settings(batch=40))
     journal.open()
     hold = HeldLease("s.x", Lease("w", "west", 1, 0, 30, is_held=True), None)
@@ -188,7 +188,7 @@ def test_a_journal_belongs_to_one_application(store: Any) -> None:
         (LEASE_KEY, {**LEASED, "Recent": '{"a":{"State":"done"}}'}, "Recent, message a: State is 'done'"),
     ],
 )
-def test_a_malformed_row_is_reported_by_its_place(tmp_path: Path, row: Any, properties: Any, problem: Any) -> None:
+def test_malformed_row_is_reported_with_its_key(tmp_path: Path, row: Any, properties: Any, problem: Any) -> None:
     store = SqliteStore(tmp_path / "journal.db")
     OPENED.append(store)
     store.open()
@@ -197,7 +197,7 @@ def test_a_malformed_row_is_reported_by_its_place(tmp_path: Path, row: Any, prop
         run(Journaling(store, Settings()).read(Read("s.x", ["a"])))
 
 
-def test_a_file_of_something_else_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+def test_foreign_file_is_refused_and_not_changed(tmp_path: Path) -> None:
     Outbox(tmp_path / "outbox.db").close()
     before = (tmp_path / "outbox.db").read_bytes()
     store = SqliteStore(tmp_path / "outbox.db")
@@ -207,7 +207,7 @@ def test_a_file_of_something_else_is_refused_and_left_as_it_is(tmp_path: Path) -
     assert (tmp_path / "outbox.db").read_bytes() == before
 
 
-def test_many_may_make_a_file_at_once(tmp_path: Path) -> None:
+def test_concurrent_creation_of_a_file(tmp_path: Path) -> None:
     def opened(path: Any, together: Any) -> None:
         store = SqliteStore(path)
         together.wait()
@@ -225,7 +225,7 @@ def test_many_may_make_a_file_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_awaited", [False, True], ids=["threads", "awaited"])
-def test_a_table_that_is_there_needs_no_right_to_make_one(table: tuple[str, str], is_awaited: Any) -> None:
+def test_existing_table_needs_no_right_to_create_one(table: tuple[str, str], is_awaited: Any) -> None:
     connection_string, name = table
     account = dict(part.split("=", 1) for part in connection_string.strip(";").split(";"))
     with TableServiceClient.from_connection_string(connection_string) as service:
@@ -249,7 +249,7 @@ def test_a_table_that_is_there_needs_no_right_to_make_one(table: tuple[str, str]
         Journal(store, Settings()).open()
 
 
-def test_a_file_that_is_no_journal_and_a_folder_that_is_not_there_are_refused(tmp_path: Path) -> None:
+def test_foreign_file_and_missing_folder_are_refused(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     page.write_text("<html>" * 1000)
     for path in (page, tmp_path / "missing" / "journal.db"):
@@ -261,7 +261,7 @@ def test_a_file_that_is_no_journal_and_a_folder_that_is_not_there_are_refused(tm
 
 # azure-data-tables asks an element of an answer in XML for its truth.
 @pytest.mark.filterwarnings("ignore:Testing an element's truth value:DeprecationWarning")
-def test_a_store_that_does_not_answer_is_unavailable_and_one_that_refuses_is_refused(table: tuple[str, str]) -> None:
+def test_silent_store_is_unavailable_and_refusal_is_reported(table: tuple[str, str]) -> None:
     connection_string, name = table
     nobody = f"{ACCOUNT}TableEndpoint=http://127.0.0.1:9/devstoreaccount1;"
     away = TableStore.from_connection_string(nobody, name)

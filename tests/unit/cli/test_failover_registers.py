@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from busway_clients.endpoints.dns import DnsSource
 from busway_clients.endpoints.file import FileSource
-from busway_clients.endpoints.signature import public_key_of, signed
+from busway_clients.endpoints.signature import public_key_of, sign
 from cli.failover.azure_dns import AzureDns
 from cli.failover.endpoint_file import EndpointFile
 from cli.failover.register import FailoverRefused
@@ -207,7 +207,7 @@ def test_a_site_without_endpoints_is_reported(tmp_path: Path) -> None:
 def test_a_signed_document_is_verified_and_signed_again(tmp_path: Path) -> None:
     private = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     other = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    content = signed(document("west", 7), private, "2026")
+    content = sign(document("west", 7), private, "2026")
     register, path = endpoint_file(tmp_path, content, private_key=private, key="2026")
     register.write(both("east"), register.read())
     assert FileSource(path, "send", public_keys={"2026": public_key_of(private)}).read().site == "east"

@@ -1,4 +1,4 @@
-"""Opens links in tasks of their own, so that a caller that has a working link need not wait for the next one."""
+"""Opens links in tasks, so that a caller with a working link need not wait for the next one."""
 
 import asyncio
 import contextlib
@@ -52,8 +52,8 @@ class LinkOpener(Generic[Opened]):
         """
         Return a link to *endpoint* within open_seconds, or *beside_seconds* if the caller has another link.
 
-        Raises what opening it raises; StillOpening if it is not open *beside* the other one yet; TimeoutError when its
-        time is over.
+        Raises what opening raises; StillOpening if it is not open yet *beside* the other link; TimeoutError after
+        open_seconds.
         """
         if endpoint not in self._pending:
             self._pending[endpoint] = (asyncio.create_task(self._open_link(endpoint)), time.monotonic())

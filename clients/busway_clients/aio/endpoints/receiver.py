@@ -1,4 +1,4 @@
-"""A asynchronous receiver that receives from the namespace that a watch names."""
+"""An asynchronous receiver that receives from the namespace that a watch names."""
 
 import asyncio
 import time
@@ -19,10 +19,10 @@ from busway_clients.steps import run_async
 
 class FollowingReceiver:
     """
-    A ServiceBusReceiver that moves when the watch names another namespace; close it by leaving its context.
+    A ServiceBusReceiver that moves when the watch names another namespace; use it as a context manager.
 
-    Before a move it receives nothing more, and waits until the messages that it has handed out are settled where they
-    came from. Messages may be settled from any task; only one may call `receive_messages` at a time.
+    Before a move it receives nothing more, and waits until the received messages are settled at their namespace.
+    Messages may be settled from any task; only one task may call `receive_messages` at a time.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class FollowingReceiver:
         """
 
         async def open_in_time(endpoint: Endpoint) -> Link:
-            # In this task, so that cancelling it closes a link that may have locked a session.
+            # In the caller's task, so that cancelling it closes a link that may have locked a session.
             async with asyncio.timeout(open_seconds):
                 return await open_link(connect, open_receiver, endpoint)
 
@@ -61,7 +61,7 @@ class FollowingReceiver:
 
     @property
     def endpoint(self) -> Endpoint | None:
-        """The endpoint that it receives from, None before the first call."""
+        """The current endpoint, None before the first call."""
         return self._receiving.switching.current
 
     @property
@@ -73,9 +73,9 @@ class FollowingReceiver:
         self, max_message_count: int | None = 1, max_wait_time: float | None = None
     ) -> list[ServiceBusReceivedMessage]:
         """
-        Return messages like a ServiceBusReceiver; none while those received before a change are not settled.
+        Return messages like a ServiceBusReceiver; an empty list while messages from before a change are unsettled.
 
-        Raises what the SDK raises, unless the watch names another namespace then.
+        Raises what the SDK raises, unless the watch names another namespace by then.
         """
         steps = self._receiving.receive(max_message_count, max_wait_time)
         return await run_async(steps)
@@ -119,7 +119,7 @@ class FollowingReceiver:
         await self.release()
 
     async def __aenter__(self) -> Self:
-        """Return the receiver; it opens its first link with the first call."""
+        """Return the receiver; its first call opens the link."""
         return self
 
     async def __aexit__(

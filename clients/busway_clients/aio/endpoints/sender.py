@@ -1,4 +1,4 @@
-"""A asynchronous sender that sends to the namespace that a watch names."""
+"""An asynchronous sender that sends to the namespace that a watch names."""
 
 import asyncio
 import time
@@ -20,11 +20,11 @@ from busway_clients.steps import run_async
 
 class FollowingSender:
     """
-    A ServiceBusSender that moves when the watch names another namespace; close it by leaving its context.
+    A ServiceBusSender that moves when the watch names another namespace; use it as a context manager.
 
-    Sends from all tasks run one after the other, so that none is running during a move. While a new link opens they
-    wait for it once, for a second, and then continue on the current one. If a send fails because the namespace seems
-    unavailable, the sender consults the watch immediately and retries if there is another namespace.
+    Sends from all tasks run one after the other, so that none is running during a move. While a new link opens, a
+    send waits one second for it and then uses the current link. If a send fails because the namespace seems
+    unavailable, the sender reads the source immediately and retries if it names another namespace.
     """
 
     def __init__(
@@ -48,15 +48,15 @@ class FollowingSender:
 
     @property
     def endpoint(self) -> Endpoint | None:
-        """The endpoint that it sends to, None before the first message."""
+        """The current endpoint, None before the first message."""
         return self._sending.switching.current
 
-    async def send_messages(self, message: Sendable, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as the SDK has it
+    async def send_messages(self, message: Sendable, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the SDK's signature
         """
         Send like a ServiceBusSender; a message without an id gets one.
 
-        Raises what the SDK raises. The message may have been accepted nevertheless, and by both namespaces: consumers
-        can recognize it by its id. Units: timeout in seconds, for each of the two sends.
+        Raises what the SDK raises. The message may still have been accepted, even by both namespaces; consumers can
+        recognize duplicates by the message id. Units: timeout in seconds, for each of the two sends.
         """
         await run_async(self._sending.send(message, timeout))
 
@@ -66,11 +66,11 @@ class FollowingSender:
         return batch
 
     async def close(self) -> None:
-        """Wait for a send that is running, and close."""
+        """Wait for the running send, then close."""
         await run_async(self._sending.close())
 
     async def __aenter__(self) -> Self:
-        """Return the sender; it opens its first link with the first message."""
+        """Return the sender; its first message opens the link."""
         return self
 
     async def __aexit__(

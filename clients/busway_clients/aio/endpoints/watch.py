@@ -1,4 +1,4 @@
-"""The watch for asyncio; it reads sources in a thread, since files and name servers may be slow."""
+"""The endpoint watch for asyncio; it reads sources in a thread, since files and name servers may be slow."""
 
 import asyncio
 import time
@@ -13,7 +13,7 @@ from busway_clients.steps import run_async
 
 
 class Watched(Protocol):
-    """What senders and receivers need of a watch."""
+    """The part of a watch that senders and receivers use."""
 
     async def endpoints(self) -> tuple[Endpoint, ...]:
         """Return the endpoints to try in turn; raises EndpointUnresolved only if there never was a good answer."""
@@ -28,8 +28,8 @@ class EndpointWatch:
     """
     The endpoints of a source: an answer is cached while it is valid, and kept if the source fails.
 
-    Within its context a background task reads the source whenever it is due, so that `on_change` is called promptly and
-    no caller waits; outside, `endpoints` reads the source when it is due. The callbacks are plain functions.
+    As a context manager it reads the source in a background task, so that `on_change` is called promptly and no caller
+    waits; otherwise `endpoints` reads the source when it is due. The callbacks are plain functions.
     """
 
     def __init__(

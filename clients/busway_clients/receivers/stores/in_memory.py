@@ -20,12 +20,12 @@ class MemoryStore:
     def __init__(self, window: timedelta = WINDOW, *, max_ids: int = MAX_IDS) -> None:
         """Forget the oldest ids if there are more than *max_ids* within the window."""
         if window <= timedelta() or max_ids < 1:
-            raise WrongUse(f"the window of a store: is {window} and {max_ids} ids, expected positive ones")
+            raise WrongUse(f"window and max_ids of a store: got {window} and {max_ids}, expected positive values")
         self._window = window.total_seconds()
         self._max_ids = max_ids
         self._done: dict[str, float] = {}
         self._claims: dict[str, str] = {}
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._next_token: Callable[[], int] = itertools.count().__next__
 
     def __len__(self) -> int:
@@ -34,7 +34,7 @@ class MemoryStore:
 
     def claim(self, identity: str, now: float) -> Claim | State:
         """Claim a message, atomically, or return why it cannot be claimed."""
-        with self._turn:
+        with self._lock:
             done_at = self._done.get(identity)
             if done_at is not None and done_at > now - self._window:
                 return State.DONE
@@ -45,7 +45,7 @@ class MemoryStore:
 
     def record(self, claim: Claim, now: float) -> None:
         """Record that the message of a claim was processed; raises ClaimLost if the claim is not held."""
-        with self._turn:
+        with self._lock:
             if self._claims.get(claim.identity) != claim.token:
                 raise ClaimLost(f"message {claim.identity}: its claim is no longer held")
             del self._claims[claim.identity]
@@ -56,7 +56,7 @@ class MemoryStore:
 
     def release(self, claim: Claim) -> None:
         """Release a claim, so that another copy or delivery may be processed."""
-        with self._turn:
+        with self._lock:
             if self._claims.get(claim.identity) == claim.token:
                 del self._claims[claim.identity]
 

@@ -52,7 +52,7 @@ class SqliteStore:
         Receivers with the same *name*, such as that of their queue, share what is remembered.
         """
         if window <= timedelta() or lease <= timedelta():
-            raise WrongUse(f"the window and lease of a store: are {window} and {lease}, expected positive ones")
+            raise WrongUse(f"window and lease of a store: got {window} and {lease}, expected positive values")
         self._window = window.total_seconds()
         self.lease = lease
         self._name = name

@@ -37,7 +37,7 @@ class TablesStore:
     def __init__(self, table: TableClient, name: str, window: timedelta = WINDOW, *, lease: timedelta = LEASE) -> None:
         """Receivers with the same *name*, such as that of their queue, share what is remembered."""
         if window <= timedelta() or lease <= timedelta():
-            raise WrongUse(f"the window and lease of a store: are {window} and {lease}, expected positive ones")
+            raise WrongUse(f"window and lease of a store: got {window} and {lease}, expected positive values")
         self._table = table
         self._name = name
         self._window = window.total_seconds()
@@ -119,7 +119,8 @@ class TablesStore:
         except ResourceNotFoundError:
             return None
         if not {"token", "is_done", "until"} <= {*entity}:
-            raise StoreUnavailable(f"table {self._table.table_name}: holds an entity of another schema")
+            text = "an entity has another schema, expected a table that nothing else writes to"
+            raise StoreUnavailable(f"table {self._table.table_name}: {text}")
         return entity, str(entity.metadata["etag"])
 
     def _was_first(self, act: Callable[[], object]) -> bool:
