@@ -190,6 +190,8 @@ class Imprint:
     """This section as it was encoded, and the next two."""
     application_properties: bytes = b""
     body: bytes = b""
+    dead_letter_reason: str | None = None
+    """The reason that a dead letter has, from its service or from a receiver."""
 
 
 @dataclass(slots=True)

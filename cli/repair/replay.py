@@ -106,7 +106,7 @@ class Repair:
         self._ledger = ledger
         outputs = open_outputs(configuration, settings)
         self._outputs = {alias: _Watched(each) for alias, each in outputs.items()}
-        self._journals = Journals(configuration, settings, sink=sink_of(configuration, outputs))
+        self._journals = Journals(configuration, settings, sink=sink_of(configuration, outputs), is_repair=True)
         opened = pipelines(configuration, settings, journals=self._journals, outputs=self._outputs, hold=hold)
         self._tasks: dict[str, tuple[TaskFile, Pipeline]] = {file.task: (file, pipeline) for file, pipeline in opened}
         self._failures: Counter[str] = Counter()

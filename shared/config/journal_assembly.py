@@ -47,8 +47,14 @@ class Journals:
         clock: Clock | None = None,
         *,
         sink: Sink | None = None,
+        is_repair: bool = False,
     ) -> None:
-        """Write to *sink*, by default the place in journal.yaml; raises ConfigError if that cannot be opened."""
+        """
+        Write to *sink*, by default the place in journal.yaml; *is_repair* marks the records as those of a repair.
+
+        Raises ConfigError if it cannot be opened.
+        """
+        self._is_repair = is_repair
         self._configuration = configuration
         self._settings = settings
         self._clock = clock
@@ -68,6 +74,7 @@ class Journals:
             self._sink,
             is_hub=file.source.hub is not None,
             is_required=file.journal == "required",
+            is_repair=self._is_repair,
             actions=actions_of(file),
             clock=self._clock,
             telemetry=telemetry,

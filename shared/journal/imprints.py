@@ -53,6 +53,8 @@ _CORRELATION_ID, _LAST_FIELD = 5, 12
 
 _STAMPS = b"repl-"
 _DEAD_LETTER = b"DeadLetter"
+_REASON = "DeadLetterReason"
+_REASON_CHARACTERS = 256
 _DEAD_LETTERS = frozenset((b"DeadLetterReason", b"DeadLetterErrorDescription"))
 _ENCODINGS = ENCODING.encode()
 
@@ -108,6 +110,7 @@ class Imprinter:
             raw.properties,
             raw.application_properties,
             raw.body,
+            _dead_letter_reason(message),
         )
 
     def departing(self, message: Message, arrived: Imprint) -> Imprint:
@@ -185,6 +188,17 @@ class Imprinter:
             encoded_key = encode(string(key))
             pairs.append(encoded_key + canonical(content, 0, len(content)))
         return pairs
+
+
+def _dead_letter_reason(message: Message) -> str | None:
+    # Most messages are no dead letters: see `arriving` for `find`.
+    if message.sections.application_properties.find(_DEAD_LETTER) < 0:
+        return None
+    try:
+        value = message.application_property(_REASON)
+    except Malformed:
+        return None
+    return value.payload[:_REASON_CHARACTERS] if value is not None and isinstance(value.payload, str) else None
 
 
 def of_unreadable(content: bytes) -> Imprint:

@@ -76,6 +76,8 @@ FIELDS = (
     Field("stage", "string", "string"),
     Field("reason", "string", "string"),
     Field("given_up_by", "string", "string"),
+    Field("dead_letter_reason", "string", "string"),
+    Field("repair", "boolean", "boolean"),
     Field("tgt_part", "int", "smallint"),
     Field("tgt_seq", "int", "bigint"),
     Field("tgt_enqueued_time", "int", "timestamp"),

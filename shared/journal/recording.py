@@ -28,6 +28,7 @@ class ReceivedLine(Line):
     tgt_enqueued_time: int | None = None
     hops: tuple[str, ...] | None = None
     given_up_by: str | None = None
+    dead_letter_reason: str | None = None
     attempt: int | None = None
     parts: int | None = None
 
@@ -58,6 +59,8 @@ def received_line(entry: Entry) -> ReceivedLine:
     arrival, imprint, attempt = entry.arrival, entry.imprint, entry.imprint.attempt
     line = content_line(arrival.sequence_number, arrival.enqueued_time, imprint)
     line.hops, line.given_up_by = _history(arrival.origin, arrival.dead_letter_source, tuple(imprint.hops))
+    if line.given_up_by is not None:
+        line.dead_letter_reason = imprint.dead_letter_reason
     line.attempt = attempt if attempt is not None and attempt > 1 else None
     line.parts = entry.parts if entry.parts > 1 else None
     return line

@@ -139,6 +139,8 @@ class Tap:
         line.tgt_seq, line.tgt_enqueued_time = arrival.sequence_number, microseconds(arrival.enqueued_time)
         line.hops = tuple(hops) or None
         line.given_up_by = entity_that_gave_up(arrival)
+        if line.given_up_by is not None:
+            line.dead_letter_reason = imprint.dead_letter_reason
         return line
 
     def _identity(self, message: Message) -> tuple[int | None, int | None]:

@@ -36,15 +36,21 @@ class TaskJournal:
         *,
         is_hub: bool,
         is_required: bool,
+        is_repair: bool = False,
         actions: Iterable[Action] = (),
         clock: Clock | None = None,
         telemetry: Telemetry | None = None,
     ) -> None:
-        """Write the records of *task*, whose rule and routes have the *actions*, to *sink*; count lost ones."""
+        """
+        Write the records of *task*, whose rule and routes have the *actions*, to *sink*; count lost ones.
+
+        *is_repair* marks them as those of a repair.
+        """
         self._task = task
         self._sink = sink
         self._is_hub = is_hub
         self._is_required = is_required
+        self._is_repair = is_repair
         self._clock = clock or SystemClock()
         self._telemetry = telemetry
         self._imprinter = Imprinter(actions)
@@ -111,6 +117,7 @@ class TaskJournal:
             "batch_id": of_batch.batch_id,
             "instance": self._sink.instance,
             "journal_time": of_batch.journal_time,
+            **({"repair": True} if self._is_repair else {}),
         }
 
     # Lost records, if they are not required

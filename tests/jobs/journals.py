@@ -22,14 +22,45 @@ AWAKE = 900_000
 
 PLAIN_KINDS = (
     "missing", "orphan", "looped", "altered", "duplicated", "out_of_order", "late",
-    "filtered", "rejected", "expired", "stopped", "spilled", "in_flight",
+    "filtered", "rejected", "expired", "stopped", "spilled", "in_flight", "expired-unsent", "repaired",
 )  # fmt: skip
-KINDS = (*PLAIN_KINDS, "altered_property", "tripled", "part_missing", "spilled_of_two")
+LOSSES = (
+    "outlived",
+    "part_doubled",
+    "renamed",
+    "moved",
+    "other_letter",
+    "accepted_letter",
+    "other_time_letter",
+    "early",
+    "lifeless",
+    "recalled",
+    "retried",
+)
+"""Losses and changes that other records seem to explain."""
+
+KINDS = (*PLAIN_KINDS, "altered_property", "tripled", "part_missing", "spilled_of_two", *LOSSES)
 
 VERDICT_OF = {kind: kind for kind in PLAIN_KINDS} | {
-    "altered_property": "altered", "tripled": "duplicated", "part_missing": "missing",
+    "altered_property": "altered",
+    "tripled": "duplicated",
+    "part_missing": "missing",
     "spilled_of_two": "spilled",
-}  # fmt: skip
+    "outlived": "missing",
+    "part_doubled": "missing",
+    "renamed": "altered",
+    "moved": "altered",
+    "other_letter": "missing",
+    "accepted_letter": "missing",
+    "other_time_letter": "missing",
+    "early": "missing",
+    "lifeless": "missing",
+    "recalled": "missing",
+    "retried": "missing",
+}
+
+WITHOUT_TAPS = {"renamed": "delivered", "moved": "delivered", "accepted_letter": "delivered", "recalled": "undecided"}
+"""Where only a tap at the target shows the fault."""  # fmt: skip
 
 
 def us(moment: datetime) -> int:
@@ -122,6 +153,26 @@ def write(root: Path, records: Iterable[tuple[datetime, Record]], name: str = "w
     return sorted(files)
 
 
+LIVES = {
+    "expired": timedelta(minutes=61),
+    "expired-unsent": timedelta(seconds=2),
+    "outlived": timedelta(minutes=10),
+    "retried": timedelta(minutes=61),
+    "early": timedelta(minutes=30),
+}
+"""The times to live of planted messages."""
+
+
+def passed_on(content: Record) -> Record:
+    """Return the checksum of an outcome whose message has *content*."""
+    return {"check": check(content["body_digest"], content["property_digest"])}
+
+
+def content_of(seq: int) -> Record:
+    """Return the content of the message *seq*."""
+    return {"body_digest": digest(f"body {seq}"), "property_digest": digest(f"properties {seq}", 8)}
+
+
 def planted(  # noqa: C901, PLR0912, PLR0915 - one case for each kind, in one place to be read as a table
     kinds: Iterable[str], *, taps: bool, hours: int = 4, seed: int = 0, start: datetime = START, task: str = TASK
 ) -> tuple[Journals, dict[int, str]]:
@@ -154,13 +205,16 @@ def planted(  # noqa: C901, PLR0912, PLR0915 - one case for each kind, in one pl
         arrival = entry + timedelta(milliseconds=chance.randrange(50, 400))
         more: Record = {"order_key": key}
         hops = [SITE, "east", SITE] if kind == "looped" else [SITE]
+        life = timedelta(seconds=40) if kind == "expired" and not taps else LIVES.get(kind)
+        expires = None if life is None else us(at + life)
         if kind != "orphan":
             if taps:
-                expires = us(at + timedelta(minutes=1)) if kind == "expired" else None
                 journals.entered_tap(seq, at, entry, **more, hops=hops, expires_at=expires)
-            if kind not in ("spilled", "expired") or not taps:
-                parts = 3 if kind == "part_missing" else None
-                journals.received(seq, at, entry, **more, hops=hops, parts=parts)
+            if kind not in ("spilled", "expired", "expired-unsent") or not taps:
+                parts = {"part_missing": 3, "part_doubled": 2}.get(kind)
+                ahead = timedelta(minutes=45 * (kind == "early"))
+                own: Record = {"instance": "wn9-ahead"} if kind == "early" else {}
+                journals.received(seq, at, entry + ahead, **more, hops=hops, parts=parts, expires_at=expires, **own)
         match kind:
             case "missing":
                 if chance.random() < 0.5 and taps:
@@ -214,22 +268,67 @@ def planted(  # noqa: C901, PLR0912, PLR0915 - one case for each kind, in one pl
             case "filtered" | "rejected":
                 journals.outcome(seq, arrival, kind, stage="routed", reason="as it should be")
             case "expired":
+                if taps:
+                    # The task worked during its life, and its source dead-lettered it.
+                    given_up = {"given_up_by": entity, "dead_letter_reason": "TTLExpiredException"}
+                    dead.received(seq, at, at + LIVES[kind], **given_up)
+                    dead.outcome(seq, at + LIVES[kind])
+                else:
+                    journals.outcome(seq, at + timedelta(seconds=49), "expired", stage="stamped")
+            case "expired-unsent":
                 if not taps:
-                    journals.outcome(seq, arrival, "expired", stage="stamped", reason="too old")
+                    journals.outcome(seq, arrival, "retry", stage="sent", reason="the target is away")
+            case "outlived":
+                pass
+            case "retried":
+                journals.outcome(seq, arrival, "retry", stage="sent", reason="the target is away")
+            case "lifeless":
+                journals.outcome(seq, arrival, "expired", stage="stamped")
+            case "early":
+                journals.outcome(seq, arrival + ahead, "expired", stage="stamped", instance="wn9-ahead")
+            case "recalled":
+                journals.outcome(seq, arrival, remembered=True, check=None)
+            case "renamed" | "moved":
+                journals.outcome(seq, arrival)
+                name = {"message_id": "another"} if kind == "renamed" else {"order_key": "another"}
+                arrivals.append((arrival, {"seq": seq, "enqueued": at, **more, **name}))
+            case "part_doubled":
+                texts = [digest(f"part {part} of {seq}") for part in range(2)]
+                properties = digest("of a part", 8)
+                for part in (0, 1) if taps else (0, 0):
+                    split: Record = {"edited": True, "body_digest": texts[part], "message_id": f"m-{seq}-{part}"}
+                    journals.batches += 1
+                    journals.outcome(seq, arrival, part=part, check=check(texts[part], properties), **split)
+                    first = {"body_digest": texts[0], "property_digest": properties, "message_id": f"m-{seq}-0"}
+                    arrivals.append((arrival, {"seq": seq, "enqueued": at, **more, **first}))
+            case "other_letter" | "other_time_letter" | "accepted_letter":
+                # A dead letter with the same id: of other content, of another time, or of an accepted message.
+                if kind == "accepted_letter":
+                    journals.outcome(seq, arrival)
+                content = content_of(seq) | ({"body_digest": digest("another")} if kind == "other_letter" else {})
+                time = at + timedelta(seconds=1) if kind == "other_time_letter" else at
+                dead.received(seq + 500_000, time, arrival, message_id=f"m-{seq}", given_up_by=entity, **content)
+                dead.outcome(seq + 500_000, arrival, **passed_on(content))
+            case "repaired":
+                repaired = arrival + timedelta(minutes=30)
+                journals.received(seq, at, repaired, **more, repair=True, instance="laptop-1")
+                journals.outcome(seq, repaired, repair=True, instance="laptop-1")
+                arrivals.append((repaired, {"seq": seq, "enqueued": at, **more}))
             case "stopped":
                 journals.outcome(seq, arrival, "looped", stage="routed", reason="it has been there")
             case "spilled":
                 if not taps:
                     journals.outcome(seq, arrival, "retry", stage="sent", reason="the target is away")
-                dead.received(seq + 500_000, at, arrival, message_id=f"m-{seq}", given_up_by=entity)
-                dead.outcome(seq + 500_000, arrival)
+                dead.received(seq + 500_000, at, arrival, message_id=f"m-{seq}", given_up_by=entity, **content_of(seq))
+                dead.outcome(seq + 500_000, arrival, **passed_on(content_of(seq)))
             case "spilled_of_two":
                 # Of two messages with one id, one was dead-lettered and one was lost.
-                journals.received(seq, at, arrival, message_id=f"twice-{seq}", attempt=10)
-                dead.received(seq + 500_000, at, arrival, message_id=f"twice-{seq}", given_up_by=entity)
-                dead.outcome(seq + 500_000, arrival)
+                twice = {"message_id": f"twice-{seq}", **content_of(seq)}
+                journals.received(seq, at, arrival, **twice, attempt=10)
+                dead.received(seq + 500_000, at, arrival, **twice, given_up_by=entity)
+                dead.outcome(seq + 500_000, arrival, **passed_on(content_of(seq)))
                 for entered in (journals.received, *[journals.entered_tap] * taps):
-                    entered(seq + 1, at, entry, message_id=f"twice-{seq}")
+                    entered(seq + 1, at, entry, **twice)
                 seq += 1
                 plan[seq] = "missing"
             case "in_flight":
@@ -238,13 +337,15 @@ def planted(  # noqa: C901, PLR0912, PLR0915 - one case for each kind, in one pl
                 journals.outcome(seq, arrival)
                 arrivals.append((arrival, {"seq": seq, "enqueued": at, **more, "hops": hops}))
         of_kind = seq - 1 if kind in ("out_of_order", "spilled_of_two") else seq
-        plan[of_kind] = VERDICT_OF.get(kind, kind)
+        plan[of_kind] = VERDICT_OF.get(kind, kind) if taps else WITHOUT_TAPS.get(kind, VERDICT_OF.get(kind, kind))
+        if kind == "early" and entry + ahead > start + timedelta(hours=hours - 1):
+            plan[of_kind] = "in_flight"
         journals.kinds[of_kind] = kind
     # A running task writes records of both sides in every hour, or else a file is missing. A tap can miss a message
     # only between its first and its last record.
     for hour in range(hours):
         seq = AWAKE + hour
-        at = start + timedelta(hours=hour, minutes=40 if hour else 1)
+        at = start + timedelta(hours=hour, minutes=5 if hour else 1)
         if taps:
             journals.entered_tap(seq, at, at)
         journals.received(seq, at, at)

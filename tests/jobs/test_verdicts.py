@@ -122,8 +122,10 @@ def test_every_planted_message_is_found_and_no_other(spark: SparkSession, tmp_pa
     assert_found(result, plans, oracle_verdicts(tmp_path / "journal", gaps))
     assert set(result.summary.counts) == set(VERDICTS)
     assert result.exit_code == 1
-    assert kinds(result) == ["side-missing"]
-    assert {each["task"] for each in result.summary.problems} == {task for task, _, _ in gaps}
+    assert kinds(result) == ["clocks-disagree", "side-missing"]
+    found = {(each["kind"], each["task"]) for each in result.summary.problems}
+    ahead = {("clocks-disagree", task) for task in ("tapped", "own-word")}
+    assert found == {("side-missing", task) for task, _, _ in gaps} | ahead
     evidence = {each.task: each.evidence for each in result.summary.tasks}
     assert (evidence["tapped"], evidence["own-word"]) == ("taps at both sides", "replicator's own")
 

@@ -21,7 +21,7 @@ from read_json('{path}', format = 'newline_delimited', compression = 'gzip', hiv
     src_site: 'varchar', src_part: 'smallint', src_seq: 'bigint', enqueued_time: 'bigint', part: 'integer',
     parts: 'integer', attempt: 'integer', expires_at: 'bigint', message_id: 'varchar', order_key: 'varchar', body_digest: 'varchar',
     property_digest: 'varchar', "check": 'varchar', edited: 'boolean', hops: 'varchar[]', target: 'varchar',
-    send_ordinal: 'integer', remembered: 'boolean', joined: 'boolean', given_up_by: 'varchar', tgt_part: 'smallint', tgt_seq: 'bigint',
+    send_ordinal: 'integer', remembered: 'boolean', joined: 'boolean', given_up_by: 'varchar', dead_letter_reason: 'varchar', repair: 'boolean', tgt_part: 'smallint', tgt_seq: 'bigint',
     tgt_enqueued_time: 'bigint'}})
 """
 
@@ -66,12 +66,24 @@ with seeing as (
            max(journal_time) as latest, max(expires_at) as expires, max(message_id) as message_id,
            any_value(src_entity) as entity, max("check") filter (observer = 'task') as said_in,
            min("check") filter (observer = 'tap') as said_before, coalesce(max(parts), 1) as parts,
-           max(order_key) as order_key, max(attempt) as attempts,
+           max(order_key) as order_key, max(attempt) as attempts, max(body_digest) as body,
+           max(given_up_by) as given_up_by,
            -- A message that moves between entities of one site has not left it.
            bool_or(hops is not null and len(list_distinct(left_sites(hops))) < len(left_sites(hops))) as looped
     from records where role = 'source' and src_seq is not null group by all
+), ahead as (
+    -- A message is received after its source has enqueued it: a clock is ahead by at most the shortest time between.
+    select instance, journal_time // 3600000000 as hour, greatest(min(journal_time - enqueued_time), 0) as ahead
+    from records where outcome = 'received' and observer = 'task' group by all
+), retried as (
+    select r.task, r.src_part, r.src_seq, max(t.journal_time) as last_retry,
+           count(distinct (r.instance, r.batch_id)) - count(distinct (t.instance, t.batch_id)) as unended
+    from records r left join records t on t.outcome = 'retry' and t.task = r.task and t.src_seq = r.src_seq
+         and t.src_part is not distinct from r.src_part and t.instance = r.instance and t.batch_id = r.batch_id
+    where r.outcome = 'received' and r.src_seq is not null group by all
 ), outcomes as (
     select task, src_part, src_seq, outcome, part, target, "check", edited, remembered, journal_time, instance,
+           message_id, order_key, repair,
            batch_id * 100000 + coalesce(send_ordinal, 0) as ordinal,
            joined is null and exists (from watched w where w.task = r.task and w.target = r.target) as is_watched
     from records r where role = 'target' and observer = 'task' and src_seq is not null
@@ -80,23 +92,50 @@ with seeing as (
            count(*) filter (remembered is null and not is_watched) as unwatched,
            bool_or(remembered is not null) as again, bool_or(is_watched) as is_watched,
            min("check") as lowest_out, max("check") as highest_out, bool_or(edited is not null) as edited,
-           count(distinct coalesce(part, 0)) as parts, min(journal_time) filter (remembered is null) as arrived,
+           count(distinct coalesce(part, 0)) filter (not is_watched) as parts_unwatched,
+           len(list_filter(list_distinct(list(coalesce(part, 0)) filter (remembered is not null and not is_watched)),
+                           lambda each: not coalesce(list_contains(list(coalesce(part, 0)) filter (remembered is null), each),
+                                                     false))) as unrecorded,
+           list_distinct(list({{'id': message_id, 'key': order_key}})) as names, bool_or(repair) as is_repaired,
+           min(journal_time) filter (remembered is null) as arrived,
            -- None of these messages has two targets.
            bool_or(exists (from watched w where w.task = o.task and w.target = o.target
                                             and o.journal_time not between w.since and w.until)) as is_unwatched
     from outcomes o where outcome = 'sent' group by all
+), withholding as (
+    select o.* from outcomes o
+    left join entered e on e.task = o.task and e.src_seq = o.src_seq and e.src_part is not distinct from o.src_part
+    left join ahead a on a.instance = o.instance and a.hour = o.journal_time // 3600000000
+    where outcome in ('filtered', 'looped', 'rejected')
+       or outcome = 'expired' and e.expires > e.enqueued and e.expires <= o.journal_time - a.ahead
 ), withheld as (
     select task, src_part, src_seq, count(distinct coalesce(part, 0)) as parts,
            min(case outcome when 'rejected' then 1 when 'expired' then 2 when 'looped' then 3 else 4 end) as worst
-    from outcomes o where outcome in ('filtered', 'looped', 'expired', 'rejected')
-      and not exists (from outcomes s where s.outcome = 'sent' and s.task = o.task and s.src_seq = o.src_seq
+    from withholding o
+    where not exists (from outcomes s where s.outcome = 'sent' and s.task = o.task and s.src_seq = o.src_seq
                       and s.src_part is not distinct from o.src_part and coalesce(s.part, 0) = coalesce(o.part, 0))
     group by all
 ), seen as (
     select task, src_part, src_seq, count(distinct (target, tgt_part, tgt_seq)) as seen, min("check") as lowest_seen,
            max("check") as highest_seen, min(tgt_enqueued_time) as arrived, max(order_key) as order_key,
-           min(enqueued_time) as enqueued
+           min(enqueued_time) as enqueued, list_distinct(list({{'id': message_id, 'key': order_key}})) as seen_names
     from copies group by all
+), due_kinds as (
+    -- Parts of one message differ in their ids or in their content.
+    select o.task, o.src_part, o.src_seq, o.target, (o."check", coalesce(o.message_id, e.message_id)) as kind,
+           count(distinct coalesce(o.part, 0)) as due
+    from outcomes o join entered e using (task, src_part, src_seq)
+    where outcome = 'sent' and is_watched and o."check" is not null group by all
+), seen_kinds as (
+    select task, src_part, src_seq, target, ("check", message_id) as kind,
+           count(distinct (tgt_part, tgt_seq)) as copies
+    from copies group by all
+), seen_parts as (
+    select s.task, s.src_part, s.src_seq, sum(least(coalesce(d.due, 1), s.copies)) as seen_parts
+    from seen_kinds s left join due_kinds d
+      on d.task = s.task and d.src_seq = s.src_seq and d.src_part is not distinct from s.src_part
+         and d.target = s.target and d.kind = s.kind
+    group by all
 ), arrivals as (
     select task, target, src_part, src_seq, order_key, tgt_part, tgt_seq as major, 0 as minor, src_seq as number,
            enqueued_time as enqueued, null as clock
@@ -124,10 +163,25 @@ with seeing as (
            coalesce(e.enqueued, v.enqueued) as enqueued,
            e.parts - coalesce(w.parts, 0) as due, w.worst, coalesce(s.sent, 0) as sent,
            coalesce(s.is_watched, false) as is_watched, coalesce(s.is_unwatched, false) as is_unwatched,
-           coalesce(v.seen, 0) as seen,
+           coalesce(v.seen, 0) as seen, e.body, e.given_up_by, coalesce(s.is_repaired, false) as is_repaired,
+           coalesce(s.unrecorded, 0) > coalesce(v.seen, 0) as is_unrecorded,
+           e.expires is not null and not exists (
+               from outcomes f where f.task = e.task and f.outcome <> 'retry'
+               and f.journal_time between greatest(e.enqueued, coalesce(r.last_retry, 0)) and e.expires) as is_away,
+           coalesce(r.unended, 0) = 0 and not exists (
+               from outcomes x where x.task = e.task and x.src_seq = e.src_seq
+               and x.src_part is not distinct from e.src_part and x.outcome = 'expired') as was_left,
+           case when v.seen > 0 then p.seen_parts else coalesce(s.parts_unwatched, 0) end as arrived_parts,
+           v.seen > 0 and (s.task is not null or e.received > 0) and exists (
+               from (select unnest(seen_names) as n)
+               where not list_contains(
+                   list_transform(coalesce(s.names, [{{'id': null, 'key': null}}]), lambda one: coalesce(one.id, e.message_id, '')),
+                   coalesce(n.id, ''))
+                  or not list_contains(
+                   list_transform(coalesce(s.names, [{{'id': null, 'key': null}}]), lambda one: coalesce(one.key, e.order_key, '')),
+                   coalesce(n.key, ''))) as is_renamed,
            case when v.seen > 0 and (s.is_watched or exists (from watched x where x.task = e.task)) then v.seen
-                else greatest(coalesce(s.unwatched, 0), coalesce(v.seen, 0),
-                              case when s.again and not s.is_watched then 1 else 0 end)
+                else greatest(coalesce(s.unwatched, 0) + coalesce(s.unrecorded, 0), coalesce(v.seen, 0))
            end as copies,
            coalesce(v.arrived, s.arrived) as arrived,
            lowest_out, highest_out, edited, lowest_seen, highest_seen
@@ -135,6 +189,8 @@ with seeing as (
     full join sent s using (task, src_part, src_seq)
     full join withheld w using (task, src_part, src_seq)
     full join seen v using (task, src_part, src_seq)
+    left join retried r using (task, src_part, src_seq)
+    left join seen_parts p using (task, src_part, src_seq)
 ), counted as (
     select *,
            case when copies > 0 then greatest(coalesce(due, 1), 1) else greatest(coalesce(due, 1), 0) end as expected,
@@ -143,39 +199,48 @@ with seeing as (
                or (said_before is not null and said_before <> said_in)
                or (seen > 0 and (lowest_seen <> coalesce(lowest_out, said_in)
                                  or highest_seen <> coalesce(highest_out, said_in))
-                   and expected = 1), false) as altered
+                   and expected = 1)
+               or is_renamed, false) as altered
     from joined
 )
-select task, t.src_part, t.src_seq, message_id, copies, expected, entity, attempts,
+select task, t.src_part, t.src_seq, message_id, copies, expected, entity, attempts, body, enqueued, sent, seen, is_away,
        case
          when not is_entered and copies > 0 then
            case when (t.task, 'source', arrived // 3600000000) in (from gaps) then 'undecided' else 'orphan' end
-         when looped then 'looped'
-         when expected > 0 and copies < expected then
-           case when expires <= {end} and sent = 0 then 'expired'
-                when greatest(enqueued, latest) > {end} - {grace} then 'in_flight'
+         when expected > 0 and arrived_parts < expected and not looped then
+           case when greatest(enqueued, latest) > {end} - {grace} then 'in_flight'
                 when is_unwatched or (t.task, 'target', latest // 3600000000) in (from gaps) then 'undecided'
+                when expires <= {end} and is_away and was_left and sent + seen = 0 then 'expired-unsent'
                 else 'missing' end
+         when looped then 'looped'
          when altered then 'altered'
          when copies > expected then 'duplicated'
+         when is_unrecorded then 'undecided'
+         when is_repaired then 'repaired'
          when b.src_seq is not null then 'out_of_order'
-         when arrived - enqueued > {late} then 'late'
+         when arrived - enqueued > {late} and given_up_by is null then 'late'
          when expected = 0 then ['rejected', 'expired', 'stopped', 'filtered'][worst]
          else 'delivered'
        end as verdict
 from counted t left join behind b using (task, src_part, src_seq)
 """
 
-# Several messages may share an id: as many as were dead-lettered count as spilled, those with most attempts first.
-_SPILLED = """
-update verdicts set verdict = 'spilled' where rowid in (
-    select v.rowid from verdicts v join (
-        select given_up_by as entity, message_id, count(distinct (src_seq, enqueued_time)) as spilled
-        from records where given_up_by is not null and outcome = 'received' group by all
-    ) using (entity, message_id)
-    where verdict in ('expired', 'in_flight', 'undecided', 'missing')
-    qualify row_number() over (partition by task, entity, message_id
-                               order by copies > 0, attempts desc nulls last, src_part, src_seq) <= spilled)
+# A dead letter is a message by its id, body and enqueued time. None of the planted ones was forwarded.
+_LETTERS = """
+update verdicts set verdict = case when is_expired and is_away then 'expired-unsent' when is_expired then 'expired'
+                                   else 'spilled' end
+from (
+    select v.rowid as letter, d.is_expired from verdicts v join (
+        select given_up_by as entity, message_id, body_digest as body, enqueued_time as enqueued,
+               count(distinct src_seq) as given_up,
+               coalesce(bool_or(dead_letter_reason = 'TTLExpiredException'), false) as is_expired
+        from records where given_up_by is not null and role = 'source' group by all
+        having bool_or(observer = 'task') or is_expired
+    ) d using (entity, message_id, body, enqueued)
+    where v.sent = 0 and v.seen = 0 and v.verdict in ('in_flight', 'undecided', 'missing', 'expired-unsent')
+    qualify row_number() over (partition by task, entity, message_id, body, enqueued
+                               order by attempts desc nulls last, src_part, src_seq) <= given_up)
+where verdicts.rowid = letter
 """
 
 
@@ -223,4 +288,4 @@ def judge(
             tolerance=round(tolerance.total_seconds() * 1_000_000),
         )
     )
-    database.execute(_SPILLED)
+    database.execute(_LETTERS)

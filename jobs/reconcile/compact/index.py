@@ -34,7 +34,7 @@ LAG_CLASS = 1.05
 
 CLOCKS_DIFFER = round(Settings.clock_tolerance.total_seconds() * 1_000_000)
 
-VERSION = 2
+VERSION = 3
 """Version of the index: raised with every change that makes other tables from the same records."""
 
 TABLES = ("records", "loose", "digests", "sessions", "behind", "lags", "coverage")
@@ -52,7 +52,9 @@ def digests(records: DataFrame, size: int = BUCKET_SIZE) -> DataFrame:
         | remembered
         | F.coalesce(F.col("peek"), F.lit(False))
         | F.col("enqueued_time").isNull()
-        | (F.col("outcome") == "retry")
+        # Whether a message had expired, or had been at a site, is judged by other records.
+        | F.col("outcome").isin("retry", "expired", "looped")
+        | F.coalesce(F.col("repair"), F.lit(False))
         | is_round_trip()
     )
     numbered = records.where(~is_unnumbered())
@@ -65,7 +67,7 @@ def digests(records: DataFrame, size: int = BUCKET_SIZE) -> DataFrame:
         F.bit_or(F.expr(f"shiftleft(1L, cast(pmod(src_seq, {size}) as int))")).alias("bits"),
         sum_of_hashes("src_seq", "enqueued_time").alias("keys"),
         sum_of_hashes("src_seq", "entry_check").alias("entered"),
-        sum_of_hashes("src_seq", "check").alias("contents"),
+        sum_of_hashes("src_seq", "check", "message_id", "order_key").alias("contents"),
         F.sum(F.col("edited").isNotNull().cast("bigint")).alias("edited"),
         F.sum(F.coalesce(unusual, F.lit(True)).cast("bigint")).alias("unusual"),
         F.min(micros("enqueued_time")).alias("first_enqueued"),

@@ -57,6 +57,8 @@ FIELDS = {
     "stage": StringType(),
     "reason": StringType(),
     "given_up_by": StringType(),
+    "dead_letter_reason": StringType(),
+    "repair": BooleanType(),
     "tgt_part": ShortType(),
     "tgt_seq": LongType(),
     "tgt_enqueued_time": LongType(),

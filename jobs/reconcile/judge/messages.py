@@ -7,7 +7,7 @@ from jobs.reconcile.journal import schema
 from jobs.reconcile.journal.columns import arrival_order, arrival_time, is_round_trip, micros
 from jobs.reconcile.judge.selection import RECORD
 
-KEYED = (*RECORD, "watched", "stray", "generation", "is_behind")
+KEYED = (*RECORD, "watched", "stray", "generation", "is_behind", "source_time")
 """A record with the key of its message, whether a tap must see its copy, and whether it arrived out of order."""
 
 MESSAGE = (
@@ -15,13 +15,15 @@ MESSAGE = (
     # Entries
     "received", "entered_by_tap", "parts", "last_entry", "first_record", "entry_hours", "is_unreadable_entry",
     # Outcomes
-    "remembered", "sent_parts", "sent_unwatched", "last_sent", "withheld_parts", "withheld_as", "expires",
-    "meant_for", "outcome_hours",
+    "recalled_parts", "original_parts", "sent_parts", "sent_unwatched", "parts_unwatched", "last_sent",
+    "withheld_parts", "expired_parts", "looped_parts", "withheld_as", "expires", "last_retry", "unended_attempts",
+    "meant_for", "outcome_hours", "is_repaired",
     # Copies at targets
-    "due_at_tap", "seen_watched", "seen_unwatched", "is_glimpse", "arrived_at", "arrived", "first_arrival",
+    "due_at_tap", "copies_watched", "copies_unwatched", "is_glimpse", "arrived_at", "arrived", "first_arrival",
     "is_round_trip",
     # Content
-    "checks_received", "checks_entered", "checks_unedited", "checks_sent", "checks_seen", "bodies_out", "bodies_seen",
+    "body_in", "id_received", "key_received", "names_sent", "names_seen", "checks_received", "checks_entered",
+    "checks_unedited", "checks_sent", "checks_seen", "bodies_out", "bodies_seen",
     # Other runs
     "is_carried", "is_reopened", "known_since", "is_doubted",
 )  # fmt: skip
@@ -61,10 +63,15 @@ def one_row_per_message(records: DataFrame) -> DataFrame:
     again = F.coalesce(F.col("remembered"), F.lit(False))
     seen = tap & (F.col("role") == "target")
     watched = F.coalesce(F.col("watched"), F.lit(False))
-    place = F.struct(F.coalesce("target", F.lit("")).alias("target"), F.coalesce("part", F.lit(0)).alias("part"))
-    view = F.struct("target", "tgt_part", "tgt_seq")
-    send = ("instance", "batch_id", "part", "send_ordinal")
     part = F.coalesce(F.col("part"), F.lit(0))
+    # Parts of one message differ in their ids or in their content.
+    identity = F.when(F.col("check").isNotNull(), F.xxhash64("check", "message_id")).alias("identity")
+    place = F.struct(F.coalesce("target", F.lit("")).alias("target"), part.alias("part"), identity)
+    view = F.struct(F.coalesce("target", F.lit("")).alias("target"), "tgt_part", "tgt_seq", identity)
+    name = F.struct("message_id", "order_key")
+    attempt = F.xxhash64("instance", "batch_id")
+    send = ("instance", "batch_id", "part", "send_ordinal")
+    retry = F.col("outcome") == "retry"
     major, minor = arrival_order()
     # The time and order at a tap are those of arrival; in the task's journal they are those of the target's answer.
     shows = F.when(watched, seen).otherwise((sent & ~again) | seen)
@@ -80,14 +87,32 @@ def one_row_per_message(records: DataFrame) -> DataFrame:
         _count(received, "instance", "batch_id").alias("received"),
         _count(tap & (F.col("role") == "source"), "tap", "tgt_part", "tgt_seq").alias("entered_by_tap"),
         F.max(F.when(received, F.coalesce(F.col("parts"), F.lit(1)))).alias("parts"),
-        _count(sent & again, *send).alias("remembered"),
+        F.collect_set(F.when(sent & again & ~watched, part)).alias("recalled_parts"),
+        F.collect_set(F.when(sent & ~again, part)).alias("original_parts"),
         F.collect_set(F.when(sent, part)).alias("sent_parts"),
+        F.collect_set(F.when(sent & ~watched, part)).alias("parts_unwatched"),
         F.collect_set(F.when(sent & watched, place)).alias("due_at_tap"),
-        F.collect_set(F.when(F.col("outcome").isin(*schema.WITHHELD), part)).alias("withheld_parts"),
+        F.collect_set(F.when(F.col("outcome").isin("filtered", "rejected"), part)).alias("withheld_parts"),
+        F.collect_set(
+            F.when(
+                F.col("outcome") == "expired",
+                F.struct(part.alias("part"), "source_time", "instance"),
+            )
+        ).alias("expired_parts"),
+        F.collect_set(F.when(F.col("outcome") == "looped", part)).alias("looped_parts"),
         F.collect_set(F.when(F.col("outcome").isin(*schema.WITHHELD), F.col("outcome"))).alias("withheld_as"),
         _count(sent & ~again & ~watched, *send).alias("sent_unwatched"),
-        F.size(F.collect_set(F.when(seen & watched, view))).alias("seen_watched"),
-        F.size(F.collect_set(F.when(seen & ~watched, view))).alias("seen_unwatched"),
+        F.collect_set(F.when(seen & watched, view)).alias("copies_watched"),
+        F.collect_set(F.when(seen & ~watched, view)).alias("copies_unwatched"),
+        F.max(F.when(retry, micros("journal_time"))).alias("last_retry"),
+        F.size(F.array_except(F.collect_set(F.when(received, attempt)), F.collect_set(F.when(retry, attempt)))).alias(
+            "unended_attempts"
+        ),
+        _any(sent & F.coalesce(F.col("repair"), F.lit(False))).alias("is_repaired"),
+        F.max(F.when(F.col("role") == "source", F.col("body_digest"))).alias("body_in"),
+        F.max(F.when(received, F.col("order_key"))).alias("key_received"),
+        F.collect_set(F.when(sent, name)).alias("names_sent"),
+        F.collect_set(F.when(seen, name)).alias("names_seen"),
         F.collect_set(F.when(received, F.col("check"))).alias("checks_received"),
         F.collect_set(F.when(tap & (F.col("role") == "source"), F.col("check"))).alias("checks_entered"),
         F.collect_set(F.when(sent & F.col("edited").isNull(), F.col("check"))).alias("checks_unedited"),

@@ -14,6 +14,7 @@ from jobs.reconcile.journal.problems import Problem
 from jobs.reconcile.judge import selection
 from jobs.reconcile.judge.buckets import Extremes, clock_problems, compare_buckets, extremes
 from jobs.reconcile.judge.cache import Cache
+from jobs.reconcile.judge.clocks import expiry_problems, mark_source_time
 from jobs.reconcile.judge.gaps import unreliable_hours
 from jobs.reconcile.judge.judge import judge
 from jobs.reconcile.judge.messages import KEYED, with_key
@@ -112,9 +113,13 @@ def judge_window(
         if any(not frame.where(needs_match()).isEmpty() for frame in (loose, opened) if frame is not None):
             found = match_taps(found)
         watched = selection.mark_watched(with_key(found), tasks.active, tasks.periods)
-        keyed = cache.keep(mark_out_of_order(watched, arrivals).select(*KEYED))
+        timed = mark_source_time(watched, records)
+        keyed = cache.keep(mark_out_of_order(timed, arrivals).select(*KEYED))
         found_problems += silent_taps(tasks.periods, keyed, end, settings)
         unreliable = unreliable_hours([*problems, *found_problems])
-        verdicts = cache.keep(judge(keyed, loose, tasks.periods, unreliable=unreliable, end=end, settings=settings))
+        verdicts = cache.keep(
+            judge(keyed, loose, records, tasks.periods, unreliable=unreliable, end=end, settings=settings)
+        )
+        found_problems += expiry_problems(verdicts)
     count = None if buckets is None else buckets.count()
     return Judged(keyed, verdicts, selection.clean_counts(selected), count, found_problems)

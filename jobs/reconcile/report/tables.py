@@ -66,6 +66,7 @@ def tables_of_messages(
         F.col("last_reason.stage").alias("last_stage"),
         F.col("last_reason.reason").alias("last_reason"),
         F.timestamp_micros("first_record").alias("first_record"),
+        "note",
         known_since,
         *(F.col(name).cast("boolean") for name in ("is_carried", "is_reopened")),
     )

@@ -1,0 +1,91 @@
+"""Dead letters of the sources: evidence that the source gave up a message, and why."""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
+
+from jobs.reconcile.journal.columns import micros
+
+EXPIRED = "TTLExpiredException"
+"""The reason that Service Bus gives to a dead letter whose time to live ended."""
+
+_MESSAGE = ("src_site", "entity", "named", "body_in")
+
+
+def mark_dead_letters(messages: DataFrame, loose: DataFrame | None) -> DataFrame:
+    """
+    Return *messages* with `is_spilled` and `is_expired_letter`: whether a dead letter is this message.
+
+    A dead letter is the message with its id, its body, and its enqueued time, which dead-lettering does not change. One
+    that the service forwarded has a time of its own: then as many messages count as there are such dead letters.
+    Shape:   one row per message, and the table *loose* of the window, in.
+    """
+    if loose is None:
+        return messages.withColumns({"is_spilled": F.lit(False), "is_expired_letter": F.lit(False)})
+    letters = _letters(loose)
+    named = messages.withColumns({"entity": F.lower("src_entity"), "named": F.coalesce("message_id", F.lit(""))}).join(
+        F.broadcast(letters), list(_MESSAGE), "left"
+    )
+    # What a target accepted was not given up: it is lost if it did not arrive.
+    last = F.size("sent_parts") + F.size("copies_watched") + F.size("copies_unwatched") > 0
+    order = (last, F.col("attempts").desc_nulls_last(), "src_part", "src_seq", "generation")
+    group = ("task", *_MESSAGE)
+    alone = F.when(F.col("letters").isNull(), F.col("src_seq"))
+    nth = F.row_number().over(Window.partitionBy(*group, alone).orderBy(*order))
+    nth_of_time = F.row_number().over(Window.partitionBy(*group, "generation", alone).orderBy(*order))
+    same_time = F.filter("letters", lambda each: each["time"] == F.col("generation"))
+    forwarded = F.filter(
+        "letters",
+        lambda each: each["time"].isNull() & (each["since"] >= F.col("generation")) & (F.col("named") != ""),
+    )
+    numbered = named.withColumns({"nth": nth, "nth_of_time": nth_of_time})
+    of_message = F.concat(
+        F.when(F.col("nth_of_time") <= F.size(same_time), same_time).otherwise(_none()),
+        F.when(F.col("nth") <= F.size(forwarded), forwarded).otherwise(_none()),
+    )
+    found = numbered.withColumn("of_message", F.when(~last & F.col("letters").isNotNull(), of_message))
+    has_expired = F.exists("of_message", lambda each: each["is_expired"])
+    received = F.exists("of_message", lambda each: each["is_received"])
+    return found.withColumns(
+        {
+            "is_expired_letter": F.coalesce(has_expired, F.lit(False)),
+            # A tap sees a dead letter and leaves it where it is.
+            "is_spilled": F.coalesce(received & ~has_expired, F.lit(False)),
+        }
+    ).drop("entity", "named", "letters", "nth", "nth_of_time", "of_message")
+
+
+def _none() -> Column:
+    return F.filter("letters", lambda _: F.lit(False))
+
+
+def _letters(loose: DataFrame) -> DataFrame:
+    """Return the dead letters, each once, as one row for each entity, id and body."""
+    is_direct = F.lower("src_entity") == F.concat(F.lower("given_up_by"), F.lit("/$deadletterqueue"))
+    each = (
+        loose.where("given_up_by is not null and role = 'source' and body_digest is not null")
+        .withColumns(
+            {
+                "entity": F.lower("given_up_by"),
+                "named": F.coalesce("message_id", F.lit("")),
+                "since": micros("enqueued_time"),
+                "number": F.coalesce("src_seq", "tgt_seq"),
+            }
+        )
+        .withColumn("time", F.when(is_direct, F.col("since")))
+        .groupBy(
+            "src_site",
+            "entity",
+            "named",
+            F.col("body_digest").alias("body_in"),
+            "src_entity",
+            "number",
+            "since",
+            "time",
+        )
+        .agg(
+            F.max(F.coalesce(F.col("dead_letter_reason") == EXPIRED, F.lit(False))).alias("is_expired"),
+            F.max(F.col("outcome") == "received").alias("is_received"),
+        )
+    )
+    letter = F.struct("time", "since", "is_expired", "is_received")
+    return each.groupBy(*_MESSAGE).agg(F.collect_list(letter).alias("letters"))

@@ -1,0 +1,46 @@
+"""Outages of tasks: whether a task finished any message during the life of one that its source let expire."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
+
+from jobs.reconcile.journal import schema
+from jobs.reconcile.journal.columns import micros
+
+_MINUTE = 60_000_000
+
+
+def mark_outages(messages: DataFrame, window: DataFrame | None) -> DataFrame:
+    """
+    Return *messages* with `worked_before`, `worked_during` and `worked_after`.
+
+    They are times at which the task finished messages: the last one before the life of the message that it had left,
+    any one during it, and the first one after it; null where it finished none, or the message has no life.
+    Units:   microseconds since 1970.
+    Shape:   *window* are all records of the window.
+    """
+    tasks = messages.where("expires is not null and size(sent_parts) = 0").select("task").distinct()
+    if window is None or tasks.isEmpty():
+        nothing = F.lit(None).cast("bigint")
+        return messages.withColumns(dict.fromkeys(("worked_before", "worked_during", "worked_after"), nothing))
+    at = micros("journal_time")
+    finished = window.where(F.col("outcome").isin("sent", *schema.WITHHELD) & (F.col("observer") == "task"))
+    by_minute = finished.join(F.broadcast(tasks), "task").groupBy("task", F.floor(at / _MINUTE).alias("minute"))
+    moments = by_minute.agg(F.min(at).alias("first"), F.max(at).alias("last")).select(
+        "task", F.explode(F.array("first", "last")).alias("moment")
+    )
+    worked = moments.groupBy("task").agg(F.collect_set("moment").alias("worked"))
+    # After a retry the task has the message no longer: what it finished before is no sign of the rest of its life.
+    since = F.greatest("generation", F.col("last_retry"))
+    return (
+        messages.join(F.broadcast(worked), "task", "left")
+        .withColumns(
+            {
+                "worked_before": F.array_max(F.filter("worked", lambda each: each < since)),
+                "worked_during": F.array_max(
+                    F.filter("worked", lambda each: (each >= since) & (each <= F.col("expires")))
+                ),
+                "worked_after": F.array_min(F.filter("worked", lambda each: each > F.col("expires"))),
+            }
+        )
+        .drop("worked")
+    )

@@ -1,0 +1,34 @@
+"""The parts of a message that arrived: of a split message, two copies of one part are not two parts."""
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
+
+
+def arrived_parts() -> Column:
+    """Return how many parts of a message arrived, by the taps where they must see the copies, else by the task."""
+    known = F.filter("due_at_tap", lambda place: place["identity"].isNotNull())
+    kinds = F.array_distinct(F.transform(known, _kind))
+    seen = F.transform("copies_watched", _kind)
+    of_kinds = F.filter(seen, lambda copy: F.array_contains(kinds, copy))
+    matched = F.aggregate(
+        kinds, F.lit(0), lambda total, kind: total + F.least(_number(known, kind), _number("copies_watched", kind))
+    )
+    # A copy that is like no part is an altered one, or one whose `sent` record is lost.
+    others = F.size(F.array_except(seen, kinds))
+    unidentified = F.size(F.array_except(_numbers("due_at_tap"), _numbers(known)))
+    surplus = F.size(of_kinds) - matched
+    watched = matched + others + F.least(unidentified, surplus)
+    by_task = F.size("parts_unwatched")
+    return watched + F.greatest(by_task, F.size(F.array_distinct(F.transform("copies_unwatched", _kind))))
+
+
+def _kind(place: Column) -> Column:
+    return F.struct(place["target"].alias("target"), place["identity"].alias("identity"))
+
+
+def _number(places: Column | str, kind: Column) -> Column:
+    return F.size(F.filter(places, lambda place: _kind(place) == kind))
+
+
+def _numbers(places: Column | str) -> Column:
+    return F.transform(places, lambda place: F.struct(place["target"].alias("target"), place["part"].alias("part")))
