@@ -7,7 +7,7 @@ line to line come first, so that the rest of a line repeats the one before it an
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from json.encoder import encode_basestring_ascii
 
 import msgspec
@@ -27,10 +27,11 @@ class Line(msgspec.Struct, omit_defaults=True, gc=False):
     """The fields of a record that differ from line to line; one without a value is left out."""
 
 
-def member(lines: Iterable[Line], constants: Mapping[str, object]) -> bytes:
+def member(lines: Sequence[Line], constants: Mapping[str, object]) -> bytes:
     """Return a gzip member with a JSON object for each of *lines*, to which *constants* are added."""
     tail = f",{json.dumps(constants, separators=(',', ':'))[1:]}\n".encode()
-    text = tail.join([_encoded(line)[:-1] for line in lines]) + tail
+    # Line feeds within strings are escaped, so this splits at the ends of the lines.
+    text = tail.join(_encoded(lines).split(b"}\n"))
     if not text.isascii() or b"\x7f" in text:
         # The files are in ASCII; all non-ASCII characters are within the quotes of a JSON string.
         text = _ESCAPED.sub(lambda found: encode_basestring_ascii(found[0])[1:-1], text.decode()).encode()
@@ -43,9 +44,13 @@ def compressed(text: bytes) -> bytes:
     return bytes(compressor.compress(text) + compressor.flush())
 
 
-def _encoded(line: Line) -> bytes:
+def _encoded(lines: Sequence[Line]) -> bytes:
     try:
-        return _ENCODER.encode(line)
+        return _ENCODER.encode_lines(lines)
     except (UnicodeEncodeError, OverflowError):  # half a surrogate pair in a reason, or a time beyond 64 bits
-        fields = {name: value for name, value in msgspec.structs.asdict(line).items() if value is not None}
-        return json.dumps(fields, separators=(",", ":")).encode()
+        return b"".join([_encoded_by_standard_library(line) for line in lines])
+
+
+def _encoded_by_standard_library(line: Line) -> bytes:
+    fields = {name: value for name, value in msgspec.structs.asdict(line).items() if value is not None}
+    return json.dumps(fields, separators=(",", ":")).encode() + b"\n"

@@ -93,22 +93,30 @@ def content_line(sequence_number: int | None, enqueued_time: int | None, imprint
 def outcome_line(record: Record, ordinal: int) -> OutcomeLine:
     """Return the line of a message's outcome, the *ordinal*-th of its batch."""
     outcome, arrived, departed = record.outcome, record.arrived, record.departed
-    line = OutcomeLine(record.arrival.sequence_number, ordinal)
-    if record.is_remembered:
-        line.remembered = True
-    elif outcome is Outcome.SENT and departed is not None and departed.property_digest is not None:
-        line.check = f"{check_of(departed.body_digest, departed.property_digest):016x}"
-    line.outcome, line.target = outcome.value, record.target
+    digest = None if departed is None else departed.property_digest
+    check = None
+    if departed is not None and digest is not None and outcome is Outcome.SENT and not record.is_remembered:
+        check = check_of(departed.body_digest, digest).to_bytes(8).hex()
+    line = OutcomeLine(
+        record.arrival.sequence_number,
+        ordinal,
+        record.is_remembered or None,
+        check,
+        outcome,
+        record.target,
+        joined=record.is_joined or None,
+        part=record.part,
+        stage=record.stage,
+        reason=record.reason,
+    )
     if arrived is not None:
         if record.message_id != arrived.message_id:
             line.message_id = record.message_id
         if record.order_key != arrived.order_key:
             line.order_key = record.order_key
-        if departed is not arrived and departed is not None and departed.property_digest is not None:
-            line.body_digest, line.property_digest = departed.body_digest.hex(), departed.property_digest.hex()
+        if departed is not arrived and departed is not None and digest is not None:
+            line.body_digest, line.property_digest = departed.body_digest.hex(), digest.hex()
             line.body_size, line.edited = departed.body_size, True
-    line.joined = record.is_joined or None
-    line.part, line.stage, line.reason = record.part, record.stage, record.reason
     return line
 
 
