@@ -16,6 +16,7 @@ from shared.codecs.plain import DEEPEST, Plain, as_text, check_depth, not_writab
 from shared.errors import MessageRejected
 
 NOT_MESSAGE_PACK = "NotMessagePack"
+_BYTES = (b"\xc4", b"\xc5", b"\xc6")
 # All bytes that begin neither a map nor an array.
 _NO_CONTAINERS = bytes((*range(0x80), *range(0xA0, 0xDC), *range(0xE0, 0x100)))
 
@@ -33,7 +34,7 @@ class MessagePack:
     def read(self, content: bytes) -> Plain:
         """Return the value in *content*; raises MessageRejected."""
         try:
-            value = _unpack(content)
+            value = _read(content)
             # A body with few maps and arrays cannot be deep: not checking it saves 2.6 µs.
             if len(content.translate(None, _NO_CONTAINERS)) > DEEPEST:
                 check_depth(value)
@@ -75,5 +76,19 @@ def _default(value: object) -> str:
     return as_text(value)
 
 
-_unpack = partial(msgpack.unpackb, ext_hook=_refuse, strict_map_key=False, object_pairs_hook=_mapping)
+def _read(content: bytes) -> Plain:
+    """
+    Return the value in *content*, checking every map only if it is needed.
+
+    Without the check, the library takes the last of two equal keys, and keys of bytes. The value is then not written as
+    the same content, or the content has the header of bytes. Always checking takes 3.5 µs longer for an order of 1 KB.
+    """
+    value = _unpack(content)
+    if _written(value) != content or any(header in content for header in _BYTES):
+        return _unpack_checked(content)
+    return value
+
+
+_unpack = partial(msgpack.unpackb, ext_hook=_refuse)
+_unpack_checked = partial(msgpack.unpackb, ext_hook=_refuse, strict_map_key=False, object_pairs_hook=_mapping)
 _written = partial(msgpack.packb, default=_default, datetime=True)
