@@ -108,7 +108,7 @@ def not_writable(value: Plain, write: Callable[[Plain], object], error: Exceptio
     """
     Return the rejection of *value*, for which *write* has raised *error*.
 
-    The place is that of the first part which cannot be written alone; names are the sender's and not problem.
+    The place is that of the first part which cannot be written alone; names are the sender's and are not reported.
     """
     what = next(text for kind, text in _PROBLEMS.items() if isinstance(error, kind))
     return MessageRejected("NotWritable", f"body has {what} at {_place(value, write)}, which {name} cannot represent")
