@@ -33,7 +33,8 @@ class Stack(NamedTuple):
 async def running_broker(config: str = "benchmarks/broker.json", options: Sequence[str] = ()) -> AsyncIterator[Stack]:
     """Run a broker with the two namespaces of *config*, by default those with the queues source and target."""
     (FOLDER / "build").mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "cli", "broker", "--config", config, "--port", str(free_port()), *options]
+    ports = ["--port", str(free_port()), "--admin-port", "0"]
+    command = [sys.executable, "-m", "cli", "broker", "--config", config, *ports, *options]
     broker = await Child.start("broker", command, FOLDER / "build" / "bench-broker.log", FOLDER, {})
     try:
         west, east = [match[1] for match in await broker.matches(r"^ready \S+ (\S+)", 2, READY_SECONDS)]
