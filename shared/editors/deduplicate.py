@@ -165,9 +165,11 @@ class Deduplicate:
         for arrival, parts in parts_of.items():
             if arrival.sequence_number is None:
                 continue  # it cannot be identified when it is settled
-            before = undecided.pop(arrival, parts)
-            # Parts that were sent are not delivered again.
-            undecided[arrival] = parts if len(parts) >= len(before) else before
+            before = undecided.setdefault(arrival, parts)
+            if before is not parts:
+                undecided.move_to_end(arrival)
+                # Parts that were sent are not delivered again.
+                undecided[arrival] = parts if len(parts) >= len(before) else before
         while len(undecided) > max(_MOST_UNDECIDED, len(parts_of)):
             undecided.popitem(last=False)
 

@@ -75,7 +75,8 @@ class OwnIds:
     def keep(self, records: Iterable[tuple[bytes, int]]) -> None:
         """Remember ids with the times at which they were sent; forget old ones, and those beyond the limit."""
         for digest, sent in records:
-            if self._sent.get(digest, -1) < sent:
+            before = self._sent.setdefault(digest, sent)
+            if before < sent:
                 self._sent[digest] = sent
                 self._sent.move_to_end(digest)
         oldest = self._now() - self._window
