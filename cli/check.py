@@ -26,7 +26,7 @@ def check(
 
     If the files can be read, they are then reviewed together: loops, rules that select nothing, routes that no message
     reaches, and so on. Each finding says what to do; docs/checks.md lists them all. An error is a configuration that
-    loses messages or sends them round for ever; everything else is a warning.
+    loses messages or sends them in an endless loop; everything else is a warning.
 
     Entities are known only from Config.json files, in the format of Microsoft's emulators: those in FOLDER/entities
     and those that `--entities` names. App settings are not checked, because they differ from machine to machine.

@@ -56,7 +56,7 @@ def worker_problem(version: str) -> Problem | None:
         return None
     return Problem(
         "Functions worker",
-        f"version {version} may hang for ever on a batch of more than 4 MiB, expected at least 4.40.2",
+        f"version {version} may hang forever on a batch of more than 4 MiB, expected at least 4.40.2",
         "restart the app to get a newer worker, or set maxMessageBatchSize and maxEventBatchSize in host.json so that "
         "no batch is larger",
     )

@@ -41,7 +41,7 @@ def read_templates(file: Path) -> list[Template]:
         except ValueError as error:
             problems.append(Problem(f"{file}: line {number}", _text_of(error)))
     if not templates and not problems:
-        problems.append(Problem(str(file), "holds no message", "one JSON object a line"))
+        problems.append(Problem(str(file), "has no messages", "one JSON object per line"))
     if problems:
         raise ConfigError(problems)
     return templates
@@ -87,7 +87,7 @@ def _body(line: Mapping[str, object]) -> bytes:
         try:
             body = text.encode()
         except UnicodeEncodeError as error:
-            raise ValueError("body: has half of a surrogate pair, which is no UTF-8") from error
+            raise ValueError("body: has half of a surrogate pair, which is not valid UTF-8") from error
     else:
         encoded = line["body_base64"]
         try:

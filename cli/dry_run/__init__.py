@@ -1,1 +1,1 @@
-"""`busway try`: what a task would make of messages, step by step, without sending anything."""
+"""`busway try`: what a task would do with messages, step by step, without sending any."""

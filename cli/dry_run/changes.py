@@ -1,7 +1,7 @@
 """
-A message as text, and the difference between two.
+Shows a message as text, and the difference between two messages.
 
-A message can have any content: only printable characters reach the terminal.
+A message can have any content, so only printable characters reach the terminal.
 """
 
 import difflib
@@ -19,13 +19,13 @@ from shared.message.message import Message
 BODY = "body"
 
 _HEADER = ("durable", "priority", "ttl", "first-acquirer", "delivery-count")
-# Of the delivery, and no part of the message that goes on.
-_OF_THE_DELIVERY = ("first-acquirer", "delivery-count")
+# These describe the delivery; they are not sent to the target.
+_DELIVERY_FIELDS = ("first-acquirer", "delivery-count")
 _PROPERTIES = (
     *("message-id", "user-id", "to", "subject", "reply-to", "correlation-id", "content-type", "content-encoding"),
     *("absolute-expiry-time", "creation-time", "group-id", "group-sequence", "reply-to-group-id"),
 )
-# By the names that task files and Azure have for them.
+# The names in task files and in Azure.
 _NAMES = {"group-id": "session-id", "reply-to-group-id": "reply-to-session-id", "ttl": "time-to-live"}
 _UNREADABLE = "(cannot be read)"
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
@@ -35,11 +35,11 @@ _CONTEXT_LINES = 3
 _DEEPEST = 100
 
 type View = Mapping[str, str]
-"""The fields and properties of a message by their names, and the body in lines."""
+"""The fields and properties of a message by name, and the lines of its body."""
 
 
 def view(message: Message) -> dict[str, str]:
-    """Return everything that *message* has."""
+    """Return all fields, properties and annotations of *message*, and its body."""
     raw = message.sections
     said = _fields(raw.header, _HEADER)
     said |= _fields(raw.properties, _PROPERTIES)
@@ -53,13 +53,13 @@ def view(message: Message) -> dict[str, str]:
 
 
 def changes(before: View, after: View) -> dict[str, tuple[str | None, str | None]]:
-    """Return by its name what is different, before and after; None for what is not there."""
+    """Return the values that differ, by name: before and after, None if missing."""
     names = sorted({**before, **after}, key=lambda name: name == BODY)
     return {name: (before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)}
 
 
 def diff_lines(before: View, after: View) -> Iterator[str]:
-    """Yield the lines of a readable difference: `-` was there, `+` is there now; of a body with lines around it."""
+    """Yield the lines of a difference: `-` before, `+` after; changes of the body with the lines around them."""
     for name, (was, now) in changes(before, after).items():
         if name == BODY:
             yield from _body_difference((was or "").split("\n"), (now or "").split("\n"))
@@ -71,12 +71,12 @@ def diff_lines(before: View, after: View) -> Iterator[str]:
 
 
 def printable(text: str) -> str:
-    """Return *text* with everything escaped that a terminal might act on."""
+    """Return *text* with unprintable characters escaped, since a terminal might act on them."""
     return text if text.isprintable() else ascii(text)[1:-1]
 
 
 def body_lines(message: Message) -> list[str]:
-    """Return the body: JSON indented, other text as it is, all else in hexadecimal digits."""
+    """Return the body: JSON indented, other text unchanged, anything else in hexadecimal digits."""
     body = message.sections.body
     if not body:
         return ["(none)"]
@@ -100,9 +100,9 @@ def body_lines(message: Message) -> list[str]:
 
 
 def _indented(text: str) -> list[str]:
-    """Return JSON with a line for each value, every text and number as it is written there; nothing for other text."""
+    """Return JSON with one line per value and its literals unchanged; an empty list for other text."""
     try:
-        # Numbers are only looked at: the digits of a long one would take for ever to become one.
+        # Numbers stay text: converting a very long one would take too long.
         json.loads(text, parse_int=str, parse_float=str, parse_constant=_refused)
     except (ValueError, RecursionError):
         return []
@@ -124,7 +124,7 @@ def _indented(text: str) -> list[str]:
 
 
 def _refused(_: str) -> None:
-    raise ValueError("is no number of JSON")
+    raise ValueError("is not a JSON number")
 
 
 def _hex(content: bytes) -> list[str]:
@@ -132,7 +132,7 @@ def _hex(content: bytes) -> list[str]:
     lines = [f"{start:06x}  {content[start : start + _HEX_BYTES].hex(' ')}" for start in starts[:_MOST_HEX_LINES]]
     if len(starts) > _MOST_HEX_LINES:
         rest = content[_MOST_HEX_LINES * _HEX_BYTES :]
-        # A change further on is to be seen all the same.
+        # The digest shows a change in the part that is not printed.
         lines.append(f"… {len(rest)} more bytes, SHA-256 {sha256(rest).hexdigest()}")
     return lines or ["(empty)"]
 
@@ -155,11 +155,10 @@ def _fields(section: bytes, names: tuple[str, ...]) -> dict[str, str]:
         values = items_of(payload.value) if isinstance(payload, Described) else ()
     except MessageRejected:
         return {f"{names[0]} …": _UNREADABLE}
-    said = zip(names, values, strict=False)
     return {
         _NAMES.get(name, name): _text(value)
-        for name, value in said
-        if value.kind != "null" and name not in _OF_THE_DELIVERY
+        for name, value in zip(names, values, strict=False)
+        if value.kind != "null" and name not in _DELIVERY_FIELDS
     }
 
 
@@ -178,8 +177,8 @@ def _text(value: Value) -> str:
     """Return a value as text, with its type unless the text shows it."""
     if value.kind in ("string", "null", "boolean") and not isinstance(value.payload, bytes):
         return json.dumps(value.payload, ensure_ascii=False) if _is_printable(value.payload) else ascii(value.payload)
-    said = plain(value)
-    return f"{printable(said.hex(' ') if isinstance(said, bytes) else str(said))} ({value.kind})"
+    payload = plain(value)
+    return f"{printable(payload.hex(' ') if isinstance(payload, bytes) else str(payload))} ({value.kind})"
 
 
 def _is_printable(payload: object) -> bool:

@@ -17,17 +17,17 @@ def try_task(
         Path | None, typer.Option(metavar="FILE", help="Try the messages in a file, one JSON object per line.")
     ] = None,
     peek: Annotated[
-        int | None, typer.Option(metavar="N", min=1, max=10_000, help="Try N messages that wait in the task's source.")
+        int | None, typer.Option(metavar="N", min=1, max=10_000, help="Try N messages in the task's source.")
     ] = None,
     consumer_group: Annotated[
         str,
         typer.Option(
-            help="Consumer group for reading an event hub; choose one that no app reads with partition ownership."
+            help="Consumer group for reading an event hub; choose one that no app uses with partition ownership."
         ),
     ] = _DEFAULT_CONSUMER_GROUP,
     save_as: Annotated[
         Path | None,
-        typer.Option("--save", metavar="FILE", help="With --peek: write the messages to FILE, to try them again."),
+        typer.Option("--save", metavar="FILE", help="With --peek: also write the messages to FILE, for --messages."),
     ] = None,
     with_body: Annotated[bool, typer.Option("--body", help="Also show each body as it was received.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per message, one per line.")] = False,
@@ -36,13 +36,13 @@ def try_task(
     """
     Show what a task would do with messages and where it would send each; nothing is sent, received or stored.
 
-    The messages are those that wait in the task's source (`--peek`: the first N of a queue or subscription, the last N
-    of an event hub), or those in a file. They pass through the task's own editors and routes. For each step the output
-    shows what would change: `-` before, `+` after. Then it shows where the message would go, or why it would not.
-    Messages are shown on this terminal only, and written only to the file of `--save`.
+    The messages come from the task's source (`--peek`: the first N of a queue or subscription, the last N of an event
+    hub) or from a file, and pass through the task's own editors and routes. For each step the output shows what would
+    change: `-` before, `+` after. Then it shows where the message would be sent, or why it would not. Messages appear
+    only on this terminal and in the file of `--save`.
 
-    The app settings of the source, and those of keys and stores, must be environment variables. What the target would
-    reject, such as a message that is too large, is not checked.
+    The app settings of the source, of keys and of stores must be environment variables. The command does not check
+    whether the target would refuse a message, for example because it is too large.
 
     Exit code 0: every message would be sent or withheld. 1: at least one would be rejected. 2: the messages could not
     be tried. Examples:
@@ -60,12 +60,12 @@ def try_task(
     - `message_id`, `session_id`, `partition_key`, `subject`, `content_type`, `content_encoding`, `correlation_id`,
       `to`, `reply_to`: text; `time_to_live`: milliseconds;
     - `partition`, `sequence_number` and `enqueued_time` (milliseconds since 1970 UTC), which a service would assign;
-      the defaults are the number of the line and the present time.
+      the defaults are the number of the line and the current time.
     """
     if (messages is None) == (peek is None):
-        raise typer.BadParameter("expected one of --messages and --peek", param_hint="--messages")
+        raise typer.BadParameter("choose either --messages or --peek", param_hint="--messages")
     if save_as is not None and peek is None:
-        raise typer.BadParameter("keeps what was peeked, expected --peek", param_hint="--save")
+        raise typer.BadParameter("needs --peek, whose messages it writes to the file", param_hint="--save")
 
     from cli.dry_run.run import try_and_print
 

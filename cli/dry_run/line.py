@@ -1,8 +1,7 @@
 """
-A dry run of a task: the pipeline of the app, watched at every step, on outputs, a journal and locks that keep nothing.
+A dry run of a task: the app's own pipeline, observed at every step, with outputs and locks that do nothing.
 
-What is shown is what the line does. Only editors that write to a store have to know that it is a dry run:
-`shared.editors.options.TaskFacts.dry_run`.
+Only editors that write to a store need to know that it is a dry run: `shared.editors.options.TaskFacts.dry_run`.
 """
 
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from shared.message.arrival import Arrival, Origin
 from shared.message.message import Message
 from shared.protocols import Outgoing, Record
 
-# A store that is unavailable is asked again once or twice; a person is waiting.
+# Short, since a person waits: an unavailable store is retried once or twice.
 _HOLD = timedelta(seconds=5)
 _LOCK_TOKEN_BYTES = 16
 _LOCKED_FOR = timedelta(hours=1)
@@ -32,19 +31,18 @@ class Result:
 
     content: bytes
     arrival: Arrival | None
-    """None if it cannot be read."""
+    """None if the content is not a message."""
     partition: str | None
     steps: Sequence[Step]
     ends: Sequence[Record]
-    """One for each part that it would become; none where the task takes from other partitions only."""
+    """One journal record per part; empty if the task does not read this partition."""
 
 
 async def try_batches(task: Task, batches: Sequence[tuple[str | None, Sequence[bytes]]], clock: Clock) -> list[Result]:
     """
-    Return what *task* would do with the messages of *batches*, each from one partition where the source has any.
+    Return what *task* would do with the messages of *batches*; each batch comes from one partition, if there are any.
 
-    The outputs of *task* must keep nothing. Raises TargetUnavailable and TargetRefused if a store does not answer an
-    editor.
+    The outputs of *task* must send nothing. Raises TargetUnavailable and TargetRefused if an editor's store fails.
     """
     dry = replace(task, locks=_NoLocks(clock), hold=_HOLD, rejects_in_a_row=None)
     return [each for partition, contents in batches for each in await _try_batch(dry, partition, contents, clock)]
@@ -56,7 +54,7 @@ async def _try_batch(task: Task, partition: str | None, contents: Sequence[bytes
     tokens = [number.to_bytes(_LOCK_TOKEN_BYTES) for number in range(len(contents))] if partition is None else []
     await pipeline.run(contents, partition, tokens)
     origin = task.origin if partition is None else task.origin._replace(partition=partition)
-    # None of them where the task takes from other partitions only.
+    # No batch was seen if the task does not read this partition.
     counts = [0] * len(contents) if observer.batch is None else [len(parts) for parts in observer.batch.parts]
     records = iter(journal.records)
     results = []
@@ -78,10 +76,10 @@ class NoOutput:
 
     async def send(
         self,
-        entity: str,  # noqa: ARG002 - as the protocol says
+        entity: str,  # noqa: ARG002 - required by the protocol
         messages: Sequence[Outgoing],
         *,
-        timeout_seconds: float,  # noqa: ARG002 - as the protocol says
+        timeout_seconds: float,  # noqa: ARG002 - required by the protocol
     ) -> list[BuswayError | None]:
         """Accept *messages*."""
         return [None] * len(messages)
@@ -91,12 +89,12 @@ class NoOutput:
 
 
 class _NoLocks:
-    """Locks that never end, on messages that stay where they are."""
+    """Locks that never expire, since the messages stay in the source."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    async def renew(self, tokens: Sequence[bytes], session_id: str | None, *, timeout_seconds: float) -> int:  # noqa: ARG002 - as the protocol says
+    async def renew(self, tokens: Sequence[bytes], session_id: str | None, *, timeout_seconds: float) -> int:  # noqa: ARG002 - required by the protocol
         return round((self._clock.now() + _LOCKED_FOR).timestamp() * 1000)
 
     async def dead_letter(

@@ -1,4 +1,4 @@
-"""What each step of the line does with the messages of a dry run, noted by an observer around the steps."""
+"""Records what each step of the line does with the messages of a dry run."""
 
 import copy
 from collections.abc import Awaitable, Sequence
@@ -14,18 +14,18 @@ from shared.message.message import Message
 from shared.protocols import Outcome
 
 _EDITOR = "editors["
-# What else the line does changes no message.
+# The other steps of the line change no message.
 _SHOWN = frozenset(("restore", "stamps", "ttl", "routes", "fit"))
 
 
 class Step(NamedTuple):
-    """What one step of the line has done to a message, or to one of its parts."""
+    """The effect of one step of the line on a message, or on one of its parts."""
 
     name: str
     before: Message
     after: Sequence[Message]
     text: str | None = None
-    """Where the message goes, or why nothing of it goes on."""
+    """Where the message would be sent, or why it would not."""
 
 
 class _Before(NamedTuple):
@@ -35,17 +35,17 @@ class _Before(NamedTuple):
 
 
 class Observer:
-    """Puts itself around each step of a pipeline (`shared.line.batch.Watch`) and notes the changes."""
+    """Wraps each step of a pipeline (`shared.line.batch.Watch`) and records the changes."""
 
     def __init__(self) -> None:
-        """Begin with no steps."""
+        """Start without steps."""
         self.steps: dict[int, list[Step]] = {}
         """By the index of the message in its batch."""
         self.batch: Batch | None = None
-        """The batch that was seen last."""
+        """The last batch."""
 
     def watch(self, steps: Sequence[LineStep]) -> list[LineStep]:
-        """Return *steps* with the observer around each."""
+        """Return *steps*, each wrapped."""
         return [step._replace(run=partial(self._run, step)) for step in steps]
 
     def _run(self, step: LineStep, batch: Batch) -> Awaitable[None] | None:
@@ -70,14 +70,14 @@ class Observer:
             text = _text(name, each.item)
             after = [] if text is not None and name.startswith(_EDITOR) else _after(each, batch, known)
             if text is None and each.item.state is State.FAILED:
-                continue  # a step that is not an editor says nothing else of what it rejects
+                continue  # the journal record has the reason
             self.steps.setdefault(each.item.index, []).append(Step(name, each.copy, after, text))
 
 
 def _after(before: _Before, batch: Batch, known: set[Item]) -> list[Message]:
-    """Return the messages that a step has left of one, the parts behind it that were not there before among them."""
+    """Return the message after a step, followed by the new parts that the step has split off it."""
     item = before.item
-    # A step that encodes the message, or ends it, has changed it in place.
+    # A step that encodes or ends the message removes it from the item, after changing it in place.
     after = [_copy(item.message or before.message)]
     parts = batch.parts[item.index]
     if item in parts:
@@ -99,7 +99,7 @@ def _text(name: str, item: Item) -> str | None:
         case State.JOINED if item.leader is not None and item.joined is not None:
             if item.rejection is not None:
                 return f"rejected with message {item.leader.arrival.sequence_number}: {item.rejection.error}"
-            verb = "withheld" if item.joined.outcome is Outcome.FILTERED else "goes on"
+            verb = "withheld" if item.joined.outcome is Outcome.FILTERED else "continues"
             reason = "" if item.joined.reason is None else f": {item.joined.reason}"
             return f"{verb} with message {item.leader.arrival.sequence_number}{reason}"
         case _:
@@ -108,12 +108,12 @@ def _text(name: str, item: Item) -> str | None:
 
 def _text_of_line(name: str, item: Item) -> str | None:
     if name == "ttl" and item.state is State.EXPIRED:
-        return "its time to live is over"
+        return "expired: its time to live is over"
     if name == "routes" and item.target is not None:
         return f"to {item.target}"
     return item.reason if name == "routes" and item.state is State.FILTERED else None
 
 
 def _copy(message: Message) -> Message:
-    """Return the message as it is now, whatever a later step does to its sections."""
+    """Return a copy that later steps do not change."""
     return Message(copy.copy(message.sections), message.arrival)

@@ -1,4 +1,4 @@
-"""Messages of a task's source, left where they are."""
+"""Reads messages of a task's source without receiving them."""
 
 from collections.abc import Mapping
 
@@ -28,9 +28,9 @@ async def peek_messages(
     consumer_group: str,
 ) -> list[Recorded]:
     """
-    Return the first *count* messages that wait in the source of *task*, of a hub the last that it has.
+    Return the first *count* messages of a task's source, or the last *count* events of a hub.
 
-    Raises ConfigError for the app setting, TargetUnavailable and TargetRefused where the service does not answer.
+    Raises ConfigError for an invalid app setting, TargetUnavailable and TargetRefused if the service fails.
     """
     source = task.source
     connection = configuration.connections[source.connection]
@@ -45,7 +45,7 @@ async def peek_messages(
 async def _last_events(
     place: Origin, source: Source, setting: str, settings: Mapping[str, str], count: int, *, consumer_group: str
 ) -> list[Recorded]:
-    """Return the last events of a hub, of the partitions that the task takes from; in each in their order."""
+    """Return the last events of the partitions that the task reads, ordered by time and within each partition."""
     name = source.hub or ""
     hub = EventHub(
         HostConnection(setting, settings.get(setting), settings.get(setting + NAMESPACE_SUFFIX)), name, consumer_group
@@ -64,7 +64,7 @@ async def _last_events(
 
 
 async def _numbers(place: Origin, name: str, setting: str, settings: Mapping[str, str]) -> dict[str, tuple[int, int]]:
-    """Return the first and the last sequence number in each partition that has events."""
+    """Return the first and last sequence number of each partition that has events."""
     try:
         async with event_hub_client(setting, settings, name) as client:
             partitions = [await client.get_partition_properties(each) for each in await client.get_partition_ids()]
@@ -78,7 +78,7 @@ async def _numbers(place: Origin, name: str, setting: str, settings: Mapping[str
 
 
 async def _events(hub: EventHub, partition: str, after: int, last: int) -> list[tuple[int, bytes]]:
-    """Return the events behind number *after* up to *last*, which is there, each with its place among them."""
+    """Return the events after number *after* up to *last*, which must exist, each with its index."""
     found: list[bytes] = []
     opened = await hub.open(partition, after, 0)
     try:

@@ -1,8 +1,8 @@
 """
-Messages in a file, one JSON object a line: written by hand, or as they were encoded when they were peeked.
+Reads and writes messages in a file, one JSON object per line: written by hand, or saved by `--save`.
 
-By hand they are as those of `busway demo --file` (`cli.demo.message_file`), without a session of their own unless
-one is named, and may have what the service reports with a message.
+Handwritten messages have the format of `busway demo --file` (`cli.demo.message_file`), without a default session, and
+may have values that a service would assign.
 """
 
 import base64
@@ -31,41 +31,41 @@ _ANYWHERE = Origin("", "")
 
 
 class Recorded(NamedTuple):
-    """An encoded message as a service hands it over, and of an event its partition."""
+    """An encoded message as a service delivers it, and the partition of an event."""
 
     content: bytes
     partition: str | None = None
 
 
 def read_messages(file: Path, now: datetime) -> list[Recorded]:
-    """Return the messages in *file*; raises ConfigError with every line that is not one."""
+    """Return the messages in *file*; raises ConfigError with every invalid line."""
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError([Problem(str(file), f"cannot be read: {error.strerror}")]) from error
     except UnicodeDecodeError as error:
-        problem = f"is no UTF-8 text at byte {error.start}"
-        raise ConfigError([Problem(str(file), problem, "one JSON object a line")]) from error
+        problem = f"is not UTF-8 text at byte {error.start}"
+        raise ConfigError([Problem(str(file), problem, "one JSON object per line")]) from error
     messages: list[Recorded] = []
     problems: list[Problem] = []
-    # Not splitlines: JSON strings may hold what Unicode calls the end of a line.
+    # Not splitlines: JSON strings may contain other line separators of Unicode.
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         try:
             messages.append(_message(json.loads(line), number, now))
         except (ValueError, RecursionError) as error:
-            # What the decoder says quotes nothing, and the rest is ours.
+            # Neither the decoder's errors nor ours quote the message.
             problems.append(Problem(f"{file}: line {number}", _text_of(error)))
     if not messages and not problems:
-        problems.append(Problem(str(file), "holds no message", "one JSON object a line"))
+        problems.append(Problem(str(file), "has no messages", "one JSON object per line"))
     if problems:
         raise ConfigError(problems)
     return messages
 
 
 def save(file: Path, messages: Sequence[Recorded]) -> None:
-    """Write *messages* as they are; raises ConfigError."""
+    """Write *messages* unchanged; raises ConfigError."""
     lines = [{"raw": base64.b64encode(each.content).decode(), "partition": each.partition} for each in messages]
     try:
         file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
@@ -76,16 +76,16 @@ def save(file: Path, messages: Sequence[Recorded]) -> None:
 def _text_of(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "is nested too deeply"
-    return f"is no JSON: {error}" if isinstance(error, json.JSONDecodeError) else str(error)
+    return f"is not JSON: {error}" if isinstance(error, json.JSONDecodeError) else str(error)
 
 
 def _message(line: object, number: int, now: datetime) -> Recorded:
     if not isinstance(line, dict):
-        raise ValueError("is no JSON object")  # noqa: TRY004 - the line is at fault
+        raise ValueError("is not a JSON object")  # noqa: TRY004 - the line is at fault
     known = _RAW_KEYS if "raw" in line else _KEYS
     unknown = sorted(line.keys() - {*known})
     if unknown:
-        raise ValueError(f"has the key {unknown[0]!r}, expected {', '.join(known)}")
+        raise ValueError(f"unknown key {unknown[0]!r}, expected {', '.join(known)}")
     partition = _text(line, "partition")
     if "raw" in line:
         return Recorded(_received(_bytes(line, "raw"), number, now), partition)
@@ -109,12 +109,12 @@ def _message(line: object, number: int, now: datetime) -> Recorded:
 
 
 def _received(content: bytes, number: int, now: datetime) -> bytes:
-    """Return an encoded message with a number, which one that was encoded by a sender has not."""
+    """Return an encoded message with a sequence number, which a message that a sender encoded does not have."""
     try:
         message = Message.received(content, _ANYWHERE)
         return content if message.arrival.sequence_number is not None else _arrived(message, {}, number, now)
     except MessageRejected:
-        # What is no message is to be tried like any other.
+        # Invalid content is tried too.
         return content
 
 
@@ -133,7 +133,7 @@ def _text(line: Mapping[str, object], key: str) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise ValueError(f"{key}: expected a text")  # noqa: TRY004 - the line is at fault
+        raise ValueError(f"{key}: expected text")  # noqa: TRY004 - the line is at fault
     return value
 
 

@@ -80,12 +80,12 @@ async def _tried(
     if save_as is not None:
         save(save_as, found)
     if not found:
-        raise ConfigError([Problem(f"{task.origin.site}/{task.origin.entity}", "holds no message to be tried")])
+        raise ConfigError([Problem(f"{task.origin.site}/{task.origin.entity}", "has no messages to try")])
     return await try_batches(task, _batches(found, file, task.origin), clock)
 
 
 def _without_open_clients(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Say nothing of clients that end with this process: editors keep theirs for as long as an app runs."""
+    """Ignore warnings about unclosed clients: editors keep theirs until the process ends."""
     if not str(context.get("message")).startswith("Unclosed "):
         loop.default_exception_handler(context)
 
@@ -95,7 +95,7 @@ def _task_named(name: str, configuration: Configuration) -> TaskFile:
         if file.task == name:
             return file
     names = ", ".join(file.task for file in configuration.tasks)
-    raise ConfigError([Problem(name, "is no task", f"expected one of {names}")])
+    raise ConfigError([Problem(name, "unknown task", f"expected one of {names}")])
 
 
 def _assembled(file: TaskFile, configuration: Configuration, settings: Mapping[str, str], clock: Clock) -> Task:
@@ -106,7 +106,7 @@ def _assembled(file: TaskFile, configuration: Configuration, settings: Mapping[s
 
 
 def _batches(found: Sequence[Recorded], file: TaskFile, origin: Origin) -> list[tuple[str | None, Sequence[bytes]]]:
-    """Return what would be delivered together: messages of one partition, and of one session where there are any."""
+    """Return the messages in batches as the host would deliver them: by partition, or by session."""
     batches: dict[tuple[str | None, str | None], list[bytes]] = {}
     for content, partition in found:
         where = None if file.source.hub is None else partition or _HUB_PARTITION

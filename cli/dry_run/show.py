@@ -1,4 +1,4 @@
-"""The result of a dry run, for a person and for a program."""
+"""The result of a dry run, as text and as JSON."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -12,32 +12,32 @@ from shared.message.message import Message
 from shared.protocols import Outcome, Record
 
 _STEPS = {
-    "restore": "restore (broker properties that a hop over an event hub carried in properties)",
+    "restore": "restore (broker properties that an event hub carried as application properties)",
     "stamps": "stamps (where the message has been)",
     "ttl": "ttl",
     "routes": "routes",
-    "fit": "fit (what the target's kind of namespace needs)",
+    "fit": "fit (changes that the target's kind of namespace needs)",
 }
 
 
 def lines(result: Result, number: int, count: int, *, with_body: bool = False) -> Iterator[str]:
-    """Yield the text about one message of *count*; *with_body* also the body as it was received."""
+    """Yield the lines about message *number* of *count*; *with_body* adds the body as it was received."""
     yield f"message {number} of {count}: {_name(result)}"
     if with_body and result.arrival is not None:
         yield from (f"    {line}" for line in body_lines(Message.received(result.content, result.arrival.origin)))
     for step, which in zip(result.steps, _which(result.steps), strict=True):
         yield from _step_lines(step, which)
     if not result.ends:
-        yield "  → passed over: the task does not take from this partition"
+        yield "  → skipped: the task does not read this partition"
     shown = "\n".join(step.text for step in result.steps if step.text is not None)
     for end in result.ends:
-        # The step that ended it has shown the reason.
+        # Do not repeat a reason that a step has shown.
         reason = "" if end.reason is None or end.reason in shown else f": {printable(end.reason)}"
         yield f"  → {_end(end)}{reason}"
 
 
 def _which(steps: Sequence[Step]) -> Iterator[str]:
-    """Yield for each step which of several parts of the message it was about."""
+    """Yield for each step which of several parts of the message it concerns."""
     times, seen = Counter(step.name for step in steps), Counter[str]()
     for step in steps:
         seen[step.name] += 1
@@ -63,7 +63,7 @@ def _step_lines(step: Step, which: str) -> Iterator[str]:
 
 def _name(result: Result) -> str:
     if result.arrival is None:
-        return f"{len(result.content)} bytes that are no AMQP message"
+        return f"{len(result.content)} bytes that are not an AMQP message"
     message = Message.received(result.content, result.arrival.origin)
     facts = [f"sequence number {result.arrival.sequence_number}"]
     try:
@@ -85,7 +85,7 @@ def _end(end: Record) -> str:
         case Outcome.SENT:
             return f"{part}would be sent to {end.target}"
         case Outcome.REJECTED:
-            return f"{part}would be rejected ({end.stage}) and set aside in {end.target}"
+            return f"{part}would be rejected ({end.stage}) and sent to {end.target}"
         case Outcome.RETRY:
             return f"{part}would stay at the source"
     return f"{part}would be withheld, {end.outcome}"
@@ -94,10 +94,10 @@ def _end(end: Record) -> str:
 def summary(results: Sequence[Result]) -> str:
     """Return one line with the number of messages for each outcome."""
     counts = Counter(str(end.outcome) for result in results for end in result.ends)
-    passed = sum(not result.ends for result in results)
-    ends = [f"{count} {outcome}" for outcome, count in counts.items()] + ([f"{passed} passed over"] if passed else [])
+    skipped = sum(not result.ends for result in results)
+    ends = [f"{count} {outcome}" for outcome, count in counts.items()] + ([f"{skipped} skipped"] if skipped else [])
     messages = "1 message" if len(results) == 1 else f"{len(results)} messages"
-    return f"{messages} tried and left in place; would be: {', '.join(ends)}"
+    return f"{messages} tried, nothing was changed; would be: {', '.join(ends)}"
 
 
 def document(result: Result, task: str) -> dict[str, object]:

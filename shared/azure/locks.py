@@ -65,7 +65,9 @@ class ServiceBusLocks:
         """Renew the locks; return when the first of them expires, in milliseconds since 1970 UTC."""
         if self._sessions:
             if session_id is None:
-                raise TargetRefused(f"{self._where}: no message of the batch has a session id, expected one to renew")
+                raise TargetRefused(
+                    f"{self._where}: the session lock cannot be renewed, no message of the batch has a session id"
+                )
             return await self._request(
                 lambda connection: connection.renew_session_lock(session_id, timeout_seconds), timeout_seconds
             )

@@ -27,7 +27,7 @@ _FINER = re.compile(r"[.,]\d{6}\d*[1-9]")
 _KINDS: Mapping[type, str] = {
     dict: "a mapping",
     list: "a list",
-    str: "a text",
+    str: "text",
     bool: "a boolean",
     int: "a whole number",
     float: "a number",
@@ -73,7 +73,7 @@ def _text(value: Plain) -> Datum:
         return value
     if isinstance(value, (date, time, UUID)):
         return as_text(value)
-    raise wrong(value, "a text")
+    raise wrong(value, "text")
 
 
 def _uuid(value: Plain) -> Datum:

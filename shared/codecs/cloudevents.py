@@ -63,7 +63,7 @@ def check(attributes: Mapping[str, Attribute]) -> None:
             if _FORBIDDEN.search(value):
                 raise MessageRejected(INVALID, f"{label}: has a character that is not allowed in attributes")
         elif label == name:
-            raise MessageRejected(INVALID, f"{label}: expected a text")
+            raise MessageRejected(INVALID, f"{label}: expected text")
         elif not isinstance(value, bool) and not -_LARGEST_INTEGER <= value < _LARGEST_INTEGER:
             raise MessageRejected(INVALID, f"{label}: got a number out of range, expected 32 bits")
     for name in (*_REQUIRED, *_OPTIONAL):
@@ -82,7 +82,7 @@ def _check_form(name: str, value: str) -> None:
         case "datacontenttype":
             fits, form = _MEDIA_TYPE.fullmatch(value), "a media type"
         case _:
-            fits, form = re.search(r".", value), "a text that is not empty"
+            fits, form = re.search(r".", value), "text that is not empty"
     if not fits or (name == "time" and not _is_time(value)):
         raise MessageRejected(INVALID, f"{name}: expected {form}")
 
@@ -107,7 +107,7 @@ def read(content: bytes) -> Event:
             continue
         if not isinstance(value, (str, bool, int)):
             label = name if name in _REQUIRED or name in _OPTIONAL else "an extension attribute"
-            raise MessageRejected(INVALID, f"{label}: expected a text, a boolean or a whole number")
+            raise MessageRejected(INVALID, f"{label}: expected text, a boolean or a whole number")
         attributes[name] = value
     check(attributes)
     if members.get("data_base64") is not None:
@@ -124,7 +124,7 @@ def read(content: bytes) -> Event:
         # The text of the body itself, so that numbers keep their spelling.
         return Event(attributes, bytes(_RAW.decode(content)["data"]))
     if not isinstance(members["data"], str):
-        raise MessageRejected(INVALID, "data: expected a text, as datacontenttype is not JSON")
+        raise MessageRejected(INVALID, "data: expected text, as datacontenttype is not JSON")
     return Event(attributes, _encoded(members["data"], str(declared)))
 
 
@@ -173,4 +173,4 @@ def _encoded(text: str, media_type: str) -> bytes:
     try:
         return text.encode(named[1] if named else "utf-8")
     except (UnicodeError, LookupError, ValueError) as error:
-        raise MessageRejected(INVALID, "data: expected a text in the character set of datacontenttype") from error
+        raise MessageRejected(INVALID, "data: expected text in the character set of datacontenttype") from error

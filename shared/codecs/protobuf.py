@@ -314,7 +314,7 @@ def _text(value: Plain) -> str:
     if hasattr(value, "isoformat"):
         return as_text(value)
     if type(value) is not str:
-        raise _Mismatch("got another kind of value, expected a text")
+        raise _Mismatch("got another kind of value, expected text")
     try:
         value.encode()
     except UnicodeEncodeError as error:

@@ -47,7 +47,7 @@ def _faults(source: OrderedSource, steps: Sequence[Step], conditions: Sequence[s
         if isinstance(step, VerifyChainStep):
             if not (source.hub is not None or source.sessions or step.options.single_instance):
                 yield (
-                    f"editors[{index}].verify-chain takes from a source without order,"
+                    f"editors[{index}].verify-chain: the source keeps no order,"
                     " expected sessions, a hub, or single_instance: true"
                 )
         elif isinstance(step, ChainStep):
@@ -57,16 +57,16 @@ def _faults(source: OrderedSource, steps: Sequence[Step], conditions: Sequence[s
             for other in steps[:index]:
                 if other.verb() in _NEVER_THE_SAME:
                     yield (
-                        f"editors[{index}].chain follows {other.verb()}, which changes the message in a"
-                        " different way at each delivery, expected it after the chain"
+                        f"editors[{index}].chain comes after {other.verb()}, which changes the message in a"
+                        f" different way at each delivery; move {other.verb()} behind the chain"
                     )
             for other in steps[index + 1 :]:
                 why = _break_of(other)
                 if why is not None:
-                    yield f"editors[{index}].chain precedes {other.verb()}, which {why}, expected it before the chain"
+                    yield f"editors[{index}].chain comes before {other.verb()}, which {why}; move it before the chain"
             if conditions[0] is not None:
                 yield (
-                    f"editors[{index}].chain: the first route has a condition, so part of the chain would go"
+                    f"editors[{index}].chain: the first route has a condition, so part of the chain would be sent"
                     " elsewhere, expected one route for all messages"
                 )
 
@@ -74,14 +74,14 @@ def _faults(source: OrderedSource, steps: Sequence[Step], conditions: Sequence[s
 def _fault_of_order(source: OrderedSource, options: ChainOptions) -> str | None:
     sequence = options.sequence
     if sequence == "session" and not source.sessions:
-        return "is a session, expected a source with sessions: true"
+        return "is session, expected a source with sessions: true"
     if sequence in {"partition", "partition_key"} and source.hub is None:
-        return "is of a partition, expected a hub as the source"
+        return "is per partition, expected a hub as the source"
     if sequence == "entity" or isinstance(sequence, ChainedProperty):
         if source.hub is not None and len(source.partitions or ()) != 1:
-            return "is over several partitions, which have no common order, expected `partition` or a single partition"
+            return "covers several partitions, which have no common order, expected `partition` or a single partition"
         if source.hub is None and not options.single_instance:
-            return "is over a whole entity, expected `session`, or single_instance: true"
+            return "covers a whole entity, expected `session`, or single_instance: true"
     return None
 
 

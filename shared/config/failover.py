@@ -13,7 +13,7 @@ FAILOVER = "failover.yaml"
 
 def _is_path(text: str) -> str:
     if not text or text.endswith("/"):
-        raise ValueError("is no file")
+        raise ValueError("the file does not exist")
     return text
 
 
@@ -55,7 +55,7 @@ class EndpointFile(Strict):
     @model_validator(mode="after")
     def _names_both_or_neither(self) -> Self:
         if (self.key_setting is None) != (self.key_id is None):
-            raise ValueError("names key_setting or key_id without the other, expected both")
+            raise ValueError("has only one of key_setting and key_id, expected both")
         return self
 
 
@@ -87,5 +87,5 @@ class FailoverFile(Strict):
             if nameless or self.aliases.keys() != {SEND, RECEIVE}:
                 raise ValueError(f"a zone needs aliases for {SEND} and {RECEIVE}, and a name for each site")
         elif self.aliases:
-            raise ValueError("has aliases, expected them with a zone only")
+            raise ValueError("has aliases, expected only with a zone")
         return self

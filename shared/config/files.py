@@ -25,7 +25,7 @@ _PLAIN_WORDS = {
     "model_type": "expected a mapping",
     "tuple_type": "expected a list",
     "too_short": "expected at least one item",
-    "string_type": "expected a text",
+    "string_type": "expected text",
 }
 
 
@@ -66,7 +66,7 @@ def load(folder: Path) -> Configuration:
     readers: dict[tuple[str, str, str], str] = {}
     files = sorted(path for path in (folder / TASKS).glob("*") if path.suffix in {".yaml", ".yml"})
     if not files:
-        problems.append(Problem(str(folder / TASKS), "there is no task file", "add one, such as tasks/copy.yaml"))
+        problems.append(Problem(str(folder / TASKS), "there are no task files", "add one, such as tasks/copy.yaml"))
     for path in files:
         for place, document in _documents(path, problems):
             # Check the raw document, so that another problem in it does not hide those of its connections.
@@ -80,7 +80,9 @@ def load(folder: Path) -> Configuration:
                 continue
             if task.task.lower() in places:
                 problems.append(
-                    Problem(f"{place}: task", f"{task.task!r} is already a task in {places[task.task.lower()]}")
+                    Problem(
+                        f"{place}: task", f"{task.task!r} is already the name of a task in {places[task.task.lower()]}"
+                    )
                 )
             places[task.task.lower()] = place
             if isinstance(task, TapFile):
@@ -142,7 +144,7 @@ def _connections(path: Path, problems: list[Problem]) -> dict[str, Connection | 
             if not isinstance(alias, str) or not re.fullmatch(SITE, alias):
                 hint = "text in quotes, such as 'no'" if not isinstance(alias, str) else ""
                 problems.append(
-                    Problem(f"{place}: {alias}", "is not an alias, expected a text that matches " + SITE, hint)
+                    Problem(f"{place}: {alias}", "is not a valid alias, expected text that matches " + SITE, hint)
                 )
                 continue
             connections[alias] = _validated(Connection, options, f"{place}: {alias}", problems)
@@ -159,8 +161,8 @@ def _reader_problems(
     group = source.consumer_group or DEFAULT_CONSUMER_GROUP
     reader = readers.setdefault((source.connection, source.hub.lower(), group.lower()), task.task)
     if reader != task.task:
-        text = f"{reader!r} already reads {source.hub} with {group}, and each would get only some of the events"
-        yield Problem(f"{place}: source.consumer_group", text, "give every task a consumer group of its own")
+        text = f"{reader!r} already reads {source.hub} with {group}, and each would receive only some of the events"
+        yield Problem(f"{place}: source.consumer_group", text, "give each task its own consumer group")
 
 
 def _connection_problems(
@@ -172,7 +174,7 @@ def _connection_problems(
         if alias not in connections:
             near = difflib.get_close_matches(alias, connections, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"{CONNECTIONS} has {', '.join(connections) or 'none'}"
-            yield Problem(where, f"no connection is called {alias!r}", hint)
+            yield Problem(where, f"unknown connection {alias!r}", hint)
         elif connection is not None and connection.kind != kind:
             yield Problem(where, f"{alias!r} is of kind {connection.kind}, expected {kind}")
         elif connection is not None and connection.setting is None and path == "source":
@@ -281,7 +283,7 @@ class _Loader(yaml.SafeLoader):
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
             if isinstance(key, str) and key in seen:
-                problem = f"the key {key!r} is there twice"
+                problem = f"duplicate key {key!r}"
                 raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
             if isinstance(key, str):
                 seen.add(key)

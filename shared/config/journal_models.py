@@ -80,11 +80,13 @@ class TapFile(Strict):
     def _takes_from_nobody(self) -> Self:
         source = self.source
         if self.tap.peek is None and source.queue is not None:
-            raise ValueError("drains a queue and so takes messages from its consumer, expected tap.peek")
+            raise ValueError("drains a queue and would take messages from its consumer, expected tap.peek")
         if self.tap.peek is not None and source.hub is not None:
-            raise ValueError("peeks at a hub, expected a consumer group of its own without tap.peek")
+            raise ValueError("has tap.peek for a hub, expected a separate consumer group instead")
         if self.tap.peek is not None and source.sessions:
-            raise ValueError("peeks at sessions, which a peek shows only one by one, expected a subscription to drain")
+            raise ValueError(
+                "has tap.peek for sessions, which are peeked only one by one, expected a subscription to drain"
+            )
         return self
 
 

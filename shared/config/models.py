@@ -91,25 +91,25 @@ class Source(Strict):
             msg = f"names {' and '.join(kinds) or 'no entity'}, expected one of queue, topic with subscription, hub"
             raise ValueError(msg)
         if (self.topic is None) != (self.subscription is None):
-            msg = "names a topic or a subscription without the other, expected both"
+            msg = "has only one of topic and subscription, expected both"
             raise ValueError(msg)
         if self.hub is None and self.consumer_group is not None:
-            msg = "names a consumer_group, expected for a hub only"
+            msg = "has consumer_group, expected only for a hub"
             raise ValueError(msg)
         if self.partitions is not None and (self.hub is None or self.consumer_group in {None, DEFAULT_CONSUMER_GROUP}):
-            msg = "names partitions, expected for a hub only, with a consumer_group other than $Default"
+            msg = "has partitions, expected only for a hub with a consumer_group other than $Default"
             raise ValueError(msg)
         if self.hub is None and self.binary_properties is not None:
-            msg = "has binary_properties, expected for a hub only"
+            msg = "has binary_properties, expected only for a hub"
             raise ValueError(msg)
         if self.hub is not None and (self.dead_letter or self.sessions):
-            msg = "has dead_letter or sessions for a hub, expected for a queue or subscription only"
+            msg = "has dead_letter or sessions for a hub, expected only for a queue or subscription"
             raise ValueError(msg)
         if self.dead_letter and self.sessions:
-            msg = "has sessions with dead_letter, expected one of them: a dead-letter sub-queue has no sessions"
+            msg = "has sessions and dead_letter, expected one of them: a dead-letter queue has no sessions"
             raise ValueError(msg)
         if self.rule is not None and self.subscription is None:
-            msg = "has a rule, expected for a subscription only"
+            msg = "has a rule, expected only for a subscription"
             raise ValueError(msg)
         return self
 
@@ -143,7 +143,7 @@ class Target(Strict):
             msg = "expected one of queue, topic and hub"
             raise ValueError(msg)
         if self.partition is not None and self.hub is None:
-            msg = "names a partition, expected for a hub only"
+            msg = "has a partition, expected only for a hub"
             raise ValueError(msg)
         return self
 
@@ -227,7 +227,7 @@ class TaskFile(Strict):
         source = (self.source.connection, self.source.queue, self.source.topic, self.source.hub)
         targets = [(each.connection, each.queue, each.topic, each.hub) for each in self.targets()]
         if not self.source.dead_letter and source in targets:
-            raise ValueError("sends to the entity that it takes from, expected another entity")
+            raise ValueError("sends to its own source, expected another entity")
         return self
 
     @model_validator(mode="after")
@@ -241,9 +241,9 @@ class TaskFile(Strict):
         if not any(step.verb() == "partition" for step in self.editors):
             return self
         if self.source.sessions:
-            raise ValueError("sets a partition key on messages with a session, whose id already is their key")
+            raise ValueError("sets a partition key on messages with a session, whose id is already their key")
         if any(route.target.partition is not None for route in self.routes):
-            raise ValueError("sets a partition key, but a route names a partition, which overrides the key")
+            raise ValueError("sets a partition key, but a route has a partition, which overrides the key")
         return self
 
     @model_validator(mode="after")

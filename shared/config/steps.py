@@ -76,12 +76,12 @@ def _read_step(step: object, info: ValidationInfo) -> Step:
         return step
     if not isinstance(step, dict) or len(step) != 1:
         named = " and ".join(map(str, step)) if isinstance(step, dict) else ""
-        raise ValueError(f"names {named or 'no editor'}, expected one editor with its options")
+        raise ValueError(f"has {named or 'no editor'}, expected one editor with its options")
     verb = str(next(iter(step)))
     if verb not in STEPS:
         near = difflib.get_close_matches(verb, STEPS, 1)
         meant = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(STEPS)}"
-        raise ValueError(f"no editor is called {verb!r}, {meant}")
+        raise ValueError(f"unknown editor {verb!r}, {meant}")
     return STEPS[verb].model_validate(step, context=info.context)
 
 

@@ -25,9 +25,9 @@ def tap_problems(
             yield Problem(f"{place}: tap.peek", text, "keep the journal in `blob`, or drain a subscription")
         if task is None:
             known = ", ".join(by_name) or "none"
-            yield Problem(f"{place}: tap.of", f"no task is called {tap.tap.of!r}", f"the tasks are {known}")
+            yield Problem(f"{place}: tap.of", f"unknown task {tap.tap.of!r}", f"the tasks are {known}")
         elif not _looks_at(tap, task):
-            ends = {"source": "takes from", "target": "sends to"}[tap.tap.side]
+            ends = {"source": "receives from", "target": "sends to"}[tap.tap.side]
             yield Problem(f"{place}: source", f"is not what {task.task!r} {ends}", "tap the same entity")
         elif tap.tap.side == "source" and tap.tap.peek is None and not is_same_entity(tap, task):
             yield from _selecting_other_messages(tap, task, place)
@@ -55,7 +55,7 @@ def _selecting_other_messages(tap: TapFile, task: TaskFile, place: str) -> Itera
     taken, seen = _selected(task.source), _selected(tap.source)
     if taken != seen:
         # A message that only the tap gets would count as missing.
-        text = f"its rule selects {seen}, that of {task.task!r} {taken}: a message of only one counts as missing"
+        text = f"its rule selects {seen}, {task.task!r} selects {taken}; a message of only one would count as missing"
         yield Problem(f"{place}: source.rule", text, "give the tap's subscription a rule with the same filter")
 
 
@@ -68,8 +68,8 @@ def _competing(tap: TapFile, readers: Sequence[TaskFile | TapFile], place: str) 
         if other is not tap and tap.source.hub is None and _path(other.source) == _path(tap.source):
             if isinstance(other, TapFile) and other.tap.peek is not None:
                 continue
-            text = f"drains what {other.task!r} takes from, and each would get only some of the messages"
-            yield Problem(f"{place}: source", text, "give the tap a subscription of its own, or let it peek")
+            text = f"drains the entity of {other.task!r}, and each would receive only some of the messages"
+            yield Problem(f"{place}: source", text, "give the tap its own subscription, or use tap.peek")
 
 
 def _path(source: Source) -> tuple[str, str]:

@@ -215,7 +215,7 @@ def _carried(
     journal, clock = MemoryJournal(), ManualClock(NOW)
     tasks = {task.name: task for task in assemble(configuration, outputs, settings=settings, clock=clock)}
     if name not in tasks:
-        raise ValueError(f"no task is called {name!r}, expected one of {', '.join(tasks)}")
+        raise ValueError(f"unknown task {name!r}, expected one of {', '.join(tasks)}")
     task = tasks[name]
 
     async def sleep(seconds: float) -> None:

@@ -149,4 +149,4 @@ def _value(given: object) -> Value:
             return values.timestamp(round(given.timestamp() * 1000))
         case UUID():
             return values.uuid(given)
-    raise TypeError(f"got a {type(given).__name__}, expected a text, number, boolean, time or UUID")
+    raise TypeError(f"got a {type(given).__name__}, expected text, number, boolean, time or UUID")

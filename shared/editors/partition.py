@@ -85,7 +85,7 @@ class Partition:
         if found is None and not self._is_required:
             return None
         if found is None:
-            raise MessageRejected("NoPartitionKey", "there is no value for the key, expected a text or a whole number")
+            raise MessageRejected("NoPartitionKey", "there is no value for the key, expected text or a whole number")
         if isinstance(found, bool) or not isinstance(found, (str, int)):
             raise MessageRejected("NoPartitionKey", "the value for the key is neither a text nor a whole number")
         key = str(found)

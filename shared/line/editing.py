@@ -111,7 +111,7 @@ class Editing:
             _withhold(batch, item, Withheld(NOTHING_LEFT))
         elif len(result) > 1 and batch.is_numbered:
             # At a redelivery nothing would say which part was sent in which joined message.
-            description = "an editor made several messages of one, behind an editor that joins messages"
+            description = "an editor split a message after another editor had joined messages"
             self._reject(batch, item, MessageRejected("SplitAfterJoin", description))
         else:
             item.message = result[0]
@@ -137,8 +137,8 @@ class Editing:
             requested = requested_part(item.content, item.arrival, self._task) if self._editors else None
             if requested is not None and requested.total != len(parts):
                 description = (
-                    f"{PART} asks for part {requested.number} of {requested.total}, but the editors made {len(parts)}"
-                    " of the message; without this property all of it is sent"
+                    f"{PART} asks for part {requested.number} of {requested.total}, but the editors split the message"
+                    f" into {len(parts)}; without this property all parts are sent"
                 )
                 self._reject(batch, item, MessageRejected("NoSuchPart", description))
             elif len(parts) > 1:
@@ -184,7 +184,7 @@ def _unexpected(name: str, error: Exception) -> MessageRejected:
     place = "" if traceback is None else f" in {Path(traceback.tb_frame.f_code.co_filename).name}"
     line = "" if traceback is None else f", line {traceback.tb_lineno}"
     kind = type(error).__name__
-    return MessageRejected(kind, f"{name}: unexpected {kind}{place}{line}; it is a fault in the editor")
+    return MessageRejected(kind, f"{name}: unexpected {kind}{place}{line}; this is a bug in the editor")
 
 
 async def _edit_batch(editor: BatchEditor, messages: Sequence[Message], seconds: float) -> Sequence[EditedTogether]:

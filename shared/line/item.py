@@ -200,7 +200,7 @@ class Item:
         """End a repeated item with the result of the first."""
         first = self.first
         if first is None or first.outcome is None:
-            raise IllegalTransitionError(f"a message that is {self.state!s} repeats none that has ended")
+            raise IllegalTransitionError(f"a message that is {self.state!s} does not repeat one that has ended")
         match first.outcome:
             case Outcome.RETRY:
                 self._move(Event.LEAVE)

@@ -146,7 +146,7 @@ class Pipeline:
             return fault
         kind = type(fault).__name__
         error = TargetRefused(
-            f"{self._task.name}: the batch cannot be prepared, {kind} in an editor of batches or in Busway itself"
+            f"{self._task.name}: the batch cannot be prepared, {kind} in a batch editor or in Busway itself"
         )
         error.__cause__ = fault
         return error

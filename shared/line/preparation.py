@@ -100,7 +100,7 @@ class Preparation:
                 continue
             try:
                 if expires(message, now):
-                    reason = "its time to live was over before it could be sent"
+                    reason = "it expired before it could be sent"
                     item.withhold(Outcome.EXPIRED, reason, Stage.STAMPED)
             except MessageRejected as error:
                 self._reject(batch, item, error, Stage.STAMPED)

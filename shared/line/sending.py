@@ -62,7 +62,7 @@ class Sender:
     async def renew(self, items: Sequence[Item], timeout_seconds: float) -> int:
         """Renew the locks of a batch; as `shared.protocols.Locks.renew`."""
         if self._locks is None:
-            raise TargetRefused(f"{self._task}: its source has no locks, expected none to be renewed")
+            raise TargetRefused(f"{self._task}: the source has no locks to renew")
         tokens = {item.lock_token: None for item in items if item.lock_token and item.state is not State.DEAD_LETTERED}
         return await self._locks.renew(list(tokens), session_of(items), timeout_seconds=timeout_seconds)
 

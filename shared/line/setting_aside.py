@@ -44,8 +44,8 @@ class SettingAside:
             if state in AT_FAULT:
                 if not self._limit.admit():
                     error = TargetRefused(
-                        f"{self._task}: stopped after {self._limit.limit} rejected messages in a row, expected a good"
-                        f" one among them; it continues with a good message or after a restart. The next: {item.reason}"
+                        f"{self._task}: stopped after {self._limit.limit} rejected messages in a row; it continues"
+                        f" after a message that is not rejected, or a restart. The next is rejected too: {item.reason}"
                     )
                     waiting += uncounted[place:]
                     break

@@ -251,7 +251,7 @@ def _decoded(name: str, text: Value, encoding: Value) -> Value:
     try:
         content = base64.b64decode(text.payload, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise Malformed(f"property {name}: got another text than base64, as {ENCODING}{name} says it is") from error
+        raise Malformed(f"property {name}: expected base64, as {ENCODING}{name} says, got other text") from error
     return binary(content) if encoding.payload == BASE64 else decode_all(content)
 
 

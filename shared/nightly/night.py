@@ -110,7 +110,7 @@ class Night:
             await results.forget(day, claimed)
             raise
         if await results.save(day, replace(claimed, started=True)) is not None:
-            what = "is already running, started by somebody else" if by_hand else "has been started"
+            what = "was already started by someone else" if by_hand else "was started"
             _LOGGER.info("nightly reconciliation of %s: the job %s", day, what)
 
     async def _started(self, job: Job, day: date) -> bool:

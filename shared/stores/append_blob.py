@@ -30,9 +30,9 @@ _SERVER_ERRORS = 500
 class Failure(Enum):
     """What is known of a block whose append failed."""
 
-    BLOB_ENDED = "nothing was written, and nothing can be: the blob was deleted or is full"
+    BLOB_ENDED = "nothing was written: the blob was deleted or is full"
     NOT_WRITTEN = "nothing was written"
-    MOVED = "the end of the blob is not at the expected position, perhaps because the block has been written before"
+    MOVED = "the end of the blob is not at the expected position, the block may already have been written"
     UNCERTAIN = "the block may have been written"
 
 

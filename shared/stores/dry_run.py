@@ -27,7 +27,7 @@ class DryRunDocuments:
         """Keep it here if it replaces what would be there."""
         before = await self.read(name)
         if version != (None if before is None else before.version):
-            raise Changed(f"document {name}: another instance has written it meanwhile")
+            raise Changed(f"document {name}: another instance has replaced it")
         self._count += 1
         self._written[name] = Document(content, f"dry run {self._count}")
         return self._written[name].version

@@ -44,4 +44,4 @@ class SqliteFile:
         except sqlite3.OperationalError as error:
             raise TargetUnavailable(f"{self.name}: {error.sqlite_errorname}") from error
         except sqlite3.DatabaseError as error:
-            raise TargetRefused(f"{self.name}: is no file of {self._what}, {error.sqlite_errorname}") from error
+            raise TargetRefused(f"{self.name}: is not a file of {self._what}, {error.sqlite_errorname}") from error

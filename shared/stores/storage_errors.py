@@ -28,7 +28,7 @@ def translated(
     if status is None:
         return TargetUnavailable(f"{where}: the storage account cannot be reached, {type(error).__name__}")
     if not creates and code == StorageErrorCode.CONTAINER_NOT_FOUND:
-        return TargetRefused(f"{where}: there is no such container")
+        return TargetRefused(f"{where}: the container does not exist")
     return TargetUnavailable(text)
 
 

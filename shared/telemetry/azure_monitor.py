@@ -26,6 +26,6 @@ def exporters(settings: Mapping[str, str]) -> tuple[MetricExporter, SpanExporter
         return AzureMonitorMetricExporter(connection_string=text), AzureMonitorTraceExporter(connection_string=text)
     except ValueError:
         hint = "expected InstrumentationKey=GUID;IngestionEndpoint=https://HOST/"
-        problem = Problem(CONNECTION_STRING, "the app setting is no connection string of Application Insights", hint)
+        problem = Problem(CONNECTION_STRING, "the app setting is not a connection string of Application Insights", hint)
     # Raise outside the except clause: the exporter's error may quote the setting.
     raise ConfigError([problem])

@@ -102,7 +102,7 @@ def test_an_unavailable_account_and_a_refusing_one_are_distinguished(account: st
 def test_an_invalid_file_and_an_unavailable_one_are_distinguished(tmp_path: Path) -> None:
     settings = {"STATE": f"file:{tmp_path / 'state.db'}"}
     (tmp_path / "state.db").write_bytes(b"no database, but long enough to be looked at" * 100)
-    with pytest.raises(TargetRefused, match=r"state.db: is no file of documents, SQLITE_NOTADB"):
+    with pytest.raises(TargetRefused, match=r"state.db: is not a file of documents, SQLITE_NOTADB"):
         asyncio.run(open_documents("STATE", settings, "c").read("a"))
     (tmp_path / "state.db").unlink()
     (tmp_path / "state.db").mkdir()

@@ -215,7 +215,7 @@ def test_a_job_that_is_under_way_for_the_day_is_not_started_again(
     watch = Watch(container, management.job)
     watch.look()
     assert management.started == []
-    assert "started by somebody else" in caplog.text
+    assert "already started by someone else" in caplog.text
 
 
 def test_a_failed_job_is_reported_once_and_its_rerun_counts(management: Management, container: ContainerClient) -> None:
@@ -348,7 +348,7 @@ def test_a_container_that_is_missing_is_refused_and_nothing_started(
 ) -> None:
     watch = Watch(container, management.job)
     container.delete_container()
-    with pytest.raises(TargetRefused, match="there is no such container"):
+    with pytest.raises(TargetRefused, match="the container does not exist"):
         watch.look()
     assert management.started == []
 

@@ -233,7 +233,7 @@ def test_a_target_that_has_replaced_its_key_is_sent_to_with_the_new_version(
             clock.advance(SHORTEST_REFRESH_SECONDS)
             again = await answer_to(output, 1, entity)
             assert isinstance(again, TargetUnavailable), again
-            assert str(again).endswith("refused with the old version of secret east-key, which has a new one")
+            assert str(again).endswith("refused with the old version of secret east-key, retrying the new one")
             assert await answer_to(output, 1, entity) is None
             assert await answer_to(output, 2, entity) is None
 

@@ -91,9 +91,9 @@ def test_messages_of_a_queue_are_shown_step_by_step_and_stay_there(
         "    + property express: 1 (long)",
         "  → part 1: would be sent to east/express",
         "  editors[1].reduce: rejected: NotJson: reduce: body is not JSON, line 1 column 1: expecting value",
-        f"  → would be rejected (edited) and set aside in west/{queue}/$DeadLetterQueue",
+        f"  → would be rejected (edited) and sent to west/{queue}/$DeadLetterQueue",
         "  → would be withheld, filtered: withheld by an editor",
-        "3 messages tried and left in place; would be: 2 sent, 1 rejected, 1 filtered",
+        "3 messages tried, nothing was changed; would be: 2 sent, 1 rejected, 1 filtered",
     ):
         assert any(line.startswith(text) for line in result.output.splitlines()), text
     assert (broker.counts("west")[queue], broker.counts("east")) == before
@@ -137,7 +137,7 @@ def test_sessions_are_delivered_one_by_one(entity: TakeEntity, publish: SendMess
     assert result.exit_code == 0, result.output
     assert result.output.count("+ property batch-count: 2 (int)") == 2
     assert "message 2 of 4: m2, sequence number 3, session s0" in result.output
-    assert "  editors[0].batch: goes on with message 1" in result.output
+    assert "  editors[0].batch: continues with message 1" in result.output
 
 
 def test_dead_letters_are_read_from_their_queue(
@@ -185,7 +185,7 @@ def test_the_last_events_of_the_partitions_of_the_task_are_shown(
 def test_a_dry_run_that_fails_has_another_exit_code(entity: TakeEntity, run: RunTask, tmp_path: Path) -> None:
     queue: dict[str, Any] = {"source": {"connection": "west", "queue": entity("plain")}}
     empty = run("--peek", "1", **queue)
-    assert (empty.exit_code, empty.stderr) == (2, f"west/{queue['source']['queue']}: holds no message to be tried\n")
+    assert (empty.exit_code, empty.stderr) == (2, f"west/{queue['source']['queue']}: has no messages to try\n")
     missing = run("--peek", "1", without=("WEST",), **queue)
     assert missing.exit_code == 2
     assert "WEST" in missing.stderr

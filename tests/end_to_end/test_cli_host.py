@@ -39,7 +39,7 @@ def test_every_problem_of_the_configuration_is_reported(tmp_path: Path) -> None:
         code, out, err = host.result()
     assert (code, out) == (1, "")
     assert "payments.yaml: rejected: unknown key" in err
-    assert "no connection is called 'vest'" in err
+    assert "unknown connection 'vest'" in err
 
 
 def test_a_folder_without_an_app_is_reported(tmp_path: Path) -> None:

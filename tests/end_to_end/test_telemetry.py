@@ -316,7 +316,7 @@ def test_each_batch_has_a_log_line_with_text_and_fields(
         ),
         (
             {"BUSWAY_TELEMETRY": "azure-monitor", "APPLICATIONINSIGHTS_CONNECTION_STRING": "InstrumentationKey=hidden"},
-            "is no connection string of Application Insights",
+            "is not a connection string of Application Insights",
         ),
     ],
 )

@@ -26,7 +26,7 @@ class Fields:
         """Return a text."""
         value = self._properties.get(name)
         if not isinstance(value, str):
-            raise self._malformed(name, value, "a text")
+            raise self._malformed(name, value, "text")
         return value
 
     def integer(self, name: str) -> int:

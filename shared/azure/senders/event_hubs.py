@@ -182,7 +182,7 @@ class Publisher:
             for chunk in split_by_size([messages[each] for each in lane.positions], limit):
                 run = [next(positions) for _ in chunk]
                 if len(chunk) == 1 and batch_size(chunk[0]) > limit:
-                    text = f"the event has {len(chunk[0].content)} bytes, expected at most {limit} in all"
+                    text = f"the event has {len(chunk[0].content)} bytes, expected at most {limit}"
                     answers[run[0]] = MessageRejected(SIZE_EXCEEDED, f"{self._where}: {text}")
                 else:
                     lane.runs.append(run)

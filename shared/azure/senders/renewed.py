@@ -58,7 +58,7 @@ class RenewedOutput:
             opened.calls -= 1
             await self._close_retired()
         if any(isinstance(answer, TargetRefused) for answer in answers) and await self._is_replaced(opened, deadline):
-            text = f"{self._site}/{entity}: refused with the old version of secret {self._name}, which has a new one"
+            text = f"{self._site}/{entity}: refused with the old version of secret {self._name}, retrying the new one"
             again = TargetUnavailable(text)
             answers = [again if isinstance(answer, TargetRefused) else answer for answer in answers]
         return answers
@@ -70,7 +70,7 @@ class RenewedOutput:
             await opened.output.close()
 
     async def _current(self, deadline: float, *, refresh: bool = False) -> _Opened:
-        """Return the output for the current secret; raises BuswayError if the secret or the output cannot be had."""
+        """Return the output for the current secret; raises BuswayError if the secret or the output is unavailable."""
         try:
             async with asyncio.timeout_at(deadline):
                 secret = await self._secrets.get(self._name, refresh=refresh)
@@ -85,7 +85,7 @@ class RenewedOutput:
         except BuswayError as error:
             if opened is None:
                 raise
-            _LOGGER.warning("%s: keeps using the old version of secret %s: %s", self._site, self._name, error)
+            _LOGGER.warning("%s: the old version of secret %s stays in use: %s", self._site, self._name, error)
             self._unusable = secret.version
             return opened
         if opened is not None:
@@ -99,7 +99,7 @@ class RenewedOutput:
         try:
             return await self._current(deadline, refresh=True) is not refused
         except BuswayError as error:
-            _LOGGER.warning("%s: refused, and there is no new version of secret %s: %s", self._site, self._name, error)
+            _LOGGER.warning("%s: access refused, and secret %s has no new version: %s", self._site, self._name, error)
             return False
 
     async def _close_retired(self) -> None:

@@ -114,7 +114,7 @@ class ServiceBusOutput:
         """
         if len(chunk) == 1 and batch_size(chunk[0]) > limit:
             description = (
-                f"{self._site}/{entity}: the message has {len(chunk[0].content)} bytes, expected at most {limit} in all"
+                f"{self._site}/{entity}: the message has {len(chunk[0].content)} bytes, expected at most {limit}"
             )
             answers.append(MessageRejected(SIZE_EXCEEDED, description))
             return

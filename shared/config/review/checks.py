@@ -42,7 +42,7 @@ _ERROR, _WARNING = Severity.ERROR, Severity.WARNING
 ENDLESS_LOOP = _check(
     _ERROR,
     "endless-loop",
-    "Messages come back to an entity where they were and are copied again, without end: no task on the path "
+    "Messages come back to an entity where they were and are copied again, endlessly: no task on the path "
     "prevents loops, and no rule stops messages that were copied before.",
     "remove `loop_prevention: off` from one of the tasks, or give each subscription on the path a rule such as "
     "`replication IS NULL` with the action `SET replication = 1`",
@@ -50,16 +50,16 @@ ENDLESS_LOOP = _check(
 LOOP_THROUGH_DEAD_LETTERS = _check(
     _ERROR,
     "loop-through-dead-letters",
-    "A message that no consumer can process moves between dead-letter queues without end.",
+    "A message that no consumer can process moves between dead-letter queues endlessly.",
     "add a first route for messages that have failed twice: `when: \"[repl-dlq-source] LIKE '%;%'\"` to an "
-    "auxiliary queue that no task takes from",
+    "auxiliary queue that no task receives from",
 )
 LOOP_THROUGH_REJECTS = _check(
     _ERROR,
     "loop-through-rejects",
     "Other tasks send the messages that one task rejects back to its source, where they are rejected again, "
     "without end.",
-    "give `rejects` a queue that no task takes from",
+    "give `rejects` a queue that no task receives from",
 )
 POSSIBLE_LOOP = _check(
     _WARNING,
@@ -191,14 +191,14 @@ RANDOM_ID = _check(
 COMPETING_TASKS = _check(
     _ERROR,
     "competing-tasks",
-    "Two tasks take from the same queue, subscription or consumer group, so each gets only some of the messages.",
-    "make it one task with two routes, or give the second a subscription or consumer group of its own",
+    "Two tasks receive from the same queue, subscription or consumer group, so each gets only some of the messages.",
+    "make it one task with two routes, or give the second its own subscription or consumer group",
 )
 SOURCE_FORWARDS = _check(
     _ERROR,
     "source-forwards",
-    "The source auto-forwards its messages to another entity, so there is nothing to take from it.",
-    "disable auto-forwarding, or take from the entity that it forwards to",
+    "The source auto-forwards its messages to another entity, so it has no messages to receive.",
+    "disable auto-forwarding, or use the entity that it forwards to as the source",
     needs_entities=True,
 )
 ENTITY_MISSING = _check(
@@ -254,7 +254,7 @@ REJECTS_AMONG_COPIES = _check(
     _WARNING,
     "rejects-among-copies",
     "The task sends rejected messages to the same entity as copies, so the consumers there get both.",
-    "give `rejects` a queue of its own",
+    "give `rejects` its own queue",
 )
 
 # Sessions
@@ -262,7 +262,7 @@ REJECTS_AMONG_COPIES = _check(
 SESSIONS_MISMATCH = _check(
     _ERROR,
     "sessions-mismatch",
-    "`sessions` in the task does not match the source, so the host cannot take from it.",
+    "`sessions` in the task does not match the source, so the host cannot receive from it.",
     "set `sessions` to the value that the entity has",
     needs_entities=True,
 )

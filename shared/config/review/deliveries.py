@@ -32,14 +32,14 @@ def _duplicates(network: Network, task: TaskFile, route: Route, taker: Queue | T
         return
     window = taker.duplicate_detection_history_time_window
     if network.target_node(route.target) == network.source_node(task.source) and not _sets_id(route.action):
-        seen = f"sends back to {target} what died there, which drops every id that it has seen in the last {window}"
+        seen = f"sends dead-lettered messages back to {target}, which drops every id of the last {window}"
         yield Finding(checks.RESENT_AS_DUPLICATE, place, seen)
     deliverer = network.entities.deliverer(network.connection(task.source.connection), task.source)
     # A dead-letter queue does not limit the number of deliveries.
     if deliverer is not None and not task.source.dead_letter:
         horizon = deliverer.lock_duration * deliverer.max_delivery_count
         if window < horizon:
-            seen = f"{target} knows an id for {window}, {network.label(task.source)} delivers again for up to {horizon}"
+            seen = f"{target} remembers an id for {window}, {network.label(task.source)} redelivers for up to {horizon}"
             yield Finding(checks.SHORT_DUPLICATE_WINDOW, place, seen)
 
 
@@ -55,7 +55,7 @@ def _sizes(network: Network, task: TaskFile, route: Route, taker: Queue | Topic,
         taker.max_message_size or target_namespace.max_message_size,
     )
     if taken < largest:
-        seen = f"takes {taken} bytes, {network.label(task.source)} up to {largest}"
+        seen = f"accepts {taken} bytes, {network.label(task.source)} up to {largest}"
         yield Finding(checks.SMALLER_MESSAGES, place, seen)
 
 

@@ -116,7 +116,7 @@ def _finding(network: Network, circle: Circle, *, is_certain: bool) -> Finding:
     way = " → ".join([network.label(first.source), *(network.label(edge.target) for edge in circle)])
     tasks = ", ".join(dict.fromkeys(edge.task.task for edge in circle))
     part = "rejects" if circle[0].is_rejects else f"routes[{circle[0].route}]"
-    return Finding(check, network.place(first, part), f"messages go round {way} (tasks {tasks})")
+    return Finding(check, network.place(first, part), f"messages loop: {way} (tasks {tasks})")
 
 
 def _blinded_guards(network: Network) -> Iterator[Finding]:
@@ -127,7 +127,7 @@ def _blinded_guards(network: Network) -> Iterator[Finding]:
         other = aliases.setdefault(connection.key, alias)
         sites = network.configuration.site(other), network.configuration.site(alias)
         if sites[0] != sites[1]:
-            seen = f"is the namespace of {other!r}, but site {sites[1]!r} and not {sites[0]!r}"
+            seen = f"is the same namespace as {other!r}, but site {sites[1]!r} instead of {sites[0]!r}"
             yield Finding(checks.TWO_NAMES_OF_A_NAMESPACE, f"connections.yaml: {alias}", seen)
 
 

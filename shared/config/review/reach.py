@@ -41,10 +41,12 @@ def findings(network: Network) -> Iterator[Finding]:
         check = _check_of(origin, stop, reached)
         if check is not None and (stop.edge.task.task, stop.edge.route, check) not in reported:
             reported.add((stop.edge.task.task, stop.edge.route, check))
-            yield _told(network, stop, check)
+            yield _finding_of(network, stop, check)
     yield from _arrivals(network)
     if not is_complete:
-        yield Finding(checks.TOO_MANY_WAYS, "tasks", f"{len(network.tasks)} tasks with more ways than were followed")
+        yield Finding(
+            checks.TOO_MANY_WAYS, "tasks", f"{len(network.tasks)} tasks with more paths than the check can follow"
+        )
 
 
 def _followed(network: Network, tasks: list[TaskFile], *, unhindered: bool) -> tuple[set[Node], list[Stop], bool]:
@@ -87,17 +89,17 @@ def _check_of(origin: Node, stop: Stop, reached: dict[Node, set[Node]]) -> Check
             return None
 
 
-def _told(network: Network, stop: Stop, check: Check) -> Finding:
+def _finding_of(network: Network, stop: Stop, check: Check) -> Finding:
     task, target = stop.edge.task, network.label(stop.edge.target)
     if check is checks.GUARD_WITHHOLDS:
         site = network.configuration.site(stop.edge.target.connection)
-        seen = f"messages that have come by {stop.passage} are not sent to {target}: they have been to {site}"
+        seen = f"messages from {stop.passage} are not sent to {target}: they have already been at {site}"
         return Finding(check, network.place(task, "loop_prevention"), seen)
     if check is checks.HOPS_TOO_FEW:
         hop = len(stop.passage.path) + 1
-        seen = f"messages that have come by {stop.passage} are not sent to {target}: that would be hop {hop}"
+        seen = f"messages from {stop.passage} are not sent to {target}: that would be hop {hop}"
         return Finding(check, network.place(task, "loop_prevention.max_hops"), seen)
-    seen = f"messages that have come by {stop.passage} carry the mark and are not sent to {target}"
+    seen = f"messages from {stop.passage} carry the mark and are not sent to {target}"
     path = "source.subscription" if task.source.rule is None else "source.rule.filter"
     return Finding(check, network.place(task, path if task.source.subscription is not None else "editors"), seen)
 
@@ -114,7 +116,7 @@ def _arrivals(network: Network) -> Iterator[Finding]:
         for node, passages in ways.items():
             if len(passages) > 1 and node not in reported and not _detects_duplicates(network, passages[0]):
                 reported.add(node)
-                seen = f"every message comes to {passages[0].way[-1]} twice: by {passages[0]} and by {passages[1]}"
+                seen = f"every message reaches {passages[0].way[-1]} twice: through {passages[0]} and {passages[1]}"
                 yield Finding(checks.ARRIVES_TWICE, network.place(origin, "routes"), seen)
 
 

@@ -31,7 +31,7 @@ def _ways_out(network: Network, task: TaskFile) -> Iterator[Finding]:
     for index, route in enumerate(task.routes):
         place = network.place(task, f"routes[{index}]")
         if not remaining:
-            yield Finding(checks.UNREACHABLE_ROUTE, place, f"{network.label(route.target)} gets nothing")
+            yield Finding(checks.UNREACHABLE_ROUTE, place, f"{network.label(route.target)} gets no messages")
             continue
         if route.when is None:
             remaining = []
@@ -39,11 +39,11 @@ def _ways_out(network: Network, task: TaskFile) -> Iterator[Finding]:
         condition = parse_filter(route.when).condition
         hiding = next((number for number, each in earlier if _implies(condition, each)), None)
         if hiding is not None:
-            seen = f"what satisfies {route.when} has been taken by routes[{hiding}]"
+            seen = f"routes[{hiding}] takes every message that satisfies {route.when}"
             yield Finding(checks.UNREACHABLE_ROUTE, place, seen)
         elif not any(satisfied(condition, facts) for facts in remaining):
             yield Finding(
-                checks.UNREACHABLE_ROUTE, f"{place}.when", f"no message that comes here satisfies {route.when}"
+                checks.UNREACHABLE_ROUTE, f"{place}.when", f"no message that reaches this route satisfies {route.when}"
             )
         earlier.append((index, condition))
         left = [each for facts in remaining for each in unsatisfied(condition, facts)]

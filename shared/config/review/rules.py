@@ -42,7 +42,7 @@ def _source_findings(network: Network, task: TaskFile) -> Iterator[Finding]:
         # A rule that compares the property with another value than the mark expects applications to set it.
         is_mark = all(value == mark for each, value in compared if each == key)
         if is_mark and not _selects(task, frozenset([key])) and not _is_given(network, key):
-            seen = f"{rule.filter} is not true of messages without {key[1]}, and nothing sets that before this rule"
+            seen = f"{rule.filter} is not true of messages without {key[1]}, and nothing sets it before this rule"
             yield Finding(checks.RULE_NEEDS_ITS_MARK, place, seen)
 
 

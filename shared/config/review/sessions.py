@@ -48,10 +48,10 @@ def _needs_of_order(network: Network, task: TaskFile) -> Iterator[tuple[str, str
     source = network.label(task.source)
     for index, step in enumerate(task.editors):
         if isinstance(step, ChainStep | VerifyChainStep):
-            yield f"editors[{index}]", f"{step.verb()} takes from {source}, which has no sessions"
+            yield f"editors[{index}]", f"{step.verb()} needs order, but {source} has no sessions"
     for index, route in enumerate(task.routes):
         if _sets_session(route.action) and True in _required(network, route.target):
-            seen = f"sets session ids for {network.label(route.target)} and takes from {source}, which has no sessions"
+            seen = f"sets session ids for {network.label(route.target)}, but {source} has no sessions"
             yield f"routes[{index}].action", seen
         elif isinstance(route.target.partition, int):
             seen = f"sends everything to one partition of {network.label(route.target)}, and {source} has no sessions"

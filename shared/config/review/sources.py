@@ -24,11 +24,11 @@ def findings(network: Network) -> Iterator[Finding]:
         yield from _forwarding(network, task)
         yield from _rejects(network, task)
         if task.trigger == "stock":
-            seen = f"takes from {network.label(task.source)} with the stock trigger"
+            seen = f"uses the stock trigger for {network.label(task.source)}"
             yield Finding(checks.STOCK_TRIGGER, network.place(task, "trigger"), seen)
         elif task.source.hub is not None and task.source.binary_properties is not False:
             yield Finding(
-                checks.BINARY_PROPERTIES, network.place(task, "source.hub"), f"takes from the hub {task.source.hub}"
+                checks.BINARY_PROPERTIES, network.place(task, "source.hub"), f"receives from the hub {task.source.hub}"
             )
 
 
@@ -40,7 +40,7 @@ def _competitors(network: Network) -> Iterator[Finding]:
         key = network.source_node(source).setting, source.entity.lower(), group.lower()
         other = readers.setdefault(key, task)
         if other is not task:
-            seen = f"{other.task!r} takes from {network.label(source)} too"
+            seen = f"{other.task!r} also receives from {network.label(source)}"
             yield Finding(checks.COMPETING_TASKS, network.place(task, "source"), seen)
 
 
@@ -120,11 +120,11 @@ def _forwarding(network: Network, task: TaskFile) -> Iterator[Finding]:
 
 def _rejects(network: Network, task: TaskFile) -> Iterator[Finding]:
     if task.rejects is None:
-        seen = f"a message at fault goes to the dead-letter queue of {network.label(task.source)}"
+        seen = f"rejected messages go to the dead-letter queue of {network.label(task.source)}"
         yield Finding(checks.MISSING_REJECTS, network.place(task), seen)
         return
     node = network.target_node(task.rejects)
     for index, route in enumerate(task.routes):
         if network.target_node(route.target) == node:
-            seen = f"is the target of routes[{index}] too"
+            seen = f"is also the target of routes[{index}]"
             yield Finding(checks.REJECTS_AMONG_COPIES, network.place(task, "rejects"), seen)

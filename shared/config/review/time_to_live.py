@@ -15,7 +15,9 @@ def findings(network: Network) -> Iterator[Finding]:
         place = network.place(task, "ttl")
         if task.ttl == "remaining" and task.source.dead_letter:
             yield Finding(
-                checks.EXPIRED_DEAD_LETTERS, place, f"counts the life of what died in {network.label(task.source)}"
+                checks.EXPIRED_DEAD_LETTERS,
+                place,
+                f"applies the time to live to dead-lettered messages of {network.label(task.source)}",
             )
         if task.ttl == "remaining" and task.source.hub is not None and not _source_gets_time_to_live(network, task):
             yield Finding(
@@ -46,7 +48,7 @@ def _cut(network: Network, task: TaskFile) -> Iterator[Finding]:
         taker = network.entities.taker(network.connection(route.target.connection), route.target)
         default = None if taker is None else taker.default_message_time_to_live
         if default is not None and default < granted:
-            seen = f"{network.label(route.target)} lets a message live for {default} at most, the task for {granted}"
+            seen = f"{network.label(route.target)} keeps a message for at most {default}, the task grants {granted}"
             yield Finding(checks.TTL_CUT, network.place(task, f"routes[{index}].target"), seen)
 
 

@@ -58,7 +58,7 @@ def _made[T](row: Row, columns: Mapping[str, Column], place: str, make: Callable
         try:
             yield name, make(_CONVERT[column.type](row.get(column.column)))
         except (ValueError, TypeError, OverflowError) as error:
-            expected = "a text, number or boolean" if column.type == "auto" else column.type
+            expected = "text, a number or a boolean" if column.type == "auto" else column.type
             raise BrokenTableError(
                 f"{place}: the value in {column.column!r} is not usable, expected {expected}"
             ) from error

@@ -63,7 +63,7 @@ def by_key(columns: Sequence[str], rows: Iterable[Row], column: str) -> dict[str
     for number, row in enumerate(rows, 1):
         key = key_text(row.get(column))
         if key is None:
-            raise BrokenTableError(f"row {number} has no key in {column!r}, expected a text or a whole number")
+            raise BrokenTableError(f"row {number} has no key in {column!r}, expected text or a whole number")
         if key in found:
             raise BrokenTableError(f"row {number} has the key of an earlier row in {column!r}, expected each once")
         found[key] = row
@@ -162,7 +162,7 @@ def _cell(value: object) -> Cell:
             return value.isoformat()
         case UUID():
             return str(value)
-    raise BrokenTableError(f"has a value of the type {type(value).__name__}, expected a text, number, boolean or time")
+    raise BrokenTableError(f"has a value of the type {type(value).__name__}, expected text, number, boolean or time")
 
 
 def json_text(value: Cell) -> str:

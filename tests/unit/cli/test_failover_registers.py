@@ -188,7 +188,7 @@ def test_a_document_is_switched_and_its_readers_follow(tmp_path: Path) -> None:
         (document("west", 7)[:50], "half-written"),
         (b"<html>", "login page"),
         (document(active={"send": "west"}), "active has no 'receive'"),
-        (document(expires="2026-11-21T02:00Z"), "has expired"),
+        (document(expires="2026-11-21T02:00Z"), "expired at"),
     ],
 )
 def test_an_invalid_document_is_not_changed(content: bytes, text: str, tmp_path: Path) -> None:

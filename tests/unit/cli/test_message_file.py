@@ -68,5 +68,5 @@ def test_all_bad_lines_are_reported(tmp_path: Path) -> None:
 def test_a_file_without_messages_is_a_problem(tmp_path: Path) -> None:
     file = tmp_path / "messages.jsonl"
     file.write_text("\n\n")
-    assert "holds no message" in problems(file)[0]
+    assert "has no messages" in problems(file)[0]
     assert "cannot be read" in problems(tmp_path / "absent")[0]

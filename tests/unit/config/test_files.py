@@ -93,8 +93,8 @@ def test_two_tasks_of_one_consumer_group_are_told_of(problems: Callable[..., Any
         a=first, b=HUB_TASK.format(task="second", hub="H", group=", consumer_group: $default")
     )
     assert path == "tasks/b.yaml: source.consumer_group"
-    assert problem == "'first' already reads H with $default, and each would get only some of the events"
-    assert hint == "give every task a consumer group of its own"
+    assert problem == "'first' already reads H with $default, and each would receive only some of the events"
+    assert hint == "give each task its own consumer group"
 
 
 def test_two_tasks_of_one_hub_have_a_consumer_group_each(folder: Path) -> None:
@@ -187,18 +187,18 @@ FAULTS = [
     ("task: copy\n", "", "task", "is missing", ""),
     (SOURCE, "}\nroutes", "source", "names no entity, expected one of queue", ""),
     (SOURCE, "queue: a, topic: b}\nroutes", "source", "names queue and topic, expected one of", ""),
-    (SOURCE, "topic: a}\nroutes", "source", "names a topic or a subscription without the other", ""),
-    (SOURCE, "queue: a, consumer_group: g}\nroutes", "source", "names a consumer_group", ""),
+    (SOURCE, "topic: a}\nroutes", "source", "has only one of topic and subscription", ""),
+    (SOURCE, "queue: a, consumer_group: g}\nroutes", "source", "has consumer_group", ""),
     (SOURCE, "queue: a, sessions: 1}\nroutes", "source.sessions", "Input should be a valid boolean", ""),
-    (SOURCE, "queue: 5}\nroutes", "source.queue", "expected a text", ""),
+    (SOURCE, "queue: 5}\nroutes", "source.queue", "expected text", ""),
     (
         SOURCE,
         "queue: a, dead_letter: true, sessions: true}\n" + REJECTS + "routes",
         "source",
-        "has sessions with dead_letter",
+        "has sessions and dead_letter",
         "",
     ),
-    (SOURCE, "queue: a, rule: {filter: a = 1}}\nroutes", "source", "has a rule, expected for a subscription", ""),
+    (SOURCE, "queue: a, rule: {filter: a = 1}}\nroutes", "source", "has a rule, expected only for a subscription", ""),
     (SOURCE, "queue: a, dead_letter: true}\nroutes", "", "has no rejects", ""),
     ("source: {connection: west, queue: orders}", "source: {connection: hub-west, hub: h}", "", "has no rejects", ""),
     ("source: {connection: west, queue: orders}", "source: [west, orders]", "source", "expected a mapping", ""),
@@ -206,14 +206,14 @@ FAULTS = [
         "source: {connection: west",
         "source: {connection: wets",
         "source.connection",
-        "no connection is called 'wets'",
+        "unknown connection 'wets'",
         "did you mean 'west'?",
     ),
     (
         "target: {connection: east",
         "target: {connection: nowhere",
         "routes[0].target.connection",
-        "no connection is called 'nowhere'",
+        "unknown connection 'nowhere'",
         "connections.yaml has west, east, hub-west",
     ),
     (
@@ -264,7 +264,7 @@ FAULTS = [
         "target: {connection: east, queue: orders}",
         "target: {connection: east, queue: orders, partition: 3}",
         "routes[0].target",
-        "names a partition, expected for a hub only",
+        "has a partition, expected only for a hub",
         "",
     ),
     (
@@ -274,7 +274,7 @@ FAULTS = [
         "has `partition: keep`, expected a hub as the source: other messages have no partition",
         "",
     ),
-    (SOURCE, "queue: a, partitions: [0]}\nroutes", "source", "names partitions, expected for a hub only", ""),
+    (SOURCE, "queue: a, partitions: [0]}\nroutes", "source", "has partitions, expected only for a hub", ""),
     (
         "source: {connection: west, queue: orders}",
         "source: {connection: hub-west, hub: h, partitions: [0]}\n" + REJECTS,
@@ -293,14 +293,14 @@ FAULTS = [
         "target: {connection: east, queue: orders}",
         "target: {connection: west, queue: orders}",
         "",
-        "sends to the entity that it takes from",
+        "sends to its own source",
         "",
     ),
     (
         "task: copy",
         "task: copy\nrejects: {connection: west, queue: orders}",
         "",
-        "sends to the entity that it takes from",
+        "sends to its own source",
         "",
     ),
     (
@@ -310,7 +310,7 @@ FAULTS = [
         "names sys.Prio, expected one of",
         "",
     ),
-    ("task: copy", "task: copy\neditors: [{filter: 5}]", "editors[0].filter", "expected a text", ""),
+    ("task: copy", "task: copy\neditors: [{filter: 5}]", "editors[0].filter", "expected text", ""),
 ]
 
 
@@ -363,11 +363,11 @@ def test_options_of_editors_are_told_with_their_place_and_may_not_lead_back_to_t
 def test_an_unknown_editor_is_told(problems: Callable[..., Any]) -> None:
     found = problems(copy=TASK + "editors: [{fliter: a = 1}, {sort: {}}, {filter: a = 1, sort: {}}, 5, {}]\n")
     assert found == [
-        ("tasks/copy.yaml: editors[0]", "no editor is called 'fliter', did you mean 'filter'?", ""),
-        ("tasks/copy.yaml: editors[1]", f"no editor is called 'sort', expected one of {', '.join(STEPS)}", ""),
-        ("tasks/copy.yaml: editors[2]", "names filter and sort, expected one editor with its options", ""),
-        ("tasks/copy.yaml: editors[3]", "names no editor, expected one editor with its options", ""),
-        ("tasks/copy.yaml: editors[4]", "names no editor, expected one editor with its options", ""),
+        ("tasks/copy.yaml: editors[0]", "unknown editor 'fliter', did you mean 'filter'?", ""),
+        ("tasks/copy.yaml: editors[1]", f"unknown editor 'sort', expected one of {', '.join(STEPS)}", ""),
+        ("tasks/copy.yaml: editors[2]", "has filter and sort, expected one editor with its options", ""),
+        ("tasks/copy.yaml: editors[3]", "has no editor, expected one editor with its options", ""),
+        ("tasks/copy.yaml: editors[4]", "has no editor, expected one editor with its options", ""),
     ]
 
 
@@ -383,7 +383,7 @@ def test_a_schema_at_fault_is_told_with_the_other_problems(folder: Path, problem
             "bad.json: $.type: 'objekt' is not valid under any of the given schemas",
         ),
         ("tasks/copy.yaml: editors[1].validate.schema", "no.json: the file is missing"),
-        ("tasks/other.yaml: source.connection", "no connection is called 'wets'"),
+        ("tasks/other.yaml: source.connection", "unknown connection 'wets'"),
     ]
 
 
@@ -433,7 +433,7 @@ def test_the_error_tells_each_problem_on_a_line(folder: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load(folder)
     assert str(caught.value).splitlines() == [
-        f"{folder}/tasks/a.yaml: source.connection: no connection is called 'wets' (did you mean 'west'?)",
+        f"{folder}/tasks/a.yaml: source.connection: unknown connection 'wets' (did you mean 'west'?)",
         f"{folder}/tasks/a.yaml: zzz: unknown key",
     ]
 
@@ -446,7 +446,7 @@ def test_a_connection_at_fault_is_told_of_once_and_not_at_its_uses(problems: Cal
 @pytest.mark.parametrize("alias", ["no", "5", "'a;b'", "''"])
 def test_an_alias_is_a_name_that_a_path_can_hold(problems: Callable[..., Any], alias: str) -> None:
     (found,) = problems(connections=CONNECTIONS + f"{alias}: {{kind: service-bus, setting: S}}\n", copy=TASK)
-    assert "is not an alias" in found[1]
+    assert "is not a valid alias" in found[1]
 
 
 @pytest.mark.parametrize(
@@ -467,8 +467,8 @@ def test_connections_are_looked_at(problems: Callable[..., Any], connection: str
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("task: a\ntask: b\n", "the key 'task' is there twice"),
-        ("source: {queue: a, queue: b}\n", "the key 'queue' is there twice"),
+        ("task: a\ntask: b\n", "duplicate key 'task'"),
+        ("source: {queue: a, queue: b}\n", "duplicate key 'queue'"),
         ("task: [", "is not valid YAML"),
         ("task: !!python/object:os.system x", "is not valid YAML"),
         ("? [a]\n: b\n", "is not valid YAML"),
@@ -491,7 +491,7 @@ def test_a_file_that_is_no_text(folder: Path) -> None:
 
 def test_a_task_that_stands_twice(problems: Callable[..., Any]) -> None:
     found = problems(a=TASK, b=TASK.replace("copy", "COPY"))
-    assert found == [("tasks/b.yaml: task", "'COPY' is already a task in tasks/a.yaml", "")]
+    assert found == [("tasks/b.yaml: task", "'COPY' is already the name of a task in tasks/a.yaml", "")]
 
 
 def test_missing_files(tmp_path: Path) -> None:
@@ -499,5 +499,5 @@ def test_missing_files(tmp_path: Path) -> None:
         load(tmp_path)
     assert [(problem.path, problem.problem) for problem in caught.value.problems] == [
         (f"{tmp_path}/connections.yaml", "the file is missing"),
-        (f"{tmp_path}/tasks", "there is no task file"),
+        (f"{tmp_path}/tasks", "there are no task files"),
     ]

@@ -72,31 +72,34 @@ def test_a_tap_of_the_target_and_one_of_the_source_are_accepted(folder: Callable
 @pytest.mark.parametrize(
     ("document", "expected"),
     [
-        (tap(EAST_JOURNAL, of="other"), "all.yaml: document 2: tap.of: no task is called 'other'"),
+        (tap(EAST_JOURNAL, of="other"), "all.yaml: document 2: tap.of: unknown task 'other'"),
         (
             tap("{connection: west, topic: orders, subscription: journal}"),
             "all.yaml: document 2: source: is not what 'copy' sends to",
         ),
-        (tap(EAST_JOURNAL, side="source"), "all.yaml: document 2: source: is not what 'copy' takes from"),
+        (tap(EAST_JOURNAL, side="source"), "all.yaml: document 2: source: is not what 'copy' receives from"),
         (
             tap("{connection: west, topic: orders, subscription: replication}", side="source"),
-            "all.yaml: document 2: source: drains what 'copy' takes from, and each would get only some of the messages",
+            "all.yaml: document 2: source: drains the entity of 'copy', and each would receive only some of",
         ),
         (
             tap("{connection: west, topic: orders, subscription: journal}", side="source"),
-            "all.yaml: document 2: source.rule: its rule selects 1 = 1, that of 'copy' replication IS NULL: a message",
+            "all.yaml: document 2: source.rule: its rule selects 1 = 1, 'copy' selects replication IS NULL; a message",
         ),
         (
             tap("{connection: east, queue: orders}"),
-            "all.yaml: document 2: drains a queue and so takes messages from its consumer, expected tap.peek",
+            "all.yaml: document 2: drains a queue and would take messages from its consumer, expected tap.peek",
         ),
         (
             tap("{connection: hub, hub: h}", peek='"* * * * * *"'),
-            "all.yaml: document 2: peeks at a hub, expected a consumer group of its own without tap.peek",
+            "all.yaml: document 2: has tap.peek for a hub, expected a separate consumer group instead",
         ),
         (tap(EAST_JOURNAL) + "routes: []\n", "all.yaml: document 2: routes: unknown key"),
-        (tap("{connection: nowhere, queue: q}"), "all.yaml: document 2: source.connection: no connection is called"),
-        (tap(EAST_JOURNAL).replace("watch", "copy"), "all.yaml: document 2: task: 'copy' is already a task in"),
+        (tap("{connection: nowhere, queue: q}"), "all.yaml: document 2: source.connection: unknown connection"),
+        (
+            tap(EAST_JOURNAL).replace("watch", "copy"),
+            "all.yaml: document 2: task: 'copy' is already the name of a task in",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_tap_is_told(folder: Callable[..., Any], document: str, expected: str) -> None:
@@ -115,7 +118,7 @@ def test_a_peek_at_what_the_task_takes_from_competes_with_nobody(folder: Callabl
         ("blob: {setting: JOURNAL}\nevent_hub: {connection: hub, hub: j}", "journal.yaml: expected one of blob and"),
         ("blob: {setting: JOURNAL, container: No_Name}", "journal.yaml: blob.container: "),
         ("event_hub: {connection: west, hub: j}", "journal.yaml: event_hub.connection: 'west' is of kind service-bus"),
-        ("event_hub: {connection: gone, hub: j}", "journal.yaml: event_hub.connection: no connection is called 'gone'"),
+        ("event_hub: {connection: gone, hub: j}", "journal.yaml: event_hub.connection: unknown connection 'gone'"),
         ("blobs: {}", "journal.yaml: blobs: unknown key"),
     ],
 )

@@ -54,7 +54,7 @@ def test_the_one_message_has_to_be_one() -> None:
 
 
 def test_steps_at_fault_are_told() -> None:
-    with pytest.raises(ValidationError, match="no editor is called 'redude', did you mean 'reduce'"):
+    with pytest.raises(ValidationError, match="unknown editor 'redude', did you mean 'reduce'"):
         edited({"redude": {}}, message())
 
 
@@ -89,5 +89,5 @@ def test_a_task_of_a_folder(folder: Path) -> None:
 def test_a_folder_or_a_task_that_is_not_there_is_told(folder: Path) -> None:
     with pytest.raises(ConfigError):
         carried(folder / "nowhere", "orders", message())
-    with pytest.raises(ValueError, match="no task is called 'other', expected one of orders"):
+    with pytest.raises(ValueError, match="unknown task 'other', expected one of orders"):
         carried(folder, "other", message())

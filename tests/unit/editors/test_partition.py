@@ -85,7 +85,7 @@ def test_invalid_options_are_reported_at_load(options: dict[str, Any], problem: 
     ("source", "target", "problem"),
     [
         ({"sessions": True}, {}, "sets a partition key on messages with a session"),
-        ({}, {"partition": 3}, "sets a partition key, but a route names a partition"),
+        ({}, {"partition": 3}, "sets a partition key, but a route has a partition"),
         ({}, {}, None),
     ],
 )

@@ -230,7 +230,7 @@ def test_fields_that_are_not_known_are_dropped_if_they_may(editor: Any) -> None:
             "body has a number out of range at $[0], which MessagePack cannot represent",
         ),
         (b"[1e400]", "messagepack", "body has a value of a type at $[0], which MessagePack cannot represent"),
-        (b'{"id": 5}', RAW, "$.id: got a whole number, expected a text"),
+        (b'{"id": 5}', RAW, "$.id: got a whole number, expected text"),
         (b"{}", RAW, "$: has no id"),
         (b'{"id": "a", "s3cr3t": 1}', RAW, "$: has a name that is not a field of the schema"),
         (
@@ -241,7 +241,7 @@ def test_fields_that_are_not_known_are_dropped_if_they_may(editor: Any) -> None:
         (b'{"id": "a", "count": 1.5}', RAW, "$.count: got a number, expected a whole number of 32 bits"),
         (b'{"id": "a", "price": 9007199254740993}', RAW, "$.price: got a number with more digits than a double has"),
         (b'{"id": "a", "raw": "s3cr3t!"}', RAW, "$.raw: got a text that is not Base64, expected bytes"),
-        (b'{"id": 5}', PROTOBUF, "$.id: got another kind of value, expected a text"),
+        (b'{"id": 5}', PROTOBUF, "$.id: got another kind of value, expected text"),
         (b'{"s3cr3t": 5}', PROTOBUF, "$: has a name that is not a field of acme.Order"),
         (b'{"wideCount": 1, "wide_count": 1}', PROTOBUF, "$.wide_count: is present twice, under both of its names"),
         (

@@ -30,7 +30,7 @@ def test_app_with_two_faults_in_its_files_prints_both_to_standard_error(tmp_path
     )  # fmt: skip
     assert started.returncode == 1
     printed = [line for line in started.stderr.splitlines() if line.startswith("busway: ")]
-    assert any("no connection is called 'wset' (did you mean 'west'?)" in line for line in printed)
+    assert any("unknown connection 'wset' (did you mean 'west'?)" in line for line in printed)
     assert any("routes: is missing" in line for line in printed)
 
 
@@ -58,7 +58,7 @@ def test_worker_that_may_hang_on_large_batches_is_reported(
     version: str, is_old: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
     warn_about_worker({"proxy_worker.version": worker_module(version)})
-    assert (f"version {version} may hang for ever on a batch of more than 4 MiB" in capfd.readouterr().err) is is_old
+    assert (f"version {version} may hang forever on a batch of more than 4 MiB" in capfd.readouterr().err) is is_old
 
 
 @pytest.mark.parametrize("version", ["", "unknown", "4.41"])

@@ -73,7 +73,7 @@ def test_the_reason_names_the_editor_and_the_place_and_has_nothing_of_the_body(
 ) -> None:
     with caplog.at_level(logging.DEBUG):
         zero, text = run(DIVIDE).reasons
-    place = "it is a fault in the editor"
+    place = "this is a bug in the editor"
     assert zero.startswith("ZeroDivisionError: divide: unexpected ZeroDivisionError in test_editor_faults.py, line ")
     assert text.startswith("ValueError: divide: unexpected ValueError in test_editor_faults.py, line ")
     assert zero.endswith(place)

@@ -94,7 +94,7 @@ def test_a_replayed_reject_of_another_number_of_parts_is_rejected() -> None:
         (reject,) = line.rejected()
         assert texts(reject)[REASON] == "NoSuchPart"
         assert str(texts(reject)[DESCRIPTION]).startswith(
-            f"repl-reject-part asks for part 1 of 3, but the editors made {total} of the message"
+            f"repl-reject-part asks for part 1 of 3, but the editors split the message into {total}"
         )
 
 
