@@ -8,14 +8,14 @@ import asyncio
 from datetime import datetime
 from typing import Any
 
-from azure.eventhub._constants import GEOREPLICATION_SYMBOL, TIMEOUT_SYMBOL
+from azure.eventhub._constants import EPOCH_SYMBOL, GEOREPLICATION_SYMBOL, TIMEOUT_SYMBOL
 from azure.eventhub._pyamqp._decode import decode_frame
 from azure.eventhub._pyamqp.constants import ReceiverSettleMode, SenderSettleMode
 from azure.eventhub._utils import event_position_selector
 from azure.eventhub.aio import EventHubConsumerClient
 from azure.identity.aio import DefaultAzureCredential
 
-from local.host.raw_connection import RawConnection
+from local.host.raw_connection import OPEN_VALUES, MicrosoftSasl, RawConnection
 from local.host.raw_link import RawLink, refused_or_closed
 from local.host.settings import Connection
 
@@ -51,14 +51,23 @@ class EventHub:
         finally:
             await client.close()
 
-    async def open(self, partition_id: str, position: Position, prefetch: int) -> "PartitionConnection":
-        """Return an open link to a partition that delivers the events after *position*."""
+    async def open(
+        self, partition_id: str, position: Position, prefetch: int, *, epoch: int | None = None
+    ) -> "PartitionConnection":
+        """
+        Return an open link to a partition that delivers the events after *position*.
+
+        With an *epoch* it disconnects other readers of its consumer group with the same or a lower one.
+        """
         where = f"{self.where}/{partition_id}"
         client: Any = self._client()
         try:
             async with asyncio.timeout(_OPEN_SECONDS):
                 auth = await client._create_auth_async()  # noqa: SLF001 - the seam, see above
                 amqp = client._amqp_transport.create_mgmt_client(client._address, auth, client._config)  # noqa: SLF001
+                amqp._auth.sasl = MicrosoftSasl()  # noqa: SLF001
+                for name, value in OPEN_VALUES.items():
+                    setattr(amqp, f"_{name}", value)
                 await amqp.open_async()
                 while not await amqp.auth_complete_async():
                     pass  # each call reads from the socket
@@ -73,12 +82,14 @@ class EventHub:
             position,
             event_position_selector(position, isinstance(position, datetime)),
         )
-        properties = client._amqp_transport.create_link_properties({TIMEOUT_SYMBOL: 0})  # noqa: SLF001
+        wanted = {TIMEOUT_SYMBOL: 0} if epoch is None else {TIMEOUT_SYMBOL: 0, EPOCH_SYMBOL: epoch}
+        properties = client._amqp_transport.create_link_properties(wanted)  # noqa: SLF001
         try:
             link = await raw.attach(
                 source,
                 properties,
                 prefetch,
+                is_settled=True,
                 send_settle_mode=SenderSettleMode.Unsettled,
                 rcv_settle_mode=ReceiverSettleMode.First,
                 desired_capabilities=[GEOREPLICATION_SYMBOL],

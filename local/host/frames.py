@@ -20,11 +20,10 @@ REJECTED = 0x25
 RELEASED = 0x26
 MODIFIED = 0x27
 
-ABANDONED_STATE = b"\x00\x53\x27\xc0\x02\x01\x41"  # modified, delivery-failed
 _STATES = {
     ACCEPTED: b"\x00\x53\x24\x45",
     RELEASED: b"\x00\x53\x26\x45",
-    MODIFIED: ABANDONED_STATE,
+    MODIFIED: b"\x00\x53\x27\x45",  # abandon: .NET sets no field
 }
 
 _NULL = 0x40
@@ -108,27 +107,16 @@ def read_disposition(buffer: bytes, position: int, end: int) -> Disposition | No
     return Disposition(first, last, settled, outcome, condition)
 
 
-def write_dispositions(channel: int, ranges: Iterable[tuple[int, int]], outcome: int, *, settled: bool) -> bytes:
-    """Return one disposition frame of a receiver for each range of delivery ids, first and last included."""
-    tail = (b"\x41" if settled else b"\x42") + _STATES[outcome]
+def write_dispositions(channel: int, delivery_ids: Iterable[int], outcome: int, *, settled: bool) -> bytes:
+    """Return one disposition frame of a receiver for each delivery id, without `last`, as .NET sends them."""
+    tail = b"\x40" + (b"\x41" if settled else b"\x42") + _STATES[outcome]
     head = b"\x02\x00" + channel.to_bytes(2) + b"\x00\x53\x15"
     frames = []
-    for first, last in ranges:
-        content = b"\x41\x70%b\x70%b%b" % (first.to_bytes(4), last.to_bytes(4), tail)
+    for delivery_id in delivery_ids:
+        content = b"\x41\x70%b%b" % (delivery_id.to_bytes(4), tail)
         body = b"%b\xc0%c\x05%b" % (head, len(content) + 1, content)
         frames.append((len(body) + 4).to_bytes(4) + body)
     return b"".join(frames)
-
-
-def contiguous(delivery_ids: Iterable[int]) -> list[tuple[int, int]]:
-    """Return ascending ids as ranges, first and last included."""
-    ranges: list[tuple[int, int]] = []
-    for delivery_id in delivery_ids:
-        if ranges and delivery_id == ranges[-1][1] + 1:
-            ranges[-1] = (ranges[-1][0], delivery_id)
-        else:
-            ranges.append((delivery_id, delivery_id))
-    return ranges
 
 
 def _list(buffer: bytes, position: int, end: int) -> tuple[int, int, int]:

@@ -4,7 +4,8 @@ Receiving the bytes of messages through Microsoft's SDKs, below their decoders.
 azure-servicebus and azure-eventhub decode every message and keep no copy of its bytes; encoding it again loses types.
 Therefore the SDK opens the connection, authenticates and negotiates, and then this module reads the socket:
 
-1. transfers of its own links, and dispositions, are read here, and payloads are passed on unchanged;
+1. transfers of its own links, and their dispositions, are read here, and payloads are passed on unchanged; each link
+   has an AMQP session of its own, as in .NET, and a token is put before it is attached;
 2. every other frame goes to the SDK, which handles flow, attach, tokens, management requests and closing;
 3. `transport.receive_frame` is replaced by waiting for this module's reader, so that the SDK's own loops continue.
 
@@ -19,14 +20,30 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from local.host import frames
-from local.host.raw_link import Delivery, RawLink, refused_or_closed
+from local.host.raw_link import Delivery, LinkClosed, RawLink, refused_or_closed
 from local.host.settlement import Settlement
 from shared.amqp.values import Malformed
+from shared.errors import BuswayError
 
 _CHUNK = 1 << 17
 _FRAME_HEADER = 8
 _TEND_SECONDS = 5.0
 _SETTLEMENT_SECONDS = 60.0
+_SILENCE_SECONDS = 60.0
+_SERIAL = 0xFFFFFFFF
+# .NET's values, measured: half of the time after which it gives up is announced.
+OPEN_VALUES = {"max_frame_size": 65_536, "channel_max": 8_191, "idle_timeout": 30}
+_BEGIN_VALUES = {"incoming_window": 2**32 - 1, "outgoing_window": 5_000}
+
+
+class MicrosoftSasl:
+    """The SASL mechanism of Microsoft's libraries: the token follows over `$cbs`."""
+
+    mechanism = b"MSSBCBS"
+
+    def start(self) -> bytes:
+        """Return the initial response."""
+        return b""
 
 
 type DecodeFrame = Callable[[memoryview], tuple[int, list[Any]]]
@@ -40,11 +57,11 @@ class RawConnection:
         self.where = where
         self._client = client
         self._connection = client._connection  # noqa: SLF001 - the seam, see above
-        self._session = client._session  # noqa: SLF001
         self._transport = self._connection._transport  # noqa: SLF001
         self._decode_frame = decode_frame
-        self._links: dict[int, RawLink] = {}
-        self._unsettled: dict[int, Settlement] = {}
+        self._links: dict[int, RawLink] = {}  # by the channel on which the service sends
+        self._authorizing = asyncio.Lock()
+        self._has_fresh_token = True  # put when the connection was opened
         self._progress = asyncio.Event()
         self._error: BaseException | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -53,6 +70,7 @@ class RawConnection:
     async def take_over(cls, where: str, client: Any, decode_frame: DecodeFrame) -> "RawConnection":
         """Start reading the socket of an opened and authenticated client."""
         self = cls(where, client, decode_frame)
+        self._connection._idle_timeout = None  # noqa: SLF001 - the SDK's own check does not await its close
         async with self._transport.socket_lock:  # locked while the SDK reads
             self._transport.receive_frame = self._receive_frame
             left_over = self._transport._read_buffer.read()  # noqa: SLF001
@@ -64,14 +82,30 @@ class RawConnection:
         """Return whether the connection has ended."""
         return self._error is not None
 
-    async def attach(self, source: Any, properties: dict[Any, Any], prefetch: int = 0, **link: Any) -> "RawLink":
+    async def attach(
+        self,
+        source: Any,
+        properties: dict[Any, Any],
+        prefetch: int = 0,
+        *,
+        drains: bool = False,
+        is_settled: bool = False,
+        **link: Any,
+    ) -> "RawLink":
         """
         Return a new link to *source* after the service has accepted it.
 
         Raises: TargetRefused and LinkClosed, if the service refuses it.
         """
-        raw = RawLink(self, prefetch)
-        raw.link = self._session.create_receiver_link(
+        await self._authorize()
+        session = self._connection.create_session(**_BEGIN_VALUES)
+        await session.begin()
+        while session.state.name == "BEGIN_SENT":
+            self.raise_if_broken()
+            await self.progress(_TEND_SECONDS)
+        raw = RawLink(self, session, prefetch, drains=drains, is_settled=is_settled)
+        self._links[self._incoming_channel(session)] = raw
+        raw.link = session.create_receiver_link(
             source_address=source,
             link_credit=0,
             on_transfer=None,
@@ -80,51 +114,80 @@ class RawConnection:
             **link,
         )
         raw.link._incoming_flow = raw.flowed  # noqa: SLF001 - pyamqp ignores the flow that ends a drain
+        raw.link._outgoing_flow = _no_flow  # noqa: SLF001 - pyamqp would reset the credit once it is attached
         try:
             await raw.link.attach()
+            await raw.start()
             while not raw.is_attached:
                 self.raise_if_broken()
                 raw.raise_if_closed()
                 await self.progress(_TEND_SECONDS)
         except BaseException:
-            self._forget(raw)
+            await self.detach(raw)
             raise
-        self._links[raw.link.remote_handle] = raw
         return raw
 
     async def detach(self, raw: "RawLink") -> None:
-        """Close a link and remove it; pyamqp would keep it until the connection ends."""
+        """Close a link and end its session."""
         with contextlib.suppress(OSError):
             await raw.link.detach(close=True)
-        self._forget(raw)
+            await raw.session.end()
+        for channel, link in list(self._links.items()):
+            if link is raw:
+                del self._links[channel]
+        for settlement in set(raw.unsettled.values()):
+            settlement.fail(LinkClosed(f"{self.where}: the link is closed", "closed by this side"))
+
+    async def _authorize(self) -> None:
+        """Put a token, unless the one of the opened connection was not used yet."""
+        if self._has_fresh_token:
+            self._has_fresh_token = False
+            return
+        authenticator = self._client._cbs_authenticator  # noqa: SLF001
+        try:
+            async with self._authorizing:
+                await authenticator.update_token()
+                while not await authenticator.handle_token():
+                    self.raise_if_broken()
+                    await self.progress(_TEND_SECONDS)
+        except BuswayError:
+            raise
+        except Exception as error:  # errors of the SDK, azure-core or the socket
+            raise refused_or_closed(self.where, error) from error
+
+    def _incoming_channel(self, session: Any) -> int:
+        """Return the channel on which the service sends for a session, -1 if it has not begun."""
+        endpoints = self._connection._incoming_endpoints  # noqa: SLF001
+        return next((channel for channel, endpoint in endpoints.items() if endpoint is session), -1)
 
     async def settle(self, link: RawLink, deliveries: Sequence[Delivery], outcome: int) -> dict[int, str]:
         """
         Settle the deliveries of a link and return the failures: delivery id → condition.
 
-        Contiguous ids are one disposition, and all are sent before the first confirmation is awaited, as .NET settles
-        in parallel. A lost lock is in the result, not an exception.
+        Each gets a disposition, and all are sent before the first confirmation is awaited, as .NET settles in parallel.
+        A lost lock is in the result, not an exception.
         """
         self.raise_if_broken()
         settlement = Settlement(link, {delivery.delivery_id for delivery in deliveries}, outcome)
         settlement.look()
         if settlement.done.done():
             return settlement.failures
-        self._unsettled.update(dict.fromkeys(settlement.waiting, settlement))
-        await self._dispositions(deliveries, outcome, settled=False)
+        link.unsettled.update(dict.fromkeys(settlement.waiting, settlement))
+        await self._dispositions(link, deliveries, outcome, settled=False)
         try:
             await asyncio.wait_for(settlement.done, _SETTLEMENT_SECONDS)
         except TimeoutError:
             return settlement.failures | dict.fromkeys(settlement.waiting, "no answer")
         finally:
             for delivery_id in settlement.waiting:
-                self._unsettled.pop(delivery_id, None)
+                link.unsettled.pop(delivery_id, None)
+        await link.restore(len(deliveries))
         return settlement.failures
 
-    async def release(self, deliveries: Sequence[Delivery]) -> None:
+    async def release(self, raw: "RawLink", deliveries: Sequence[Delivery]) -> None:
         """Release deliveries without counting them as delivered."""
         if deliveries:
-            await self._dispositions(deliveries, frames.RELEASED, settled=True)
+            await self._dispositions(raw, deliveries, frames.RELEASED, settled=True)
 
     async def close(self) -> None:
         """Close the connection; unsettled messages return to the service."""
@@ -145,23 +208,25 @@ class RawConnection:
         """Set the credit of the link to *credit* messages."""
         self.raise_if_broken()
         raw.credit = credit
-        await raw.link.flow(link_credit=credit, drain=drain)
+        state = {
+            "handle": raw.link.handle,
+            "delivery_count": raw.link.delivery_count,
+            "link_credit": credit,
+            "drain": drain,
+        }
+        await raw.session._outgoing_flow(state)  # noqa: SLF001
 
-    async def _dispositions(self, deliveries: Sequence[Delivery], outcome: int, *, settled: bool) -> None:
-        ranges = frames.contiguous(sorted(delivery.delivery_id for delivery in deliveries))
-        channel = self._session.channel
+    async def _dispositions(
+        self, raw: "RawLink", deliveries: Sequence[Delivery], outcome: int, *, settled: bool
+    ) -> None:
+        delivery_ids = [delivery.delivery_id for delivery in deliveries]
+        channel = raw.session.channel
         try:
-            await self._transport.write(frames.write_dispositions(channel, ranges, outcome, settled=settled))
+            await self._transport.write(frames.write_dispositions(channel, delivery_ids, outcome, settled=settled))
         except OSError as error:
             self._break(error)
             self.raise_if_broken()
         self._connection._last_frame_sent_time = time.time()  # noqa: SLF001
-
-    def _forget(self, raw: "RawLink") -> None:
-        self._session.links.pop(raw.link.name, None)
-        self._session._output_handles.pop(raw.link.handle, None)  # noqa: SLF001
-        # pyamqp keeps the remote handle until the service has answered the detach.
-        self._links.pop(raw.link.remote_handle, None)
 
     def raise_if_broken(self) -> None:
         """Raise the error that ended the connection, if it has ended."""
@@ -170,9 +235,9 @@ class RawConnection:
 
     def _break(self, error: BaseException) -> None:
         self._error = self._error or error
-        for settlement in set(self._unsettled.values()):
-            settlement.fail(refused_or_closed(self.where, error))
         for raw in self._links.values():
+            for settlement in set(raw.unsettled.values()):
+                settlement.fail(refused_or_closed(self.where, error))
             raw.wake()
         self._progress.set()
 
@@ -196,6 +261,8 @@ class RawConnection:
                 await self._connection.listen(wait=0.01)
                 if self._connection._error is not None:  # noqa: SLF001
                     self._break(self._connection._error)  # noqa: SLF001
+                if time.time() - self._connection._last_frame_received_time > _SILENCE_SECONDS:  # noqa: SLF001
+                    self._break(ConnectionError(f"the service was silent for {_SILENCE_SECONDS:.0f} s"))
         except Exception as error:  # noqa: BLE001 - whatever the SDK raises here, the connection is unusable
             self._break(error)
 
@@ -223,25 +290,24 @@ class RawConnection:
                 break
             body = position + 4 * data[position + 4]
             kind = data[body + 2] if end > body + 2 else 0
-            if kind == frames.TRANSFER and self._transferred(frames.read_transfer(data, body, end)):
-                pass
-            elif kind == frames.DISPOSITION and self._unsettled:
-                self._settled(frames.read_disposition(data, body, end))
+            channel = int.from_bytes(data[position + 6 : position + 8])
+            raw = self._links.get(channel)
+            if kind == frames.TRANSFER and raw is not None:
+                raw.session.next_incoming_id = (raw.session.next_incoming_id + 1) & _SERIAL
+                raw.transferred(frames.read_transfer(data, body, end))
+            elif kind == frames.DISPOSITION and raw is not None:
+                self._settled(raw, frames.read_disposition(data, body, end))
             elif end > body:
-                channel = int.from_bytes(data[position + 6 : position + 8])
                 await self._hand_to_sdk(channel, data[body:end])
             position = end
         self._connection._last_frame_received_time = time.time()  # noqa: SLF001
         for raw in list(self._links.values()):
             raw.look()
-        for settlement in set(self._unsettled.values()):
-            settlement.look()
+            for settlement in set(raw.unsettled.values()):
+                settlement.look()
+            stray, raw.stray = raw.stray, []
+            await self.release(raw, stray)
         self._progress.set()
-        if self._session.state.name == "UNMAPPED":
-            raise ConnectionError("the service ended the AMQP session")
-        if self._session.incoming_window <= 0:
-            self._session.incoming_window = self._session.target_incoming_window
-            await self._session._outgoing_flow()  # noqa: SLF001
         return data[position:]
 
     async def _hand_to_sdk(self, channel: int, body: bytes) -> None:
@@ -251,26 +317,20 @@ class RawConnection:
         if error is not None:
             raise error
 
-    def _transferred(self, transfer: frames.Transfer) -> bool:
-        raw = self._links.get(transfer.handle)
-        if raw is None:
-            return False
-        session = self._session
-        session.next_incoming_id += 1
-        session.remote_outgoing_window -= 1
-        session.incoming_window -= 1
-        raw.transferred(transfer)
-        return True
-
-    def _settled(self, disposition: frames.Disposition | None) -> None:
+    @staticmethod
+    def _settled(raw: "RawLink", disposition: frames.Disposition | None) -> None:
         if disposition is None or not disposition.settled:
             return
         # The peer chooses the range: iterate over it only if it is not longer than the pending ids.
-        if disposition.last - disposition.first < len(self._unsettled):
+        if disposition.last - disposition.first < len(raw.unsettled):
             delivery_ids: Sequence[int] = range(disposition.first, disposition.last + 1)
         else:
-            delivery_ids = [one for one in self._unsettled if disposition.first <= one <= disposition.last]
+            delivery_ids = [one for one in raw.unsettled if disposition.first <= one <= disposition.last]
         for delivery_id in delivery_ids:
-            settlement = self._unsettled.pop(delivery_id, None)
+            settlement = raw.unsettled.pop(delivery_id, None)
             if settlement is not None:
                 settlement.answered(delivery_id, disposition)
+
+
+async def _no_flow(**_: Any) -> None:
+    """Replace the flows that pyamqp sends by itself; `RawConnection.flow` sends those of the link."""

@@ -7,6 +7,7 @@ tests/contracts/test_receive_seam.py checks the private names of the SDK.
 """
 
 import asyncio
+import random
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -26,7 +27,7 @@ from azure.servicebus._pyamqp.utils import amqp_uint_value
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.aio._async_utils import create_authentication
 
-from local.host.raw_connection import RawConnection
+from local.host.raw_connection import OPEN_VALUES, MicrosoftSasl, RawConnection
 from local.host.raw_link import RawLink, refused_or_closed
 from local.host.settings import Connection
 from shared.errors import BuswayError
@@ -77,7 +78,9 @@ class ServiceBusConnection:
                 retry_policy=receiver._error_policy,  # noqa: SLF001
                 client_name=receiver._name,  # noqa: SLF001
                 properties=receiver._properties,  # noqa: SLF001
+                **OPEN_VALUES,
             )
+            amqp._auth.sasl = MicrosoftSasl()  # noqa: SLF001
             amqp._keep_alive_interval = 0  # noqa: SLF001 - RawConnection keeps the connection alive
             receiver._handler = amqp  # noqa: SLF001 - from here on `receiver` can send management requests
             await amqp.open_async()
@@ -90,20 +93,22 @@ class ServiceBusConnection:
         receiver._running = True  # noqa: SLF001
         return await RawConnection.take_over(where, amqp, decode_frame)
 
-    async def attach(self, prefetch: int = 0, session_wait: float | None = None) -> RawLink:
+    async def attach(self, prefetch: int = 0, session_wait: float | None = None, *, drains: bool = False) -> RawLink:
         """
         Return a new link: to the entity, or to its next session when the connection was opened for sessions.
 
         Units: *session_wait* is how many seconds the service waits for a session before it answers with
-        com.microsoft:timeout, which is a LinkClosed here.
+        com.microsoft:timeout, which is a LinkClosed here. Of it, .NET asks for 20 to 120 ms less.
+        *drains*: whether calls that return fewer messages than asked for drain the link, see `RawLink`.
         """
         properties: dict[Any, Any] = {CONSUMER_IDENTIFIER: self._receiver._name}  # noqa: SLF001
         if session_wait is not None:
-            properties[OPERATION_TIMEOUT] = amqp_uint_value(int(session_wait * 1000))  # type: ignore[no-untyped-call] # likewise
+            properties[OPERATION_TIMEOUT] = amqp_uint_value(session_timeout(session_wait, random.random()))  # type: ignore[no-untyped-call] # likewise
         return await self.raw.attach(
             self._receiver._get_source(),  # noqa: SLF001
             properties,
             prefetch,
+            drains=drains,
             send_settle_mode=SenderSettleMode.Unsettled,
             rcv_settle_mode=ReceiverSettleMode.Second,
         )
@@ -137,6 +142,11 @@ class ServiceBusConnection:
         await self._client.close()
         if self._credential is not None:
             await self._credential.close()
+
+
+def session_timeout(seconds: float, jitter: float) -> int:
+    """Return the milliseconds that .NET asks the service to wait for a session; *jitter* lies between 0 and 1."""
+    return max(int(seconds * 1000 - 100 * jitter) - 20, 0)
 
 
 def _moment(milliseconds: float) -> datetime:

@@ -1,15 +1,25 @@
 """Waiting for the service to confirm settlements."""
 
 import asyncio
+from typing import Protocol
 
 from local.host.frames import Disposition
-from local.host.raw_link import RawLink
+from shared.errors import BuswayError
+
+
+class EndingLink(Protocol):
+    """A link that the service may end."""
+
+    @property
+    def closed_with(self) -> BuswayError | None:
+        """Return the error with which the service ended the link, None if it has not ended it."""
+        ...
 
 
 class Settlement:
     """Deliveries of a link whose settlement awaits confirmation; `failures` has delivery id → condition."""
 
-    def __init__(self, link: RawLink, waiting: set[int], outcome: int) -> None:
+    def __init__(self, link: EndingLink, waiting: set[int], outcome: int) -> None:
         """Wait for an answer for each of the delivery ids."""
         self._link = link
         self.waiting = waiting

@@ -30,6 +30,8 @@ from shared.errors import ConfigError, Problem, TargetUnavailable
 _log = logging.getLogger(__name__)
 
 _RECEIVE_SECONDS = 60.0
+# Of equal epochs, the newest reader cuts the others off.
+_EPOCH = 0
 _START = "-1"
 _END = "@latest"
 
@@ -100,7 +102,9 @@ class EventHubsListener:
 
         async def listen(let_in: Callable[[], None]) -> None:
             nonlocal is_first
-            opened = await self._hub.open(partition_id, self._position(partition), self._options.prefetch_count)
+            opened = await self._hub.open(
+                partition_id, self._position(partition), self._options.prefetch_count, epoch=_EPOCH
+            )
             self._links.add(opened.link)
             let_in()
             if is_first:
@@ -119,7 +123,7 @@ class EventHubsListener:
     async def _pump(self, partition: Partition, link: RawLink) -> None:
         batches = 0
         while not self._stopping:
-            events = await link.receive(self._options.max_event_batch_size, _RECEIVE_SECONDS, gather=0.01)
+            events = await link.receive(self._options.max_event_batch_size, _RECEIVE_SECONDS)
             if not events or self._stopping:
                 continue
             try:

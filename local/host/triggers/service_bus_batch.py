@@ -82,13 +82,13 @@ class ServiceBusBatchListener:
                 let_in()
                 self.is_listening.set()
                 await self._batches(connection, self._link, _TRY_TIMEOUT, until_idle=False)
-                await self._link.drain()
+                await self._link.withdraw()
         finally:
             self._link = None
             await connection.close()
 
     async def _next_session(self, connection: ServiceBusConnection, let_in: Callable[[], None]) -> None:
-        attach = connection.attach(self._options.prefetch_count, session_wait=_TRY_TIMEOUT)
+        attach = connection.attach(self._options.prefetch_count, session_wait=_TRY_TIMEOUT, drains=True)
         self._accepting = asyncio.create_task(attach)
         try:
             self._link = await self._accepting
@@ -118,7 +118,7 @@ class ServiceBusBatchListener:
         while not self._stopping:
             deliveries = await link.receive(self._options.max_message_batch_size, wait)
             if self._stopping:
-                await connection.raw.release(deliveries)
+                await connection.raw.release(link, deliveries)
                 return
             if deliveries:
                 await self._process(connection, link, deliveries)

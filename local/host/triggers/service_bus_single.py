@@ -103,13 +103,13 @@ class ServiceBusSingleListener:
                     await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                     running = {task for task in running if not task.done()}
                     continue
-                deliveries = await link.receive(free, _TRY_TIMEOUT, gather=0)
+                deliveries = await link.receive(free, _TRY_TIMEOUT)
                 if self._stopping:
-                    await connection.raw.release(deliveries)
+                    await connection.raw.release(link, deliveries)
                     break
                 running |= {asyncio.create_task(self._process_message(connection, link, one)) for one in deliveries}
                 running = {task for task in running if not task.done()}
-            await link.drain()
+            await link.withdraw()
         finally:
             self._links.discard(link)
             if running:

@@ -62,14 +62,18 @@ def test_a_disposition_of_a_receiver_is_ignored() -> None:
     assert disposition(TRUE, values.uint(5)) is None
 
 
-def test_written_dispositions_are_frames_with_ranges() -> None:
-    raw = frames.write_dispositions(1, [(3, 5), (9, 9)], frames.MODIFIED, settled=False)
-    assert int.from_bytes(raw[:4]) * 2 == len(raw)
-    assert raw[4:8] == b"\x02\x00\x00\x01"
-    assert raw[8:].startswith(b"\x00\x53\x15\xc0")
-    assert b"\x41\x70\x00\x00\x00\x03\x70\x00\x00\x00\x05\x42\x00\x53\x27" in raw
-
-
-def test_ascending_ids_become_ranges() -> None:
-    assert frames.contiguous([1, 2, 3, 7, 9, 10]) == [(1, 3), (7, 7), (9, 10)]
-    assert frames.contiguous([]) == []
+@pytest.mark.parametrize(
+    ("outcome", "state"),
+    [
+        (frames.ACCEPTED, b"\x00\x53\x24\x45"),
+        (frames.RELEASED, b"\x00\x53\x26\x45"),
+        (frames.MODIFIED, b"\x00\x53\x27\x45"),
+    ],
+)
+def test_each_message_gets_a_disposition_without_last_and_without_fields_in_its_state(
+    outcome: int, state: bytes
+) -> None:
+    raw = frames.write_dispositions(1, [3, 4, 9], outcome, settled=False)
+    one = b"\x02\x00\x00\x01\x00\x53\x15\xc0\x0d\x05\x41\x70%b\x40\x42" + state
+    size = (len(one) - 2 + 4 + 4).to_bytes(4)
+    assert raw == b"".join(size + one % number.to_bytes(4) for number in (3, 4, 9))
