@@ -60,8 +60,9 @@ def _kill_mid_batch(line: Line) -> None:
 
 def _kill_repeatedly(line: Line) -> None:
     """Kill one host after the other, each when its second send was performed and not answered."""
-    line.send(drafts(line.route, keys=4, each=20))
-    for _ in range(4):
+    for number in range(4):
+        # Each host finds enough for a second send, whatever the sizes of its batches.
+        line.send(drafts(line.route, f"{number}-", keys=4, each=20))
         line.target.add(_held(Operation.SEND, at=2))
         host = line.host(is_awaited=False)
         line.wait_until_struck(line.target)
