@@ -2,86 +2,42 @@
 """
 The conversion of a message by Azure's host for a function with an SDK type.
 
-ModelBindingData does not have the bytes of the wire. The host decodes the message to .NET objects
-(AmqpAnnotatedMessageConverter.FromAmqpMessage) and encodes these again (ToAmqpMessage, reached through
-AmqpAnnotatedMessage.ToBytes). The conversion changes the message:
+ModelBindingData does not have the bytes of the wire. The host decodes the message to .NET objects (`dotnet_sections`,
+`dotnet_decoder`), converts them to the SDK's message and back, and encodes the result (`dotnet_encoder`). The table of
+what changes is in docs/decisions/0003-azure-functions-host.md; tests/unit/host/test_dotnet_replay.py replays what
+Microsoft's code answered.
 
-1. values of properties and annotations change as described in `dotnet_values`; keys become strings, keys of annotations
-   symbols;
-2. message-id and correlation-id become strings; an empty content-type, content-encoding, subject, group-id or
-   reply-to-group-id disappears; header and properties are written with all their fields, null where it is missing;
-3. header.ttl becomes absolute-expiry-time minus creation-time where both are set; where there is a ttl then,
-   creation-time becomes the host's clock and absolute-expiry-time that plus the ttl;
-4. Service Bus only: header.delivery-count is one more than on the wire (it counts the present delivery);
-5. several data sections and sequences stay, a missing body and a null become one empty data section;
-6. empty sections disappear.
-
-Sources: AmqpAnnotatedMessageConverter (Azure/azure-sdk-for-net, sdk/core/Azure.Core.Amqp/src/Shared, commit
-975bf1a960e9); AmqpMessageConverter.AmqpMessageToSBReceivedMessage (sdk/servicebus/Azure.Messaging.ServiceBus);
-ConvertReceivedMessageToBindingData and ConvertEventDataToBindingData (Microsoft.Azure.WebJobs.Extensions.ServiceBus
-and .EventHubs); AmqpMessage, Header, Properties, MapEncoding (Azure/azure-amqp, src, commit b8d2ac0acc00).
+Sources: AmqpAnnotatedMessageConverter and AmqpMessageBody (Azure/azure-sdk-for-net, sdk/core/Azure.Core.Amqp/src,
+commit 975bf1a960e9); AmqpMessageConverter.AmqpMessageToSBReceivedMessage (sdk/servicebus/Azure.Messaging.ServiceBus);
+ConvertReceivedMessageToBindingData and ConvertEventDataToBindingData (the extensions for Functions); AmqpMessage and
+BufferListStream (Azure/azure-amqp, Microsoft.Azure.Amqp/Amqp, tag v2.7.1).
 """
 
-import uuid
+from collections.abc import Mapping
+from itertools import chain
+from typing import cast
 
-from local.host.dotnet_values import (
-    DROPPED,
-    FIXED_WIDTHS,
-    MAX_TIMESTAMP,
-    PROPERTY_VALUES,
-    CannotBind,
-    CannotReceive,
-    binary,
-    body_value,
-    compound,
-    key_text,
-    list_of,
-    map_of,
-    nested_value,
-    string,
-    symbol,
-    text_of,
-    timestamp,
-    uint,
-    variable_content,
-)
+from local.host.dotnet_encoder import encode, list_of, map_of
+from local.host.dotnet_properties import CANNOT_BIND, STRINGS, SYMBOLS, body_value, check_body, properties_of
+from local.host.dotnet_sections import Field, Received, read
+from local.host.dotnet_simple import binary, content_of, symbol, timestamp
+from local.host.dotnet_values import MAX_TICKS, NULL, TICKS, CannotBind, CannotReceive
 from shared.amqp import sections
-from shared.amqp.scan import skip
-from shared.amqp.sections import Sections
-from shared.amqp.values import Malformed
 
-_NULL = b"\x40"
-_SHORT_TEXT = (0xA1, 0xA3)
-_AS_STRING = 0xA1
-_AS_SYMBOL = 0xA3
-_DAY = 86_400_000
-_MAX_EXPIRY = MAX_TIMESTAMP - _DAY  # AmqpConstants.MaxAbsoluteExpiryTime
+_MAX_EXPIRY = MAX_TICKS - 864_000_000_000  # AmqpConstants.MaxAbsoluteExpiryTime, a day before DateTime.MaxValue
+_FIRST_TICK = -621_355_968_000_000_000  # DateTime.MinValue
 _MAX_UINT = 2**32 - 1
-_BOOLEAN = frozenset((0x41, 0x42, 0x56))
-_UBYTE = frozenset((0x50,))
-_UINT = frozenset((0x43, 0x52, 0x70))
-_STRING = frozenset((0xA1, 0xB1))
-_SYMBOL = frozenset((0xA3, 0xB3))
-_BINARY = frozenset((0xA0, 0xB0))
-_TIMESTAMP = frozenset((0x83,))
-_IDENTIFIER = _STRING | _BINARY | {0x44, 0x53, 0x80, 0x98}
-_HEADER_TYPES = (_BOOLEAN, _UBYTE, _UINT, _BOOLEAN, _UINT)
-_PROPERTIES_TYPES = (
-    _IDENTIFIER,
-    _BINARY,
-    _STRING,
-    _STRING,
-    _STRING,
-    _IDENTIFIER,
-    _SYMBOL,
-    _SYMBOL,
-    _TIMESTAMP,
-    _TIMESTAMP,
-    _STRING,
-    _UINT,
-    _STRING,
-)
-_EMPTY_BODY = b"\x00\x53\x75\xa0\x00"
+_EMPTY_TEXTS = (b"\xa1\x00", b"\xa3\x00")
+_ABSENT_IF_EMPTY = (3, 6, 7, 10, 12)  # subject, content type and encoding, group id, reply-to group id
+_TTL, _DELIVERY_COUNT, _EXPIRY, _CREATION = 2, 4, 8, 9
+_TIMES = (_EXPIRY, _CREATION)
+_NO_HEADER, _NO_PROPERTIES = [NULL] * 5, [NULL] * 13
+_KEY_CODES = {
+    sections.DELIVERY_ANNOTATIONS: SYMBOLS,
+    sections.MESSAGE_ANNOTATIONS: SYMBOLS,
+    sections.APPLICATION_PROPERTIES: STRINGS,
+    sections.FOOTER: SYMBOLS,
+}
 
 
 def reencode(payload: bytes, now: int, *, delivery_count_offset: int = 0) -> bytes:
@@ -92,9 +48,14 @@ def reencode(payload: bytes, now: int, *, delivery_count_offset: int = 0) -> byt
     Raises: CannotReceive and CannotBind, where .NET fails.
     """
     try:
-        return _reencode(sections.split(payload), now, delivery_count_offset)
-    except (Malformed, IndexError) as error:
-        raise CannotReceive(f"malformed AMQP: {error}") from error
+        message = read(payload)
+        # .NET converts the whole message before it writes any of it, so that its errors come first.
+        for number, entries in message.maps.items():
+            message.properties_by_section[number] = properties_of(entries, _KEY_CODES[number])
+        _convert_body(message)
+        return _write(message, now * TICKS, delivery_count_offset)
+    except RecursionError as error:
+        raise CannotReceive("values nested deeper than this host follows") from error
 
 
 def check_readable(payload: bytes) -> None:
@@ -105,198 +66,93 @@ def check_readable(payload: bytes) -> None:
         return  # decoding succeeded; only encoding fails
 
 
-def _reencode(source: Sections, now: int, delivery_count_offset: int) -> bytes:
-    header = _fields(source.header, _HEADER_TYPES)
-    properties = _fields(source.properties, _PROPERTIES_TYPES)
-    ttl = _time_to_live(header, properties)
-    header = [
-        field if field == _NULL else convert(field) for convert, field in zip(_HEADER_FIELDS, header, strict=True)
-    ]
-    if header[4] != _NULL and delivery_count_offset:
-        header[4] = uint(_number(header[4]) + delivery_count_offset & _MAX_UINT)
-    if source.properties:
-        properties = _properties(properties)
+def _convert_body(message: Received) -> None:
+    """Convert the body that .NET takes: data before sequences before a value."""
+    if message.data is not None:
+        return
+    if message.sequences is not None:
+        for item in chain.from_iterable(message.sequences):
+            check_body(item)
+    elif message.value != NULL:
+        message.value = body_value(message.value)
+
+
+def _write(message: Received, now: int, delivery_count_offset: int) -> bytes:
+    header, properties, maps = message.header, message.properties, message.properties_by_section
+    ttl = _time_to_live(message)
+    if delivery_count_offset and header[_DELIVERY_COUNT] != NULL:
+        header[_DELIVERY_COUNT] = _uint(int.from_bytes(header[_DELIVERY_COUNT][1:]) + delivery_count_offset & _MAX_UINT)
     if ttl is not None:
-        ttl = max(ttl, 0)
-        header[2] = uint(min(ttl, _MAX_UINT))
-        properties[8] = timestamp(now + ttl if _MAX_EXPIRY - now > ttl else _MAX_EXPIRY)
-        properties[9] = timestamp(now)
-    failures: list[CannotBind] = []
-    message = b"".join(
+        header[_TTL] = _uint(max(0, min(int(ttl / TICKS), _MAX_UINT)))
+        properties[_CREATION] = now
+        properties[_EXPIRY] = now + ttl if _MAX_EXPIRY - now > ttl else _MAX_EXPIRY
+        if now + ttl < _FIRST_TICK:
+            raise CannotBind("an absolute-expiry-time before the year 1: System.ArgumentOutOfRangeException")
+    footer = _map_section(sections.FOOTER, maps)
+    return b"".join(
         (
-            _list_section(b"\x00\x53\x70", header),
-            _map_section(b"\x00\x53\x71", source.delivery_annotations, _AS_SYMBOL, failures),
-            _map_section(b"\x00\x53\x72", source.message_annotations, _AS_SYMBOL, failures),
-            _list_section(b"\x00\x53\x73", properties),
-            _map_section(b"\x00\x53\x74", source.application_properties, _AS_STRING, failures),
-            _body(source.body),
-            _map_section(b"\x00\x53\x78", source.footer, _AS_SYMBOL, failures),
+            b"\x00\x53\x70" + list_of(header) if header != _NO_HEADER else b"",
+            _map_section(sections.DELIVERY_ANNOTATIONS, maps),
+            _map_section(sections.MESSAGE_ANNOTATIONS, maps),
+            _properties_section(properties),
+            _map_section(sections.APPLICATION_PROPERTIES, maps),
+            _body(message, has_footer=bool(footer)),
+            footer,
         )
     )
-    # .NET reads the whole message before it writes any of it, so read errors are raised above.
-    if failures:
-        raise failures[0]
-    return message
 
 
-def _content(section: bytes) -> bytes:
-    _, start = sections.descriptor(section, 0)
-    return section[start:]
+def _time_to_live(message: Received) -> int | None:
+    """Return the time to live in ticks: expiry minus creation where both are set, which may be negative."""
+    expiry, creation, ttl = message.properties[_EXPIRY], message.properties[_CREATION], message.header[_TTL]
+    if isinstance(expiry, int) and isinstance(creation, int):
+        return expiry - creation
+    return None if ttl == NULL else int.from_bytes(ttl[1:]) * TICKS
 
 
-def _fields(section: bytes, allowed: tuple[frozenset[int], ...]) -> list[bytes]:
-    """Return a field for each entry of *allowed*, the format codes of its type."""
-    fields = compound(_content(section))[: len(allowed)] if section else []
-    for index, (field, codes) in enumerate(zip(fields, allowed, strict=False)):
-        if field[0] not in codes and field != _NULL:
-            raise CannotReceive(f"field {index} of header or properties has format code 0x{field[0]:02x}")
-    return fields + [_NULL] * (len(allowed) - len(fields))
+def _uint(number: int) -> bytes:
+    return b"\x43" if number == 0 else b"\x52%c" % number if number <= 0xFF else b"\x70" + number.to_bytes(4)
 
 
-def _number(field: bytes) -> int:
-    return int.from_bytes(field[1:])
+def _properties_section(properties: list[Field]) -> bytes:
+    for index in _TIMES:
+        time = properties[index]
+        properties[index] = timestamp(time) if isinstance(time, int) else NULL
+    for index in _ABSENT_IF_EMPTY:
+        if properties[index] in _EMPTY_TEXTS:
+            properties[index] = NULL
+    fields = cast("list[bytes]", properties)
+    return b"\x00\x53\x73" + list_of(fields) if fields != _NO_PROPERTIES else b""
 
 
-def _time_to_live(header: list[bytes], properties: list[bytes]) -> int | None:
-    """Return the time to live in milliseconds, None if the message has no time to live."""
-    expiry, creation = properties[8], properties[9]
-    if _NULL not in (expiry, creation):
-        return _milliseconds(expiry) - _milliseconds(creation)
-    return None if header[2] == _NULL else _number(header[2])
-
-
-def _milliseconds(field: bytes) -> int:
-    return min(max(int.from_bytes(field[1:], signed=True), 0), MAX_TIMESTAMP)
-
-
-def _properties(fields: list[bytes]) -> list[bytes]:
-    return [
-        field if field == _NULL else convert(field) for convert, field in zip(_PROPERTY_FIELDS, fields, strict=True)
-    ]
-
-
-def _identifier(field: bytes) -> bytes:
-    code = field[0]
-    if code == 0xA1 and field[1:].isascii():
-        return field
-    if code in (0xA1, 0xB1):
-        return string(text_of(field))
-    if code == 0x98:
-        return string(str(uuid.UUID(bytes=field[1:])).encode())
-    if code in (0x44, 0x53, 0x80):
-        return string(b"%d" % int.from_bytes(field[1:]))
-    return string(variable_content(field).hex().upper().encode())
-
-
-def _user_id(field: bytes) -> bytes:
-    return binary(variable_content(field))
-
-
-def _address(field: bytes) -> bytes:
-    return string(text_of(field))
-
-
-def _text(field: bytes) -> bytes:
-    text = text_of(field)
-    return string(text) if text else _NULL
-
-
-def _symbolic(field: bytes) -> bytes:
-    text = text_of(field)
-    return symbol(text) if text else _NULL
-
-
-def _moment(field: bytes) -> bytes:
-    return timestamp(int.from_bytes(field[1:], signed=True))
-
-
-def _whole_number(field: bytes) -> bytes:
-    return uint(_number(field))
-
-
-def _flag(field: bytes) -> bytes:
-    return b"\x41" if field in (b"\x41", b"\x56\x01") else b"\x42"
-
-
-def _same(field: bytes) -> bytes:
-    return field
-
-
-_HEADER_FIELDS = (_flag, _same, _whole_number, _flag, _whole_number)
-_PROPERTY_FIELDS = (
-    _identifier,
-    _user_id,
-    _address,
-    _text,
-    _address,
-    _identifier,
-    _symbolic,
-    _symbolic,
-    _moment,
-    _moment,
-    _text,
-    _whole_number,
-    _text,
-)
-
-
-def _list_section(prefix: bytes, fields: list[bytes]) -> bytes:
-    if all(field == _NULL for field in fields):
+def _map_section(number: int, maps: Mapping[int, Mapping[bytes, bytes]]) -> bytes:
+    """Return the section, empty without entries."""
+    entries = maps.get(number)
+    if not entries:
         return b""
-    return prefix + list_of(fields)
+    if CANNOT_BIND in entries.values():
+        raise CannotBind("a binary, list or array as a property or annotation: SerializationException")
+    content = b"".join(chain.from_iterable(entries.items()))
+    if number != sections.APPLICATION_PROPERTIES and [key for key in entries if key[0] not in SYMBOLS]:
+        content = b"".join(chain.from_iterable((_symbol(key), value) for key, value in entries.items()))
+    return b"\x00\x53%c%b" % (number, map_of(content, 2 * len(entries)))
 
 
-def _map_section(prefix: bytes, section: bytes, key_code: int, failures: list[CannotBind]) -> bytes:
-    """Return the section as .NET writes it; of entries with one key the last is kept, at the position of the first."""
-    if not section:
-        return b""
-    content = _content(section)
-    end = len(content)
-    position = 3 if content[0] < 0xD0 else 9
-    entries: dict[bytes, bytes] = {}
-    while position < end:
-        if content[position] in _SHORT_TEXT:
-            stop = position + 2 + content[position + 1]
-            key = content[position + 1 : stop]
-            key = b"%c%b" % (key_code, key) if key.isascii() else _key(content[position:stop], key_code)
-        else:
-            stop = skip(content, position, end)
-            key = _key(content[position:stop], key_code)
-        code = content[stop]
-        position = stop + (FIXED_WIDTHS[code] or skip(content, stop, end) - stop)
-        value = content[stop:position]
-        convert = PROPERTY_VALUES[code]
-        if convert is not None:
-            try:
-                value = convert(value)
-            except CannotBind as failure:
-                failures.append(failure)
-        if value != DROPPED:
-            entries[key] = value
-    if position != end:
-        raise Malformed(f"map: its entries end at byte {position}, its size at byte {end}")
-    return prefix + map_of(entries) if entries else b""
+def _symbol(key: bytes) -> bytes:
+    """Return the key of an annotation: a question mark for each half of UTF-16 that is not ASCII."""
+    if key[0] in SYMBOLS:
+        return key
+    text = content_of(key).decode()
+    return symbol("".join(char if char < "\x80" else "?" if char < "\U00010000" else "??" for char in text).encode())
 
 
-def _key(raw: bytes, key_code: int) -> bytes:
-    text = key_text(raw)
-    return string(text) if key_code == _AS_STRING else symbol(text.decode().encode("ascii", "replace"))
-
-
-def _body(body: bytes) -> bytes:
-    if not body:
-        return _EMPTY_BODY
-    parts: list[bytes] = []
-    position = 0
-    while position < len(body):
-        number, start = sections.descriptor(body, position)
-        position = skip(body, start, len(body))
-        content = body[start:position]
-        if number == sections.DATA:
-            parts.append(b"\x00\x53\x75" + binary(variable_content(content)))
-        elif number == sections.SEQUENCE:
-            parts.append(b"\x00\x53\x76" + list_of([nested_value(item) for item in compound(content)]))
-        else:
-            value = body_value(content)
-            parts.append(_EMPTY_BODY if value == DROPPED else b"\x00\x53\x77" + value)
-    return b"".join(parts)
+def _body(message: Received, *, has_footer: bool) -> bytes:
+    if message.data is None and message.sequences is not None:
+        return b"".join([b"\x00\x53\x76" + list_of([encode(item) for item in items]) for items in message.sequences])
+    if message.data is None and message.value != NULL:
+        return b"\x00\x53\x77" + encode(message.value)
+    data = message.data or [b""]
+    for index, content in enumerate(data):
+        if not content and (has_footer or index + 1 < len(data)):
+            raise CannotBind("an empty data section before another section: System.ArgumentException")
+    return b"".join([b"\x00\x53\x75" + binary(content) for content in data])

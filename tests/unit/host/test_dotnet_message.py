@@ -91,7 +91,12 @@ def test_symbol_becomes_string() -> None:
 
 def test_timestamps_are_held_to_the_range_of_datetime() -> None:
     assert property_after(values.timestamp(-1)) == values.timestamp(0)
-    assert property_after(values.timestamp(2**62)) == values.timestamp(253_402_300_799_999)
+    assert property_after(values.timestamp(2**62)) == values.timestamp(253_402_300_800_000)
+
+
+def test_timestamps_pass_through_a_double() -> None:
+    assert property_after(values.timestamp(14_411_518_807_588)) == values.timestamp(14_411_518_807_588)
+    assert property_after(values.timestamp(253_402_300_799_999)) == values.timestamp(253_402_300_799_998)
 
 
 @pytest.mark.parametrize(
@@ -154,19 +159,27 @@ def decimal128(number: str) -> bytes:
     return (sign << 127 | (6176 + int(exponent)) << 113 | significand).to_bytes(16)
 
 
+def with_wrong_exponent(number: str) -> Value:
+    """Return a decimal as .NET writes it: 0x0c or 0x8c in place of 0x30 or 0xb0."""
+    raw = decimal128(number)
+    return values.decimal128(bytes((raw[0] - 0x24,)) + raw[1:])
+
+
 @pytest.mark.parametrize("number", ["1.10", "-3", "0.0000000000000000000000000001", "79228162514264337593543950335"])
-def test_decimal128_keeps_value_and_scale(number: str) -> None:
-    assert property_after(values.decimal128(decimal128(number))) == values.decimal128(decimal128(number))
+def test_decimal128_gets_a_wrong_exponent_which_dotnet_reads_back_right(number: str) -> None:
+    assert property_after(values.decimal128(decimal128(number))) == with_wrong_exponent(number)
+    assert property_after(with_wrong_exponent(number)) == with_wrong_exponent(number)
 
 
-def test_decimal32_and_64_become_decimal128() -> None:
-    assert property_after(Value(0x74, ((101 - 2) << 23 | 110).to_bytes(4))) == values.decimal128(decimal128("1.10"))
-    assert property_after(Value(0x84, ((398 - 1) << 53 | 15).to_bytes(8))) == values.decimal128(decimal128("1.5"))
+def test_decimal32_and_64_fail_the_receive_call() -> None:
+    for decimal in (Value(0x74, ((101 - 2) << 23 | 110).to_bytes(4)), Value(0x84, ((398 - 1) << 53 | 15).to_bytes(8))):
+        with pytest.raises(CannotReceive):
+            reencode(one_property(decimal), NOW)
 
 
 def test_decimal_with_a_positive_exponent_is_written_out() -> None:
     raw = (6176 + 3) << 113 | 7
-    assert property_after(values.decimal128(raw.to_bytes(16))) == values.decimal128(decimal128("7000"))
+    assert property_after(values.decimal128(raw.to_bytes(16))) == with_wrong_exponent("7000")
 
 
 @pytest.mark.parametrize(
@@ -259,11 +272,11 @@ def value_body(value: Value) -> bytes:
 @pytest.mark.parametrize(
     "body",
     [
-        sections.data(b"one") + sections.data(b"") + sections.data(b"x" * 300),
+        sections.data(b"one") + sections.data(b"x" * 300) + sections.data(b""),
         value_body(values.int_(5)),
         value_body(values.binary(b"bytes")),
-        section(sections.SEQUENCE, Value(0xC0, (values.symbol("a"), values.binary(b"b")))),
-        value_body(Value(0xC1, ((values.string("k"), values.symbol("stays a symbol")),))),
+        section(sections.SEQUENCE, Value(0xC0, (values.string("a"), values.binary(b"b")))),
+        value_body(Value(0xC1, ((values.string("k"), values.binary(b"v")),))),
         value_body(values.list_([])),
     ],
     ids=["data", "int", "binary", "sequence", "map", "empty list"],
@@ -279,8 +292,38 @@ def test_missing_and_null_bodies_become_empty_data() -> None:
 
 def test_symbol_body_becomes_string_and_map_body_gets_strings_as_keys() -> None:
     assert reencode(value_body(values.symbol("s")), NOW) == value_body(values.string("s"))
-    body = value_body(values.map_([(values.symbol("k"), NULL)]))
-    assert pairs_of(decode_all(reencode(body, NOW)[3:])) == ((values.string("k"), NULL),)
+    body = value_body(values.map_([(values.symbol("k"), values.int_(1))]))
+    assert pairs_of(decode_all(reencode(body, NOW)[3:])) == ((values.string("k"), values.int_(1)),)
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [NULL, values.symbol("s"), values.map_([(values.string("k"), values.int_(1))])],
+    ids=["null", "symbol", "map"],
+)
+def test_null_symbol_and_map_inside_of_a_body_fail_the_receive_call(inner: Value) -> None:
+    for outer in (values.list_([inner]), values.map_([(values.string("k"), inner)])):
+        with pytest.raises(CannotReceive):
+            reencode(value_body(outer), NOW)
+    with pytest.raises(CannotReceive):
+        reencode(section(sections.SEQUENCE, values.list_([inner])), NOW)
+
+
+def test_an_empty_data_section_before_another_section_cannot_be_bound() -> None:
+    footer = section(sections.FOOTER, values.map_([(values.symbol("f"), values.int_(1))]))
+    for body in (sections.data(b""), b"", value_body(NULL)):
+        with pytest.raises(CannotBind):
+            reencode(body + footer, NOW)
+    with pytest.raises(CannotBind):
+        reencode(sections.data(b"") + sections.data(b"x"), NOW)
+
+
+def test_map_with_two_keys_of_one_text_fails_as_a_body_and_collapses_as_a_section() -> None:
+    pairs = [(values.string("1"), values.int_(1)), (values.int_(1), values.int_(2))]
+    with pytest.raises(CannotReceive):
+        reencode(value_body(values.map_(pairs)), NOW)
+    after = sections.split(reencode(application_properties(*pairs) + sections.data(b""), NOW))
+    assert pairs_of(decode_all(after.application_properties[3:])) == ((values.string("1"), values.int_(2)),)
 
 
 def test_footer_follows_the_rules_of_annotations() -> None:
