@@ -4,6 +4,8 @@ A message as its raw AMQP sections.
 1. What is not edited leaves as the bytes that arrived.
 2. An edit re-encodes its own section; in a map or list it moves the bytes of the neighbours without decoding them.
 3. What the service assigned on arrival is read once into `Arrival` and does not leave again.
+4. The decimals that Azure's host wrote wrong are corrected on arrival, so that rules, editors and the target get the
+   bytes of the source (`shared.amqp.decimals`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,6 +13,7 @@ from functools import lru_cache
 
 from shared.amqp import map_section, sections
 from shared.amqp.codec import decode, encode
+from shared.amqp.decimals import repair
 from shared.amqp.layouts import Layouts
 from shared.amqp.scan import join_list, join_map, text
 from shared.amqp.sections import Sections
@@ -82,6 +85,7 @@ class Message:
         """Return the message of the encoded *content* as the service delivered it."""
         raw = sections.split(content)
         raw.delivery_annotations = b""
+        repair(raw)
         annotations = raw.message_annotations
         if not annotations:
             return cls(raw, Arrival(origin))

@@ -78,6 +78,19 @@ COMPOUND: dict[str, Value] = {
     "array": array(0x71, [Value(0x71, 1), Value(0x71, 2)]),
     "map": map_([(string("a"), int_(1))]),
 }
+# What the host reads otherwise than alone: bodies with these inside, and times that pass through a double.
+NESTED: dict[str, Value] = {
+    "a list with null": list_([int_(1), NULL]),
+    "a list with a symbol": list_([symbol("fast")]),
+    "a list with a map": list_([map_([(string("a"), int_(1))])]),
+    "a map with null": map_([(string("a"), NULL)]),
+    "a map with a map": map_([(string("a"), map_([(string("b"), int_(1))]))]),
+    "a list with decimal128": list_([decimal128(_A_DECIMAL), list_([decimal128(_A_DECIMAL)])]),
+    "a map with decimal128": map_([(string("a"), decimal128(_A_DECIMAL))]),
+    "an array of ubyte": array(0x50, [ubyte(1), ubyte(255)]),
+    "an array of symbol": array(0xA3, [symbol("fast")]),
+}
+LATE: dict[str, Value] = {"DateTime.MaxValue, as a timestamp": timestamp(253_402_300_799_999)}
 FIELDS: dict[str, tuple[int, Value]] = {
     "message-id: string": (0, string("id-1")),
     "message-id: uuid": (0, amqp_uuid(uuid.UUID(int=7))),
@@ -117,6 +130,7 @@ BODIES: dict[str, bytes] = {
     "an empty data section": sections.data(b""),
     "no body at all": b"",
     "one sequence": b"\x00\x53\x76" + encode(list_([int_(1), string("b")])),
+    "a sequence with null": b"\x00\x53\x76" + encode(list_([int_(1), NULL])),
     "several sequences": b"\x00\x53\x76" + encode(list_([int_(1)])) + b"\x00\x53\x76" + encode(list_([string("b")])),
 }
 
@@ -166,7 +180,7 @@ def _map(prefix: bytes, entries: Mapping[str, Value], key: Callable[[str], Value
 
 def _specimens() -> list[Specimen]:
     found = []
-    for types, only_hubs in ((SIMPLE, False), (COMPOUND, True)):
+    for types, only_hubs in ((SIMPLE | LATE, False), (COMPOUND, True)):
         found += [
             Specimen("property", name, "property p", application_properties={"p": value}, only_hubs=only_hubs)
             for name, value in types.items()
@@ -201,8 +215,15 @@ def _specimens() -> list[Specimen]:
     found += [Specimen("body", name, "body", body=body) for name, body in BODIES.items()]
     found += [
         Specimen("body: value", name, "body", body=b"\x00\x53\x77" + encode(value))
-        for name, value in (SIMPLE | COMPOUND).items()
+        for name, value in (SIMPLE | COMPOUND | NESTED | LATE).items()
     ]
+    found.append(
+        Specimen(
+            *("footer", "an entry, after an empty data section", "footer f"),
+            footer={"f": int_(1)},
+            body=sections.data(b""),
+        )
+    )
     found.append(Specimen("footer", "an entry", "footer f", footer={"f": int_(1)}))
     found.append(Specimen("delivery annotation", "an entry", "delivery d", delivery_annotations={"d": int_(1)}))
     return found

@@ -57,8 +57,9 @@ NOTES = {
     "would take effect twice.",
     "host": "Azure's host changes it before Busway receives the message.",
     "created": "Azure's host replaces `creation-time` if there is a time to live.",
-    "refused": "The host cannot pass it to a function. An event is retried for ever and its partition waits; a "
-    "message ends in the source's dead-letter queue. Nothing is lost, nothing is sent.",
+    "refused": "The host cannot read it or pass it to a function ([mapping.md](mapping.md#poison-for-the-host)). "
+    "An event is retried for ever and its partition waits; a message ends in the source's dead-letter queue, and what "
+    "was received with it is delivered later. Nothing is lost, nothing is sent.",
     "json": "The stock binding passes values on as JSON.",
     "stock": "The stock binding leaves it out, or joins the sections.",
 }
@@ -161,8 +162,12 @@ def _word(specimen: Specimen, before: bytes, after: bytes) -> str:
         if number == sections.DATA:
             return "joined"
         assert not others
+        if value.kind == "timestamp":
+            return "1 ms earlier"
         return f"becomes {value.kind}"
     old, new = decode_all(before), decode_all(after)
+    if old.kind == "timestamp" == new.kind and specimen.place != _CREATION_TIME:
+        return "1 ms earlier"
     return "replaced" if old.kind == new.kind else f"becomes {new.kind}"
 
 
