@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from shared.amqp.values import string
 from shared.config.steps import STEPS
 from shared.errors import MessageRejected
 from shared.message.arrival import Arrival, Origin
@@ -13,7 +12,7 @@ from shared.message.message import Message
 from shared.protocols import BatchEditor, EditedTogether, Outcome, Withheld
 from tests.fakes import task_facts
 from tests.keys import jwks, made, settings
-from tests.messages import delivered
+from tests.messages import message
 
 WEST, EAST = Origin("west", "orders"), Origin("east", "orders")
 
@@ -35,9 +34,9 @@ def verifier(app: dict[str, str], **options: Any) -> Any:
     return editor("verify-chain", app, **options)
 
 
-def message(number: int, body: bytes | None = None, origin: Origin = WEST, session: str = "s") -> Message:
+def order(number: int, body: bytes | None = None, origin: Origin = WEST, session: str = "s") -> Message:
     content = f"order {number}".encode() if body is None else body
-    return Message.received(delivered(number, body=content, session_id=string(session)), origin)
+    return message(number, body=content, session_id=session, origin=origin)
 
 
 def edit(each: BatchEditor, messages: Sequence[Message]) -> Sequence[EditedTogether]:

@@ -1,16 +1,51 @@
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 AZURE_SETTINGS = ("BUSWAY_TEST_WEST", "BUSWAY_TEST_EAST")
 
+HERE = Path(__file__).parent
+
+# With several workers these start first, because a long file at the end leaves the others idle. Spark needs a core and
+# a gigabyte: its files alternate with files that mostly wait.
+LONGEST_FILES = (
+    "jobs/test_windows.py",
+    "end_to_end/test_patterns_page.py",
+    "broker/test_outages.py",
+    "faults/test_cuts.py",
+    "end_to_end/test_demo.py",
+    "end_to_end/test_patterns_streams.py",
+    "faults/test_outages.py",
+    "faults/test_kills.py",
+    "jobs/test_verdicts.py",
+    "end_to_end/test_failover_page.py",
+    "end_to_end/test_repair.py",
+    "clients/receivers/test_deduplicating.py",
+    "jobs/test_bad_input.py",
+    "clients/receivers/test_claims.py",
+    "end_to_end/test_patterns_copies.py",
+    "end_to_end/test_host_lifecycle.py",
+    "jobs/test_compaction.py",
+    "clients/sessions/test_guaranteed_ordering_page.py",
+    "clients/senders/test_active.py",
+    "clients/test_readme.py",
+    "jobs/test_container.py",
+    "end_to_end/test_failover.py",
+    "jobs/test_report.py",
+)
+
 # A deadline per example would measure the machine and its neighbours, not the code.
 settings.register_profile("busway", settings(), deadline=None)
 settings.load_profile("busway")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        places = {HERE / name: place for place, name in enumerate(LONGEST_FILES)}
+        items.sort(key=lambda item: places.get(item.path, len(places)))
     missing = [name for name in AZURE_SETTINGS if not os.environ.get(name)]
     if not missing:
         return

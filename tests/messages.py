@@ -1,6 +1,6 @@
 """Messages as a service delivers them: encoded, and as the pipeline receives them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shared.amqp.codec import encode
@@ -36,15 +36,17 @@ def properties(**fields: Value) -> bytes:
     return join_list(b"\x00\x53\x73", [encode(fields.get(name, NULL)) for name in _FIELDS]) if fields else b""
 
 
-def application_properties(values: Mapping[str, Value]) -> bytes:
-    pairs = [encode(string(name)) + encode(value) for name, value in values.items()]
+def application_properties(values: Mapping[str, Value] | Sequence[tuple[str | Value, Value]]) -> bytes:
+    """Return the section; pairs may have a name twice, or one that is no text."""
+    named = values.items() if isinstance(values, Mapping) else values
+    pairs = [encode(name if isinstance(name, Value) else string(name)) + encode(value) for name, value in named]
     return join_map(b"\x00\x53\x74", pairs, len(pairs)) if pairs else b""
 
 
 def delivered(
     number: int | None = 1,
     *,
-    named: Mapping[str, Value] | None = None,
+    named: Mapping[str, Value] | Sequence[tuple[str | Value, Value]] | None = None,
     annotated: Mapping[str, Value] | None = None,
     body: bytes = b"body",
     enqueued: int = ENQUEUED,
@@ -89,6 +91,11 @@ def delivered(
     ).encode()
 
 
+def received(content: bytes, origin: Origin = ORIGIN) -> Message:
+    """Return the message with these bytes as the pipeline receives it from *origin*."""
+    return Message.received(content, origin)
+
+
 def message(
     number: int | None = 1, *, body: bytes | str | Value | None = b"body", origin: Origin = ORIGIN, **options: Any
 ) -> Message:
@@ -97,7 +104,7 @@ def message(
 
     Shape:   a body of bytes is a data section, a text or a Value is an amqp-value section, None is no body.
     """
-    made = Message.received(delivered(number, **options), origin)
+    made = received(delivered(number, **options), origin)
     match body:
         case bytes():
             made.sections.body = data(body)

@@ -16,7 +16,7 @@ from azure.servicebus import ServiceBusClient, ServiceBusReceiveMode, ServiceBus
 from azure.servicebus.exceptions import ServiceBusError
 
 from shared.amqp.codec import encode
-from shared.amqp.scan import join_list, join_map
+from shared.amqp.scan import join_list
 from shared.amqp.sections import Sections, data
 from shared.amqp.values import NULL, Value, binary, described, long, string, symbol, timestamp, uint
 from shared.azure.connections import service_bus_client
@@ -24,6 +24,7 @@ from shared.azure.locks import ServiceBusLocks
 from shared.azure.senders.service_bus import ServiceBusOutput
 from shared.errors import LockLost, MessageRejected
 from shared.protocols import Outgoing
+from tests import messages
 
 pytestmark = pytest.mark.azure
 
@@ -36,21 +37,20 @@ def namespace() -> Any:
     return os.environ["BUSWAY_TEST_WEST"]
 
 
-def message(
+def outgoing(
     *, properties: Any = None, annotations: Any = None, session_id: Any = None, header: Any = (), expiry: Any = None
 ) -> Any:
-    fields: list[Value] = [NULL] * 11
     identity = uuid.uuid4().hex
-    fields[0] = string(identity)
-    fields[8] = NULL if expiry is None else timestamp(expiry)
-    fields[10] = NULL if session_id is None else string(session_id)
-    named = [encode(string(name)) + encode(value) for name, value in (properties or {}).items()]
-    noted = [encode(symbol(name)) + encode(value) for name, value in (annotations or {}).items()]
+    fields: dict[str, Value] = {"message_id": string(identity)}
+    if expiry is not None:
+        fields["absolute_expiry_time"] = timestamp(expiry)
+    if session_id is not None:
+        fields["session_id"] = string(session_id)
     content = Sections(
         header=join_list(b"\x00\x53\x70", [encode(field) for field in header]) if header else b"",
-        message_annotations=join_map(b"\x00\x53\x72", noted, len(noted)) if noted else b"",
-        properties=join_list(b"\x00\x53\x73", [encode(field) for field in fields]),
-        application_properties=join_map(b"\x00\x53\x74", named, len(named)) if named else b"",
+        message_annotations=messages.annotations(annotations or {}),
+        properties=messages.properties(**fields),
+        application_properties=messages.application_properties(properties or {}),
         body=data(b"body"),
     ).encode()
     return Outgoing(content, identity, session_id, None)
@@ -80,7 +80,7 @@ def take(namespace: Any, queue: Any, count: Any, **options: Any) -> Any:
 
 
 def test_raw_sections_in_a_batch_are_messages(namespace: Any) -> None:
-    sent = [message(properties={"n": long(2**40)}) for _ in range(3)]
+    sent = [outgoing(properties={"n": long(2**40)}) for _ in range(3)]
     assert send(namespace, QUEUE, sent) == [None] * 3
     received = take(namespace, QUEUE, 3)
     assert [each.message_id for each in received] == [each.message_id for each in sent]
@@ -89,25 +89,25 @@ def test_raw_sections_in_a_batch_are_messages(namespace: Any) -> None:
 
 def test_annotations_that_the_service_assigns_are_ignored_from_a_sender(namespace: Any) -> None:
     forged = {"x-opt-sequence-number": long(7), "x-opt-enqueued-time": timestamp(0), "x-opt-locked-until": timestamp(0)}
-    assert send(namespace, QUEUE, [message(annotations=forged)]) == [None]
+    assert send(namespace, QUEUE, [outgoing(annotations=forged)]) == [None]
     (received,) = take(namespace, QUEUE, 1)
     assert received.enqueued_time_utc.year > 2000
 
 
 def test_the_life_of_a_message_is_its_headers_even_beside_an_old_expiry(namespace: Any) -> None:
-    assert send(namespace, QUEUE, [message(header=(NULL, NULL, uint(90_000)), expiry=1_000)]) == [None]
+    assert send(namespace, QUEUE, [outgoing(header=(NULL, NULL, uint(90_000)), expiry=1_000)]) == [None]
     (received,) = take(namespace, QUEUE, 1)
     assert received.time_to_live.total_seconds() == 90
 
 
 def test_described_property_values_are_taken(namespace: Any) -> None:
     span = described(symbol("com.microsoft:timespan"), long(600_000_000))
-    assert send(namespace, QUEUE, [message(properties={"span": span})]) == [None]
+    assert send(namespace, QUEUE, [outgoing(properties={"span": span})]) == [None]
     assert len(take(namespace, QUEUE, 1)) == 1
 
 
 def test_one_batch_may_hold_several_sessions_and_keeps_the_order_of_each(namespace: Any) -> None:
-    sent = [message(session_id=session) for session in ("a", "b", "a", "b", "a")]
+    sent = [outgoing(session_id=session) for session in ("a", "b", "a", "b", "a")]
     assert send(namespace, SESSIONS, sent) == [None] * 5
     for session, count in (("a", 3), ("b", 2)):
         received = take(namespace, SESSIONS, count, session_id=session)
@@ -117,13 +117,13 @@ def test_one_batch_may_hold_several_sessions_and_keeps_the_order_of_each(namespa
 
 
 def test_a_message_without_session_is_refused_by_a_session_queue_and_its_neighbours_are_not(namespace: Any) -> None:
-    answers = send(namespace, SESSIONS, [message(session_id="c"), message(), message(session_id="c")])
+    answers = send(namespace, SESSIONS, [outgoing(session_id="c"), outgoing(), outgoing(session_id="c")])
     assert [type(answer) for answer in answers] == [type(None), MessageRejected, type(None)]
     assert len(take(namespace, SESSIONS, 2, session_id="c")) == 2
 
 
 def test_binary_properties_are_refused(namespace: Any) -> None:
-    (answer,) = send(namespace, QUEUE, [message(properties={"bytes": binary(b"\x00\xff")})])
+    (answer,) = send(namespace, QUEUE, [outgoing(properties={"bytes": binary(b"\x00\xff")})])
     assert isinstance(answer, MessageRejected)
 
 
@@ -131,8 +131,8 @@ def test_a_refused_message_leaves_the_link_usable(namespace: Any) -> None:
     async def run() -> Any:
         output = ServiceBusOutput("west", lambda: service_bus_client("WEST", {"WEST": namespace}))
         try:
-            refused = await output.send(SESSIONS, [message()], timeout_seconds=30)
-            taken = await output.send(SESSIONS, [message(session_id="d")], timeout_seconds=30)
+            refused = await output.send(SESSIONS, [outgoing()], timeout_seconds=30)
+            taken = await output.send(SESSIONS, [outgoing(session_id="d")], timeout_seconds=30)
         finally:
             await output.close()
         return refused + taken
@@ -157,7 +157,7 @@ def with_locks(namespace: Any, entity: Any, ask: Any, *, sessions: bool = False)
 
 
 def test_a_lock_is_renewed_over_another_connection(namespace: Any) -> None:
-    send(namespace, QUEUE, [message(), message()])
+    send(namespace, QUEUE, [outgoing(), outgoing()])
     with (
         ServiceBusClient.from_connection_string(namespace) as client,
         client.get_queue_receiver(QUEUE) as receiver,
@@ -179,7 +179,7 @@ def locked_until(receiver: Any) -> Any:
 
 
 def test_a_session_is_renewed_over_another_connection(namespace: Any) -> None:
-    send(namespace, SESSIONS, [message(session_id="renewed")])
+    send(namespace, SESSIONS, [outgoing(session_id="renewed")])
     with ServiceBusClient.from_connection_string(namespace) as client:
         with client.get_queue_receiver(SESSIONS, session_id="renewed") as receiver:
             received: Any = receiver.receive_messages(1, max_wait_time=10)[0]
@@ -205,7 +205,7 @@ def test_a_message_of_a_session_is_dead_lettered_over_another_connection_and_its
 
 
 def dead_letter_one(namespace: Any, queue: Any, session_id: Any) -> None:
-    sent = [message(session_id=session_id) for _ in range(3)]
+    sent = [outgoing(session_id=session_id) for _ in range(3)]
     send(namespace, queue, sent)
     options: dict[str, Any] = {} if session_id is None else {"session_id": session_id}
     with ServiceBusClient.from_connection_string(namespace) as client:

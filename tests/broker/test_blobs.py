@@ -32,7 +32,7 @@ from shared.stores.sqlite_stores import FileBlobs
 from shared.stores.storage_account import open_container
 from tests.azurite import running_azurite
 from tests.fakes import JournalInMemory, OutputThatAccepts, clock_at_delivery, sleep_by
-from tests.messages import delivered
+from tests.messages import delivered, message
 
 type OpenBlobs = Callable[[], Blobs]
 
@@ -196,7 +196,7 @@ def test_bodies_go_to_the_storage_and_come_back(storage: str) -> None:
         asked = {"claim-restore": {"setting": "CLAIMS", "delete": True}}
         restore = ClaimRestore(blobs, ClaimRestoreStep.model_validate(asked).options)
         bodies = [bytes([number]) * 300_000 for number in range(12)]
-        large = [Message.received(delivered(number, body=body), ORIGIN) for number, body in enumerate(bodies, 1)]
+        large = [message(number, body=body) for number, body in enumerate(bodies, 1)]
         claims = [passed(each) for each in await check.edit_batch(large, timeout_seconds=20)]
         again = [passed(each) for each in await check.edit_batch(large, timeout_seconds=20)]
         assert [each.encode() for each in claims] == [each.encode() for each in again]

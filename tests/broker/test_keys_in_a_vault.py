@@ -14,12 +14,11 @@ from shared.azure.key_vault import REFRESH_SECONDS, SHORTEST_REFRESH_SECONDS, Va
 from shared.clock import ManualClock
 from shared.config.steps import STEPS
 from shared.errors import TargetRefused, TargetUnavailable
-from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.protocols import BatchEditor
 from tests.fakes import task_facts
 from tests.keys import jwks, made
-from tests.messages import delivered
+from tests.messages import message
 from tests.vault import Vault
 
 type Edit = Callable[..., Awaitable[Sequence[Any]]]
@@ -35,7 +34,7 @@ def vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Vault]:
 
 
 def order(number: int = 1) -> Message:
-    return Message.received(delivered(number, body=b"order %d" % number), Origin("west", "orders"))
+    return message(number, body=b"order %d" % number)
 
 
 def play(vault: Vault, scene: Scene) -> Any:

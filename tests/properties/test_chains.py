@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from shared.amqp.values import string
 from shared.message.message import Message
 from shared.stores.documents import Document
-from tests.chained import arrived, carried, chainer, linked, message, store_settings, verifier
+from tests.chained import arrived, carried, chainer, linked, order, store_settings, verifier
 
 few = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 APP = store_settings(Path(tempfile.gettempdir()) / "unused.db")
@@ -60,7 +60,7 @@ def chain_of(count: int, sizes: list[int], redelivered: Any) -> Any:
     made: dict[int, Message] = {}
     for start, numbers in in_batches(range(1, count + 1), sizes):
         for _ in range(2 if start % 2 == redelivered else 1):
-            links = linked(stored(chainer(APP), store), [message(number) for number in numbers])
+            links = linked(stored(chainer(APP), store), [order(number) for number in numbers])
             made.update(zip(numbers, links, strict=True))
     return [made[number] for number in range(1, count + 1)]
 
@@ -111,7 +111,7 @@ def test_whatever_is_tampered_with_is_noticed(sizes: list[int], others: Any, wha
             changed = value[:place] + letter + value[place + 1 :]
             tampered[index].set_properties({"repl-chain": string(changed)})
         case "insert":
-            tampered.insert(index, message(1000))
+            tampered.insert(index, order(1000))
         case "exchange":
             # The link of another message on this one's content.
             other = data.draw(st.integers(0, len(links) - 1).filter(lambda each: each != index))

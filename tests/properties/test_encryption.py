@@ -11,11 +11,9 @@ from shared.amqp import sections
 from shared.config.steps import STEPS
 from shared.editors.content.json_fields import Fields
 from shared.errors import MessageRejected
-from shared.message.arrival import Origin
 from shared.message.message import Message
-from tests import keys
+from tests import keys, messages
 from tests.fakes import task_facts
-from tests.messages import delivered
 from tests.strategies import assigned_primitives, bodies
 
 KINDS = ["oct", "EC", "X25519"]
@@ -47,10 +45,10 @@ names = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 
 
 @st.composite
-def messages(draw: st.DrawFn, of: Any = None) -> Message:
+def sealable(draw: st.DrawFn, of: Any = None) -> Message:
     """Return a message whose body is data, unless drawn from *of*."""
     named = draw(st.dictionaries(names, assigned_primitives, max_size=3))
-    made = Message.received(delivered(1, body=draw(st.binary(max_size=500)), named=named), Origin("west", "orders"))
+    made = messages.message(1, body=draw(st.binary(max_size=500)), named=named)
     if of is not None:
         made.sections.body = draw(of)
     return made
@@ -64,7 +62,7 @@ json_values = st.recursive(
 
 
 @few
-@given(messages(of=bodies.filter(bool)), st.sampled_from(KINDS))
+@given(sealable(of=bodies.filter(bool)), st.sampled_from(KINDS))
 def test_decrypt_of_encrypt_is_identity(message: Any, kind: str) -> None:
     sealed = one(EDITORS["encrypt", kind], message)
     back = one(EDITORS["decrypt", kind], sealed)
@@ -82,7 +80,7 @@ def test_decrypt_restores_fields_in_any_layout(first: Any, second: Any, indent: 
     fields = ["$.card[*]", "$['a b']"]
     document = {"card": {"x": first, "y": [second]}, "rest": first, "a b": second, "more": [1.50, 1e5]}
     body = json.dumps(document, indent=indent, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
-    message = Message.received(delivered(1, body=body), Origin("west", "orders"))
+    message = messages.message(1, body=body)
     sealed = result(editor("encrypt", fields=fields), message)
     if isinstance(sealed, MessageRejected):
         assert sealed.reason == "NotJson"
@@ -92,7 +90,7 @@ def test_decrypt_restores_fields_in_any_layout(first: Any, second: Any, indent: 
 
 
 @few
-@given(messages(), st.data())
+@given(sealable(), st.data())
 def test_no_bit_of_an_encryption_can_be_flipped(message: Any, data: st.DataObject) -> None:
     sealed = one(BOUND["encrypt"], message)
     body = bytearray(sealed.body)
@@ -105,12 +103,12 @@ def test_no_bit_of_an_encryption_can_be_flipped(message: Any, data: st.DataObjec
 @few
 @given(st.binary(max_size=300) | st.text(max_size=300).map(str.encode) | json_values.map(json.dumps).map(str.encode))
 def test_nothing_but_an_encryption_is_decrypted_and_nothing_else_is_raised(body: Any) -> None:
-    message = Message.received(delivered(1, body=body), Origin("west", "orders"))
+    message = messages.message(1, body=body)
     assert isinstance(result(BOUND["decrypt"], message), MessageRejected)
 
 
 @few
-@given(messages(), st.data())
+@given(sealable(), st.data())
 def test_what_was_signed_is_valid_and_not_one_bit_of_it_can_be_flipped(message: Any, data: st.DataObject) -> None:
     signed = one(SIGN, message)
     assert isinstance(result(VERIFY, signed), tuple)
@@ -139,7 +137,7 @@ def test_nothing_but_a_signature_is_verified_and_nothing_else_is_raised(text: st
 
     try:
         named = {"repl-signature": string(text)}
-        message = Message.received(delivered(1, named=named), Origin("west", "orders"))
+        message = messages.message(1, named=named)
     except UnicodeEncodeError:
         return
     assert isinstance(result(VERIFY, message), MessageRejected)

@@ -14,7 +14,7 @@ from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.protocols import Joined, Withheld
 from tests.fakes import task_facts
-from tests.messages import delivered
+from tests.messages import message
 
 ORIGIN = Origin("west", "orders")
 FORMATS = st.sampled_from(["json-array", "json-lines", "avro"])
@@ -32,7 +32,7 @@ WRITTEN = st.builds(
 
 
 def round_trip(kind: str, contents: list[bytes]) -> list[bytes]:
-    messages = [Message.received(delivered(number, body=each), ORIGIN) for number, each in enumerate(contents, 1)]
+    messages = [message(number, body=each) for number, each in enumerate(contents, 1)]
     batch = BatchStep.model_validate({"batch": {"as": kind}}).editor(task_facts())
     split = SplitStep.model_validate({"split": {"from": kind}}).editor(task_facts())
     found = []
@@ -61,6 +61,6 @@ def test_a_container_gives_back_every_byte(contents: Any) -> None:
 def test_whatever_it_is_it_is_read_or_rejected(kind: str, content: bytes) -> None:
     split = SplitStep.model_validate({"split": {"from": kind}}).editor(task_facts())
     try:
-        split.edit(Message.received(delivered(1, body=content), ORIGIN))
+        split.edit(message(1, body=content))
     except MessageRejected as error:
         assert error.description.startswith("split: ")  # noqa: PT017 - whether it is raised is open

@@ -29,7 +29,7 @@ from shared.protocols import Outcome
 from shared.rules import parse_action, parse_filter
 from shared.rules.syntax import Scope
 from tests.fakes import SOMEWHERE, JournalInMemory, OutputThatAccepts, clock_at_delivery, sleep_by
-from tests.messages import delivered
+from tests.messages import delivered, message
 from tests.properties.test_review import actions, conditions, constants
 
 _MOST_STEPS = 12
@@ -108,7 +108,7 @@ class Carrier:
     def carry(self, task: Any, named: Any) -> Any:
         """Return outcome, target as SITE/ENTITY, and the properties with which the message comes there."""
         origin = Origin(self._configuration.site(task.source.connection), task.source.entity)
-        selected = Message.received(delivered(1, named=named), origin)
+        selected = message(1, named=named, origin=origin)
         rule = task.source.rule
         if rule is not None:
             if not parse_filter(rule.filter).matches(RuleProperties(selected)):

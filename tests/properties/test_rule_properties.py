@@ -6,11 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.amqp.values import Value, string
-from shared.message.arrival import Origin
-from shared.message.message import Message
 from shared.message.rule_properties import RuleProperties
-from tests import strategies
-from tests.messages import delivered
+from tests import messages, strategies
 
 # Few letters, so that names meet in other cases, some of them beyond ASCII.
 names = st.text("aAbBéÉß", min_size=1, max_size=3)
@@ -31,7 +28,7 @@ def test_rules_see_and_change_what_is_there(named: Any, walk: Any) -> None:
     named = {name: named[name] for name, _ in folded(named).values()}
     # Text in a value that looks like a property's name is none.
     named["decoy"] = string("".join(named) + "\xa1\x01a")
-    message = Message.received(delivered(1, named=named), Origin("west", "orders"))
+    message = messages.message(1, named=named)
     properties, expected = RuleProperties(message), dict(named)
     for verb, name, value in walk:
         spelling, seen = folded(expected).get(name.lower(), (name, None))

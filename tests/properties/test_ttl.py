@@ -7,9 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shared.message.arrival import Origin
-from shared.message.message import Message
 from shared.message.ttl import CLOCK_SKEW, MAX_MILLISECONDS, MIN_MILLISECONDS, Remaining
-from tests.messages import ENQUEUED, delivered
+from tests import messages
+from tests.messages import ENQUEUED
 
 SKEW = round(CLOCK_SKEW.total_seconds() * 1000)
 
@@ -19,7 +19,7 @@ skews = st.integers(-SKEW, SKEW)
 
 def passed_on(life: Any, enqueued: Any, now: Any) -> Any:
     """Return the life of the copy by a clock that says *now*, None where the message is withheld."""
-    message = Message.received(delivered(1, time_to_live=life, enqueued=enqueued), Origin("west", "q"))
+    message = messages.message(1, time_to_live=life, enqueued=enqueued, origin=Origin("west", "q"))
     moment = datetime.fromtimestamp(now / 1000, UTC)
     return None if Remaining().expires(message, moment) else message.time_to_live
 

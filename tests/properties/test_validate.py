@@ -11,10 +11,9 @@ from jsonschema import Draft202012Validator
 from shared.editors.options import FOLDER
 from shared.editors.validate import ValidateStep
 from shared.errors import MessageRejected
-from shared.message.arrival import Origin
 from shared.message.message import Message
+from tests import messages
 from tests.fakes import task_facts
-from tests.messages import delivered
 
 MARK = "s3cr3t"
 SCHEMA = {
@@ -49,10 +48,6 @@ def editor(tmp_path_factory: pytest.TempPathFactory) -> Any:
     )
 
 
-def received(body: bytes) -> Message:
-    return Message.received(delivered(body=body), Origin("west", "orders"))
-
-
 def answer_of(editor: Any, message: Message) -> MessageRejected | None:
     """Return why a message does not pass, None where it does."""
     try:
@@ -64,7 +59,7 @@ def answer_of(editor: Any, message: Message) -> MessageRejected | None:
 
 @given(body=bodies | st.dictionaries(names, scalars | texts | st.lists(texts, max_size=4)))
 def test_it_passes_what_the_library_passes_and_tells_nothing_of_the_rest(editor: Any, body: Any) -> None:
-    message = received(json.dumps(body).encode())
+    message = messages.message(body=json.dumps(body).encode())
     before = message.encode()
     try:
         passes = Draft202012Validator(SCHEMA).is_valid(body)
@@ -78,5 +73,5 @@ def test_it_passes_what_the_library_passes_and_tells_nothing_of_the_rest(editor:
 
 @given(body=st.binary(max_size=40) | st.text(alphabet='{}[]",:1eE-.\\u truefalsn', max_size=40).map(str.encode))
 def test_no_body_raises_anything_else(editor: Any, body: Any) -> None:
-    answer = answer_of(editor, received(body))
+    answer = answer_of(editor, messages.message(body=body))
     assert answer is None or answer.reason in {"NotJson", "SchemaViolated"}

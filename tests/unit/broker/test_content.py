@@ -57,7 +57,7 @@ def refused(message: bytes) -> str:
     return refusal.value.condition
 
 
-def delivered(message: bytes) -> Sections:
+def stored(message: bytes) -> Sections:
     """Return what a receiver gets of an encoded message."""
     clock = ManualClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
     queue = Namespace(NamespaceConfig(name="n", queues=(QueueConfig(name="q"),)), clock).queue("q")
@@ -69,7 +69,7 @@ def test_the_bare_message_leaves_as_it_came() -> None:
     wide = Value(0x71, 5)  # an int in four bytes where one would do
     sent = properties(string("id"), NULL, string("to")) + application_properties(number=wide, text=symbol("s"))
     footer = section(FOOTER, map_([(symbol("f"), TRUE)]))
-    message = split(delivered(sent + data(b"one") + data(b"two") + footer).encode())
+    message = split(stored(sent + data(b"one") + data(b"two") + footer).encode())
     assert message.properties + message.application_properties == sent
     assert message.body == data(b"one") + data(b"two")
     assert message.footer == footer
@@ -92,7 +92,7 @@ def test_header_and_annotations_keep_what_the_sender_may_set() -> None:
     header = section(HEADER, list_([TRUE, ubyte(7), uint(60_000), TRUE, uint(9)]))
     mine = {"x_opt_partition_key": string("k"), "x_mine": long(1)}
     assigned = {"x_opt_sequence_number": long(99), "x_opt_locked_until": timestamp(1), "x_opt_lock_token": NULL}
-    message = delivered(header + annotations(**mine, **assigned) + data(b""))
+    message = stored(header + annotations(**mine, **assigned) + data(b""))
     assert message.header == section(HEADER, Value(0xC0, (TRUE, ubyte(7), Value(0x70, 60_000), NULL, Value(0x70, 0))))
     for name in ("x-opt-partition-key", "x-mine", "x-opt-sequence-number"):
         assert message.message_annotations.count(name.encode()) == 1

@@ -17,21 +17,11 @@ from local.broker.core.ready_queue import MessageSession
 from local.broker.core.session_store import SessionStore
 from local.broker.core.store import MessageStore
 from local.broker.errors import Refusal
-from shared.amqp.codec import encode
-from shared.amqp.values import NULL, described, list_, string, uint, ulong
 from shared.clock import ManualClock
+from tests.messages import delivered
 
 LOCK_SECONDS = 30
 MAX_DELIVERY_COUNT = 3
-
-
-def message(text: str, *, session_id: str | None = None, time_to_live: int | None = None) -> bytes:
-    sections = []
-    if time_to_live is not None:
-        sections.append(described(ulong(0x70), list_([NULL, NULL, uint(time_to_live)])))
-    properties = [string(text), *[NULL] * 9, NULL if session_id is None else string(session_id)]
-    sections += [described(ulong(0x73), list_(properties)), described(ulong(0x77), string(text))]
-    return b"".join(map(encode, sections))
 
 
 def identity(stored: StoredMessage) -> str:
@@ -90,7 +80,7 @@ def namespace(clock: ManualClock) -> Namespace:
 
 def send(namespace: Namespace, queue: str, *texts: str, **options: Any) -> None:
     for text in texts:
-        namespace.queue(queue).publish(read_content(message(text, **options)))
+        namespace.queue(queue).publish(read_content(delivered(None, message_id=text, **options)))
 
 
 def join(namespace: Namespace, queue: str, credit: int) -> Taker:

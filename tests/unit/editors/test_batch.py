@@ -20,7 +20,7 @@ from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.protocols import EditedTogether, Joined, Withheld
 from tests.fakes import task_facts
-from tests.messages import ENQUEUED, delivered, message
+from tests.messages import ENQUEUED, message
 
 ORIGIN = Origin("west", "orders")
 
@@ -189,7 +189,7 @@ def test_a_container_can_be_read_without_busway() -> None:
 def test_a_container_of_capture_comes_apart_too() -> None:
     schema = {"type": "record", "name": "EventData", "fields": [{"name": "Body", "type": ["null", "bytes"]}]}
     content = container(schema, [{"Body": b"one"}, {"Body": b"two"}])
-    whole = Message.received(delivered(1, body=content.encode("latin-1")), ORIGIN)
+    whole = message(1, body=content.encode("latin-1"))
     assert bodies(split(whole, **{"from": "avro"})) == ["one", "two"]
 
 
@@ -223,7 +223,7 @@ FOREIGN = {
     ],
 )
 def test_an_invalid_or_malicious_container_is_rejected(content: Any, problem: str | None) -> None:
-    whole = Message.received(delivered(1, body=content.encode("latin-1")), ORIGIN)
+    whole = message(1, body=content.encode("latin-1"))
     with pytest.raises(MessageRejected, match=problem) as caught:
         split(whole, **{"from": "avro", "max_count": 10})
     assert caught.value.description.startswith("split: ")

@@ -31,7 +31,7 @@ from tests.chained import (
     chainer,
     edit,
     linked,
-    message,
+    order,
     settle,
     store_settings,
     verdict,
@@ -47,7 +47,7 @@ from tests.fakes import (
     task_facts,
 )
 from tests.keys import jwks, made, settings
-from tests.messages import delivered
+from tests.messages import delivered, message
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def app(tmp_path: Path) -> dict[str, str]:
 
 
 def messages(first: Any, last: int) -> list[Message]:
-    return [message(number) for number in range(first, last + 1)]
+    return [order(number) for number in range(first, last + 1)]
 
 
 def encoded(those: Sequence[Message]) -> list[bytes]:
@@ -86,11 +86,11 @@ def test_two_instances_that_write_at_once_do_not_fork_the_chain(app: dict[str, s
 
 def test_sequences_go_on_each_by_itself(app: dict[str, str]) -> None:
     chain = chainer(app)
-    mixed = [message(1, session="a"), message(2, session="b"), message(3, session="a"), message(4, session="b")]
+    mixed = [order(1, session="a"), order(2, session="b"), order(3, session="a"), order(4, session="b")]
     links = linked(chain, mixed)
     assert carried(verifier(app), arrived(links)) == ["passes"] * 4
     # Two of four are missing, and the other sequence goes on.
-    links = linked(chain, [message(number, session="ab"[number % 2]) for number in range(5, 9)])
+    links = linked(chain, [order(number, session="ab"[number % 2]) for number in range(5, 9)])
     assert carried(verifier(app), arrived([links[0], links[3]], 5)) == ["passes", "ChainMissing"]
 
 
@@ -108,7 +108,7 @@ def test_what_a_sequence_can_be(app: dict[str, str], sequence: Any, name: str) -
     content = delivered(1, named={"customer": string("c")}, annotated={"x-opt-partition-key": string("customer")})
     assert _sequence_of(options.sequence)(Message.received(content, Origin("west", "orders", "3"))) == name
     if sequence != "entity":
-        bare = Message.received(delivered(1), WEST)
+        bare = message(1, origin=WEST)
         (result,) = edit(chainer(app, sequence=sequence), [bare])
         assert isinstance(result, MessageRejected)
         assert result.reason == "NotChained"
@@ -122,14 +122,14 @@ def test_a_message_without_an_identity_is_not_chained(app: dict[str, str]) -> No
 
 def test_a_redelivered_message_with_other_content_is_not_linked_again(app: dict[str, str]) -> None:
     linked(chainer(app), messages(1, 2))
-    same, other = edit(chainer(app), [message(1), message(2, b"another")])
+    same, other = edit(chainer(app), [order(1), order(2, b"another")])
     assert verdict(same) == "passes"
     assert isinstance(other, MessageRejected)
     assert str(other).startswith("ChainedDifferently: chain: was linked as number 2")
 
 
 def test_what_one_message_was_split_into_is_linked_each(app: dict[str, str]) -> None:
-    parts = [message(1, b"a"), message(1, b"b")]
+    parts = [order(1, b"a"), order(1, b"b")]
     first = linked(chainer(app), parts)
     assert encoded(linked(chainer(app), parts)) == encoded(first)
     assert carried(verifier(app), arrived(first)) == ["passes", "passes"]
@@ -142,7 +142,7 @@ def test_missing_reordered_altered_and_inserted_are_distinguished_with_their_num
     links = linked(chainer(app), messages(1, 9))
     altered = links[2].copy()
     altered.body = b"order 4"
-    stranger = message(77)
+    stranger = order(77)
     moved = links[7].copy()
     moved.set_properties({"repl-chain": links[2].application_property("repl-chain")})
     verify = verifier(app)

@@ -25,9 +25,9 @@ from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.protocols import BatchEditor, EditedTogether, Outcome
 from shared.stores.sqlite_stores import FileBlobs
-from tests import keys
+from tests import keys, messages
 from tests.fakes import task_facts
-from tests.messages import ENQUEUED, delivered, message
+from tests.messages import ENQUEUED, message
 
 ORIGIN = Origin("west", "orders/Subscriptions/all")
 
@@ -146,7 +146,7 @@ def test_a_redelivered_message_has_the_same_claim_and_other_messages_have_others
     assert claims[0].encode() == claim.encode()
     assert len({said(each)["blob"] for each in claims}) == 4
     assert len(names(path)) == 4
-    unnumbered = [Message.received(delivered(None, body=b"a large body", message_id=each), ORIGIN) for each in "ab"]
+    unnumbered = [messages.message(None, body=b"a large body", message_id=each, origin=ORIGIN) for each in "ab"]
     assert len({said(each)["blob"] for each in edited(check(path), *unnumbered)}) == 2
 
 

@@ -28,7 +28,7 @@ from shared.message.message import Message
 from shared.protocols import EditedTogether
 from shared.stores.sqlite_stores import FileBlobs
 from tests.fakes import clock_at_delivery, task_facts
-from tests.messages import ENQUEUED, delivered, message
+from tests.messages import ENQUEUED, message
 
 ORIGIN = Origin("west", "orders")
 CUSTOMERS = "id,segment,limit,since,active\nc-1,gold,10.50,2020-01-31T12:00:00Z,true\nc-2,,,,\n"
@@ -118,7 +118,7 @@ def test_a_value_that_is_empty_removes_the_property_and_an_empty_text_is_one(fol
         ({"property": "customer"}, order(long(7))),
         ({"property": "customer"}, order(symbol("7"))),
         ({"property": "sys.SessionId"}, order(None, session_id="7")),
-        ({"property": "sys.SequenceNumber"}, Message.received(delivered(7), ORIGIN)),
+        ({"property": "sys.SequenceNumber"}, message(7)),
         ({"body": "$.order.customer.id"}, order(None, body='{"order": {"customer": {"id": "7"}}}')),
         ({"body": "$.ids[1]"}, order(None, body='{"ids": [1, 7]}')),
     ],

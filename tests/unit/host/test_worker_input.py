@@ -24,7 +24,7 @@ def function(data_type: str = "BINARY", *, many: bool = True, sdk_type: bool = F
     return Function("id", "f", MappingProxyType(trigger), {}, None)
 
 
-def message(
+def delivery_of(
     body: bytes = b"\x00\x53\x75\xa0\x04body",
     properties: Any = (),
     application_properties: Any = (),
@@ -42,7 +42,7 @@ def message(
 
 
 def test_sdk_type_gets_token_and_message_and_on_the_wire_its_very_bytes() -> None:
-    delivery = message()
+    delivery = delivery_of()
     data, metadata = service_bus_input(function(sdk_type=True), [delivery], NOW, wire=True)
     (one,) = data.collection_model_binding_data.model_binding_data
     assert (one.version, one.source, one.content_type) == (
@@ -58,7 +58,7 @@ def test_sdk_type_gets_token_and_message_and_on_the_wire_its_very_bytes() -> Non
 
 
 def test_sdk_type_of_an_event_gets_no_token_but_the_partition() -> None:
-    delivery = message()
+    delivery = delivery_of()
     data, metadata = event_hubs_input(function(sdk_type=True), [delivery], NOW, {"PartitionId": "3"}, wire=True)
     (one,) = data.collection_model_binding_data.model_binding_data
     assert (one.source, one.content) == ("AzureEventHubsEventData", delivery.payload)
@@ -66,7 +66,7 @@ def test_sdk_type_of_an_event_gets_no_token_but_the_partition() -> None:
 
 
 def test_text_arrays_lose_their_empty_entries() -> None:
-    deliveries = [message(properties={5: values.string(one)}.items()) for one in ("", "b")] + [message()]
+    deliveries = [delivery_of(properties={5: values.string(one)}.items()) for one in ("", "b")] + [delivery_of()]
     _, metadata = service_bus_input(function(), deliveries, NOW, wire=False)
     assert metadata["CorrelationIdArray"].collection_string.string == ["b"]
     assert metadata["SequenceNumberArray"].collection_sint64.sint64 == [0, 0, 0]
@@ -76,7 +76,7 @@ def test_text_arrays_lose_their_empty_entries() -> None:
 
 def test_metadata_of_one_message_leaves_absent_values_out() -> None:
     annotations = [(values.symbol("x-opt-enqueued-time"), values.timestamp(1_700_000_000_120))]
-    delivery = message(properties={0: values.string("id")}.items(), annotations=annotations)
+    delivery = delivery_of(properties={0: values.string("id")}.items(), annotations=annotations)
     _, metadata = service_bus_input(function(many=False), [delivery], NOW, wire=False)
     assert metadata["MessageId"].string == "id"
     assert metadata["EnqueuedTimeUtc"].json == '"2023-11-14T22:13:20.12"'
@@ -98,7 +98,7 @@ def test_property_types_become_what_json_can_hold() -> None:
         "none": values.NULL,
         "big": values.ulong(2**64 - 1),
     }
-    delivery = message(application_properties=[(values.string(name), value) for name, value in pairs.items()])
+    delivery = delivery_of(application_properties=[(values.string(name), value) for name, value in pairs.items()])
     _, metadata = service_bus_input(function(many=False), [delivery], NOW, wire=False)
     assert json.loads(metadata["ApplicationProperties"].json) == {
         "nan": "NaN",
@@ -114,7 +114,7 @@ def test_property_types_become_what_json_can_hold() -> None:
 
 
 def body_of(data_type: str, *bodies: bytes, many: bool = True) -> Any:
-    data, _ = service_bus_input(function(data_type, many=many), [message(body) for body in bodies], NOW, wire=False)
+    data, _ = service_bus_input(function(data_type, many=many), [delivery_of(body) for body in bodies], NOW, wire=False)
     return data
 
 

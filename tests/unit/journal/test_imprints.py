@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.amqp.codec import encode
-from shared.amqp.scan import join_map
-from shared.amqp.sections import Sections, data
+from shared.amqp.sections import data
 from shared.amqp.values import (
     NULL,
     Value,
@@ -28,33 +26,21 @@ from shared.amqp.values import (
 from shared.amqp.values import uuid as amqp_uuid
 from shared.journal.imprints import Imprinter, body_digest, of_unreadable
 from shared.journal.recording import check_of
-from shared.message.arrival import Arrival, Origin
+from shared.message.arrival import Origin
 from shared.message.mapping import event_into_message, message_into_event
 from shared.message.message import Message
 from shared.message.metadata import stamp
 from shared.rules import parse_action
-from tests.messages import annotations, header, properties
+from tests.messages import annotations, application_properties, header, message, properties
 
 ORIGIN = Origin("west", "orders")
 PLAIN = Imprinter()
 
 
-def application_properties(pairs: Sequence[tuple[str | Value, Value]]) -> bytes:
-    encoded = [encode(key if isinstance(key, Value) else string(key)) + encode(value) for key, value in pairs]
-    return join_map(b"\x00\x53\x74", encoded, len(encoded)) if encoded else b""
-
-
-def message(pairs: Sequence[tuple[str | Value, Value]] = (), *, body: bytes = b"x", **fields: Any) -> Message:
-    raw = Sections(
-        properties=properties(**fields), application_properties=application_properties(pairs), body=data(body)
-    )
-    return Message(raw, Arrival(ORIGIN, 7, None, 1_900_000_000_000))
-
-
 def digest(
     pairs: Sequence[tuple[str | Value, Value]] = (), imprinter: Imprinter = PLAIN, **options: Any
 ) -> bytes | None:
-    return imprinter.arriving(message(pairs, **options)).property_digest
+    return imprinter.arriving(message(named=pairs, **{"message_id": None, **options})).property_digest
 
 
 def test_the_body_digest_is_that_of_the_bytes_in_the_data_sections() -> None:
@@ -149,7 +135,7 @@ def test_stamps_dead_letter_properties_and_what_the_actions_set_are_left_out() -
     "pairs", [[], [("a", int_(1))], [("a", int_(1)), ("b", binary(b"\x00\xff")), ("c", list_([int_(5)]))]]
 )
 def test_an_imprint_survives_stamps_and_the_way_to_service_bus_and_back(pairs: list[tuple[str, Value]]) -> None:
-    event = message(pairs, subject=string("s"))
+    event = message(named=pairs, message_id=None, subject=string("s"))
     event.set_annotations({"x-opt-partition-key": string("k")})
     arrived = PLAIN.arriving(event)
     stamp(event)
@@ -166,7 +152,7 @@ def test_an_imprint_survives_stamps_and_the_way_to_service_bus_and_back(pairs: l
 
 
 def test_a_change_on_the_way_gives_another_imprint() -> None:
-    sent = message([("a", int_(1))], subject=string("s"))
+    sent = message(named=[("a", int_(1))], body=b"x", message_id=None, subject=string("s"))
     arrived = PLAIN.arriving(sent)
     sent.body = b"other"
     assert PLAIN.departing(sent, arrived).body_digest == blake2b(b"other", digest_size=16).digest()
@@ -179,7 +165,7 @@ def test_a_change_on_the_way_gives_another_imprint() -> None:
 
 @pytest.mark.parametrize("pairs", [[], [("a", int_(1))]])
 def test_a_property_that_an_editor_adds_gives_another_imprint(pairs: list[tuple[str, Value]]) -> None:
-    sent = message(pairs)
+    sent = message(named=pairs, message_id=None)
     arrived = PLAIN.arriving(sent)
     sent.set_properties({"b": int_(2)})
     stamp(sent)

@@ -18,6 +18,7 @@ from shared.message.mapping import event_into_message, message_into_event, resto
 from shared.message.message import Message
 from shared.message.ttl import Keep
 from shared.protocols import Outcome, Outgoing
+from tests import messages
 from tests.fakes import (
     SOMEWHERE,
     JournalInMemory,
@@ -143,20 +144,20 @@ def test_an_encoded_property_that_was_changed_rejects_its_message(text: str, enc
 
 
 def test_an_encoded_property_that_was_removed_leaves_no_trace() -> None:
-    message = Message.received(delivered(1, named={"repl-encoding-photo": string("base64")}), SOMEWHERE)
+    message = messages.message(1, named={"repl-encoding-photo": string("base64")}, origin=SOMEWHERE)
     message_into_event(message)
     assert dict(message.application_properties()).keys() == {"repl-sb-durable"}
 
 
 @pytest.mark.parametrize("kept", [int_(90_500), long(90_500), uint(90_500)])
 def test_a_time_to_live_rewritten_by_another_sdk_still_counts(kept: Value) -> None:
-    message = Message.received(delivered(1, named={"repl-sb-time-to-live": kept}), SOMEWHERE)
+    message = messages.message(1, named={"repl-sb-time-to-live": kept}, origin=SOMEWHERE)
     restore_event(message)
     assert message.time_to_live == 90_500
 
 
 def test_a_life_of_its_own_wins_over_the_kept_one() -> None:
-    message = Message.received(delivered(1, named={"repl-sb-time-to-live": uint(9)}, time_to_live=70), SOMEWHERE)
+    message = messages.message(1, named={"repl-sb-time-to-live": uint(9)}, time_to_live=70, origin=SOMEWHERE)
     restore_event(message)
     assert message.time_to_live == 70
     assert list(message.application_properties()) == []
@@ -165,6 +166,6 @@ def test_a_life_of_its_own_wins_over_the_kept_one() -> None:
 def test_an_event_of_iot_hub_has_its_device_as_key_unless_it_has_one() -> None:
     device = {"iothub-connection-device-id": string("d")}
     for annotated, key in ((device, "d"), ({**device, "x-opt-partition-key": string("k")}, "k")):
-        message = Message.received(delivered(1, annotated=annotated), SOMEWHERE)
+        message = messages.message(1, annotated=annotated, origin=SOMEWHERE)
         restore_event(message)
         assert message.partition_key == key

@@ -10,14 +10,10 @@ from shared.message.message import Message
 from shared.message.rule_properties import _READ, _WRITE, RuleProperties
 from shared.rules import SYSTEM_PROPERTIES, parse_action, parse_filter
 from tests.fakes import OutputThatAccepts
-from tests.messages import ENQUEUED, LOCK_MILLISECONDS, delivered
+from tests.messages import ENQUEUED, LOCK_MILLISECONDS, message
 
 OUTPUT = OutputThatAccepts()
 EXPRESS, ORDERS = Target(OUTPUT, "east", "express"), Target(OUTPUT, "east", "orders")
-
-
-def message(**options: Any) -> Message:
-    return Message.received(delivered(1, **options), Origin("west", "q"))
 
 
 def changed(action: str, **options: Any) -> Message:

@@ -3,8 +3,7 @@ import pytest
 from shared.amqp.values import Value, string
 from shared.message.arrival import Origin
 from shared.message.loop_prevention import DEFAULT_MAX_HOPS, LoopGuard, path_before
-from shared.message.message import Message
-from tests.messages import delivered
+from tests.messages import message
 
 
 @pytest.mark.parametrize(
@@ -46,4 +45,4 @@ def test_a_line_of_sites_ends_at_the_limit() -> None:
     [({}, []), ({"repl-path": string("a;b")}, ["a", "b"]), ({"other": string("repl-path")}, [])],
 )
 def test_the_path_is_read_before_the_stamp(named: dict[str, Value], sites: list[str]) -> None:
-    assert path_before(Message.received(delivered(1, named=named), Origin("west", "q"))) == sites
+    assert path_before(message(1, named=named, origin=Origin("west", "q"))) == sites

@@ -23,15 +23,17 @@ from shared.amqp.values import (
     uint,
     ulong,
 )
-from shared.message.arrival import Origin
 from shared.message.message import SERVICE_ASSIGNED, Message
-from tests.messages import ENQUEUED, LOCK_MILLISECONDS, annotations, application_properties, delivered, properties
-
-ORIGIN = Origin("west", "orders")
-
-
-def received(content: bytes) -> Message:
-    return Message.received(content, ORIGIN)
+from tests.messages import (
+    ENQUEUED,
+    LOCK_MILLISECONDS,
+    ORIGIN,
+    annotations,
+    application_properties,
+    delivered,
+    properties,
+    received,
+)
 
 
 def of(**parts: bytes) -> Message:

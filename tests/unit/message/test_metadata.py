@@ -6,13 +6,14 @@ from shared.amqp.values import NULL, Malformed, Value, int_, string
 from shared.message.arrival import Arrival, Origin
 from shared.message.message import Message
 from shared.message.metadata import deterministic_id, iso_time, stamp, visited_sites
+from tests import messages
 from tests.messages import ENQUEUED, delivered
 
 ENQUEUED_TEXT = "2030-03-17T17:46:40.123Z"
 
 
 def stamped(number: int | None = 1, *, origin: Origin | None = None, **options: Any) -> dict[str, object]:
-    message = Message.received(delivered(number, **options), origin or Origin("west", "orders"))
+    message = messages.message(number, **options, origin=origin or Origin("west", "orders"))
     stamp(message)
     again = Message.received(message.encode(), Origin("east", "orders"))
     return {name: value.payload for name, value in again.application_properties()}

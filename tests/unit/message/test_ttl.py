@@ -2,14 +2,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from shared.message.arrival import Origin
-from shared.message.message import Message
 from shared.message.ttl import MAX_MILLISECONDS, Keep, Remaining, Stamp
-from tests.messages import ENQUEUED, delivered
-
-
-def message(time_to_live: int | None = None, number: int | None = 1) -> Message:
-    return Message.received(delivered(number, time_to_live=time_to_live), Origin("west", "q"))
+from tests.messages import ENQUEUED, message
 
 
 def at(milliseconds_later: int) -> datetime:
@@ -18,7 +12,7 @@ def at(milliseconds_later: int) -> datetime:
 
 @pytest.mark.parametrize("life", [None, 1, 5000])
 def test_keep_leaves_the_life_as_it_is(life: int | None) -> None:
-    kept = message(life)
+    kept = message(time_to_live=life)
     before = kept.encode()
     assert not Keep().expires(kept, at(10**9))
     assert kept.encode() == before
@@ -34,7 +28,7 @@ def test_keep_leaves_the_life_as_it_is(life: int | None) -> None:
     ],
 )
 def test_stamp_gives_every_copy_the_same_life(life: timedelta, stamped: int) -> None:
-    copied = message(5000)
+    copied = message(time_to_live=5000)
     assert not Stamp(life).expires(copied, at(10**9))
     assert copied.time_to_live == stamped
 
@@ -58,13 +52,13 @@ def test_stamp_gives_every_copy_the_same_life(life: timedelta, stamped: int) -> 
     ],
 )
 def test_remaining_counts_from_the_enqueued_time(life: int, age: int, left: int | None) -> None:
-    copied = message(life)
+    copied = message(time_to_live=life)
     assert Remaining().expires(copied, at(age)) is (left is None)
     assert copied.time_to_live == (life if left is None else left)
 
 
 def test_remaining_leaves_alone_what_has_no_life_or_no_age() -> None:
-    for copied in (message(None), message(0), message(5000, number=None)):
+    for copied in (message(time_to_live=None), message(time_to_live=0), message(None, time_to_live=5000)):
         before = copied.encode()
         assert not Remaining().expires(copied, at(10**9))
         assert copied.encode() == before

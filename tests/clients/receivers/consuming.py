@@ -1,0 +1,64 @@
+"""An application that receives each message once, and counts its effects."""
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+from busway_clients import (
+    MemoryStore,
+)
+from tests.clients.applications import Application
+
+
+class Effects:
+    """The effects of the application, counted; it fails for a body as often as configured."""
+
+    def __init__(self, failures: Any = (), error: Any = None) -> None:
+        self.done = Counter[str]()
+        self.seen = Counter[str]()
+        self._failures = Counter(failures)
+        self._error = error or RuntimeError("no")
+
+    def __call__(self, message: Any) -> None:
+        body = str(message)
+        self.seen[body] += 1
+        if self._failures[body] > 0:
+            self._failures[body] -= 1
+            raise self._error
+        self.done[body] += 1
+
+    async def awaited(self, message: Any) -> None:
+        self(message)
+
+
+def consume(
+    application: Application, entity: str, effects: Any, store: Any = None, idle: float = 0.5, **options: Any
+) -> Any:
+    """Let a receiver run until nothing comes any more; return it."""
+    links = application.receivers(entity)
+    receiver = application.classes.DeduplicatingReceiver(links, MemoryStore() if store is None else store, **options)
+    if application.kind == "sync":
+        receiver.run(effects, threading.Event(), idle=idle)
+    else:
+
+        async def run() -> None:
+            await receiver.run(effects.awaited, asyncio.Event(), idle=idle)
+
+        application.call(run())
+    for link in links.values():
+        application.call(link.close())
+    return receiver
+
+
+def send_to_both(application: Application, entity: str, messages: Any) -> None:
+    application.call(application.active(entity, delay=timedelta()).send(messages))
+
+
+def until(condition: Any, seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
