@@ -2,18 +2,19 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, List, Protocol  # noqa: UP035 - see its use
+from typing import List, Protocol  # noqa: UP035 - see its use
 
 import azure.functions as func
 
+from functions.output_bindings import with_outputs
 from functions.raw_message import RawMessage
 from functions.stock_binding import STOCK_LOSSES, event_contents, event_partition, lock_tokens, service_bus_content
 from shared.config.journal_assembly import OutputBinding
 from shared.config.journal_models import TapFile
 from shared.config.models import DEFAULT_CONSUMER_GROUP, TaskFile
-from shared.journal.event_hub import EventHubSink, events
 from shared.journal.peeking_tap import PeekingTap
 from shared.journal.tap import Tap
+from shared.line.binding_output import BindingOutput
 from shared.line.pipeline import Pipeline
 
 _LOGGER = logging.getLogger("busway.tasks")
@@ -22,8 +23,6 @@ _LOGGER = logging.getLogger("busway.tasks")
 _RETRY_FOR_EVER = "-1"
 _SHORTEST_RETRY = "00:00:05"
 _LONGEST_RETRY = "00:05:00"
-
-_JOURNAL = "journal"
 
 type Decorator = Callable[[object], object]
 
@@ -46,7 +45,7 @@ def register(
 
     *journal* is the output binding of a journal that is kept in an event hub.
     """
-    _register(app, task, pipeline.run, setting, None if task.journal is False else journal)
+    _register(app, task, pipeline.run, setting, None if task.journal is False else journal, bindings=pipeline.bindings)
 
 
 def register_tap(
@@ -75,18 +74,17 @@ def register_peeking_tap(app: func.FunctionApp, file: TapFile, tap: PeekingTap) 
 
 
 def _register(
-    app: func.FunctionApp, file: TaskFile | TapFile, run: Run, setting: str, journal: OutputBinding | None
+    app: func.FunctionApp,
+    file: TaskFile | TapFile,
+    run: Run,
+    setting: str,
+    journal: OutputBinding | None,
+    *,
+    bindings: Sequence[BindingOutput] = (),
 ) -> None:
     if file.trigger == "stock":
         _LOGGER.warning("%s: uses the stock trigger, which changes messages: %s", file.task, STOCK_LOSSES)
-    function = _function(file, run)
-    if journal is None:
-        decorated = _trigger(app, file, setting)(function)
-    else:
-        bound = app.event_hub_output(arg_name=_JOURNAL, event_hub_name=journal.hub, connection=journal.setting)(
-            _with_journal(function, journal.sink)
-        )
-        decorated = _trigger(app, file, setting)(bound)
+    decorated = _trigger(app, file, setting)(with_outputs(app, _function(file, run), bindings, journal))
     if file.source.hub is not None:
         decorated = app.retry(
             strategy="exponential_backoff",
@@ -111,20 +109,6 @@ def _function(file: TaskFile | TapFile, run: Run) -> Callable[..., Awaitable[Non
     if file.trigger == "raw":
         return replicate
     return replicate_message if file.source.hub is None else replicate_events
-
-
-def _with_journal(function: Callable[..., Awaitable[None]], sink: EventHubSink) -> Callable[..., Awaitable[None]]:
-    """Return *function* with an output binding that gets what the batch wrote to *sink*."""
-
-    async def journalled(messages: Any, journal: func.Out[bytes]) -> None:
-        with sink.collecting() as members:
-            await function(messages)
-        if members:
-            journal.set(events(members))  # type: ignore[arg-type] # the worker takes a list too, and the host makes events of it
-
-    # The worker reads the trigger's type from this.
-    journalled.__annotations__["messages"] = function.__annotations__["messages"]
-    return journalled
 
 
 def _trigger(app: func.FunctionApp, file: TaskFile | TapFile, setting: str) -> Decorator:

@@ -227,6 +227,8 @@ class Record:
     """As it was to be sent, the same object if nothing had changed; None if nothing was to be sent."""
     is_joined: bool = False
     """It was sent inside another message, and has no copy of its own."""
+    is_handed_over: bool = False
+    """It was given to the host, which sends it after the function has returned: its target may not have it."""
 
 
 type Flush = Callable[[], Awaitable[None]]

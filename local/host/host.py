@@ -19,7 +19,7 @@ from pathlib import Path
 
 from local.host.checkpoints import Checkpoints, FileCheckpoints, MemoryCheckpoints
 from local.host.listener import Listener, Sleep, Stopping
-from local.host.outputs import EventHubOutputs
+from local.host.outputs import Outputs
 from local.host.settings import HostOptions, Settings, load_host_options
 from local.host.triggers.event_hubs import EventHubsListener
 from local.host.triggers.http import HttpListener
@@ -64,7 +64,7 @@ class Host:
         self._http_port = http_port
         self._worker = Worker()
         self._http: HttpListener | None = None
-        self._outputs: EventHubOutputs | None = None
+        self._outputs: Outputs | None = None
         self._listeners: list[Listener] = []
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -75,7 +75,7 @@ class Host:
         os.environ.update(settings.values)  # where the app reads them
         self.functions = await self._worker.start(self.app_folder)
         self._listeners = self._make_listeners(settings, options)
-        self._outputs = self._worker.outputs = EventHubOutputs(settings)
+        self._outputs = self._worker.outputs = Outputs(settings)
         self._tasks = [asyncio.create_task(listener.run()) for listener in self._listeners]
         for task, listener in zip(self._tasks, self._listeners, strict=True):
             task.add_done_callback(_report_crash(listener))

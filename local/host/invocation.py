@@ -13,7 +13,7 @@ from datetime import timedelta
 
 from local.host.dotnet_values import CannotBind
 from local.host.listener import Stopping
-from local.host.outputs import EVENT_HUB
+from local.host.outputs import TYPES
 from local.host.worker import Function, Invocation, RetryPolicy, Worker
 from local.host.worker_input import Input
 
@@ -76,14 +76,14 @@ async def _with_outputs_sent(worker: Worker, function: Function, invocation: Inv
     is_http = _HTTP_OUTPUT in types.values()
     if invocation.return_value is not None and not is_http and "$return" in types:
         return Invocation("this host sends no return value but that of HTTP, and $return has one")
+    sent = []
     for output in invocation.outputs:
         if output.data is None or types.get(output.name) == _HTTP_OUTPUT:
             continue
-        if types.get(output.name) != EVENT_HUB or worker.outputs is None:
+        if types.get(output.name) not in TYPES or worker.outputs is None:
             return Invocation(
                 f"this host sends no output of type {types.get(output.name)}, and {output.name} has a value"
             )
-        error = await worker.outputs.send(function, output)
-        if error is not None:
-            return Invocation(error)
-    return invocation
+        sent.append(output)
+    error = await worker.outputs.send(function, sent, invocation.id) if sent and worker.outputs is not None else None
+    return invocation if error is None else Invocation(error)

@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -75,6 +75,7 @@ class Invocation:
     error: str | None
     return_value: TypedData | None = None
     outputs: tuple[ParameterBinding, ...] = ()
+    id: str = ""
 
     @property
     def succeeded(self) -> bool:
@@ -85,8 +86,8 @@ class Invocation:
 class Outputs(Protocol):
     """Sends the outputs of functions."""
 
-    async def send(self, function: Function, output: ParameterBinding) -> str | None:
-        """Send the value of an output; return the error, None if it was sent."""
+    async def send(self, function: Function, outputs: Sequence[ParameterBinding], parent: str) -> str | None:
+        """Send the values of *outputs* of the invocation *parent*; return the error, None if all were sent."""
         ...
 
 
@@ -142,7 +143,7 @@ class Worker:
         response = await runtime.invocation_request(_request(invocation_request=invocation))
         if response.result.status != protos.StatusResult.Success:
             return Invocation(response.result.exception.message)
-        return Invocation(None, response.return_value, tuple(response.output_data))
+        return Invocation(None, response.return_value, tuple(response.output_data), invocation.invocation_id)
 
     def stop(self) -> None:
         """Wait for functions that still run in the worker's threads, then stop the threads."""

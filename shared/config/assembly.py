@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from types import MappingProxyType
 
 from shared.azure.secrets import open_secrets
@@ -10,8 +11,10 @@ from shared.clock import Clock, SystemClock
 from shared.config.files import Configuration
 from shared.config.journal_assembly import Journals
 from shared.config.models import DEFAULT_CONSUMER_GROUP, StampedLife, Target, TaskFile
+from shared.config.models import Route as RouteFile
 from shared.config.outputs import open_outputs, open_source_locks
 from shared.editors.options import TaskFacts
+from shared.line.binding_output import BindingOutput
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router
 from shared.line.routing import Target as RoutedTarget
@@ -19,7 +22,8 @@ from shared.line.shutdown import Shutdown
 from shared.line.task import Task
 from shared.message.arrival import Origin
 from shared.message.loop_prevention import LoopGuard
-from shared.message.mapping import fit_between, restore_event
+from shared.message.mapping import Kind, fit_between, restore_event
+from shared.message.message import Message
 from shared.message.ttl import Keep, Remaining, Stamp, TimeToLive
 from shared.protocols import Locks, Output
 from shared.rules.rule import parse_action, parse_filter
@@ -95,20 +99,39 @@ def _task(
     facts: TaskFacts,
 ) -> Task:
     source = configuration.connections[file.source.connection].kind
+    is_opened = file.source.form == "envelope"
 
     def target(model: Target) -> RoutedTarget:
+        kind = configuration.connections[model.connection].kind
         return RoutedTarget(
             outputs[model.connection],
             configuration.site(model.connection),
             model.entity,
-            fit_between(source, configuration.connections[model.connection].kind),
+            partial(_fit_opened, kind) if is_opened else fit_between(source, kind),
             None if model.partition is None else str(model.partition),
         )
+
+    def target_of(route: RouteFile) -> RoutedTarget:
+        sent = target(route.target)
+        if route.via == "sdk":
+            return sent
+        binding = BindingOutput(
+            sent.site,
+            configuration.connections[route.target.connection].key,
+            route.target.kind,
+            sent.entity,
+            source_kind=source,
+            body_only=route.body_only,
+            max_message_bytes=route.max_message_bytes,
+        )
+        # An envelope holds a message as it is, whatever the kind of the channel.
+        fit = sent.fit if route.body_only else None
+        return sent._replace(output=sent.output if facts.dry_run else binding, fit=fit, binding=binding)
 
     partitions = file.source.partitions
     routes = [
         Route(
-            target(route.target),
+            target_of(route),
             parse_filter(route.when) if route.when is not None else None,
             parse_action(route.action) if route.action is not None else None,
         )
@@ -122,13 +145,22 @@ def _task(
         rejects=target(file.rejects) if file.rejects is not None else None,
         time_to_live=_time_to_live(file),
         loop_guard=LoopGuard(file.loop_prevention.max_hops) if file.loop_prevention else None,
-        restore=restore_event if source == "event-hubs" else None,
+        opens_envelopes=is_opened,
+        restore=restore_event if source == "event-hubs" and not is_opened else None,
         partitions=None if partitions is None else frozenset(map(str, partitions)),
         locks=locks,
         hold=file.limits.hold,
         rejects_in_a_row=file.limits.rejects_in_a_row or None,
         dry_run=facts.dry_run,
     )
+
+
+def _fit_opened(kind: Kind, message: Message) -> None:
+    """Fit a message from an envelope to a target of *kind*, from the kind of its own source."""
+    own: Kind = "event-hubs" if message.arrival.kind == "event-hubs" else "service-bus"
+    fit = fit_between(own, kind)
+    if fit is not None:
+        fit(message)
 
 
 def _source_attributes(file: TaskFile, configuration: Configuration) -> dict[str, str]:

@@ -184,6 +184,20 @@ def _connection_problems(
                 f" @Microsoft.KeyVault(SecretUri=https://VAULT.vault.azure.net/secrets/{connection.secret})"
             )
             yield Problem(where, f"{alias!r} has a secret and no setting, which the Functions host needs", hint)
+    yield from _binding_problems(document, place, connections)
+
+
+def _binding_problems(document: object, place: str, connections: Mapping[str, Connection | None]) -> Iterator[Problem]:
+    """Yield the routes that the host sends to with a connection that it cannot open."""
+    routes = document.get("routes") if isinstance(document, dict) else None
+    for index, route in enumerate(routes if isinstance(routes, list) else ()):
+        target = route.get("target") if isinstance(route, dict) and route.get("via") == "binding" else None
+        alias = target.get("connection") if isinstance(target, dict) else None
+        connection = connections.get(alias) if isinstance(alias, str) else None
+        if connection is not None and connection.setting is None:
+            where = f"{place}: routes[{index}].via"
+            hint = "give the connection a `setting` as well, or send with the SDK: remove `via: binding`"
+            yield Problem(where, f"{alias!r} has a secret and no setting, which an output binding needs", hint)
 
 
 def _connection_uses(document: object) -> Iterator[tuple[str, str, str]]:

@@ -19,6 +19,7 @@ from pydantic import (
 
 from shared.config.steps import EditorStep
 from shared.editors.options import ActionText, FilterText, Strict
+from shared.line.binding_output import DEFAULT_MAX_MESSAGE_BYTES
 from shared.line.deadline import DEFAULT_HOLD, LONGEST_HOLD
 from shared.line.reject_limit import DEFAULT_REJECTS_IN_A_ROW
 from shared.message.loop_prevention import DEFAULT_MAX_HOPS
@@ -83,6 +84,8 @@ class Source(Strict):
     sessions: bool = False
     """Whether the queue or subscription requires sessions, whose order is then kept."""
     rule: Rule | None = None
+    form: Annotated[Literal["message", "envelope"], Field(alias="from")] = "message"
+    """`envelope`: each message holds messages that a route with `via: binding` has sent; they are taken out of it."""
 
     @model_validator(mode="after")
     def _is_one_entity(self) -> Self:
@@ -148,6 +151,11 @@ class Target(Strict):
         return self
 
     @property
+    def kind(self) -> Literal["queue", "topic", "hub"]:
+        """What the entity is."""
+        return "queue" if self.queue is not None else "topic" if self.topic is not None else "hub"
+
+    @property
     def entity(self) -> str:
         """The entity's name in its namespace."""
         return self.queue or self.topic or self.hub or ""
@@ -159,6 +167,21 @@ class Route(Strict):
     target: Target
     when: FilterText | None = None
     action: ActionText | None = None
+    via: Literal["sdk", "binding"] = "sdk"
+    """`binding`: the host sends, through an output binding of the function; docs/output-bindings.md compares them."""
+    body_only: bool = False
+    """With `via: binding`: send only the body, which must be UTF-8 text, instead of envelopes with whole messages."""
+    max_message_bytes: Annotated[int, Field(ge=1000, le=100_000_000)] = DEFAULT_MAX_MESSAGE_BYTES
+    """With `via: binding`: size of the largest text; one message that needs more is rejected."""
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        given = self.model_fields_set & {"body_only", "max_message_bytes"}
+        if self.via == "sdk" and given:
+            raise ValueError(f"has {' and '.join(sorted(given))}, expected only with `via: binding`")
+        if self.via == "binding" and self.target.partition is not None:
+            raise ValueError("names a partition, which an output binding cannot, expected no `via: binding`")
+        return self
 
 
 class StampedLife(Strict):
@@ -214,6 +237,12 @@ class TaskFile(Strict):
     limits: Limits = Limits()
     journal: Literal["required", "best_effort", False] = "required"
     """Whether a batch fails if the journal in `journal.yaml` is unavailable; `off` writes no journal."""
+
+    @model_validator(mode="after")
+    def _has_sources_of_envelopes_without_sessions(self) -> Self:
+        if self.source.form == "envelope" and self.source.sessions:
+            raise ValueError("takes envelopes with sessions, expected no sessions: a binding cannot set a session id")
+        return self
 
     @model_validator(mode="after")
     def _has_rejects(self) -> Self:

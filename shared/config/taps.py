@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from shared.config.journal_models import JournalFile, TapFile
-from shared.config.models import Source, TaskFile
+from shared.config.models import Source, Target, TaskFile
 from shared.errors import Problem
 from shared.rules import parse_filter
 
@@ -29,6 +29,9 @@ def tap_problems(
         elif not _looks_at(tap, task):
             ends = {"source": "receives from", "target": "sends to"}[tap.tap.side]
             yield Problem(f"{place}: source", f"is not what {task.task!r} {ends}", "tap the same entity")
+        elif tap.tap.side == "target" and _sees_texts(tap, task):
+            text = f"{task.task!r} sends there with `via: binding`: texts do not show which messages they are"
+            yield Problem(f"{place}: source", text, "tap a target that is sent to with the SDK")
         elif tap.tap.side == "source" and tap.tap.peek is None and not is_same_entity(tap, task):
             yield from _selecting_other_messages(tap, task, place)
         if tap.tap.peek is None:
@@ -49,6 +52,17 @@ def _looks_at(tap: TapFile, task: TaskFile) -> bool:
             *(taken.connection, taken.queue, taken.topic, taken.hub),
         )
     return seen in [(each.connection, each.queue, each.topic, each.hub) for each in task.targets()]
+
+
+def _sees_texts(tap: TapFile, task: TaskFile) -> bool:
+    """Return whether the host sends to what *tap* reads, and no route sends there otherwise."""
+    routes = [route for route in task.routes if _is_at(tap.source, route.target)]
+    return any(route.via == "binding" for route in routes)
+
+
+def _is_at(source: Source, target: Target) -> bool:
+    seen = source.connection, source.queue, source.topic, source.hub
+    return seen == (target.connection, target.queue, target.topic, target.hub)
 
 
 def _selecting_other_messages(tap: TapFile, task: TaskFile, place: str) -> Iterator[Problem]:

@@ -73,6 +73,7 @@ FIELDS = (
     Field("send_ordinal", "int", "int"),
     Field("remembered", "boolean", "boolean"),
     Field("joined", "boolean", "boolean"),
+    Field("handed_over", "boolean", "boolean"),
     Field("stage", "string", "string"),
     Field("reason", "string", "string"),
     Field("given_up_by", "string", "string"),

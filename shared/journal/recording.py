@@ -49,6 +49,7 @@ class OutcomeLine(Line):
     body_size: int | None = None
     edited: bool | None = None
     joined: bool | None = None
+    handed_over: bool | None = None
     part: int | None = None
     stage: str | None = None
     reason: str | None = None
@@ -105,6 +106,7 @@ def outcome_line(record: Record, ordinal: int) -> OutcomeLine:
         outcome,
         record.target,
         joined=record.is_joined or None,
+        handed_over=record.is_handed_over or None,
         part=record.part,
         stage=record.stage,
         reason=record.reason,

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
+from shared.line.accepted_sends import Key
 from shared.line.item import Item
 from shared.line.states import Stage, State
 from shared.message.arrival import Origin
@@ -44,7 +45,13 @@ class Batch:
         """The items of each message, in the order of the batch: more than one for a message with parts."""
         self.is_numbered = False
         """Whether each part has its number: no message may become several from then on."""
+        self.is_opened = False
+        """Whether the messages were in envelopes: their keys are then those of events, not of arrivals."""
         self.has_repeats = False
+        self.repeated: list[int] = []
+        """The indices of messages that the batch has had before, as a whole."""
+        self.events: dict[Key, Item] = {}
+        """The first item of each event that the envelopes of the batch hold."""
         self.rejected: set[int] = set()
         """The indices of the messages that are rejected before the send."""
         self.visited: dict[Item, list[str]] = {}

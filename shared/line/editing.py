@@ -10,13 +10,14 @@ The editors of a task as steps of the line.
    earlier delivery has sent is taken out.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import cast
 
 from shared.errors import MessageRejected
-from shared.line.accepted_sends import AcceptedSends
+from shared.line.accepted_sends import AcceptedSends, Key
 from shared.line.batch import Batch, Step
 from shared.line.failing import reject
 from shared.line.item import Item
@@ -126,6 +127,9 @@ class Editing:
         outcome = self._accepted.outcome
         for index, parts in enumerate(batch.parts):
             item = parts[0]
+            if batch.is_opened:
+                self._number_events(batch, parts)
+                continue
             if item.state is not State.RECEIVED:
                 continue
             known = outcome(item.key)
@@ -153,17 +157,42 @@ class Editing:
             if known is not None:
                 part.recall(known)
             elif requested is not None and part.part != requested:
-                reason = f"{PART} asks for part {requested.number} of {requested.total} only"
-                part.withhold(Outcome.FILTERED, reason, Stage.EDITED)
+                part.withhold(Outcome.FILTERED, _not_requested(requested), Stage.EDITED)
+
+    def _number_events(self, batch: Batch, parts: Sequence[Item]) -> None:
+        """Number what an envelope has become, and end what was sent before, or is in the batch before."""
+        requested = requested_part(parts[0].content, parts[0].arrival, self._task)
+        seen: Counter[Key | None] = Counter()
+        for number, part in enumerate(parts):
+            if len(parts) > 1:
+                part.part = Part(number, len(parts))
+            if part.state is not State.RECEIVED:
+                continue
+            event = part.key
+            # An editor may make several messages of one event.
+            part.key = None if event is None else (*event, seen[event])
+            seen[event] += 1
+            known = self._accepted.outcome(part.key)
+            if known is not None:
+                part.recall(known)
+            elif requested is not None and part.part != requested:
+                part.withhold(Outcome.FILTERED, _not_requested(requested), Stage.EDITED)
+            elif part.key is not None and (first := batch.events.setdefault(part.key, part)) is not part:
+                part.repeat(first)
+                batch.has_repeats = True
 
     def _reject(self, batch: Batch, item: Item, error: MessageRejected) -> None:
         reject(batch, item, Rejection(error, Stage.EDITED, self._task), self._accepted)
 
 
+def _not_requested(requested: Part) -> str:
+    return f"{PART} asks for part {requested.number} of {requested.total} only"
+
+
 def _withhold(batch: Batch, item: Item, withheld: Withheld) -> None:
     item.withhold(Outcome.FILTERED, withheld.reason, Stage.EDITED)
     parts = batch.parts[item.index]
-    if len(parts) > 1:
+    if len(parts) > 1 and not batch.is_opened:
         # The journal has the parts that are left, or the last one if none is.
         parts.remove(item)
 

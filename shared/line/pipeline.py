@@ -72,6 +72,7 @@ class Pipeline:
         self._steps = steps if watch is None else watch(steps)
         self._settling = [each for each in task.editors if isinstance(each, BatchEditor) and not task.dry_run]
         self._batch_ids = count(1)
+        self.bindings = task.router.bindings
 
     async def run(
         self, batch: Sequence[bytes], partition: str | None = None, lock_tokens: Sequence[bytes] = ()
@@ -229,6 +230,7 @@ class Pipeline:
             item.arrived,
             item.departed,
             outcome is Outcome.SENT and item.joined is not None,
+            item.state is State.SENT and item.target is not None and item.target.binding is not None,
         )
 
 

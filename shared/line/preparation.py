@@ -7,6 +7,7 @@ The line before the send: received, restored, edited, stamped, routed, fitted.
 """
 
 from shared.amqp.values import string
+from shared.codecs.envelope import open_envelope
 from shared.errors import MessageRejected
 from shared.line.accepted_sends import AcceptedSends, Key, key_of
 from shared.line.batch import Batch, Step
@@ -34,6 +35,7 @@ class Preparation:
     def steps(self) -> list[Step]:
         """Return the steps behind `receive`, in their order."""
         return [
+            *((Step("open", Stage.RECEIVED, self._open),) if self._task.opens_envelopes else ()),
             Step("restore", Stage.RECEIVED, self._restore),
             *Editing(self._task.name, self._task.editors, self._accepted).steps(),
             Step("stamps", Stage.STAMPED, self._stamp),
@@ -68,8 +70,34 @@ class Preparation:
                 first.lock_token, item.lock_token = item.lock_token, None
                 item.repeat(first)
                 batch.has_repeats = True
+                batch.repeated.append(index)
             elif fault is not None:
                 self._reject(batch, item, fault, Stage.RECEIVED)
+
+    def _open(self, batch: Batch) -> None:
+        """Put the messages of each envelope in its place; each has the identity that it had at its source."""
+        batch.is_opened = True
+        for item, message in batch.waiting():
+            known = self._accepted.outcome(item.key)
+            if known is not None:  # the whole envelope was rejected
+                item.recall(known)
+                continue
+            try:
+                opened = [
+                    (
+                        (event.source, event.id),
+                        Message.contained(event.content, message.arrival._replace(kind=event.kind)),
+                    )
+                    for event in open_envelope(envelope_body(message))
+                ]
+            except MessageRejected as error:
+                self._reject(batch, item, error, Stage.RECEIVED)
+                continue
+            item.key, item.message = opened[0]
+            for key, each in opened[1:]:
+                part = item.split(each)
+                part.key = key
+                batch.parts[item.index].append(part)
 
     def _restore(self, batch: Batch) -> None:
         restore = self._task.restore
@@ -141,7 +169,7 @@ class Preparation:
                 if not message.has_message_id:
                     identity = deterministic_id(message.arrival)
                     message.message_id = None if identity is None else string(identity)
-                outgoing = target.outgoing(message)
+                outgoing = target.outgoing(message, None if item.part is None else item.part.number)
                 item.fit(outgoing, None if arrived is None else departing(message, arrived))
             except MessageRejected as error:
                 self._reject(batch, item, error, Stage.FITTED)
@@ -150,8 +178,17 @@ class Preparation:
         reject(batch, item, Rejection(error, stage, self._task.name), self._accepted)
 
 
+def envelope_body(message: Message) -> bytes:
+    """Return the body of an envelope; raises MessageRejected for a body that is no data."""
+    body = message.body
+    if body is None:
+        raise MessageRejected("NotAnEnvelope", "body is a value or a sequence, expected CloudEvents as JSON")
+    return body
+
+
 def _mirror_repeats(batch: Batch) -> None:
     """Let a repeated message have as many parts as the first has become."""
-    for index, (item, *_) in enumerate(batch.parts if batch.has_repeats else ()):
+    for index in batch.repeated:
+        item = batch.parts[index][0]
         if item.first is not None:
             batch.parts[index] = [item.repeated(part) for part in batch.parts[item.first.index]]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from shared.errors import TargetRefused
+from shared.line.binding_output import BindingOutput
 from shared.message.message import Message
 from shared.message.rule_properties import RuleProperties
 from shared.protocols import Outgoing, Output
@@ -30,9 +31,15 @@ class Target(NamedTuple):
     entity: str
     fit: Callable[[Message], None] | None = None
     partition: str | None = None
+    binding: BindingOutput | None = None
+    """The same as the output, if the host sends to the target through an output binding."""
 
-    def outgoing(self, message: Message) -> Outgoing:
-        """Return *message* fitted and encoded; TargetRefused where its partition is to be kept and not known."""
+    def outgoing(self, message: Message, part: int | None = None) -> Outgoing:
+        """
+        Return *message* fitted and encoded; *part* is its number among the parts of its message.
+
+        Raises:  TargetRefused if its partition is to be kept and not known, MessageRejected if no binding carries it.
+        """
         if self.fit is not None:
             self.fit(message)
         partition = self.partition
@@ -40,7 +47,8 @@ class Target(NamedTuple):
             partition = message.arrival.origin.partition
             if partition is None:
                 raise TargetRefused(f"{self}: the host did not name the partition of the event")
-        return Outgoing(message.encode(), *message.envelope(), partition)
+        content = message.encode() if self.binding is None else self.binding.text(message, part).encode()
+        return Outgoing(content, *message.envelope(), partition)
 
     def __str__(self) -> str:
         """Return site and entity, as journals and log lines name a target."""
@@ -61,6 +69,8 @@ class Router:
     def __init__(self, routes: Sequence[Route]) -> None:
         """Try *routes* in their order."""
         self._routes = tuple(routes)
+        self.bindings = tuple(dict.fromkeys(each.target.binding for each in routes if each.target.binding is not None))
+        """The output bindings that the function of the task declares."""
 
     def route(self, message: Message) -> Target | None:
         """Return the target of *message* with the route's action applied to it, None when no route takes it."""

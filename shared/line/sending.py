@@ -95,7 +95,8 @@ class Sender:
         for item, answer in zip(waiting, answers, strict=True):
             if answer is None:
                 item.accept()
-                self._remember(item)
+                if target.binding is None:
+                    self._remember(item)
             elif isinstance(answer, MessageRejected):
                 item.refuse(Rejection(answer, Stage.SENT, self._task))
             else:

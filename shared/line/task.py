@@ -25,6 +25,8 @@ class Task:
     rejects: Target | None
     time_to_live: TimeToLive
     loop_guard: LoopGuard | None
+    opens_envelopes: bool = False
+    """Each message that it takes is an envelope of messages (`shared.codecs.envelope`)."""
     restore: Callable[[Message], None] | None = None
     """Applied to every message as it arrives (`shared.message.mapping`)."""
     partitions: frozenset[str] | None = None

@@ -25,3 +25,5 @@ class Arrival(NamedTuple):
     enqueued_time: int | None = None
     locked_until: int | None = None
     dead_letter_source: str | None = None
+    kind: str | None = None
+    """Of a message from an envelope, the kind of namespace that its source is in."""

@@ -109,6 +109,13 @@ class Message:
         offset, dead_letter_source = (_text(assigned, name) for name in _TEXTS)
         return cls(raw, Arrival(origin, sequence_number, offset, enqueued_time, locked_until, dead_letter_source))
 
+    @classmethod
+    def contained(cls, content: bytes, arrival: Arrival) -> "Message":
+        """Return the message of the encoded *content*, which arrived inside another one."""
+        message = cls.received(content, arrival.origin)
+        message.arrival = arrival
+        return message
+
     def encode(self) -> bytes:
         """Return the bytes to send: every section but what only the delivery of this hop was about."""
         raw = self.sections

@@ -46,7 +46,7 @@ def stamp(message: Message) -> None:
     Raises:  Malformed where a repl-* property is there already and is no text.
     """
     arrival = message.arrival
-    origin, sequence_number, offset, enqueued_time, _, _ = arrival
+    origin, sequence_number, offset, enqueued_time = arrival[:4]
     present = message.sections.application_properties
     given_up_by = entity_that_gave_up(arrival)
     # Not "in", which takes four times as long: it asks first whether what it looks for is a number.

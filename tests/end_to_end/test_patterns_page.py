@@ -1,4 +1,4 @@
-"""docs/patterns.md: the files it shows are the files that run, and its commands print what it says they print."""
+"""docs/patterns.md and docs/output-bindings.md: their files run, and their commands print what they say."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from shared.config.files import load
 from shared.config.review import review
 from tests.end_to_end.busway_process import PACKAGES, ROOT, BuswayProcess
 
-PAGE = (ROOT / "docs/patterns.md").read_text(encoding="utf-8")
+PAGE = "".join((ROOT / f"docs/{page}.md").read_text(encoding="utf-8") for page in ("patterns", "output-bindings"))
 FOLDERS = sorted(path for path in (ROOT / "config/examples").iterdir() if path.is_dir())
 SHOWN = dict(re.findall(r"<!-- file: (\S+) -->\n```\w*\n(.*?)```\n", PAGE, re.DOTALL))
 RUNS = re.findall(r"<!-- run: (\S+) -->\n```sh\n(.*?)```\n\n<!-- prints -->\n```text\n(.*?)```\n", PAGE, re.DOTALL)

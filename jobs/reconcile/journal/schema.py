@@ -54,6 +54,7 @@ FIELDS = {
     "send_ordinal": IntegerType(),
     "remembered": BooleanType(),
     "joined": BooleanType(),
+    "handed_over": BooleanType(),
     "stage": StringType(),
     "reason": StringType(),
     "given_up_by": StringType(),

@@ -6,7 +6,18 @@ takes the configuration and, if known, the entities of its namespaces and host.j
 """
 
 from shared.config.files import Configuration
-from shared.config.review import deliveries, host_file, loops, reach, routes, rules, sessions, sources, time_to_live
+from shared.config.review import (
+    bindings,
+    deliveries,
+    host_file,
+    loops,
+    reach,
+    routes,
+    rules,
+    sessions,
+    sources,
+    time_to_live,
+)
 from shared.config.review.checks import CHECKS, Check, Severity
 from shared.config.review.entities import Entities, Namespace
 from shared.config.review.findings import Finding
@@ -24,6 +35,7 @@ _FAMILIES = (
     sessions.findings,
     time_to_live.findings,
     deliveries.findings,
+    bindings.findings,
 )
 
 

@@ -356,6 +356,41 @@ SMALLER_MESSAGES = _check(
     needs_entities=True,
 )
 
+# Output bindings
+
+BINDING_WITHOUT_SESSION = _check(
+    _ERROR,
+    "binding-without-session",
+    "An output binding cannot set a session id, so an entity that requires sessions refuses everything.",
+    "send to an entity without sessions, or with the SDK: remove `via: binding`",
+    needs_entities=True,
+)
+BINDING_WITHOUT_ORDER = _check(
+    _WARNING,
+    "binding-without-order",
+    "The source keeps the order of each session or key, and an output binding cannot set a session id or a partition "
+    "key: messages arrive in another order.",
+    "send with the SDK: remove `via: binding`",
+)
+BODY_LOSES_PROPERTIES = _check(
+    _ERROR,
+    "body-loses-properties",
+    "The route sends bodies only, without properties, and what follows needs a property: it never gets one.",
+    "remove `body_only`, so that envelopes carry whole messages, or send with the SDK: remove `via: binding`",
+)
+BINARY_BODY = _check(
+    _ERROR,
+    "binary-body",
+    "The route sends bodies as text, and an editor makes them binary: every message is rejected.",
+    "remove `body_only` or the editor",
+)
+ENVELOPE_NOT_OPENED = _check(
+    _ERROR,
+    "envelope-not-opened",
+    "A task sends envelopes to this entity and another one takes them as messages, or the reverse.",
+    "set `from: envelope` in the source exactly where a route with `via: binding` and without `body_only` sends",
+)
+
 # The host
 
 HOLD_NEAR_TIMEOUT = _check(

@@ -393,6 +393,61 @@ def test_source_without_sessions_has_no_order_for_what_needs_it(found: Callable[
     ]
 
 
+BINDING = "{target: {connection: north, queue: %s}, via: binding%s}"
+
+
+def test_binding_cannot_do_what_needs_a_session_or_an_order(found: Callable[..., Any]) -> None:
+    findings = found(
+        task("sessions", "{connection: west, queue: a, sessions: true}", BINDING % ("a", "")),
+        task("required", "{connection: west, queue: b}", BINDING % ("b", "")),
+        task("plain", "{connection: west, queue: c}", BINDING % ("c", "")),
+        north={"Queues": [queue(name, RequiresSession=name == "b") for name in ("a", "b", "c", "rejected")]},
+    )
+    assert [each for each in findings if each[0].startswith("binding-")] == [
+        ("binding-without-session", "document 2: routes[0].target"),
+        ("binding-without-order", "document 1: routes[0].via"),
+    ]
+
+
+def test_bodies_without_properties_are_refused_where_something_needs_one(found: Callable[..., Any]) -> None:
+    body, compressed = ", body_only: true", "editors: [{compress: {encoding: gzip}}]\n"
+    findings = found(
+        task("ttl", "{connection: west, queue: a}", BINDING % ("a", body), more="ttl: remaining\n"),
+        task("unique", "{connection: west, queue: b}", BINDING % ("b", body)),
+        task("read", "{connection: west, queue: c}", BINDING % ("c", body)),
+        task("reader", "{connection: north, queue: c}", to("east", "queue: c")),
+        task("binary", "{connection: west, queue: d}", BINDING % ("d", body), more=compressed),
+        task("plain", "{connection: west, queue: e}", BINDING % ("e", body)),
+        north={"Queues": [queue(name, RequiresDuplicateDetection=name == "b")
+                          for name in ("a", "b", "c", "d", "e", "rejected")]},
+    )  # fmt: skip
+    assert findings == [
+        ("body-loses-properties", "document 1: routes[0].body_only"),
+        ("body-loses-properties", "document 2: routes[0].body_only"),
+        ("body-loses-properties", "document 3: routes[0].body_only"),
+        ("binary-body", "document 5: routes[0].body_only"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("via", "source", "expected"),
+    [
+        ("", "", ["envelope-not-opened"]),
+        ("", ", from: envelope", []),
+        (", body_only: true", ", from: envelope", ["envelope-not-opened"]),
+        (", body_only: true", "", []),
+    ],
+)
+def test_envelopes_are_opened_exactly_where_they_are_sent(
+    via: str, source: str, expected: list[str], found: Callable[..., Any]
+) -> None:
+    findings = found(
+        task("first", "{connection: west, queue: a}", BINDING % ("carrier", via)),
+        task("second", f"{{connection: north, queue: carrier{source}}}", to("east"), more="loop_prevention: off\n"),
+    )
+    assert names(findings) == expected
+
+
 def host_file(timeout: timedelta | None = timedelta(hours=2), *, batch: int = 100, prefetch: int = 0) -> HostFile:
     return HostFile("host.json", timeout, batch, batch, prefetch)
 

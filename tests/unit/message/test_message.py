@@ -23,6 +23,7 @@ from shared.amqp.values import (
     uint,
     ulong,
 )
+from shared.message.arrival import Arrival
 from shared.message.message import SERVICE_ASSIGNED, Message
 from tests.messages import (
     ENQUEUED,
@@ -51,7 +52,7 @@ def test_the_arrival_is_read_and_does_not_leave_again() -> None:
         "x-opt-custom": byte(-1),
     }
     message = of(message_annotations=annotations(assigned))
-    assert message.arrival == (ORIGIN, 2**40, "77", 5, 6, "jobs")
+    assert message.arrival == Arrival(ORIGIN, 2**40, "77", 5, 6, "jobs")
     kept = annotations({"x-opt-partition-key": string("key"), "x-opt-custom": byte(-1)})
     assert message.sections.message_annotations == kept
     assert message.encode() == kept + data(b"x")

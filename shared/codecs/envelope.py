@@ -1,0 +1,103 @@
+"""
+Envelopes: messages as text, for a channel that carries nothing else.
+
+1. A message is a CloudEvent whose data are all its AMQP sections. What an envelope restores is equal bit for bit.
+2. A text is one CloudEvent, or several as a JSON array.
+3. `source` and `id` identify the message at its source, so that a repeated envelope can be recognized.
+
+Source: CloudEvents 1.0.2, "JSON Event Format" 3 (structured) and 4 (batch); docs/decisions/0041.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from shared.codecs.json import read
+from shared.errors import MessageRejected
+
+EVENT_TYPE = "busway.message"
+CONTENT_TYPE = "application/vnd.busway.amqp-message"
+KINDS = ("service-bus", "event-hubs")
+MOST_EVENTS = 100_000
+
+_NOT_AN_ENVELOPE = "NotAnEnvelope"
+_VERSION = "1.0"
+
+
+class Event(NamedTuple):
+    """A message in an envelope: its identity, the kind of its source's namespace, and its encoded AMQP sections."""
+
+    source: str
+    id: str
+    kind: str
+    content: bytes
+
+
+def encode_event(event: Event) -> str:
+    """Return *event* as the text of a structured CloudEvent."""
+    return json.dumps(
+        {
+            "specversion": _VERSION,
+            "type": EVENT_TYPE,
+            "source": event.source,
+            "id": event.id,
+            "sourcekind": event.kind,
+            "datacontenttype": CONTENT_TYPE,
+            "data_base64": base64.b64encode(event.content).decode(),
+        },
+        separators=(",", ":"),
+    )
+
+
+def envelopes(events: Sequence[str], limit: int) -> list[str]:
+    """
+    Return the texts of as few envelopes as possible for *events*, in their order.
+
+    Units:   *limit* is the size of a text in bytes; an event that is larger is the only one of its envelope. Texts of
+             events are ASCII.
+    """
+    groups: list[list[str]] = []
+    size = 0
+    for event in events:
+        if groups and size + len(event) + 1 <= limit:
+            groups[-1].append(event)
+            size += len(event) + 1
+        else:
+            groups.append([event])
+            size = len(event) + 2
+    return [group[0] if len(group) == 1 else f"[{','.join(group)}]" for group in groups]
+
+
+def open_envelope(content: bytes) -> list[Event]:
+    """Return the events of an envelope; raises MessageRejected with the number of the event that is at fault."""
+    document = read(content)
+    entries = document if isinstance(document, list) else [document]
+    if not entries:
+        raise MessageRejected(_NOT_AN_ENVELOPE, "body is an empty array, expected at least one CloudEvent")
+    if len(entries) > MOST_EVENTS:
+        raise MessageRejected(
+            "EnvelopeTooLarge", f"envelope holds {len(entries)} events, expected at most {MOST_EVENTS}"
+        )
+    return [_event(entry, number) for number, entry in enumerate(entries)]
+
+
+def _event(entry: Any, number: int) -> Event:  # noqa: ANN401 - JSON
+    if not isinstance(entry, dict):
+        raise MessageRejected(_NOT_AN_ENVELOPE, f"event {number} is no JSON object, expected a CloudEvent")
+    expected = {"specversion": _VERSION, "type": EVENT_TYPE, "datacontenttype": CONTENT_TYPE}
+    for name, value in expected.items():
+        if entry.get(name) != value:
+            raise MessageRejected(_NOT_AN_ENVELOPE, f"event {number}: {name} is not {value!r}")
+    for name in ("source", "id", "sourcekind", "data_base64"):
+        # A message without sections has no bytes.
+        if not isinstance(entry.get(name), str) or not (entry[name] or name == "data_base64"):
+            raise MessageRejected(_NOT_AN_ENVELOPE, f"event {number}: {name} is missing or no text")
+    try:
+        data = base64.b64decode(entry["data_base64"], validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise MessageRejected(_NOT_AN_ENVELOPE, f"event {number}: data_base64 is not base64") from error
+    if entry["sourcekind"] not in KINDS:
+        raise MessageRejected(_NOT_AN_ENVELOPE, f"event {number}: sourcekind is not {' or '.join(KINDS)}")
+    return Event(entry["source"], entry["id"], entry["sourcekind"], data)
