@@ -341,7 +341,7 @@ class Faulty:
         (
             Faulty(),
             TargetRefused,
-            "copy: the batch cannot be prepared, KeyError in an editor of batches or in Busway itself",
+            "copy: the batch cannot be prepared, KeyError in a batch editor or in Busway itself",
         ),
     ],
 )
