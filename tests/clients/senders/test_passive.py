@@ -1,31 +1,20 @@
 """The passive sender over the wire: what switches roles, what does not, and how processes agree."""
 
-import asyncio
-import subprocess
-import sys
-import textwrap
-import threading
 from collections.abc import Callable
-from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusMessage
 
 from busway_clients import (
-    FileRoles,
-    MemoryRoles,
     PassiveSender,
     RoleState,
     SendFailed,
-    StoreUnavailable,
-    UnusableFile,
     WrongUse,
 )
 from busway_clients.errors import Unencodable
 from local.broker.faults import Effect, Fault, Operation
-from tests.clients.applications import ENVIRONMENT, Answering, Application
+from tests.clients.applications import Answering, Application
 from tests.clients.conftest import Pair
 
 
@@ -222,182 +211,6 @@ def test_messages_accepted_by_the_active_namespace_are_not_sent_again(
     assert pair.ids("west", entity)
     assert [*pair.ids("west", entity), *pair.ids("east", entity)] == ids
     assert outcome.accepted_nowhere == ()
-
-
-def test_processes_that_share_a_file_agree(pair: Pair, queue: Callable[..., str], tmp_path: Path) -> None:
-    entity = queue()
-    with Application("sync", pair.places) as first, Application("aio", pair.places) as second:
-        ours = first.passive(entity, roles=FileRoles(tmp_path / "roles.db"))
-        theirs = second.passive(entity, roles=FileRoles(tmp_path / "roles.db"), refresh=timedelta())
-        ours.send(ServiceBusMessage("1"))
-        second.call(theirs.send(ServiceBusMessage("2")))
-        pair.go_down("west")
-        ours.send(ServiceBusMessage("3"), timeout=5)
-        pair.come_up("west")
-        second.call(theirs.send(ServiceBusMessage("4")))
-        assert theirs.state == RoleState("east", ("west",))
-        assert pair.bodies("east", entity) == ["3", "4"]
-
-
-def test_senders_of_one_process_that_share_their_roles_agree(pair: Pair, queue: Callable[..., str]) -> None:
-    entity = queue()
-    with Application("sync", pair.places) as application:
-        roles = MemoryRoles()
-        first, second = (application.passive(entity, roles=roles) for _ in range(2))
-        second.send(ServiceBusMessage("1"))
-        first.activate("east")
-        second.send(ServiceBusMessage("2"))
-    assert pair.bodies("west", entity) == ["1"]
-    assert pair.bodies("east", entity) == ["2"]
-
-
-class RolesThatChange(MemoryRoles):
-    """A store whose roles another process changes once they have been read."""
-
-    will_change = False
-
-    def read(self) -> Any:
-        held = super().read()
-        if self.will_change and held is not None:
-            self.will_change = False
-            self.replace(held.version, held.order[::-1])
-        return held
-
-
-def test_a_role_change_during_a_send_does_not_blame_the_wrong_namespace(
-    application: Application, pair: Pair, queue: Callable[..., str]
-) -> None:
-    entity = queue()
-    roles = RolesThatChange()
-    sender = application.passive(entity, roles=roles)
-    application.call(sender.send(ServiceBusMessage("1")))
-    pair.go_down("west")
-    roles.will_change = True
-    outcome = application.call(sender.send(ServiceBusMessage("2"), timeout=5))
-    assert (outcome.accepted_by, [*outcome.errors]) == (("east",), ["west"])
-    assert sender.state == RoleState("east", ("west",))
-
-
-def test_concurrent_switches_swap_the_roles_once(tmp_path: Path) -> None:
-    script = textwrap.dedent("""
-        import sys
-        from busway_clients import FileRoles
-        roles = FileRoles(sys.argv[1])
-        held = roles.read() or roles.replace(0, ("west", "east"))
-        print("ready", flush=True)
-        sys.stdin.readline()
-        print(roles.replace(held.version, held.order[::-1]))
-    """)
-    path = str(tmp_path / "roles.db")
-    FileRoles(path).replace(0, ("west", "east"))
-    command = [sys.executable, "-c", script, path]
-    both = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)  # noqa: S603 - our own script
-        for _ in range(2)
-    ]
-    for process in both:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    answers = {process.communicate("go\n", timeout=30)[0] for process in both}
-    assert answers == {"Roles(order=('east', 'west'), version=2)\n"}
-
-
-class RolesThatAreAway:
-    """A store that does not answer until the test allows it."""
-
-    is_local = False
-
-    def __init__(self) -> None:
-        self.is_away = True
-        self.roles = MemoryRoles()
-
-    def read(self) -> Any:
-        self._answer()
-        return self.roles.read()
-
-    def replace(self, expected: Any, order: Any) -> Any:
-        self._answer()
-        return self.roles.replace(expected, order)
-
-    def _answer(self) -> None:
-        if self.is_away:
-            raise StoreUnavailable("roles: no answer")
-
-
-def test_unavailable_role_store_stops_no_send_and_no_switch(
-    application: Application, pair: Pair, queue: Callable[..., str]
-) -> None:
-    entity = queue()
-    roles = RolesThatAreAway()
-    sender = application.passive(entity, roles=roles, refresh=timedelta())
-    application.call(sender.send(ServiceBusMessage("1")))
-    assert (sender.state.active, sender.state.is_agreed) == ("west", False)
-    pair.go_down("west")
-    application.call(sender.send(ServiceBusMessage("2"), timeout=5))
-    assert (sender.state.active, str(sender.state.error)) == ("east", "roles: no answer")
-    roles.is_away = False
-    application.call(sender.send(ServiceBusMessage("3")))
-    assert sender.state == RoleState("east", ("west",))
-    assert roles.read().order == ("east", "west")
-
-
-class RolesThatTakeTheirTime(MemoryRoles):
-    """A store that answers when the test allows it."""
-
-    is_local = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_asked, self.may_answer = threading.Event(), threading.Event()
-
-    def read(self) -> Any:
-        self.is_asked.set()
-        assert self.may_answer.wait(30)
-        return super().read()
-
-
-def test_send_waits_for_another_at_most_its_timeout(
-    application: Application, pair: Pair, queue: Callable[..., str]
-) -> None:
-    entity = queue()
-    roles = RolesThatTakeTheirTime()
-    sender = application.passive(entity, roles=roles)
-
-    if application.kind == "sync":
-        first = threading.Thread(target=sender.send, args=(ServiceBusMessage("1"),))
-        first.start()
-        assert roles.is_asked.wait(30)
-        with pytest.raises(SendFailed, match="west accepted 0 of 1, OperationTimeoutError"):
-            sender.send(ServiceBusMessage("2"), timeout=0.05)
-        roles.may_answer.set()
-        first.join()
-    else:
-
-        async def both() -> None:
-            first = asyncio.create_task(sender.send(ServiceBusMessage("1")))
-            await asyncio.to_thread(roles.is_asked.wait, 30)
-            with pytest.raises(SendFailed, match="west accepted 0 of 1, OperationTimeoutError"):
-                await sender.send(ServiceBusMessage("2"), timeout=0.05)
-            roles.may_answer.set()
-            await first
-
-        application.call(both())
-    assert pair.bodies("west", entity) == ["1"]
-
-
-def test_roles_of_other_namespaces_are_refused(pair: Pair, queue: Callable[..., str], tmp_path: Path) -> None:
-    path = tmp_path / "roles.db"
-    FileRoles(path).replace(0, ("north", "south"))
-    expected = "has roles of north, south, expected east, west"
-    with Application("sync", pair.places) as application, pytest.raises(WrongUse, match=expected):
-        application.passive(queue(), roles=FileRoles(path)).send(ServiceBusMessage("x"))
-
-
-def test_foreign_file_is_refused(tmp_path: Path) -> None:
-    page = tmp_path / "login.html"
-    page.write_text("<html>please log in</html>" * 100)
-    with pytest.raises(UnusableFile, match=r"login\.html: file is not a database"):
-        FileRoles(page)
 
 
 def test_invalid_settings_are_reported_by_the_constructor() -> None:
