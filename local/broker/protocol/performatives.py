@@ -296,7 +296,8 @@ def read_disposition(raw: list[Field]) -> Disposition:
 
 def disposition(*, role: bool, delivery_id: int, state: bytes) -> bytes:
     """Return the disposition that settles one delivery with an encoded state."""
-    fields = [flag_field(role), number_field(delivery_id), number_field(delivery_id), _TRUE, state, _FALSE]
+    number = number_field(delivery_id)
+    fields = [flag_field(role), number, number, _TRUE, state, _FALSE]
     return compose_list(DISPOSITION, fields)
 
 
