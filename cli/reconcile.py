@@ -126,7 +126,7 @@ def check_spark() -> None:
     """Raise ConfigError with every package and program that the job needs and this machine lacks."""
     problems = [
         Problem(package, "is not installed", "pip install -r jobs/reconcile/requirements.txt")
-        for package in ("pyspark", "jinja2", "matplotlib")
+        for package in ("pyspark", "jinja2")
         if importlib.util.find_spec(package) is None
     ]
     home = os.environ.get("JAVA_HOME")

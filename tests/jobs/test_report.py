@@ -10,14 +10,19 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
+from jobs.reconcile.judge.verdicts import FINDINGS, UNDECIDED
 from jobs.reconcile.reconciliation import reconcile
+from jobs.reconcile.report.finding import Kind, with_ends
+from jobs.reconcile.report.first_messages import SHOWN
 from jobs.reconcile.report.lag_chart import duration
-from jobs.reconcile.report.page import SHOWN, Kind, render, with_ends, write_page
+from jobs.reconcile.report.page import render, write_page
 from jobs.reconcile.report.repair_manifest import places, write_manifest
 from jobs.reconcile.report.trace import Step, moment
+from jobs.reconcile.report.trend import Trend
 from jobs.reconcile.settings import Settings, Window
 from jobs.reconcile.summary import Summary
 from tests.jobs.journals import PLAIN_KINDS, START, TASK, planted
+from tests.jobs.sample_page import sample_summary
 
 VOID = {"meta", "link", "br", "img", "input", "hr", "wbr"}
 EVIL = "<script>alert(1)</script>"
@@ -68,6 +73,21 @@ class Finished(NamedTuple):
     plan: dict[int, str]
 
 
+def write_earlier_nights(runs: Path) -> None:
+    """Write the summaries of four earlier days, one of them unreadable, and of an earlier hour."""
+    for ends, hours, text in (
+        (1, 24, sample_summary({"late": 3, "delivered": 7}).to_json()),
+        (2, 24, "{}"),
+        (4, 24, sample_summary({"missing": 2, "orphan": 1}).to_json()),
+        (31, 24, sample_summary({"delivered": 5}).to_json()),
+        (1, 1, sample_summary({"looped": 9}).to_json()),
+    ):
+        end = START - timedelta(days=ends - 1)
+        folder = runs / Window(end - timedelta(hours=hours), end).run
+        folder.mkdir()
+        (folder / "summary.json").write_text(text, encoding="utf-8")
+
+
 @pytest.fixture(scope="module")
 def run(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Finished:
     folder: Path = tmp_path_factory.mktemp("report")
@@ -81,6 +101,7 @@ def run(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Finish
     out = str(folder / "out")
     grace = Settings(grace=timedelta(hours=1))
     result = reconcile(spark, str(folder / "journal"), out, window=window, now=now, settings=grace)
+    write_earlier_nights(Path(out) / "runs")
     path = write_page(spark, result.summary, out)
     return Finished(result.summary, Path(path.removeprefix("file:")).read_text(encoding="utf-8"), spark, out, plan)
 
@@ -111,12 +132,30 @@ def test_the_verdict_is_on_top(run: Finished) -> None:
 def test_the_figures_of_a_task_add_up(run: Finished) -> None:
     page = Page(run.page)
     rows = [each for each in page.elements if each["tag"] in ("th", "td")]
-    start = next(at for at, each in enumerate(rows) if each["text"] == TASK)
-    cells = {each["data-label"]: each["text"].split() for each in rows[start + 1 : start + 7]}
-    sums = {name: sum(int(word) for word in words if word.isdigit()) for name, words in cells.items()}
-    parts = ("= delivered", "+ withheld or open", "+ findings", "+ undecided")
-    assert sums["messages"] == sum(sums[part] for part in parts) > MISSING
-    assert sums["orphans (extra)"] == 1
+    start = next(at for at, each in enumerate(rows) if each["text"] == TASK and each["scope"] == "row")
+    figures = {}
+    for cell in rows[start + 1 :]:
+        if cell["tag"] == "th":
+            break
+        figures[cell["data-label"]] = int(cell["text"])
+    parts = [number for name, number in figures.items() if name[0] in "=+"]
+    assert figures["messages"] == sum(parts) > MISSING
+    assert figures["orphans (extra)"] == 1
+    assert figures["+ missing"] == MISSING
+
+
+def test_the_trend_has_the_nights_before(run: Finished) -> None:
+    page = Page(run.page)
+    marks = [(each["title"], each["text"]) for each in page.all("span", title="2026-")]
+    assert marks == [
+        ("2026-11-16: findings", "✗"),
+        ("2026-11-17: no result", "·"),
+        ("2026-11-18: no result", "·"),
+        ("2026-11-19: findings", "✗"),
+    ]
+    shown = {each["id"]: page.elements[page.elements.index(each) + 1]["text"] for each in page.all("h3")}
+    assert "Also found in 1 of the 2 nights before." in shown["missing"]
+    assert "New: not found in the 2 nights before." in shown["looped"]
 
 
 def test_a_finding_has_its_trace_and_the_rest_is_counted(run: Finished) -> None:
@@ -136,6 +175,19 @@ def test_a_finding_has_its_trace_and_the_rest_is_counted(run: Finished) -> None:
     assert f"All {MISSING} are in runs/" in " ".join(text.replace("<code>", "").split())
 
 
+def test_each_kind_of_finding_says_what_to_do(run: Finished) -> None:
+    summary, text, *_ = run
+    page = Page(text)
+    advice = {each["id"]: page.elements[page.elements.index(each) + 2 :] for each in page.all("h3") if "id" in each}
+    for kind in (kind for kind in (*FINDINGS, UNDECIDED) if summary.counts.get(kind)):
+        box = next(each for each in advice[kind] if each.get("class") == "do")
+        assert box["text"].startswith("What to do:")
+        command = next(each["text"] for each in advice[kind] if each["tag"] == "code")
+        assert command.startswith(("busway ", "duckdb "))
+    assert f"busway repair runs/{summary.run}/repair.jsonl --dry-run" in text
+    assert "exit code" not in text
+
+
 def test_the_page_is_accessible(run: Finished) -> None:
     page = Page(run.page)
     assert page.all("html", lang="en")
@@ -144,9 +196,10 @@ def test_the_page_is_accessible(run: Finished) -> None:
         assert header.get("scope") in ("col", "row")
     for table in page.all("table"):
         assert table["text"].strip()
-    (chart,) = page.all("div", role="img")
+    trend, chart = page.all("div", role="img")
+    assert "the table below" in trend["aria-label"]
     assert "median" in chart["aria-label"]
-    assert page.all("svg")[0]["aria-hidden"] == "true"
+    assert all(each["aria-hidden"] == "true" for each in page.all("svg"))
     assert "prefers-color-scheme: dark" in run.page
 
 
@@ -155,7 +208,7 @@ def test_of_many_records_the_page_shows_the_first_and_the_last(run: Finished) ->
     steps = [Step(f"at {number}", "task t", f"record {number}") for number in range(1000)]
     row: dict[str, Any] = defaultdict(lambda: None)
     row |= {"message_id": "i" * 200_000, "verdict": "late", "findings": [], "lag_milliseconds": 1.0}
-    text = render(summary, [Kind("late", 1, [with_ends(row, steps)])])
+    text = render(summary, [Kind("late", 1, [with_ends(row, steps)])], Trend([]))
     (element,) = Page(text).all("details", **{"class": "finding"})
     assert "record 9\n" in element["text"]
     assert "960 more records" in element["text"]

@@ -1,0 +1,138 @@
+"""The page in a browser: what a person sees on a phone and on a desktop."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.browser import Tab, running_browser
+from tests.jobs.sample_page import FOUND, HOSTILE, sample_page
+
+WIDTHS = (360, 1280)
+# Elements that end to the right of the screen, outside a box that scrolls; those of one pixel are for screen readers.
+CUT = """[...document.querySelectorAll('body *')].filter(each => !each.closest('.scroll')
+  && each.getBoundingClientRect().width > 1 && each.getBoundingClientRect().right > WIDTH + 1)
+  .map(each => each.outerHTML.slice(0, 80))"""
+# The least contrast of text and background, as WCAG 2 defines it, of the elements that have text of their own.
+CONTRAST = """(() => {
+  const numbers = color => color.match(/[\\d.]+/g).map(Number);
+  const light = color => numbers(color).slice(0, 3).map(each => each / 255)
+    .map(each => each <= 0.04045 ? each / 12.92 : ((each + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, each, at) => sum + each * [0.2126, 0.7152, 0.0722][at], 0);
+  const behind = each => {
+    const color = getComputedStyle(each).backgroundColor;
+    return numbers(color)[3] === 0 ? (each.parentElement ? behind(each.parentElement) : 'rgb(255, 255, 255)') : color;
+  };
+  const contrast = each => {
+    const [one, other] = [light(getComputedStyle(each).color), light(behind(each))];
+    return (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+  };
+  return [...document.querySelectorAll('body *')]
+    .filter(each => [...each.childNodes].some(node => node.nodeType === 3 && node.data.trim()))
+    .filter(each => !each.closest('svg')).map(each => [contrast(each), each.outerHTML.slice(0, 80)])
+    .sort((one, other) => one[0] - other[0])[0];
+})()"""
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    with running_browser(tmp_path_factory.mktemp("browser")) as tab:
+        yield tab
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(sample_page(), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_nothing_is_cut_at_the_right(tab: Tab, page: Path, width: int) -> None:
+    tab.open(page, width=width)
+    tab.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+    assert tab.evaluate(CUT.replace("WIDTH", str(width))) == []
+    assert tab.evaluate("[innerWidth, document.documentElement.scrollWidth]") == [width, width]
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_all_text_can_be_read(tab: Tab, page: Path, width: int, dark: bool) -> None:
+    tab.open(page, width=width, dark=dark)
+    paper = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert paper == ("rgb(18, 22, 27)" if dark else "rgb(255, 255, 255)")
+    contrast, where = tab.evaluate(CONTRAST)
+    assert contrast >= 4.5, where
+
+
+def test_a_hostile_id_is_only_text(tab: Tab, page: Path) -> None:
+    tab.open(page, width=1280)
+    assert tab.evaluate("typeof window.hacked") == "undefined"
+    assert tab.evaluate("document.querySelectorAll('script, img, [onload], [onerror]').length") == 0
+    shown = tab.evaluate("[...document.querySelectorAll('#missing ~ .finding .id')].map(each => each.textContent)")
+    assert shown[:4] == list(HOSTILE[:4])
+    assert shown[4] == r"\u202etxt.exe\x1b[31m\x00"
+    assert shown[5] == HOSTILE[5]
+    assert shown[7] == "(no message id)"
+    assert tab.evaluate("performance.getEntriesByType('resource').length") == 0
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_figures_of_a_table_end_at_one_line(tab: Tab, page: Path, width: int) -> None:
+    tab.open(page, width=width)
+    tab.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+    edges = tab.evaluate("""[...document.querySelectorAll('table')].map(table => {
+      const ends = {};
+      for (const cell of table.querySelectorAll('td.n')) {
+        if (!cell.getBoundingClientRect().width) continue;
+        const text = document.createRange();
+        text.selectNodeContents(cell);
+        const column = getComputedStyle(cell).display === 'flex' ? 'card' : cell.cellIndex;
+        (ends[column] ??= new Set()).add(Math.round(text.getBoundingClientRect().right));
+      }
+      return Object.values(ends).map(each => each.size);
+    })""")
+    assert [each for sizes in edges for each in sizes if each != 1] == []
+    assert sum(len(sizes) for sizes in edges) > 10
+    styles = tab.evaluate(
+        "[...new Set([...document.querySelectorAll('td.n')].map(each => getComputedStyle(each).fontVariantNumeric))]"
+    )
+    assert all("tabular-nums" in each for each in styles)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_findings_come_first_and_each_says_what_to_do(tab: Tab, page: Path, width: int) -> None:
+    tab.open(page, width=width)
+    tops = tab.evaluate(
+        "['.verdict', '#findings', '#evidence', '#trend', '#tasks']"
+        ".map(each => document.querySelector(each).getBoundingClientRect().top)"
+    )
+    assert tops == sorted(tops)
+    for kind in FOUND:
+        shown = tab.evaluate(
+            f"document.getElementById('{kind}').nextElementSibling.nextElementSibling.innerText.replace(/\\s+/g, ' ')"
+        )
+        assert re.match("What to do: .{20}", shown), kind
+    assert "exit code" not in tab.evaluate("document.body.innerText").lower()
+
+
+def test_a_click_opens_the_records_of_a_message(tab: Tab, page: Path) -> None:
+    tab.open(page, width=360)
+    visible = "document.querySelector('.trace').checkVisibility()"
+    assert tab.evaluate(visible) is False
+    tab.evaluate("document.querySelector('.finding summary').click()")
+    assert tab.evaluate(visible) is True
+
+
+def test_the_trend_has_a_mark_and_a_bar_for_each_night(tab: Tab, page: Path) -> None:
+    tab.open(page, width=360)
+    marks = tab.evaluate("[...document.querySelectorAll('.trend > [title]')].map(each => each.textContent).join('')")
+    assert marks == "✗✓✓✓✓✓✓✗✓·✓✓✓✓✗✓✓✓✓·✓✗✓✓✓✓✓✓✗✗"
+    bars = tab.evaluate("[...document.querySelectorAll('.trend svg')].map(each => each.childElementCount)")
+    assert bars == [marks.count("✗"), 30 - marks.count("·")]
+    right, of_box = tab.evaluate(
+        "['.trend svg:last-of-type rect:last-child', '.trend']"
+        ".map(each => document.querySelector(each).getBoundingClientRect().right)"
+    )
+    assert of_box - 12 < right <= of_box
