@@ -7,15 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from shared.amqp import sections
 from shared.amqp.values import string
-from shared.config.models import TaskFile
-from shared.config.steps import STEPS
 from shared.editors.chain import ChainOptions, _sequence_of
 from shared.editors.protection.links import WINDOW, Progress
-from shared.errors import ConfigError, MessageRejected, TargetUnavailable
+from shared.errors import MessageRejected, TargetUnavailable
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
 from shared.line.task import Task
@@ -44,7 +41,6 @@ from tests.fakes import (
     OutputThatRejects,
     clock_at_delivery,
     sleep_by,
-    task_facts,
 )
 from tests.keys import jwks, made, settings
 from tests.messages import delivered, message
@@ -133,9 +129,6 @@ def test_what_one_message_was_split_into_is_linked_each(app: dict[str, str]) -> 
     first = linked(chainer(app), parts)
     assert encoded(linked(chainer(app), parts)) == encoded(first)
     assert carried(verifier(app), arrived(first)) == ["passes", "passes"]
-
-
-# What verify-chain says
 
 
 def test_missing_reordered_altered_and_inserted_are_distinguished_with_their_numbers(app: dict[str, str]) -> None:
@@ -268,9 +261,6 @@ def test_a_window_of_links_is_remembered_and_older_ones_are_not(app: dict[str, s
     assert encoded(linked(chainer(app), messages(1, 3))) == encoded(many[:3]), "a large batch is remembered whole"
 
 
-# Outages and failures
-
-
 class Away:
     """A store that is away for some questions, or loses answers."""
 
@@ -394,84 +384,3 @@ def test_an_invalid_document_needs_an_operator(app: dict[str, str]) -> None:
     opened.close()
     with pytest.raises(Exception, match="is not the state of a sequence"):
         edit(chainer(app), messages(1, 1))
-
-
-# What cannot be right is refused at load
-
-STORE = {"key": "k", "store": {"setting": "STATE"}}
-SESSION = {"connection": "west", "queue": "orders", "sessions": True}
-QUEUE = {"connection": "west", "queue": "orders"}
-HUB = {"connection": "west", "hub": "orders", "consumer_group": "copy"}
-EVERYTHING = [{"target": {"connection": "east", "queue": "orders"}}]
-
-
-def task(source: Any, *steps: dict[str, Any], routes: Any = EVERYTHING) -> Any:
-    rejects = {"connection": "west", "queue": "rejected"}
-    document = {"task": "t", "source": source, "editors": list(steps), "routes": routes, "rejects": rejects}
-    return TaskFile.model_validate(document)
-
-
-def chain(sequence: Any = "session", **options: Any) -> Any:
-    return {"chain": {**STORE, "sequence": sequence, **options}}
-
-
-@pytest.mark.parametrize(
-    ("source", "step"),
-    [
-        (SESSION, chain()),
-        (HUB, chain("partition")),
-        (HUB, chain("partition_key")),
-        ({**HUB, "partitions": [0]}, chain("entity")),
-        (QUEUE, chain("entity", single_instance=True)),
-        (QUEUE, chain({"property": "customer"}, single_instance=True)),
-        (SESSION, {"verify-chain": STORE}),
-        (HUB, {"verify-chain": STORE}),
-        (QUEUE, {"verify-chain": {**STORE, "single_instance": True}}),
-    ],
-)
-def test_valid_options_are_accepted(source: Any, step: dict[str, Any]) -> None:
-    assert task(source, step)
-    assert task(source, {"filter": "a = 1"}, step)
-
-
-@pytest.mark.parametrize(
-    ("source", "steps", "problem"),
-    [
-        (QUEUE, [chain()], "is session, expected a source with sessions"),
-        (HUB, [chain()], "is session"),
-        (SESSION, [chain("partition")], "expected a hub as the source"),
-        (QUEUE, [chain("partition_key")], "expected a hub as the source"),
-        (SESSION, [chain("entity")], "covers a whole entity, expected `session`, or single_instance: true"),
-        (QUEUE, [chain({"property": "customer"})], "covers a whole entity"),
-        (HUB, [chain("entity", single_instance=True)], "covers several partitions"),
-        ({**HUB, "partitions": [0, 1]}, [chain("entity")], "covers several partitions"),
-        (QUEUE, [{"verify-chain": STORE}], r"editors\[0\].verify-chain: the source keeps no order"),
-        (SESSION, [{"encrypt": {"key": "k"}}, chain()], r"editors\[1\].chain comes after encrypt"),
-        (SESSION, [chain(), {"filter": "a = 1"}], r"editors\[0\].chain comes before filter, which withholds"),
-        (SESSION, [chain(), {"verify": {"key": "k", "on_failure": "drop"}}], "comes before verify"),
-        (
-            SESSION,
-            [chain(), {"transform": {"expression": "a"}}],
-            "comes before transform, which changes the content",
-        ),
-        (SESSION, [chain(), {"split": {}}], "comes before split, which replaces the linked messages"),
-    ],
-)
-def test_invalid_options_are_refused(source: Any, steps: Any, problem: str | None) -> None:
-    with pytest.raises(ValidationError, match=problem):
-        task(source, *steps)
-
-
-def test_a_chain_is_not_divided_between_routes() -> None:
-    with pytest.raises(ValidationError, match="the first route has a condition"):
-        task(SESSION, chain(), routes=[{"when": "a = 1", **EVERYTHING[0]}, *EVERYTHING])
-
-
-@pytest.mark.parametrize("verb", ["chain", "verify-chain"])
-def test_a_store_that_no_app_setting_names_stops_the_start(verb: str) -> None:
-    options = {**STORE, **({"sequence": "session"} if verb == "chain" else {})}
-    step = STEPS[verb].model_validate({verb: options})
-    for value in ({}, {"STATE": "no connection string"}, {"STATE": "file:/no/such/folder/state.db"}):
-        with pytest.raises(ConfigError) as raised:
-            step.editor(task_facts({**settings(k=jwks(made("oct"))), **value}))
-        assert raised.value.problems[0].path == f"task copy: {verb}.store: app setting STATE"

@@ -1,11 +1,9 @@
 """Which messages count as repeated, where that is remembered, and that nothing is lost by it whatever fails."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,77 +12,23 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from shared.amqp.values import NULL, boolean, int_, long, string, symbol
-from shared.clock import ManualClock
 from shared.editors.deduplicate import Deduplicate, DeduplicateStep
 from shared.editors.filter import FilterStep
 from shared.editors.split import SplitStep
-from shared.editors.state.sent_ids import OwnIds, SharedIds
+from shared.editors.state.sent_ids import OwnIds
 from shared.errors import BuswayError, ConfigError, MessageRejected, TargetUnavailable
-from shared.line.pipeline import Pipeline
-from shared.line.routing import Route, Router, Target
-from shared.line.task import Task
-from shared.message.arrival import Origin
 from shared.message.message import Message
-from shared.message.ttl import Keep
-from shared.protocols import BatchEditor, EditedTogether, Editor, Joined, Outcome, Output, Withheld
-from shared.stores.blobs import Tail
-from shared.stores.sqlite_stores import FileBlobs
+from shared.protocols import Joined, Outcome, Withheld
 from tests.fakes import (
-    JournalInMemory,
     OutputThatAccepts,
     OutputThatFailsOnce,
     OutputThatIsDown,
     OutputThatRejects,
     clock_at_delivery,
-    sleep_by,
     task_facts,
 )
 from tests.messages import delivered, message
-
-ORIGIN = Origin("west", "orders")
-
-
-class Line:
-    """One instance of a task from west/orders to east/orders, with rejects, in virtual time."""
-
-    def __init__(
-        self,
-        *editors: Editor | BatchEditor,
-        output: Output | None = None,
-        clock: ManualClock | None = None,
-    ) -> None:
-        self.output = output or OutputThatAccepts()
-        self.rejects = OutputThatAccepts()
-        self.journal = JournalInMemory()
-        self.clock = clock or clock_at_delivery()
-        task = Task(
-            "copy",
-            ORIGIN,
-            editors,
-            Router([Route(Target(self.output, "east", "orders"))]),
-            Target(self.rejects, "west", "rejected"),
-            Keep(),
-            None,
-        )
-        self.pipeline = Pipeline(task, self.journal, self.clock, sleep_by(self.clock))
-
-    def run(self, *batch: tuple[int, str]) -> Counter[Outcome]:
-        """Deliver messages by their sequence numbers and ids."""
-        contents = [delivered(number, message_id=identity or None) for number, identity in batch]
-        return asyncio.run(self.pipeline.run(contents))
-
-    def numbers(self, outcome: Outcome) -> list[int]:
-        """Return the sequence numbers of the messages of which the journal says so."""
-        return [each.arrival.sequence_number or 0 for each in self.journal.records if each.outcome is outcome]
-
-
-def editor(clock: ManualClock | None = None, *, settings: dict[str, str] | None = None, **options: Any) -> Deduplicate:
-    asked = {"window": "PT1H", "store": "memory", **options}
-    return DeduplicateStep.model_validate({"deduplicate": asked}).editor(task_facts(settings, clock))
-
-
-def asked(deduplicate: Deduplicate, messages: Sequence[Message]) -> Sequence[EditedTogether]:
-    return asyncio.run(deduplicate.edit_batch(messages, timeout_seconds=5))
+from tests.unit.editors.deduplicating import Line, asked, editor
 
 
 def settled(deduplicate: Deduplicate, messages: Sequence[Message], outcome: Outcome = Outcome.SENT) -> None:
@@ -98,9 +42,6 @@ def is_repeat(deduplicate: Deduplicate, first: Message, second: Message) -> bool
     settled(deduplicate, [first])
     (result,) = asked(deduplicate, [second])
     return isinstance(result, Withheld)
-
-
-# What is a duplicate
 
 
 def test_a_message_with_the_id_of_one_that_was_sent_is_withheld_with_the_reason() -> None:
@@ -175,9 +116,6 @@ def test_options_are_checked() -> None:
         DeduplicateStep.model_validate({"deduplicate": {"window": "PT1H"}})
     with pytest.raises(ConfigError, match="task copy: deduplicate: app setting STORE: the app setting is missing"):
         editor(store={"setting": "STORE"})
-
-
-# Never before the send is confirmed
 
 
 def test_of_two_duplicates_in_one_delivery_the_second_shares_the_outcome_of_the_first() -> None:
@@ -309,125 +247,6 @@ class Flaky(OutputThatAccepts):
             if self._after < 0:
                 return TargetUnavailable("target/entity: away")
         return None
-
-
-# Shared by instances
-
-
-def shared(path: Path, clock: ManualClock, **options: Any) -> Deduplicate:
-    return editor(clock, settings={"STORE": f"file:{path}"}, store={"setting": "STORE"}, **options)
-
-
-def test_instances_share_what_was_sent_and_a_restart_forgets_nothing(tmp_path: Path) -> None:
-    path, clock = tmp_path / "store.db", clock_at_delivery()
-    one, two = Line(shared(path, clock), clock=clock), Line(shared(path, clock), clock=clock)
-    assert two.run((1, "z")) == {Outcome.SENT: 1}
-    assert one.run((2, "a")) == {Outcome.SENT: 1}
-    assert two.run((3, "a"), (4, "b")) == {Outcome.FILTERED: 1, Outcome.SENT: 1}
-    assert one.run((5, "b")) == {Outcome.FILTERED: 1}
-    assert Line(shared(path, clock), clock=clock).run((6, "a"), (7, "b"), (8, "z")) == {Outcome.FILTERED: 3}
-
-
-def test_what_was_sent_in_earlier_hours_counts_for_the_window_and_is_deleted_behind_it(tmp_path: Path) -> None:
-    path, clock = tmp_path / "store.db", clock_at_delivery()
-    blobs = FileBlobs(path, "busway-deduplicate")
-    line = Line(shared(path, clock, window="PT2H"), clock=clock)
-    line.run((1, "a"))
-    clock.advance(3600)
-    line.run((2, "b"))
-    # Another instance that is late, or whose clock is.
-    late = Line(shared(path, ManualClock(clock.now() - timedelta(minutes=50)), window="PT2H"))
-    assert late.run((3, "c")) == {Outcome.SENT: 1}
-    assert line.run((4, "c")) == {Outcome.SENT: 1}  # more than five minutes late: at worst a duplicate
-    clock.advance(1800)
-    assert Line(shared(path, clock, window="PT2H"), clock=clock).run((5, "a"), (6, "b")) == {Outcome.FILTERED: 2}
-    clock.advance(3600)
-    line.run((7, "d"))
-    assert line.run((8, "a"), (9, "b")) == {Outcome.SENT: 1, Outcome.FILTERED: 1}
-    hours = [name.removeprefix("copy/") for name in asyncio.run(blobs.names("copy/"))]
-    assert hours == ["2030-03-17T18-000.ids", "2030-03-17T20-000.ids"]
-
-
-class Faulty(FileBlobs):
-    """A store that is away, loses answers, and whose blobs are full after some appends."""
-
-    faults = 0
-    lost_answers = 0
-    is_dying = False
-    block_limit = 10**9
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, "ids")
-        self.blocks: Counter[str] = Counter()
-
-    async def append(self, name: str, content: bytes) -> bool:
-        self._fail()
-        if self.is_dying:
-            raise KeyboardInterrupt
-        if self.blocks[name] >= self.block_limit:
-            return False
-        self.blocks[name] += 1
-        await super().append(name, content)
-        if self.lost_answers:
-            self.lost_answers -= 1
-            raise TargetUnavailable("blob: away")
-        return True
-
-    async def tail(self, name: str, position: int) -> Tail:
-        self._fail()
-        tail = await super().tail(name, position)
-        return Tail(tail.content, self.blocks[name] >= self.block_limit)
-
-    def _fail(self) -> None:
-        if self.faults:
-            self.faults -= 1
-            raise TargetUnavailable("blob: away")
-
-
-def over(blobs: Faulty, clock: ManualClock) -> Deduplicate:
-    options = DeduplicateStep.model_validate({"deduplicate": {"window": "PT1H", "store": {"setting": "S"}}}).options
-    return Deduplicate(options, SharedIds(blobs, "copy", options.window, options.max_count, clock))
-
-
-def test_an_unavailable_store_holds_the_batch_and_a_lost_append_answer_is_harmless(tmp_path: Path) -> None:
-    blobs, clock = Faulty(tmp_path / "store.db"), clock_at_delivery()
-    blobs.faults, blobs.lost_answers = 3, 2
-    line = Line(over(blobs, clock), clock=clock)
-    assert line.run((1, "a"), (2, "a")) == {Outcome.SENT: 1, Outcome.FILTERED: 1}
-    blobs.faults = 2
-    assert line.run((3, "a")) == {Outcome.FILTERED: 1}
-    assert Line(over(blobs, clock), clock=clock).run((4, "a"), (5, "b")) == {Outcome.FILTERED: 1, Outcome.SENT: 1}
-
-
-def test_a_crash_between_the_send_and_its_record_gives_a_duplicate(tmp_path: Path) -> None:
-    blobs, clock = Faulty(tmp_path / "store.db"), clock_at_delivery()
-    output = OutputThatAccepts()
-    line = Line(over(blobs, clock), output=output, clock=clock)
-    asyncio.run(line.pipeline.run([delivered(1, message_id="z")]))
-    blobs.is_dying = True
-    with pytest.raises(KeyboardInterrupt):
-        line.run((2, "a"))
-    blobs.is_dying = False
-    assert Line(over(blobs, clock), output=output, clock=clock).run((2, "a")) == {Outcome.SENT: 1}
-    assert output.ids("orders") == ["z", "a", "a"]
-
-
-def test_a_full_blob_is_followed_by_another_one(tmp_path: Path) -> None:
-    blobs, clock = Faulty(tmp_path / "store.db"), clock_at_delivery()
-    blobs.block_limit = 2
-    one, two = Line(over(blobs, clock), clock=clock), Line(over(blobs, clock), clock=clock)
-    for number in range(1, 8):
-        assert (one, two)[number % 2].run((number, f"id-{number}")) == {Outcome.SENT: 1}
-    for line in (one, two, Line(over(blobs, clock), clock=clock)):
-        assert line.run(*((10 + number, f"id-{number}") for number in range(1, 8))) == {Outcome.FILTERED: 7}
-    assert len(asyncio.run(blobs.names("copy/"))) == 4
-
-
-def test_a_blob_with_something_else_in_it_stops_the_task(tmp_path: Path) -> None:
-    blobs, clock = Faulty(tmp_path / "store.db"), clock_at_delivery()
-    asyncio.run(blobs.append("copy/2030-03-17T17-000.ids", b"something else"))
-    with pytest.raises(BuswayError, match="expected only ids of sent messages"):
-        Line(over(blobs, clock), clock=clock).run((1, "a"))
 
 
 def test_ids_of_one_instance_are_bounded() -> None:
