@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from benchmarks.measurement import Measurement, report
 from local.host.raw_link import Delivery
-from local.host.worker import Function, Worker
+from local.host.worker import EmbeddedWorker, Function
 from local.host.worker_input import Input, service_bus_input
 from shared.amqp.codec import encode
 from shared.amqp.scan import join_list, join_map
@@ -90,7 +90,7 @@ def message(number: int, now: int, count: int, *, traced: bool = False) -> bytes
     ).encode()
 
 
-async def cpu_per_message(worker: Worker, function: Function, inputs: Sequence[Input], messages: int) -> float:
+async def cpu_per_message(worker: EmbeddedWorker, function: Function, inputs: Sequence[Input], messages: int) -> float:
     """Return the process's CPU time per message in microseconds; exit if an invocation fails."""
     started = time.process_time()
     for each in inputs:
@@ -102,7 +102,7 @@ async def cpu_per_message(worker: Worker, function: Function, inputs: Sequence[I
 
 async def main() -> None:
     """Measure all functions in turn and report the best round of each."""
-    worker = Worker()
+    worker = EmbeddedWorker()
     functions = {each.name: each for each in await worker.start(Path(__file__).parent.resolve() / "worker_app")}
     now = round(time.time() * 1000)
     costs: dict[Shape, float] = {}

@@ -4,7 +4,9 @@ The local Azure Functions host: one function app in this process.
 1. `start` indexes the app, checks every binding (all problems in one ConfigError) and starts listening.
 2. `ready` returns when every trigger listens. A source that is missing or refuses the host is logged and retried; until
    then the host is not ready, but the other functions run.
-3. `stop` accepts nothing more, waits for running invocations and their settlement, and closes.
+3. `stop` ends it as Azure's host does (measured): for 10 s invocations may end, and the listeners go on receiving. Then
+   the listeners stop, what still runs is not settled, and the worker process is killed. The functions do not notice it.
+   Unlike on Azure, as far as is known, the grace ends early once nothing has run for half a second.
 
 It is a host for tests and development: no scaling, no function keys, no leases, and of output bindings only HTTP
 responses and Event Hubs.
@@ -15,6 +17,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from local.host.checkpoints import Checkpoints, FileCheckpoints, MemoryCheckpoints
@@ -27,17 +30,22 @@ from local.host.triggers.service_bus_batch import ServiceBusBatchListener
 from local.host.triggers.service_bus_single import ServiceBusSingleListener
 from local.host.triggers.service_bus_source import ServiceBusSource
 from local.host.triggers.timer import TimerListener
-from local.host.worker import Function, Worker
+from local.host.worker import Function
+from local.host.worker_process import WorkerProcess
 from shared.clock import Clock, SystemClock
 from shared.errors import ConfigError, Problem
 
 _log = logging.getLogger(__name__)
 
 HTTP_PORT = 7071
+GRACE_SECONDS = 10.0
+_QUIET_SECONDS = 0.5
+_POLL_SECONDS = 0.05
+_CLOSING_SECONDS = 2.0
 
 
 class Host:
-    """A running function app; one per process, because the worker's state is global."""
+    """A running function app, with its functions in a worker process."""
 
     def __init__(
         self,
@@ -48,6 +56,7 @@ class Host:
         clock: Clock | None = None,
         sleep: Sleep = asyncio.sleep,
         http_port: int = HTTP_PORT,
+        grace_seconds: float = GRACE_SECONDS,
     ) -> None:
         """
         Prepare to run the app in *app_folder*, with its local.settings.json unless *settings* are given.
@@ -60,9 +69,10 @@ class Host:
         self._settings = settings
         self._wire = wire
         self._clock: Clock = SystemClock() if clock is None else clock
-        self._sleep = sleep
         self._http_port = http_port
-        self._worker = Worker()
+        self._grace_seconds = grace_seconds
+        self._stopping = Stopping(sleep)
+        self._worker = WorkerProcess()
         self._http: HttpListener | None = None
         self._outputs: Outputs | None = None
         self._listeners: list[Listener] = []
@@ -73,7 +83,9 @@ class Host:
         settings = Settings.load(self.app_folder) if self._settings is None else self._settings
         options = load_host_options(self.app_folder)
         os.environ.update(settings.values)  # where the app reads them
-        self.functions = await self._worker.start(self.app_folder)
+        self._worker.timeout = options.function_timeout
+        indexed = await self._worker.start(self.app_folder)
+        self.functions = [replace(each, retry=each.retry or options.retry) for each in indexed]
         self._listeners = self._make_listeners(settings, options)
         self._outputs = self._worker.outputs = Outputs(settings)
         self._tasks = [asyncio.create_task(listener.run()) for listener in self._listeners]
@@ -98,13 +110,30 @@ class Host:
         return None if self._http is None else self._http.port
 
     async def stop(self) -> None:
-        """Accept nothing more, finish and settle running invocations, and close."""
+        """Give running invocations the grace, then stop the listeners and kill the worker."""
+        self._stopping.announce()
+        if self._tasks:
+            await self._grace()
         for listener in self._listeners:
             listener.stop()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_CLOSING_SECONDS if self._worker.idle_seconds() else 0)
+        await self._worker.stop()
+        for task in self._tasks:
+            task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._outputs is not None:
             await self._outputs.close()
-        await asyncio.to_thread(self._worker.stop)
+
+    async def _grace(self) -> None:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        end = started + self._grace_seconds
+        while (left := end - loop.time()) > 0:
+            quiet = min(self._worker.idle_seconds(), loop.time() - started)
+            if quiet >= _QUIET_SECONDS:
+                return
+            await asyncio.sleep(min(_POLL_SECONDS, left))
 
     def _make_listeners(self, settings: Settings, options: HostOptions) -> list[Listener]:
         file = settings.get("BUSWAY_CHECKPOINTS")
@@ -121,18 +150,18 @@ class Host:
             raise ConfigError(problems)
         http = [function for function in self.functions if function.trigger["type"] == "httpTrigger"]
         if http:
-            self._http = HttpListener(http, options.route_prefix, self._http_port, self._worker, self._stopping())
+            self._http = HttpListener(http, options.route_prefix, self._http_port, self._worker, self._stopping)
             listeners.append(self._http)
         return listeners
 
     def _make_listener(
         self, function: Function, settings: Settings, options: HostOptions, checkpoints: Checkpoints
     ) -> Listener:
-        worker, clock, stopping = self._worker, self._clock, self._stopping()
+        worker, clock, stopping = self._worker, self._clock, self._stopping
         match function.trigger["type"]:
             case "serviceBusTrigger":
                 kind = ServiceBusBatchListener if function.is_many else ServiceBusSingleListener
-                source = ServiceBusSource.of(function, settings, options)
+                source = ServiceBusSource.of(function, settings)
                 return kind(function, source, options.service_bus, worker, clock, stopping=stopping, wire=self._wire)
             case "eventHubTrigger":
                 return EventHubsListener(
@@ -150,9 +179,6 @@ class Host:
             case other:
                 raise ConfigError([Problem(function.name, f"this host has no {other}")])
 
-    def _stopping(self) -> Stopping:
-        return Stopping(self._sleep)
-
 
 def _report_crash(listener: Listener) -> Callable[[asyncio.Task[None]], None]:
     def report(task: asyncio.Task[None]) -> None:
@@ -169,6 +195,7 @@ async def run(
     clock: Clock | None = None,
     sleep: Sleep = asyncio.sleep,
     http_port: int = HTTP_PORT,
+    grace_seconds: float = GRACE_SECONDS,
     on_ready: Callable[[Host], None] | None = None,
 ) -> None:
     """
@@ -180,8 +207,12 @@ async def run(
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    host = Host(app_folder, wire=wire, clock=clock, sleep=sleep, http_port=http_port)
-    await host.start()
+    host = Host(app_folder, wire=wire, clock=clock, sleep=sleep, http_port=http_port, grace_seconds=grace_seconds)
+    try:
+        await host.start()
+    except BaseException:
+        await host.stop()
+        raise
     getting_ready = asyncio.create_task(host.ready())
     stopping = asyncio.create_task(stopped.wait())
     try:

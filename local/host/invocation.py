@@ -2,25 +2,24 @@
 One invocation: log line, retry policy of the function, outputs.
 
 Source: FunctionExecutorExtensions.TryExecuteAsync and the retry strategies of Azure/azure-webjobs-sdk: a failure to
-bind counts as a failed attempt; the exponential delay is 2 ** n seconds (with jitter) above the minimum, at most the
-maximum.
+bind counts as a failed attempt. The exponential delay and the common invocation id of all attempts were measured.
 """
 
 import logging
 import random
+import uuid
 from collections.abc import Callable
-from datetime import timedelta
 
 from local.host.dotnet_values import CannotBind
 from local.host.listener import Stopping
 from local.host.outputs import TYPES
-from local.host.worker import Function, Invocation, RetryPolicy, Worker
+from local.host.retry import UNLIMITED, delay
+from local.host.worker import Function, Invocation, Worker
 from local.host.worker_input import Input
 
 _log = logging.getLogger(__name__)
 
 _HTTP_OUTPUT = "http"
-_UNLIMITED = -1
 
 
 async def invoke(
@@ -28,13 +27,21 @@ async def invoke(
     function: Function,
     make: Callable[[], Input],
     *,
+    invocation_id: str | None = None,
     retry_count: int = 0,
     last_error: str | None = None,
 ) -> Invocation:
     """Run the function once with the input from *make*; a failure is logged and returned, never raised."""
     try:
         data, metadata = make()
-        invocation = await worker.invoke(function, data, metadata, retry_count, last_error)
+        invocation = await worker.invoke(
+            function,
+            data,
+            metadata,
+            invocation_id=invocation_id or str(uuid.uuid4()),
+            retry_count=retry_count,
+            last_error=last_error,
+        )
     except CannotBind as error:
         invocation = Invocation(f"the host could not bind {function.parameter}: {error}")
     if invocation.succeeded:
@@ -47,27 +54,27 @@ async def invoke(
 async def invoke_with_retries(
     worker: Worker, function: Function, make: Callable[[], Input], stopping: Stopping
 ) -> Invocation:
-    """Run the function as often as its retry policy allows, until it succeeds or the host stops."""
-    invocation = await invoke(worker, function, make)
+    """Run the function as often as its retry policy allows, until it succeeds or the stop is announced."""
+    invocation_id = str(uuid.uuid4())
+    invocation = await invoke(worker, function, make, invocation_id=invocation_id)
     policy = function.retry
     count = 0
-    while policy is not None and invocation.error is not None and not stopping:
-        if count >= policy.max_retry_count != _UNLIMITED:
+    while policy is not None and invocation.error is not None and not stopping.is_announced:
+        if count >= policy.max_retry_count != UNLIMITED:
             break
         count += 1
-        await stopping.wait(delay(policy, count, random.random()).total_seconds())
-        if stopping:
+        await stopping.wait_before_retry(delay(policy, count, random.random()).total_seconds())
+        if stopping.is_announced:
             break
-        invocation = await invoke(worker, function, make, retry_count=count, last_error=invocation.error)
+        invocation = await invoke(
+            worker,
+            function,
+            make,
+            invocation_id=invocation_id,
+            retry_count=count,
+            last_error=invocation.error,
+        )
     return invocation
-
-
-def delay(policy: RetryPolicy, retry_count: int, jitter: float) -> timedelta:
-    """Return the pause before a retry (the first is 1); *jitter* lies between 0 and 1."""
-    if policy.delay is not None:
-        return policy.delay
-    seconds = (2 ** min(retry_count, 30) - 1) * (0.8 + 0.4 * jitter)
-    return min(policy.minimum_interval + timedelta(seconds=seconds), policy.maximum_interval)
 
 
 async def _with_outputs_sent(worker: Worker, function: Function, invocation: Invocation) -> Invocation:

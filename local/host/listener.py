@@ -36,12 +36,27 @@ class Listener(Protocol):
 
 
 class Stopping:
-    """A request to stop, which wakes waiting tasks."""
+    """
+    The end of the host, in two steps that wake waiting tasks.
+
+    1. It is announced: no retry of a function starts from then on, but the listeners go on receiving.
+    2. It is requested, after the host's grace: the listeners stop.
+    """
 
     def __init__(self, sleep: Sleep = asyncio.sleep) -> None:
         """Start without a request; wait with *sleep*."""
+        self._announced = asyncio.Event()
         self._requested = asyncio.Event()
         self._sleep = sleep
+
+    @property
+    def is_announced(self) -> bool:
+        """Return whether the host is going to stop."""
+        return self._announced.is_set()
+
+    def announce(self) -> None:
+        """Announce the stop."""
+        self._announced.set()
 
     def __bool__(self) -> bool:
         """Return whether to stop."""
@@ -49,11 +64,23 @@ class Stopping:
 
     def request(self) -> None:
         """Request the stop."""
+        self._announced.set()
         self._requested.set()
+
+    async def requested(self) -> None:
+        """Wait until the stop is requested."""
+        await self._requested.wait()
 
     async def wait(self, seconds: float) -> None:
         """Wait for *seconds*, or until the stop is requested."""
-        waiting = [asyncio.ensure_future(self._sleep(seconds)), asyncio.ensure_future(self._requested.wait())]
+        await self._wait(seconds, self._requested)
+
+    async def wait_before_retry(self, seconds: float) -> None:
+        """Wait for *seconds*, or until the stop is announced."""
+        await self._wait(seconds, self._announced)
+
+    async def _wait(self, seconds: float, event: asyncio.Event) -> None:
+        waiting = [asyncio.ensure_future(self._sleep(seconds)), asyncio.ensure_future(event.wait())]
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:

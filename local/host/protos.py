@@ -1,7 +1,7 @@
 """
 Protocol objects for azure-functions-runtime in place of generated protobuf classes.
 
-1. They have the fields that the library reads and writes. Nothing is serialised: worker and host are one process.
+1. They have the fields that the library reads and writes. Between host and worker they are pickled.
 2. `TypedData` is a union: one field is set, and `WhichOneof("data")` names it.
 3. The library probes for `TypedData` on a TypedData and expects an AttributeError, so fields exist only when declared.
 
@@ -28,11 +28,19 @@ class TypedData:
         """Return the name of the field that is set."""
         return self.kind
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how to restore it: `__getattr__` cannot answer before the fields exist."""
+        return _typed_data, (self.kind, self.data)
+
     def __getattr__(self, name: str) -> Any:
         """Return the field that is set under its own name."""
         if name == self.kind:
             return self.data
         raise AttributeError(name)
+
+
+def _typed_data(kind: str | None, data: Any) -> TypedData:
+    return TypedData() if kind is None else TypedData(**{kind: data})
 
 
 class ModelBindingData(NamedTuple):

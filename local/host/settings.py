@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from local.host.retry import UNLIMITED, RetryPolicy
 from local.host.timespan import parse_timespan
 from shared.errors import ConfigError, Problem
 
@@ -32,7 +33,6 @@ class ServiceBusOptions:
     """`extensions.serviceBus` of host.json."""
 
     prefetch_count: int = 0
-    auto_complete_messages: bool = True
     max_auto_lock_renewal_duration: timedelta = timedelta(minutes=5)
     max_concurrent_calls: int = 16 * (os.cpu_count() or 1)
     max_concurrent_sessions: int = 8
@@ -62,6 +62,8 @@ class HostOptions:
     route_prefix: str = "api"
     function_timeout: timedelta | None = DEFAULT_FUNCTION_TIMEOUT
     """None for no limit."""
+    retry: RetryPolicy | None = None
+    """Of every function without a policy of its own, those of Service Bus included (measured)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,6 @@ def load_host_options(app_folder: Path) -> HostOptions:
     options = HostOptions(
         ServiceBusOptions(
             prefetch_count=service_bus.integer("prefetchCount", 0, 0),
-            auto_complete_messages=service_bus.boolean("autoCompleteMessages", default=True),
             max_auto_lock_renewal_duration=service_bus.duration("maxAutoLockRenewalDuration", timedelta(minutes=5)),
             max_concurrent_calls=service_bus.integer("maxConcurrentCalls", ServiceBusOptions().max_concurrent_calls, 1),
             max_concurrent_sessions=service_bus.integer("maxConcurrentSessions", 8, 1),
@@ -150,6 +151,7 @@ def load_host_options(app_folder: Path) -> HostOptions:
         ),
         extensions.section("http").text("routePrefix", "api").strip("/"),
         _function_timeout(document),
+        _retry(document.section("retry")),
     )
     if document.problems:
         raise ConfigError(document.problems)
@@ -159,6 +161,17 @@ def load_host_options(app_folder: Path) -> HostOptions:
 def _function_timeout(document: "_Section") -> timedelta | None:
     is_unlimited = document.text("functionTimeout", "") == _NO_TIMEOUT
     return None if is_unlimited else document.duration("functionTimeout", DEFAULT_FUNCTION_TIMEOUT)
+
+
+def _retry(section: "_Section") -> RetryPolicy | None:
+    if not section.content:
+        return None
+    strategy = section.choice("strategy", "", ("fixedDelay", "exponentialBackoff"))
+    count = section.integer("maxRetryCount", UNLIMITED, UNLIMITED)
+    if strategy == "exponentialBackoff":
+        minimum = section.duration("minimumInterval", timedelta(seconds=5))
+        return RetryPolicy(count, None, minimum, section.duration("maximumInterval", timedelta(minutes=5)))
+    return RetryPolicy(count, section.duration("delayInterval", timedelta()), timedelta(), timedelta.max)
 
 
 @dataclass(slots=True)
@@ -183,12 +196,6 @@ class _Section:
         if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
             return self._complain(key, value, f"a whole number of at least {minimum}", default)
         return value
-
-    def boolean(self, key: str, *, default: bool) -> bool:
-        value = self._get(key)
-        if value is None:
-            return default
-        return value if isinstance(value, bool) else self._complain(key, value, "true or false", default)
 
     def text(self, key: str, default: str) -> str:
         value = self._get(key)

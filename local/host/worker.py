@@ -13,7 +13,6 @@ import sys
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Protocol
@@ -22,19 +21,10 @@ import azure_functions_runtime as runtime
 
 from local.host import protos
 from local.host.protos import ParameterBinding, TypedData
+from local.host.retry import RetryPolicy
 from shared.errors import ConfigError, Problem
 
 _OUT = "OUT"
-
-
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """The retry policy of a function; without a delay the interval grows exponentially between the two bounds."""
-
-    max_retry_count: int
-    delay: timedelta | None
-    minimum_interval: timedelta
-    maximum_interval: timedelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +81,28 @@ class Outputs(Protocol):
         ...
 
 
-class Worker:
-    """The embedded worker of one function app."""
+class Worker(Protocol):
+    """The worker of one function app, as the listeners see it."""
 
-    outputs: Outputs | None = None
+    outputs: Outputs | None
     """None where the app's functions have no outputs to be sent."""
+
+    async def invoke(
+        self,
+        function: Function,
+        data: TypedData,
+        trigger_metadata: Mapping[str, TypedData],
+        *,
+        invocation_id: str,
+        retry_count: int = 0,
+        last_error: str | None = None,
+    ) -> Invocation:
+        """Run the function once and return the result, which includes the function's exceptions."""
+        ...
+
+
+class EmbeddedWorker:
+    """The worker of one function app in this process."""
 
     async def start(self, app_folder: Path) -> list[Function]:
         """
@@ -124,12 +131,14 @@ class Worker:
         function: Function,
         data: TypedData,
         trigger_metadata: Mapping[str, TypedData],
+        *,
+        invocation_id: str = "",
         retry_count: int = 0,
         last_error: str | None = None,
     ) -> Invocation:
         """Run the function once and return the result, which includes the function's exceptions."""
         invocation = SimpleNamespace(
-            invocation_id=str(uuid.uuid4()),
+            invocation_id=invocation_id or str(uuid.uuid4()),
             function_id=function.id,
             trace_context=SimpleNamespace(trace_parent="", trace_state="", attributes={}),
             retry_context=SimpleNamespace(

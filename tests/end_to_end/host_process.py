@@ -21,7 +21,8 @@ from local.host import run
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
 logging.getLogger("azure").setLevel(logging.WARNING)
 tell = lambda host: print("ready", host.http_port or 0, *[function.name for function in host.functions], flush=True)
-asyncio.run(run(Path(sys.argv[1]), wire="--wire" in sys.argv, http_port=0, on_ready=tell))
+options = {"grace_seconds": float(word.partition("=")[2]) for word in sys.argv if word.startswith("--grace=")}
+asyncio.run(run(Path(sys.argv[1]), wire="--wire" in sys.argv, http_port=0, on_ready=tell, **options))
 """
 
 
@@ -49,12 +50,14 @@ class HostProcess:
                 env=environment,
                 cwd=ROOT,
                 text=True,
+                # A group of its own, so that `kill` and `pause` reach the worker process too.
+                start_new_session=True,
             )
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._process.poll() is None:
-            self._process.kill()
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         assert self._process.stdout is not None
         self._process.stdout.close()
@@ -69,22 +72,22 @@ class HostProcess:
         assert word == "ready", word
         self.http_port = int(words[0])
 
-    def stop(self, seconds: float = 10) -> int:
+    def stop(self, seconds: float = 20) -> int:
         """Send SIGTERM and return the exit code."""
         self._process.send_signal(signal.SIGTERM)
         return self._process.wait(seconds)
 
     def pause(self) -> None:
         """Let the process do nothing until `resume`; its connections stay open."""
-        self._process.send_signal(signal.SIGSTOP)
+        os.killpg(self._process.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let a paused process go on."""
-        self._process.send_signal(signal.SIGCONT)
+        os.killpg(self._process.pid, signal.SIGCONT)
 
     def kill(self) -> None:
         """End the process as a crash would."""
-        self._process.kill()
+        os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def invocations(self, function: str) -> list[list[dict[str, Any]]]:

@@ -126,22 +126,22 @@ class EventHubsListener:
             events = await link.receive(self._options.max_event_batch_size, _RECEIVE_SECONDS)
             if not events or self._stopping:
                 continue
+            parts = [events] if self.function.is_many else [[event] for event in events]
             try:
-                if self.function.is_many:
-                    await self._invoke(partition, events)
-                else:
-                    for event in events:
-                        await self._invoke(partition, [event])
+                for part in parts:
+                    if not await self._invoke(partition, part) and self._stopping.is_announced:
+                        # The stop has ended its retries. A later checkpoint would pass over it.
+                        await self._stopping.requested()
+                        return
             except CannotReceive as error:
                 raise TargetUnavailable(f"the partition is blocked: {error}") from error
             batches += 1
-            # Not while stopping: retries that the stop interrupts would be lost (as in the source above).
             if not self._stopping and batches % self._options.batch_checkpoint_frequency == 0:
                 offset = ReceivedMessage(events[-1].payload, b"").annotation_text("x-opt-offset")
                 if offset is not None:
                     self._checkpoints.set(partition, offset)
 
-    async def _invoke(self, partition: Partition, events: Sequence[Delivery]) -> None:
+    async def _invoke(self, partition: Partition, events: Sequence[Delivery]) -> bool:
         now = int(self._clock.now().timestamp() * 1000)
         context = {
             "EventHubName": partition.hub,
@@ -154,8 +154,9 @@ class EventHubsListener:
             lambda: event_hubs_input(self.function, events, now, context, wire=self._wire),
             self._stopping,
         )
-        if not invocation.succeeded:
+        if not invocation.succeeded and not self._stopping.is_announced:
             _log.error("%s: %d events are passed over", self.function.name, len(events))
+        return invocation.succeeded
 
     def _position(self, partition: Partition) -> Position:
         checkpoint = self._checkpoints.get(partition)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from local.host import frames
 from local.host.dotnet_values import CannotReceive
-from local.host.invocation import invoke
+from local.host.invocation import invoke_with_retries
 from local.host.listener import Stopping, keep_listening
 from local.host.raw_link import Delivery, LinkClosed, RawLink
 from local.host.service_bus_connection import ServiceBusConnection
@@ -128,10 +128,11 @@ class ServiceBusBatchListener:
     async def _process(self, connection: ServiceBusConnection, link: RawLink, deliveries: Sequence[Delivery]) -> None:
         now = int(self._clock.now().timestamp() * 1000)
         try:
-            invocation = await invoke(
+            invocation = await invoke_with_retries(
                 self._worker,
                 self.function,
                 lambda: service_bus_input(self.function, deliveries, now, wire=self._wire),
+                self._stopping,
             )
         except CannotReceive as error:
             _log.error("%s: %d messages stay locked: %s", self.function.name, len(deliveries), error)

@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 
 from local.host import frames
 from local.host.dotnet_values import CannotReceive
-from local.host.invocation import invoke
+from local.host.invocation import invoke_with_retries
 from local.host.listener import Stopping, keep_listening
 from local.host.raw_link import Delivery, LinkClosed, RawLink
 from local.host.received_message import ReceivedMessage
@@ -173,10 +173,11 @@ class ServiceBusSingleListener:
     async def _process(self, connection: ServiceBusConnection, link: RawLink, delivery: Delivery) -> None:
         now = int(self._clock.now().timestamp() * 1000)
         try:
-            invocation = await invoke(
+            invocation = await invoke_with_retries(
                 self._worker,
                 self.function,
                 lambda: service_bus_input(self.function, [delivery], now, wire=self._wire),
+                self._stopping,
             )
         except CannotReceive as error:
             _log.error("%s: a message stays locked: %s", self.function.name, error)

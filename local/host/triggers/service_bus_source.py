@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from local.host.service_bus_connection import ServiceBusConnection
-from local.host.settings import Connection, HostOptions, Settings
+from local.host.settings import Connection, Settings
 from local.host.worker import Function
 from shared.errors import ConfigError, Problem
 
@@ -20,7 +20,7 @@ class ServiceBusSource:
     auto_complete: bool
 
     @classmethod
-    def of(cls, function: Function, settings: Settings, options: HostOptions) -> "ServiceBusSource":
+    def of(cls, function: Function, settings: Settings) -> "ServiceBusSource":
         """Return the source of a function's trigger; a ConfigError for a binding without one."""
         trigger = function.trigger
         path = f"{function.name}.{function.parameter}"
@@ -31,12 +31,12 @@ class ServiceBusSource:
         }
         if set(names) not in ({"queue_name"}, {"topic_name", "subscription_name"}):
             raise ConfigError([Problem(path, "expected queueName, or topicName and subscriptionName")])
-        auto_complete = trigger.get("autoCompleteMessages")
         return cls(
             settings.connection(settings.resolve(_connection_name(trigger), path), path),
             names,
             trigger.get("isSessionsEnabled") is True,
-            options.service_bus.auto_complete_messages if auto_complete is None else bool(auto_complete),
+            # autoCompleteMessages of host.json has no effect: for Python the attribute always has a value (measured).
+            trigger.get("autoCompleteMessages") is not False,
         )
 
     async def open(self) -> ServiceBusConnection:

@@ -1,9 +1,8 @@
 from datetime import timedelta
 
-from local.host.invocation import delay
+from local.host.retry import RetryPolicy, delay
 from local.host.triggers.http import route_pattern
 from local.host.triggers.service_bus_single import renewal_delay
-from local.host.worker import RetryPolicy
 
 
 def seconds(number: int) -> timedelta:
@@ -17,12 +16,15 @@ def test_fixed_delay_is_the_same_for_every_retry() -> None:
 
 def test_exponential_delay_grows_between_its_bounds() -> None:
     policy = RetryPolicy(-1, None, seconds(5), seconds(300))
-    assert [delay(policy, count, 0.5) for count in (1, 2, 3, 100)] == [
-        seconds(6),
-        seconds(8),
-        seconds(12),
-        seconds(300),
-    ]
+    delays = [delay(policy, count, 0.5) for count in range(1, 9)]
+    assert delays == [seconds(number) for number in (5, 10, 15, 25, 45, 85, 165, 300)]
+    assert delay(policy, 10**6, 1.0) == seconds(300)
+
+
+def test_jitter_moves_only_the_growth_of_the_delay() -> None:
+    policy = RetryPolicy(-1, None, seconds(10), seconds(300))
+    assert [delay(policy, 1, jitter) for jitter in (0.0, 1.0)] == [seconds(10)] * 2
+    assert [delay(policy, 3, jitter) for jitter in (0.0, 1.0)] == [seconds(26), seconds(34)]
 
 
 def test_lock_is_renewed_ten_seconds_before_its_end_or_halfway() -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from local.host.retry import RetryPolicy
 from local.host.settings import HostOptions, Settings, load_host_options
 from local.host.timespan import parse_timespan
 from shared.errors import ConfigError
@@ -60,7 +61,6 @@ def test_host_json_is_read_without_regard_to_case(tmp_path: Path) -> None:
     write(tmp_path, "host.json", {"version": "2.0", "extensions": extensions})
     options = load_host_options(tmp_path)
     assert options.service_bus.max_message_batch_size == 7
-    assert options.service_bus.auto_complete_messages is False
     assert options.service_bus.session_idle_timeout == timedelta(milliseconds=100)
     assert options.event_hubs.initial_offset == "fromEnd"
     assert options.route_prefix == ""
@@ -83,6 +83,15 @@ def test_every_wrong_type_in_host_json_is_reported(tmp_path: Path) -> None:
         "host.json.extensions.serviceBus.maxConcurrentCalls",
         "host.json.extensions.eventHubs",
     }
+
+
+def test_retry_of_host_json_is_fixed_or_exponential(tmp_path: Path) -> None:
+    fixed = {"strategy": "fixedDelay", "maxRetryCount": 3, "delayInterval": "00:00:10"}
+    write(tmp_path, "host.json", {"retry": fixed})
+    assert load_host_options(tmp_path).retry == RetryPolicy(3, timedelta(seconds=10), timedelta(), timedelta.max)
+    growing = {"strategy": "exponentialBackoff", "minimumInterval": "00:00:05", "maximumInterval": "00:05:00"}
+    write(tmp_path, "host.json", {"retry": growing})
+    assert load_host_options(tmp_path).retry == RetryPolicy(-1, None, timedelta(seconds=5), timedelta(minutes=5))
 
 
 def test_time_spans() -> None:
